@@ -1,0 +1,1 @@
+"""rnnc: the compiler for recurrent cells."""

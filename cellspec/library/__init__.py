@@ -1,0 +1,1 @@
+"""The cells of the literature, one file each."""

@@ -1,0 +1,1 @@
+"""ConstrINT: integer variables, constraints over them, propagation and search."""

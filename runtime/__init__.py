@@ -1,0 +1,1 @@
+"""From text to torch: compilation, operators and the module."""
