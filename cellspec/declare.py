@@ -1,0 +1,161 @@
+"""What a cell's signature declares: gates, states, params and constants."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
+
+from .errors import CellError
+
+if TYPE_CHECKING:
+    # In a cell's body a declared name is a number: type checkers see its operators.
+    from .tracer import Arithmetic as _Number
+else:
+    _Number = object
+
+
+class _Declaration(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Gate(_Declaration, _Number):
+    """A pre-activation g = x_g + R_g s + b_g of each unit.
+
+    Attributes:
+        name: the argument's name.
+        input: whether an input x_g is added.
+        recurrent: whether a product with the previous state is added: `True`, a dense matrix per
+            head; `"diagonal"`, one weight per unit; `False`, none.
+        bias: whether a learned bias b_g is added.
+        source: the states that feed the product, each through weights of its own; empty without
+            a product.
+    """
+
+    name: str
+    input: bool = True
+    recurrent: bool | Literal["diagonal"] = True
+    bias: bool = True
+    source: tuple[str, ...] = ()
+
+
+class State(_Declaration, _Number):
+    """A value that each unit carries from step to step.
+
+    Attributes:
+        name: the argument's name.
+        init: its value before the first step, where the caller gives none.
+    """
+
+    name: str
+    init: float = 0.0
+
+
+class Param(_Declaration, _Number):
+    """A learned value of each unit.
+
+    Attributes:
+        name: the argument's name.
+        init: the value that a module starts from.
+    """
+
+    name: str
+    init: float = 0.0
+
+
+class Constant(_Declaration, _Number):
+    """A number, the same for every unit; `cell.with_constants` overrides it.
+
+    Attributes:
+        name: the argument's name.
+        value: the number.
+    """
+
+    name: str
+    value: float
+
+
+def gate(
+    input: bool = True,
+    recurrent: bool | Literal["diagonal"] = True,
+    bias: bool = True,
+    source: str | tuple[str, ...] | None = None,
+) -> Gate:
+    """Declare a gate with options: a pre-activation x + R·s + b.
+
+    Args:
+        input: whether the gate takes a share x of the input.
+        recurrent: `True` for a dense matrix R per head, `"diagonal"` for one weight per unit,
+            `False` for no recurrent product.
+        bias: whether the gate has a learned bias.
+        source: the state, or the tuple of states, that feed R, each by its own R; by default the
+            first state.
+
+    Raises:
+        CellError: the options leave the gate empty, or contradict each other.
+
+    Example:
+        >>> from rnnc import gate
+        >>> gate(recurrent="diagonal", source="c").source
+        ('c',)
+    """
+    sources = (source,) if isinstance(source, str) else tuple(source or ())
+    options = {"input": input, "bias": bias, "recurrent": recurrent}
+    for option, value in options.items():
+        if not isinstance(value, bool) and (option, value) != ("recurrent", "diagonal"):
+            raise CellError(
+                f"gate({option}={value!r})",
+                "True or False" + (' or "diagonal"' if option == "recurrent" else ""),
+                f"gate({option}=False)",
+            )
+    return Gate(name="", input=input, recurrent=recurrent, bias=bias, source=sources)
+
+
+def state(init: float = 0.0) -> State:
+    """Declare a state that starts from `init` where the caller gives no initial states.
+
+    Raises:
+        CellError: `init` is no finite number.
+
+    Example:
+        >>> from rnnc import state
+        >>> state(init=1.0).init
+        1.0
+    """
+    return State(name="", init=finite(init, "the initial value of a state"))
+
+
+def param(init: float = 0.0) -> Param:
+    """Declare a learned value per unit, which a module starts from `init`.
+
+    Raises:
+        CellError: `init` is no finite number.
+
+    Example:
+        >>> from rnnc import param
+        >>> param(init=-3.0).init
+        -3.0
+    """
+    return Param(name="", init=finite(init, "the initial value of a param"))
+
+
+def constant(value: float) -> Constant:
+    """Declare a number of the cell, which `cell.with_constants` can override.
+
+    Raises:
+        CellError: `value` is no finite number.
+
+    Example:
+        >>> from rnnc import constant
+        >>> constant(0.1).value
+        0.1
+    """
+    return Constant(name="", value=finite(value, "the value of a constant"))
+
+
+def finite(value: Any, what: str) -> float:
+    """The value as a float, if it is a finite number; else an error that names `what`."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise CellError(f"{value!r} as {what}", "a finite number", "for example 0.1")
+    return float(value)

@@ -1,0 +1,361 @@
+"""The table of element-wise functions: one row each, and the only place that knows them.
+
+A row says what the function is worth (C++ that is legal CUDA too, and torch), and how a
+cotangent passes back through it, by the output where that is stable in float32.
+The rows are the public functions themselves: `rnnc.sigmoid` is a row, and calling it on a
+gate or a state of a cell gives the expression.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import sympy
+
+from .errors import CellError
+from .tracer import Arithmetic, Condition, Tracer, expression, shared_owner
+
+Pullback = Callable[..., tuple[sympy.Expr | None, ...]]
+
+
+@dataclass(frozen=True, eq=False)
+class ElementwiseFunction:
+    """One function of the language.
+
+    Attributes:
+        name: how a cell's author and the generated code call it.
+        arguments: the names of its arguments, as `cpp` and `torch` use them.
+        doc: what it is, in a line.
+        cpp: its value as a C++ expression of type `real`, from functions of this table and the
+            mathematics header; empty where that header has it under this name.
+        torch: its value as a Python expression, with torch as `torch`, torch.nn.functional as `F`.
+        pullback: `pullback(d, y, *arguments)` gives the cotangent of each argument from that of
+            the output, `d`, the output's value `y` and the arguments; None where none passes.
+        latex: its name in mathematics.
+        domain: the open interval of its first argument.
+        defaults: values of the last arguments where a caller leaves them out.
+    """
+
+    name: str
+    arguments: tuple[str, ...]
+    doc: str
+    cpp: str
+    torch: str
+    pullback: Pullback
+    latex: str = ""
+    domain: tuple[float, float] = (-math.inf, math.inf)
+    defaults: tuple[float, ...] = ()
+
+    @property
+    def symbol(self) -> type[sympy.Function]:
+        """The sympy function of this name."""
+        return sympy.Function(self.name, nargs=len(self.arguments))
+
+    def of(self, *arguments: sympy.Basic) -> sympy.Expr:
+        """The application to sympy expressions."""
+        return self.symbol(*arguments)
+
+    def __call__(self, *operands: Arithmetic | Condition | float) -> Tracer:
+        """Apply the function to gates, states, params, constants and numbers of a cell.
+
+        Raises:
+            CellError: a wrong number of arguments, no traced argument, or a foreign one.
+        """
+        missing = len(self.arguments) - len(operands)
+        if not 0 <= missing <= len(self.defaults):
+            raise CellError(
+                f"{self.name} with {len(operands)} argument(s)",
+                f"{len(self.arguments)}: {', '.join(self.arguments)}",
+                self.signature,
+            )
+        filled = (*operands, *self.defaults[len(self.defaults) - missing :])
+        if not any(isinstance(x, Tracer | Condition) for x in filled):
+            raise CellError(
+                f"{self.name}({', '.join(map(repr, operands))})",
+                "a gate, state, param or constant of the cell among the arguments",
+                "the value itself, as a number",
+            )
+        return Tracer(self.of(*map(self._argument, self.arguments, filled)), shared_owner(*filled))
+
+    @property
+    def signature(self) -> str:
+        """How it is called, with its defaults."""
+        first = len(self.arguments) - len(self.defaults)
+        named = [f"{a}={v}" for a, v in zip(self.arguments[first:], self.defaults, strict=True)]
+        return f"{self.name}({', '.join([*self.arguments[:first], *named])})"
+
+    def _argument(self, name: str, operand: object) -> sympy.Basic:
+        if name == "condition":
+            if isinstance(operand, Condition):
+                return operand.expression
+            raise CellError(
+                f"{operand!r} as the condition of {self.name}", "a comparison", "where(x > 0, a, b)"
+            )
+        return expression(operand)
+
+    def __repr__(self) -> str:
+        return f"<rnnc function {self.signature}: {self.doc}>"
+
+
+TABLE: dict[str, ElementwiseFunction] = {}
+
+
+def _row(
+    signature: str,
+    doc: str,
+    *,
+    cpp: str,
+    torch: str,
+    pullback: Pullback,
+    latex: str = "",
+    domain: tuple[float, float] = (-math.inf, math.inf),
+) -> ElementwiseFunction:
+    name, _, rest = signature.rstrip(")").partition("(")
+    arguments = [a.strip().partition("=") for a in rest.split(",")]
+    function = ElementwiseFunction(
+        name=name,
+        arguments=tuple(a for a, _, _ in arguments),
+        doc=doc,
+        cpp=cpp,
+        torch=torch,
+        pullback=pullback,
+        latex=latex or rf"\operatorname{{{name.replace('_', chr(92) + '_')}}}",
+        domain=domain,
+        defaults=tuple(float(v) for _, equals, v in arguments if equals),
+    )
+    TABLE[name] = function
+    return function
+
+
+# Comparisons are written so that a NaN argument comes out as NaN, as it does in torch.
+
+sigmoid = _row(
+    "sigmoid(x)",
+    "the logistic function 1 / (1 + exp(-x))",
+    cpp="real(1) / (real(1) + exp(-x))",
+    torch="torch.sigmoid(x)",
+    pullback=lambda d, y, x: (d * y * (1 - y),),
+    latex=r"\sigma",
+)
+tanh = _row(
+    "tanh(x)",
+    "the hyperbolic tangent",
+    cpp="",
+    torch="torch.tanh(x)",
+    pullback=lambda d, y, x: (d * (1 - y**2),),
+    latex=r"\tanh",
+)
+relu = _row(
+    "relu(x)",
+    "max(x, 0), with slope 0 at 0",
+    cpp="x < real(0) ? real(0) : x",
+    torch="torch.relu(x)",
+    pullback=lambda d, y, x: (where.of(x > 0, d, 0),),
+)
+leaky_relu = _row(
+    "leaky_relu(x, slope=0.01)",
+    "x above 0, slope * x below",
+    cpp="x > real(0) ? x : slope * x",
+    torch="torch.where(x > 0, x, slope * x)",
+    pullback=lambda d, y, x, slope: (where.of(x > 0, d, d * slope), where.of(x > 0, 0, d * x)),
+)
+elu = _row(
+    "elu(x, alpha=1.0)",
+    "x above 0, alpha * (exp(x) - 1) below (Clevert et al., 2016)",
+    cpp="x > real(0) ? x : alpha * expm1(x)",
+    # The clamp keeps the branch not taken finite: autograd would give 0 * inf.
+    torch="torch.where(x > 0, x, alpha * torch.expm1(torch.clamp(x, max=0)))",
+    pullback=lambda d, y, x, alpha: (
+        where.of(x > 0, d, d * (y + alpha)),
+        where.of(x > 0, 0, d * (exp.of(minimum.of(x, 0)) - 1)),
+    ),
+)
+_GELU_SCALE = sympy.Float(math.sqrt(2 / math.pi))
+_GELU_CUBE = sympy.Float(0.044715)
+
+
+def _gelu_pullback(d: sympy.Expr, y: sympy.Expr, x: sympy.Expr) -> tuple[sympy.Expr]:
+    t = tanh.of(_GELU_SCALE * (x + _GELU_CUBE * x**3))
+    inner = _GELU_SCALE * (1 + 3 * _GELU_CUBE * x**2)
+    return (d * (sympy.Float(0.5) * (1 + t) + sympy.Float(0.5) * x * (1 - t**2) * inner),)
+
+
+gelu = _row(
+    "gelu(x)",
+    "the Gaussian error linear unit in its tanh form (Hendrycks & Gimpel, 2016)",
+    cpp="real(0.5) * x * (real(1) + tanh(real(0.7978845608028654)"
+    " * (x + real(0.044715) * x * x * x)))",
+    torch="F.gelu(x, approximate='tanh')",
+    pullback=_gelu_pullback,
+)
+silu = _row(
+    "silu(x)",
+    "x * sigmoid(x)",
+    cpp="x / (real(1) + exp(-x))",
+    torch="F.silu(x)",
+    pullback=lambda d, y, x: (d * sigmoid.of(x) * (1 + x * sigmoid.of(-x)),),
+)
+softplus = _row(
+    "softplus(x)",
+    "log(1 + exp(x))",
+    cpp="(x < real(0) ? real(0) : x) + log1p(exp(-abs(x)))",
+    # F.softplus is linear above 20, which float64 can tell from the truth.
+    torch="-F.logsigmoid(-x)",
+    pullback=lambda d, y, x: (d * sigmoid.of(x),),
+)
+logsigmoid = _row(
+    "logsigmoid(x)",
+    "log(sigmoid(x))",
+    cpp="(x > real(0) ? real(0) : x) - log1p(exp(-abs(x)))",
+    torch="F.logsigmoid(x)",
+    pullback=lambda d, y, x: (d * sigmoid.of(-x),),
+    latex=r"\log\sigma",
+)
+exp = _row(
+    "exp(x)",
+    "the exponential function",
+    cpp="",
+    torch="torch.exp(x)",
+    pullback=lambda d, y, x: (d * y,),
+    latex=r"\exp",
+)
+log = _row(
+    "log(x)",
+    "the natural logarithm",
+    cpp="",
+    torch="torch.log(x)",
+    pullback=lambda d, y, x: (d / x,),
+    latex=r"\log",
+    domain=(0.0, math.inf),
+)
+sqrt = _row(
+    "sqrt(x)",
+    "the square root",
+    cpp="",
+    torch="torch.sqrt(x)",
+    pullback=lambda d, y, x: (d / (2 * y),),
+    domain=(0.0, math.inf),
+)
+rsqrt = _row(
+    "rsqrt(x)",
+    "1 / sqrt(x)",
+    cpp="real(1) / sqrt(x)",
+    torch="torch.rsqrt(x)",
+    pullback=lambda d, y, x: (-d * y**3 / 2,),
+    domain=(0.0, math.inf),
+)
+abs = _row(
+    "abs(x)",
+    "the absolute value, with slope 0 at 0",
+    cpp="",
+    torch="torch.abs(x)",
+    pullback=lambda d, y, x: (d * sign.of(x),),
+)
+sign = _row(
+    "sign(x)",
+    "-1, 0 or 1; no gradient passes",
+    cpp="x > real(0) ? real(1) : (x < real(0) ? real(-1) : real(0))",
+    torch="torch.sign(x)",
+    pullback=lambda d, y, x: (None,),
+)
+square = _row(
+    "square(x)",
+    "x * x",
+    cpp="x * x",
+    torch="torch.square(x)",
+    pullback=lambda d, y, x: (2 * d * x,),
+)
+reciprocal = _row(
+    "reciprocal(x)",
+    "1 / x",
+    cpp="real(1) / x",
+    torch="torch.reciprocal(x)",
+    pullback=lambda d, y, x: (-d * y**2,),
+)
+sin = _row(
+    "sin(x)",
+    "the sine of x radians",
+    cpp="",
+    torch="torch.sin(x)",
+    pullback=lambda d, y, x: (d * cos.of(x),),
+    latex=r"\sin",
+)
+cos = _row(
+    "cos(x)",
+    "the cosine of x radians",
+    cpp="",
+    torch="torch.cos(x)",
+    pullback=lambda d, y, x: (-d * sin.of(x),),
+    latex=r"\cos",
+)
+erf = _row(
+    "erf(x)",
+    "the Gauss error function",
+    cpp="",
+    torch="torch.erf(x)",
+    pullback=lambda d, y, x: (d * sympy.Float(2 / math.sqrt(math.pi)) * exp.of(-(x**2)),),
+)
+
+
+def _extremum_pullback(
+    d: sympy.Expr, a: sympy.Expr, b: sympy.Expr
+) -> tuple[sympy.Expr, sympy.Expr]:
+    # At a tie each side gets half, as in torch.
+    tie = where.of(sympy.Eq(a, b), d / 2, 0)
+    return where.of(a > b, d, tie), where.of(b > a, d, tie)
+
+
+maximum = _row(
+    "maximum(a, b)",
+    "the larger of two; at a tie each gets half the gradient",
+    cpp="(a > b || a != a) ? a : b",
+    torch="torch.maximum(a, b)",
+    pullback=lambda d, y, a, b: _extremum_pullback(d, a, b),
+    latex=r"\max",
+)
+minimum = _row(
+    "minimum(a, b)",
+    "the smaller of two; at a tie each gets half the gradient",
+    cpp="(a < b || a != a) ? a : b",
+    torch="torch.minimum(a, b)",
+    pullback=lambda d, y, a, b: _extremum_pullback(d, b, a)[::-1],
+    latex=r"\min",
+)
+clip = _row(
+    "clip(x, low, high)",
+    "x held between low and high; the gradient passes where it is not held",
+    cpp="x < low ? low : (x > high ? high : x)",
+    torch="torch.where(x < low, low, torch.where(x > high, high, x))",
+    pullback=lambda d, y, x, low, high: (
+        where.of(sympy.Or(x < low, x > high), 0, d),
+        where.of(x < low, d, 0),
+        where.of(sympy.And(x > high, x >= low), d, 0),
+    ),
+)
+where = _row(
+    "where(condition, a, b)",
+    "a where the condition holds, else b",
+    cpp="condition ? a : b",
+    torch="torch.where(condition, a, b)",
+    pullback=lambda d, y, condition, a, b: (
+        None,
+        where.of(condition, d, 0),
+        where.of(condition, 0, d),
+    ),
+)
+stop_gradient = _row(
+    "stop_gradient(x)",
+    "x, through which no gradient passes",
+    cpp="x",
+    torch="x.detach()",
+    pullback=lambda d, y, x: (None,),
+)
+clip_gradient = _row(
+    "clip_gradient(x, bound)",
+    "x, whose gradient is held between -bound and bound",
+    cpp="x",
+    torch="ClipGradient.apply(x, bound)",
+    pullback=lambda d, y, x, bound: (clip.of(d, -bound, bound), None),
+)

@@ -1,0 +1,68 @@
+"""Which names a cell may use: those that C++, CUDA and the generated code leave free."""
+
+from __future__ import annotations
+
+import re
+
+from .errors import CellError
+from .functions import TABLE
+
+_CPP_KEYWORDS = frozenset(
+    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
+    char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
+    constinit continue decltype default delete do double dynamic_cast else enum explicit export
+    extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
+    nullptr operator or or_eq private protected public register reinterpret_cast requires return
+    short signed sizeof static static_assert static_cast struct switch template this thread_local
+    throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
+    xor xor_eq""".split()
+)
+# Macros and globals of the headers that generated sources include, and CUDA's built-in variables.
+_MACROS_AND_GLOBALS = frozenset(
+    """NULL NAN INFINITY HUGE_VAL I complex errno assert offsetof main std signbit isnan isinf
+    isfinite threadIdx blockIdx blockDim gridDim warpSize linux unix half""".split()
+)
+# What the generated code itself calls its types, helpers and inputs.
+_GENERATED = frozenset("real x_t expm1 log1p fabs".split())
+_TEMPORARY = re.compile(r"t\d+\Z")
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse a name that the generated C++ could not use.
+
+    Args:
+        name: the name as the cell's author wrote it.
+        what: what bears it, for the message ("gate", "state", …).
+
+    Raises:
+        CellError: the name is reserved or of the wrong form.
+    """
+    reason = _reason(name)
+    if reason:
+        raise CellError(
+            f"a {what} with the name `{name}`, {reason}",
+            "a name that the generated C++ and CUDA can use",
+            f"another name, for example `{name.strip('_') or what}_gate`"
+            if what == "gate"
+            else f"another name, for example `{name.strip('_') or what}_value`",
+        )
+
+
+def _reason(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        return "which is not an ASCII identifier that starts with a letter"
+    if name in _CPP_KEYWORDS:
+        return "which is a keyword of C++"
+    if "__" in name:
+        return "whose double underscore C++ reserves"
+    if name in TABLE:
+        return f"which is a function of the language ({name})"
+    if name in _MACROS_AND_GLOBALS:
+        return "which C++ or CUDA headers define"
+    if name in _GENERATED or _TEMPORARY.match(name):
+        return "which the generated code uses itself"
+    if name.startswith("d_"):
+        return "whose prefix d_ means a gradient"
+    if name.endswith("_next"):
+        return "whose ending _next means a state's new value"
+    return ""

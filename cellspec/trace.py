@@ -1,0 +1,165 @@
+"""From a Python function to a cell: the function runs once, on symbols."""
+
+from __future__ import annotations
+
+import inspect
+import textwrap
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import sympy
+
+from .cell import CellSpec
+from .declare import Constant, Gate, Param, State, constant, gate, param, state
+from .errors import CellError
+from .tracer import Tracer, expression, shared_owner
+
+CellType = TypeVar("CellType", bound=CellSpec)
+
+_DEFAULTS: dict[type, Callable[[], Any] | None] = {
+    Gate: gate,
+    State: state,
+    Param: param,
+    Constant: None,
+}
+
+
+def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
+    """Make a cell of a function whose arguments are annotated Gate, State, Param or Constant.
+
+    Args:
+        function: returns the new value of each state, in the order of the signature.
+        kind: the class of cell to make.
+
+    Raises:
+        CellError: the signature or the body is not in the language; names file and line.
+    """
+    code = inspect.unwrap(function).__code__
+    header = f"{function.__name__}, {_place(code.co_filename, code.co_firstlineno)}"
+    try:
+        declarations = [_declaration(p) for p in _signature(function).parameters.values()]
+        tracers = {d.name: Tracer(sympy.Symbol(d.name), function.__name__) for d in declarations}
+        returned = _run(function, tracers)
+        return kind(
+            name=function.__name__,
+            doc=textwrap.dedent(inspect.getdoc(function) or ""),
+            gates=tuple(d for d in declarations if isinstance(d, Gate)),
+            states=tuple(d for d in declarations if isinstance(d, State)),
+            params=tuple(d for d in declarations if isinstance(d, Param)),
+            constants=tuple(d for d in declarations if isinstance(d, Constant)),
+            updates=tuple(_update(value, function.__name__) for value in returned),
+        )
+    except CellError as error:
+        placed = CellError(error.found, error.wanted, error.write)
+        # A rule broken by the cell as a whole is reported at the function's head.
+        keep = error.where and error.where != function.__name__
+        raise (error if keep else placed.at(header)) from None
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function, eval_str=True)
+    except NameError as error:
+        raise CellError(
+            f"an annotation with the unknown name `{error.name}`",
+            "Gate, State, Param or Constant",
+            "from rnnc import Gate, State, Param, Constant",
+        ) from error
+
+
+def _declaration(parameter: inspect.Parameter) -> Gate | State | Param | Constant:
+    name, kind, default = parameter.name, parameter.annotation, parameter.default
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise CellError(
+            f"the argument *{name}", "arguments by name, each with an annotation", f"{name}: Gate"
+        )
+    if kind not in _DEFAULTS:
+        shown = "no annotation" if kind is parameter.empty else f"the annotation {kind!r}"
+        raise CellError(
+            f"the argument `{name}` with {shown}",
+            "Gate, State, Param or Constant",
+            f"{name}: Gate",
+        )
+    if default is parameter.empty:
+        make = _DEFAULTS[kind]
+        if make is None:
+            raise CellError(
+                f"the constant `{name}` without a value",
+                "a number that with_constants can override",
+                f"{name}: Constant = constant(0.1)",
+            )
+        default = make()
+    if not isinstance(default, kind):
+        maker = kind.__name__.lower()
+        raise CellError(
+            f"the argument `{name}: {kind.__name__}` with the default {default!r}",
+            f"a default made by {maker}()",
+            f"{name}: {kind.__name__} = {maker}({'0.1' if maker == 'constant' else ''})",
+        )
+    declared: Gate | State | Param | Constant = default.model_copy(update={"name": name})
+    return declared
+
+
+def _run(function: Callable[..., Any], tracers: dict[str, Tracer]) -> tuple[Any, ...]:
+    positional = [
+        tracers[p.name]
+        for p in inspect.signature(function).parameters.values()
+        if p.kind is not p.KEYWORD_ONLY
+    ]
+    keyword = {
+        p.name: tracers[p.name]
+        for p in inspect.signature(function).parameters.values()
+        if p.kind is p.KEYWORD_ONLY
+    }
+    try:
+        returned = function(*positional, **keyword)
+    except CellError as error:
+        raise error.at(f"{function.__name__}, {_culprit(error)}") from None
+    except NameError as error:
+        raise CellError(
+            f"the unknown name `{error.name}`",
+            f"the names of the signature: {', '.join(tracers)}",
+            f"{error.name}: Gate, State, Param or Constant = constant(…) in the signature",
+            where=f"{function.__name__}, {_culprit(error)}",
+        ) from error
+    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+
+
+def _update(value: Any, owner: str) -> sympy.Expr:
+    if value is None:
+        raise CellError(
+            "a function that returns nothing", "the new value of each state, in order", "return h"
+        )
+    update = expression(value)
+    if isinstance(value, Tracer):
+        shared_owner(value, Tracer(sympy.Integer(0), owner))
+    return update
+
+
+def _culprit(error: BaseException) -> str:
+    """File and line of the last frame that is not this package's: where the author stands."""
+    here = Path(__file__).parent
+    frames = [
+        f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).parent != here
+    ]
+    return _place(frames[-1].filename, frames[-1].lineno or 0)
+
+
+def _place(filename: str, line: int) -> str:
+    path = Path(filename)
+    if path.is_relative_to(Path.cwd()):
+        path = path.relative_to(Path.cwd())
+    return f"{path}:{line}"
+
+
+def cell(function: Callable[..., Any]) -> CellSpec:
+    """Make a plain `CellSpec` of a function: how the library's own files declare their cells.
+
+    Users call `rnnc.cell`, which gives the `rnnc.Cell` with all its doors.
+
+    Raises:
+        CellError: the signature or the body is not in the language; names file and line.
+    """
+    return trace(function, CellSpec)
