@@ -66,7 +66,8 @@ def from_text(text: str) -> sympy.Expr:
 
 def _read(node: ast.expr, text: str) -> Any:
     """Sums and products are gathered before they are built: sympy distributes 2*(a + b) eagerly,
-    so building them in pairs would not give back the expression that was printed."""
+    so building them in pairs would not give back the expression that was printed.
+    """
     match node:
         case ast.Constant(value=bool() as value):
             return sympy.true if value else sympy.false

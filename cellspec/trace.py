@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import sympy
 
 from .cell import CellSpec
-from .declare import Constant, Gate, Param, State, constant, gate, param, state
+from .declare import Constant, Gate, Param, State, gate, param, state
 from .errors import CellError
 from .tracer import Tracer, expression, shared_owner
 
