@@ -12,6 +12,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, mo
 
 from .check import check_cell
 from .declare import Constant, Gate, Param, State, finite
+from .equations import equation_lines, latex_block
 from .errors import CellError
 from .text import from_text, to_text
 
@@ -147,6 +148,27 @@ class CellSpec(BaseModel):
             return cls.model_validate_json(text)
         except ValueError as error:
             raise CellError(str(error), "the JSON of a cell", "cell.to_json()") from error
+
+    def equations(self) -> tuple[str, ...]:
+        """The cell in a line for each gate and state: `h'` is the new value of a state `h`.
+
+        Example:
+            >>> import rnnc
+            >>> print(*rnnc.cells.elman.equations(), sep="\\n")
+            g = x_g + R_g h + b_g
+            h' = tanh(g)
+        """
+        return equation_lines(self)
+
+    def latex(self) -> str:
+        """The cell as an `aligned` block of LaTeX, with time as an index."""
+        return latex_block(self)
+
+    def _repr_latex_(self) -> str:
+        return f"$${self.latex()}$$"
+
+    def __str__(self) -> str:
+        return "\n".join([f"{self.name}: {self.doc}", *(f"  {e}" for e in self.equations())])
 
     # A copy with other field values must not keep facts derived from the old ones.
 

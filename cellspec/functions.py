@@ -51,7 +51,8 @@ class ElementwiseFunction:
     @property
     def symbol(self) -> type[sympy.Function]:
         """The sympy function of this name."""
-        return sympy.Function(self.name, nargs=len(self.arguments))
+        # Stated, since sympy would take them from the arguments, and a condition has neither.
+        return sympy.Function(self.name, nargs=len(self.arguments), real=True, commutative=True)
 
     def of(self, *arguments: sympy.Basic) -> sympy.Expr:
         """The application to sympy expressions."""
@@ -300,11 +301,11 @@ erf = _row(
 
 
 def _extremum_pullback(
-    d: sympy.Expr, a: sympy.Expr, b: sympy.Expr
+    d: sympy.Expr, first_wins: sympy.Basic, second_wins: sympy.Basic, tie: sympy.Basic
 ) -> tuple[sympy.Expr, sympy.Expr]:
     # At a tie each side gets half, as in torch.
-    tie = where.of(sympy.Eq(a, b), d / 2, 0)
-    return where.of(a > b, d, tie), where.of(b > a, d, tie)
+    half = where.of(tie, d / 2, 0)
+    return where.of(first_wins, d, half), where.of(second_wins, d, half)
 
 
 maximum = _row(
@@ -312,7 +313,7 @@ maximum = _row(
     "the larger of two; at a tie each gets half the gradient",
     cpp="(a > b || a != a) ? a : b",
     torch="torch.maximum(a, b)",
-    pullback=lambda d, y, a, b: _extremum_pullback(d, a, b),
+    pullback=lambda d, y, a, b: _extremum_pullback(d, a > b, b > a, sympy.Eq(a, b)),
     latex=r"\max",
 )
 minimum = _row(
@@ -320,7 +321,7 @@ minimum = _row(
     "the smaller of two; at a tie each gets half the gradient",
     cpp="(a < b || a != a) ? a : b",
     torch="torch.minimum(a, b)",
-    pullback=lambda d, y, a, b: _extremum_pullback(d, b, a)[::-1],
+    pullback=lambda d, y, a, b: _extremum_pullback(d, a < b, b < a, sympy.Eq(a, b)),
     latex=r"\min",
 )
 clip = _row(

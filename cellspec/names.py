@@ -23,7 +23,7 @@ _MACROS_AND_GLOBALS = frozenset(
     isfinite threadIdx blockIdx blockDim gridDim warpSize linux unix half""".split()
 )
 # What the generated code itself calls its types, helpers and inputs.
-_GENERATED = frozenset("real x_t expm1 log1p fabs".split())
+_GENERATED = frozenset("real power gates states params".split())
 _TEMPORARY = re.compile(r"t\d+\Z")
 
 

@@ -1,0 +1,160 @@
+"""The adjoint of a cell's pointwise map: reverse mode, once, on expressions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import sympy
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import BooleanAtom, BooleanFunction
+
+from ..cellspec.cell import CellSpec
+from ..cellspec.functions import TABLE, reciprocal
+from .program import Program
+from .schedule import schedule
+
+
+@dataclass(frozen=True)
+class Pointwise:
+    """The element-wise part of a cell, forward and backward, for one unit.
+
+    Attributes:
+        cell: what it was derived from.
+        forward: from gates, states, params to the new states, `<state>_next`.
+        backward: from the cotangents of the new states, `d_<state>_next`, and the saved values
+            to the cotangents `d_<name>` of gates, previous states and params.
+        saved: the gates whose pre-activations the backward needs; where it can read a state
+            instead, which is kept anyway, it does.
+        reads: the previous states (by name) and new states (`<state>_next`) that it needs.
+    """
+
+    cell: CellSpec
+    forward: Program
+    backward: Program
+    saved: tuple[str, ...]
+    reads: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.cell.name}: pointwise forward, {self.forward.operations} operations\n"
+            f"{_indented(self.forward)}\n"
+            f"backward, {self.backward.operations} operations;"
+            f" needs the gates {', '.join(self.saved) or 'none'}"
+            f" and the states {', '.join(self.reads) or 'none'}\n"
+            f"{_indented(self.backward)}"
+        )
+
+
+@lru_cache(maxsize=256)
+def derive(cell: CellSpec) -> Pointwise:
+    """Derive the pointwise programs of a cell.
+
+    Args:
+        cell: any valid cell.
+
+    Returns:
+        The forward map and its adjoint. The adjoint accumulates cotangents over the graph of
+        distinct subexpressions, from the new states down (reverse mode), so its cost is a small
+        multiple of the forward's, and it shares the forward's values.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.codegen.derive import derive
+        >>> derive(rnnc.cells.elman).saved      # tanh' = 1 - h_next**2: no pre-activation needed
+        ()
+    """
+    updates = [_with_reciprocals(u) for u in cell.updates]
+    news = [sympy.Symbol(f"{s.name}_next") for s in cell.states]
+    known = {u: new for u, new in zip(updates, news, strict=True) if not u.is_Atom}
+    naming = {
+        "constants": [c.name for c in cell.constants],
+        "taken": [d.name for d in (*cell.gates, *cell.states, *cell.params)],
+    }
+    forward = schedule(dict(zip(news, updates, strict=True)), news, known={}, **naming)
+    cotangents = [sympy.Symbol(f"d_{d.name}") for d in (*cell.gates, *cell.states, *cell.params)]
+    definitions = {t: _with_reciprocals(d) for t, d in _adjoint(cell, updates, news).items()}
+    backward = schedule(definitions, cotangents, known=known, **naming)
+    needed = {s.name for s in backward.inputs}
+    return Pointwise(
+        cell=cell,
+        forward=forward,
+        backward=backward,
+        saved=tuple(g.name for g in cell.gates if g.name in needed),
+        reads=tuple(
+            name
+            for name in [*(s.name for s in cell.states), *map(str, news)]
+            if name in needed
+        ),
+    )
+
+
+def _with_reciprocals(expression: sympy.Expr) -> sympy.Expr:
+    """Divide once, then multiply: b**-n becomes reciprocal(b)**n, whose adjoint reuses it."""
+    return expression.replace(
+        lambda e: isinstance(e, sympy.Pow) and e.exp.is_Integer and e.exp < 0,
+        lambda e: reciprocal.of(e.base) ** (-e.exp),
+    )
+
+
+def _adjoint(
+    cell: CellSpec, updates: list[sympy.Expr], news: list[sympy.Symbol]
+) -> dict[sympy.Symbol, sympy.Expr]:
+    """Each cotangent as an expression over the forward's subexpressions and other cotangents."""
+    nodes = _topological(updates)
+    contributions: dict[sympy.Basic, list[sympy.Expr]] = {node: [] for node in nodes}
+    for update, new in zip(updates, news, strict=True):
+        contributions[update].append(sympy.Symbol(f"d_{new}"))
+    definitions: dict[sympy.Symbol, sympy.Expr] = {}
+    for count, node in enumerate(reversed(nodes)):
+        total = sympy.Add(*contributions[node])
+        if total == 0 or node.is_Atom:
+            continue
+        if not total.is_Atom:
+            # No cell has a name that starts with d_; a state's whole cotangent is worth a name.
+            sums = [f"d_{n}_sum" for u, n in zip(updates, news, strict=True) if u == node]
+            bound = sympy.Symbol(sums[0] if sums else f"d_{count}")
+            definitions[bound] = total
+            total = bound
+        for argument, share in zip(node.args, _pull_back(node, total), strict=True):
+            if share is not None and argument in contributions:
+                contributions[argument].append(share)
+    wanted = [*cell.gates, *cell.states, *cell.params]
+    for declared in wanted:
+        shares = contributions.get(sympy.Symbol(declared.name), [])
+        definitions[sympy.Symbol(f"d_{declared.name}")] = sympy.Add(*shares)
+    return definitions
+
+
+def _topological(updates: list[sympy.Expr]) -> list[sympy.Basic]:
+    """Distinct subexpressions that can carry a gradient, arguments before their users."""
+    order: dict[sympy.Basic, None] = {}
+
+    def visit(node: sympy.Basic) -> None:
+        condition = isinstance(node, Relational | BooleanFunction | BooleanAtom)
+        if node in order or node.is_Number or condition:
+            return
+        for argument in node.args:
+            visit(argument)
+        order[node] = None
+
+    for update in updates:
+        visit(update)
+    return list(order)
+
+
+def _pull_back(node: sympy.Expr, d: sympy.Expr) -> tuple[sympy.Expr | None, ...]:
+    if isinstance(node, sympy.Add):
+        return (d,) * len(node.args)
+    if isinstance(node, sympy.Mul):
+        others = [sympy.Mul(*node.args[:i], *node.args[i + 1 :]) for i in range(len(node.args))]
+        return tuple(d * other for other in others)
+    if isinstance(node, sympy.Pow):
+        base, exponent = node.args
+        return (d * exponent * base ** (exponent - 1), None)
+    return TABLE[node.func.__name__].pullback(d, node, *node.args)
+
+
+def _indented(program: Program) -> str:
+    return "\n".join(f"  {statement}" for statement in program.statements)
+

@@ -1,0 +1,26 @@
+"""What can go wrong between a cell and its results, and whose fault it is."""
+
+from __future__ import annotations
+
+from ..cellspec.errors import RnncError
+
+
+class TensorError(RnncError, ValueError):
+    """The caller's tensors are at fault: names the argument, what came and what was expected."""
+
+    def __init__(self, argument: str, found: str, wanted: str, write: str) -> None:
+        super().__init__(
+            f"{argument}\n  found:  {found}\n  wanted: {wanted}\n  write:  {write}"
+        )
+        self.argument = argument
+        self.found = found
+        self.wanted = wanted
+        self.write = write
+
+
+class CompileError(RnncError):
+    """The compiler refused a generated source: our fault, or a broken tool chain."""
+
+
+class NoCompilerError(CompileError):
+    """The machine has no C++ compiler: the caller may install one, or use the reference."""

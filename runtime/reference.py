@@ -1,0 +1,156 @@
+"""The naive twin of every kernel: the cell's equations, looped in torch. Never optimised."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cache
+from types import CodeType
+from typing import Any
+
+import sympy
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ..cellspec.cell import CellSpec
+from ..cellspec.functions import TABLE
+
+
+def scan_reference(
+    cell: CellSpec,
+    wx: Tensor,
+    R: Tensor | None,
+    b: Tensor | None,
+    states: Sequence[Tensor],
+    R_diag: Tensor | None,
+    params: Mapping[str, Tensor],
+) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+    """Run a cell over time, step by step, in any dtype and on any device.
+
+    Args, shapes and results are those of `rnnc.scan`; all states are given. Gradients, of any
+    order, are autograd's.
+    """
+    current = {s.name: value for s, value in zip(cell.states, states, strict=True)}
+    history: list[tuple[Tensor, ...]] = []
+    for step in range(wx.shape[1]):
+        values = dict(params) | current
+        values |= _gates(cell, wx[:, step], R, b, R_diag, current)
+        values |= {c.name: wx.new_tensor(c.value) for c in cell.constants}
+        memory: dict[sympy.Basic, Tensor] = {}
+        new = [_evaluate(update, values, memory, wx) for update in cell.updates]
+        current = {
+            s.name: value.expand_as(states[0])
+            for s, value in zip(cell.states, new, strict=True)
+        }
+        history.append(tuple(current.values()))
+    if not history:
+        return tuple(s.new_empty(s.shape[0], 0, *s.shape[1:]) for s in states), tuple(states)
+    over_time = tuple(torch.stack(h, dim=1) for h in zip(*history, strict=True))
+    return over_time, tuple(current.values())
+
+
+def _gates(
+    cell: CellSpec,
+    wx: Tensor,
+    R: Tensor | None,
+    b: Tensor | None,
+    R_diag: Tensor | None,
+    states: Mapping[str, Tensor],
+) -> dict[str, Tensor]:
+    """g = x + R s + b, for each gate what it has of them."""
+    gates = {g.name: torch.zeros_like(states[cell.states[0].name]) for g in cell.gates}
+    for i, name in enumerate(cell.input_gates):
+        gates[name] = gates[name] + wx[..., i]
+    for i, pair in enumerate(cell.dense_pairs):
+        assert R is not None
+        product = torch.einsum("noi,bni->bno", R[i], states[pair.source])
+        gates[pair.gate] = gates[pair.gate] + product
+    for i, pair in enumerate(cell.diagonal_pairs):
+        assert R_diag is not None
+        gates[pair.gate] = gates[pair.gate] + R_diag[i] * states[pair.source]
+    if b is not None:
+        for i, name in enumerate(cell.bias_gates):
+            gates[name] = gates[name] + b[i]
+    return gates
+
+
+class ClipGradient(torch.autograd.Function):
+    """The identity, whose gradient is held between -bound and bound."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bound: Tensor) -> Tensor:
+        """Pass x on."""
+        ctx.save_for_backward(bound)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """Hold the gradient."""
+        (bound,) = ctx.saved_tensors
+        return torch.minimum(torch.maximum(gradients[0], -bound), bound), None
+
+
+def _evaluate(
+    node: sympy.Basic,
+    values: Mapping[str, Tensor],
+    memory: dict[sympy.Basic, Tensor],
+    like: Tensor,
+) -> Tensor:
+    """An expression's value; each subexpression once."""
+    if node not in memory:
+        arguments = [_evaluate(a, values, memory, like) for a in node.args]
+        memory[node] = _apply(node, arguments, values, like)
+    return memory[node]
+
+
+def _apply(
+    node: sympy.Basic, arguments: list[Tensor], values: Mapping[str, Tensor], like: Tensor
+) -> Tensor:
+    match node:
+        case sympy.Symbol():
+            return values[node.name]
+        case sympy.Number():
+            return like.new_tensor(float(node))
+        case sympy.Add():
+            return _fold(torch.add, arguments)
+        case sympy.Mul():
+            return _fold(torch.mul, arguments)
+        case sympy.Pow():
+            return arguments[0] ** int(node.exp)
+        case sympy.logic.boolalg.BooleanAtom():
+            return torch.tensor(bool(node), device=like.device)
+        case sympy.And():
+            return _fold(torch.logical_and, arguments)
+        case sympy.Or():
+            return _fold(torch.logical_or, arguments)
+        case sympy.Not():
+            return torch.logical_not(arguments[0])
+        case sympy.core.relational.Relational():
+            return _RELATIONS[node.rel_op](*arguments)
+    function = TABLE[node.func.__name__]
+    scope = {"torch": torch, "F": F, "ClipGradient": ClipGradient}
+    scope |= dict(zip(function.arguments, arguments, strict=True))
+    result: Tensor = eval(_twin(function.torch), scope)
+    return result
+
+
+_RELATIONS = {
+    "<": torch.lt,
+    "<=": torch.le,
+    ">": torch.gt,
+    ">=": torch.ge,
+    "==": torch.eq,
+    "!=": torch.ne,
+}
+
+
+@cache
+def _twin(text: str) -> CodeType:
+    return compile(text, "<torch twin>", "eval")
+
+
+def _fold(operation: Any, arguments: list[Tensor]) -> Tensor:
+    result = arguments[0]
+    for argument in arguments[1:]:
+        result = operation(result, argument)
+    return result

@@ -1,0 +1,110 @@
+// The recurrence, backward: for one head and some batch rows, all steps from the last to the first.
+#pragma once
+
+#include "layout.h"
+#include "product.h"
+
+namespace rnnc {
+
+// Rows of all states at `step`, or the initial ones before step 0.
+static void load_states(const BackwardArguments& a, const Task& task, int64_t step, real* to,
+                        int64_t width) {
+  const int64_t dim = a.sizes.dim, row_stride = a.sizes.heads * dim;
+  const int64_t origin = task.first_row * row_stride + task.head * dim;
+  for (int s = 0; s < kStates; ++s) {
+    if (!kStateIsRead[s]) continue;
+    const real* from =
+        step < 0 ? a.initial[s] : a.states[s] + step * a.sizes.batch * row_stride;
+    for (int64_t row = 0; row < task.rows; ++row) {
+      copy_row(from + origin + row * row_stride, to + (s * task.rows + row) * width, dim);
+    }
+  }
+}
+
+static void run_backward(const BackwardArguments& a, const Task& task, const real* packed) {
+  const Sizes& size = a.sizes;
+  const int64_t dim = size.dim, width = padded(dim), matrix = dim * width;
+  const int64_t state_width = task.rows * width;  // from one state to the next
+  Scratch diagonal(kDiagonalPairs * width), params(kParams * width);
+  Scratch gates(kGates * width), d_gates(task.rows * kGates * width);
+  Scratch even(kStates * state_width), odd(kStates * state_width), d_states(kStates * state_width);
+  Scratch d_bias(kGates * width), d_params(kParams * width), d_diagonal(kDiagonalPairs * width);
+  load_head(a.R_diag, kDiagonalPairs, task.head, size, diagonal, width);
+  load_head(a.params, kParams, task.head, size, params, width);
+  const int64_t row_stride = size.heads * dim, step_stride = size.batch * row_stride;
+  const int64_t origin = task.first_row * row_stride + task.head * dim;
+  for (int s = 0; s < kStates; ++s) {
+    for (int64_t row = 0; row < task.rows && a.d_last[s] != nullptr; ++row) {
+      copy_row(a.d_last[s] + origin + row * row_stride, d_states + s * state_width + row * width,
+               dim);
+    }
+  }
+  real *previous = even, *next = odd;
+  load_states(a, task, size.steps - 1, next, width);
+  for (int64_t step = size.steps - 1; step >= 0; --step) {
+    load_states(a, task, step - 1, previous, width);
+    for (int64_t row = 0; row < task.rows; ++row) {
+      const int64_t place = step * step_stride + origin + row * row_stride;
+      for (int i = 0; i < kSaved; ++i) {
+        copy_row(a.gates + place * kSaved + i * dim, gates + kSavedGate[i] * width, dim);
+      }
+      for (int s = 0; s < kStates; ++s) {
+        if (a.d_states[s] != nullptr) {
+          add_row(a.d_states[s] + place, d_states + s * state_width + row * width, dim);
+        }
+      }
+      real* d_gate_row = d_gates + row * kGates * width;
+      backward_row(gates, previous + row * width, next + row * width, params,
+                   d_states + row * width, state_width, d_gate_row, d_params, width);
+      add_row(d_gate_row, d_bias, kGates * width);
+      for (int p = 0; p < kDiagonalPairs; ++p) {
+        const real* d_gate = d_gate_row + kDiagonalGate[p] * width;
+        const int64_t source = kDiagonalSource[p] * state_width + row * width;
+        add_product(d_gate, previous + source, d_diagonal + p * width, width);
+        add_product(d_gate, diagonal + p * width, d_states + source, width);
+      }
+      for (int g = 0; g < kGates; ++g) {
+        copy_row(d_gate_row + g * width, a.d_gates + place * kGates + g * dim, dim);
+      }
+    }
+    for (int p = 0; p < kDensePairs; ++p) {
+      multiply(d_gates + kDenseGate[p] * width, kGates * width,
+               packed + (p * size.heads + task.head) * matrix, task.rows, dim, dim,
+               d_states + kDenseSource[p] * state_width, width);
+    }
+    real* swap = previous;
+    previous = next;
+    next = swap;
+  }
+  for (int s = 0; s < kStates; ++s) {
+    for (int64_t row = 0; row < task.rows; ++row) {
+      copy_row(d_states + s * state_width + row * width,
+               a.d_initial[s] + origin + row * row_stride, dim);
+    }
+  }
+  const auto store_sums = [&](const real* sums, int count, real* to) {
+    for (int i = 0; i < count; ++i) {
+      copy_row(sums + i * width, to + ((task.tile * count + i) * size.heads + task.head) * dim, dim);
+    }
+  };
+  store_sums(d_bias, kGates, a.d_bias);
+  store_sums(d_params, kParams, a.d_params);
+  store_sums(d_diagonal, kDiagonalPairs, a.d_diagonal);
+}
+
+static void backward(const BackwardArguments& a) {
+  const Sizes& size = a.sizes;
+  const int64_t matrix = size.dim * padded(size.dim), area = size.dim * size.dim;
+  Scratch packed(kDensePairs * size.heads * matrix);
+#pragma omp parallel num_threads(size.threads) if (size.threads > 1)
+  {
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < kDensePairs * size.heads; ++i) {
+      pack(a.R + i * area, size.dim, 1, size.dim, size.dim, packed + i * matrix);
+    }
+#pragma omp for schedule(dynamic)
+    for (int64_t i = 0; i < tiles(size) * size.heads; ++i) run_backward(a, task_of(size, i), packed);
+  }
+}
+
+}  // namespace rnnc

@@ -1,0 +1,98 @@
+// The recurrence, forward: for one head and some batch rows, all steps.
+#pragma once
+
+#include "layout.h"
+#include "product.h"
+
+namespace rnnc {
+
+// gates[row][gate][unit] = bias + input share.
+static void load_inputs(const ForwardArguments& a, const Task& task, int64_t step,
+                        const real* bias, real* gates, int64_t width) {
+  const int64_t dim = a.sizes.dim;
+  const int64_t unit_stride = a.wx_strides[3], gate_stride = a.wx_strides[4];
+  for (int64_t row = 0; row < task.rows; ++row) {
+    real* out = gates + row * kGates * width;
+    std::memcpy(out, bias, (size_t)(kGates * width) * sizeof(real));
+    const real* wx = a.wx + step * a.wx_strides[0] + (task.first_row + row) * a.wx_strides[1] +
+                     task.head * a.wx_strides[2];
+    if (unit_stride == 1) {
+      for (int g = 0; g < kInputGates; ++g) add_row(wx + g * gate_stride, out + g * width, dim);
+    } else {
+      for (int64_t d = 0; d < dim; ++d) {
+        for (int g = 0; g < kInputGates; ++g) {
+          out[g * width + d] += wx[d * unit_stride + g * gate_stride];
+        }
+      }
+    }
+  }
+}
+
+static void run_forward(const ForwardArguments& a, const Task& task, const real* packed) {
+  const Sizes& size = a.sizes;
+  const int64_t dim = size.dim, width = padded(dim), matrix = dim * width;
+  Scratch bias(kGates * width), diagonal(kDiagonalPairs * width), params(kParams * width);
+  Scratch gates(task.rows * kGates * width), states(kStates * task.rows * width);
+  if (a.b != nullptr) {
+    for (int i = 0; i < kBiasGates; ++i) {
+      load_head(a.b + i * size.heads * dim, 1, task.head, size, bias + kBias[i] * width, width);
+    }
+  }
+  load_head(a.R_diag, kDiagonalPairs, task.head, size, diagonal, width);
+  load_head(a.params, kParams, task.head, size, params, width);
+  const int64_t row_stride = size.heads * dim, step_stride = size.batch * row_stride;
+  const int64_t origin = task.first_row * row_stride + task.head * dim;
+  for (int s = 0; s < kStates; ++s) {
+    for (int64_t row = 0; row < task.rows; ++row) {
+      copy_row(a.initial[s] + origin + row * row_stride, states + (s * task.rows + row) * width,
+               dim);
+    }
+  }
+  for (int64_t step = 0; step < size.steps; ++step) {
+    load_inputs(a, task, step, bias, gates, width);
+    for (int p = 0; p < kDensePairs; ++p) {
+      multiply(states + kDenseSource[p] * task.rows * width, width,
+               packed + (p * size.heads + task.head) * matrix, task.rows, dim, dim,
+               gates + kDenseGate[p] * width, kGates * width);
+    }
+    for (int64_t row = 0; row < task.rows; ++row) {
+      real* gate_row = gates + row * kGates * width;
+      real* state_row = states + row * width;
+      for (int p = 0; p < kDiagonalPairs; ++p) {
+        add_product(diagonal + p * width, state_row + kDiagonalSource[p] * task.rows * width,
+                    gate_row + kDiagonalGate[p] * width, width);
+      }
+      if (a.gates != nullptr) {
+        real* kept = a.gates + (step * step_stride + origin + row * row_stride) * kSaved;
+        for (int i = 0; i < kSaved; ++i) copy_row(gate_row + kSavedGate[i] * width, kept + i * dim, dim);
+      }
+      forward_row(gate_row, state_row, task.rows * width, params, width);
+      for (int s = 0; s < kStates; ++s) {
+        copy_row(state_row + s * task.rows * width,
+                 a.states[s] + step * step_stride + origin + row * row_stride, dim);
+      }
+    }
+  }
+  for (int s = 0; s < kStates; ++s) {
+    for (int64_t row = 0; row < task.rows; ++row) {
+      copy_row(states + (s * task.rows + row) * width, a.last[s] + origin + row * row_stride, dim);
+    }
+  }
+}
+
+static void forward(const ForwardArguments& a) {
+  const Sizes& size = a.sizes;
+  const int64_t matrix = size.dim * padded(size.dim), area = size.dim * size.dim;
+  Scratch packed(kDensePairs * size.heads * matrix);
+#pragma omp parallel num_threads(size.threads) if (size.threads > 1)
+  {
+#pragma omp for schedule(static)
+    for (int64_t i = 0; i < kDensePairs * size.heads; ++i) {
+      pack(a.R + i * area, 1, size.dim, size.dim, size.dim, packed + i * matrix);
+    }
+#pragma omp for schedule(dynamic)
+    for (int64_t i = 0; i < tiles(size) * size.heads; ++i) run_forward(a, task_of(size, i), packed);
+  }
+}
+
+}  // namespace rnnc

@@ -1,0 +1,112 @@
+// What a call hands over, and the scratch memory of one task.
+//
+// B batch rows, T steps, N heads, D units a head. A task is one head and one tile of batch rows:
+// it runs through all steps by itself. Inside a task every row of units is padded to whole panels.
+#pragma once
+
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+
+namespace rnnc {
+
+// Mirrored field by field in runtime/cpu.py.
+struct Sizes {
+  int64_t steps, batch, heads, dim;
+  int64_t tile_rows;  // batch rows a task
+  int64_t threads;
+};
+
+struct ForwardArguments {
+  Sizes sizes;
+  int64_t wx_strides[5];  // of time, batch, head, unit, gate, in elements
+  const real* wx;         // [T][B][N][D][input gates], by the strides above
+  const real* R;          // [dense pairs][N][D out][D in]
+  const real* R_diag;     // [diagonal pairs][N][D]
+  const real* b;          // [bias gates][N][D], or null
+  const real* params;     // [params][N][D]
+  const real* initial[kStates];  // [B][N][D] each
+  real* states[kStates];         // [T][B][N][D] each
+  real* last[kStates];           // [B][N][D] each
+  real* gates;                   // [T][B][N][kSaved][D], or null where nothing is kept
+};
+
+struct BackwardArguments {
+  Sizes sizes;
+  const real* R;
+  const real* R_diag;
+  const real* params;
+  const real* initial[kStates];
+  const real* states[kStates];
+  const real* gates;
+  const real* d_states[kStates];  // [T][B][N][D] each, or null for zero
+  const real* d_last[kStates];    // [B][N][D] each, or null for zero
+  real* d_gates;                  // [T][B][N][kGates][D]
+  real* d_initial[kStates];       // [B][N][D] each
+  // Sums over steps and rows, a slice a tile of the batch: summed by the caller in a fixed order.
+  real* d_bias;      // [tiles][kGates][N][D]
+  real* d_params;    // [tiles][kParams][N][D]
+  real* d_diagonal;  // [tiles][kDiagonalPairs][N][D]
+};
+
+// Arrays of no length are not C++: a cell without params still has one slot that nobody reads.
+constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
+
+// Aligned, zeroed memory that is given back at the end of its scope.
+class Scratch {
+ public:
+  explicit Scratch(int64_t count) {
+    const size_t bytes = ((size_t)count * sizeof(real) / 64 + 1) * 64;
+    data_ = (real*)std::aligned_alloc(64, bytes);
+    if (data_ == nullptr) std::abort();
+    std::memset(data_, 0, bytes);
+  }
+  ~Scratch() { std::free(data_); }
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  operator real*() { return data_; }
+
+ private:
+  real* data_;
+};
+
+RNNC_INLINE void copy_row(const real* from, real* to, int64_t n) {
+  std::memcpy(to, from, (size_t)n * sizeof(real));
+}
+
+RNNC_INLINE void add_row(const real* __restrict from, real* __restrict to, int64_t n) {
+#pragma omp simd
+  for (int64_t d = 0; d < n; ++d) to[d] += from[d];
+}
+
+RNNC_INLINE void add_product(const real* __restrict a, const real* __restrict b,
+                             real* __restrict to, int64_t n) {
+#pragma omp simd
+  for (int64_t d = 0; d < n; ++d) to[d] += a[d] * b[d];
+}
+
+// Rows of [count][N][D] for one head, each padded.
+static void load_head(const real* from, int64_t count, int64_t head, const Sizes& sizes, real* to,
+                      int64_t width) {
+  for (int64_t i = 0; i < count; ++i) {
+    copy_row(from + (i * sizes.heads + head) * sizes.dim, to + i * width, sizes.dim);
+  }
+}
+
+// One head and tile of the batch.
+struct Task {
+  int64_t head, first_row, rows, tile;
+};
+
+RNNC_INLINE int64_t tiles(const Sizes& s) {
+  return (s.batch + s.tile_rows - 1) / s.tile_rows;
+}
+
+RNNC_INLINE Task task_of(const Sizes& s, int64_t index) {
+  const int64_t tile = index / s.heads;
+  const int64_t first = tile * s.tile_rows;
+  const int64_t left = s.batch - first;
+  return {index % s.heads, first, left < s.tile_rows ? left : s.tile_rows, tile};
+}
+
+}  // namespace rnnc
