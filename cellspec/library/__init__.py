@@ -8,9 +8,15 @@ from ..cell import CellSpec
 
 #: Each is a module of this folder that defines a cell of the same name.
 NAMES: tuple[str, ...] = (
+    "cifg_lstm",
     "elman",
     "gru",
+    "irnn",
     "lstm",
+    "lstm_1997",
+    "mc_lstm",
+    "nas_cell",
+    "peephole_lstm",
     "slstm",
 )
 
