@@ -8,16 +8,31 @@ from ..cell import CellSpec
 
 #: Each is a module of this folder that defines a cell of the same name.
 NAMES: tuple[str, ...] = (
+    "atr",
+    "brc",
+    "cfn",
     "cifg_lstm",
     "elman",
+    "fastgrnn",
+    "fastrnn",
     "gru",
+    "indrnn",
+    "intersection_rnn",
     "irnn",
+    "janet",
+    "light_ru",
+    "ligru",
     "lstm",
     "lstm_1997",
     "mc_lstm",
+    "minimal_rnn",
     "nas_cell",
+    "nbrc",
     "peephole_lstm",
+    "ran",
     "slstm",
+    "star",
+    "ugrnn",
 )
 
 

@@ -1,0 +1,16 @@
+"""Kusupati et al., "FastGRNN: a fast, accurate, stable and tiny kilobyte sized gated recurrent
+neural network", NeurIPS 2018.
+
+The paper's alpha and beta are one scalar each for all units; here each unit has its own. As in the
+authors' code, sigmoid holds them between 0 and 1, from -3 and 3.
+"""
+
+from ..declare import Gate, Param, State, param
+from ..functions import sigmoid, tanh
+from ..trace import cell
+
+
+@cell
+def fastrnn(g: Gate, h: State, alpha: Param = param(-3.0), beta: Param = param(3.0)):
+    """Simple recurrent network with a weighted residual connection (Kusupati et al., 2018)."""
+    return sigmoid(alpha) * tanh(g) + sigmoid(beta) * h
