@@ -8,18 +8,22 @@ from ..cell import CellSpec
 
 #: Each is a module of this folder that defines a cell of the same name.
 NAMES: tuple[str, ...] = (
+    "antisymmetric_rnn",
     "atr",
     "brc",
     "cfn",
     "cifg_lstm",
+    "cornn",
     "elman",
     "fastgrnn",
     "fastrnn",
+    "gated_antisymmetric_rnn",
     "gru",
     "indrnn",
     "intersection_rnn",
     "irnn",
     "janet",
+    "leaky_rate",
     "light_ru",
     "ligru",
     "lstm",
@@ -30,9 +34,11 @@ NAMES: tuple[str, ...] = (
     "nbrc",
     "peephole_lstm",
     "ran",
+    "scrn",
     "slstm",
     "star",
     "ugrnn",
+    "unicornn",
 )
 
 

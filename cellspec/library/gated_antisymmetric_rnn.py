@@ -1,0 +1,25 @@
+"""Chang et al., "AntisymmetricRNN: a dynamical system view on recurrent neural networks",
+ICLR 2019.
+
+Gate and candidate share one recurrent product, `a`. Its R is the caller's to make antisymmetric,
+as W - W.mT of a free W. The paper's diffusion gamma, which it writes into that matrix, is here.
+"""
+
+from ..declare import Constant, Gate, State, constant, gate
+from ..functions import sigmoid, tanh
+from ..trace import cell
+
+
+@cell
+def gated_antisymmetric_rnn(
+    h: State,
+    *,
+    z: Gate = gate(recurrent=False),
+    n: Gate = gate(recurrent=False),
+    a: Gate = gate(input=False, bias=False),
+    epsilon: Constant = constant(0.1),
+    gamma: Constant = constant(0.01),
+):
+    """AntisymmetricRNN with an input gate that shares its matrix (Chang et al., 2019)."""
+    shared = a - gamma * h
+    return h + epsilon * sigmoid(z + shared) * tanh(n + shared)

@@ -1,0 +1,24 @@
+"""Mikolov et al., "Learning longer memory in recurrent neural networks", ICLR 2015 workshop,
+arXiv:1412.7753.
+
+The paper's h sees the new context s through P. Since P s is alpha P s_old + (1 - alpha) P B x, it
+is here a product with the old s, and what is left of it joins the input's share of `g`. `b` is the
+paper's B x; both states have one size.
+"""
+
+from ..declare import Constant, Gate, State, constant, gate
+from ..functions import sigmoid
+from ..trace import cell
+
+
+@cell
+def scrn(
+    h: State,
+    s: State,
+    *,
+    g: Gate = gate(source=("h", "s")),
+    b: Gate = gate(recurrent=False, bias=False),
+    alpha: Constant = constant(0.95),
+):
+    """Simple recurrent network beside a slow context (Mikolov et al., 2015)."""
+    return sigmoid(g), (1 - alpha) * b + alpha * s
