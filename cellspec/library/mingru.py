@@ -1,0 +1,14 @@
+"""Feng et al., "Were RNNs all we needed?", arXiv:2410.01201, 2024.
+
+The form without the paper's log-space trick, which serves its parallel scan alone.
+"""
+
+from ..declare import Gate, State, gate
+from ..functions import sigmoid
+from ..trace import cell
+
+
+@cell
+def mingru(h: State, *, z: Gate = gate(recurrent=False), n: Gate = gate(recurrent=False)):
+    """GRU whose gate and candidate see the input alone (Feng et al., 2024)."""
+    return (1 - sigmoid(z)) * h + sigmoid(z) * n
