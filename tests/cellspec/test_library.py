@@ -1,0 +1,492 @@
+"""Every cell of the library against a second statement of it, written from its paper in numpy."""
+
+import inspect
+import json
+import os
+import re
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rnnc.cellspec import library
+from rnnc.cellspec.cell import CellSpec
+from rnnc.cellspec.library import NAMES, load
+from rnnc.cellspec.text import to_text
+
+FOLDER = Path(library.__file__).parent
+UNITS = 64
+
+
+def sigmoid(x):
+    return 0.5 * (1 + np.tanh(x / 2))
+
+
+def relu(x):
+    return np.where(x > 0, x, 0)
+
+
+def softplus(x):
+    return np.logaddexp(x, 0)
+
+
+tanh, exp = np.tanh, np.exp
+
+# What the text of a cell's equations may call.
+FUNCTIONS = {
+    "sigmoid": sigmoid,
+    "tanh": tanh,
+    "relu": relu,
+    "silu": lambda x: x * sigmoid(x),
+    "softplus": softplus,
+    "logsigmoid": lambda x: -softplus(-x),
+    "exp": exp,
+    "maximum": np.maximum,
+    "minimum": np.minimum,
+    "where": np.where,
+    "stop_gradient": lambda x: x,
+}
+
+# One step of each cell, from its paper: gates g, states s, params p, constants k -> new states.
+STEPS = {}
+
+
+def step(function):
+    STEPS[function.__name__] = function
+    return function
+
+
+@step
+def antisymmetric_rnn(g, s, p, k):
+    return s.h + k.epsilon * tanh(g.g - k.gamma * s.h)
+
+
+@step
+def atr(g, s, p, k):
+    i, f = sigmoid(g.p + g.q), sigmoid(g.p - g.q)
+    return i * g.p + f * s.h
+
+
+@step
+def brc(g, s, p, k):
+    a, c = 1 + tanh(g.a), sigmoid(g.c)
+    return c * s.h + (1 - c) * tanh(g.u + a * s.h)
+
+
+@step
+def cfn(g, s, p, k):
+    return sigmoid(g.theta) * tanh(s.h) + sigmoid(g.eta) * tanh(g.w)
+
+
+@step
+def cifg_lstm(g, s, p, k):
+    i = sigmoid(g.i)
+    f = 1 - i
+    c = i * tanh(g.z) + f * s.c
+    return sigmoid(g.o) * tanh(c), c
+
+
+@step
+def cornn(g, s, p, k):
+    z = s.z + k.dt * (tanh(g.g) - k.gamma * s.y - k.epsilon * s.z)
+    y = s.y + k.dt * z
+    return y, z
+
+
+@step
+def elman(g, s, p, k):
+    return tanh(g.g)
+
+
+@step
+def fastgrnn(g, s, p, k):
+    z, candidate = sigmoid(g.g + p.b_z), tanh(g.g + p.b_h)
+    return (sigmoid(p.zeta) * (1 - z) + sigmoid(p.nu)) * candidate + z * s.h
+
+
+@step
+def fastrnn(g, s, p, k):
+    return sigmoid(p.alpha) * tanh(g.g) + sigmoid(p.beta) * s.h
+
+
+@step
+def gated_antisymmetric_rnn(g, s, p, k):
+    z = sigmoid(g.a - k.gamma * s.h + g.z)
+    return s.h + k.epsilon * z * tanh(g.a - k.gamma * s.h + g.n)
+
+
+@step
+def gru(g, s, p, k):
+    r, z = sigmoid(g.r), sigmoid(g.z)
+    candidate = tanh(g.n + r * g.m)
+    return z * s.h + (1 - z) * candidate
+
+
+@step
+def hgrn(g, s, p, k):
+    forget = k.gamma + (1 - k.gamma) * sigmoid(g.f)
+    return forget * s.h + (1 - forget) * g.c * sigmoid(g.c)
+
+
+@step
+def indrnn(g, s, p, k):
+    return relu(g.g)
+
+
+@step
+def intersection_rnn(g, s, p, k):
+    gy, gh = sigmoid(g.g_y), sigmoid(g.g_h)
+    y = gy * g.x + (1 - gy) * relu(g.y_in)
+    h = gh * s.h + (1 - gh) * tanh(g.h_in)
+    return y, h
+
+
+@step
+def irnn(g, s, p, k):
+    return relu(g.g)
+
+
+@step
+def janet(g, s, p, k):
+    return sigmoid(g.s) * s.h + (1 - sigmoid(g.s - k.beta)) * tanh(g.c)
+
+
+@step
+def leaky_rate(g, s, p, k):
+    return (1 - k.alpha) * s.h + k.alpha * np.log(1 + exp(g.g))
+
+
+@step
+def light_ru(g, s, p, k):
+    f = sigmoid(g.f)
+    return (1 - f) * s.h + f * tanh(g.n)
+
+
+@step
+def ligru(g, s, p, k):
+    z = sigmoid(g.z)
+    return z * s.h + (1 - z) * relu(g.n)
+
+
+@step
+def lstm(g, s, p, k):
+    c = sigmoid(g.f) * s.c + sigmoid(g.i) * tanh(g.z)
+    return sigmoid(g.o) * tanh(c), c
+
+
+@step
+def lstm_1997(g, s, p, k):
+    c = s.c + 1 / (1 + exp(-g.i)) * (4 / (1 + exp(-g.z)) - 2)
+    return 1 / (1 + exp(-g.o)) * (2 / (1 + exp(-c)) - 1), c
+
+
+@step
+def mc_lstm(g, s, p, k):
+    c = sigmoid(g.f) * s.c + sigmoid(g.i) * tanh(g.n)
+    return sigmoid(g.o) * tanh(c), sigmoid(g.m) * tanh(c), c
+
+
+@step
+def mingru(g, s, p, k):
+    z = sigmoid(g.z)
+    return (1 - z) * s.h + z * g.n
+
+
+@step
+def minimal_rnn(g, s, p, k):
+    u, z = sigmoid(g.u), tanh(g.z)
+    return u * s.h + (1 - u) * z
+
+
+@step
+def minlstm(g, s, p, k):
+    f, i = sigmoid(g.f), sigmoid(g.i)
+    return f / (f + i) * s.h + i / (f + i) * g.n
+
+
+@step
+def nas_cell(g, s, p, k):
+    leaf0, leaf1 = sigmoid(g.g0), relu(g.g1)
+    leaf2, leaf3 = sigmoid(g.g2), relu(g.x3 * g.r3)
+    leaf4, leaf5 = tanh(g.g4), sigmoid(g.g5)
+    leaf6, leaf7 = tanh(g.g6), sigmoid(g.g7)
+    branch0, branch1 = tanh(leaf0 * leaf1), tanh(leaf2 + leaf3)
+    branch2, branch3 = tanh(leaf4 * leaf5), sigmoid(leaf6 + leaf7)
+    c = tanh(branch0 + s.c) * branch1
+    return tanh(c * tanh(branch2 + branch3)), c
+
+
+@step
+def nbrc(g, s, p, k):
+    return brc(g, s, p, k)
+
+
+@step
+def peephole_lstm(g, s, p, k):
+    i, f = sigmoid(g.i + p.p_i * s.c), sigmoid(g.f + p.p_f * s.c)
+    c = f * s.c + i * tanh(g.z)
+    o = sigmoid(g.o + p.p_o * c)
+    return o * tanh(c), c
+
+
+@step
+def qrnn(g, s, p, k):
+    z, f, o = tanh(g.z), sigmoid(g.f), sigmoid(g.o)
+    c = f * s.c + (1 - f) * z
+    return o * c, c
+
+
+@step
+def ran(g, s, p, k):
+    c = sigmoid(g.i) * g.content + sigmoid(g.f) * s.c
+    return tanh(c), c
+
+
+@step
+def scrn(g, s, p, k):
+    context = (1 - k.alpha) * g.b + k.alpha * s.s
+    return sigmoid(g.g), context
+
+
+@step
+def slstm(g, s, p, k):
+    # The paper starts from m = -inf and n = 0.
+    before = np.where(s.n == 0, -np.inf, s.m)
+    forget = np.log(sigmoid(g.f)) + before
+    m = np.maximum(forget, g.i)
+    c = exp(forget - m) * s.c + exp(g.i - m) * tanh(g.z)
+    n = exp(forget - m) * s.n + exp(g.i - m)
+    return sigmoid(g.o) * c / n, c, n, m
+
+
+@step
+def sru(g, s, p, k):
+    f, r = sigmoid(g.f), sigmoid(g.r)
+    c = f * s.c + (1 - f) * g.u
+    return r * c + (1 - r) * g.x * k.alpha, c
+
+
+@step
+def star(g, s, p, k):
+    gain, z = sigmoid(g.k), tanh(g.z)
+    return tanh((1 - gain) * s.h + gain * z)
+
+
+@step
+def ugrnn(g, s, p, k):
+    gate = sigmoid(g.g)
+    return gate * s.h + (1 - gate) * tanh(g.c)
+
+
+@step
+def unicornn(g, s, p, k):
+    # The paper's own form of the squashed time step.
+    dt = k.dt * (0.5 + 0.5 * tanh(p.c / 2))
+    z = s.z - dt * (tanh(g.g) + k.alpha * s.y)
+    y = s.y + dt * z
+    return y, z
+
+
+# gates with input, with bias; dense pairs, diagonal pairs; states; params; constants
+STRUCTURE = {
+    "antisymmetric_rnn": (1, 1, 1, 0, "h", "", "epsilon gamma"),
+    "atr": (1, 1, 1, 0, "h", "", ""),
+    "brc": (3, 2, 0, 2, "h", "", ""),
+    "cfn": (3, 2, 2, 0, "h", "", ""),
+    "cifg_lstm": (3, 3, 3, 0, "h c", "", ""),
+    "cornn": (1, 1, 2, 0, "y z", "", "dt gamma epsilon"),
+    "elman": (1, 1, 1, 0, "h", "", ""),
+    "fastgrnn": (1, 0, 1, 0, "h", "b_z b_h zeta nu", ""),
+    "fastrnn": (1, 1, 1, 0, "h", "alpha beta", ""),
+    "gated_antisymmetric_rnn": (2, 2, 1, 0, "h", "", "epsilon gamma"),
+    "gru": (3, 4, 3, 0, "h", "", ""),
+    "hgrn": (2, 0, 0, 0, "h", "", "gamma"),
+    "indrnn": (1, 1, 0, 1, "h", "", ""),
+    "intersection_rnn": (5, 4, 4, 0, "y h", "", ""),
+    "irnn": (1, 1, 1, 0, "h", "", ""),
+    "janet": (2, 2, 2, 0, "h", "", "beta"),
+    "leaky_rate": (1, 1, 1, 0, "h", "", "alpha"),
+    "light_ru": (2, 1, 1, 0, "h", "", ""),
+    "ligru": (2, 2, 2, 0, "h", "", ""),
+    "lstm": (4, 4, 4, 0, "h c", "", ""),
+    "lstm_1997": (3, 3, 3, 0, "h c", "", ""),
+    "mc_lstm": (5, 5, 5, 0, "h v c", "", ""),
+    "mingru": (2, 2, 0, 0, "h", "", ""),
+    "minimal_rnn": (2, 2, 1, 0, "h", "", ""),
+    "minlstm": (3, 3, 0, 0, "h", "", ""),
+    "nas_cell": (8, 8, 8, 0, "h c", "", ""),
+    "nbrc": (3, 2, 2, 0, "h", "", ""),
+    "peephole_lstm": (4, 4, 4, 0, "h c", "p_i p_f p_o", ""),
+    "qrnn": (3, 3, 0, 0, "h c", "", ""),
+    "ran": (3, 2, 2, 0, "h c", "", ""),
+    "scrn": (2, 1, 2, 0, "h s", "", "alpha"),
+    "slstm": (4, 4, 4, 0, "h c n m", "", ""),
+    "sru": (4, 2, 0, 2, "h c", "", "alpha"),
+    "star": (2, 2, 1, 0, "h", "", ""),
+    "ugrnn": (2, 2, 2, 0, "h", "", ""),
+    "unicornn": (1, 1, 0, 1, "y z", "c", "dt alpha"),
+}
+# The states that feed the recurrent products, where they are not the first state alone.
+SOURCES = {
+    "cornn": {"y", "z"},
+    "intersection_rnn": {"h"},
+    "mc_lstm": {"v"},
+    "scrn": {"h", "s"},
+    "sru": {"c"},
+}
+
+
+def evaluate(cell: CellSpec, **values):
+    """The cell's new states, by Python's own reading of its equations' text."""
+    values = {c.name: c.value for c in cell.constants} | values
+    names = {"__builtins__": {}, **FUNCTIONS, **values}
+    return [eval(to_text(update), names) for update in cell.updates]
+
+
+def draw(cell: CellSpec, seed: int):
+    """Random gates, states, params and constants."""
+    random = np.random.default_rng(seed)
+    gates = {g.name: 2 * random.normal(size=UNITS) for g in cell.gates}
+    states = {s.name: random.normal(size=UNITS) for s in cell.states}
+    params = {p.name: random.normal(size=UNITS) for p in cell.params}
+    constants = {c.name: random.uniform(0.1, 0.9) for c in cell.constants}
+    if cell.name == "slstm":  # n is positive after the first step, c and n are 0 before it
+        states["n"] = np.abs(states["n"])
+        states["n"][: UNITS // 4] = states["c"][: UNITS // 4] = 0
+    return gates, states, params, constants
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("seed", range(3))
+def test_cell_computes_what_its_paper_says(name, seed):
+    cell = load(name)
+    groups = draw(cell, seed)
+    wanted = STEPS[name](*(SimpleNamespace(**group) for group in groups))
+    got = evaluate(cell, **{k: v for group in groups for k, v in group.items()})
+    wanted = wanted if isinstance(wanted, tuple) else (wanted,)
+    for state, a, b in zip(cell.states, got, wanted, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-14, err_msg=f"{name}.{state.name}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_cell_has_the_weights_of_its_paper(name):
+    cell = load(name)
+    got = (
+        len(cell.input_gates),
+        len(cell.bias_gates),
+        len(cell.dense_pairs),
+        len(cell.diagonal_pairs),
+        " ".join(s.name for s in cell.states),
+        " ".join(p.name for p in cell.params),
+        " ".join(c.name for c in cell.constants),
+    )
+    assert got == STRUCTURE[name]
+    sources = {pair.source for pair in cell.dense_pairs + cell.diagonal_pairs}
+    default = {cell.states[0].name} if sources else set()
+    assert sources == SOURCES.get(name, default)
+
+
+def test_names_are_sorted_and_complete():
+    files = {path.stem for path in FOLDER.glob("*.py")} - {"__init__"}
+    assert list(NAMES) == sorted(NAMES)
+    assert set(NAMES) == files == set(STEPS) == set(STRUCTURE)
+    assert len(NAMES) >= 28
+
+
+def test_an_unknown_name_is_a_key_error():
+    with pytest.raises(KeyError, match="no_such_cell"):
+        load("no_such_cell")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_file_is_short_and_names_its_paper(name):
+    text = (FOLDER / f"{name}.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= 40
+    paper = inspect.getdoc(import_module(f"{library.__name__}.{name}"))
+    cell = load(name)
+    year = re.compile(r"\b(19|20)\d\d\b")
+    assert year.search(paper)
+    assert year.search(cell.doc)
+    assert cell.name == name
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_json_gives_the_cell_back(name):
+    cell = load(name)
+    again = CellSpec.from_json(cell.to_json())
+    assert again.to_json() == cell.to_json()
+    assert again.updates == cell.updates
+    assert again.fingerprint == cell.fingerprint
+
+
+def test_fingerprints_do_not_depend_on_the_process():
+    script = (
+        "import json; from rnnc.cellspec.library import NAMES, load;"
+        "print(json.dumps({name: load(name).fingerprint for name in reversed(NAMES)}))"
+    )
+    seed = "1" if os.environ.get("PYTHONHASHSEED") == "0" else "0"
+    environment = {**os.environ, "PYTHONHASHSEED": seed}
+    printed = subprocess.run(
+        [sys.executable, "-c", script], env=environment, check=True, capture_output=True, text=True
+    ).stdout
+    assert json.loads(printed) == {name: load(name).fingerprint for name in NAMES}
+
+
+def test_fingerprints_differ():
+    assert len({load(name).fingerprint for name in NAMES}) == len(NAMES)
+
+
+# Where a cell moves a part of the paper's equations into its weights, the whole step is compared.
+
+
+@pytest.fixture
+def weights():
+    random = np.random.default_rng(0)
+
+    def make(*shape):
+        return random.normal(size=shape or (5,)) / 2
+
+    return make
+
+
+def test_scrn_with_the_context_folded_into_the_weights(weights):
+    a, b, p, r = (weights(5, 5) for _ in range(4))
+    x, h, s, alpha = weights(), weights(), weights(), 0.95
+    new_s = (1 - alpha) * b @ x + alpha * s
+    new_h = sigmoid(p @ new_s + a @ x + r @ h)
+    gate = (a + (1 - alpha) * p @ b) @ x + r @ h + alpha * p @ s
+    got = evaluate(load("scrn"), h=h, s=s, g=gate, b=b @ x)
+    np.testing.assert_allclose(got, [new_h, new_s], rtol=1e-12)
+
+
+def test_antisymmetric_rnns_with_the_diffusion_outside_the_matrix(weights):
+    w, v_h, v_z = weights(5, 5), weights(5, 5), weights(5, 5)
+    x, h, b_h, b_z = weights(), weights(), weights(), weights()
+    epsilon, gamma = 0.3, 0.2
+    whole = w - w.T - gamma * np.eye(5)
+    candidate = tanh(whole @ h + v_h @ x + b_h)
+    z = sigmoid(whole @ h + v_z @ x + b_z)
+    constants = {"epsilon": epsilon, "gamma": gamma}
+    plain = evaluate(load("antisymmetric_rnn"), h=h, g=(w - w.T) @ h + v_h @ x + b_h, **constants)
+    gated = evaluate(
+        load("gated_antisymmetric_rnn"),
+        h=h,
+        a=(w - w.T) @ h,
+        z=v_z @ x + b_z,
+        n=v_h @ x + b_h,
+        **constants,
+    )
+    np.testing.assert_allclose(plain, [h + epsilon * candidate], rtol=1e-12)
+    np.testing.assert_allclose(gated, [h + epsilon * z * candidate], rtol=1e-12)
+
+
+def test_minlstm_where_both_gates_underflow():
+    (h,) = evaluate(load("minlstm"), f=np.float64(-2000), i=np.float64(-2000), n=1.0, h=3.0)
+    assert h == 2
+
+
+def test_constants_are_overridden_by_name():
+    assert load("leaky_rate").with_constants(alpha=0.2).constants[0].value == 0.2
