@@ -1,1 +1,96 @@
-"""rnnc: the compiler for recurrent cells."""
+"""rnnc: the compiler for recurrent cells.
+
+Write a cell as equations; get its backward, its kernels and a torch module.
+"""
+
+from . import cells
+from .cell import Cell, cell
+from .cellspec.declare import (
+    Constant,
+    Gate,
+    Param,
+    State,
+    constant,
+    gate,
+    param,
+    state,
+)
+from .cellspec.errors import CellError, RnncError
+from .cellspec.functions import (
+    abs,
+    clip,
+    clip_gradient,
+    cos,
+    elu,
+    erf,
+    exp,
+    gelu,
+    leaky_relu,
+    log,
+    logsigmoid,
+    maximum,
+    minimum,
+    reciprocal,
+    relu,
+    rsqrt,
+    sigmoid,
+    sign,
+    silu,
+    sin,
+    softplus,
+    sqrt,
+    square,
+    stop_gradient,
+    tanh,
+    where,
+)
+from .runtime.errors import CompileError, NoCompilerError, TensorError
+from .runtime.module import RNN
+from .runtime.scan import scan
+
+__all__ = [
+    "RNN",
+    "Cell",
+    "CellError",
+    "CompileError",
+    "Constant",
+    "Gate",
+    "NoCompilerError",
+    "Param",
+    "RnncError",
+    "State",
+    "TensorError",
+    "abs",
+    "cell",
+    "cells",
+    "clip",
+    "clip_gradient",
+    "constant",
+    "cos",
+    "elu",
+    "erf",
+    "exp",
+    "gate",
+    "gelu",
+    "leaky_relu",
+    "log",
+    "logsigmoid",
+    "maximum",
+    "minimum",
+    "param",
+    "reciprocal",
+    "relu",
+    "rsqrt",
+    "scan",
+    "sigmoid",
+    "sign",
+    "silu",
+    "sin",
+    "softplus",
+    "sqrt",
+    "square",
+    "state",
+    "stop_gradient",
+    "tanh",
+    "where",
+]

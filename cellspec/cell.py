@@ -61,6 +61,8 @@ class CellSpec(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_cell(self)
+        # Facts that torch.compile reads as plain attributes: it cannot trace their computation.
+        _ = self.text, self.input_gates
         return self
 
     # Derived facts. Orders are the signature's; they define the layout of every weight tensor.
@@ -90,9 +92,14 @@ class CellSpec(BaseModel):
         return [Pair(gate=gate.name, source=source) for source in sources]
 
     @cached_property
+    def text(self) -> str:
+        """What `to_json` gives, computed once."""
+        return json.dumps(self.model_dump(mode="json", exclude={"doc"}), sort_keys=True)
+
+    @cached_property
     def fingerprint(self) -> str:
         """A digest of everything that makes results: the same in every process, on any machine."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
+        return hashlib.sha256(self.text.encode()).hexdigest()
 
     def with_constants(self, **values: float) -> Self:
         """The same cell with other values of its constants.
@@ -131,11 +138,11 @@ class CellSpec(BaseModel):
 
         Example:
             >>> import rnnc
-            >>> rnnc.Cell.from_json(rnnc.cells.gru.to_json()).fingerprint == \\
-            ...     rnnc.cells.gru.fingerprint
+            >>> gru = rnnc.cells.gru
+            >>> rnnc.Cell.from_json(gru.to_json()).fingerprint == gru.fingerprint
             True
         """
-        return json.dumps(self.model_dump(mode="json", exclude={"doc"}), sort_keys=True)
+        return self.text
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -154,9 +161,8 @@ class CellSpec(BaseModel):
 
         Example:
             >>> import rnnc
-            >>> print(*rnnc.cells.elman.equations(), sep="\\n")
-            g = x_g + R_g h + b_g
-            h' = tanh(g)
+            >>> rnnc.cells.elman.equations()
+            ('g = x_g + R_g h + b_g', "h' = tanh(g)")
         """
         return equation_lines(self)
 

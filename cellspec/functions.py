@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import sympy
 
@@ -58,7 +59,7 @@ class ElementwiseFunction:
         """The application to sympy expressions."""
         return self.symbol(*arguments)
 
-    def __call__(self, *operands: Arithmetic | Condition | float) -> Tracer:
+    def __call__(self, *operands: Arithmetic | Condition | float) -> Any:
         """Apply the function to gates, states, params, constants and numbers of a cell.
 
         Raises:

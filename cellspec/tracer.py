@@ -16,34 +16,35 @@ class Arithmetic:
     """The operators of a traced value, for type checkers and for `Tracer`.
 
     `Gate`, `State`, `Param` and `Constant` are annotations in a cell's signature and
-    declarations as its defaults. While the function runs, each is a `Tracer`.
+    declarations as its defaults. While the function runs, each is a `Tracer`. Results are `Any`
+    to type checkers, so that a body may rebind a declared name, as in `c = sigmoid(f) * c`.
     """
 
-    def __add__(self, other: Arithmetic | float) -> Tracer:
+    def __add__(self, other: Arithmetic | float) -> Any:
         return combine("+", self, other)
 
-    def __radd__(self, other: float) -> Tracer:
+    def __radd__(self, other: float) -> Any:
         return combine("+", other, self)
 
-    def __sub__(self, other: Arithmetic | float) -> Tracer:
+    def __sub__(self, other: Arithmetic | float) -> Any:
         return combine("-", self, other)
 
-    def __rsub__(self, other: float) -> Tracer:
+    def __rsub__(self, other: float) -> Any:
         return combine("-", other, self)
 
-    def __mul__(self, other: Arithmetic | float) -> Tracer:
+    def __mul__(self, other: Arithmetic | float) -> Any:
         return combine("*", self, other)
 
-    def __rmul__(self, other: float) -> Tracer:
+    def __rmul__(self, other: float) -> Any:
         return combine("*", other, self)
 
-    def __truediv__(self, other: Arithmetic | float) -> Tracer:
+    def __truediv__(self, other: Arithmetic | float) -> Any:
         return combine("/", self, other)
 
-    def __rtruediv__(self, other: float) -> Tracer:
+    def __rtruediv__(self, other: float) -> Any:
         return combine("/", other, self)
 
-    def __pow__(self, exponent: int) -> Tracer:
+    def __pow__(self, exponent: int) -> Any:
         if isinstance(exponent, bool) or not isinstance(exponent, int):
             raise CellError(
                 f"{_text(self)} ** {_text(exponent)}",
@@ -52,22 +53,22 @@ class Arithmetic:
             )
         return Tracer(expression(self) ** exponent, shared_owner(self))
 
-    def __neg__(self) -> Tracer:
+    def __neg__(self) -> Any:
         return Tracer(-expression(self), shared_owner(self))
 
-    def __pos__(self) -> Tracer:
+    def __pos__(self) -> Any:
         return Tracer(expression(self), shared_owner(self))
 
-    def __lt__(self, other: Arithmetic | float) -> Condition:
+    def __lt__(self, other: Arithmetic | float) -> Any:
         return compare(sympy.Lt, self, other)
 
-    def __le__(self, other: Arithmetic | float) -> Condition:
+    def __le__(self, other: Arithmetic | float) -> Any:
         return compare(sympy.Le, self, other)
 
-    def __gt__(self, other: Arithmetic | float) -> Condition:
+    def __gt__(self, other: Arithmetic | float) -> Any:
         return compare(sympy.Gt, self, other)
 
-    def __ge__(self, other: Arithmetic | float) -> Condition:
+    def __ge__(self, other: Arithmetic | float) -> Any:
         return compare(sympy.Ge, self, other)
 
 

@@ -82,9 +82,7 @@ def derive(cell: CellSpec) -> Pointwise:
         backward=backward,
         saved=tuple(g.name for g in cell.gates if g.name in needed),
         reads=tuple(
-            name
-            for name in [*(s.name for s in cell.states), *map(str, news)]
-            if name in needed
+            name for name in [*(s.name for s in cell.states), *map(str, news)] if name in needed
         ),
     )
 
@@ -157,4 +155,3 @@ def _pull_back(node: sympy.Expr, d: sympy.Expr) -> tuple[sympy.Expr | None, ...]
 
 def _indented(program: Program) -> str:
     return "\n".join(f"  {statement}" for statement in program.statements)
-

@@ -40,8 +40,7 @@ class CppPrinter(CXX17CodePrinter):  # type: ignore[misc]
         return f"power<{exponent}>({self._print(expr.base)})"
 
     def _print_Mul(self, expr: sympy.Mul) -> str:
-        coefficient, rest = expr.as_coeff_Mul()
-        if coefficient < 0:
+        if expr.as_coeff_Mul()[0] < 0:
             return "-" + self.parenthesize(-expr, PRECEDENCE["Mul"])
         numerator, denominator = [], []
         for factor in expr.args:
@@ -115,4 +114,3 @@ def _emit_row(function: ElementwiseFunction) -> str:
         f"bool {a}" if a == "condition" else f"real {a}" for a in function.arguments
     )
     return f"RNNC_INLINE real {function.name}({parameters}) {{ return {function.cpp}; }}"
-

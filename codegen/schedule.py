@@ -76,7 +76,8 @@ def _inline_single_uses(bodies: _Bodies, outputs: tuple[sympy.Symbol, ...]) -> N
             if node in bodies
         )
         single = next(
-            (t for t in order if t not in outputs and (uses[t] == 1 or (-bodies[t]).is_Symbol)), None
+            (t for t in order if t not in outputs and (uses[t] == 1 or (-bodies[t]).is_Symbol)),
+            None,
         )
         if single is None:
             return

@@ -50,7 +50,11 @@ def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
     compiler = find_compiler()
     # The docstring is left out: it changes a comment, no code.
     made_from = (
-        cell.fingerprint, repr(plan), _package_digest(), _tool_digest(compiler), _FLAGS,
+        cell.fingerprint,
+        repr(plan),
+        _package_digest(),
+        _tool_digest(compiler),
+        _FLAGS,
     )
     digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:32]
     path = cached_file(

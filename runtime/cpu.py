@@ -91,7 +91,7 @@ class Forward:
 
 @dataclass(frozen=True)
 class Gradients:
-    """What a backward pass gives: `d_wx` (T, B, N, Gx, D), and the others in their tensors' shapes."""
+    """What a backward pass gives: `d_wx` (T, B, N, Gx, D), the others shaped as their tensors."""
 
     d_wx: Tensor
     d_R: Tensor

@@ -9,9 +9,7 @@ class TensorError(RnncError, ValueError):
     """The caller's tensors are at fault: names the argument, what came and what was expected."""
 
     def __init__(self, argument: str, found: str, wanted: str, write: str) -> None:
-        super().__init__(
-            f"{argument}\n  found:  {found}\n  wanted: {wanted}\n  write:  {write}"
-        )
+        super().__init__(f"{argument}\n  found:  {found}\n  wanted: {wanted}\n  write:  {write}")
         self.argument = argument
         self.found = found
         self.wanted = wanted

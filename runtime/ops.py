@@ -71,9 +71,7 @@ def scan_backward_op(
     cell: str,
 ) -> list[Tensor]:
     """d_wx (T, B, N, Gx, D), d_R, d_R_diag, d_b, d_params (P, N, D) and d_initial of each state."""
-    g = cpu.backward(
-        cell_of(cell), d_states, d_last, R, R_diag, params, initial, states, gates
-    )
+    g = cpu.backward(cell_of(cell), d_states, d_last, R, R_diag, params, initial, states, gates)
     return [g.d_wx, g.d_R, g.d_R_diag, g.d_b, g.d_params, *g.d_initial]
 
 

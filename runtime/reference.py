@@ -39,8 +39,7 @@ def scan_reference(
         memory: dict[sympy.Basic, Tensor] = {}
         new = [_evaluate(update, values, memory, wx) for update in cell.updates]
         current = {
-            s.name: value.expand_as(states[0])
-            for s, value in zip(cell.states, new, strict=True)
+            s.name: value.expand_as(states[0]) for s, value in zip(cell.states, new, strict=True)
         }
         history.append(tuple(current.values()))
     if not history:
@@ -57,7 +56,7 @@ def _gates(
     R_diag: Tensor | None,
     states: Mapping[str, Tensor],
 ) -> dict[str, Tensor]:
-    """g = x + R s + b, for each gate what it has of them."""
+    """G = x + R s + b, for each gate what it has of them."""
     gates = {g.name: torch.zeros_like(states[cell.states[0].name]) for g in cell.gates}
     for i, name in enumerate(cell.input_gates):
         gates[name] = gates[name] + wx[..., i]

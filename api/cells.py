@@ -1,0 +1,68 @@
+"""`rnnc.cells`: the library's cells and those that other packages offer, by name.
+
+Other packages join by an entry point of the group `rnnc.cells` that names a cell.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+
+from .cell import Cell
+from .cellspec.cell import CellSpec
+from .cellspec.errors import CellError
+from .cellspec.library import NAMES, load
+
+
+def names() -> tuple[str, ...]:
+    """The names of all cells that `rnnc.cells` has.
+
+    Example:
+        >>> import rnnc
+        >>> "lstm" in rnnc.cells.names()
+        True
+    """
+    return tuple(sorted({*NAMES, *_third_party()}))
+
+
+@cache
+def get(name: str) -> Cell:
+    """The cell of that name; `rnnc.cells.lstm` is `rnnc.cells.get("lstm")`.
+
+    Raises:
+        CellError: there is no such cell, or an entry point names something else.
+    """
+    if name in NAMES:
+        return Cell.of(load(name))
+    points = _third_party()
+    if name not in points:
+        raise CellError(
+            f"the cell {name!r}", f"one of {', '.join(names())}", "rnnc list", where="rnnc.cells"
+        )
+    found = points[name].load()
+    if not isinstance(found, CellSpec):
+        raise CellError(
+            f"the entry point {points[name].value!r}, a {type(found).__name__}",
+            "a cell",
+            "a function under @rnnc.cell",
+            where="rnnc.cells",
+        )
+    return Cell.of(found)
+
+
+@cache
+def _third_party() -> dict[str, EntryPoint]:
+    return {p.name: p for p in entry_points(group="rnnc.cells")}
+
+
+def __getattr__(name: str) -> Cell:
+    if name.startswith("_"):
+        raise AttributeError(name)
+    try:
+        return get(name)
+    except CellError as error:
+        raise AttributeError(str(error)) from error
+
+
+def __dir__() -> list[str]:
+    return [*names(), "get", "names"]

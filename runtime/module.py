@@ -1,0 +1,311 @@
+"""`rnnc.RNN`: any cell as a torch module, with the conventions of `nn.LSTM`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from ..cellspec.cell import CellSpec
+from .check import check_same, check_size
+from .errors import TensorError
+from .scan import BACKENDS, Backend, States, resolve_backend, scan, scan_kernels
+
+
+class RNN(nn.Module):
+    """One or more layers of a recurrent cell.
+
+    The parameters of layer k, where the cell has them (N heads of D units, N · D = hidden_size;
+    Gx, Gr, Gd, Gb as in `rnnc.scan`):
+
+    - `weight_ih_l{k}` (Gx, N, D, input): the input projection of each gate with input;
+    - `weight_hh_l{k}` (Gr, N, D, D): a recurrent matrix a head, [gate, head, out, in];
+    - `weight_hd_l{k}` (Gd, N, D): diagonal recurrent weights;
+    - `bias_l{k}` (Gb, N, D);
+    - `<param>_l{k}` (N, D) for each param of the cell.
+
+    Recurrent matrices start orthogonal (Saxe et al., 2014), input weights uniform with the
+    variance 1 / input (LeCun et al., 1998), diagonal weights uniform in (-1, 1), biases at zero
+    and params at their `init`.
+
+    Args:
+        cell: the cell.
+        input_size: features of the input.
+        hidden_size: units of a layer, all heads together.
+        heads: independent recurrent heads; they divide `hidden_size`.
+        num_layers: layers, each fed by the one below.
+        bias: whether gates have biases.
+        batch_first: whether input and output are (B, T, features) instead of (T, B, features).
+        dropout: the probability of dropping a feature between layers, in training.
+        backend: as in `rnnc.scan`.
+        device: of the parameters.
+        dtype: of the parameters.
+
+    Raises:
+        TensorError: a size is no whole number or too small, heads do not divide `hidden_size`,
+            or `dropout` is no probability.
+
+    Example:
+        >>> import torch, rnnc
+        >>> rnn = rnnc.RNN(rnnc.cells.slstm, 10, 64, heads=4, batch_first=True)
+        >>> y, last = rnn(torch.randn(3, 20, 10))
+        >>> y.shape, [s.shape for s in last][:1]          # last: one (layers, B, hidden) a state
+        (torch.Size([3, 20, 64]), [torch.Size([1, 3, 64])])
+    """
+
+    def __init__(
+        self,
+        cell: CellSpec,
+        input_size: int,
+        hidden_size: int,
+        *,
+        heads: int = 1,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        backend: Backend = "auto",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        if not isinstance(cell, CellSpec):
+            raise TensorError(
+                "cell", f"a {type(cell).__name__}", "a cell", "a function under @rnnc.cell"
+            )
+        self.cell = cell
+        self.input_size = check_size("input_size", input_size)
+        self.hidden_size = check_size("hidden_size", hidden_size)
+        self.heads = check_size("heads", heads)
+        self.num_layers = check_size("num_layers", num_layers)
+        if hidden_size % heads:
+            raise TensorError(
+                "heads",
+                f"{heads} with hidden_size={hidden_size}",
+                "a divisor of hidden_size",
+                f"heads={math.gcd(heads, hidden_size)}",
+            )
+        if not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+            raise TensorError("dropout", repr(dropout), "a probability", "dropout=0.1")
+        if backend not in BACKENDS:
+            raise TensorError(
+                "backend", repr(backend), f"one of {', '.join(BACKENDS)}", 'backend="auto"'
+            )
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.backend: Backend = backend
+        # Plain values, so that torch.compile need not look into the cell.
+        self._cell_text = cell.text
+        self._param_names = [p.name for p in cell.params]
+        self._state_names = [s.name for s in cell.states]
+        self._initial_values = [s.init for s in cell.states]
+        for layer in range(num_layers):
+            size = input_size if layer == 0 else hidden_size
+            for name, shape in self._shapes(size).items():
+                parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+                self.register_parameter(f"{name}_l{layer}", parameter)
+        self.reset_parameters()
+
+    def _shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
+        cell, heads, dim = self.cell, self.heads, self.hidden_size // self.heads
+        counts = {
+            "weight_ih": (len(cell.input_gates), (heads, dim, input_size)),
+            "weight_hh": (len(cell.dense_pairs), (heads, dim, dim)),
+            "weight_hd": (len(cell.diagonal_pairs), (heads, dim)),
+            "bias": (len(cell.bias_gates) if self.bias else 0, (heads, dim)),
+        }
+        shapes = {name: (count, *rest) for name, (count, rest) in counts.items() if count}
+        return shapes | {p.name: (heads, dim) for p in cell.params}
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        with torch.no_grad():
+            for layer in range(self.num_layers):
+                self._reset_layer(layer)
+
+    def _reset_layer(self, layer: int) -> None:
+        weights = self._weights(layer)
+        for name, weight in weights.items():
+            if name == "weight_ih":
+                bound = math.sqrt(3 / weight.shape[-1])
+                weight.uniform_(-bound, bound)
+            elif name == "weight_hh":
+                for matrix in weight.flatten(0, 1):
+                    nn.init.orthogonal_(matrix)
+            elif name == "weight_hd":
+                weight.uniform_(-1, 1)
+            elif name == "bias":
+                weight.zero_()
+        for param in self.cell.params:
+            weights[param.name].fill_(param.init)
+
+    def _weights(self, layer: int) -> dict[str, Tensor]:
+        names = ["weight_ih", "weight_hh", "weight_hd", "bias", *self._param_names]
+        found = {name: self._parameters.get(f"{name}_l{layer}") for name in names}
+        return {name: weight for name, weight in found.items() if weight is not None}
+
+    def forward(self, x: Tensor, states: Sequence[Tensor] | None = None) -> tuple[Tensor, States]:
+        """Run all layers over a sequence.
+
+        Args:
+            x: (T, B, input), or (B, T, input) with `batch_first`, or (T, input) for one sequence.
+            states: the states before the first step, one (num_layers, B, hidden) tensor a state,
+                or (num_layers, hidden) for one sequence; by default each state's `init`.
+
+        Returns:
+            The last layer's output (the first state) at all steps, in the layout of `x`, and all
+            states after the last step, in the layout of `states`.
+
+        Raises:
+            TensorError: a tensor does not fit; names it and what was expected.
+        """
+        layout = "(B, T, input)" if self.batch_first else "(T, B, input)"
+        self._check_input(x, (2, 3), f"{layout} or (T, input)")
+        if states is not None:
+            self._check_states(states, () if x.ndim == 2 else (x.shape[not self.batch_first],))
+        if x.ndim == 2:
+            given = None if states is None else [s.unsqueeze(1) for s in states]
+            y, last = self._run(x.unsqueeze(1), given)
+            return y.squeeze(1), tuple(s.squeeze(1) for s in last)
+        y, last = self._run(x.transpose(0, 1) if self.batch_first else x, states)
+        return (y.transpose(0, 1) if self.batch_first else y), last
+
+    def step(self, x: Tensor, states: Sequence[Tensor] | None = None) -> tuple[Tensor, States]:
+        """Run all layers over one step: for generation, control and other closed loops.
+
+        Args:
+            x: (B, input), or (input) for one sequence.
+            states: as in `forward`; what the last call returned.
+
+        Returns:
+            The output, (B, hidden) or (hidden), and the new states.
+
+        Raises:
+            TensorError: a tensor does not fit.
+
+        Example:
+            >>> import torch, rnnc
+            >>> rnn = rnnc.RNN(rnnc.cells.gru, 4, 8)
+            >>> y, states = rnn.step(torch.randn(2, 4))
+            >>> y, states = rnn.step(torch.randn(2, 4), states)
+            >>> y.shape
+            torch.Size([2, 8])
+        """
+        self._check_input(x, (1, 2), "(B, input) or (input)")
+        if states is not None:
+            self._check_states(states, tuple(x.shape[:-1]))
+        if x.ndim == 1:
+            given = None if states is None else [s.unsqueeze(1) for s in states]
+            y, last = self._run(x.view(1, 1, -1), given)
+            return y[0, 0], tuple(s.squeeze(1) for s in last)
+        y, last = self._run(x.unsqueeze(0), states)
+        return y[0], last
+
+    def _run(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, States]:
+        """All layers, time first, batched."""
+        lasts: list[States] = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout:
+                x = F.dropout(x, self.dropout, self.training)
+            x, last = self._run_layer(layer, x, states)
+            lasts.append(last)
+        return x, tuple(torch.stack(s) for s in zip(*lasts, strict=True))
+
+    def _run_layer(
+        self, layer: int, x: Tensor, states: Sequence[Tensor] | None
+    ) -> tuple[Tensor, States]:
+        steps, batch, _ = x.shape
+        heads, dim = self.heads, self.hidden_size // self.heads
+        weights = self._weights(layer)
+        if states is None:
+            initial = [x.new_full((batch, heads, dim), v) for v in self._initial_values]
+        else:
+            initial = [s[layer].reshape(batch, heads, dim) for s in states]
+        wx = self._project(x, weights.get("weight_ih"))
+        recurrent, diagonal = weights.get("weight_hh"), weights.get("weight_hd")
+        bias = weights.get("bias")
+        if resolve_backend(self.backend, x.device.type) == "reference":
+            params = {name: weights[name] for name in self._param_names}
+            over_time, last = scan(
+                self.cell,
+                wx,
+                recurrent,
+                bias,
+                initial,
+                R_diag=diagonal,
+                params=params,
+                backend="reference",
+            )
+        else:
+            ordered = [weights[name] for name in self._param_names]
+            over_time, last = scan_kernels(
+                self._cell_text, wx, recurrent, bias, initial, diagonal, ordered
+            )
+        y = over_time[0].transpose(0, 1).reshape(steps, batch, self.hidden_size)
+        return y, tuple(s.reshape(batch, self.hidden_size) for s in last)
+
+    def _project(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """The input's share of the gates, written as [T, B, head, gate, unit], which kernels read.
+
+        The rows of the weight are permuted, once a call; no activation ever is.
+        """
+        if weight is None:  # a cell that takes no input still runs for as many steps
+            return x.new_empty(
+                x.shape[1], x.shape[0], self.heads, self.hidden_size // self.heads, 0
+            )
+        gates, heads, dim, size = weight.shape
+        rows = weight.transpose(0, 1).reshape(heads * gates * dim, size)
+        wx = F.linear(x, rows).view(*x.shape[:2], heads, gates, dim)
+        return wx.permute(1, 0, 2, 4, 3)
+
+    def _check_input(self, x: Tensor, ranks: tuple[int, int], wanted: str) -> None:
+        if not isinstance(x, Tensor):
+            raise TensorError("x", f"a {type(x).__name__}", wanted, "torch.as_tensor(x)")
+        wanted = f"{wanted} with input = {self.input_size}"
+        if x.ndim not in ranks or x.shape[-1] != self.input_size:
+            raise TensorError("x", f"shape {tuple(x.shape)}", wanted, f"x of the shape {wanted}")
+        weight = next(iter(self._weights(0).values()), x)
+        check_same("x", x, "the module", weight)
+
+    def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...]) -> None:
+        names = ", ".join(self._state_names)
+        if not isinstance(states, tuple | list) or len(states) != len(self._state_names):
+            shown = len(states) if isinstance(states, tuple | list) else type(states).__name__
+            raise TensorError(
+                "states",
+                f"{shown}",
+                f"a tuple with a tensor for each of {names}",
+                f"states=({names},)",
+            )
+        shape = (self.num_layers, *batch, self.hidden_size)
+        for name, state in zip(self._state_names, states, strict=True):
+            if tuple(state.shape) != shape:
+                raise TensorError(
+                    f"states[{name}]",
+                    f"shape {tuple(state.shape)}",
+                    f"{shape}, (num_layers, B, hidden_size)",
+                    f"a tensor of the shape {shape}",
+                )
+            check_same(
+                f"states[{name}]", state, "the module", next(iter(self._weights(0).values()))
+            )
+
+    def extra_repr(self) -> str:
+        """The arguments that differ from their defaults."""
+        shown = [self.cell.name, str(self.input_size), str(self.hidden_size)]
+        defaults = {
+            "heads": 1,
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0.0,
+            "backend": "auto",
+        }
+        options = [
+            f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v
+        ]
+        return ", ".join(shown + options)
