@@ -19,6 +19,8 @@ else:
 class _Declaration(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    name: str
+
 
 class Gate(_Declaration, _Number):
     """A pre-activation g = x_g + R_g s + b_g of each unit.
@@ -33,7 +35,6 @@ class Gate(_Declaration, _Number):
             a product.
     """
 
-    name: str
     input: bool = True
     recurrent: bool | Literal["diagonal"] = True
     bias: bool = True
@@ -48,7 +49,6 @@ class State(_Declaration, _Number):
         init: its value before the first step, where the caller gives none.
     """
 
-    name: str
     init: float = 0.0
 
 
@@ -60,7 +60,6 @@ class Param(_Declaration, _Number):
         init: the value that a module starts from.
     """
 
-    name: str
     init: float = 0.0
 
 
@@ -72,7 +71,6 @@ class Constant(_Declaration, _Number):
         value: the number.
     """
 
-    name: str
     value: float
 
 

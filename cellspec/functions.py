@@ -50,7 +50,7 @@ class ElementwiseFunction:
     defaults: tuple[float, ...] = ()
 
     @property
-    def symbol(self) -> type[sympy.Function]:
+    def symbol(self) -> Any:
         """The sympy function of this name."""
         # Stated, since sympy would take them from the arguments, and a condition has neither.
         return sympy.Function(self.name, nargs=len(self.arguments), real=True, commutative=True)
@@ -102,6 +102,13 @@ class ElementwiseFunction:
 
 
 TABLE: dict[str, ElementwiseFunction] = {}
+
+# Rows that the gradients of earlier rows refer to.
+where: ElementwiseFunction
+exp: ElementwiseFunction
+minimum: ElementwiseFunction
+sign: ElementwiseFunction
+cos: ElementwiseFunction
 
 
 def _row(

@@ -41,7 +41,7 @@ class CppPrinter(CXX17CodePrinter):  # type: ignore[misc]
 
     def _print_Mul(self, expr: sympy.Mul) -> str:
         if expr.as_coeff_Mul()[0] < 0:
-            return "-" + self.parenthesize(-expr, PRECEDENCE["Mul"])
+            return f"-{self.parenthesize(-expr, PRECEDENCE['Mul'])}"
         numerator, denominator = [], []
         for factor in expr.args:
             if factor.func.__name__ == "reciprocal":

@@ -96,7 +96,8 @@ def scan_kernels(
     dtype = wx.dtype
     if dtype in (torch.float16, torch.bfloat16):
         # The states are as exact as float32 makes them, and rounded once.
-        wx, R, b, R_diag = (None if t is None else t.float() for t in (wx, R, b, R_diag))
+        wx = wx.float()
+        R, b, R_diag = (None if t is None else t.float() for t in (R, b, R_diag))
         states, params = [s.float() for s in states], [p.float() for p in params]
     inputs = [wx, R, b, R_diag, *states, *params]
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)

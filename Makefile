@@ -1,0 +1,39 @@
+# Two commands: `make demo` runs the main job, `make test` checks everything. Both start from a
+# fresh clone and install into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint types contract unit clean FORCE
+
+demo: $(VENV)/installed
+	$(BIN)/python examples/parity.py --out demo
+
+test: lint types contract unit
+
+lint: $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+# The package as a user has it: top-level folders become one package only in a wheel.
+build/wheel: $(VENV)/installed FORCE
+	rm -rf $@
+	$(BIN)/pip install --quiet --no-deps --no-build-isolation --target $@ .
+
+types: build/wheel
+	cd $< && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p rnnc
+
+contract: build/wheel
+	cd $< && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
+
+unit: $(VENV)/installed
+	$(BIN)/python -m pytest -q
+
+$(VENV)/installed: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install --quiet -c constraints.txt "setuptools>=77" wheel
+	$(BIN)/pip install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf build demo $(VENV)
