@@ -176,6 +176,17 @@ class CellSpec(BaseModel):
     def __str__(self) -> str:
         return "\n".join([f"{self.name}: {self.doc}", *(f"  {e}" for e in self.equations())])
 
+    # A cell is a value: a copy is itself, and it travels between processes as its JSON.
+
+    def __copy__(self) -> Self:
+        return self
+
+    def __deepcopy__(self, memo: Any = None) -> Self:
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self).from_json, (self.model_dump_json(),)
+
     # A copy with other field values must not keep facts derived from the old ones.
 
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:

@@ -28,7 +28,12 @@ static void run_backward(const BackwardArguments& a, const Task& task, const rea
   Scratch diagonal(kDiagonalPairs * width), params(kParams * width);
   Scratch gates(kGates * width), d_gates(task.rows * kGates * width);
   Scratch even(kStates * state_width), odd(kStates * state_width), d_states(kStates * state_width);
-  Scratch d_bias(kGates * width), d_params(kParams * width), d_diagonal(kDiagonalPairs * width);
+  // Sums over rows and steps: of biases, params and diagonal weights. A step's rows are summed
+  // first, so that rounding grows with rows plus steps and not with their product.
+  constexpr int kSums = kGates + kParams + kDiagonalPairs;
+  Scratch sums(kSums * width), step_sums(kSums * width);
+  real* const d_params = step_sums + kGates * width;
+  real* const d_diagonal = d_params + kParams * width;
   load_head(a.R_diag, kDiagonalPairs, task.head, size, diagonal, width);
   load_head(a.params, kParams, task.head, size, params, width);
   const int64_t row_stride = size.heads * dim, step_stride = size.batch * row_stride;
@@ -43,6 +48,7 @@ static void run_backward(const BackwardArguments& a, const Task& task, const rea
   load_states(a, task, size.steps - 1, next, width);
   for (int64_t step = size.steps - 1; step >= 0; --step) {
     load_states(a, task, step - 1, previous, width);
+    std::memset(step_sums, 0, (size_t)(kSums * width) * sizeof(real));
     for (int64_t row = 0; row < task.rows; ++row) {
       const int64_t place = step * step_stride + origin + row * row_stride;
       for (int i = 0; i < kSaved; ++i) {
@@ -56,7 +62,7 @@ static void run_backward(const BackwardArguments& a, const Task& task, const rea
       real* d_gate_row = d_gates + row * kGates * width;
       backward_row(gates, previous + row * width, next + row * width, params,
                    d_states + row * width, state_width, d_gate_row, d_params, width);
-      add_row(d_gate_row, d_bias, kGates * width);
+      add_row(d_gate_row, step_sums, kGates * width);
       for (int p = 0; p < kDiagonalPairs; ++p) {
         const real* d_gate = d_gate_row + kDiagonalGate[p] * width;
         const int64_t source = kDiagonalSource[p] * state_width + row * width;
@@ -67,6 +73,7 @@ static void run_backward(const BackwardArguments& a, const Task& task, const rea
         copy_row(d_gate_row + g * width, a.d_gates + place * kGates + g * dim, dim);
       }
     }
+    add_row(step_sums, sums, kSums * width);
     for (int p = 0; p < kDensePairs; ++p) {
       multiply(d_gates + kDenseGate[p] * width, kGates * width,
                packed + (p * size.heads + task.head) * matrix, task.rows, dim, dim,
@@ -82,14 +89,15 @@ static void run_backward(const BackwardArguments& a, const Task& task, const rea
                a.d_initial[s] + origin + row * row_stride, dim);
     }
   }
-  const auto store_sums = [&](const real* sums, int count, real* to) {
+  const auto store_sums = [&](int first, int count, real* to) {
     for (int i = 0; i < count; ++i) {
-      copy_row(sums + i * width, to + ((task.tile * count + i) * size.heads + task.head) * dim, dim);
+      copy_row(sums + (first + i) * width,
+               to + ((task.tile * count + i) * size.heads + task.head) * dim, dim);
     }
   };
-  store_sums(d_bias, kGates, a.d_bias);
-  store_sums(d_params, kParams, a.d_params);
-  store_sums(d_diagonal, kDiagonalPairs, a.d_diagonal);
+  store_sums(0, kGates, a.d_bias);
+  store_sums(kGates, kParams, a.d_params);
+  store_sums(kGates + kParams, kDiagonalPairs, a.d_diagonal);
 }
 
 static void backward(const BackwardArguments& a) {

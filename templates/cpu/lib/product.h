@@ -14,7 +14,6 @@ constexpr int64_t kVectorBytes = 16;
 #endif
 constexpr int64_t kLanes = kVectorBytes / sizeof(real);
 typedef real Vector __attribute__((vector_size(kVectorBytes)));
-typedef real UnalignedVector __attribute__((vector_size(kVectorBytes), aligned(sizeof(real))));
 
 // Accumulators of kRowBlock x kPanelVectors, with room for the operands in the register file.
 constexpr int kRowBlock = 8;
@@ -43,14 +42,8 @@ template <int rows>
 static inline __attribute__((always_inline)) void multiply_panel(
     const real* left, int64_t left_stride, const real* panel, int64_t depth, real* out,
     int64_t out_stride) {
-  Vector sum[rows][kPanelVectors];
-#pragma GCC unroll 8
-  for (int r = 0; r < rows; ++r) {
-#pragma GCC unroll 2
-    for (int v = 0; v < kPanelVectors; ++v) {
-      sum[r][v] = *(const Vector*)(out + r * out_stride + v * kLanes);
-    }
-  }
+  // From zero, and added to `out` at the end: roundings are those of the sum's own size.
+  Vector sum[rows][kPanelVectors] = {};
   for (int64_t k = 0; k < depth; ++k) {
     Vector right[kPanelVectors];
 #pragma GCC unroll 2
@@ -68,7 +61,7 @@ static inline __attribute__((always_inline)) void multiply_panel(
   for (int r = 0; r < rows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kPanelVectors; ++v) {
-      *(Vector*)(out + r * out_stride + v * kLanes) = sum[r][v];
+      *(Vector*)(out + r * out_stride + v * kLanes) += sum[r][v];
     }
   }
 }

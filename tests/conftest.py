@@ -1,0 +1,122 @@
+"""Fixtures for all rooms: random inputs for any cell, and buffers that start as NaN."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields
+
+import pytest
+import rnnc
+import torch
+from torch import Tensor
+
+
+@dataclass
+class Inputs:
+    """The tensors of one `rnnc.scan` call."""
+
+    wx: Tensor
+    R: Tensor | None
+    b: Tensor | None
+    states: tuple[Tensor, ...]
+    R_diag: Tensor | None
+    params: dict[str, Tensor]
+
+    def named(self) -> dict[str, Tensor]:
+        """Every tensor by name, states and params one by one."""
+        flat: dict[str, Tensor] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, Tensor):
+                flat[field.name] = value
+            elif isinstance(value, tuple):
+                flat |= {f"states[{i}]": s for i, s in enumerate(value)}
+            elif isinstance(value, dict):
+                flat |= {f"params[{k}]": v for k, v in value.items()}
+        return flat
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Inputs:
+        """The same call with every tensor changed."""
+        return Inputs(
+            change(self.wx),
+            None if self.R is None else change(self.R),
+            None if self.b is None else change(self.b),
+            tuple(map(change, self.states)),
+            None if self.R_diag is None else change(self.R_diag),
+            {k: change(v) for k, v in self.params.items()},
+        )
+
+    def scan(self, cell: rnnc.Cell, backend: str) -> dict[str, Tensor]:
+        """Run the cell; every output by name."""
+        over_time, last = rnnc.scan(
+            cell,
+            self.wx,
+            self.R,
+            self.b,
+            self.states,
+            R_diag=self.R_diag,
+            params=self.params,
+            backend=backend,
+        )
+        names = [s.name for s in cell.states]
+        return {
+            **{f"{n} over time": s for n, s in zip(names, over_time, strict=True)},
+            **{f"{n} last": s for n, s in zip(names, last, strict=True)},
+        }
+
+
+def random_inputs(
+    cell: rnnc.Cell,
+    B: int,
+    T: int,
+    N: int,
+    D: int,
+    dtype: torch.dtype = torch.float64,
+    requires_grad: bool = True,
+) -> Inputs:
+    """Fresh random tensors; recurrent matrices small enough that states stay moderate."""
+
+    def draw(*shape: int, scale: float = 0.8) -> Tensor:
+        tensor = torch.randn(shape, dtype=torch.float64) * scale
+        return tensor.to(dtype).requires_grad_(requires_grad)
+
+    def states() -> Iterator[Tensor]:
+        for spec in cell.states:
+            # A normaliser is positive by construction; any other state may have either sign.
+            value = draw(B, N, D).detach()
+            if cell.name == "slstm" and spec.name == "n":
+                value = value.abs() + 0.5
+            yield value.requires_grad_(requires_grad)
+
+    dense, diagonal, bias = len(cell.dense_pairs), len(cell.diagonal_pairs), len(cell.bias_gates)
+    return Inputs(
+        wx=draw(B, T, N, D, len(cell.input_gates)),
+        R=draw(dense, N, D, D, scale=0.8 / D**0.5) if dense else None,
+        b=draw(bias, N, D) if bias else None,
+        states=tuple(states()),
+        R_diag=draw(diagonal, N, D) if diagonal else None,
+        params={p.name: draw(N, D) for p in cell.params},
+    )
+
+
+@pytest.fixture(autouse=True)
+def _seed(request: pytest.FixtureRequest) -> None:
+    """Other numbers in every test, the same ones in every run of it."""
+    torch.manual_seed(zlib.crc32(request.node.nodeid.encode()))
+
+
+@pytest.fixture
+def inputs_for() -> Callable[..., Inputs]:
+    """`random_inputs`, as a fixture, since tests cannot import each other."""
+    return random_inputs
+
+
+@pytest.fixture
+def poisoned() -> Iterator[None]:
+    """Uninitialised memory of torch comes as NaN."""
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    assert torch.empty(3).isnan().all()
+    yield
+    torch.use_deterministic_algorithms(False)
