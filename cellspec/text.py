@@ -14,7 +14,6 @@ from sympy.printing.str import StrPrinter
 
 from .errors import CellError
 from .functions import TABLE
-from .tracer import number
 
 _RELATIONS: dict[type[ast.cmpop], Any] = {
     ast.Lt: sympy.Lt,
@@ -71,8 +70,11 @@ def _read(node: ast.expr, text: str) -> Any:
     match node:
         case ast.Constant(value=bool() as value):
             return sympy.true if value else sympy.false
-        case ast.Constant(value=int() | float() as value):
-            return number(value)
+        case ast.Constant(value=int() as value):
+            return sympy.Integer(value)
+        case ast.Constant(value=float() as value):
+            # As it was printed: what became a whole float in arithmetic stays one.
+            return sympy.Float(value)
         case ast.Name(id=name):
             return sympy.Symbol(name)
         case ast.UnaryOp(op=ast.USub(), operand=operand):

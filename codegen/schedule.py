@@ -76,7 +76,7 @@ def _inline_single_uses(bodies: _Bodies, outputs: tuple[sympy.Symbol, ...]) -> N
             if node in bodies
         )
         single = next(
-            (t for t in order if t not in outputs and (uses[t] == 1 or (-bodies[t]).is_Symbol)),
+            (t for t in order if t not in outputs and (uses[t] == 1 or _is_sign_change(bodies[t]))),
             None,
         )
         if single is None:
@@ -84,6 +84,12 @@ def _inline_single_uses(bodies: _Bodies, outputs: tuple[sympy.Symbol, ...]) -> N
         body = bodies.pop(single)
         for target in bodies:
             bodies[target] = bodies[target].xreplace({single: body})
+
+
+def _is_sign_change(value: sympy.Basic) -> bool:
+    return bool(
+        value.is_Mul and len(value.args) == 2 and value.args[0] == -1 and value.args[1].is_Symbol
+    )
 
 
 def _reachable(outputs: tuple[sympy.Symbol, ...], bodies: _Bodies) -> list[sympy.Symbol]:

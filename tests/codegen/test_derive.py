@@ -1,0 +1,181 @@
+"""Derived adjoints against autograd in float64: the library's cells and random ones."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import sympy
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rnnc.cellspec.declare import Constant, Gate, Param, State
+from rnnc.cellspec.functions import TABLE
+from rnnc.codegen.derive import Pointwise, derive
+from rnnc.codegen.program import Program
+from rnnc.runtime.reference import _evaluate
+
+
+def run(program: Program, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Run a program as it stands, statement by statement."""
+    values = dict(values)
+    like = next(iter(values.values()))
+    for statement in program.statements:
+        values[statement.target.name] = _evaluate(statement.value, values, {}, like)
+    return {o.name: values[o.name] for o in program.outputs}
+
+
+def check_against_autograd(pointwise: Pointwise, values: dict[str, torch.Tensor]) -> None:
+    cell = pointwise.cell
+    constants = {c.name: torch.tensor(c.value, dtype=torch.float64) for c in cell.constants}
+    leaves = {k: v.requires_grad_() for k, v in values.items()}
+    like = next(iter(leaves.values()))
+    memory: dict = {}
+    news = {
+        f"{s.name}_next": _evaluate(u, leaves | constants, memory, like).expand_as(like)
+        for s, u in zip(cell.states, cell.updates, strict=True)
+    }
+    got = run(pointwise.forward, leaves | constants)
+    for name, wanted in news.items():
+        torch.testing.assert_close(got[name].expand_as(wanted), wanted, rtol=1e-12, atol=1e-12)
+    seeds = {f"d_{name}": torch.randn_like(like) for name in news}
+    total = sum((news[n] * seeds[f"d_{n}"]).sum() for n in news)
+    given_values = {k: v.detach() for k, v in {**leaves, **constants, **news}.items()}
+    needed = {s.name for s in pointwise.backward.inputs}
+    # What `saved` and `reads` leave out must not be needed: it is not given.
+    kept = {*pointwise.saved, *pointwise.reads, *(p.name for p in cell.params), *constants}
+    assert needed - {*seeds} <= kept
+    given_values = {k: v for k, v in given_values.items() if k in kept}
+    result = run(pointwise.backward, given_values | seeds)
+    names = list(leaves)
+    if total.requires_grad:
+        wanted_d = torch.autograd.grad(total, list(leaves.values()), allow_unused=True)
+    else:
+        wanted_d = [None] * len(names)
+    for name, wanted in zip(names, wanted_d, strict=True):
+        found = result[f"d_{name}"].expand_as(like)
+        reference = torch.zeros_like(like) if wanted is None else wanted
+        torch.testing.assert_close(
+            found, reference, rtol=1e-9, atol=1e-9, msg=lambda m, n=name: f"d_{n}: {m}"
+        )
+
+
+@pytest.mark.parametrize("name", rnnc.cells.names())
+def test_library_cells(name):
+    cell = rnnc.cells.get(name)
+    declared = [d.name for d in (*cell.gates, *cell.states, *cell.params)]
+    values = {n: torch.randn(50, dtype=torch.float64) for n in declared}
+    if name == "slstm":
+        values["n"] = values["n"].abs() + 0.1
+    check_against_autograd(derive(cell), values)
+
+
+def test_what_the_backward_needs():
+    assert derive(rnnc.cells.elman).saved == ()
+    assert derive(rnnc.cells.elman).reads == ("h_next",)
+    assert derive(rnnc.cells.lstm).reads == ("c", "c_next")
+    assert derive(rnnc.cells.lstm).saved == ("i", "f", "z", "o")
+
+
+def test_lstm_backward_takes_at_most_40_operations():
+    assert derive(rnnc.cells.lstm).backward.operations <= 40
+
+
+def test_gradient_rules_at_ties_are_those_of_torch():
+    """The points where a derivative does not exist: the table owns a value, and torch's is it."""
+    one_sided = ["relu", "leaky_relu", "elu", "abs", "maximum", "minimum", "clip", "where"]
+    for name in one_sided:
+        function = TABLE[name]
+        arguments = {
+            "maximum": ("g", "h"),
+            "minimum": ("g", "h"),
+            "clip": ("g", -0.5, 0.5),
+            "where": None,
+        }.get(name, ("g", *function.defaults))
+        g, h = sympy.Symbol("g"), sympy.Symbol("h")
+        symbols = {"g": g, "h": h}
+        update = (
+            function.of(g > h, g * g, h * 3)
+            if arguments is None
+            else function.of(*(symbols.get(a, a) for a in arguments))
+        )
+        cell = rnnc.Cell(
+            name="tie",
+            gates=(Gate(name="g"),),
+            states=(State(name="h"),),
+            updates=(update + h * 0.125,),
+        )
+        ties = torch.tensor([0.0, 0.0, 0.5, -0.5, 0.25], dtype=torch.float64)
+        others = torch.tensor([0.0, 1.0, 0.5, -0.5, 0.25], dtype=torch.float64)
+        check_against_autograd(derive(cell), {"g": ties.clone(), "h": others.clone()})
+
+
+# Random cells. Every function of the table; arguments held where it and its slope are moderate.
+
+_BOUNDED = {"exp", "elu", "sin", "cos", "square", "reciprocal", "log", "sqrt", "rsqrt"}
+
+
+@st.composite
+def expressions(draw: st.DrawFn, names: tuple[str, ...], depth: int) -> sympy.Expr:
+    if depth == 0 or draw(st.integers(0, 5)) == 0:
+        if draw(st.integers(0, 4)) == 0:
+            return sympy.Float(draw(st.floats(-2, 2).filter(lambda v: abs(v) > 1e-3)))
+        return sympy.Symbol(draw(st.sampled_from(names)))
+    part = expressions(names, depth - 1)
+    kind = draw(st.sampled_from(["+", "-", "*", "/", "**", *TABLE]))
+    if kind in TABLE:
+        return _apply(draw, kind, part)
+    a = draw(part)
+    if kind == "**":
+        return TABLE["tanh"].of(a) ** draw(st.integers(2, 4))
+    b = draw(part)
+    if kind == "/":
+        return a / (1 + TABLE["square"].of(b))
+    return {"+": a + b, "-": a - b, "*": a * TABLE["tanh"].of(b)}[kind]
+
+
+def _apply(draw: st.DrawFn, name: str, part: st.SearchStrategy[sympy.Expr]) -> sympy.Expr:
+    if name == "where":
+        a, b = draw(part), draw(part)
+        relation = draw(st.sampled_from([sympy.Lt, sympy.Le, sympy.Gt, sympy.Ge]))
+        return TABLE[name].of(relation(a, b), draw(part), draw(part))
+    if name in ("maximum", "minimum"):
+        return TABLE[name].of(draw(part), draw(part))
+    if name == "clip":
+        return TABLE[name].of(draw(part), sympy.Float(-0.75), sympy.Float(0.5))
+    if name == "clip_gradient":
+        return TABLE[name].of(draw(part), sympy.Float(0.5))
+    argument = draw(part)
+    if name in _BOUNDED:
+        argument = TABLE["tanh"].of(argument)
+    if TABLE[name].domain[0] == 0 or name == "reciprocal":
+        argument = argument + sympy.Float(1.5)
+    return TABLE[name].of(argument, *map(sympy.Float, TABLE[name].defaults))
+
+
+NAMES = ("g", "k", "h", "c", "w")
+
+
+@st.composite
+def random_cells(draw: st.DrawFn) -> rnnc.Cell:
+    first = draw(expressions((*NAMES, "alpha"), 4))
+    second = draw(expressions((*NAMES, "alpha"), 4))
+    # Every name is used, and the states differ, as the language demands.
+    g, k, h, c, w, alpha = map(sympy.Symbol, (*NAMES, "alpha"))
+    return rnnc.Cell(
+        name="random",
+        gates=(Gate(name="g"), Gate(name="k")),
+        states=(State(name="h"), State(name="c")),
+        params=(Param(name="w"),),
+        constants=(Constant(name="alpha", value=0.3),),
+        updates=(first + g * w, second + k * alpha - c * h),
+    )
+
+
+@settings(
+    max_examples=250, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
+)
+@given(random_cells())
+def test_random_cells(cell):
+    values = {n: torch.randn(20, dtype=torch.float64) for n in NAMES}
+    check_against_autograd(derive(cell), values)
+    assert rnnc.Cell.from_json(cell.to_json()) == cell
