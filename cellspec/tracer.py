@@ -238,4 +238,7 @@ def _condition(value: object) -> sympy.Basic:
 
 
 def _text(value: object) -> str:
-    return f"`{value!r}`" if isinstance(value, Tracer | Condition) else f"{value!r}"
+    shown = repr(value)
+    if isinstance(value, Tracer | Condition):
+        return f"`{shown}`"
+    return shown if len(shown) <= 80 and "\n" not in shown else f"a {type(value).__name__}"

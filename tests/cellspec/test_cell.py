@@ -1,0 +1,150 @@
+"""A cell is a value: frozen, hashable, the same text and digest everywhere."""
+
+from __future__ import annotations
+
+import copy
+import os
+import pickle
+import subprocess
+import sys
+
+import pytest
+import rnnc
+from pydantic import ValidationError
+from rnnc import Constant, Gate, Param, State, constant, gate, param, state, tanh
+
+
+def test_frozen_hashable_equal():
+    lstm = rnnc.cells.lstm
+    with pytest.raises(ValidationError):
+        lstm.name = "other"
+    again = rnnc.Cell.from_json(lstm.model_dump_json())
+    assert again == lstm
+    assert hash(again) == hash(lstm)
+    assert lstm != rnnc.cells.gru
+
+
+def test_copies_and_pickles_are_the_cell():
+    for name in rnnc.cells.names():
+        cell = rnnc.cells.get(name)
+        assert copy.deepcopy(cell) is cell
+        assert pickle.loads(pickle.dumps(cell)) == cell
+
+
+def test_fingerprint_depends_on_equations_and_constants_and_not_on_prose_or_process():
+    leaky = rnnc.cells.leaky_rate
+    assert leaky.model_copy(update={"doc": "other"}).fingerprint == leaky.fingerprint
+    assert leaky.with_constants(alpha=0.25).fingerprint != leaky.fingerprint
+    program = "import rnnc; print(rnnc.cells.slstm.fingerprint, rnnc.cells.slstm.cpp().digest)"
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    slstm = rnnc.cells.slstm
+    assert seen == {f"{slstm.fingerprint} {slstm.cpp().digest}\n"}
+
+
+def test_constants_are_overridden_and_everything_derived_from_them():
+    cell = rnnc.cells.leaky_rate
+    other = cell.with_constants(alpha=0.25)
+    assert isinstance(other, rnnc.Cell)
+    assert "real(0.25)" in other.cpp().code
+    assert "real(0.25)" not in cell.cpp().code
+    assert cell.with_constants() == cell
+
+
+def test_orders_are_those_of_the_signature():
+    @rnnc.cell
+    def many(
+        a: Gate,
+        y: State,
+        z: State,
+        *,
+        b: Gate = gate(recurrent="diagonal", source=("y", "z")),
+        c: Gate = gate(input=False, source=("z", "y"), bias=False),
+        d: Gate = gate(recurrent=False),
+        w: Param = param(2.0),
+        k: Constant = constant(3),
+    ):
+        """Many."""
+        return tanh(a + b) * w, tanh(c + d) * k
+
+    assert many.input_gates == ("a", "b", "d")
+    assert many.bias_gates == ("a", "b", "d")
+    assert [(p.gate, p.source) for p in many.dense_pairs] == [("a", "y"), ("c", "z"), ("c", "y")]
+    assert [(p.gate, p.source) for p in many.diagonal_pairs] == [("b", "y"), ("b", "z")]
+    assert many.equations() == (
+        "a = x_a + R_a y + b_a",
+        "b = x_b + u_b,y * y + u_b,z * z + b_b",
+        "c = R_c,z z + R_c,y y",
+        "d = x_d + b_d",
+        "y' = w*tanh(a + b)",
+        "z' = k*tanh(c + d)",
+    )
+
+
+def test_state_start_values():
+    @rnnc.cell
+    def counter(g: Gate, h: State = state(init=1.5)):
+        """Counts."""
+        return h + tanh(g)
+
+    assert counter.states[0].init == 1.5
+
+
+def test_equations_and_latex():
+    lstm = rnnc.cells.lstm
+    assert lstm.equations()[-2:] == (
+        "c' = c*sigmoid(f) + tanh(z)*sigmoid(i)",
+        "h' = tanh(c')*sigmoid(o)",
+    )
+    assert lstm.latex().splitlines()[-2] == r"h_t &= \tanh\left(c_t\right) \sigma\left(o_t\right)"
+    assert r"R_{i} h_{t-1}" in lstm.latex()
+    assert lstm._repr_latex_() == f"$${lstm.latex()}$$"
+    for name in rnnc.cells.names():
+        cell = rnnc.cells.get(name)
+        assert cell.latex().count(r"\\") == len(cell.gates) + len(cell.states) - 1
+        assert str(cell).startswith(name)
+
+
+def test_backward_equations():
+    lines = rnnc.cells.lstm.backward_equations()
+    assert "d_c = d_c_next_sum*sigmoid_f" in lines
+    assert [x.split(" = ")[0] for x in lines if x.split(" = ")[0] in ("d_i", "d_f", "d_h")]
+
+
+def test_third_party_cells_join_by_entry_point(tmp_path):
+    package = tmp_path / "their_cells.py"
+    package.write_text(
+        "import rnnc\nfrom rnnc import Gate, State, sin\n"
+        "@rnnc.cell\ndef theirs(g: Gate, h: State):\n    '''Theirs.'''\n    return sin(g)\n"
+        "not_a_cell = 3\n"
+    )
+    info = tmp_path / "their_cells-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-cells\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text(
+        "[rnnc.cells]\ntheirs = their_cells:theirs\nbroken = their_cells:not_a_cell\n"
+    )
+    program = (
+        "import rnnc\n"
+        "assert 'theirs' in rnnc.cells.names()\n"
+        "print(rnnc.cells.theirs.equations()[-1])\n"
+        "try: rnnc.cells.get('broken')\n"
+        "except rnnc.CellError as e: print(e)\n"
+    )
+    out = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    assert out.startswith("h' = sin(g)")
+    assert "the entry point 'their_cells:not_a_cell', a int" in out

@@ -1,0 +1,342 @@
+"""Every wrong cell meets an error: where, what was found, what was wanted, what to write."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+import rnnc
+import torch
+from rnnc import Constant, Gate, Param, State, constant, gate, param, sigmoid, state, tanh, where
+
+ELSEWHERE = torch.nn.Parameter(torch.tensor(0.5))
+LEAKED = []
+
+
+def message(function) -> str:
+    with pytest.raises(rnnc.CellError) as caught:
+        rnnc.cell(function)
+    text = str(caught.value)
+    lines = text.splitlines()
+    assert re.match(rf"{function.__name__}, .*test_messages\.py:\d+$", lines[0]), text
+    assert [line.split(":")[0].strip() for line in lines[1:4]] == ["found", "wanted", "write"]
+    return text
+
+
+def line_of(text: str) -> int:
+    return int(text.splitlines()[0].rsplit(":", 1)[1])
+
+
+def no_state(g: Gate):
+    return tanh(g)
+
+
+def state_not_returned(g: Gate, h: State, c: State):
+    return tanh(g)
+
+
+def too_many_returned(g: Gate, h: State):
+    return tanh(g), h
+
+
+def state_returned_twice(g: Gate, h: State, c: State):
+    h = tanh(g)
+    return h, h
+
+
+def nothing_returned(g: Gate, h: State):
+    tanh(g)
+
+
+def unknown_name(g: Gate, h: State):
+    return tanh(g) * alpha  # noqa: F821
+
+
+def captured_tensor(g: Gate, h: State):
+    return tanh(g) * ELSEWHERE
+
+
+def leak(g: Gate, h: State):
+    LEAKED.append(h)
+    return tanh(g)
+
+
+def captured_symbol(g: Gate, h: State):
+    return tanh(g) * LEAKED[0]
+
+
+def captured_declaration(g: Gate, h: State):
+    return tanh(g) * gate()
+
+
+def branch(g: Gate, h: State):
+    if g > 0:
+        return h
+    return tanh(g)
+
+
+def truth(g: Gate, h: State):
+    return tanh(g) if h else g
+
+
+def chained(g: Gate, h: State):
+    return where(0 < g < 1, g, h)
+
+
+def builtin_max(g: Gate, h: State):
+    return max(g, h)
+
+
+def loop(g: Gate, h: State):
+    return sum(x for x in h)
+
+
+def index(g: Gate, h: State):
+    return h[0] * g
+
+
+def math_call(g: Gate, h: State):
+    return math.tanh(g)
+
+
+def torch_call(g: Gate, h: State):
+    return torch.tanh(g)
+
+
+def numpy_call(g: Gate, h: State):
+    return np.tanh(g)
+
+
+def method_call(g: Gate, h: State):
+    return g.tanh()
+
+
+def matrix_product(g: Gate, h: State):
+    return g @ h
+
+
+def modulo(g: Gate, h: State):
+    return g % 2
+
+
+def float_power(g: Gate, h: State):
+    return g**0.5
+
+
+def division_by_zero(g: Gate, h: State):
+    return g / 0
+
+
+def infinite_number(g: Gate, h: State):
+    return g * math.inf
+
+
+def not_a_condition(g: Gate, h: State):
+    return where(g, g, h)
+
+
+def wrong_count(g: Gate, h: State):
+    return sigmoid(g, h)
+
+
+def cpp_keyword(double: Gate, h: State):
+    return tanh(double)
+
+
+def cpp_alternative(xor: Gate, h: State):
+    return tanh(xor)
+
+
+def double_underscore(a__b: Gate, h: State):
+    return tanh(a__b)
+
+
+def leading_underscore(_g: Gate, h: State):
+    return tanh(_g)
+
+
+def table_name(tanh: Gate, h: State):
+    return sigmoid(tanh)
+
+
+def gradient_name(d_h: Gate, h: State):
+    return sigmoid(d_h)
+
+
+def next_name(h_next: Gate, h: State):
+    return sigmoid(h_next)
+
+
+def unicode_name(größe: Gate, h: State):
+    return tanh(größe)
+
+
+def unused_gate(g: Gate, k: Gate, h: State):
+    return tanh(g)
+
+
+def cancelled_gate(g: Gate, k: Gate, h: State):
+    return tanh(g) + k - k
+
+
+def unused_param(g: Gate, h: State, w: Param):
+    return tanh(g)
+
+
+def unused_constant(g: Gate, h: State, alpha: Constant = constant(0.1)):
+    return tanh(g)
+
+
+def empty_gate(g: Gate, h: State, k: Gate = gate(input=False, recurrent=False)):
+    return tanh(g) * k
+
+
+def source_without_product(g: Gate, h: State, k: Gate = gate(recurrent=False, source="h")):
+    return tanh(g) * k
+
+
+def source_that_is_no_state(g: Gate, h: State, k: Gate = gate(source="g")):
+    return tanh(g) * k
+
+
+def source_twice(g: Gate, h: State, k: Gate = gate(source=("h", "h"))):
+    return tanh(g) * k
+
+
+def constant_without_value(g: Gate, h: State, alpha: Constant):
+    return alpha * tanh(g)
+
+
+def wrong_default(g: Gate, h: State, w: Param = state()):
+    return w * tanh(g)
+
+
+def no_annotation(g, h: State):
+    return tanh(g)
+
+
+def wrong_annotation(g: float, h: State):
+    return tanh(g)
+
+
+def star_arguments(g: Gate, h: State, *rest: Gate):
+    return tanh(g)
+
+
+@pytest.mark.parametrize(
+    ("function", "found", "write"),
+    [
+        (no_state, "no state", "h: State"),
+        (state_not_returned, "no value for the state `c`", "return h, c"),
+        (too_many_returned, "2 returned values for 1 state(s)", "return h"),
+        (state_returned_twice, "returned twice, for the states `h` and `c`", "return h, c"),
+        (nothing_returned, "a function that returns nothing", "return h"),
+        (unknown_name, "the unknown name `alpha`", "alpha: Gate, State, Param or Constant"),
+        (captured_tensor, "a Parameter inside the equations", "w: Param"),
+        (captured_declaration, "Gate(name=''", "w: Param"),
+        (branch, "a Python decision", "where(condition, a, b)"),
+        (truth, "a Python decision", "where(condition, a, b)"),
+        (chained, "a Python decision", "& and | join conditions"),
+        (builtin_max, "a Python decision", "maximum(a, b)"),
+        (loop, "used as a sequence", "the arithmetic of one unit"),
+        (index, "used as a sequence", "the arithmetic of one unit"),
+        (math_call, "turned into a Python number", "from rnnc import tanh"),
+        (torch_call, "a call of torch.tanh", "from rnnc import tanh"),
+        (numpy_call, "a call of numpy.tanh", "from rnnc import tanh"),
+        (method_call, "the attribute .tanh", "from rnnc import tanh"),
+        (matrix_product, "an operator", "n: Gate = gate(input=False)"),
+        (modulo, "an operator", "gate(input=False)"),
+        (float_power, "`g` ** 0.5", "sqrt(x)"),
+        (division_by_zero, "`g` / 0", "another divisor"),
+        (infinite_number, "the number inf", "a finite number"),
+        (not_a_condition, "as the condition of where", "where(x > 0, a, b)"),
+        (wrong_count, "sigmoid with 2 argument(s)", "sigmoid(x)"),
+        (cpp_keyword, "`double`, which is a keyword of C++", "`double_gate`"),
+        (cpp_alternative, "`xor`, which is a keyword of C++", "`xor_gate`"),
+        (double_underscore, "`a__b`, whose double underscore", "another name"),
+        (leading_underscore, "`_g`, which is not an ASCII identifier", "`g_gate`"),
+        (table_name, "`tanh`, which is a function of the language", "`tanh_gate`"),
+        (gradient_name, "`d_h`, whose prefix d_ means a gradient", "another name"),
+        (next_name, "`h_next`, whose ending _next", "another name"),
+        (unicode_name, "`größe`, which is not an ASCII identifier", "another name"),
+        (unused_gate, "the gate `k`, which no state's new value uses", "without `k`"),
+        (cancelled_gate, "the gate `k`, which no state's new value uses", "without `k`"),
+        (unused_param, "the param `w`, which no state's new value uses", "without `w`"),
+        (unused_constant, "the constant `alpha`, which no state's new", "without `alpha`"),
+        (empty_gate, "input=False and recurrent=False, which leaves it empty", "k: Param"),
+        (source_without_product, "a source but recurrent=False", "gate(recurrent=False)"),
+        (source_that_is_no_state, "source 'g', which is no state", "gate(source='h')"),
+        (source_twice, "source 'h' named 2 times", "gate(source='h')"),
+        (constant_without_value, "the constant `alpha` without a value", "= constant(0.1)"),
+        (wrong_default, "`w: Param` with the default State", "w: Param = param()"),
+        (no_annotation, "`g` with no annotation", "g: Gate"),
+        (wrong_annotation, "the annotation <class 'float'>", "g: Gate"),
+        (star_arguments, "the argument *rest", "rest: Gate"),
+    ],
+    ids=lambda v: v.__name__ if callable(v) else "",
+)
+def test_message(function, found, write):
+    text = message(function)
+    assert found in text.splitlines()[1], text
+    assert write in text.splitlines()[3], text
+
+
+def test_a_symbol_of_another_cell_is_refused():
+    rnnc.cell(leak)
+    assert "the symbol h of another cell, 'leak'" in message(captured_symbol)
+
+
+def test_the_line_is_the_author_s():
+    code = branch.__code__
+    assert line_of(message(branch)) == code.co_firstlineno + 1
+    assert line_of(message(no_state)) == no_state.__code__.co_firstlineno
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "0.1", None, True])
+def test_numbers_must_be_finite(value):
+    for make in (constant, param, state):
+        with pytest.raises(rnnc.CellError, match="a finite number"):
+            make(value)
+    with pytest.raises(rnnc.CellError, match="a finite number"):
+        rnnc.cells.leaky_rate.with_constants(alpha=value)
+
+
+def test_unknown_constant():
+    with pytest.raises(rnnc.CellError, match=r"one of \['alpha'\]"):
+        rnnc.cells.leaky_rate.with_constants(beta=1.0)
+    with pytest.raises(rnnc.CellError, match="the cell has none"):
+        rnnc.cells.lstm.with_constants(beta=1.0)
+
+
+@pytest.mark.parametrize(
+    "options", [{"input": 1}, {"recurrent": "dense"}, {"bias": None}, {"recurrent": 0}]
+)
+def test_gate_options(options):
+    with pytest.raises(rnnc.CellError, match="True or False"):
+        gate(**options)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (("tanh(g)", "tanh(q)"), "unknown symbol `q`"),
+        (("tanh(g)", "system(g)"), "column|at system"),
+        (("tanh(g)", "tanh(g"), "column"),
+        (("tanh(g)", "__import__('os')"), "at __import__"),
+        (("tanh(g)", "g.real"), "at g.real"),
+        (('"name": "h"', '"name": "new"'), "keyword of C"),
+        (('"init": 0.0', '"init": NaN'), "finite"),
+        (('"gates"', '"gate"'), "gates"),
+        (("{", "["), "JSON"),
+    ],
+)
+def test_bad_json(change, found):
+    with pytest.raises(rnnc.CellError, match=found):
+        rnnc.Cell.from_json(rnnc.cells.elman.to_json().replace(*change))
+
+
+def test_unknown_cell_of_the_library():
+    with pytest.raises(AttributeError, match="one of antisymmetric_rnn"):
+        _ = rnnc.cells.no_such_cell
