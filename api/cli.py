@@ -14,13 +14,12 @@ from .cell import Cell
 from .cellspec.errors import RnncError
 from .cli_find import find_cell, find_cells
 from .cli_text import (
-    cell_table,
     cell_text,
     fail,
     inspection_report,
+    print_cells,
     print_code,
     print_lines,
-    print_table,
 )
 from .codegen.derive import derive
 from .codegen.plan import Dtype
@@ -78,7 +77,7 @@ def list_command() -> None:
     """List the cells: their gates, states, params and recurrence, and operations a unit."""
     try:
         known = [cells.get(name) for name in cells.names()]
-        print_table(cell_table([derive(cell) for cell in known]))
+        print_cells([derive(cell) for cell in known])
     except RnncError as error:
         fail(error)
 

@@ -22,6 +22,8 @@ from .runtime.inspect import TOLERANCE, Comparison, Inspection
 
 # Wider than any table: in a pipe a row is a line.
 _PIPE_WIDTH = 1000
+# Less of a paper's name tells nothing.
+_LEAST_PAPER = 16
 
 
 def _console() -> Console:
@@ -79,26 +81,35 @@ def cell_text(cell: CellSpec) -> str:
     return "\n".join([str(cell), *(f"  {value}" for value in values)])
 
 
-def cell_table(pointwises: Sequence[Pointwise]) -> Table:
-    """The table of `rnnc list`.
+def print_cells(pointwises: Sequence[Pointwise]) -> None:
+    """Print the table of `rnnc list`; a narrow terminal cuts the papers, or leaves them out.
 
     Args:
         pointwises: the derived cells, one row each.
     """
+    console = _console()
+    wide = console.options.update(width=_PIPE_WIDTH)
+    room = console.width - console.measure(_cell_table(pointwises, 0), options=wide).maximum
+    print_table(_cell_table(pointwises, max(room, 0)))
+
+
+def _cell_table(pointwises: Sequence[Pointwise], room: int) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("name", "gates", "states", "params", "recurrent"):
         table.add_column(column, no_wrap=column == "name")
-    table.add_column("forward/backward", justify="right", header_style="bold")
-    table.add_column("paper")
+    table.add_column("forward + backward", justify="right")
+    if room >= _LEAST_PAPER:
+        table.add_column("paper", no_wrap=True, overflow="ellipsis", max_width=room - 2)
     for pointwise in pointwises:
         cell = pointwise.cell
-        table.add_row(
+        row = [
             f"[cyan]{escape(cell.name)}[/]",
             *(" ".join(d.name for d in ds) for ds in (cell.gates, cell.states, cell.params)),
             _recurrence(cell),
-            f"{pointwise.forward.operations}/{pointwise.backward.operations}",
+            f"{pointwise.forward.operations} + {pointwise.backward.operations}",
             escape(next(iter(cell.doc.splitlines()), "")),
-        )
+        ]
+        table.add_row(*row[: len(table.columns)])
     return table
 
 

@@ -351,7 +351,8 @@ def _at(cell: CellSpec, heads: int, gates: dict[str, Tensor], initial: Sequence[
     zero = torch.zeros(heads, dtype=torch.float64)
 
     def weights(pairs: Sequence[Pair]) -> Tensor | None:
-        rows, made = [], set()
+        rows: list[Tensor] = []
+        made: set[str] = set()
         for pair in pairs:
             makes = pair.gate in free - made and states[pair.source] != 0
             rows.append(gates[pair.gate] / states[pair.source] if makes else zero)
