@@ -1,0 +1,334 @@
+"""The `rnnc` command: each of its words, and what it says to each bad one."""
+
+import json
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import rnnc
+from rnnc.cli import app
+from typer.testing import CliRunner, Result
+
+GOOD = '''\
+import rnnc
+from rnnc import Constant, Gate, State, constant, tanh
+
+
+@rnnc.cell
+def leaky(g: Gate, h: State, alpha: Constant = constant(0.1)):
+    """A leaky unit."""
+    return (1 - alpha) * h + alpha * tanh(g)
+'''
+# Softmax as a textbook writes it: inf / inf above 88.7 in float32.
+UNSTABLE = """\
+
+from rnnc import exp
+
+
+@rnnc.cell
+def unstable(g: Gate, f: Gate, h: State):
+    return exp(g) / (exp(g) + exp(f)) * h + tanh(f)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, words)
+
+
+def refused(*words: str) -> str:
+    """What the command says on the error stream, when it says nothing else."""
+    result = run(*words)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.stdout == ""
+    return result.stderr
+
+
+def write(name: str, text: str) -> None:
+    Path(name).write_text(text)
+
+
+def test_version_is_the_package_s() -> None:
+    assert run("--version").stdout == f"rnnc {metadata.version('rnnc')}\n"
+
+
+def test_no_word_shows_the_commands() -> None:
+    output = run().output
+    assert all(word in output for word in ("list", "show", "check"))
+
+
+def test_list_has_a_line_for_each_cell() -> None:
+    result = run("list")
+    header, *lines = result.stdout.splitlines()
+    assert result.exit_code == 0
+    assert header.split() == "name gates states params recurrent forward + backward paper".split()
+    assert [line.split()[0] for line in lines] == list(rnnc.cells.names())
+    lstm = next(line for line in lines if line.startswith("lstm "))
+    assert lstm.split()[1:11] == "i f z o h c dense 9 + 27".split()
+    assert lstm.endswith("Long short-term memory (Hochreiter & Schmidhuber, 1997).")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind"),
+    [
+        ("gru", "dense"),
+        ("indrnn", "diagonal"),
+        ("mingru", "none"),
+        ("cornn", "dense from y z"),
+        ("sru", "diagonal from c"),
+    ],
+)
+def test_list_names_the_kind_of_recurrence(name: str, kind: str) -> None:
+    line = next(li for li in run("list").stdout.splitlines() if li.startswith(f"{name} "))
+    assert f"  {kind}  " in line
+
+
+def test_list_leaves_papers_out_of_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "100")
+    assert "paper" not in run("list").stdout
+    monkeypatch.setenv("COLUMNS", "160")
+    assert "paper" in run("list").stdout
+
+
+def test_show_gives_the_equations() -> None:
+    assert run("show", "elman").stdout.splitlines() == [
+        "elman: Simple recurrent network (Elman, 1990).",
+        "  g = x_g + R_g h + b_g",
+        "  h' = tanh(g)",
+    ]
+
+
+def test_show_gives_the_values_that_a_cell_starts_from() -> None:
+    write("cell.py", GOOD)
+    assert "  alpha = 0.1\n" in run("show", "cell.py").stdout
+    assert "  nu is learned, a value a unit, and starts at -4\n" in run("show", "fastgrnn").stdout
+
+
+def test_show_gives_the_backward() -> None:
+    first, *lines = run("show", "lstm", "--what", "backward").stdout.splitlines()
+    assert first.startswith("# d_x is the gradient of x")
+    assert tuple(lines) == rnnc.cells.lstm.backward_equations()
+
+
+def test_show_gives_latex() -> None:
+    assert run("show", "lstm", "--what", "latex").stdout == rnnc.cells.lstm.latex() + "\n"
+
+
+@pytest.mark.parametrize(("dtype", "scalar"), [("float32", "float"), ("float64", "double")])
+def test_show_gives_the_source_to_the_byte(dtype: str, scalar: str) -> None:
+    text = run("show", "lstm", "--what", "cpp", "--dtype", dtype).stdout
+    assert text.rstrip() == rnnc.cells.lstm.cpp(dtype).code.rstrip()
+    assert f"using real = {scalar};" in text
+
+
+def test_show_gives_json_that_reads_back() -> None:
+    text = run("show", "gru", "--what", "json").stdout
+    assert json.loads(text)["name"] == "gru"
+    assert rnnc.Cell.from_json(text).fingerprint == rnnc.cells.gru.fingerprint
+
+
+def test_show_colours_the_source_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = run("show", "lstm", "--what", "cpp").stdout
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("COLUMNS", "40")
+    coloured = run("show", "lstm", "--what", "cpp").stdout
+    assert "\x1b[" in coloured
+    assert "\x1b[" not in plain
+    # No wrapping, on a terminal that is narrower than the text.
+    assert len(coloured.splitlines()) == len(plain.splitlines())
+
+
+def test_show_finds_a_cell_in_a_file() -> None:
+    write("cell.py", GOOD + UNSTABLE)
+    assert run("show", "cell.py:leaky").stdout.startswith("leaky: A leaky unit.\n")
+
+
+def test_a_file_imports_what_lies_beside_it_and_leaves_nothing(folder: Path) -> None:
+    (folder / "inside").mkdir()
+    write("inside/scale.py", "FACTOR = 0.5\n")
+    text = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
+    text += "from scale import FACTOR\n@dataclass\nclass Size:\n    units: int = 3\n"
+    write("inside/cell.py", text + GOOD.replace("0.1", "FACTOR"))
+    assert "alpha = 0.5" in run("show", "inside/cell.py").stdout
+    assert not list(folder.rglob("cell*.pyc"))
+
+
+def test_check_passes_a_good_cell() -> None:
+    result = run("check", "elman", "--seed", "1")
+    assert result.exit_code == 0, result.output
+    rows = [line.split()[0] for line in result.stdout.splitlines()]
+    assert rows[:1] == ["elman"]
+    assert rows[2:7] == ["h", "d_x_g", "d_R_g", "d_b_g", "d_h"]
+    assert "operations a unit: 1 forward, 3 backward" in result.stdout
+    assert "kept for the backward: gates none; states h_next" in result.stdout
+    assert "finite differences: agree" in result.stdout
+    assert "float32 at 22 extreme points: no value(s) lost" in result.stdout
+    assert result.stdout.endswith("  passed, seed 1\n")
+
+
+def test_check_says_why_finite_differences_are_not_taken() -> None:
+    assert "not taken: stop_gradient is meant to differ" in run("check", "slstm").stdout
+
+
+def test_check_takes_all_cells_of_a_file_and_fails_the_unstable_one() -> None:
+    write("cell.py", GOOD + UNSTABLE)
+    result = run("check", "cell.py")
+    leaky, unstable = result.stdout.split("unstable\n")
+    assert result.exit_code == 1
+    assert "  passed, seed" in leaky
+    assert "failed: h is nan in float32, 0 in float64, at g = 89, f = 0, h = 0" in unstable
+    assert "  failed, seed" in unstable
+
+
+def test_check_takes_one_cell_of_a_file_and_several_words() -> None:
+    write("cell.py", GOOD + UNSTABLE)
+    result = run("check", "cell.py:leaky", "elman")
+    assert result.exit_code == 0
+    assert result.stdout.count("  passed, seed") == 2
+
+
+def test_check_fails_a_cell_that_is_not_finite_for_ordinary_inputs() -> None:
+    write("cell.py", GOOD.replace("tanh", "log"))
+    result = run("check", "cell.py")
+    assert result.exit_code == 1
+    assert "failed: the output h is not finite for ordinary inputs" in result.stdout
+
+
+def test_check_fails_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Other kernels for the same cell: a reference that is not theirs.
+    from rnnc.runtime import inspect, scan
+
+    def twice(cell, wx, *rest, backend, **named):
+        return scan.scan(cell, 2 * wx if backend == "cpu" else wx, *rest, backend=backend, **named)
+
+    monkeypatch.setattr(inspect, "scan", twice)
+    result = run("check", "elman", "--seed", "1")
+    assert result.exit_code == 1
+    assert "failed: the output h differs from autograd by " in result.stdout
+    assert "failed: the gradient d_x_g differs from autograd by " in result.stdout
+
+
+def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+    assert refused("show", "LSTN") == (
+        "rnnc.cells\n"
+        "  found:  no cell of the name 'LSTN'\n"
+        "  wanted: a name that `rnnc list` shows, or a cell in a file\n"
+        "  write:  lstm or slstm\n"
+    )
+    assert "  write:  my_cell.py:my_cell\n" in refused("check", "nothing_like_it")
+
+
+def test_an_unknown_name_in_a_file_is_answered_with_the_nearest() -> None:
+    write("cell.py", GOOD + UNSTABLE)
+    assert refused("show", "cell.py:leeky") == (
+        "cell.py\n"
+        "  found:  no cell of the name 'leeky'\n"
+        "  wanted: one of the file's cells: leaky, unstable\n"
+        "  write:  cell.py:leaky\n"
+    )
+    assert "found:  no cell of the name 'tanh'; there it is" in refused("show", "cell.py:tanh")
+
+
+def test_show_asks_which_of_several_cells() -> None:
+    write("cell.py", GOOD + UNSTABLE)
+    assert refused("show", "cell.py") == (
+        "cell.py\n  found:  2 cells: leaky, unstable\n  wanted: one cell\n  write:  cell.py:leaky\n"
+    )
+
+
+def test_a_broken_cell_is_shown_with_its_line() -> None:
+    write(
+        "cell.py",
+        GOOD.replace("tanh(g)", "math.tanh(g)").replace("import rnnc", "import rnnc, math"),
+    )
+    assert refused("check", "cell.py") == (
+        "leaky, cell.py:8\n"
+        "  8 |     return (1 - alpha) * h + alpha * math.tanh(g)\n"
+        "  found:  `g` turned into a Python number, as the functions of math do\n"
+        "  wanted: a function of rnnc's table, which has a derivative and a CUDA spelling\n"
+        "  write:  from rnnc import tanh, exp, … and call that one\n"
+    )
+
+
+def test_a_broken_declaration_is_shown_with_its_line() -> None:
+    write("cell.py", GOOD.replace("constant(0.1)", 'constant("a")'))
+    assert refused("show", "cell.py").startswith(
+        'cell.py:6\n  6 | def leaky(g: Gate, h: State, alpha: Constant = constant("a")):\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        (
+            "import rnnc\n\ndef f(:\n",
+            "cell.py:3\n  3 | def f(:\n  found:  SyntaxError: invalid syntax\n"
+            "  wanted: a file that Python can read\n"
+            "  write:  lines that `python -m py_compile cell.py` accepts\n",
+        ),
+        (
+            "import rnnc\nimport no_such_module\n",
+            "cell.py:2\n  2 | import no_such_module\n"
+            "  found:  ModuleNotFoundError: No module named 'no_such_module'\n"
+            "  wanted: a module that this Python has, or that lies beside the file\n",
+        ),
+        (
+            "from rnnc import tanhh\n",
+            "cell.py:1\n  1 | from rnnc import tanhh\n"
+            "  found:  ImportError: cannot import name 'tanhh' from 'rnnc'",
+        ),
+        (
+            "x = 1\ny = x / 0\n",
+            "cell.py:2\n  2 | y = x / 0\n  found:  ZeroDivisionError: division by zero\n"
+            "  wanted: a file that loads: rnnc runs it to find its cells\n",
+        ),
+        ("raise SystemExit\n", "cell.py:1\n  1 | raise SystemExit\n  found:  SystemExit\n"),
+        (
+            "x = 1\n",
+            "cell.py\n  found:  no cell among the names of the file\n"
+            "  wanted: at least one function under @rnnc.cell\n",
+        ),
+    ],
+    ids=["syntax", "module", "name", "run", "exit", "no cell"],
+)
+def test_a_file_that_does_not_load_is_one_message(text: str, wanted: str) -> None:
+    write("cell.py", text)
+    assert refused("check", "cell.py").startswith(wanted)
+
+
+def test_a_missing_file_is_answered_with_those_beside_it(folder: Path) -> None:
+    write("cell.py", GOOD)
+    assert refused("show", "cel.py") == (
+        "cel.py\n  found:  no such file\n  wanted: a Python file that defines cells\n"
+        "  write:  cell.py\n"
+    )
+    (folder / "inside.py").mkdir()
+    assert "  found:  a folder\n" in refused("show", "inside.py")
+    assert "  found:  no such file\n" in refused("show", "nowhere/cell.py:leaky")
+
+
+def test_no_compiler_is_said_and_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    from rnnc.runtime.compile import find_compiler
+
+    monkeypatch.setenv("CXX", "no-such-compiler")
+    find_compiler.cache_clear()
+    try:
+        # A cell that no other test compiled: kernels once loaded need no compiler.
+        write("cell.py", GOOD.replace("0.1", "0.1625"))
+        assert "found:  no `no-such-compiler` on the PATH\n" in refused("check", "cell.py")
+    finally:
+        find_compiler.cache_clear()
+
+
+def test_unknown_options_are_refused() -> None:
+    assert run("show", "lstm", "--what", "cuda").exit_code == 2
+    result = run("show", "lstm", "--dtype", "float64")
+    assert result.exit_code == 2
+    assert "--what equations has no scalar type" in result.stderr
