@@ -1,0 +1,205 @@
+"""Propagators of membership, and, or; and the exact one for small domains."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Protocol
+
+from .store import LISTED, Store, Wipeout
+
+# Arc consistency tries every combination of the free variables, up to this many.
+TRIED = 256
+
+
+class Literal(Protocol):
+    """A propagator that may stand inside an `or`, where it has to be judged before it acts."""
+
+    def status(self, store: Store) -> bool | None:
+        """Whether it holds for all, for none, or (None) perhaps for some of the values left."""
+
+    def revise(self, store: Store) -> bool:
+        """Narrow the domains; true once it holds for all values left."""
+
+
+class Decided:
+    """What holds always, or never."""
+
+    __slots__ = ("holds",)
+
+    def __init__(self, holds: bool) -> None:
+        self.holds = holds
+
+    def status(self, store: Store) -> bool | None:
+        """Whether it holds."""
+        return self.holds
+
+    def revise(self, store: Store) -> bool:
+        """True, or a wipeout."""
+        if not self.holds:
+            raise Wipeout
+        return True
+
+
+class In:
+    """A variable that takes one of some values, or none of them."""
+
+    __slots__ = ("inside", "ordered", "values", "x")
+
+    def __init__(self, x: int, values: tuple[int, ...], inside: bool) -> None:
+        self.x = x
+        self.ordered = values
+        self.values = frozenset(values)
+        self.inside = inside
+
+    def status(self, store: Store) -> bool | None:
+        """Whether it holds for all, for none, or (None) perhaps for some of the values left."""
+        x = self.x
+        if store.size(x) > LISTED:
+            return None
+        inside = sum(1 for v in self.ordered if v in self._left(store))
+        if inside == store.size(x):
+            return self.inside
+        return None if inside else not self.inside
+
+    def _left(self, store: Store) -> Sequence[int]:
+        values = store.values[self.x]
+        return range(store.low[self.x], store.high[self.x] + 1) if values is None else values
+
+    def revise(self, store: Store) -> bool:
+        """Narrow the domain; true once it holds for all values left."""
+        x = self.x
+        if self.inside:
+            left = self._left(store)
+            store.keep(x, tuple(v for v in self.ordered if v in left))
+            return True
+        listed = store.listed(x)
+        if listed is None:
+            for v in self.ordered:
+                store.exclude(x, v)
+            return False
+        store.keep(x, tuple(v for v in listed if v not in self.values))
+        return True
+
+
+class All:
+    """Literals that all hold."""
+
+    __slots__ = ("literals",)
+
+    def __init__(self, literals: Sequence[Literal]) -> None:
+        self.literals = literals
+
+    def status(self, store: Store) -> bool | None:
+        """Whether it holds for all, for none, or (None) perhaps for some of the values left."""
+        out: bool | None = True
+        for literal in self.literals:
+            status = literal.status(store)
+            if status is False:
+                return False
+            out = out and status
+        return out
+
+    def revise(self, store: Store) -> bool:
+        """Narrow the domains; true once it holds for all values left."""
+        settled = True
+        for literal in self.literals:
+            settled = literal.revise(store) and settled
+        return settled
+
+
+class Any:
+    """Literals of which at least one holds: the last that still may, must."""
+
+    __slots__ = ("literals",)
+
+    def __init__(self, literals: Sequence[Literal]) -> None:
+        self.literals = literals
+
+    def status(self, store: Store) -> bool | None:
+        """Whether it holds for all, for none, or (None) perhaps for some of the values left."""
+        out: bool | None = False
+        for literal in self.literals:
+            status = literal.status(store)
+            if status:
+                return True
+            if status is None:
+                out = None
+        return out
+
+    def revise(self, store: Store) -> bool:
+        """Narrow the domains; true once it holds for all values left."""
+        last = None
+        for literal in self.literals:
+            status = literal.status(store)
+            if status:
+                return True
+            if status is None:
+                if last is not None:
+                    return False
+                last = literal
+        if last is None:
+            raise Wipeout
+        return last.revise(store)
+
+
+class Exact:
+    """A whole constraint, tried out value by value where few are left.
+
+    With one variable free its values are filtered and the constraint is done with; with more, as
+    long as the combinations are few, every value needs a combination that holds (generalised arc
+    consistency). With none free it is the check on which every solution rests.
+    """
+
+    __slots__ = ("_holds", "_make", "scope")
+
+    def __init__(self, scope: Sequence[int], make: Callable[[], Callable[..., bool]]) -> None:
+        self.scope = scope
+        self._make = make
+        self._holds: Callable[..., bool] | None = None
+
+    def revise(self, store: Store) -> bool:
+        """Narrow the domains; true once it holds for all values left."""
+        holds = self._holds
+        if holds is None:
+            holds = self._holds = self._make()
+        low, high = store.low, store.high
+        free = [x for x in self.scope if low[x] != high[x]]
+        if not free:
+            if not holds(low):
+                raise Wipeout
+            return True
+        combinations = 1
+        lists: list[Sequence[int]] = []
+        for x in free:
+            listed = store.listed(x)
+            if listed is None:
+                return False
+            combinations *= len(listed)
+            lists.append(listed)
+        # The bounds are overwritten while combinations are tried, so `values` is a copy.
+        values = list(low)
+        if len(free) == 1:
+            x = free[0]
+            kept = []
+            for v in lists[0]:
+                values[x] = v
+                if holds(values):
+                    kept.append(v)
+            store.keep(x, tuple(kept))
+            return True
+        if combinations > TRIED:
+            return False
+        supported: list[set[int]] = [set() for _ in free]
+        every = True
+        for combination in product(*lists):
+            for x, v in zip(free, combination, strict=True):
+                values[x] = v
+            if holds(values):
+                for support, v in zip(supported, combination, strict=True):
+                    support.add(v)
+            else:
+                every = False
+        for x, support in zip(free, supported, strict=True):
+            store.keep(x, tuple(sorted(support)))
+        return every
