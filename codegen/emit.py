@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
 import sympy
@@ -41,13 +42,13 @@ class CppPrinter(CXX17CodePrinter):  # type: ignore[misc]
 
     def _print_Mul(self, expr: sympy.Mul) -> str:
         if expr.as_coeff_Mul()[0] < 0:
-            return f"-{self.parenthesize(-expr, PRECEDENCE['Mul'])}"
+            return f"-{self.parenthesize(-expr, PRECEDENCE['Mul'], strict=True)}"
         numerator, denominator = [], []
         for factor in expr.args:
             if factor.func.__name__ == "reciprocal":
                 denominator.append(self.parenthesize(factor.args[0], PRECEDENCE["Pow"]))
             else:
-                numerator.append(self.parenthesize(factor, PRECEDENCE["Mul"]))
+                numerator.append(self.parenthesize(factor, PRECEDENCE["Mul"], strict=True))
         text = "*".join(numerator or ["real(1)"])
         return text + "".join(f"/{d}" for d in denominator)
 
@@ -85,7 +86,8 @@ def emit_function(
     printer = CppPrinter()
     outputs = {o.name for o in program.outputs}
     parameters = [f"real {a}" for a in arguments] + [f"real& {o}" for o in program.outputs]
-    lines = [f"RNNC_INLINE void {name}({', '.join(parameters)}) {{"]
+    head = f"RNNC_INLINE void {name}({', '.join(parameters)}) {{"
+    lines = textwrap.wrap(head, width=100, subsequent_indent="    ", break_long_words=False)
     used = {s.name for s in symbols_of(s.value for s in program.statements)}
     for constant in constants:
         if constant.name in used:

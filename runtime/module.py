@@ -134,8 +134,11 @@ class RNN(nn.Module):
                 bound = math.sqrt(3 / weight.shape[-1])
                 weight.uniform_(-bound, bound)
             elif name == "weight_hh":
-                for matrix in weight.flatten(0, 1):
+                # In float32 at least: torch has no QR factorisation in half precision.
+                drawn = weight.to(torch.promote_types(weight.dtype, torch.float32))
+                for matrix in drawn.flatten(0, 1):
                     nn.init.orthogonal_(matrix)
+                weight.copy_(drawn)
             elif name == "weight_hd":
                 weight.uniform_(-1, 1)
             elif name == "bias":

@@ -1,0 +1,154 @@
+"""The text of the sources: golden files, one scalar type, the same to the byte everywhere."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jinja2
+import jinja2.meta
+import pytest
+import rnnc
+import sympy
+from rnnc.codegen.derive import derive
+from rnnc.codegen.emit import CppPrinter, emit_function
+from rnnc.codegen.plan import CpuPlan
+from rnnc.codegen.program import Program, Statement, count_operations
+from rnnc.codegen.render import _environment, render
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+
+@pytest.mark.parametrize("name", ["lstm", "gru", "slstm"])
+def test_golden_source(name):
+    """Set RNNC_UPDATE_GOLDEN=1 to accept a new text; then read the difference in the commit."""
+    code = rnnc.cells.get(name).cpp().code
+    file = GOLDEN / f"{name}.cpp"
+    if os.environ.get("RNNC_UPDATE_GOLDEN"):
+        file.write_text(code)
+    assert code == file.read_text()
+
+
+@pytest.mark.parametrize("name", rnnc.cells.names())
+def test_every_cell_renders_in_one_scalar_type(name):
+    cell = rnnc.cells.get(name)
+    single, double = cell.cpp("float32"), cell.cpp("float64")
+    assert single.code.replace("using real = float;", "using real = double;") == double.code
+    assert single.digest != double.digest
+    generated = re.sub(r"//.*", "", single.code)
+    assert "pow(" not in generated
+    assert "double" not in generated
+    for literal in re.findall(r"(?<![\w.])\d+\.\d+(?:e-?\d+)?", generated):
+        assert f"real({literal})" in generated or f"real(-{literal})" in generated, literal
+
+
+def test_text_does_not_depend_on_the_process():
+    program = (
+        "import rnnc, hashlib\n"
+        "text = ''.join(rnnc.cells.get(n).cpp().code for n in rnnc.cells.names())\n"
+        "print(hashlib.sha256(text.encode()).hexdigest())"
+    )
+    seen = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+    assert len(seen) == 1
+
+
+x, y, z = sympy.symbols("x y z")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (x**2, "x*x"),
+        (x**3, "x*x*x"),
+        (x**4, "power<4>(x)"),
+        ((x + y) ** 2, "power<2>(x + y)"),
+        (1 - x, "real(1) - x"),
+        (x / 2, "real(0.5)*x"),
+        (-x * y, "-x*y"),
+        (x - y * z, "x - y*z"),
+        (sympy.Float(0.1) * x, "real(0.1)*x"),
+        (sympy.Integer(-3), "real(-3)"),
+        (sympy.Rational(1, 3), "real(0.3333333333333333)"),
+        (x * rnnc.reciprocal.of(y + z), "x/(y + z)"),
+        (rnnc.reciprocal.of(y) * rnnc.reciprocal.of(z), "real(1)/y/z"),
+        (rnnc.reciprocal.of(y) ** 2 * x, None),
+        (rnnc.where.of(x > 0, y, 1), "where((x > real(0)), y, real(1))"),
+        (rnnc.where.of((x > 0) & (y < 1), y, z), "where(((x > real(0)) && (y < real(1))), y, z)"),
+        (rnnc.exp.of(-x), "exp(-x)"),
+    ],
+)
+def test_printer(value, text):
+    printed = CppPrinter().doprint(value)
+    if text is not None:
+        assert printed == text
+    assert "pow(" not in printed
+
+
+def test_operations_are_counted_as_they_are_spelled():
+    for value, count in [
+        (x, 0),
+        (x + y, 1),
+        (x - y, 1),
+        (-x, 1),
+        (x * y * z, 2),
+        (x**3, 2),
+        (x * rnnc.reciprocal.of(y), 1),
+        (rnnc.tanh.of(x * y), 2),
+        (1 - x**2, 2),
+        (rnnc.where.of(x > 0, y, z), 2),
+    ]:
+        assert count_operations(value) == count, value
+
+
+def test_function_text():
+    program = Program(
+        (x, y), (Statement(sympy.Symbol("x_next"), x * y),), (sympy.Symbol("x_next"),)
+    )
+    assert emit_function("f", program, ["x", "y"], ()) == (
+        "RNNC_INLINE void f(real x, real y, real& x_next) {\n  x_next = x*y;\n}"
+    )
+
+
+def test_templates_state_their_contract_and_miss_nothing_in_silence():
+    environment = _environment()
+    assert environment.undefined is jinja2.StrictUndefined
+    templates = [n for n in environment.list_templates() if n.endswith(".jinja")]
+    assert templates == ["cpu/kernel.cpp.jinja"]
+    for name in templates:
+        text, _, _ = environment.loader.get_source(environment, name)
+        contract = text.split("-#}")[0]
+        assert contract.startswith("{#- Contract. Gets: "), name
+        assert "Gives: " in contract
+        with pytest.raises(jinja2.UndefinedError):
+            environment.get_template(name).render()
+        # Every name that the template uses is in its contract.
+        used = jinja2.meta.find_undeclared_variables(environment.parse(text))
+        assert used <= set(re.findall(r"\w+", contract)), name
+
+
+def test_headers_hold_no_tag_and_travel_with_the_source():
+    source = render(derive(rnnc.cells.elman), CpuPlan())
+    names = [name for name, _ in source.headers]
+    assert set(re.findall(r'#include "([^"]+)"', source.code)) <= set(names)
+    for name, text in source.headers:
+        assert "{{" not in text.replace("{{}}", ""), name
+        assert "{%" not in text, name
+
+
+def test_plan_and_source_print_what_they_are():
+    source = rnnc.cells.elman.cpp()
+    assert str(source) == source.code
+    assert str(source.plan).startswith("CPU, float32:")
+    assert "3 operations" in str(derive(rnnc.cells.elman))

@@ -1,0 +1,155 @@
+// slstm: LSTM with exponential gates, a normaliser n and a stabiliser m (Beck et al., 2024).
+//   i = x_i + R_i h + b_i
+//   f = x_f + R_f h + b_f
+//   z = x_z + R_z h + b_z
+//   o = x_o + R_o h + b_o
+//   m' = stop_gradient(where((n == 0), i, maximum(i, m + logsigmoid(f))))
+//   n' = n*exp(minimum(m - m' + logsigmoid(f), 60)) + exp(i - m')
+//   c' = c*exp(minimum(m - m' + logsigmoid(f), 60)) + exp(i - m')*tanh(z)
+//   h' = c'*sigmoid(o)/n'
+// The backward needs the gates i, f, z, o and the states c, n, m, c_next, n_next, m_next.
+
+namespace rnnc {
+
+using real = float;
+
+constexpr int kStates = 4;  // h, c, n, m
+constexpr int kGates = 4;  // i, f, z, o
+constexpr int kInputGates = 4;  // the first of them
+constexpr int kBiasGates = 4;
+constexpr int kDensePairs = 4;
+constexpr int kDiagonalPairs = 0;
+constexpr int kParams = 0;
+constexpr int kSaved = 4;
+constexpr int kBias[] = {0, 1, 2, 3};
+constexpr int kDenseGate[] = {0, 1, 2, 3};
+constexpr int kDenseSource[] = {0, 0, 0, 0};
+constexpr int kDiagonalGate[] = {-1};
+constexpr int kDiagonalSource[] = {-1};
+constexpr int kSavedGate[] = {0, 1, 2, 3};
+constexpr bool kStateIsRead[] = {false, true, true, true};
+
+}  // namespace rnnc
+
+#include "lib/math.h"
+#include "lib/layout.h"
+
+namespace rnnc {
+
+RNNC_INLINE real sigmoid(real x) { return real(1) / (real(1) + exp(-x)); }
+RNNC_INLINE real logsigmoid(real x) { return (x > real(0) ? real(0) : x) - log1p(exp(-abs(x))); }
+RNNC_INLINE real reciprocal(real x) { return real(1) / x; }
+RNNC_INLINE real maximum(real a, real b) { return (a > b || a != a) ? a : b; }
+RNNC_INLINE real minimum(real a, real b) { return (a < b || a != a) ? a : b; }
+RNNC_INLINE real where(bool condition, real a, real b) { return condition ? a : b; }
+RNNC_INLINE real stop_gradient(real x) { return x; }
+
+// 20 operations a unit
+RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real n, real m,
+    real& h_next, real& c_next, real& n_next, real& m_next) {
+  const real t0 = m + logsigmoid(f);
+  m_next = stop_gradient(where((n == real(0)), i, maximum(i, t0)));
+  const real t1 = exp(i - m_next);
+  const real t2 = exp(minimum(-m_next + t0, real(60)));
+  c_next = c*t2 + t1*tanh(z);
+  n_next = n*t2 + t1;
+  h_next = c_next*sigmoid(o)/n_next;
+}
+
+// 43 operations a unit
+RNNC_INLINE void pointwise_backward(real i, real f, real z, real o, real h, real c, real n, real m,
+    real h_next, real c_next, real n_next, real m_next, real d_h_next, real d_c_next, real d_n_next,
+    real d_m_next, real& d_i, real& d_f, real& d_z, real& d_o, real& d_h, real& d_c, real& d_n,
+    real& d_m) {
+  const real t0 = exp(i - m_next);
+  const real tanh_z = tanh(z);
+  const real reciprocal_n_next = reciprocal(n_next);
+  const real sigmoid_o = sigmoid(o);
+  const real d_c_next_sum = d_c_next + d_h_next*reciprocal_n_next*sigmoid_o;
+  const real t1 = c_next*d_h_next;
+  const real d_n_next_sum = d_n_next - sigmoid_o*t1*reciprocal_n_next*reciprocal_n_next;
+  d_i = t0*(d_c_next_sum*tanh_z + d_n_next_sum);
+  const real t2 = m - m_next + logsigmoid(f);
+  const real t3 = exp(minimum(t2, real(60)));
+  const real t4 = t3*(c*d_c_next_sum + d_n_next_sum*n);
+  d_m = where((t2 < real(60)), t4, where((t2 == real(60)), real(0.5)*t4, real(0)));
+  d_f = d_m*sigmoid(-f);
+  d_z = d_c_next_sum*t0*(real(1) - tanh_z*tanh_z);
+  d_o = reciprocal_n_next*sigmoid_o*t1*(real(1) - sigmoid_o);
+  d_h = real(0);
+  d_c = d_c_next_sum*t3;
+  d_n = d_n_next_sum*t3;
+}
+
+// One row of units. gates [kGates][width]; states [kStates], state_width apart, updated in place.
+static void forward_row(const real* gates, real* states, int64_t state_width, const real* params,
+                        int64_t width) {
+#pragma omp simd
+  for (int64_t d = 0; d < width; ++d) {
+    real h_next, c_next, n_next, m_next;
+    pointwise_forward(
+        gates[0 * width + d],
+        gates[1 * width + d],
+        gates[2 * width + d],
+        gates[3 * width + d],
+        states[0 * state_width + d],
+        states[1 * state_width + d],
+        states[2 * state_width + d],
+        states[3 * state_width + d],
+        h_next, c_next, n_next, m_next);
+    states[0 * state_width + d] = h_next;
+    states[1 * state_width + d] = c_next;
+    states[2 * state_width + d] = n_next;
+    states[3 * state_width + d] = m_next;
+  }
+}
+
+// One row of units. d_states holds the cotangents of the new states and receives those of the
+// previous ones, as far as the pointwise map passes them; d_params is summed.
+static void backward_row(const real* gates, const real* previous, const real* next,
+                         const real* params, real* d_states, int64_t state_width, real* d_gates,
+                         real* d_params, int64_t width) {
+#pragma omp simd
+  for (int64_t d = 0; d < width; ++d) {
+    real d_i, d_f, d_z, d_o, d_h, d_c, d_n, d_m;
+    pointwise_backward(
+        gates[0 * width + d],
+        gates[1 * width + d],
+        gates[2 * width + d],
+        gates[3 * width + d],
+        previous[0 * state_width + d],
+        previous[1 * state_width + d],
+        previous[2 * state_width + d],
+        previous[3 * state_width + d],
+        next[0 * state_width + d],
+        next[1 * state_width + d],
+        next[2 * state_width + d],
+        next[3 * state_width + d],
+        d_states[0 * state_width + d],
+        d_states[1 * state_width + d],
+        d_states[2 * state_width + d],
+        d_states[3 * state_width + d],
+        d_i, d_f, d_z, d_o, d_h, d_c, d_n, d_m);
+    d_gates[0 * width + d] = d_i;
+    d_gates[1 * width + d] = d_f;
+    d_gates[2 * width + d] = d_z;
+    d_gates[3 * width + d] = d_o;
+    d_states[0 * state_width + d] = d_h;
+    d_states[1 * state_width + d] = d_c;
+    d_states[2 * state_width + d] = d_n;
+    d_states[3 * state_width + d] = d_m;
+  }
+}
+
+}  // namespace rnnc
+
+#include "lib/forward.h"
+#include "lib/backward.h"
+
+extern "C" void rnnc_forward(const rnnc::ForwardArguments* arguments) {
+  rnnc::forward(*arguments);
+}
+
+extern "C" void rnnc_backward(const rnnc::BackwardArguments* arguments) {
+  rnnc::backward(*arguments);
+}

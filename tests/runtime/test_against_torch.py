@@ -1,0 +1,94 @@
+"""The cells that torch has, with the same weights, against torch.nn."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+
+PAIRS = {"elman": torch.nn.RNN, "lstm": torch.nn.LSTM, "gru": torch.nn.GRU}
+
+
+def copy_weights(name: str, ours: rnnc.RNN, theirs: torch.nn.RNNBase) -> dict[str, torch.Tensor]:
+    """Torch's weights into ours; where our parameters' gradients must equal theirs, by name."""
+    H = theirs.hidden_size
+    expected = {}
+    for layer in range(theirs.num_layers):
+        W, R, bi, bh = (
+            getattr(theirs, f"{kind}_l{layer}")
+            for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
+        )
+        # torch adds two biases; a GRU's candidate keeps the recurrent one apart: n, then m.
+        bias = (
+            torch.cat([(bi + bh)[: 2 * H], bi[2 * H :], bh[2 * H :]]) if name == "gru" else bi + bh
+        )
+        with torch.no_grad():
+            getattr(ours, f"weight_ih_l{layer}").copy_(W.view(-1, 1, H, W.shape[1]))
+            getattr(ours, f"weight_hh_l{layer}").copy_(R.view(-1, 1, H, H))
+            getattr(ours, f"bias_l{layer}").copy_(bias.view(-1, 1, H))
+        expected[f"weight_ih_l{layer}"] = W
+        expected[f"weight_hh_l{layer}"] = R
+        expected[f"bias_l{layer}"] = bh if name == "gru" else bi
+    return expected
+
+
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("name", PAIRS)
+def test_same_weights_same_outputs_and_gradients(name, batch_first, backend):
+    I, H, L, B, T = 7, 12, 2, 3, 11  # noqa: E741
+    theirs = PAIRS[name](I, H, L, batch_first=batch_first, dtype=torch.float64)
+    ours = rnnc.RNN(
+        rnnc.cells.get(name),
+        I,
+        H,
+        num_layers=L,
+        batch_first=batch_first,
+        dtype=torch.float64,
+        backend=backend,
+    )
+    expected = copy_weights(name, ours, theirs)
+    x = torch.randn((B, T, I) if batch_first else (T, B, I), dtype=torch.float64)
+    x1, x2 = x.clone().requires_grad_(), x.clone().requires_grad_()
+    states = [torch.randn(L, B, H, dtype=torch.float64) for _ in ours.cell.states]
+    y1, last1 = theirs(x1, tuple(states) if name == "lstm" else states[0])
+    y2, last2 = ours(x2, states)
+    last1 = last1 if isinstance(last1, tuple) else (last1,)
+    close = {"rtol": 1e-10, "atol": 1e-12}
+    torch.testing.assert_close(y2, y1, **close)
+    for got, wanted in zip(last2, last1, strict=True):
+        torch.testing.assert_close(got, wanted, **close)
+    seed = torch.randn_like(y1)
+    for y, last in ((y1, last1), (y2, last2)):
+        ((y * seed).sum() + sum(s.square().sum() for s in last)).backward()
+    torch.testing.assert_close(x2.grad, x1.grad, **close)
+    for key, weight in expected.items():
+        got, wanted = getattr(ours, key).grad, weight.grad
+        if key.startswith("bias") and name == "gru":
+            # The candidate's input bias is torch's bias_ih, the recurrent one its bias_hh.
+            bi = getattr(theirs, key.replace("bias", "bias_ih")).grad
+            wanted = torch.cat([bi, wanted[2 * H :]])
+        torch.testing.assert_close(got.flatten(), wanted.flatten(), **close, msg=key)
+
+
+def test_unbatched_input_as_in_torch():
+    theirs = torch.nn.GRU(4, 6, dtype=torch.float64)
+    ours = rnnc.RNN(rnnc.cells.gru, 4, 6, dtype=torch.float64)
+    copy_weights("gru", ours, theirs)
+    x, h = torch.randn(9, 4, dtype=torch.float64), torch.randn(1, 6, dtype=torch.float64)
+    y1, last1 = theirs(x, h)
+    y2, (last2,) = ours(x, (h,))
+    torch.testing.assert_close(y2, y1)
+    torch.testing.assert_close(last2, last1)
+
+
+@pytest.mark.parametrize("shape", [(0, 3, 5), (4, 0, 5)])
+def test_empty_batches_and_sequences_as_in_torch(shape):
+    ours = rnnc.RNN(rnnc.cells.lstm, 5, 6, num_layers=2)
+    x = torch.randn(shape, requires_grad=True)
+    y, last = ours(x)
+    assert y.shape == (*shape[:2], 6)
+    assert [tuple(s.shape) for s in last] == [(2, shape[1], 6)] * 2
+    (y.sum() + last[0].sum()).backward()
+    assert x.grad.shape == shape
+    assert torch.equal(ours.weight_hh_l0.grad, torch.zeros_like(ours.weight_hh_l0))

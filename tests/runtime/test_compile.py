@@ -1,0 +1,142 @@
+"""Compilation and its cache: many processes, broken entries, machines without a compiler."""
+
+from __future__ import annotations
+
+import os
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+import rnnc
+from rnnc.codegen.plan import CpuPlan
+from rnnc.runtime import cache
+from rnnc.runtime import compile as compiling
+from rnnc.runtime.compile import cpu_library
+
+PROGRAM = """
+import torch, rnnc
+(h,), _ = rnnc.scan(rnnc.cells.irnn, torch.ones(1, 2, 1, 3, 1), torch.ones(1, 1, 3, 3))
+print(h.sum().item())
+"""
+
+
+@pytest.fixture
+def empty_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path / "cache"))
+    cpu_library.cache_clear()
+    yield tmp_path / "cache"
+    cpu_library.cache_clear()
+
+
+def run(program=PROGRAM, **environment):
+    return subprocess.Popen(
+        [sys.executable, "-c", program],
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def test_two_processes_at_once_make_one_library(empty_cache):
+    both = [run(RNNC_CACHE_DIR=str(empty_cache)) for _ in range(2)]
+    results = [p.communicate(timeout=120) for p in both]
+    assert [p.returncode for p in both] == [0, 0], results
+    assert results[0][0] == results[1][0]
+    assert len(list(empty_cache.glob("irnn-*.so"))) == 1
+    assert {p.suffix for p in empty_cache.iterdir()} <= {".so", ".lock"}
+
+
+def test_a_broken_entry_is_made_again(empty_cache):
+    outputs = []
+    for content in (None, b"not a library"):
+        if content is not None:
+            (library,) = empty_cache.glob("irnn-*.so")
+            library.write_bytes(content)
+        process = run(RNNC_CACHE_DIR=str(empty_cache))
+        outputs.append(process.communicate(timeout=120)[0])
+        assert process.returncode == 0
+    assert outputs[0] == outputs[1]
+    assert library.stat().st_size > 1000
+
+
+def test_names_depend_on_all_that_makes_the_text(empty_cache, monkeypatch):
+    cell = rnnc.cells.leaky_rate
+    cpu_library(cell, CpuPlan())
+    cpu_library(cell, CpuPlan("float64"))
+    cpu_library(cell.with_constants(alpha=0.3), CpuPlan())
+    monkeypatch.setattr(compiling, "_FLAGS", (*compiling._FLAGS, "-g0"))
+    cpu_library.cache_clear()
+    cpu_library(cell, CpuPlan())
+    assert len(list(empty_cache.glob("*.so"))) == 4
+
+
+def test_the_cached_start_derives_nothing(empty_cache, monkeypatch):
+    cpu_library(rnnc.cells.slstm, CpuPlan())
+    cpu_library.cache_clear()
+
+    def refuse(*_):
+        raise AssertionError("derived again")
+
+    monkeypatch.setattr(compiling, "derive", refuse)
+    cpu_library(rnnc.cells.slstm, CpuPlan())
+
+
+def test_a_failed_build_leaves_nothing_behind(empty_cache):
+    empty_cache.mkdir()
+    with pytest.raises(RuntimeError, match="on purpose"):
+        cache.cached_file("thing.so", lambda _: (_ for _ in ()).throw(RuntimeError("on purpose")))
+    assert not list(empty_cache.glob("*thing.so"))
+
+
+def test_the_folder_is_the_user_s_by_default(monkeypatch):
+    monkeypatch.delenv("RNNC_CACHE_DIR", raising=False)
+    assert cache.cache_folder().name == "rnnc"
+
+
+def test_without_a_compiler_one_warning_and_the_reference(tmp_path):
+    program = (
+        "import warnings, torch, rnnc\n"
+        "with warnings.catch_warnings(record=True) as said:\n"
+        "    warnings.simplefilter('always')\n"
+        "    for _ in range(3):\n"
+        "        rnn = rnnc.RNN(rnnc.cells.irnn, 2, 3)\n"
+        "        y, _ = rnn(torch.ones(4, 1, 2)); y.sum().backward()\n"
+        "print(len(said), said[0].message)\n"
+        "try: rnnc.RNN(rnnc.cells.irnn, 2, 3, backend='cpu')(torch.ones(4, 1, 2))\n"
+        "except rnnc.NoCompilerError as e: print('refused', e)\n"
+    )
+    process = run(program, PATH=str(tmp_path), RNNC_CACHE_DIR=str(tmp_path / "cache"))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    assert out.startswith("1 rnnc runs the slow reference loop, for want of a compiler."), out
+    assert "no `c++` on the PATH" in out
+    assert "refused C++ compiler" in out
+
+
+def test_a_compiler_that_fails_is_quoted(tmp_path, empty_cache, monkeypatch):
+    broken = tmp_path / "broken-c++"
+    broken.write_text("#!/bin/sh\necho 'internal error: no such thing' >&2\nexit 1\n")
+    broken.chmod(broken.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("CXX", str(broken))
+    compiling.find_compiler.cache_clear()
+    try:
+        with pytest.raises(rnnc.CompileError, match="internal error: no such thing"):
+            cpu_library(rnnc.cells.irnn, CpuPlan())
+    finally:
+        compiling.find_compiler.cache_clear()
+
+
+def test_cold_and_cached_starts_are_quick(empty_cache):
+    """Generous bounds: the figures are the benchmark's; this catches a change of kind."""
+    start = time.perf_counter()
+    cpu_library(rnnc.cells.lstm, CpuPlan())
+    cold = time.perf_counter() - start
+    cpu_library.cache_clear()
+    start = time.perf_counter()
+    cpu_library(rnnc.cells.lstm, CpuPlan())
+    cached = time.perf_counter() - start
+    assert cold < 15
+    assert cached < cold / 5
