@@ -33,7 +33,8 @@ def scan_reference(
     current = {s.name: value for s, value in zip(cell.states, states, strict=True)}
     history: list[tuple[Tensor, ...]] = []
     for step in range(wx.shape[1]):
-        values = dict(params) | current
+        # A param counts once a row: what clips a gradient clips it there, before the sum.
+        values = {name: p.expand_as(states[0]) for name, p in params.items()} | current
         values |= _gates(cell, wx[:, step], R, b, R_diag, current)
         values |= {c.name: wx.new_tensor(c.value) for c in cell.constants}
         memory: dict[sympy.Basic, Tensor] = {}

@@ -76,4 +76,4 @@ def test_many_random_states_in_one_kernel(seed, inputs_for):
         for o in (wanted, got)
     )
     for key, w, g in zip(flat, d_wanted, d_got, strict=True):
-        torch.testing.assert_close(g, w, rtol=1e-8, atol=1e-8, msg=f"d {key}")
+        torch.testing.assert_close(g, w, rtol=1e-8, atol=1e-8, msg=lambda m, k=key: f"d {k}: {m}")
