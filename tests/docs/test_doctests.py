@@ -1,0 +1,41 @@
+"""The examples in the docstrings run, and the public names have some."""
+
+import doctest
+import importlib
+import pkgutil
+import tomllib
+from pathlib import Path
+
+import pytest
+import rnnc
+
+ROOT = Path(__file__).parents[2]
+
+
+def modules() -> list[str]:
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    rooms = setup["tool"]["setuptools"]["packages"]
+    found = set(rooms)
+    for room in rooms:
+        path = importlib.import_module(room).__path__
+        found |= {f"{room}.{m.name}" for m in pkgutil.iter_modules(path) if not m.ispkg}
+    return sorted(found)
+
+
+@pytest.mark.parametrize("name", modules())
+def test_examples_run(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    result = doctest.testmod(importlib.import_module(name))
+    assert result.failed == 0
+
+
+def test_all_modules_are_found() -> None:
+    assert {"rnnc.cell", "rnnc.cellspec.library.lstm", "rnnc.runtime.module"} <= set(modules())
+
+
+@pytest.mark.parametrize("name", "cell Cell scan RNN gate state param constant cells.names".split())
+def test_public_names_have_an_example(name: str) -> None:
+    public = rnnc
+    for part in name.split("."):
+        public = getattr(public, part)
+    assert ">>> " in (public.__doc__ or "")
