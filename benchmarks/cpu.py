@@ -1,0 +1,197 @@
+"""CPU training steps side by side: rnnc, nn.LSTM, the eager loop, torch.compile of the loop.
+
+    python benchmarks/cpu.py [--hidden 64 --hidden 256] [--rounds 15] [--output benchmarks/results]
+
+Every contender does the same work: input projection, recurrence, and gradients of the input and of
+all weights; float32, two threads, T = 256, B = 16 (the compiled loop T = 32: its compile time grows
+with T). Contenders take turns, so that a busy machine disturbs all alike; a figure is the median.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+import rnnc
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+from rnnc import Constant, Gate, State, constant, gate, sigmoid, tanh
+from torch import Tensor, nn
+
+STEPS, SHORT_STEPS, BATCH, THREADS = 256, 32, 16, 2
+
+
+@rnnc.cell
+def novel(
+    f: Gate, z: Gate, h: State, c: State, *, o: Gate = gate(source="c"), a: Constant = constant(0.5)
+):
+    """A cell that nobody wrote a kernel for: a leaky pair of states that feed each other."""
+    c = sigmoid(f) * c + (1 - sigmoid(f)) * tanh(z)
+    h = a * h + (1 - a) * sigmoid(o) * tanh(c)
+    return h, c
+
+
+class EagerLoop(nn.Module):
+    """An LSTM as one writes it without a kernel: torch operations, step by step."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__()
+        self.inner = nn.Linear(size, 4 * size)
+        self.recurrent = nn.Linear(size, 4 * size, bias=False)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+        """Run over (T, B, size)."""
+        projected = self.inner(x)
+        h = c = x.new_zeros(x.shape[1], x.shape[2])
+        outputs = []
+        for step in projected:
+            i, f, z, o = (step + self.recurrent(h)).chunk(4, dim=-1)
+            c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(z)
+            h = torch.sigmoid(o) * torch.tanh(c)
+            outputs.append(h)
+        return torch.stack(outputs), None
+
+
+def training_step(module: nn.Module, steps: int, hidden: int) -> Callable[[], None]:
+    """Forward and backward of one batch, all gradients."""
+    x = torch.randn(steps, BATCH, hidden, requires_grad=True)
+    seed = torch.randn(steps, BATCH, hidden)
+
+    def run() -> None:
+        module.zero_grad()
+        x.grad = None
+        module(x)[0].backward(seed)
+
+    return run
+
+
+def measure(contenders: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """The median time of each in milliseconds, in turns."""
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    for run in contenders.values():
+        run()
+        run()
+    for _ in range(rounds):
+        for name, run in contenders.items():
+            run()  # warms the caches after the contender before
+            start = time.perf_counter()
+            run()
+            times[name].append(1e3 * (time.perf_counter() - start))
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def start_times() -> dict[str, float]:
+    """Seconds from a new cell to its loaded kernels: cold, and from the disk cache.
+
+    In processes of their own, after `import rnnc`; the median of five.
+    """
+    program = (
+        "import time, rnnc\n"
+        "from rnnc.codegen.plan import CpuPlan\n"
+        "from rnnc.runtime.compile import cpu_library\n"
+        "cell = rnnc.cells.lstm\n"
+        "start = time.perf_counter()\n"
+        "cpu_library(cell, CpuPlan())\n"
+        "print(time.perf_counter() - start)"
+    )
+    found: dict[str, list[float]] = {"cold": [], "cached": []}
+    for _ in range(5):
+        folder = tempfile.mkdtemp()
+        for kind in found:
+            result = subprocess.run(
+                [sys.executable, "-c", program],
+                env={"RNNC_CACHE_DIR": folder, "PATH": "/usr/bin:/bin"},
+                capture_output=True,
+                text=True,
+                check=True,
+            )
+            found[kind].append(float(result.stdout))
+        shutil.rmtree(folder)
+    return {kind: statistics.median(values) for kind, values in found.items()}
+
+
+def machine() -> dict[str, str]:
+    """What the figures were measured on."""
+    info = Path("/proc/cpuinfo")
+    names = [
+        line.partition(":")[2].strip()
+        for line in (info.read_text().splitlines() if info.exists() else [])
+        if line.startswith("model name")
+    ]
+    compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True)
+    return {
+        "processor": f"{names[0] if names else platform.processor()}, {len(names)} cores",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "compiler": compiler.stdout.splitlines()[0],
+        "threads": str(THREADS),
+    }
+
+
+def main(
+    hidden: Annotated[list[int] | None, typer.Option(help="Hidden sizes.")] = None,
+    rounds: Annotated[int, typer.Option(help="Measurements of each contender.")] = 15,
+    output: Annotated[Path | None, typer.Option(help="Folder for a JSON file.")] = None,
+) -> None:
+    """Measure, print a table, and write a JSON file where asked."""
+    torch.set_num_threads(THREADS)
+    torch.manual_seed(0)
+    results: dict[str, dict[str, float]] = {}
+    for size in hidden or [64, 256]:
+        long = {"nn.LSTM": nn.LSTM(size, size), "eager loop": EagerLoop(size)}
+        cells = [rnnc.cells.get(n) for n in ("lstm", "slstm", "gru", "elman")]
+        long |= {f"rnnc {c.name}": rnnc.RNN(c, size, size) for c in (*cells, novel)}
+        quick = {n: training_step(m, STEPS, size) for n, m in long.items() if n != "eager loop"}
+        slow = {"eager loop": training_step(long["eager loop"], STEPS, size)}
+        found = measure(quick, rounds) | measure(slow, max(rounds // 5, 3))
+
+        compiled = torch.compile(EagerLoop(size))
+        start = time.perf_counter()
+        training_step(compiled, SHORT_STEPS, size)()
+        seconds = time.perf_counter() - start
+        short = {
+            "compiled loop, T = 32": compiled,
+            "rnnc lstm, T = 32": long["rnnc lstm"],
+            "nn.LSTM, T = 32": long["nn.LSTM"],
+        }
+        found |= measure({n: training_step(m, SHORT_STEPS, size) for n, m in short.items()}, rounds)
+        found["compiled loop, seconds to compile"] = seconds
+        results[f"hidden {size}"] = found
+    starts = start_times()
+
+    console = Console()
+    table = Table("forward + backward, ms", *results, title=f"T = {STEPS}, B = {BATCH}, float32")
+    for name in next(iter(results.values())):
+        table.add_row(name, *(f"{found[name]:.2f}" for found in results.values()))
+    console.print(table)
+    console.print(f"start: {starts['cold']:.2f} s cold, {1e3 * starts['cached']:.1f} ms cached")
+    console.print(machine())
+    if output is not None:
+        output.mkdir(parents=True, exist_ok=True)
+        today = date.today().isoformat()
+        record = {
+            "date": today,
+            "command": f"python {' '.join(sys.argv)}",
+            "machine": machine(),
+            "milliseconds": results,
+            "start_seconds": starts,
+        }
+        path = output / f"cpu-{today}.json"
+        path.write_text(json.dumps(record, indent=2) + "\n")
+        console.print(f"wrote {path}")
+
+
+if __name__ == "__main__":
+    typer.run(main)
