@@ -13,6 +13,7 @@ from . import cells
 from .cell import Cell
 from .cellspec.cell import CellSpec
 from .cellspec.errors import CellError
+from .runtime.errors import TensorError
 
 
 def find_cell(target: str) -> Cell:
@@ -109,9 +110,6 @@ def _load(path: Path) -> ModuleType:
     try:
         # Not by an importer, which would leave a compiled copy beside the file.
         exec(compile(code, str(path), "exec"), module.__dict__)
-    except CellError as error:
-        place = error.where if ".py:" in error.where else _place(error, path)
-        raise CellError(error.found, error.wanted, error.write, place) from error
     except SyntaxError as error:
         raise CellError(
             f"{type(error).__name__}: {error.msg}",
@@ -130,6 +128,13 @@ def _load(path: Path) -> ModuleType:
             where=_place(error, path),
         ) from error
     except (Exception, SystemExit) as error:
+        own = error.__cause__ if isinstance(error, AttributeError) else error
+        if isinstance(own, CellError):
+            place = own.where if ".py:" in own.where else _place(error, path)
+            raise CellError(own.found, own.wanted, own.write, place) from error
+        if isinstance(own, TensorError):
+            found = f"{own.argument}, {own.found}"
+            raise CellError(found, own.wanted, own.write, _place(error, path)) from error
         raise CellError(
             _said(error),
             "a file that loads: rnnc runs it to find its cells",

@@ -303,6 +303,20 @@ def test_a_file_that_does_not_load_is_one_message(text: str, wanted: str) -> Non
     assert refused("check", "cell.py").startswith(wanted)
 
 
+def test_errors_of_rnnc_in_a_file_keep_their_words() -> None:
+    write("cell.py", "import rnnc\nrnnc.cells.lstn\n")
+    assert refused("show", "cell.py").startswith(
+        "cell.py:2\n  2 | rnnc.cells.lstn\n  found:  the cell 'lstn'\n  wanted: one of "
+    )
+    write("cell.py", "import rnnc\nrnnc.RNN(rnnc.cells.gru, 3, 4, heads=3)\n")
+    assert refused("show", "cell.py") == (
+        "cell.py:2\n  2 | rnnc.RNN(rnnc.cells.gru, 3, 4, heads=3)\n"
+        "  found:  heads, 3 with hidden_size=4\n"
+        "  wanted: a divisor of hidden_size\n"
+        "  write:  heads=1\n"
+    )
+
+
 def test_a_missing_file_is_answered_with_those_beside_it(folder: Path) -> None:
     write("cell.py", GOOD)
     assert refused("show", "cel.py") == (
