@@ -104,14 +104,16 @@ static void backward(const BackwardArguments& a) {
   const Sizes& size = a.sizes;
   const int64_t matrix = size.dim * padded(size.dim), area = size.dim * size.dim;
   Scratch packed(kDensePairs * size.heads * matrix);
-#pragma omp parallel num_threads(size.threads) if (size.threads > 1)
+#pragma omp parallel num_threads(size.threads) if (worth_threads(size))
   {
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < kDensePairs * size.heads; ++i) {
       pack(a.R + i * area, size.dim, 1, size.dim, size.dim, packed + i * matrix);
     }
 #pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < tiles(size) * size.heads; ++i) run_backward(a, task_of(size, i), packed);
+    for (int64_t i = 0; i < tiles(size) * size.heads; ++i) {
+      run_backward(a, task_of(size, i), packed);
+    }
   }
 }
 

@@ -28,6 +28,7 @@ static void load_inputs(const ForwardArguments& a, const Task& task, int64_t ste
   }
 }
 
+// packed: null where packing the matrices would cost more than it saves.
 static void run_forward(const ForwardArguments& a, const Task& task, const real* packed) {
   const Sizes& size = a.sizes;
   const int64_t dim = size.dim, width = padded(dim), matrix = dim * width;
@@ -51,9 +52,16 @@ static void run_forward(const ForwardArguments& a, const Task& task, const real*
   for (int64_t step = 0; step < size.steps; ++step) {
     load_inputs(a, task, step, bias, gates, width);
     for (int p = 0; p < kDensePairs; ++p) {
-      multiply(states + kDenseSource[p] * task.rows * width, width,
-               packed + (p * size.heads + task.head) * matrix, task.rows, dim, dim,
-               gates + kDenseGate[p] * width, kGates * width);
+      const real* source = states + kDenseSource[p] * task.rows * width;
+      real* gate = gates + kDenseGate[p] * width;
+      const int64_t place = p * size.heads + task.head;
+      if (packed != nullptr) {
+        multiply(source, width, packed + place * matrix, task.rows, dim, dim, gate,
+                 kGates * width);
+      } else {
+        multiply_unpacked(source, width, a.R + place * dim * dim, task.rows, dim, dim, gate,
+                          kGates * width);
+      }
     }
     for (int64_t row = 0; row < task.rows; ++row) {
       real* gate_row = gates + row * kGates * width;
@@ -64,7 +72,9 @@ static void run_forward(const ForwardArguments& a, const Task& task, const real*
       }
       if (a.gates != nullptr) {
         real* kept = a.gates + (step * step_stride + origin + row * row_stride) * kSaved;
-        for (int i = 0; i < kSaved; ++i) copy_row(gate_row + kSavedGate[i] * width, kept + i * dim, dim);
+        for (int i = 0; i < kSaved; ++i) {
+          copy_row(gate_row + kSavedGate[i] * width, kept + i * dim, dim);
+        }
       }
       forward_row(gate_row, state_row, task.rows * width, params, width);
       for (int s = 0; s < kStates; ++s) {
@@ -83,15 +93,19 @@ static void run_forward(const ForwardArguments& a, const Task& task, const real*
 static void forward(const ForwardArguments& a) {
   const Sizes& size = a.sizes;
   const int64_t matrix = size.dim * padded(size.dim), area = size.dim * size.dim;
-  Scratch packed(kDensePairs * size.heads * matrix);
-#pragma omp parallel num_threads(size.threads) if (size.threads > 1)
+  const bool pack_first = size.steps > 2;
+  const int64_t matrices = kDensePairs * size.heads;
+  Scratch packed(pack_first ? matrices * matrix : 0);
+#pragma omp parallel num_threads(size.threads) if (worth_threads(size))
   {
 #pragma omp for schedule(static)
-    for (int64_t i = 0; i < kDensePairs * size.heads; ++i) {
+    for (int64_t i = 0; i < (pack_first ? matrices : 0); ++i) {
       pack(a.R + i * area, 1, size.dim, size.dim, size.dim, packed + i * matrix);
     }
 #pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < tiles(size) * size.heads; ++i) run_forward(a, task_of(size, i), packed);
+    for (int64_t i = 0; i < tiles(size) * size.heads; ++i) {
+      run_forward(a, task_of(size, i), pack_first ? (const real*)packed : nullptr);
+    }
   }
 }
 

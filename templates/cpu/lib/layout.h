@@ -98,6 +98,12 @@ struct Task {
   int64_t head, first_row, rows, tile;
 };
 
+// Whether a call is worth waking other threads: below some microseconds of arithmetic it is not.
+RNNC_INLINE bool worth_threads(const Sizes& s) {
+  const int64_t unit_steps = s.steps * s.batch * s.heads * s.dim;
+  return s.threads > 1 && unit_steps * (kDensePairs * s.dim + 16) > 200000;
+}
+
 RNNC_INLINE int64_t tiles(const Sizes& s) {
   return (s.batch + s.tile_rows - 1) / s.tile_rows;
 }
