@@ -42,7 +42,8 @@ def check_scan(
     _check_weight("R_diag", R_diag, diagonal, (heads, dim), "(Gd, N, D)", wx, needed=True)
     _check_weight("b", b, list(cell.bias_gates), (heads, dim), "(Gb, N, D)", wx, needed=False)
     _check_params(cell, params, (heads, dim), wx)
-    _check_states(cell, states, (batch, heads, dim), wx)
+    names = [s.name for s in cell.states]
+    check_states(states, names, (batch, heads, dim), "(B, N, D)", "wx", wx)
 
 
 def _check_weight(
@@ -66,7 +67,7 @@ def _check_weight(
         if needed:
             raise TensorError(name, "None", wanted, f"{name} = torch.empty{shape}")
         return
-    _check_like(name, tensor, shape, wanted, wx)
+    _check_like(name, tensor, shape, wanted, "wx", wx)
 
 
 def _check_params(cell: CellSpec, params: Any, shape: tuple[int, ...], wx: Tensor) -> None:
@@ -81,32 +82,72 @@ def _check_params(cell: CellSpec, params: Any, shape: tuple[int, ...], wx: Tenso
             f"params={{{', '.join(f'{n!r}: …' for n in names)}}}",
         )
     for name in names:
-        _check_like(f"params[{name!r}]", params[name], shape, f"{shape}, (N, D)", wx)
+        _check_like(f"params[{name!r}]", params[name], shape, f"{shape}, (N, D)", "wx", wx)
 
 
-def _check_states(cell: CellSpec, states: Any, shape: tuple[int, ...], wx: Tensor) -> None:
-    names = [s.name for s in cell.states]
+def check_states(
+    states: Any,
+    names: Sequence[str],
+    shape: tuple[int, ...],
+    axes: str,
+    other_name: str,
+    other: Tensor,
+) -> None:
+    """Check the initial states of a call: one tensor for each of `names`, of one shape.
+
+    Args:
+        states: what the caller gave.
+        names: the cell's states.
+        shape: what each must have.
+        axes: what the shape means.
+        other_name: the tensor whose dtype and device they must have, for messages.
+        other: that tensor.
+
+    Raises:
+        TensorError: they do not fit.
+    """
     if not isinstance(states, tuple | list) or len(states) != len(names):
-        shown = (
-            f"{len(states)} of them"
-            if isinstance(states, tuple | list)
-            else f"a {type(states).__name__}"
-        )
+        many = isinstance(states, tuple | list)
         raise TensorError(
             "states",
-            shown,
+            f"{len(states)} of them" if many else f"a {type(states).__name__}",
             f"a tuple with a tensor for each of {', '.join(names)}",
             f"states=({', '.join(names)},)",
         )
     for name, state in zip(names, states, strict=True):
-        _check_like(f"states[{name}]", state, shape, f"{shape}, (B, N, D)", wx)
+        _check_like(f"states[{name}]", state, shape, f"{shape}, {axes}", other_name, other)
 
 
-def _check_like(name: str, tensor: Any, shape: tuple[int, ...], wanted: str, wx: Tensor) -> None:
+def check_input(
+    x: Any, ranks: tuple[int, int], wanted: str, size: int, weight: Tensor | None
+) -> None:
+    """Check the input of a module.
+
+    Args:
+        x: what the caller gave.
+        ranks: how many axes it may have.
+        wanted: the shapes that are taken, for messages.
+        size: its last axis.
+        weight: a parameter of the module, whose dtype and device it must have.
+
+    Raises:
+        TensorError: it does not fit.
+    """
+    wanted = f"{wanted} with input = {size}"
+    _check_tensor("x", x, wanted)
+    if x.ndim not in ranks or x.shape[-1] != size:
+        raise _shape_error("x", x, wanted, f"x of the shape {wanted}")
+    if weight is not None:
+        check_same("x", x, "the module", weight)
+
+
+def _check_like(
+    name: str, tensor: Any, shape: tuple[int, ...], wanted: str, other_name: str, other: Tensor
+) -> None:
     _check_tensor(name, tensor, wanted)
     if tuple(tensor.shape) != shape:
         raise _shape_error(name, tensor, wanted, f"{name} of the shape {shape}")
-    check_same(name, tensor, "wx", wx)
+    check_same(name, tensor, other_name, other)
 
 
 def check_same(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:

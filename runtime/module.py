@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from ..cellspec.cell import CellSpec
-from .check import check_same, check_size
+from .check import check_input, check_size, check_states
 from .errors import TensorError
 from .scan import BACKENDS, Backend, States, resolve_backend, scan, scan_kernels
 
@@ -167,9 +167,10 @@ class RNN(nn.Module):
             TensorError: a tensor does not fit; names it and what was expected.
         """
         layout = "(B, T, input)" if self.batch_first else "(T, B, input)"
-        self._check_input(x, (2, 3), f"{layout} or (T, input)")
+        check_input(x, (2, 3), f"{layout} or (T, input)", self.input_size, self._any_weight())
         if states is not None:
-            self._check_states(states, () if x.ndim == 2 else (x.shape[not self.batch_first],))
+            batch = () if x.ndim == 2 else (x.shape[not self.batch_first],)
+            self._check_states(states, batch, x)
         if x.ndim == 2:
             given = None if states is None else [s.unsqueeze(1) for s in states]
             y, last = self._run(x.unsqueeze(1), given)
@@ -198,9 +199,9 @@ class RNN(nn.Module):
             >>> y.shape
             torch.Size([2, 8])
         """
-        self._check_input(x, (1, 2), "(B, input) or (input)")
+        check_input(x, (1, 2), "(B, input) or (input)", self.input_size, self._any_weight())
         if states is not None:
-            self._check_states(states, tuple(x.shape[:-1]))
+            self._check_states(states, tuple(x.shape[:-1]), x)
         if x.ndim == 1:
             given = None if states is None else [s.unsqueeze(1) for s in states]
             y, last = self._run(x.view(1, 1, -1), given)
@@ -265,37 +266,12 @@ class RNN(nn.Module):
         wx = F.linear(x, rows).view(*x.shape[:2], heads, gates, dim)
         return wx.permute(1, 0, 2, 4, 3)
 
-    def _check_input(self, x: Tensor, ranks: tuple[int, int], wanted: str) -> None:
-        if not isinstance(x, Tensor):
-            raise TensorError("x", f"a {type(x).__name__}", wanted, "torch.as_tensor(x)")
-        wanted = f"{wanted} with input = {self.input_size}"
-        if x.ndim not in ranks or x.shape[-1] != self.input_size:
-            raise TensorError("x", f"shape {tuple(x.shape)}", wanted, f"x of the shape {wanted}")
-        weight = next(iter(self._weights(0).values()), x)
-        check_same("x", x, "the module", weight)
+    def _any_weight(self) -> Tensor | None:
+        return next(iter(self._weights(0).values()), None)
 
-    def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...]) -> None:
-        names = ", ".join(self._state_names)
-        if not isinstance(states, tuple | list) or len(states) != len(self._state_names):
-            shown = len(states) if isinstance(states, tuple | list) else type(states).__name__
-            raise TensorError(
-                "states",
-                f"{shown}",
-                f"a tuple with a tensor for each of {names}",
-                f"states=({names},)",
-            )
+    def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
         shape = (self.num_layers, *batch, self.hidden_size)
-        for name, state in zip(self._state_names, states, strict=True):
-            if tuple(state.shape) != shape:
-                raise TensorError(
-                    f"states[{name}]",
-                    f"shape {tuple(state.shape)}",
-                    f"{shape}, (num_layers, B, hidden_size)",
-                    f"a tensor of the shape {shape}",
-                )
-            check_same(
-                f"states[{name}]", state, "the module", next(iter(self._weights(0).values()))
-            )
+        check_states(states, self._state_names, shape, "(num_layers, B, hidden_size)", "x", x)
 
     def extra_repr(self) -> str:
         """The arguments that differ from their defaults."""

@@ -203,8 +203,12 @@ def test_bad_arguments(arguments, options, text):
             "x\n  found:  dtype torch.float64\n  wanted: torch",
         ),
         (torch.zeros(2, 5, 3, device="meta"), None, "x\n  found:  device meta\n  wanted: cpu"),
-        (torch.zeros(2, 5, 3), (torch.zeros(1, 5, 8),), "states\n  found:  1\n  wanted: a tuple"),
-        (torch.zeros(2, 5, 3), torch.zeros(1, 5, 8), "states\n  found:  Tensor"),
+        (
+            torch.zeros(2, 5, 3),
+            (torch.zeros(1, 5, 8),),
+            "states\n  found:  1 of them\n  wanted: a t",
+        ),
+        (torch.zeros(2, 5, 3), torch.zeros(1, 5, 8), "states\n  found:  a Tensor"),
         (
             torch.zeros(2, 5, 3),
             (torch.zeros(1, 5, 8), torch.zeros(1, 4, 8)),
@@ -286,3 +290,18 @@ def test_other_devices_run_the_reference_and_say_so_once():
         rnnc.RNN(rnnc.cells.elman, 3, 4, device="meta", backend="cpu")(
             torch.zeros(2, 5, 3, device="meta")
         )
+
+
+def test_a_cell_without_gates_or_weights():
+    @rnnc.cell
+    def decay(h: State, *, a: rnnc.Constant = rnnc.constant(0.5)):
+        """Forgets."""
+        return a * h
+
+    rnn = rnnc.RNN(decay, 2, 3)
+    assert not list(rnn.parameters())
+    start = torch.ones(1, 4, 3, requires_grad=True)
+    y, _ = rnn(torch.zeros(5, 4, 2), (start,))
+    assert torch.equal(y[:, 0, 0].detach(), 0.5 ** torch.arange(1, 6))
+    y[-1].sum().backward()
+    assert torch.equal(start.grad, torch.full_like(start, 0.5**5))
