@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import sympy
@@ -11,15 +10,14 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
-from ..cellspec.cell import CellSpec, Pair
+from ..cellspec.cell import CellSpec
 from ..codegen.derive import Pointwise, derive
-from .scan import Backend, scan
+from .extremes import Overflow, extremes
+from .scan import Backend
+from .trial import by_name, ordinary
 
 # Rounding in float64 over a few steps stays far below, a wrong formula far above.
 TOLERANCE = 1e-9
-# Where functions of the table saturate or overflow in float32: exp at 88.7, sigmoid's at -88.7.
-EXTREMES = (0.0, 1.0, -1.0, 30.0, -30.0, 89.0, -89.0, 100.0, -100.0, 1e4, -1e4)
-_MOST_POINTS = 4096
 # Functions whose gradient is not their derivative, on purpose.
 _CUT = ("stop_gradient", "clip_gradient")
 
@@ -42,29 +40,6 @@ class Comparison:
     def ok(self) -> bool:
         """Whether the two agree."""
         return self.error <= TOLERANCE
-
-
-@dataclass(frozen=True)
-class Overflow:
-    """A value that is finite in float64 and not in float32.
-
-    Attributes:
-        name: the output or gradient.
-        found: what float32 gives.
-        wanted: what float64 gives.
-        gates: the pre-activations where it happens.
-        states: the previous states there.
-    """
-
-    name: str
-    found: float
-    wanted: float
-    gates: tuple[tuple[str, float], ...]
-    states: tuple[tuple[str, float], ...]
-
-    def __str__(self) -> str:
-        at = ", ".join(f"{name} = {value:g}" for name, value in (*self.gates, *self.states))
-        return f"{self.name} is {self.found:g} in float32, {self.wanted:g} in float64, at {at}"
 
 
 @dataclass(frozen=True)
@@ -131,7 +106,7 @@ def inspect(cell: CellSpec, seed: int) -> Inspection:
         outputs, gradients = _compare(cell)
         skipped = next((f"{f} is meant to differ" for f in _CUT if _uses(cell, f)), "")
         finite_differences = "" if skipped else _finite_differences(cell)
-        points, overflows, undefined = _extremes(cell)
+        points, overflows, undefined = extremes(cell)
     return Inspection(
         derive(cell),
         seed,
@@ -150,75 +125,9 @@ def _uses(cell: CellSpec, function: str) -> bool:
     return function in calls
 
 
-@dataclass(frozen=True)
-class _Inputs:
-    """The tensors of one call of `scan`, as leaves."""
-
-    wx: Tensor
-    R: Tensor | None
-    R_diag: Tensor | None
-    b: Tensor | None
-    params: tuple[Tensor, ...]
-    initial: tuple[Tensor, ...]
-
-    def tensors(self) -> list[Tensor]:
-        some = [t for t in (self.wx, self.R, self.R_diag, self.b) if t is not None]
-        return [*some, *self.params, *self.initial]
-
-    def of(self, tensors: Sequence[Tensor]) -> _Inputs:
-        """The same with other tensors, in the order of `tensors()`."""
-        rest = list(tensors)
-        single = [
-            None if t is None else rest.pop(0) for t in (self.wx, self.R, self.R_diag, self.b)
-        ]
-        assert single[0] is not None
-        count = len(self.params)
-        return _Inputs(
-            single[0], single[1], single[2], single[3], tuple(rest[:count]), tuple(rest[count:])
-        )
-
-    def run(
-        self, cell: CellSpec, backend: Backend
-    ) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
-        return scan(
-            cell,
-            self.wx,
-            self.R,
-            self.b,
-            self.initial,
-            R_diag=self.R_diag,
-            params=dict(zip([p.name for p in cell.params], self.params, strict=True)),
-            backend=backend,
-        )
-
-    def detached(self, dtype: torch.dtype) -> _Inputs:
-        return self.of([t.detach().to(dtype).requires_grad_() for t in self.tensors()])
-
-
-def _ordinary(cell: CellSpec, batch: int, steps: int, heads: int, dim: int) -> _Inputs:
-    """Random inputs of an ordinary size; initial states are such as the cell itself comes to."""
-    new = torch.empty(0, dtype=torch.float64).new_empty
-
-    def normal(*shape: int) -> Tensor:
-        return new(shape).normal_()
-
-    dense, diagonal, biases = len(cell.dense_pairs), len(cell.diagonal_pairs), len(cell.bias_gates)
-    inputs = _Inputs(
-        wx=normal(batch, steps, heads, dim, len(cell.input_gates)),
-        R=normal(dense, heads, dim, dim) / math.sqrt(dim) if dense else None,
-        R_diag=normal(diagonal, heads, dim) if diagonal else None,
-        b=normal(biases, heads, dim) if biases else None,
-        params=tuple(p.init + 0.5 * normal(heads, dim) for p in cell.params),
-        initial=tuple(new(batch, heads, dim).fill_(s.init) for s in cell.states),
-    )
-    _, reached = inputs.run(cell, "reference")
-    wx = normal(*inputs.wx.shape)
-    return inputs.of([wx, *inputs.tensors()[1 : -len(cell.states)], *reached]).detached(wx.dtype)
-
-
 def _compare(cell: CellSpec) -> tuple[tuple[Comparison, ...], tuple[Comparison, ...]]:
     """The kernels against autograd of the reference, in float64, by name."""
-    inputs = _ordinary(cell, batch=3, steps=7, heads=2, dim=5)
+    inputs = ordinary(cell, batch=3, steps=7, heads=2, dim=5)
     results, gradients = [], []
     weights: list[Tensor] = []
     backends: tuple[Backend, ...] = ("cpu", "reference")
@@ -230,7 +139,7 @@ def _compare(cell: CellSpec) -> tuple[tuple[Comparison, ...], tuple[Comparison, 
         loss = torch.stack([(w * t).sum() for w, t in zip(weights, outputs, strict=True)]).sum()
         given = torch.autograd.grad(loss, leaves.tensors(), materialize_grads=True)
         results.append({s.name: t.detach() for s, t in zip(cell.states, over_time, strict=True)})
-        gradients.append(_by_name(cell, inputs.of(given)))
+        gradients.append(by_name(cell, inputs.of(given)))
     return _comparisons(*results), _comparisons(*gradients)
 
 
@@ -255,32 +164,9 @@ def _largest(tensor: Tensor) -> float:
     return float(tensor.abs().max()) if bool(tensor.isfinite().all()) else math.nan
 
 
-def _by_name(cell: CellSpec, gradients: _Inputs) -> dict[str, Tensor]:
-    """Each gradient under the name that the cell's equations give its tensor."""
-    named = {f"d_x_{g}": gradients.wx[..., i] for i, g in enumerate(cell.input_gates)}
-    for letter, pairs, tensor in (
-        ("R", cell.dense_pairs, gradients.R),
-        ("u", cell.diagonal_pairs, gradients.R_diag),
-    ):
-        for i, pair in enumerate(pairs):
-            assert tensor is not None
-            named[f"d_{letter}_{_index(pair, pairs)}"] = tensor[i]
-    for i, gate in enumerate(cell.bias_gates):
-        assert gradients.b is not None
-        named[f"d_b_{gate}"] = gradients.b[i]
-    learned = [*cell.params, *cell.states]
-    values = [*gradients.params, *gradients.initial]
-    return named | {f"d_{d.name}": t for d, t in zip(learned, values, strict=True)}
-
-
-def _index(pair: Pair, pairs: Sequence[Pair]) -> str:
-    alone = sum(p.gate == pair.gate for p in pairs) == 1
-    return pair.gate if alone else f"{pair.gate},{pair.source}"
-
-
 def _finite_differences(cell: CellSpec) -> str:
     """What `torch.autograd.gradcheck` says of the kernels; empty if all is well."""
-    inputs = _ordinary(cell, batch=2, steps=2, heads=1, dim=2)
+    inputs = ordinary(cell, batch=2, steps=2, heads=1, dim=2)
 
     def outputs(*tensors: Tensor) -> tuple[Tensor, ...]:
         over_time, last = inputs.of(tensors).run(cell, "cpu")
@@ -291,105 +177,3 @@ def _finite_differences(cell: CellSpec) -> str:
     except GradcheckError as error:
         return str(error).strip().splitlines()[0]
     return ""
-
-
-def _extremes(cell: CellSpec) -> tuple[int, tuple[Overflow, ...], tuple[str, ...]]:
-    """One step of the kernels in float32 and float64 from extreme pre-activations.
-
-    Each head is one point: recurrent weights are zero, so that inputs and biases are the
-    pre-activations, but where a gate has neither: there R makes it from its source.
-    """
-    values = _points(len(cell.gates))
-    gates = {g.name: values[:, i] for i, g in enumerate(cell.gates)}
-    overflows: dict[str, Overflow] = {}
-    undefined: dict[str, None] = {}
-    for initial in _starts(cell):
-        inputs = _at(cell, len(values), gates, initial)
-        found, wanted = (
-            _one_step(cell, inputs.detached(d)) for d in (torch.float32, torch.float64)
-        )
-        for name in wanted:
-            bad = wanted[name].isfinite() & ~found[name].isfinite()
-            if bool((~wanted[name].isfinite()).any()):
-                undefined[name] = None
-            if bool(bad.any()) and name not in overflows:
-                first = int(bad.nonzero()[0])
-                overflows[name] = Overflow(
-                    name,
-                    float(found[name][first]),
-                    float(wanted[name][first]),
-                    tuple((g, float(v[first])) for g, v in gates.items()),
-                    tuple((s.name, v) for s, v in zip(cell.states, initial, strict=True)),
-                )
-    return len(values) * 2, tuple(overflows.values()), tuple(undefined)
-
-
-def _points(count: int) -> Tensor:
-    """Combinations of extreme values, the mildest first; a part of them where they are many."""
-    if not count:
-        return torch.zeros(1, 0, dtype=torch.float64)
-    if len(EXTREMES) ** count <= _MOST_POINTS:
-        grid = torch.cartesian_prod(*[torch.tensor(EXTREMES, dtype=torch.float64)] * count)
-        grid = grid.view(-1, count)
-    else:
-        picks = torch.randint(len(EXTREMES), (_MOST_POINTS, count))
-        grid = torch.tensor(EXTREMES, dtype=torch.float64)[picks]
-    return grid[grid.abs().sum(1).argsort(stable=True)]
-
-
-def _starts(cell: CellSpec) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Previous states: those before the first step, and some that the cell comes to."""
-    first = tuple(s.init for s in cell.states)
-    reached = _ordinary(cell, batch=1, steps=9, heads=1, dim=1).initial
-    # What float32 holds exactly is the same in float64.
-    return first, tuple(float(t.detach().float()) for t in reached)
-
-
-def _at(cell: CellSpec, heads: int, gates: dict[str, Tensor], initial: Sequence[float]) -> _Inputs:
-    states = {s.name: v for s, v in zip(cell.states, initial, strict=True)}
-    free = {g.name for g in cell.gates if not g.input and not g.bias}
-    zero = torch.zeros(heads, dtype=torch.float64)
-
-    def weights(pairs: Sequence[Pair]) -> Tensor | None:
-        rows: list[Tensor] = []
-        made: set[str] = set()
-        for pair in pairs:
-            makes = pair.gate in free - made and states[pair.source] != 0
-            rows.append(gates[pair.gate] / states[pair.source] if makes else zero)
-            made |= {pair.gate} if makes else set()
-        return torch.stack(rows) if rows else None
-
-    biases = [zero if g in cell.input_gates else gates[g] for g in cell.bias_gates]
-    columns = [gates[g] for g in cell.input_gates]
-    R, R_diag = weights(cell.dense_pairs), weights(cell.diagonal_pairs)
-    return _Inputs(
-        wx=torch.stack(columns, -1).view(1, 1, heads, 1, -1)
-        if columns
-        else zero.new_empty(1, 1, heads, 1, 0),
-        R=None if R is None else R.view(-1, heads, 1, 1),
-        R_diag=None if R_diag is None else R_diag.view(-1, heads, 1),
-        b=torch.stack(biases).view(-1, heads, 1) if biases else None,
-        params=tuple(zero.new_full((heads, 1), p.init) for p in cell.params),
-        initial=tuple(zero.new_full((1, heads, 1), v) for v in initial),
-    )
-
-
-def _one_step(cell: CellSpec, inputs: _Inputs) -> dict[str, Tensor]:
-    """Outputs and gradients at each point, by name."""
-    _, last = inputs.run(cell, "cpu")
-    # Not through a sum of all, which an Inf at one point would spoil for every other.
-    gradients = torch.autograd.grad(
-        last, inputs.tensors(), [torch.ones_like(t) for t in last], materialize_grads=True
-    )
-    named = _by_name(cell, inputs.of(gradients))
-    learned = [f"d_{d.name}" for d in (*cell.params, *cell.states)]
-    # A gate's input, weights and bias all get its gradient: the first speaks for it.
-    gates = {f"d_{g.name}": _first_of(named, g.name) for g in cell.gates}
-    outputs = {s.name: t.detach() for s, t in zip(cell.states, last, strict=True)}
-    shown = outputs | gates | {name: named[name] for name in learned}
-    return {name: t.reshape(-1) for name, t in shown.items()}
-
-
-def _first_of(named: dict[str, Tensor], gate: str) -> Tensor:
-    kinds = [f"d_{letter}_{gate}" for letter in "xbRu"]
-    return next(t for name, t in named.items() if name.split(",")[0] in kinds)

@@ -203,12 +203,12 @@ def test_check_fails_a_cell_that_is_not_finite_for_ordinary_inputs() -> None:
 
 def test_check_fails_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     # Other kernels for the same cell: a reference that is not theirs.
-    from rnnc.runtime import inspect, scan
+    from rnnc.runtime import scan, trial
 
     def twice(cell, wx, *rest, backend, **named):
         return scan.scan(cell, 2 * wx if backend == "cpu" else wx, *rest, backend=backend, **named)
 
-    monkeypatch.setattr(inspect, "scan", twice)
+    monkeypatch.setattr(trial, "scan", twice)
     result = run("check", "elman", "--seed", "1")
     assert result.exit_code == 1
     assert "failed: the output h differs from autograd by " in result.stdout
