@@ -1,0 +1,149 @@
+"""Parity: state tracking that recurrent cells learn and a Transformer does not.
+
+Is the number of ones in a bit string odd? Six models, one of them a cell defined below, train on
+strings of at most 40 bits and are validated on 40 to 256:
+
+    pip install "rnnc[plots]" && python examples/parity.py --out demo
+
+Every model is causal and trained on the running parity, a label after each bit. Accuracy at length
+T is that of the answer after bit T, the parity of a string of T bits. `--out` gets parity.png and
+the C++ that rnnc makes of each cell. A recurrent model below 0.99 makes the exit status 1.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+# Where other programs share the cores, threads that wait by spinning cost more than they save.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
+import rich
+import rnnc
+import torch
+import typer
+from matplotlib.figure import Figure
+from rich.progress import track
+from rich.table import Table
+from rnnc import Gate, Param, State, cells, param, tanh
+from torch import Tensor, nn
+
+TRAINED, LONGEST, PASS = 40, 256, 0.99
+BATCH, WIDTH, LEARNING_RATE = 64, 64, 1e-3
+Count = Annotated[int, typer.Option(min=1)]
+PUBLISHED = {"transformer": "0.52"} | dict.fromkeys(("elman", "gru", "lstm", "slstm"), "1.00")
+
+
+@rnnc.cell
+def toggle(s: Gate, z: Gate, h: State, gain: Param = param(1.5)):
+    """A latch: z sets it, the signed gate s keeps (+1), clears (0) or flips it (-1)."""
+    # With a gain above 1, tanh has two stable points: a kept bit does not fade.
+    return tanh(gain * tanh(s) * h + z)
+
+
+CELLS = {cell.name: cell for cell in (cells.elman, cells.gru, cells.lstm, cells.slstm, toggle)}
+
+
+class Transformer(nn.TransformerEncoder):
+    """Two pre-norm encoder layers with a causal mask and sinusoidal positions; called as an RNN."""
+
+    def __init__(self) -> None:
+        layer = nn.TransformerEncoderLayer(WIDTH, 4, 128, 0.0, batch_first=True, norm_first=True)
+        super().__init__(layer, 2, nn.LayerNorm(WIDTH), enable_nested_tensor=False)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, None]:
+        """Encode (B, T, WIDTH)."""
+        angles = torch.arange(x.shape[1])[:, None] / 1e4 ** (torch.arange(0, WIDTH, 2) / WIDTH)
+        positions = torch.cat([angles.sin(), angles.cos()], dim=1)
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        return super().forward(x + positions, mask=mask, is_causal=True), None
+
+
+class Classifier(nn.Module):
+    """Embedding, sequence model, and after each bit the logits of even and odd."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        cell = CELLS.get(name)
+        self.embedding = nn.Embedding(2, WIDTH)
+        self.body = rnnc.RNN(cell, WIDTH, WIDTH, batch_first=True) if cell else Transformer()
+        self.logits = nn.Linear(WIDTH, 2)
+
+    def forward(self, bits: Tensor) -> Tensor:
+        """Run over (B, T)."""
+        return self.logits(self.body(self.embedding(bits))[0])
+
+
+def strings(count: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Random bit strings, and after each bit whether the number of ones so far is odd."""
+    bits = torch.randint(0, 2, (count, length), generator=generator)
+    return bits, bits.cumsum(1) % 2
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, bits: Tensor, parity: Tensor) -> Tensor:
+    """The share of right answers after each bit."""
+    return (model(bits).argmax(-1) == parity).float().mean(0)
+
+
+def train(name: str, steps: int, seed: int) -> tuple[dict[int, float], Tensor]:
+    """Train a model; its accuracy while training, by step, and at the end, by length."""
+    torch.manual_seed(seed)
+    data = torch.Generator().manual_seed(seed + 1)  # the same strings for every model
+    held_out, long = strings(512, TRAINED, data), strings(1024, LONGEST, data)
+    model, curve = Classifier(name), {}
+    optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE)
+    warmup = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=100)
+    for step in track(range(1, steps + 1), name.ljust(11)):
+        bits, parity = strings(BATCH, TRAINED, data)
+        loss = nn.functional.cross_entropy(model(bits).flatten(0, 1), parity.flatten())
+        optimizer.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        warmup.step()
+        if step % 50 == 0 or step == steps:
+            curve[step] = accuracy(model, *held_out).mean().item()
+            if step >= 300 and min(list(curve.values())[-6:]) == 1:
+                break  # solved, and still so 250 steps later
+    return curve, accuracy(model, *long)
+
+
+def draw(results: dict[str, tuple[dict[int, float], Tensor]], path: Path) -> None:
+    figure = Figure(figsize=(11, 4), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for name, (curve, by_length) in results.items():
+        left.plot(range(1, LONGEST + 1), by_length, label=name)
+        right.plot(curve.keys(), curve.values())
+    left.axvspan(1, TRAINED, color="0.9", label="trained lengths")
+    left.set(xlabel="length in bits", ylabel="accuracy", title="After training")
+    right.set(xlabel="step", title=f"While training: held-out strings, lengths 1 to {TRAINED}")
+    left.legend()
+    figure.savefig(path, dpi=150)
+
+
+def main(out: Path = Path("demo"), steps: Count = 1500, seed: int = 0, threads: Count = 2) -> None:
+    """Train on short bit strings, at most STEPS steps a model; validate on long ones."""
+    torch.set_num_threads(threads)
+    (out / "sources").mkdir(parents=True, exist_ok=True)
+    for cell in CELLS.values():
+        (out / "sources" / f"{cell.name}.cpp").write_text(cell.cpp().code)
+    columns = "model", "steps", "seconds", f"1..{TRAINED}", f"{TRAINED}..{LONGEST}", "published"
+    table = Table(*columns, title=f"Accuracy, trained on lengths <= {TRAINED}")
+    table.caption = "Chance is 0.50: half of all strings are odd.\nPublished: FlashRNN, ICLR 2025."
+    results, extrapolated = {}, {}
+    for name in [*CELLS, "transformer"]:
+        start = time.perf_counter()
+        curve, by_length = results[name] = train(name, steps, seed)
+        extrapolated[name] = by_length[TRAINED - 1 :].mean().item()
+        row = f"{max(curve)}", f"{time.perf_counter() - start:.0f}", f"{curve[max(curve)]:.3f}"
+        table.add_row(name, *row, f"{extrapolated[name]:.3f}", PUBLISHED.get(name, "-"))
+    draw(results, out / "parity.png")
+    rich.print(table, f"Picture and sources are in {out}.")
+    if failed := [name for name in CELLS if extrapolated[name] < PASS]:
+        rich.print(f"[red]Below {PASS} on {TRAINED} to {LONGEST}: {', '.join(failed)}")
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)
