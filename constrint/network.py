@@ -110,12 +110,15 @@ class _Compiler:
     def constraint(self, constraint: Constraint) -> None:
         visible = tuple(dict.fromkeys(v.index for v in variables(constraint)))
         parts = _conjuncts(constraint)
+        final = False
         for part in parts:
             self.scope = {}
             acts = self.literal(part)
             whole = len(parts) == 1 and not self.hidden
+            final = whole and isinstance(acts, Linear) and acts.monotone
             self._post(acts, tuple(self.scope), whole=whole)
-        self._post(Exact(visible, lambda: checker(constraint)), visible, exact=True)
+        exact = Exact(visible, lambda: checker(constraint), final=final)
+        self._post(exact, visible, exact=True)
 
     def _post(
         self, acts: Revises, scope: tuple[int, ...], *, exact: bool = False, whole: bool = False

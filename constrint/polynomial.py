@@ -139,6 +139,16 @@ class Linear:
         self.right = -polynomial.get(ONE, 0)
         self.terms = [Term(c, m, store) for m, c in polynomial.items() if m != ONE]
 
+    @property
+    def monotone(self) -> bool:
+        """Whether bounds tell all: an inequality that rises or falls in each variable alone."""
+        factors = [x for term in self.terms for x, _ in term.factors]
+        return (
+            self.operator == "<="
+            and all(term.natural for term in self.terms)
+            and len(factors) == len(set(factors))
+        )
+
     def _bounds(self, store: Store) -> tuple[list[integers.Interval], int, int]:
         each = []
         low = high = 0
