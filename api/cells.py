@@ -5,6 +5,7 @@ Other packages join by an entry point of the group `rnnc.cells` that names a cel
 
 from __future__ import annotations
 
+import difflib
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
@@ -30,16 +31,34 @@ def get(name: str) -> Cell:
     """The cell of that name; `rnnc.cells.lstm` is `rnnc.cells.get("lstm")`.
 
     Raises:
-        CellError: there is no such cell, or an entry point names something else.
+        CellError: there is no such cell, or an entry point does not give one.
+
+    Example:
+        >>> import rnnc
+        >>> rnnc.cells.get("lstm") is rnnc.cells.lstm
+        True
     """
     if name in NAMES:
         return Cell.of(load(name))
     points = _third_party()
     if name not in points:
+        near = difflib.get_close_matches(name, names()) or names()
         raise CellError(
-            f"the cell {name!r}", f"one of {', '.join(names())}", "rnnc list", where="rnnc.cells"
+            f"the cell {name!r}",
+            f"a cell of the library, such as {', '.join(near)}",
+            "rnnc list, which shows them all",
+            where="rnnc.cells",
         )
-    found = points[name].load()
+    try:
+        found = points[name].load()
+    except Exception as error:
+        # Whatever another package's import raises: the cell is not to be had, and they are told.
+        raise CellError(
+            f"the entry point {points[name].value!r}, which raises {type(error).__name__}: {error}",
+            "a cell",
+            "a repaired or removed package",
+            where="rnnc.cells",
+        ) from error
     if not isinstance(found, CellSpec):
         raise CellError(
             f"the entry point {points[name].value!r}, a {type(found).__name__}",

@@ -174,7 +174,8 @@ class CellSpec(BaseModel):
         return f"$${self.latex()}$$"
 
     def __str__(self) -> str:
-        return "\n".join([f"{self.name}: {self.doc}", *(f"  {e}" for e in self.equations())])
+        head = f"{self.name}: {self.doc}" if self.doc else self.name
+        return "\n".join([head, *(f"  {e}" for e in self.equations())])
 
     # A cell is a value: a copy is itself, and it travels between processes as its JSON.
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from .errors import CellError
+from .place import place_of_caller
 
 if TYPE_CHECKING:
     # In a cell's body a declared name is a number: type checkers see its operators.
@@ -102,10 +103,12 @@ def gate(
     options = {"input": input, "bias": bias, "recurrent": recurrent}
     for option, value in options.items():
         if not isinstance(value, bool) and (option, value) != ("recurrent", "diagonal"):
+            diagonal = option == "recurrent" and isinstance(value, str)
             raise CellError(
                 f"gate({option}={value!r})",
                 "True or False" + (' or "diagonal"' if option == "recurrent" else ""),
-                f"gate({option}=False)",
+                'gate(recurrent="diagonal")' if diagonal else f"gate({option}=False)",
+                where=place_of_caller(),
             )
     return Gate(name="", input=input, recurrent=recurrent, bias=bias, source=sources)
 
@@ -155,5 +158,7 @@ def constant(value: float) -> Constant:
 def finite(value: Any, what: str) -> float:
     """The value as a float, if it is a finite number; else an error that names `what`."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise CellError(f"{value!r} as {what}", "a finite number", "for example 0.1")
+        raise CellError(
+            f"{value!r} as {what}", "a finite number", "for example 0.1", where=place_of_caller()
+        )
     return float(value)

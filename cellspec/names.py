@@ -42,10 +42,15 @@ def check_name(name: str, what: str) -> None:
         raise CellError(
             f"a {what} with the name `{name}`, {reason}",
             "a name that the generated C++ and CUDA can use",
-            f"another name, for example `{name.strip('_') or what}_gate`"
-            if what == "gate"
-            else f"another name, for example `{name.strip('_') or what}_value`",
+            f"another name, for example `{_suggestion(name, what)}`",
         )
+
+
+def _suggestion(name: str, what: str) -> str:
+    """A name near the author's that is free: the first of a few that no rule refuses."""
+    ascii_only = re.sub(r"[^A-Za-z0-9_]", "", name).removeprefix("d_").removesuffix("_next")
+    base = re.sub(r"__+", "_", ascii_only).strip("_0123456789")
+    return next(n for n in (base, f"{base}_{what}", f"my_{what}") if not _reason(n))
 
 
 def _reason(name: str) -> str:

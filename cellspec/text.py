@@ -14,6 +14,7 @@ from sympy.printing.str import StrPrinter
 
 from .errors import CellError
 from .functions import TABLE
+from .tracer import factored
 
 _RELATIONS: dict[type[ast.cmpop], Any] = {
     ast.Lt: sympy.Lt,
@@ -45,7 +46,7 @@ def to_text(value: sympy.Basic) -> str:
     Example:
         >>> from rnnc.cellspec.text import from_text, to_text
         >>> to_text(from_text("sigmoid(f)*c + sigmoid(i)*tanh(z)"))
-        'c*sigmoid(f) + sigmoid(i)*tanh(z)'
+        'c*sigmoid(f) + tanh(z)*sigmoid(i)'
     """
     return str(_TextPrinter().doprint(value))
 
@@ -60,12 +61,13 @@ def from_text(text: str) -> sympy.Expr:
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:
         raise _refusal(text, f"column {error.offset}") from error
-    return _read(tree.body, text)
+    with factored():
+        return _read(tree.body, text)
 
 
 def _read(node: ast.expr, text: str) -> Any:
-    """Sums and products are gathered before they are built: sympy distributes 2*(a + b) eagerly,
-    so building them in pairs would not give back the expression that was printed.
+    """Sums and products are gathered before they are built, as sympy keeps them: in pairs, some
+    would come out in another form than the expression that was printed.
     """
     match node:
         case ast.Constant(value=bool() as value):

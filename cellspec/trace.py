@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import inspect
 import textwrap
-import traceback
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import sympy
@@ -14,7 +12,9 @@ import sympy
 from .cell import CellSpec
 from .declare import Constant, Gate, Param, State, gate, param, state
 from .errors import CellError
-from .tracer import Tracer, expression, shared_owner
+from .functions import TABLE
+from .place import place, place_of_error
+from .tracer import Tracer, expression, factored, shared_owner
 
 CellType = TypeVar("CellType", bound=CellSpec)
 
@@ -37,7 +37,7 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
         CellError: the signature or the body is not in the language; names file and line.
     """
     code = inspect.unwrap(function).__code__
-    header = f"{function.__name__}, {_place(code.co_filename, code.co_firstlineno)}"
+    header = f"{function.__name__}, {place(code.co_filename, code.co_firstlineno)}"
     try:
         declarations = [_declaration(p) for p in _signature(function).parameters.values()]
         tracers = {d.name: Tracer(sympy.Symbol(d.name), function.__name__) for d in declarations}
@@ -114,15 +114,19 @@ def _run(function: Callable[..., Any], tracers: dict[str, Tracer]) -> tuple[Any,
         if p.kind is p.KEYWORD_ONLY
     }
     try:
-        returned = function(*positional, **keyword)
+        with factored():
+            returned = function(*positional, **keyword)
     except CellError as error:
-        raise error.at(f"{function.__name__}, {_culprit(error)}") from None
+        where = place_of_error(error, function.__code__.co_filename)
+        raise error.at(f"{function.__name__}, {where}") from None
     except NameError as error:
+        where = place_of_error(error, function.__code__.co_filename)
+        remedy = f"{error.name}: Gate, State, Param or Constant = constant(…) in the signature"
         raise CellError(
             f"the unknown name `{error.name}`",
             f"the names of the signature: {', '.join(tracers)}",
-            f"{error.name}: Gate, State, Param or Constant = constant(…) in the signature",
-            where=f"{function.__name__}, {_culprit(error)}",
+            f"from rnnc import {error.name}" if error.name in TABLE else remedy,
+            where=f"{function.__name__}, {where}",
         ) from error
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
@@ -136,22 +140,6 @@ def _update(value: Any, owner: str) -> sympy.Expr:
     if isinstance(value, Tracer):
         shared_owner(value, Tracer(sympy.Integer(0), owner))
     return update
-
-
-def _culprit(error: BaseException) -> str:
-    """File and line of the last frame that is not this package's: where the author stands."""
-    here = Path(__file__).parent
-    frames = [
-        f for f in traceback.extract_tb(error.__traceback__) if Path(f.filename).parent != here
-    ]
-    return _place(frames[-1].filename, frames[-1].lineno or 0)
-
-
-def _place(filename: str, line: int) -> str:
-    path = Path(filename)
-    if path.is_relative_to(Path.cwd()):
-        path = path.relative_to(Path.cwd())
-    return f"{path}:{line}"
 
 
 def cell(function: Callable[..., Any]) -> CellSpec:

@@ -5,11 +5,22 @@ from __future__ import annotations
 import math
 import numbers
 import operator
+from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
 import sympy
+from sympy.core.parameters import distribute
 
 from .errors import CellError
+
+
+def factored() -> AbstractContextManager[None]:
+    """Inside, a number times a sum stays a product: `0.1 * (a + b)` is two operations, not three.
+
+    sympy multiplies it out unless told; whatever builds or rebuilds expressions of a cell is told.
+    """
+    manager: AbstractContextManager[None] = distribute(False)
+    return manager
 
 
 class Arithmetic:

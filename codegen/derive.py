@@ -11,6 +11,7 @@ from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
 from ..cellspec.cell import CellSpec
 from ..cellspec.functions import TABLE, reciprocal
+from ..cellspec.tracer import factored
 from .program import Program
 from .schedule import schedule
 
@@ -47,6 +48,7 @@ class Pointwise:
 
 
 @lru_cache(maxsize=256)
+@factored()
 def derive(cell: CellSpec) -> Pointwise:
     """Derive the pointwise programs of a cell.
 

@@ -15,6 +15,8 @@ from ..cellspec.declare import Constant
 from ..cellspec.functions import TABLE, ElementwiseFunction
 from .program import Program, symbols_of
 
+NBSP = "\N{NO-BREAK SPACE}"
+
 
 class CppPrinter(CXX17CodePrinter):  # type: ignore[misc]
     """Expressions in C++: every number a `real`, powers as products, functions by their name."""
@@ -86,8 +88,10 @@ def emit_function(
     printer = CppPrinter()
     outputs = {o.name for o in program.outputs}
     parameters = [f"real {a}" for a in arguments] + [f"real& {o}" for o in program.outputs]
-    head = f"RNNC_INLINE void {name}({', '.join(parameters)}) {{"
-    lines = textwrap.wrap(head, width=100, subsequent_indent="    ", break_long_words=False)
+    # A space that does not break keeps a type with its name.
+    head = f"RNNC_INLINE void {name}({', '.join(p.replace(' ', NBSP) for p in parameters)}) {{"
+    wrapped = textwrap.wrap(head, width=100, subsequent_indent="    ", break_long_words=False)
+    lines = [line.replace(NBSP, " ") for line in wrapped]
     used = {s.name for s in symbols_of(s.value for s in program.statements)}
     for constant in constants:
         if constant.name in used:

@@ -22,3 +22,7 @@ class CompileError(RnncError):
 
 class NoCompilerError(CompileError):
     """The machine has no C++ compiler: the caller may install one, or use the reference."""
+
+
+class SecondOrderError(RnncError, RuntimeError):
+    """The caller differentiates a gradient, which the kernels cannot: the reference can."""

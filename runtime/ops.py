@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from . import cpu
+from .errors import SecondOrderError
 
 
 @lru_cache(maxsize=512)
@@ -141,5 +142,15 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     )
 
 
+def _refuse_second(*_: Any) -> Any:
+    raise SecondOrderError(
+        "gradient of a gradient\n"
+        "  found:  a backward pass through rnnc::scan_backward\n"
+        "  wanted: first derivatives: the kernels have no others\n"
+        '  write:  backend="reference", which autograd can differentiate to any order'
+    )
+
+
 scan_op.register_autograd(_backward, setup_context=_setup_context)
+scan_backward_op.register_autograd(_refuse_second)
 scan_op.register_autocast("cpu", torch.float32)

@@ -10,6 +10,7 @@ import pytest
 import rnnc
 import torch
 from rnnc import Constant, Gate, Param, State, constant, gate, param, sigmoid, state, tanh, where
+from rnnc.cellspec.names import check_name
 
 ELSEWHERE = torch.nn.Parameter(torch.tensor(0.5))
 LEAKED = []
@@ -69,6 +70,14 @@ def captured_symbol(g: Gate, h: State):
 
 def captured_declaration(g: Gate, h: State):
     return tanh(g) * gate()
+
+
+def forgotten_import(g: Gate, h: State):
+    return silu(g)  # noqa: F821
+
+
+def torch_functional_call(g: Gate, h: State):
+    return torch.nn.functional.dropout(g)
 
 
 def branch(g: Gate, h: State):
@@ -236,6 +245,8 @@ def star_arguments(g: Gate, h: State, *rest: Gate):
         (unknown_name, "the unknown name `alpha`", "alpha: Gate, State, Param or Constant"),
         (captured_tensor, "a Parameter inside the equations", "w: Param"),
         (captured_declaration, "Gate(name=''", "w: Param"),
+        (forgotten_import, "the unknown name `silu`", "from rnnc import silu"),
+        (torch_functional_call, "a call of torch.dropout", "from rnnc import dropout"),
         (branch, "a Python decision", "where(condition, a, b)"),
         (truth, "a Python decision", "where(condition, a, b)"),
         (chained, "a Python decision", "& and | join conditions"),
@@ -256,7 +267,7 @@ def star_arguments(g: Gate, h: State, *rest: Gate):
         (cpp_keyword, "`double`, which is a keyword of C++", "`double_gate`"),
         (cpp_alternative, "`xor`, which is a keyword of C++", "`xor_gate`"),
         (double_underscore, "`a__b`, whose double underscore", "another name"),
-        (leading_underscore, "`_g`, which is not an ASCII identifier", "`g_gate`"),
+        (leading_underscore, "`_g`, which is not an ASCII identifier", "`g`"),
         (table_name, "`tanh`, which is a function of the language", "`tanh_gate`"),
         (gradient_name, "`d_h`, whose prefix d_ means a gradient", "another name"),
         (next_name, "`h_next`, whose ending _next", "another name"),
@@ -303,6 +314,20 @@ def test_numbers_must_be_finite(value):
         rnnc.cells.leaky_rate.with_constants(alpha=value)
 
 
+def test_options_wrong_in_themselves_name_their_line():
+    with pytest.raises(rnnc.CellError, match=r"^.*test_messages\.py:\d+\n"):
+        constant(math.nan)
+    with pytest.raises(rnnc.CellError, match=r'^.*test_messages\.py:\d+\n(.*\n)*.*"diagonal"'):
+        gate(recurrent="diag")
+
+
+@pytest.mark.parametrize("name", ["a__b", "d_h", "größe", "_x", "double", "h_next", "tanh", "_1"])
+def test_suggested_names_are_free(name):
+    with pytest.raises(rnnc.CellError) as caught:
+        check_name(name, "gate")
+    check_name(caught.value.write.split("`")[1], "gate")
+
+
 def test_unknown_constant():
     with pytest.raises(rnnc.CellError, match=r"one of \['alpha'\]"):
         rnnc.cells.leaky_rate.with_constants(beta=1.0)
@@ -338,5 +363,5 @@ def test_bad_json(change, found):
 
 
 def test_unknown_cell_of_the_library():
-    with pytest.raises(AttributeError, match="one of antisymmetric_rnn"):
+    with pytest.raises(AttributeError, match="such as nas_cell"):
         _ = rnnc.cells.no_such_cell

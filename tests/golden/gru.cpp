@@ -42,8 +42,8 @@ RNNC_INLINE void pointwise_forward(real r, real z, real n, real m, real h, real&
 }
 
 // 21 operations a unit
-RNNC_INLINE void pointwise_backward(real r, real z, real n, real m, real h, real h_next, real
-    d_h_next, real& d_r, real& d_z, real& d_n, real& d_m, real& d_h) {
+RNNC_INLINE void pointwise_backward(real r, real z, real n, real m, real h, real h_next,
+    real d_h_next, real& d_r, real& d_z, real& d_n, real& d_m, real& d_h) {
   const real sigmoid_r = sigmoid(r);
   const real sigmoid_z = sigmoid(z);
   const real t0 = real(1) - sigmoid_z;

@@ -45,8 +45,8 @@ RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real 
 
 // 27 operations a unit
 RNNC_INLINE void pointwise_backward(real i, real f, real z, real o, real h, real c, real h_next,
-    real c_next, real d_h_next, real d_c_next, real& d_i, real& d_f, real& d_z, real& d_o, real&
-    d_h, real& d_c) {
+    real c_next, real d_h_next, real d_c_next, real& d_i, real& d_f, real& d_z, real& d_o,
+    real& d_h, real& d_c) {
   const real sigmoid_i = sigmoid(i);
   const real tanh_z = tanh(z);
   const real sigmoid_o = sigmoid(o);
