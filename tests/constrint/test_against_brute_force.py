@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rnnc.constrint import Constraint, Expression, Model, ModelError, Unsatisfiable, Variable
 
 NAMES = "abcd"
-MOST_COMBINATIONS = 1500
+MOST_COMBINATIONS = 1000
 
 COMPARED = {
     "==": lambda a, b: a == b,
@@ -160,7 +160,7 @@ def bounded(examples):
     )
 
 
-@bounded(1500)
+@bounded(1200)
 @given(small=smalls())
 def test_solutions_their_order_and_their_number(small):
     expected = [small.mapping(values) for values in small.solutions()]
@@ -174,7 +174,7 @@ def test_solutions_their_order_and_their_number(small):
             small.model.solve()
 
 
-@bounded(400)
+@bounded(300)
 @given(small=smalls(most_constraints=2), data=st.data())
 def test_first_solution_in_the_order_preferred(small, data):
     variables = small.model.variables
@@ -199,7 +199,7 @@ def test_first_solution_in_the_order_preferred(small, data):
         )
 
 
-@bounded(500)
+@bounded(400)
 @given(small=smalls(most_constraints=6))
 def test_cores_clash_and_none_is_to_spare(small):
     if small.solutions():
@@ -213,7 +213,7 @@ def test_cores_clash_and_none_is_to_spare(small):
         assert small.solutions([name for name in explanation.core if name != dropped])
 
 
-@bounded(250)
+@bounded(200)
 @given(small=smalls(), data=st.data())
 def test_why_a_value_is_ruled_out(small, data):
     place = data.draw(st.integers(0, len(small.domains) - 1))
@@ -227,7 +227,7 @@ def test_why_a_value_is_ruled_out(small, data):
         assert all(small.solutions([n for n in core if n != dropped], domains) for dropped in core)
 
 
-@bounded(400)
+@bounded(300)
 @given(small=smalls(most_constraints=3), data=st.data())
 def test_relaxed_bounds_are_the_nearest(small, data):
     variables = list(small.model.variables)
@@ -263,7 +263,7 @@ def test_relaxed_bounds_are_the_nearest(small, data):
         assert COMPARED[word](left_of(values), right_of(values) + move.by)
 
 
-@bounded(300)
+@bounded(200)
 @given(small=smalls())
 def test_text_reads_back_as_it_was_written(small):
     text = str(small.model)

@@ -1,0 +1,201 @@
+"""ConstrINT beside python-constraint2 and CP-SAT on the same models, in one run.
+
+    python benchmarks/constrint.py --date 2026-11-20
+
+Each problem is stated once over ConstrINT and translated for the other solvers:
+
+(a) tile problems of a fused kernel with 12 variables and 15 constraints, over 20 shapes;
+(b) a two-direction tiled kernel with some 70 variables and constraints: products of up to five
+    variables equal to products, divisibility, sums of products under a bound; FlashRNN's own solver
+    takes 6.6 to 15.3 s for its problem of that size on two cores;
+(c) the same as (b) with a head dim that cannot fit, to be proved and explained.
+
+Times are wall-clock medians over repeated runs and include building the solver's own model from
+the stated one. A solver that is not done within the limit is shown with what it reached by then.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import os
+import platform
+import shlex
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+from typing import TypeVar
+
+from constrint_peers import CpSat, python_constraint_in_child
+from constrint_problems import SHAPES, tile_problem, two_direction_problem
+from rich.console import Console
+from rich.table import Table
+from rnnc.constrint import Model, Unsatisfiable
+
+TOO_LARGE = 4096
+Row = dict[str, object]
+Result = TypeVar("Result")
+
+
+def main() -> None:
+    """Run everything, print the table, write the JSON file."""
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--date", required=True, help="the day, for the name of the file")
+    parser.add_argument(
+        "--limit", type=float, default=5.0, help="seconds a problem for each solver"
+    )
+    parser.add_argument("--repeat", type=int, default=7, help="runs of ours, of which the median")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    rows = [
+        *_tile_rows(options.limit, options.repeat),
+        *_two_direction_rows(options.limit, options.repeat),
+    ]
+    _print(rows)
+    file = options.output / f"constrint-{options.date}.json"
+    file.write_text(json.dumps({**_machine(options.date), "rows": rows}, indent=1) + "\n")
+    print(f"written to {file.name}")
+
+
+def _tile_rows(limit: float, repeat: int) -> list[Row]:
+    first, every = "(a) first solution", "(a) all solutions"
+    rows = []
+    for shape in SHAPES:
+        name = "{} x {}, batch {}, {} gates".format(*shape)
+        model = tile_problem(*shape)
+        size = {"problem": name, "variables": len(model.variables)}
+        size["constraints"] = len(model.constraints)
+        took, found = _ours(_first, model, repeat)
+        rows.append(_row(first, "ConstrINT", size, took, found))
+        took, found = _ours(lambda m: sum(1 for _ in m.solutions()), model, 3)
+        rows.append(_row(every, "ConstrINT", size, took, found))
+        total = found
+        for question, all_of_them in ((first, False), (every, True)):
+            took, (_, found) = _timed(partial(_cp_sat, model, limit, every=all_of_them))
+            done = not all_of_them or found == total
+            rows.append(_row(question, "CP-SAT", size, took if done else math.inf, found))
+            took, found = python_constraint_in_child(model, limit, all_of_them)
+            rows.append(_row(question, "python-constraint2", size, took, found))
+    return rows
+
+
+def _two_direction_rows(limit: float, repeat: int) -> list[Row]:
+    rows = []
+    model, impossible = two_direction_problem(), two_direction_problem(dim=TOO_LARGE)
+    size = {"problem": "1 x 768, batch 16, 4 gates", "variables": len(model.variables)}
+    size["constraints"] = len(model.constraints)
+    first = "(b) first solution"
+    rows.append(_row(first, "ConstrINT", size, *_ours(_first, model, repeat)))
+    took, (status, found) = _timed(partial(_cp_sat, model, 6 * limit))
+    rows.append(_row(first, "CP-SAT", size, took if found else math.inf, found, status))
+    took, found = python_constraint_in_child(model, limit, False)
+    note = "it would list domains of up to 2^32 values"
+    rows.append(_row(first, "python-constraint2", size, took, found, note))
+    size = {**size, "problem": f"1 x {TOO_LARGE}, batch 16, 4 gates"}
+    proof = "(c) proof that nothing fits"
+    rows.append(_row(proof, "ConstrINT", size, *_ours(_first, impossible, repeat)))
+    took, (status, found) = _timed(partial(_cp_sat, impossible, 6 * limit))
+    rows.append(
+        _row(proof, "CP-SAT", size, took if status == "INFEASIBLE" else math.inf, 0, status)
+    )
+    took, core = _ours(lambda m: len(m.explain().core), impossible, repeat)
+    note = f"{core} constraints clash, none to spare"
+    rows.append(_row("(c) explanation", "ConstrINT", size, took, 0, note))
+    return rows
+
+
+def _cp_sat(model: Model, limit: float, *, every: bool = False) -> tuple[str, int]:
+    if not every:
+        return CpSat(model).solve(limit)
+    status, found = CpSat(model).all_solutions(limit)
+    return status, len(found)
+
+
+def _first(model: Model) -> int:
+    try:
+        model.solve()
+    except Unsatisfiable:
+        return 0
+    return 1
+
+
+def _ours(ask: Callable[[Model], int], model: Model, repeat: int) -> tuple[float, int]:
+    # Read back from text, so that nothing is left over from the last run.
+    text = str(model)
+    runs = []
+    for _ in range(repeat):
+        fresh = Model.parse(text)
+        runs.append(_timed(partial(ask, fresh)))
+    return statistics.median(took for took, _ in runs), runs[0][1]
+
+
+def _timed(ask: Callable[[], Result]) -> tuple[float, Result]:
+    start = time.perf_counter()
+    result = ask()
+    return time.perf_counter() - start, result
+
+
+def _row(question: str, solver: str, size: Row, seconds: float, found: int, note: str = "") -> Row:
+    finished = math.isfinite(seconds)
+    return {
+        "question": question,
+        **size,
+        "solver": solver,
+        "seconds": round(seconds, 6) if finished else None,
+        "solutions": found if found >= 0 else None,
+        "note": note or ("" if finished else "not done within the limit"),
+    }
+
+
+def _print(rows: list[Row]) -> None:
+    table = Table(title="ConstrINT, CP-SAT and python-constraint2; seconds")
+    for column in ("question", "solver"):
+        table.add_column(column)
+    for column in ("problems", "done", "median", "worst", "solutions"):
+        table.add_column(column, justify="right")
+    groups = dict.fromkeys((str(row["question"]), str(row["solver"])) for row in rows)
+    for question, solver in sorted(groups):
+        group = [r for r in rows if r["question"] == question and r["solver"] == solver]
+        times = [float(str(r["seconds"])) if r["seconds"] is not None else math.inf for r in group]
+        done = [t for t in times if math.isfinite(t)]
+        middle, worst = statistics.median(times), max(times)
+        table.add_row(
+            question,
+            solver,
+            str(len(group)),
+            str(len(done)),
+            f"{middle:.4f}" if math.isfinite(middle) else "-",
+            f"{worst:.4f}" if math.isfinite(worst) else "over the limit",
+            str(sum(int(str(r["solutions"] or 0)) for r in group)),
+        )
+    Console().print(table)
+
+
+def _machine(date: str) -> Row:
+    cpu = next(
+        (
+            line.split(":", 1)[1].strip()
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.processor(),
+    )
+    return {
+        "date": date,
+        "command": "python benchmarks/constrint.py " + shlex.join(sys.argv[1:]),
+        "cpu": cpu,
+        "cores": os.cpu_count(),
+        "load": os.getloadavg(),
+        "python": platform.python_version(),
+        "ortools": version("ortools"),
+        "python-constraint2": version("python-constraint2"),
+    }
+
+
+if __name__ == "__main__":
+    main()
