@@ -10,8 +10,8 @@ Interval = tuple[int, int]
 # Deterministic witnesses of the Miller-Rabin test below 3.3e24 (Sorenson and Webster, 2015).
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
 
-# Above this many bits a number is not factored: rho would take seconds.
-FACTORED_BITS = 80
+# Above this many bits a number is not factored: rho would take seconds, and no limit stops it.
+FACTORED_BITS = 64
 
 
 def root_floor(n: int, exponent: int) -> int:

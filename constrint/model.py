@@ -10,7 +10,7 @@ from . import count as counting
 from .constraint import Constraint, as_constraint, variables
 from .declare import RESERVED, domain_of
 from .errors import LimitReached, ModelError, Unsatisfiable
-from .explain import Explanation, explained
+from .explain import Explanation, clash, explained, explanation
 from .expression import Preference, Variable, integer
 from .network import Named, Network
 from .relax import Relaxation, relax
@@ -183,9 +183,10 @@ class Model:
             >>> print(m.solve(), "|", m.solve(prefer=[b.smallest]))
             a=2 b=6 | a=6 b=2
         """
-        for solution in self._search(prefer, Budget(seconds, nodes), _tracer(trace)):
+        search = self._search(prefer, Budget(seconds, nodes), _tracer(trace))
+        for solution in self._each(search):
             return solution
-        raise self._unsatisfiable()
+        raise self._unsatisfiable(search.core)
 
     def solutions(
         self,
@@ -206,7 +207,7 @@ class Model:
             >>> [str(s) for s in m.solutions()]
             ['a=3 b=4', 'a=4 b=3', 'a=6 b=2']
         """
-        return self._search(prefer, Budget(seconds, nodes), None)
+        return self._each(self._search(prefer, Budget(seconds, nodes), None))
 
     def best(
         self,
@@ -236,8 +237,9 @@ class Model:
         """
         best: Solution | None = None
         best_key: Key | None = None
+        search = self._search((), Budget(seconds, nodes), None)
         try:
-            for solution in self._search((), Budget(seconds, nodes), None):
+            for solution in self._each(search):
                 cost = key(solution)
                 if best_key is None or cost < best_key:
                     best, best_key = solution, cost
@@ -245,7 +247,7 @@ class Model:
             limit.best = best
             raise
         if best is None:
-            raise self._unsatisfiable()
+            raise self._unsatisfiable(search.core)
         return best
 
     def count(self, *, seconds: float | None = None, nodes: Integer | None = None) -> Integer:
@@ -435,17 +437,13 @@ class Model:
         rest = (v for v in self.variables if v.index not in wished)
         return [*wished.values(), *(Order(v.index, declared=v.domain.order) for v in rest)]
 
-    def _search(
-        self, prefer: Sequence[Preference], budget: Budget, trace: Trace | None
-    ) -> Iterator[Solution]:
-        names = list(self._variables)
-        search = Search(
-            Network(self.variables, list(self._named.values())), self._orders(prefer), budget, trace
-        )
-        return self._each(search, names)
+    def _search(self, prefer: Sequence[Preference], budget: Budget, trace: Trace | None) -> Search:
+        network = Network(self.variables, list(self._named.values()))
+        return Search(network, self._orders(prefer), budget, trace)
 
-    def _each(self, search: Search, names: list[str]) -> Iterator[Solution]:
+    def _each(self, search: Search) -> Iterator[Solution]:
         found, last = 0, None
+        names = [v.name for v in search.network.declared]
         try:
             for values in search.run():
                 found += 1
@@ -465,12 +463,15 @@ class Model:
         limit.bounds = tuple(f"{v} in {left.show(v.index)}" for v in self.variables)
         return limit
 
-    def _unsatisfiable(self) -> Unsatisfiable:
+    def _unsatisfiable(self, core: Integer) -> Unsatisfiable:
         # The model may change before anybody asks; the error speaks of what it was.
         declared, named = self.variables, list(self._named.values())
-        return Unsatisfiable(
-            lambda: explained("no solution", declared, named, None, Budget(_EXPLAINED_WITHIN))
-        )
+
+        def explain() -> Explanation:
+            found, minimal = clash(declared, named, core, Budget(_EXPLAINED_WITHIN))
+            return explanation("no solution", declared, found, minimal)
+
+        return Unsatisfiable(explain)
 
     def _explain(self, subject: str, assumed: Named | None, budget: Budget) -> Explanation:
         try:

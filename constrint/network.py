@@ -51,6 +51,7 @@ class Propagator:
         exact: tried last, when nothing cheaper finds more.
         whole: what it stands for is all of the constraint, so that the exact one is to spare as
             soon as this one holds for all values left.
+        settles: one pass finds everything that it ever will, until something else changes.
     """
 
     acts: Revises
@@ -58,6 +59,7 @@ class Propagator:
     owner: int
     exact: bool
     whole: bool = False
+    settles: bool = False
 
 
 class Network:
@@ -123,7 +125,8 @@ class _Compiler:
     def _post(
         self, acts: Revises, scope: tuple[int, ...], *, exact: bool = False, whole: bool = False
     ) -> None:
-        self.network.propagators.append(Propagator(acts, scope, self.owner, exact, whole))
+        settles = exact or (isinstance(acts, Linear) and acts.monotone)
+        self.network.propagators.append(Propagator(acts, scope, self.owner, exact, whole, settles))
 
     def _hide(self, node: Expression) -> int:
         self.hidden = True

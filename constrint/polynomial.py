@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from math import gcd
 
 from . import integers
-from .store import Store, Wipeout
+from .store import LISTED, Store, Wipeout
 
 Monomial = tuple[tuple[int, int], ...]
 Polynomial = dict[Monomial, int]
@@ -47,27 +47,20 @@ def times(a: Polynomial, b: Polynomial) -> Polynomial:
 class Term:
     """A coefficient times powers of variables."""
 
-    __slots__ = ("coefficient", "factors", "natural")
+    __slots__ = ("coefficient", "factors", "natural", "plain")
 
     def __init__(self, coefficient: int, factors: Monomial, store: Store) -> None:
         self.coefficient = coefficient
         self.factors = factors
         # Domains only shrink, so what is never negative now never will be.
         self.natural = all(store.low[x] >= 0 for x, _ in factors)
+        # The common case, a product of such variables without powers, is kept short.
+        plain = self.natural and all(e == 1 for _, e in factors)
+        self.plain = tuple(x for x, _ in factors) if plain else None
 
     def bounds(self, store: Store) -> integers.Interval:
         """The interval of the product of the factors, without the coefficient."""
         low, high = store.low, store.high
-        if self.natural:
-            least = most = 1
-            for x, e in self.factors:
-                if e == 1:
-                    least *= low[x]
-                    most *= high[x]
-                else:
-                    least *= low[x] ** e
-                    most *= high[x] ** e
-            return least, most
         out = (1, 1)
         for x, e in self.factors:
             out = integers.product(out, integers.power((low[x], high[x]), (e, e)))
@@ -132,12 +125,13 @@ class Linear:
     left; and whatever divides all the other terms divides this one.
     """
 
-    __slots__ = ("operator", "right", "terms")
+    __slots__ = ("large", "operator", "right", "terms")
 
     def __init__(self, operator: str, polynomial: Polynomial, store: Store) -> None:
         self.operator = operator
         self.right = -polynomial.get(ONE, 0)
         self.terms = [Term(c, m, store) for m, c in polynomial.items() if m != ONE]
+        self.large = any(store.high[x] - store.low[x] >= LISTED for m in polynomial for x, _ in m)
 
     @property
     def monotone(self) -> bool:
@@ -152,8 +146,15 @@ class Linear:
     def _bounds(self, store: Store) -> tuple[list[integers.Interval], int, int]:
         each = []
         low = high = 0
+        lows, highs = store.low, store.high
         for term in self.terms:
-            a, b = term.bounds(store)
+            if term.plain is not None:
+                a = b = 1
+                for x in term.plain:
+                    a *= lows[x]
+                    b *= highs[x]
+            else:
+                a, b = term.bounds(store)
             c = term.coefficient
             a, b = (c * a, c * b) if c > 0 else (c * b, c * a)
             each.append((a, b))
@@ -202,7 +203,9 @@ class Linear:
             term.confine(
                 store, -(-least // c) if least > a else a // c, most // c if most < b else b // c
             )
-        if exact:
+        # What has changed wakes this propagator again, so divisors can wait for bounds to settle;
+        # but bounds of a large product creep, and divisors put an end to that.
+        if exact and (self.large or not store.changed):
             self._pass_divisors(store)
         return False
 

@@ -12,7 +12,7 @@ from .network import Network
 from .store import Wipeout
 
 # After this many refuted values in a row a large domain is halved instead.
-PATIENCE = 3
+PATIENCE = 1
 _HALVED = 16
 
 # Propagation that creeps (x < y and y < x over huge ranges) is cut off after this many steps a
@@ -126,7 +126,7 @@ class Search:
         store, propagators, watchers = self.store, self.network.propagators, self.network.watchers
         cheap, dear, queued, done = self._cheap, self._dear, self._queued, self._done
         changed = store.changed
-        steps = 0
+        steps, last = 0, -1
         most = _STEPS_EACH * (len(propagators) + 1)
         try:
             while True:
@@ -135,19 +135,27 @@ class Search:
                         if not queued[i] and not done[i]:
                             queued[i] = True
                             (dear if propagators[i].exact else cheap).append(i)
+                if last >= 0:
+                    queued[last] = False
+                    last = -1
                 if cheap:
                     i = cheap.popleft()
                 elif dear:
                     i = dear.popleft()
                 else:
                     return None
-                queued[i] = False
                 if done[i]:
+                    queued[i] = False
                     continue
                 steps += 1
                 if not steps % 256:
                     self.budget.check_time()
                 propagator = propagators[i]
+                # What finds everything at once is not woken by its own changes.
+                if propagator.settles:
+                    last = i
+                else:
+                    queued[i] = False
                 if steps > most and not propagator.exact:
                     continue
                 store.enter(propagator.scope, 1 << propagator.owner)
@@ -168,10 +176,10 @@ class Search:
             return store.reason()
 
     def _clear(self) -> None:
-        for queue in (self._cheap, self._dear):
-            for i in queue:
-                self._queued[i] = False
-            queue.clear()
+        self._cheap.clear()
+        self._dear.clear()
+        # The one at work when it failed is marked too, so all marks are taken away.
+        self._queued = [False] * len(self._queued)
         self.store.changed.clear()
 
     def active(self, x: int) -> list[int]:

@@ -159,7 +159,7 @@ class Store:
         elif self.low[x] < value < self.high[x]:
             listed = self.listed(x)
             if listed is not None:
-                self.keep(x, tuple(v for v in listed if v != value))
+                self.keep(x, tuple([v for v in listed if v != value]))
 
     def divides(self, x: int, number: int) -> None:
         """Keep the divisors of a number other than 0: they are enumerated, the range is not."""
@@ -168,7 +168,7 @@ class Store:
         self.at_least(x, -number)
         listed = self.listed(x)
         if listed is not None:
-            self.keep(x, tuple(v for v in listed if v and number % v == 0))
+            self.keep(x, tuple([v for v in listed if v and number % v == 0]))
         elif number.bit_length() <= FACTORED_BITS:
             low, high = self.low[x], self.high[x]
             found = divisors(number)
@@ -180,7 +180,7 @@ class Store:
         """Keep the values that leave this residue on division by a modulus > 1."""
         values = self.values[x]
         if values is not None:
-            self.keep(x, tuple(v for v in values if (v - residue) % modulus == 0))
+            self.keep(x, tuple([v for v in values if (v - residue) % modulus == 0]))
             return
         low = self.low[x] + (residue - self.low[x]) % modulus
         high = self.high[x] - (self.high[x] - residue) % modulus

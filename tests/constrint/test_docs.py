@@ -3,10 +3,12 @@
 import doctest
 import importlib
 import pkgutil
+from pathlib import Path
 
 import pytest
 import rnnc.constrint
 
+PAGE = Path(__file__).parents[2] / "docs" / "constrint.md"
 MODULES = [f"rnnc.constrint.{m.name}" for m in pkgutil.iter_modules(rnnc.constrint.__path__)]
 
 
@@ -28,3 +30,9 @@ def test_every_question_has_a_runnable_example():
         "relax",
     ):
         assert ">>> " in (getattr(rnnc.constrint.Model, name).__doc__ or "")
+
+
+def test_the_page():
+    result = doctest.testfile(str(PAGE), module_relative=False)
+    assert result.attempted > 15
+    assert result.failed == 0

