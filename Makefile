@@ -26,8 +26,9 @@ types: build/wheel
 contract: build/wheel
 	cd $< && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
 
+# Threads that wait by sleeping: a shared machine stalls those that spin.
 unit: $(VENV)/installed
-	$(BIN)/python -m pytest -q
+	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)

@@ -93,7 +93,7 @@ class CellSpec(BaseModel):
 
     @cached_property
     def text(self) -> str:
-        """What `to_json` gives, computed once."""
+        """The JSON of all that makes results, docstring left out: what operators and digests take."""
         return json.dumps(self.model_dump(mode="json", exclude={"doc"}), sort_keys=True)
 
     @cached_property
@@ -134,15 +134,14 @@ class CellSpec(BaseModel):
         )
 
     def to_json(self) -> str:
-        """The cell as JSON without its docstring, the same text in every process.
+        """The cell as JSON, the same text in every process.
 
         Example:
             >>> import rnnc
-            >>> gru = rnnc.cells.gru
-            >>> rnnc.Cell.from_json(gru.to_json()).fingerprint == gru.fingerprint
+            >>> rnnc.Cell.from_json(rnnc.cells.gru.to_json()) == rnnc.cells.gru
             True
         """
-        return self.text
+        return json.dumps(self.model_dump(mode="json"), sort_keys=True)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
@@ -186,7 +185,7 @@ class CellSpec(BaseModel):
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self).from_json, (self.model_dump_json(),)
+        return type(self).from_json, (self.to_json(),)
 
     # A copy with other field values must not keep facts derived from the old ones.
 

@@ -18,7 +18,7 @@ def test_frozen_hashable_equal():
     lstm = rnnc.cells.lstm
     with pytest.raises(ValidationError):
         lstm.name = "other"
-    again = rnnc.Cell.from_json(lstm.model_dump_json())
+    again = rnnc.Cell.from_json(lstm.to_json())
     assert again == lstm
     assert hash(again) == hash(lstm)
     assert lstm != rnnc.cells.gru
