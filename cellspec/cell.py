@@ -93,7 +93,7 @@ class CellSpec(BaseModel):
 
     @cached_property
     def text(self) -> str:
-        """The JSON of all that makes results, docstring left out: what operators and digests take."""
+        """The JSON of all that makes results, without the docstring: what digests cover."""
         return json.dumps(self.model_dump(mode="json", exclude={"doc"}), sort_keys=True)
 
     @cached_property
