@@ -32,7 +32,8 @@ def limits_command(
 ) -> None:
     """Show the largest head dim of a fused kernel on each GPU, for one head and 8 batch rows."""
     try:
-        gates, title = (1, 3, 4), "gates"
+        gates: tuple[int, ...] = (1, 3, 4)
+        title = "gates"
         if cell is not None and cell.isdecimal():
             gates = (int(cell),)
         elif cell is not None:
