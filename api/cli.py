@@ -13,6 +13,7 @@ from . import cells
 from .cell import Cell
 from .cellspec.errors import RnncError
 from .cli_find import find_cell, find_cells
+from .cli_limits import limits_command
 from .cli_text import (
     cell_text,
     fail,
@@ -31,6 +32,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("limits")(limits_command)
 
 
 class What(StrEnum):

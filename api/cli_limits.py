@@ -51,7 +51,8 @@ def _print(dims: LargestHeadDims, title: str) -> None:
     table.add_column("arch")
     table.add_column("SMs", justify="right")
     for gates in dims.gates:
-        table.add_column(f"{gates} {title}", justify="right")
+        heading = f"{gates} {title if gates != 1 else title.replace('gates', 'gate', 1)}"
+        table.add_column(heading, justify="right")
     for limits, placements in dims.rows:
         table.add_row(
             limits.name,

@@ -141,7 +141,7 @@ def inspection_report(found: Inspection) -> None:
     console.print(f"  finite differences: {found.finite_differences or differences}")
     console.print(
         f"  float32 at {found.points} extreme points:"
-        f" {len(found.overflows) or 'no'} lost that float64 holds"
+        f" {len(found.overflows) or 'none'} lost that float64 holds"
     )
     if found.undefined:
         console.print(f"  not finite there in float64 either: {' '.join(found.undefined)}")

@@ -48,7 +48,6 @@ class Pointwise:
 
 
 @lru_cache(maxsize=256)
-@factored()
 def derive(cell: CellSpec) -> Pointwise:
     """Derive the pointwise programs of a cell.
 
@@ -66,6 +65,11 @@ def derive(cell: CellSpec) -> Pointwise:
         >>> derive(rnnc.cells.elman).saved      # tanh' = 1 - h_next**2: no pre-activation needed
         ()
     """
+    with factored():
+        return _derive(cell)
+
+
+def _derive(cell: CellSpec) -> Pointwise:
     updates = [_with_reciprocals(u) for u in cell.updates]
     news = [sympy.Symbol(f"{s.name}_next") for s in cell.states]
     known = {u: new for u, new in zip(updates, news, strict=True) if not u.is_Atom}

@@ -1,6 +1,7 @@
 """The `rnnc` command: each of its words, and what it says to each bad one."""
 
 import json
+import re
 from importlib import metadata
 from pathlib import Path
 
@@ -169,7 +170,7 @@ def test_check_passes_a_good_cell() -> None:
     assert "operations a unit: 1 forward, 3 backward" in result.stdout
     assert "kept for the backward: gates none; states h_next" in result.stdout
     assert "finite differences: agree" in result.stdout
-    assert "float32 at 22 extreme points: no value(s) lost" in result.stdout
+    assert "float32 at 22 extreme points: none lost that" in result.stdout
     assert result.stdout.endswith("  passed, seed 1\n")
 
 
@@ -347,3 +348,11 @@ def test_unknown_options_are_refused() -> None:
     result = run("show", "lstm", "--dtype", "float64")
     assert result.exit_code == 2
     assert "--what equations has no scalar type" in result.stderr
+
+
+def test_limits() -> None:
+    shown = run("limits", "--cell", "lstm").stdout
+    assert "4 gates (lstm)" in shown
+    assert re.search(r"H200\W+sm_90\W+132\W+2048\W", shown)
+    assert "1 gate " in run("limits").stdout
+    assert "gates=0\n  wanted: at least 1" in refused("limits", "--cell", "mingru")
