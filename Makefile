@@ -26,9 +26,9 @@ types: build/wheel
 contract: build/wheel
 	cd $< && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
 
-# Threads that wait by sleeping: a shared machine stalls those that spin.
+# Two workers of one thread each: threads that wait for each other on a shared machine stall.
 unit: $(VENV)/installed
-	OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist worksteal
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
