@@ -134,7 +134,7 @@ def inspection_report(found: Inspection) -> None:
         f" {pointwise.backward.operations} backward"
     )
     console.print(
-        f"  kept for the backward: gates {' '.join(pointwise.saved) or 'none'};"
+        f"  kept for the backward: {' '.join(pointwise.saved) or 'nothing'};"
         f" states {' '.join(pointwise.reads) or 'none'}"
     )
     differences = f"not taken: {found.skipped}" if found.skipped else "agree"

@@ -22,11 +22,13 @@ class Pointwise:
 
     Attributes:
         cell: what it was derived from.
-        forward: from gates, states, params to the new states, `<state>_next`.
+        forward: from gates, states, params to the new states, `<state>_next`, and to those saved
+            values that are functions of a gate.
         backward: from the cotangents of the new states, `d_<state>_next`, and the saved values
             to the cotangents `d_<name>` of gates, previous states and params.
-        saved: the gates whose pre-activations the backward needs; where it can read a state
-            instead, which is kept anyway, it does.
+        saved: what the forward must keep for the backward: a gate's pre-activation by its name,
+            or a function of it, `sigmoid_f`, where the backward needs no more of the gate. Where
+            it can read a state instead, which is kept anyway, nothing is saved.
         reads: the previous states (by name) and new states (`<state>_next`) that it needs.
     """
 
@@ -41,7 +43,7 @@ class Pointwise:
             f"{self.cell.name}: pointwise forward, {self.forward.operations} operations\n"
             f"{_indented(self.forward)}\n"
             f"backward, {self.backward.operations} operations;"
-            f" needs the gates {', '.join(self.saved) or 'none'}"
+            f" needs {', '.join(self.saved) or 'nothing'} kept"
             f" and the states {', '.join(self.reads) or 'none'}\n"
             f"{_indented(self.backward)}"
         )
@@ -77,20 +79,53 @@ def _derive(cell: CellSpec) -> Pointwise:
         "constants": [c.name for c in cell.constants],
         "taken": [d.name for d in (*cell.gates, *cell.states, *cell.params)],
     }
-    forward = schedule(dict(zip(news, updates, strict=True)), news, known={}, **naming)
     cotangents = [sympy.Symbol(f"d_{d.name}") for d in (*cell.gates, *cell.states, *cell.params)]
     definitions = {t: _with_reciprocals(d) for t, d in _adjoint(cell, updates, news).items()}
-    backward = schedule(definitions, cotangents, known=known, **naming)
+    # Largest first: one new state may contain another.
+    for update in sorted(known, key=sympy.count_ops, reverse=True):
+        definitions = {t: d.xreplace({update: known[update]}) for t, d in definitions.items()}
+    activations = _activations(cell, definitions)
+    definitions = {t: d.xreplace(activations) for t, d in definitions.items()}
+    kept = list(activations.values())
+    results = dict(zip(news, updates, strict=True)) | {s: a for a, s in activations.items()}
+    forward = schedule(results, [*news, *kept], **naming)
+    backward = schedule(definitions, cotangents, **naming)
     needed = {s.name for s in backward.inputs}
+    values = {a.args[0].name: s.name for a, s in activations.items()}
+    saved = [values.get(g.name, g.name) for g in cell.gates]
+    reads = [*(s.name for s in cell.states), *map(str, news)]
     return Pointwise(
         cell=cell,
         forward=forward,
         backward=backward,
-        saved=tuple(g.name for g in cell.gates if g.name in needed),
-        reads=tuple(
-            name for name in [*(s.name for s in cell.states), *map(str, news)] if name in needed
-        ),
+        saved=tuple(s for s in saved if s in needed),
+        reads=tuple(r for r in reads if r in needed),
     )
+
+
+def _activations(
+    cell: CellSpec, definitions: dict[sympy.Symbol, sympy.Expr]
+) -> dict[sympy.Expr, sympy.Symbol]:
+    """The functions of one gate that the backward can be given in the gate's place.
+
+    Saving sigmoid(f) instead of f takes the same room, and spares the backward the function.
+    """
+    names = {d.name for d in (*cell.gates, *cell.states, *cell.params, *cell.constants)}
+    found: dict[sympy.Expr, sympy.Symbol] = {}
+    for gate in (sympy.Symbol(g.name) for g in cell.gates):
+        users = {
+            node
+            for definition in definitions.values()
+            for node in sympy.preorder_traversal(definition)
+            if gate in node.args
+        }
+        if len(users) != 1:
+            continue
+        (user,) = users
+        name = f"{user.func.__name__}_{gate}"
+        if user.func.__name__ in TABLE and user.args == (gate,) and name not in names:
+            found[user] = sympy.Symbol(name)
+    return found
 
 
 def _with_reciprocals(expression: sympy.Expr) -> sympy.Expr:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .derive import Pointwise
+from ..cellspec.cell import CellSpec
 
 
 @dataclass(frozen=True)
@@ -23,8 +23,6 @@ class Layout:
         dense_sources: the state index of each dense matrix.
         diagonal_gates: the gate index of each diagonal weight.
         diagonal_sources: the state index of each diagonal weight.
-        saved: the gate index of each pre-activation that the backward needs.
-        state_is_read: for each state, whether the backward reads its previous or new values.
     """
 
     gates: tuple[str, ...]
@@ -36,20 +34,12 @@ class Layout:
     dense_sources: tuple[int, ...]
     diagonal_gates: tuple[int, ...]
     diagonal_sources: tuple[int, ...]
-    saved: tuple[int, ...]
-    state_is_read: tuple[bool, ...]
 
 
-def layout_of(pointwise: Pointwise) -> Layout:
-    """The layout of a cell's kernels.
-
-    Args:
-        pointwise: the derived maps, for what the backward needs.
-    """
-    cell = pointwise.cell
+def layout_of(cell: CellSpec) -> Layout:
+    """The layout of a cell's kernels."""
     gates = cell.input_gates + tuple(g.name for g in cell.gates if not g.input)
     states = tuple(s.name for s in cell.states)
-    diagonal_sources = tuple(states.index(p.source) for p in cell.diagonal_pairs)
     return Layout(
         gates=gates,
         input_gates=cell.input_gates,
@@ -59,11 +49,5 @@ def layout_of(pointwise: Pointwise) -> Layout:
         dense_gates=tuple(gates.index(p.gate) for p in cell.dense_pairs),
         dense_sources=tuple(states.index(p.source) for p in cell.dense_pairs),
         diagonal_gates=tuple(gates.index(p.gate) for p in cell.diagonal_pairs),
-        diagonal_sources=diagonal_sources,
-        saved=tuple(gates.index(g) for g in pointwise.saved),
-        # The gradient of a diagonal weight is a product with its source's previous value.
-        state_is_read=tuple(
-            s in pointwise.reads or f"{s}_next" in pointwise.reads or i in diagonal_sources
-            for i, s in enumerate(states)
-        ),
+        diagonal_sources=tuple(states.index(p.source) for p in cell.diagonal_pairs),
     )

@@ -58,7 +58,8 @@ def render(pointwise: Pointwise, plan: CpuPlan) -> Source:
         True
     """
     cell = pointwise.cell
-    layout = layout_of(pointwise)
+    layout = layout_of(cell)
+    kept = [str(o) for o in pointwise.forward.outputs if str(o) in pointwise.saved]
     next_states = [f"{s}_next" for s in layout.states]
     code = (
         _environment()
@@ -80,7 +81,7 @@ def render(pointwise: Pointwise, plan: CpuPlan) -> Source:
                 "pointwise_backward",
                 pointwise.backward,
                 [
-                    *layout.gates,
+                    *pointwise.saved,
                     *layout.states,
                     *next_states,
                     *layout.params,
@@ -89,6 +90,7 @@ def render(pointwise: Pointwise, plan: CpuPlan) -> Source:
                 cell.constants,
             ),
             next_states=next_states,
+            kept=kept,
             cotangents=[f"d_{n}" for n in (*layout.gates, *layout.states, *layout.params)],
         )
     )

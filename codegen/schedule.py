@@ -17,7 +17,6 @@ def schedule(
     definitions: Mapping[sympy.Symbol, sympy.Expr],
     outputs: Iterable[sympy.Symbol],
     *,
-    known: Mapping[sympy.Expr, sympy.Symbol],
     constants: Iterable[str],
     taken: Iterable[str],
 ) -> Program:
@@ -27,7 +26,6 @@ def schedule(
         definitions: a value for each target, over inputs and other targets.
         outputs: the targets that are results; the others are temporaries and appear only where
             an output needs them more than once.
-        known: subexpressions that are inputs under another name, such as a new state that is kept.
         constants: symbols that are no inputs, because the source spells them as numbers.
         taken: names that temporaries must not take.
 
@@ -36,9 +34,6 @@ def schedule(
     """
     outputs = tuple(outputs)
     values = list(definitions.values())
-    # Largest first: one known subexpression may contain another.
-    for value in sorted(known, key=sympy.count_ops, reverse=True):
-        values = [v.xreplace({value: known[value]}) for v in values]
     placeholders = sympy.numbered_symbols("_")  # no name of a cell starts with _
     shared, values = sympy.cse(values, symbols=placeholders, order="canonical", list=True)
     bodies: _Bodies = {**dict(shared), **dict(zip(definitions, values, strict=True))}

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..codegen.derive import derive
 from ..codegen.layout import Layout, layout_of
 from ..codegen.plan import CpuPlan, Dtype
 from .compile import cpu_library
@@ -41,7 +40,7 @@ def _forward_arguments(states: int) -> type[ctypes.Structure]:
             ("wx_strides", ctypes.c_int64 * 5),
             *((name, ctypes.c_void_p) for name in ("wx", "R", "R_diag", "b", "params")),
             *((name, many) for name in ("initial", "states", "last")),
-            ("gates", ctypes.c_void_p),
+            ("kept", ctypes.c_void_p),
         ]
 
     return ForwardArguments
@@ -57,7 +56,7 @@ def _backward_arguments(states: int) -> type[ctypes.Structure]:
             ("sizes", _Sizes),
             *((name, ctypes.c_void_p) for name in ("R", "R_diag", "params")),
             *((name, many) for name in ("initial", "states")),
-            ("gates", ctypes.c_void_p),
+            ("kept", ctypes.c_void_p),
             *((name, many) for name in ("d_states", "d_last")),
             ("d_gates", ctypes.c_void_p),
             ("d_initial", many),
@@ -70,7 +69,7 @@ def _backward_arguments(states: int) -> type[ctypes.Structure]:
 @lru_cache(maxsize=512)
 def kernel_layout(cell: CellSpec) -> Layout:
     """The order of gates and the index tables of the cell's kernels."""
-    return layout_of(derive(cell))
+    return layout_of(cell)
 
 
 @dataclass(frozen=True)
@@ -80,13 +79,12 @@ class Forward:
     Attributes:
         states: each state at all steps, (T, B, N, D).
         last: each state after the last step, (B, N, D).
-        gates: the pre-activations that the backward needs, (T, B, N, saved, D); of no steps where
-            they are not kept.
+        kept: what the backward needs besides, (T, B, N, saved, D); of no steps where none follows.
     """
 
     states: list[Tensor]
     last: list[Tensor]
-    gates: Tensor
+    kept: Tensor
 
 
 @dataclass(frozen=True)
@@ -127,7 +125,8 @@ def forward(
     batch, steps, heads, dim, _ = wx.shape
     states = [wx.new_empty(steps, batch, heads, dim) for _ in layout.states]
     last = [wx.new_empty(batch, heads, dim) for _ in layout.states]
-    gates = wx.new_empty(steps if keep else 0, batch, heads, len(layout.saved), dim)
+    library = _library(cell, wx)
+    kept = wx.new_empty(steps if keep else 0, batch, heads, saved_values(library), dim)
     # Views of these tensors are given to C: they must live until the call returns.
     held = [_packed(R), _packed(R_diag), _packed(b), _stacked(params)]
     initial = [s.contiguous() for s in initial]
@@ -139,11 +138,11 @@ def forward(
         wx.data_ptr(),
         *(_pointer(t) for t in held),
         *(_pointers(ts) for ts in (initial, states, last)),
-        _pointer(gates if keep else None),
+        _pointer(kept if keep else None),
     )
     if wx.numel() or last[0].numel():
-        _library(cell, wx).rnnc_forward(ctypes.byref(arguments))
-    return Forward(states, last, gates)
+        library.rnnc_forward(ctypes.byref(arguments))
+    return Forward(states, last, kept)
 
 
 def backward(
@@ -155,7 +154,7 @@ def backward(
     params: Sequence[Tensor],
     initial: Sequence[Tensor],
     states: Sequence[Tensor],
-    gates: Tensor,
+    kept: Tensor,
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
 
@@ -168,7 +167,7 @@ def backward(
         params: as in `forward`.
         initial: as in `forward`.
         states: what `forward` left.
-        gates: what `forward` left.
+        kept: what `forward` left.
     """
     layout = kernel_layout(cell)
     steps, batch, heads, dim = states[0].shape
@@ -188,7 +187,7 @@ def backward(
         sizes,
         *(_pointer(t) for t in held),
         *(_pointers(ts) for ts in (initial, states)),
-        gates.data_ptr(),
+        kept.data_ptr(),
         *(_pointers(ts) for ts in lists),
         d_gates.data_ptr(),
         _pointers(d_initial),
@@ -233,6 +232,11 @@ def _recurrent_gradient(
         d_R[start : start + count] = product.view(heads, count, dim, dim).transpose(0, 1)
         start += count
     return d_R
+
+
+def saved_values(library: ctypes.CDLL) -> int:
+    """How many values a unit the forward keeps for the backward: the kernels say so themselves."""
+    return ctypes.c_int64.in_dll(library, "rnnc_saved").value
 
 
 def _library(cell: CellSpec, like: Tensor) -> ctypes.CDLL:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
+from ..codegen.derive import derive
 from . import cpu
 from .errors import SecondOrderError
 
@@ -34,9 +35,9 @@ def scan_op(
     cell: str,
     keep: bool,
 ) -> list[Tensor]:
-    """All states at all steps (T, B, N, D), all last states (B, N, D), and the kept gates."""
+    """All states at all steps (T, B, N, D), the last (B, N, D), and what the backward needs."""
     result = cpu.forward(cell_of(cell), wx, R, R_diag, b, params, initial, keep)
-    return [*result.states, *result.last, result.gates]
+    return [*result.states, *result.last, result.kept]
 
 
 @scan_op.register_fake
@@ -51,7 +52,7 @@ def _(
     keep: bool,
 ) -> list[Tensor]:
     batch, steps, heads, dim, _ = wx.shape
-    saved = len(cpu.kernel_layout(cell_of(cell)).saved)
+    saved = len(derive(cell_of(cell)).saved)
     return [
         *(wx.new_empty(steps, batch, heads, dim) for _ in initial),
         *(wx.new_empty(batch, heads, dim) for _ in initial),
@@ -68,11 +69,11 @@ def scan_backward_op(
     params: Sequence[Tensor],
     initial: Sequence[Tensor],
     states: Sequence[Tensor],
-    gates: Tensor,
+    kept: Tensor,
     cell: str,
 ) -> list[Tensor]:
     """d_wx (T, B, N, Gx, D), d_R, d_R_diag, d_b, d_params (P, N, D) and d_initial of each state."""
-    g = cpu.backward(cell_of(cell), d_states, d_last, R, R_diag, params, initial, states, gates)
+    g = cpu.backward(cell_of(cell), d_states, d_last, R, R_diag, params, initial, states, kept)
     return [g.d_wx, g.d_R, g.d_R_diag, g.d_b, g.d_params, *g.d_initial]
 
 
@@ -85,7 +86,7 @@ def _(
     params: Sequence[Tensor],
     initial: Sequence[Tensor],
     states: Sequence[Tensor],
-    gates: Tensor,
+    kept: Tensor,
     cell: str,
 ) -> list[Tensor]:
     spec = cell_of(cell)
@@ -118,7 +119,7 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     R, R_diag, *rest = ctx.saved_tensors
     count = ctx.count
     params, rest = rest[: len(rest) - 2 * count - 1], rest[len(rest) - 2 * count - 1 :]
-    initial, states, gates = rest[:count], rest[count : 2 * count], rest[-1]
+    initial, states, kept = rest[:count], rest[count : 2 * count], rest[-1]
     d_wx, d_R, d_R_diag, d_b, d_params, *d_initial = torch.ops.rnnc.scan_backward(
         list(gradients[:count]),
         list(gradients[count : 2 * count]),
@@ -127,7 +128,7 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
         params,
         initial,
         states,
-        gates,
+        kept,
         ctx.cell,
     )
     return (

@@ -39,7 +39,7 @@ def check_against_autograd(pointwise: Pointwise, values: dict[str, torch.Tensor]
         torch.testing.assert_close(got[name].expand_as(wanted), wanted, rtol=1e-12, atol=1e-12)
     seeds = {f"d_{name}": torch.randn_like(like) for name in news}
     total = sum((news[n] * seeds[f"d_{n}"]).sum() for n in news)
-    given_values = {k: v.detach() for k, v in {**leaves, **constants, **news}.items()}
+    given_values = {k: v.detach() for k, v in {**leaves, **constants, **news, **got}.items()}
     needed = {s.name for s in pointwise.backward.inputs}
     # What `saved` and `reads` leave out must not be needed: it is not given.
     kept = {*pointwise.saved, *pointwise.reads, *(p.name for p in cell.params), *constants}
@@ -73,7 +73,10 @@ def test_what_the_backward_needs():
     assert derive(rnnc.cells.elman).saved == ()
     assert derive(rnnc.cells.elman).reads == ("h_next",)
     assert derive(rnnc.cells.lstm).reads == ("c", "c_next")
-    assert derive(rnnc.cells.lstm).saved == ("i", "f", "z", "o")
+    assert derive(rnnc.cells.lstm).saved == ("sigmoid_i", "sigmoid_f", "tanh_z", "sigmoid_o")
+    # Two functions of f, and i inside a difference: those gates are kept as they are.
+    assert derive(rnnc.cells.slstm).saved == ("i", "f", "tanh_z", "sigmoid_o")
+    assert "tanh(" not in str(derive(rnnc.cells.slstm).backward)
 
 
 def test_lstm_backward_takes_at_most_40_operations():

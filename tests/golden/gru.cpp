@@ -4,7 +4,8 @@
 //   n = x_n + b_n
 //   m = R_m h + b_m
 //   h' = h*sigmoid(z) + (1 - sigmoid(z))*tanh(m*sigmoid(r) + n)
-// The backward needs the gates r, z, n, m and the states h.
+// The forward keeps sigmoid_r, sigmoid_z, n, m for the backward, which reads the states
+// h besides.
 
 namespace rnnc {
 
@@ -23,8 +24,6 @@ constexpr int kDenseGate[] = {0, 1, 3};
 constexpr int kDenseSource[] = {0, 0, 0};
 constexpr int kDiagonalGate[] = {-1};
 constexpr int kDiagonalSource[] = {-1};
-constexpr int kSavedGate[] = {0, 1, 2, 3};
-constexpr bool kStateIsRead[] = {true};
 
 }  // namespace rnnc
 
@@ -36,16 +35,16 @@ namespace rnnc {
 RNNC_INLINE real sigmoid(real x) { return real(1) / (real(1) + exp(-x)); }
 
 // 9 operations a unit
-RNNC_INLINE void pointwise_forward(real r, real z, real n, real m, real h, real& h_next) {
-  const real sigmoid_z = sigmoid(z);
-  h_next = h*sigmoid_z + (real(1) - sigmoid_z)*tanh(m*sigmoid(r) + n);
+RNNC_INLINE void pointwise_forward(real r, real z, real n, real m, real h, real& h_next,
+    real& sigmoid_r, real& sigmoid_z) {
+  sigmoid_r = sigmoid(r);
+  sigmoid_z = sigmoid(z);
+  h_next = h*sigmoid_z + (real(1) - sigmoid_z)*tanh(m*sigmoid_r + n);
 }
 
-// 21 operations a unit
-RNNC_INLINE void pointwise_backward(real r, real z, real n, real m, real h, real h_next,
-    real d_h_next, real& d_r, real& d_z, real& d_n, real& d_m, real& d_h) {
-  const real sigmoid_r = sigmoid(r);
-  const real sigmoid_z = sigmoid(z);
+// 19 operations a unit
+RNNC_INLINE void pointwise_backward(real sigmoid_r, real sigmoid_z, real n, real m, real h,
+    real h_next, real d_h_next, real& d_r, real& d_z, real& d_n, real& d_m, real& d_h) {
   const real t0 = real(1) - sigmoid_z;
   const real t1 = tanh(m*sigmoid_r + n);
   d_n = d_h_next*t0*(real(1) - t1*t1);
@@ -55,44 +54,53 @@ RNNC_INLINE void pointwise_backward(real r, real z, real n, real m, real h, real
   d_h = d_h_next*sigmoid_z;
 }
 
-// One row of units. gates [kGates][width]; states [kStates], state_width apart, updated in place.
-static void forward_row(const real* gates, real* states, int64_t state_width, const real* params,
-                        int64_t width) {
+// A row of n units. gates [kGates][width], params [kParams][width], kept [kSaved][n]; the states
+// before and after the step lie at an offset into an array of each state.
+template <bool keep>
+static void forward_row(const real* gates, const real* const* before, real* const* after,
+                        int64_t offset, const real* params, int64_t width, real* kept, int64_t n) {
 #pragma omp simd
-  for (int64_t d = 0; d < width; ++d) {
-    real h_next;
+  for (int64_t d = 0; d < n; ++d) {
+    real h_next, sigmoid_r, sigmoid_z;
     pointwise_forward(
         gates[0 * width + d],
         gates[1 * width + d],
         gates[2 * width + d],
         gates[3 * width + d],
-        states[0 * state_width + d],
-        h_next);
-    states[0 * state_width + d] = h_next;
+        before[0][offset + d],
+        h_next, sigmoid_r, sigmoid_z);
+    after[0][offset + d] = h_next;
+    if constexpr (keep) {
+      kept[0 * n + d] = sigmoid_r;
+      kept[1 * n + d] = sigmoid_z;
+      kept[2 * n + d] = gates[2 * width + d];
+      kept[3 * n + d] = gates[3 * width + d];
+    }
   }
 }
 
-// One row of units. d_states holds the cotangents of the new states and receives those of the
-// previous ones, as far as the pointwise map passes them; d_params is summed.
-static void backward_row(const real* gates, const real* previous, const real* next,
-                         const real* params, real* d_states, int64_t state_width, real* d_gates,
-                         real* d_params, int64_t width) {
+// A row of n units. d_states [kStates], state_width apart, holds the cotangents of the new states
+// and receives those of the previous ones, as far as the pointwise map passes them; d_gates
+// [kGates][n] is written, d_params [kParams][width] is summed.
+static void backward_row(const real* kept, const real* const* before, const real* const* after,
+                         int64_t offset, const real* params, int64_t width, real* d_states,
+                         int64_t state_width, real* d_gates, real* d_params, int64_t n) {
 #pragma omp simd
-  for (int64_t d = 0; d < width; ++d) {
+  for (int64_t d = 0; d < n; ++d) {
     real d_r, d_z, d_n, d_m, d_h;
     pointwise_backward(
-        gates[0 * width + d],
-        gates[1 * width + d],
-        gates[2 * width + d],
-        gates[3 * width + d],
-        previous[0 * state_width + d],
-        next[0 * state_width + d],
+        kept[0 * n + d],
+        kept[1 * n + d],
+        kept[2 * n + d],
+        kept[3 * n + d],
+        before[0][offset + d],
+        after[0][offset + d],
         d_states[0 * state_width + d],
         d_r, d_z, d_n, d_m, d_h);
-    d_gates[0 * width + d] = d_r;
-    d_gates[1 * width + d] = d_z;
-    d_gates[2 * width + d] = d_n;
-    d_gates[3 * width + d] = d_m;
+    d_gates[0 * n + d] = d_r;
+    d_gates[1 * n + d] = d_z;
+    d_gates[2 * n + d] = d_n;
+    d_gates[3 * n + d] = d_m;
     d_states[0 * state_width + d] = d_h;
   }
 }
@@ -101,6 +109,12 @@ static void backward_row(const real* gates, const real* previous, const real* ne
 
 #include "lib/forward.h"
 #include "lib/backward.h"
+
+// How many values a unit the forward keeps for the backward.
+extern "C" {
+extern const int64_t rnnc_saved;
+const int64_t rnnc_saved = rnnc::kSaved;
+}
 
 extern "C" void rnnc_forward(const rnnc::ForwardArguments* arguments) {
   rnnc::forward(*arguments);

@@ -5,7 +5,8 @@
 //   o = x_o + R_o h + b_o
 //   c' = c*sigmoid(f) + tanh(z)*sigmoid(i)
 //   h' = tanh(c')*sigmoid(o)
-// The backward needs the gates i, f, z, o and the states c, c_next.
+// The forward keeps sigmoid_i, sigmoid_f, tanh_z, sigmoid_o for the backward, which reads the states
+// c, c_next besides.
 
 namespace rnnc {
 
@@ -24,8 +25,6 @@ constexpr int kDenseGate[] = {0, 1, 2, 3};
 constexpr int kDenseSource[] = {0, 0, 0, 0};
 constexpr int kDiagonalGate[] = {-1};
 constexpr int kDiagonalSource[] = {-1};
-constexpr int kSavedGate[] = {0, 1, 2, 3};
-constexpr bool kStateIsRead[] = {false, true};
 
 }  // namespace rnnc
 
@@ -38,22 +37,22 @@ RNNC_INLINE real sigmoid(real x) { return real(1) / (real(1) + exp(-x)); }
 
 // 9 operations a unit
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
-    real& c_next) {
-  c_next = c*sigmoid(f) + sigmoid(i)*tanh(z);
-  h_next = sigmoid(o)*tanh(c_next);
+    real& c_next, real& sigmoid_i, real& sigmoid_f, real& tanh_z, real& sigmoid_o) {
+  sigmoid_f = sigmoid(f);
+  sigmoid_i = sigmoid(i);
+  tanh_z = tanh(z);
+  c_next = c*sigmoid_f + sigmoid_i*tanh_z;
+  sigmoid_o = sigmoid(o);
+  h_next = sigmoid_o*tanh(c_next);
 }
 
-// 27 operations a unit
-RNNC_INLINE void pointwise_backward(real i, real f, real z, real o, real h, real c, real h_next,
-    real c_next, real d_h_next, real d_c_next, real& d_i, real& d_f, real& d_z, real& d_o,
-    real& d_h, real& d_c) {
-  const real sigmoid_i = sigmoid(i);
-  const real tanh_z = tanh(z);
-  const real sigmoid_o = sigmoid(o);
+// 23 operations a unit
+RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
+    real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_i, real& d_f,
+    real& d_z, real& d_o, real& d_h, real& d_c) {
   const real tanh_c_next = tanh(c_next);
   const real d_c_next_sum = d_c_next + d_h_next*sigmoid_o*(real(1) - tanh_c_next*tanh_c_next);
   d_i = d_c_next_sum*sigmoid_i*tanh_z*(real(1) - sigmoid_i);
-  const real sigmoid_f = sigmoid(f);
   d_f = c*d_c_next_sum*sigmoid_f*(real(1) - sigmoid_f);
   d_z = d_c_next_sum*sigmoid_i*(real(1) - tanh_z*tanh_z);
   d_o = d_h_next*sigmoid_o*tanh_c_next*(real(1) - sigmoid_o);
@@ -61,49 +60,58 @@ RNNC_INLINE void pointwise_backward(real i, real f, real z, real o, real h, real
   d_c = d_c_next_sum*sigmoid_f;
 }
 
-// One row of units. gates [kGates][width]; states [kStates], state_width apart, updated in place.
-static void forward_row(const real* gates, real* states, int64_t state_width, const real* params,
-                        int64_t width) {
+// A row of n units. gates [kGates][width], params [kParams][width], kept [kSaved][n]; the states
+// before and after the step lie at an offset into an array of each state.
+template <bool keep>
+static void forward_row(const real* gates, const real* const* before, real* const* after,
+                        int64_t offset, const real* params, int64_t width, real* kept, int64_t n) {
 #pragma omp simd
-  for (int64_t d = 0; d < width; ++d) {
-    real h_next, c_next;
+  for (int64_t d = 0; d < n; ++d) {
+    real h_next, c_next, sigmoid_i, sigmoid_f, tanh_z, sigmoid_o;
     pointwise_forward(
         gates[0 * width + d],
         gates[1 * width + d],
         gates[2 * width + d],
         gates[3 * width + d],
-        states[0 * state_width + d],
-        states[1 * state_width + d],
-        h_next, c_next);
-    states[0 * state_width + d] = h_next;
-    states[1 * state_width + d] = c_next;
+        before[0][offset + d],
+        before[1][offset + d],
+        h_next, c_next, sigmoid_i, sigmoid_f, tanh_z, sigmoid_o);
+    after[0][offset + d] = h_next;
+    after[1][offset + d] = c_next;
+    if constexpr (keep) {
+      kept[0 * n + d] = sigmoid_i;
+      kept[1 * n + d] = sigmoid_f;
+      kept[2 * n + d] = tanh_z;
+      kept[3 * n + d] = sigmoid_o;
+    }
   }
 }
 
-// One row of units. d_states holds the cotangents of the new states and receives those of the
-// previous ones, as far as the pointwise map passes them; d_params is summed.
-static void backward_row(const real* gates, const real* previous, const real* next,
-                         const real* params, real* d_states, int64_t state_width, real* d_gates,
-                         real* d_params, int64_t width) {
+// A row of n units. d_states [kStates], state_width apart, holds the cotangents of the new states
+// and receives those of the previous ones, as far as the pointwise map passes them; d_gates
+// [kGates][n] is written, d_params [kParams][width] is summed.
+static void backward_row(const real* kept, const real* const* before, const real* const* after,
+                         int64_t offset, const real* params, int64_t width, real* d_states,
+                         int64_t state_width, real* d_gates, real* d_params, int64_t n) {
 #pragma omp simd
-  for (int64_t d = 0; d < width; ++d) {
+  for (int64_t d = 0; d < n; ++d) {
     real d_i, d_f, d_z, d_o, d_h, d_c;
     pointwise_backward(
-        gates[0 * width + d],
-        gates[1 * width + d],
-        gates[2 * width + d],
-        gates[3 * width + d],
-        previous[0 * state_width + d],
-        previous[1 * state_width + d],
-        next[0 * state_width + d],
-        next[1 * state_width + d],
+        kept[0 * n + d],
+        kept[1 * n + d],
+        kept[2 * n + d],
+        kept[3 * n + d],
+        before[0][offset + d],
+        before[1][offset + d],
+        after[0][offset + d],
+        after[1][offset + d],
         d_states[0 * state_width + d],
         d_states[1 * state_width + d],
         d_i, d_f, d_z, d_o, d_h, d_c);
-    d_gates[0 * width + d] = d_i;
-    d_gates[1 * width + d] = d_f;
-    d_gates[2 * width + d] = d_z;
-    d_gates[3 * width + d] = d_o;
+    d_gates[0 * n + d] = d_i;
+    d_gates[1 * n + d] = d_f;
+    d_gates[2 * n + d] = d_z;
+    d_gates[3 * n + d] = d_o;
     d_states[0 * state_width + d] = d_h;
     d_states[1 * state_width + d] = d_c;
   }
@@ -113,6 +121,12 @@ static void backward_row(const real* gates, const real* previous, const real* ne
 
 #include "lib/forward.h"
 #include "lib/backward.h"
+
+// How many values a unit the forward keeps for the backward.
+extern "C" {
+extern const int64_t rnnc_saved;
+const int64_t rnnc_saved = rnnc::kSaved;
+}
 
 extern "C" void rnnc_forward(const rnnc::ForwardArguments* arguments) {
   rnnc::forward(*arguments);

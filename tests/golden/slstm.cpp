@@ -7,7 +7,8 @@
 //   n' = n*exp(minimum(m - m' + logsigmoid(f), 60)) + exp(i - m')
 //   c' = c*exp(minimum(m - m' + logsigmoid(f), 60)) + exp(i - m')*tanh(z)
 //   h' = c'*sigmoid(o)/n'
-// The backward needs the gates i, f, z, o and the states c, n, m, c_next, n_next, m_next.
+// The forward keeps i, f, tanh_z, sigmoid_o for the backward, which reads the states
+// c, n, m, c_next, n_next, m_next besides.
 
 namespace rnnc {
 
@@ -26,8 +27,6 @@ constexpr int kDenseGate[] = {0, 1, 2, 3};
 constexpr int kDenseSource[] = {0, 0, 0, 0};
 constexpr int kDiagonalGate[] = {-1};
 constexpr int kDiagonalSource[] = {-1};
-constexpr int kSavedGate[] = {0, 1, 2, 3};
-constexpr bool kStateIsRead[] = {false, true, true, true};
 
 }  // namespace rnnc
 
@@ -46,25 +45,25 @@ RNNC_INLINE real stop_gradient(real x) { return x; }
 
 // 20 operations a unit
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real n, real m,
-    real& h_next, real& c_next, real& n_next, real& m_next) {
+    real& h_next, real& c_next, real& n_next, real& m_next, real& tanh_z, real& sigmoid_o) {
   const real t0 = m + logsigmoid(f);
   m_next = stop_gradient(where((n == real(0)), i, maximum(i, t0)));
   const real t1 = exp(i - m_next);
   const real t2 = exp(minimum(-m_next + t0, real(60)));
-  c_next = c*t2 + t1*tanh(z);
+  tanh_z = tanh(z);
+  c_next = c*t2 + t1*tanh_z;
   n_next = n*t2 + t1;
-  h_next = c_next*sigmoid(o)/n_next;
+  sigmoid_o = sigmoid(o);
+  h_next = c_next*sigmoid_o/n_next;
 }
 
-// 43 operations a unit
-RNNC_INLINE void pointwise_backward(real i, real f, real z, real o, real h, real c, real n, real m,
-    real h_next, real c_next, real n_next, real m_next, real d_h_next, real d_c_next, real d_n_next,
-    real d_m_next, real& d_i, real& d_f, real& d_z, real& d_o, real& d_h, real& d_c, real& d_n,
-    real& d_m) {
+// 41 operations a unit
+RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o, real h, real c,
+    real n, real m, real h_next, real c_next, real n_next, real m_next, real d_h_next,
+    real d_c_next, real d_n_next, real d_m_next, real& d_i, real& d_f, real& d_z, real& d_o,
+    real& d_h, real& d_c, real& d_n, real& d_m) {
   const real t0 = exp(i - m_next);
-  const real tanh_z = tanh(z);
   const real reciprocal_n_next = reciprocal(n_next);
-  const real sigmoid_o = sigmoid(o);
   const real d_c_next_sum = d_c_next + d_h_next*reciprocal_n_next*sigmoid_o;
   const real t1 = c_next*d_h_next;
   const real d_n_next_sum = d_n_next - sigmoid_o*t1*reciprocal_n_next*reciprocal_n_next;
@@ -81,59 +80,68 @@ RNNC_INLINE void pointwise_backward(real i, real f, real z, real o, real h, real
   d_n = d_n_next_sum*t3;
 }
 
-// One row of units. gates [kGates][width]; states [kStates], state_width apart, updated in place.
-static void forward_row(const real* gates, real* states, int64_t state_width, const real* params,
-                        int64_t width) {
+// A row of n units. gates [kGates][width], params [kParams][width], kept [kSaved][n]; the states
+// before and after the step lie at an offset into an array of each state.
+template <bool keep>
+static void forward_row(const real* gates, const real* const* before, real* const* after,
+                        int64_t offset, const real* params, int64_t width, real* kept, int64_t n) {
 #pragma omp simd
-  for (int64_t d = 0; d < width; ++d) {
-    real h_next, c_next, n_next, m_next;
+  for (int64_t d = 0; d < n; ++d) {
+    real h_next, c_next, n_next, m_next, tanh_z, sigmoid_o;
     pointwise_forward(
         gates[0 * width + d],
         gates[1 * width + d],
         gates[2 * width + d],
         gates[3 * width + d],
-        states[0 * state_width + d],
-        states[1 * state_width + d],
-        states[2 * state_width + d],
-        states[3 * state_width + d],
-        h_next, c_next, n_next, m_next);
-    states[0 * state_width + d] = h_next;
-    states[1 * state_width + d] = c_next;
-    states[2 * state_width + d] = n_next;
-    states[3 * state_width + d] = m_next;
+        before[0][offset + d],
+        before[1][offset + d],
+        before[2][offset + d],
+        before[3][offset + d],
+        h_next, c_next, n_next, m_next, tanh_z, sigmoid_o);
+    after[0][offset + d] = h_next;
+    after[1][offset + d] = c_next;
+    after[2][offset + d] = n_next;
+    after[3][offset + d] = m_next;
+    if constexpr (keep) {
+      kept[0 * n + d] = gates[0 * width + d];
+      kept[1 * n + d] = gates[1 * width + d];
+      kept[2 * n + d] = tanh_z;
+      kept[3 * n + d] = sigmoid_o;
+    }
   }
 }
 
-// One row of units. d_states holds the cotangents of the new states and receives those of the
-// previous ones, as far as the pointwise map passes them; d_params is summed.
-static void backward_row(const real* gates, const real* previous, const real* next,
-                         const real* params, real* d_states, int64_t state_width, real* d_gates,
-                         real* d_params, int64_t width) {
+// A row of n units. d_states [kStates], state_width apart, holds the cotangents of the new states
+// and receives those of the previous ones, as far as the pointwise map passes them; d_gates
+// [kGates][n] is written, d_params [kParams][width] is summed.
+static void backward_row(const real* kept, const real* const* before, const real* const* after,
+                         int64_t offset, const real* params, int64_t width, real* d_states,
+                         int64_t state_width, real* d_gates, real* d_params, int64_t n) {
 #pragma omp simd
-  for (int64_t d = 0; d < width; ++d) {
+  for (int64_t d = 0; d < n; ++d) {
     real d_i, d_f, d_z, d_o, d_h, d_c, d_n, d_m;
     pointwise_backward(
-        gates[0 * width + d],
-        gates[1 * width + d],
-        gates[2 * width + d],
-        gates[3 * width + d],
-        previous[0 * state_width + d],
-        previous[1 * state_width + d],
-        previous[2 * state_width + d],
-        previous[3 * state_width + d],
-        next[0 * state_width + d],
-        next[1 * state_width + d],
-        next[2 * state_width + d],
-        next[3 * state_width + d],
+        kept[0 * n + d],
+        kept[1 * n + d],
+        kept[2 * n + d],
+        kept[3 * n + d],
+        before[0][offset + d],
+        before[1][offset + d],
+        before[2][offset + d],
+        before[3][offset + d],
+        after[0][offset + d],
+        after[1][offset + d],
+        after[2][offset + d],
+        after[3][offset + d],
         d_states[0 * state_width + d],
         d_states[1 * state_width + d],
         d_states[2 * state_width + d],
         d_states[3 * state_width + d],
         d_i, d_f, d_z, d_o, d_h, d_c, d_n, d_m);
-    d_gates[0 * width + d] = d_i;
-    d_gates[1 * width + d] = d_f;
-    d_gates[2 * width + d] = d_z;
-    d_gates[3 * width + d] = d_o;
+    d_gates[0 * n + d] = d_i;
+    d_gates[1 * n + d] = d_f;
+    d_gates[2 * n + d] = d_z;
+    d_gates[3 * n + d] = d_o;
     d_states[0 * state_width + d] = d_h;
     d_states[1 * state_width + d] = d_c;
     d_states[2 * state_width + d] = d_n;
@@ -145,6 +153,12 @@ static void backward_row(const real* gates, const real* previous, const real* ne
 
 #include "lib/forward.h"
 #include "lib/backward.h"
+
+// How many values a unit the forward keeps for the backward.
+extern "C" {
+extern const int64_t rnnc_saved;
+const int64_t rnnc_saved = rnnc::kSaved;
+}
 
 extern "C" void rnnc_forward(const rnnc::ForwardArguments* arguments) {
   rnnc::forward(*arguments);

@@ -6,82 +6,61 @@
 
 namespace rnnc {
 
-// Rows of all states at `step`, or the initial ones before step 0.
-static void load_states(const BackwardArguments& a, const Task& task, int64_t step, real* to,
-                        int64_t width) {
-  const int64_t dim = a.sizes.dim, row_stride = a.sizes.heads * dim;
-  const int64_t origin = task.first_row * row_stride + task.head * dim;
-  for (int s = 0; s < kStates; ++s) {
-    if (!kStateIsRead[s]) continue;
-    const real* from =
-        step < 0 ? a.initial[s] : a.states[s] + step * a.sizes.batch * row_stride;
-    for (int64_t row = 0; row < task.rows; ++row) {
-      copy_row(from + origin + row * row_stride, to + (s * task.rows + row) * width, dim);
-    }
-  }
-}
-
 static void run_backward(const BackwardArguments& a, const Task& task, const real* packed) {
   const Sizes& size = a.sizes;
   const int64_t dim = size.dim, width = padded(dim), matrix = dim * width;
+  const int64_t row_stride = size.heads * dim, step_stride = size.batch * row_stride;
+  const int64_t origin = task.first_row * row_stride + task.head * dim;
   const int64_t state_width = task.rows * width;  // from one state to the next
   Scratch diagonal(kDiagonalPairs * width), params(kParams * width);
-  Scratch gates(kGates * width), d_gates(task.rows * kGates * width);
-  Scratch even(kStates * state_width), odd(kStates * state_width), d_states(kStates * state_width);
+  Scratch d_states(kStates * state_width);
   // Sums over rows and steps: of biases, params and diagonal weights. A step's rows are summed
   // first, so that rounding grows with rows plus steps and not with their product.
   constexpr int kSums = kGates + kParams + kDiagonalPairs;
   Scratch sums(kSums * width), step_sums(kSums * width);
-  real* const d_params = step_sums + kGates * width;
+  real* const d_bias = step_sums;
+  real* const d_params = d_bias + kGates * width;
   real* const d_diagonal = d_params + kParams * width;
   load_head(a.R_diag, kDiagonalPairs, task.head, size, diagonal, width);
   load_head(a.params, kParams, task.head, size, params, width);
-  const int64_t row_stride = size.heads * dim, step_stride = size.batch * row_stride;
-  const int64_t origin = task.first_row * row_stride + task.head * dim;
   for (int s = 0; s < kStates; ++s) {
     for (int64_t row = 0; row < task.rows && a.d_last[s] != nullptr; ++row) {
       copy_row(a.d_last[s] + origin + row * row_stride, d_states + s * state_width + row * width,
                dim);
     }
   }
-  real *previous = even, *next = odd;
-  load_states(a, task, size.steps - 1, next, width);
+  const real *before[kStates], *after[kStates];
   for (int64_t step = size.steps - 1; step >= 0; --step) {
-    load_states(a, task, step - 1, previous, width);
+    for (int s = 0; s < kStates; ++s) {
+      before[s] = states_before(step, a.initial[s], a.states[s], step_stride) + origin;
+      after[s] = a.states[s] + step * step_stride + origin;
+    }
     std::memset(step_sums, 0, (size_t)(kSums * width) * sizeof(real));
+    real* const d_gates = a.d_gates + (step * step_stride + origin) * kGates;
     for (int64_t row = 0; row < task.rows; ++row) {
-      const int64_t place = step * step_stride + origin + row * row_stride;
-      for (int i = 0; i < kSaved; ++i) {
-        copy_row(a.gates + place * kSaved + i * dim, gates + kSavedGate[i] * width, dim);
-      }
+      const int64_t offset = row * row_stride, place = step * step_stride + origin + offset;
       for (int s = 0; s < kStates; ++s) {
         if (a.d_states[s] != nullptr) {
           add_row(a.d_states[s] + place, d_states + s * state_width + row * width, dim);
         }
       }
-      real* d_gate_row = d_gates + row * kGates * width;
-      backward_row(gates, previous + row * width, next + row * width, params,
-                   d_states + row * width, state_width, d_gate_row, d_params, width);
-      add_row(d_gate_row, step_sums, kGates * width);
+      real* d_gate_row = d_gates + offset * kGates;
+      backward_row(a.kept + place * kSaved, before, after, offset, params, width,
+                   d_states + row * width, state_width, d_gate_row, d_params, dim);
+      for (int g = 0; g < kGates; ++g) add_row(d_gate_row + g * dim, d_bias + g * width, dim);
       for (int p = 0; p < kDiagonalPairs; ++p) {
-        const real* d_gate = d_gate_row + kDiagonalGate[p] * width;
-        const int64_t source = kDiagonalSource[p] * state_width + row * width;
-        add_product(d_gate, previous + source, d_diagonal + p * width, width);
-        add_product(d_gate, diagonal + p * width, d_states + source, width);
-      }
-      for (int g = 0; g < kGates; ++g) {
-        copy_row(d_gate_row + g * width, a.d_gates + place * kGates + g * dim, dim);
+        const real* d_gate = d_gate_row + kDiagonalGate[p] * dim;
+        real* d_source = d_states + kDiagonalSource[p] * state_width + row * width;
+        add_product(d_gate, before[kDiagonalSource[p]] + offset, d_diagonal + p * width, dim);
+        add_product(d_gate, diagonal + p * width, d_source, dim);
       }
     }
     add_row(step_sums, sums, kSums * width);
     for (int p = 0; p < kDensePairs; ++p) {
-      multiply(d_gates + kDenseGate[p] * width, kGates * width,
+      multiply(d_gates + kDenseGate[p] * dim, row_stride * kGates,
                packed + (p * size.heads + task.head) * matrix, task.rows, dim, dim,
                d_states + kDenseSource[p] * state_width, width);
     }
-    real* swap = previous;
-    previous = next;
-    next = swap;
   }
   for (int s = 0; s < kStates; ++s) {
     for (int64_t row = 0; row < task.rows; ++row) {

@@ -32,8 +32,10 @@ static void load_inputs(const ForwardArguments& a, const Task& task, int64_t ste
 static void run_forward(const ForwardArguments& a, const Task& task, const real* packed) {
   const Sizes& size = a.sizes;
   const int64_t dim = size.dim, width = padded(dim), matrix = dim * width;
+  const int64_t row_stride = size.heads * dim, step_stride = size.batch * row_stride;
+  const int64_t origin = task.first_row * row_stride + task.head * dim;
   Scratch bias(kGates * width), diagonal(kDiagonalPairs * width), params(kParams * width);
-  Scratch gates(task.rows * kGates * width), states(kStates * task.rows * width);
+  Scratch gates(task.rows * kGates * width);
   if (a.b != nullptr) {
     for (int i = 0; i < kBiasGates; ++i) {
       load_head(a.b + i * size.heads * dim, 1, task.head, size, bias + kBias[i] * width, width);
@@ -41,51 +43,45 @@ static void run_forward(const ForwardArguments& a, const Task& task, const real*
   }
   load_head(a.R_diag, kDiagonalPairs, task.head, size, diagonal, width);
   load_head(a.params, kParams, task.head, size, params, width);
-  const int64_t row_stride = size.heads * dim, step_stride = size.batch * row_stride;
-  const int64_t origin = task.first_row * row_stride + task.head * dim;
-  for (int s = 0; s < kStates; ++s) {
-    for (int64_t row = 0; row < task.rows; ++row) {
-      copy_row(a.initial[s] + origin + row * row_stride, states + (s * task.rows + row) * width,
-               dim);
-    }
-  }
+  const real* before[kStates];
+  real* after[kStates];
   for (int64_t step = 0; step < size.steps; ++step) {
+    for (int s = 0; s < kStates; ++s) {
+      before[s] = states_before(step, a.initial[s], a.states[s], step_stride) + origin;
+      after[s] = a.states[s] + step * step_stride + origin;
+    }
     load_inputs(a, task, step, bias, gates, width);
     for (int p = 0; p < kDensePairs; ++p) {
-      const real* source = states + kDenseSource[p] * task.rows * width;
+      const real* source = before[kDenseSource[p]];
       real* gate = gates + kDenseGate[p] * width;
       const int64_t place = p * size.heads + task.head;
       if (packed != nullptr) {
-        multiply(source, width, packed + place * matrix, task.rows, dim, dim, gate,
+        multiply(source, row_stride, packed + place * matrix, task.rows, dim, dim, gate,
                  kGates * width);
       } else {
-        multiply_unpacked(source, width, a.R + place * dim * dim, task.rows, dim, dim, gate,
+        multiply_unpacked(source, row_stride, a.R + place * dim * dim, task.rows, dim, dim, gate,
                           kGates * width);
       }
     }
     for (int64_t row = 0; row < task.rows; ++row) {
       real* gate_row = gates + row * kGates * width;
-      real* state_row = states + row * width;
+      const int64_t offset = row * row_stride;
       for (int p = 0; p < kDiagonalPairs; ++p) {
-        add_product(diagonal + p * width, state_row + kDiagonalSource[p] * task.rows * width,
-                    gate_row + kDiagonalGate[p] * width, width);
+        add_product(diagonal + p * width, before[kDiagonalSource[p]] + offset,
+                    gate_row + kDiagonalGate[p] * width, dim);
       }
-      if (a.gates != nullptr) {
-        real* kept = a.gates + (step * step_stride + origin + row * row_stride) * kSaved;
-        for (int i = 0; i < kSaved; ++i) {
-          copy_row(gate_row + kSavedGate[i] * width, kept + i * dim, dim);
-        }
-      }
-      forward_row(gate_row, state_row, task.rows * width, params, width);
-      for (int s = 0; s < kStates; ++s) {
-        copy_row(state_row + s * task.rows * width,
-                 a.states[s] + step * step_stride + origin + row * row_stride, dim);
+      if (a.kept != nullptr) {
+        real* kept = a.kept + (step * step_stride + origin + offset) * kSaved;
+        forward_row<true>(gate_row, before, after, offset, params, width, kept, dim);
+      } else {
+        forward_row<false>(gate_row, before, after, offset, params, width, nullptr, dim);
       }
     }
   }
   for (int s = 0; s < kStates; ++s) {
+    const real* end = states_before(size.steps, a.initial[s], a.states[s], step_stride) + origin;
     for (int64_t row = 0; row < task.rows; ++row) {
-      copy_row(states + (s * task.rows + row) * width, a.last[s] + origin + row * row_stride, dim);
+      copy_row(end + row * row_stride, a.last[s] + origin + row * row_stride, dim);
     }
   }
 }

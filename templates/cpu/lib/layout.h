@@ -28,7 +28,7 @@ struct ForwardArguments {
   const real* initial[kStates];  // [B][N][D] each
   real* states[kStates];         // [T][B][N][D] each
   real* last[kStates];           // [B][N][D] each
-  real* gates;                   // [T][B][N][kSaved][D], or null where nothing is kept
+  real* kept;                    // [T][B][N][kSaved][D], or null where no backward follows
 };
 
 struct BackwardArguments {
@@ -38,7 +38,7 @@ struct BackwardArguments {
   const real* params;
   const real* initial[kStates];
   const real* states[kStates];
-  const real* gates;
+  const real* kept;
   const real* d_states[kStates];  // [T][B][N][D] each, or null for zero
   const real* d_last[kStates];    // [B][N][D] each, or null for zero
   real* d_gates;                  // [T][B][N][kGates][D]
@@ -48,9 +48,6 @@ struct BackwardArguments {
   real* d_params;    // [tiles][kParams][N][D]
   real* d_diagonal;  // [tiles][kDiagonalPairs][N][D]
 };
-
-// Arrays of no length are not C++: a cell without params still has one slot that nobody reads.
-constexpr int at_least_one(int n) { return n > 0 ? n : 1; }
 
 // Aligned, zeroed memory that is given back at the end of its scope.
 class Scratch {
@@ -91,6 +88,13 @@ static void load_head(const real* from, int64_t count, int64_t head, const Sizes
   for (int64_t i = 0; i < count; ++i) {
     copy_row(from + (i * sizes.heads + head) * sizes.dim, to + i * width, sizes.dim);
   }
+}
+
+// Where the states before `step` begin, for all batch rows: those of the step before, or the initial.
+template <class States>
+RNNC_INLINE const real* states_before(int64_t step, const real* initial, States states,
+                                      int64_t step_stride) {
+  return step > 0 ? states + (step - 1) * step_stride : initial;
 }
 
 // One head and tile of the batch.
