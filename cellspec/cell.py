@@ -176,6 +176,10 @@ class CellSpec(BaseModel):
         head = f"{self.name}: {self.doc}" if self.doc else self.name
         return "\n".join([head, *(f"  {e}" for e in self.equations())])
 
+    def __hash__(self) -> int:
+        # Kernels are looked up by cell at every call: a text remembers its hash.
+        return hash(self.text)
+
     # A cell is a value: a copy is itself, and it travels between processes as its JSON.
 
     def __copy__(self) -> Self:
