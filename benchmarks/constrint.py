@@ -57,6 +57,7 @@ def main() -> None:
         *_two_direction_rows(options.limit, options.repeat),
     ]
     _print(rows)
+    options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"constrint-{options.date}.json"
     file.write_text(json.dumps({**_machine(options.date), "rows": rows}, indent=1) + "\n")
     print(f"written to {file.name}")
