@@ -34,6 +34,11 @@ class Gate(_Declaration, _Number):
         bias: whether a learned bias b_g is added.
         source: the states that feed the product, each through weights of its own; empty without
             a product.
+
+    Example:
+        >>> import rnnc
+        >>> rnnc.cells.gru.gates[3]
+        Gate(name='m', input=False, recurrent=True, bias=True, source=())
     """
 
     input: bool = True
@@ -48,6 +53,11 @@ class State(_Declaration, _Number):
     Attributes:
         name: the argument's name.
         init: its value before the first step, where the caller gives none.
+
+    Example:
+        >>> import rnnc
+        >>> rnnc.cells.lstm.states[1]
+        State(name='c', init=0.0)
     """
 
     init: float = 0.0
@@ -59,6 +69,11 @@ class Param(_Declaration, _Number):
     Attributes:
         name: the argument's name.
         init: the value that a module starts from.
+
+    Example:
+        >>> import rnnc
+        >>> [p.name for p in rnnc.cells.fastgrnn.params]
+        ['b_z', 'b_h', 'zeta', 'nu']
     """
 
     init: float = 0.0
@@ -70,6 +85,11 @@ class Constant(_Declaration, _Number):
     Attributes:
         name: the argument's name.
         value: the number.
+
+    Example:
+        >>> import rnnc
+        >>> rnnc.cells.leaky_rate.constants
+        (Constant(name='alpha', value=0.1),)
     """
 
     value: float

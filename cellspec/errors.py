@@ -11,6 +11,14 @@ class CellError(RnncError):
     """The author of a cell is at fault: the text says where, what was found and what to write.
 
     Not a `ValueError`: pydantic would swallow those into a report of its own.
+
+    Example:
+        >>> import rnnc
+        >>> try:
+        ...     rnnc.gate(bias="yes")
+        ... except rnnc.CellError as error:
+        ...     print(error.found, "->", error.write)
+        gate(bias='yes') -> gate(bias=False)
     """
 
     def __init__(self, found: str, wanted: str, write: str, where: str = "") -> None:

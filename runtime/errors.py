@@ -6,7 +6,16 @@ from ..cellspec.errors import RnncError
 
 
 class TensorError(RnncError, ValueError):
-    """The caller's tensors are at fault: names the argument, what came and what was expected."""
+    """The caller's tensors are at fault: names the argument, what came and what was expected.
+
+    Example:
+        >>> import rnnc
+        >>> try:
+        ...     rnnc.RNN(rnnc.cells.lstm, 4, 10, heads=3)
+        ... except rnnc.TensorError as error:
+        ...     print(error.argument, "->", error.wanted)
+        heads -> a divisor of hidden_size
+    """
 
     def __init__(self, argument: str, found: str, wanted: str, write: str) -> None:
         super().__init__(f"{argument}\n  found:  {found}\n  wanted: {wanted}\n  write:  {write}")
