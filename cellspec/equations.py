@@ -8,6 +8,7 @@ import sympy
 from sympy.printing.latex import LatexPrinter
 
 from .functions import TABLE
+from .substitute import substitute
 from .text import to_text
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
         lines.append(f"{gate.name} = {' + '.join(terms)}")
     for name, update in _by_reference(cell):
         marked = {s: sympy.Symbol(s.name[:-5] + "'") for s in update.free_symbols if _is_new(s)}
-        lines.append(f"{name}' = {to_text(update.xreplace(marked))}")
+        lines.append(f"{name}' = {to_text(substitute(update, marked))}")
     return tuple(lines)
 
 
@@ -68,11 +69,8 @@ def _by_reference(cell: CellSpec) -> list[tuple[str, sympy.Expr]]:
     }
     short: list[tuple[str, sympy.Expr]] = []
     for state, update in zip(cell.states, cell.updates, strict=True):
-        value = update
-        for other in sorted(news, key=sympy.count_ops, reverse=True):
-            if other != update:
-                value = value.xreplace({other: news[other]})
-        short.append((state.name, value))
+        others = {other: new for other, new in news.items() if other != update}
+        short.append((state.name, substitute(update, others)))
     # A new value contains only smaller ones, so their sizes order them.
     sizes = {s.name: sympy.count_ops(u) for s, u in zip(cell.states, cell.updates, strict=True)}
     return sorted(short, key=lambda row: sizes[row[0]])

@@ -39,9 +39,11 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
     code = inspect.unwrap(function).__code__
     header = f"{function.__name__}, {place(code.co_filename, code.co_firstlineno)}"
     try:
-        declarations = [_declaration(p) for p in _signature(function).parameters.values()]
+        parameters = _signature(function).parameters.values()
+        declarations = [_declaration(p) for p in parameters]
         tracers = {d.name: Tracer(sympy.Symbol(d.name), function.__name__) for d in declarations}
-        returned = _run(function, tracers)
+        by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+        returned = _run(function, tracers, by_name)
         return kind(
             name=function.__name__,
             doc=textwrap.dedent(inspect.getdoc(function) or ""),
@@ -52,10 +54,10 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
             updates=tuple(_update(value, function.__name__) for value in returned),
         )
     except CellError as error:
-        placed = CellError(error.found, error.wanted, error.write)
-        # A rule broken by the cell as a whole is reported at the function's head.
-        keep = error.where and error.where != function.__name__
-        raise (error if keep else placed.at(header)) from None
+        if error.where in ("", function.__name__):
+            # A rule broken by the cell as a whole is reported at the function's head.
+            error = CellError(error.found, error.wanted, error.write, header)
+        raise error from None
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
@@ -102,17 +104,11 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Param | Constan
     return declared
 
 
-def _run(function: Callable[..., Any], tracers: dict[str, Tracer]) -> tuple[Any, ...]:
-    positional = [
-        tracers[p.name]
-        for p in inspect.signature(function).parameters.values()
-        if p.kind is not p.KEYWORD_ONLY
-    ]
-    keyword = {
-        p.name: tracers[p.name]
-        for p in inspect.signature(function).parameters.values()
-        if p.kind is p.KEYWORD_ONLY
-    }
+def _run(
+    function: Callable[..., Any], tracers: dict[str, Tracer], by_name: set[str]
+) -> tuple[Any, ...]:
+    positional = [t for name, t in tracers.items() if name not in by_name]
+    keyword = {name: tracers[name] for name in by_name}
     try:
         with factored():
             returned = function(*positional, **keyword)

@@ -11,6 +11,7 @@ from sympy.logic.boolalg import BooleanAtom, BooleanFunction
 
 from ..cellspec.cell import CellSpec
 from ..cellspec.functions import TABLE, reciprocal
+from ..cellspec.substitute import substitute
 from ..cellspec.tracer import factored
 from .program import Program
 from .schedule import schedule
@@ -80,10 +81,10 @@ def _derive(cell: CellSpec) -> Pointwise:
         "taken": [d.name for d in (*cell.gates, *cell.states, *cell.params)],
     }
     cotangents = [sympy.Symbol(f"d_{d.name}") for d in (*cell.gates, *cell.states, *cell.params)]
-    definitions = {t: _with_reciprocals(d) for t, d in _adjoint(cell, updates, news).items()}
-    # Largest first: one new state may contain another.
-    for update in sorted(known, key=sympy.count_ops, reverse=True):
-        definitions = {t: d.xreplace({update: known[update]}) for t, d in definitions.items()}
+    definitions = {
+        target: substitute(_with_reciprocals(value), known)
+        for target, value in _adjoint(cell, updates, news).items()
+    }
     activations = _activations(cell, definitions)
     definitions = {t: d.xreplace(activations) for t, d in definitions.items()}
     kept = list(activations.values())

@@ -13,6 +13,7 @@ from sympy.printing.precedence import PRECEDENCE
 
 from ..cellspec.declare import Constant
 from ..cellspec.functions import TABLE, ElementwiseFunction
+from ..cellspec.tracer import factored
 from .program import Program, symbols_of
 
 NBSP = "\N{NO-BREAK SPACE}"
@@ -44,7 +45,9 @@ class CppPrinter(CXX17CodePrinter):  # type: ignore[misc]
 
     def _print_Mul(self, expr: sympy.Mul) -> str:
         if expr.as_coeff_Mul()[0] < 0:
-            return f"-{self.parenthesize(-expr, PRECEDENCE['Mul'], strict=True)}"
+            with factored():
+                positive = -expr
+            return f"-{self.parenthesize(positive, PRECEDENCE['Mul'], strict=True)}"
         numerator, denominator = [], []
         for factor in expr.args:
             if factor.func.__name__ == "reciprocal":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from ..cellspec.cell import CellSpec
 
@@ -36,6 +37,7 @@ class Layout:
     diagonal_sources: tuple[int, ...]
 
 
+@lru_cache(maxsize=512)
 def layout_of(cell: CellSpec) -> Layout:
     """The layout of a cell's kernels."""
     gates = cell.input_gates + tuple(g.name for g in cell.gates if not g.input)

@@ -57,16 +57,17 @@ def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
         _FLAGS,
     )
     digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:32]
-    path = cached_file(
-        f"{cell.name}-{digest}.so",
-        lambda target: _build(render(derive(cell), plan), compiler, target),
-    )
+
+    def make(target: Path) -> None:
+        _build(render(derive(cell), plan), compiler, target)
+
+    path = cached_file(f"{cell.name}-{digest}.so", make)
     try:
         return ctypes.CDLL(str(path))
     except OSError:
         # Not a library of this machine, whatever its name says: make it again, once.
         path.unlink(missing_ok=True)
-        cached_file(path.name, lambda t: _build(render(derive(cell), plan), compiler, t))
+        cached_file(path.name, make)
         try:
             return ctypes.CDLL(str(path))
         except OSError as error:

@@ -66,12 +66,6 @@ def _backward_arguments(states: int) -> type[ctypes.Structure]:
     return BackwardArguments
 
 
-@lru_cache(maxsize=512)
-def kernel_layout(cell: CellSpec) -> Layout:
-    """The order of gates and the index tables of the cell's kernels."""
-    return layout_of(cell)
-
-
 @dataclass(frozen=True)
 class Forward:
     """What a forward pass leaves.
@@ -121,7 +115,7 @@ def forward(
         initial: the states before the first step, (B, N, D) each.
         keep: whether a backward pass may follow.
     """
-    layout = kernel_layout(cell)
+    layout = layout_of(cell)
     batch, steps, heads, dim, _ = wx.shape
     states = [wx.new_empty(steps, batch, heads, dim) for _ in layout.states]
     last = [wx.new_empty(batch, heads, dim) for _ in layout.states]
@@ -169,7 +163,7 @@ def backward(
         states: what `forward` left.
         kept: what `forward` left.
     """
-    layout = kernel_layout(cell)
+    layout = layout_of(cell)
     steps, batch, heads, dim = states[0].shape
     sizes = _sizes(batch, steps, heads, dim)
     tiles = math.ceil(batch / sizes.tile_rows)

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from ..codegen.derive import derive
+from ..codegen.layout import layout_of
 from . import cpu
 from .errors import SecondOrderError
 
@@ -90,7 +91,7 @@ def _(
     cell: str,
 ) -> list[Tensor]:
     spec = cell_of(cell)
-    layout = cpu.kernel_layout(spec)
+    layout = layout_of(spec)
     steps, batch, heads, dim = states[0].shape
     new = states[0].new_empty
     d_gates = new(steps, batch, heads, len(layout.gates), dim)

@@ -1,7 +1,8 @@
 // What a call hands over, and the scratch memory of one task.
 //
 // B batch rows, T steps, N heads, D units a head. A task is one head and one tile of batch rows:
-// it runs through all steps by itself. Inside a task every row of units is padded to whole panels.
+// it runs through all steps by itself. Rows of its scratch memory are padded to whole panels; the
+// caller's tensors are read and written in place.
 #pragma once
 
 #include <cstdint>
@@ -90,7 +91,7 @@ static void load_head(const real* from, int64_t count, int64_t head, const Sizes
   }
 }
 
-// Where the states before `step` begin, for all batch rows: those of the step before, or the initial.
+// Where the states before `step` begin, for all rows: those of the step before, or the initial.
 template <class States>
 RNNC_INLINE const real* states_before(int64_t step, const real* initial, States states,
                                       int64_t step_stride) {
