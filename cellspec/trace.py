@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import textwrap
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -46,7 +45,7 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
         returned = _run(function, tracers, by_name)
         return kind(
             name=function.__name__,
-            doc=textwrap.dedent(inspect.getdoc(function) or ""),
+            doc=inspect.getdoc(function) or "",
             gates=tuple(d for d in declarations if isinstance(d, Gate)),
             states=tuple(d for d in declarations if isinstance(d, State)),
             params=tuple(d for d in declarations if isinstance(d, Param)),
