@@ -16,7 +16,7 @@ def count(declared: Sequence[Variable], named: Sequence[Named], budget: Budget) 
     Raises:
         LimitReached: the budget is spent.
     """
-    network = Network(declared, named)
+    network = Network(declared, named, shared=False)
     search = Search(network, (), budget)
     if not search.settle():
         return 0

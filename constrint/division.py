@@ -3,14 +3,8 @@
 from __future__ import annotations
 
 from . import integers
-from .polynomial import (
-    ONE,
-    Monomial,
-    Polynomial,
-    Term,
-    divide_factors,
-    solve_congruence,
-)
+from .linear import Term, divide_factors, solve_congruence
+from .polynomial import ONE, Monomial, Polynomial
 from .store import Store, Wipeout
 
 
@@ -64,8 +58,9 @@ class Divides:
             self._bound(store, abs(known))
             return not unknown
         if len(free) == 1 and len(free[0][1]) == 1 and free[0][1][0][1] == 1:
-            solve_congruence(store, free[0][1][0][0], free[0][0], -known, part)
-        elif len(free) == 1 and not known and all(store.low[x] > 0 for x, _ in free[0][1]):
+            solved = solve_congruence(store, free[0][1][0][0], free[0][0], -known, part)
+            return solved and not unknown
+        if len(free) == 1 and not known and all(store.low[x] > 0 for x, _ in free[0][1]):
             # A positive whole is at least as large as its divisor.
             self._bound(store, abs(free[0][0]) * _highest(store, free[0][1]))
         return False

@@ -107,10 +107,11 @@ class Search:
         propagators = network.propagators
         self._done = [False] * len(propagators)
         self._finished: list[tuple[int, int]] = []
-        self._queued = [True] * len(propagators)
+        # Waiting in a queue, or done.
+        self._busy = [True] * len(propagators)
         self._cheap = deque(i for i, p in enumerate(propagators) if not p.exact)
         self._dear = deque(i for i, p in enumerate(propagators) if p.exact)
-        self._weights = [1] * len(network.named)
+        self._weights = [1] * (len(network.named) + 1)
         self._refuted = [0] * len(network.declared)
         self._speaker = ""
         if trace:
@@ -124,19 +125,24 @@ class Search:
     def _propagate(self) -> int | None:
         """Run to the fixed point; None, or the bits of what a failure follows from."""
         store, propagators, watchers = self.store, self.network.propagators, self.network.watchers
-        cheap, dear, queued, done = self._cheap, self._dear, self._queued, self._done
-        changed = store.changed
+        cheap, dear, busy, done = self._cheap, self._dear, self._busy, self._done
+        changed, trail, finished = store.changed, store.trail, self._finished
         steps, last = 0, -1
         most = _STEPS_EACH * (len(propagators) + 1)
         try:
             while True:
                 while changed:
-                    for i in watchers[changed.pop()]:
-                        if not queued[i] and not done[i]:
-                            queued[i] = True
-                            (dear if propagators[i].exact else cheap).append(i)
+                    near, far = watchers[changed.pop()]
+                    for i in near:
+                        if not busy[i]:
+                            busy[i] = True
+                            cheap.append(i)
+                    for i in far:
+                        if not busy[i]:
+                            busy[i] = True
+                            dear.append(i)
                 if last >= 0:
-                    queued[last] = False
+                    busy[last] = done[last]
                     last = -1
                 if cheap:
                     i = cheap.popleft()
@@ -145,46 +151,46 @@ class Search:
                 else:
                     return None
                 if done[i]:
-                    queued[i] = False
                     continue
                 steps += 1
-                if not steps % 256:
+                if not steps & 255:
                     self.budget.check_time()
                 propagator = propagators[i]
                 # What finds everything at once is not woken by its own changes.
                 if propagator.settles:
                     last = i
                 else:
-                    queued[i] = False
+                    busy[i] = False
                 if steps > most and not propagator.exact:
                     continue
-                store.enter(propagator.scope, 1 << propagator.owner)
+                store.scope, store.bit, store.because = propagator.scope, propagator.bit, None
                 if self.trace:
-                    self._speaker = self.network.named[propagator.owner].name
+                    self._speaker = propagator.name
                 if propagator.acts.revise(store):
-                    done[i] = True
-                    self._finished.append((len(store.trail), i))
+                    done[i] = busy[i] = True
+                    finished.append((len(trail), i))
                     if propagator.whole and not done[i + 1]:
                         # The exact propagator of the same constraint comes right after.
-                        done[i + 1] = True
-                        self._finished.append((len(store.trail), i + 1))
+                        done[i + 1] = busy[i + 1] = True
+                        finished.append((len(trail), i + 1))
         except Wipeout:
-            owner = propagators[i].owner
-            self._weights[owner] += 1
+            propagator = propagators[i]
+            self._weights[propagator.owner] += 1
             if self.trace:
-                self.trace(f"fails: {self.network.named[owner].name}")
+                self.trace(f"fails: {propagator.name}")
             return store.reason()
 
     def _clear(self) -> None:
         self._cheap.clear()
         self._dear.clear()
         # The one at work when it failed is marked too, so all marks are taken away.
-        self._queued = [False] * len(self._queued)
+        self._busy[:] = self._done
         self.store.changed.clear()
 
     def active(self, x: int) -> list[int]:
         """The propagators that may still narrow a variable."""
-        return [i for i in self.network.watchers[x] if not self._done[i]]
+        done = self._done
+        return [i for watchers in self.network.watchers[x] for i in watchers if not done[i]]
 
     def _idle(self) -> bool:
         """Whether the variables to be decided are free of each other and of everything."""
@@ -208,7 +214,8 @@ class Search:
         self.store.undo(mark)
         finished = self._finished
         while finished and finished[-1][0] > mark:
-            self._done[finished.pop()[1]] = False
+            i = finished.pop()[1]
+            self._done[i] = self._busy[i] = False
 
     def _next(self) -> Order | None:
         low, high = self.store.low, self.store.high
@@ -252,25 +259,30 @@ class Search:
         store = self.store
         declared = len(self.network.declared)
         levels: list[tuple[int, int, int, int]] = []
+        again = False
         while True:
-            conflict = self._propagate()
+            conflict = None if again else self._propagate()
+            again = False
             if conflict is None:
                 order = self._next()
-                if order is None or (self.early and self._idle()):
-                    if self.trace:
-                        self.trace("solution")
-                    yield store.low[:declared]
-                    # All decisions led here, so each of them is open to another value.
-                    conflict = (1 << len(levels)) - 1 << self.decided_bit
-                else:
+                if order is not None and not (self.early and self._idle()):
                     self._decide(order, levels)
                     continue
+                if self.trace:
+                    self.trace("solution")
+                yield store.low[:declared]
+                # All decisions led here, so each of them is open to another value.
+                conflict = (1 << len(levels)) - 1 << self.decided_bit
+                again = True
             else:
                 if levels:
                     self._refuted[levels[-1][1]] += 1
                 self._clear()
-            if not self._return(levels, conflict):
+            x = self._return(levels, conflict)
+            if x is None:
                 return
+            # Where one value fits the next one often does, so it is tried at once.
+            again = again and store.low[x] != store.high[x]
 
     def _decide(self, order: Order, levels: list[tuple[int, int, int, int]]) -> None:
         store, x = self.store, order.variable
@@ -282,11 +294,14 @@ class Search:
         bit = 1 << self.decided_bit + len(levels) - 1
         self._speaker = f"decision {len(levels)}"
         store.enter((), bit)
-        store.at_least(x, low)
-        store.at_most(x, high)
+        if low == high:
+            store.fix(x, low)
+        else:
+            store.at_least(x, low)
+            store.at_most(x, high)
 
-    def _return(self, levels: list[tuple[int, int, int, int]], conflict: int) -> bool:
-        """Take decisions back until one can be turned round; false when there is none."""
+    def _return(self, levels: list[tuple[int, int, int, int]], conflict: int) -> int | None:
+        """Take decisions back until one can be turned round, and tell its variable."""
         store = self.store
         while levels:
             mark, x, low, high = levels.pop()
@@ -305,6 +320,6 @@ class Search:
                 store.at_least(x, high + 1)
             else:
                 store.at_most(x, low - 1)
-            return True
+            return x
         self.core = conflict & ((1 << self.decided_bit) - 1)
-        return False
+        return None

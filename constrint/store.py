@@ -28,7 +28,7 @@ class Store:
     """
 
     __slots__ = (
-        "_reason",
+        "because",
         "bit",
         "changed",
         "high",
@@ -49,24 +49,24 @@ class Store:
         self.changed: list[int] = []
         self.scope: Sequence[int] = ()
         self.bit = 0
-        self._reason: int | None = None
+        self.because: int | None = None
         self.narrate: Callable[[int, str], None] | None = None
 
     def enter(self, scope: Sequence[int], bit: int) -> None:
         """From here on, changes are made by the constraint `bit` looking at `scope`."""
         self.scope = scope
         self.bit = bit
-        self._reason = None
+        self.because = None
 
     def reason(self) -> int:
         """The bits of everything that the present change follows from."""
-        if self._reason is None:
+        if self.because is None:
             bits = self.bit
             why = self.why
             for x in self.scope:
                 bits |= why[x]
-            self._reason = bits
-        return self._reason
+            self.because = bits
+        return self.because
 
     def size(self, x: int) -> int:
         """How many values the variable has left."""
@@ -176,21 +176,25 @@ class Store:
                 found = (*(-d for d in reversed(found)), *found)
             self.keep(x, found[bisect_left(found, low) : bisect_right(found, high)])
 
-    def congruent(self, x: int, residue: int, modulus: int) -> None:
-        """Keep the values that leave this residue on division by a modulus > 1."""
+    def congruent(self, x: int, residue: int, modulus: int) -> bool:
+        """Keep the values that leave this residue on division by a modulus > 1.
+
+        True if no other value is left; of a large range only the ends are moved.
+        """
         values = self.values[x]
         if values is not None:
             self.keep(x, tuple([v for v in values if (v - residue) % modulus == 0]))
-            return
+            return True
         low = self.low[x] + (residue - self.low[x]) % modulus
         high = self.high[x] - (self.high[x] - residue) % modulus
         if low > high:
             raise Wipeout
         if (high - low) // modulus < LISTED:
             self.keep(x, tuple(range(low, high + 1, modulus)))
-        else:
-            self.at_least(x, low)
-            self.at_most(x, high)
+            return True
+        self.at_least(x, low)
+        self.at_most(x, high)
+        return False
 
     def undo(self, mark: int) -> None:
         """Give back every change since the trail had this length."""

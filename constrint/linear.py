@@ -1,0 +1,311 @@
+"""Sums of products compared with a number: the propagator of `==`, `<=` and `!=`."""
+
+from __future__ import annotations
+
+from math import gcd
+
+from . import integers
+from .polynomial import ONE, Monomial, Polynomial
+from .store import LISTED, Store, Wipeout
+
+
+class Term:
+    """A coefficient times powers of variables.
+
+    Attributes:
+        coefficient: the number.
+        factors: variables and exponents.
+        natural: no factor is negative.
+        plain: the variables, where each stands once and is never negative; else None.
+        alone: the variable, where it is the only factor; else None.
+    """
+
+    __slots__ = ("alone", "coefficient", "factors", "natural", "plain")
+
+    def __init__(self, coefficient: int, factors: Monomial, store: Store) -> None:
+        self.coefficient = coefficient
+        self.factors = factors
+        # Domains only shrink, so what is never negative now never will be.
+        self.natural = all(store.low[x] >= 0 for x, _ in factors)
+        once = all(e == 1 for _, e in factors)
+        self.plain = tuple(x for x, _ in factors) if self.natural and once else None
+        self.alone = factors[0][0] if once and len(factors) == 1 else None
+
+    def bounds(self, store: Store) -> integers.Interval:
+        """The interval of the product of the factors, without the coefficient."""
+        low, high = store.low, store.high
+        out = (1, 1)
+        for x, e in self.factors:
+            out = integers.product(out, integers.power((low[x], high[x]), (e, e)))
+        return out
+
+    def split(self, store: Store) -> tuple[int, list[tuple[int, int]]]:
+        """The product of what is fixed, coefficient included, and the factors that are not."""
+        low, high = store.low, store.high
+        known = self.coefficient
+        free = []
+        for factor in self.factors:
+            x, e = factor
+            value = low[x]
+            if value == high[x]:
+                known *= value if e == 1 else value**e
+            else:
+                free.append(factor)
+        return known, free
+
+    def confine(self, store: Store, low: int, high: int) -> None:
+        """Narrow the variables so that the product of the factors can lie in low..high."""
+        if self.plain is not None:
+            self._confine_plain(store, self.plain, low, high)
+            return
+        factors = self.factors
+        for place, (x, e) in enumerate(factors):
+            rest = (1, 1)
+            for other, (y, f) in enumerate(factors):
+                if other != place:
+                    power = integers.power((store.low[y], store.high[y]), (f, f))
+                    rest = integers.product(rest, power)
+            target = integers.factor_of((low, high), rest)
+            if target is None:
+                continue
+            bounds = integers.base_of(target, e) if target[0] <= target[1] else target
+            if bounds[0] > bounds[1]:
+                raise Wipeout
+            if self.natural and target[0] > 0:
+                bounds = integers.root_ceil(target[0], e), bounds[1]
+            store.at_least(x, bounds[0])
+            store.at_most(x, bounds[1])
+
+    @staticmethod
+    def _confine_plain(store: Store, plain: tuple[int, ...], low: int, high: int) -> None:
+        if high < 0:
+            raise Wipeout
+        lows, highs = store.low, store.high
+        for x in plain:
+            least, most = lows[x], highs[x]
+            if least == most:
+                continue
+            rest_low = rest_high = 1
+            for y in plain:
+                if y != x:
+                    rest_low *= lows[y]
+                    rest_high *= highs[y]
+            if most * rest_low > high:
+                store.at_most(x, high // rest_low)
+            if least * rest_high < low:
+                if not rest_high:
+                    raise Wipeout
+                store.at_least(x, -(-low // rest_high))
+
+
+class Linear:
+    """A sum of terms compared with a number: the propagator of `==`, `<=` and `!=`.
+
+    Bounds of each term follow from those of the others, bounds of each factor from those of its
+    term. An equation also passes on divisors: with everything else known, a factor divides what is
+    left; and whatever divides all the other terms divides this one.
+    """
+
+    __slots__ = ("large", "operator", "polynomial", "right", "terms")
+
+    def __init__(self, operator: str, polynomial: Polynomial, store: Store) -> None:
+        self.operator = operator
+        self.polynomial = polynomial
+        self.right = -polynomial.get(ONE, 0)
+        self.terms = [Term(c, m, store) for m, c in polynomial.items() if m != ONE]
+        self.large = any(store.high[x] - store.low[x] >= LISTED for m in polynomial for x, _ in m)
+
+    @property
+    def monotone(self) -> bool:
+        """Whether bounds tell all: an inequality that rises or falls in each variable alone."""
+        factors = [x for term in self.terms for x, _ in term.factors]
+        return (
+            self.operator == "<="
+            and all(term.natural for term in self.terms)
+            and len(factors) == len(set(factors))
+        )
+
+    def _bounds(self, store: Store) -> tuple[list[tuple[Term, int, int]], int, int]:
+        """The terms that are not fixed, each with its bounds, and the bounds of the whole sum."""
+        unfixed = []
+        low = high = 0
+        lows, highs = store.low, store.high
+        for term in self.terms:
+            x, plain, c = term.alone, term.plain, term.coefficient
+            if x is not None:
+                a, b = lows[x], highs[x]
+            elif plain is not None:
+                a = b = 1
+                for x in plain:
+                    a *= lows[x]
+                    b *= highs[x]
+            else:
+                a, b = term.bounds(store)
+            if a == b:
+                a *= c
+                low += a
+                high += a
+                continue
+            a, b = (c * a, c * b) if c > 0 else (c * b, c * a)
+            unfixed.append((term, a, b))
+            low += a
+            high += b
+        return unfixed, low, high
+
+    def status(self, store: Store) -> bool | None:
+        """Whether it holds for all, for none, or (None) perhaps for some of the values left."""
+        _, low, high = self._bounds(store)
+        if self.operator == "<=":
+            return True if high <= self.right else False if low > self.right else None
+        if low > self.right or high < self.right:
+            return self.operator == "!="
+        if low == high:
+            return self.operator == "=="
+        return None
+
+    def revise(self, store: Store) -> bool:
+        """Narrow the domains; true once it holds for all values left."""
+        unfixed, low, high = self._bounds(store)
+        right = self.right
+        if self.operator == "!=":
+            return self._differ(store, low, high)
+        exact = self.operator == "=="
+        # The sum may rise by so much above its least value, and fall by so much below its most.
+        rise, fall = right - low, high - right
+        if rise < 0:
+            raise Wipeout
+        if exact:
+            if fall < 0:
+                raise Wipeout
+            if not unfixed:
+                return True
+            if len(unfixed) == 1:
+                term, a, _ = unfixed[0]
+                return self._finish(store, term, a + rise)
+        elif fall <= 0:
+            return True
+        for term, a, b in unfixed:
+            width = b - a
+            high_moves, low_moves = width > rise, exact and width > fall
+            if not high_moves and not low_moves:
+                continue
+            most = a + rise if high_moves else b
+            least = b - fall if low_moves else a
+            c = term.coefficient
+            if c < 0:
+                least, most, c = -most, -least, -c
+            least, most = -(-least // c), most // c
+            x = term.alone
+            if x is None:
+                term.confine(store, least, most)
+            else:
+                store.at_least(x, least)
+                store.at_most(x, most)
+        # What has changed wakes this propagator again, so divisors can wait for bounds to settle;
+        # but bounds of a large product creep, and divisors put an end to that.
+        if exact and (self.large or not store.changed):
+            self._pass_divisors(store)
+        return False
+
+    def _finish(self, store: Store, term: Term, left: int) -> bool:
+        """Act where only one term of an equation is not fixed."""
+        known, unknown = term.split(store)
+        value, odd = divmod(left, known)
+        if odd:
+            raise Wipeout
+        if len(unknown) == 1 and unknown[0][1] == 1:
+            store.fix(unknown[0][0], value)
+            return True
+        product = left // term.coefficient
+        term.confine(store, product, product)
+        if value and (self.large or not store.changed):
+            divide_factors(store, unknown, value)
+        return False
+
+    def _differ(self, store: Store, low: int, high: int) -> bool:
+        if low > self.right or high < self.right:
+            return True
+        if low == high:
+            raise Wipeout
+        left = self.right
+        free = None
+        for term in self.terms:
+            known, unknown = term.split(store)
+            if not unknown:
+                left -= known
+            elif free is None and len(unknown) == 1 and unknown[0][1] == 1:
+                free = (known, unknown[0][0])
+            else:
+                return False
+        if free is None or not free[0]:
+            return False
+        value, odd = divmod(left, free[0])
+        if odd:
+            return True
+        store.exclude(free[1], value)
+        return False
+
+    def _pass_divisors(self, store: Store) -> None:
+        left = self.right
+        lows, highs = store.low, store.high
+        numbers: list[int] = []
+        # The variable of a term with one, None for what cannot be divided any further.
+        lone: list[int | None] = []
+        for term in self.terms:
+            x = term.alone
+            if x is not None:
+                known = term.coefficient
+                if lows[x] == highs[x]:
+                    left -= known * lows[x]
+                    continue
+            else:
+                known, unknown = term.split(store)
+                if not unknown:
+                    left -= known
+                    continue
+                if not known:
+                    continue
+                x = unknown[0][0] if len(unknown) == 1 and unknown[0][1] == 1 else None
+            numbers.append(known)
+            lone.append(x)
+        # G divides the sum of all the other terms, so this one is what is left, modulo G.
+        for place, x in enumerate(lone):
+            if x is not None:
+                others = gcd(*numbers[:place], *numbers[place + 1 :])
+                if others != 1:
+                    solve_congruence(store, x, numbers[place], left, others)
+        if numbers and left % gcd(*numbers):
+            raise Wipeout
+
+
+def _divides_power(store: Store, x: int, exponent: int, number: int) -> None:
+    if exponent == 1:
+        store.divides(x, number)
+        return
+    listed = store.listed(x)
+    if listed is not None:
+        store.keep(x, tuple(v for v in listed if v and number % v**exponent == 0))
+
+
+def divide_factors(store: Store, factors: list[tuple[int, int]], number: int) -> None:
+    """Keep those values of each factor that divide a number other than 0."""
+    for x, e in factors:
+        _divides_power(store, x, e, number)
+
+
+def solve_congruence(store: Store, x: int, coefficient: int, right: int, modulus: int) -> bool:
+    """Keep the values of x with `coefficient * x` equal to `right` modulo `modulus`.
+
+    True if no other value is left; of a large range only the ends are moved.
+    """
+    modulus = abs(modulus)
+    if modulus < 2:
+        return True
+    common = gcd(coefficient, modulus)
+    if right % common:
+        raise Wipeout
+    modulus //= common
+    if modulus == 1:
+        return True
+    inverse = pow(coefficient // common, -1, modulus)
+    return store.congruent(x, right // common * inverse % modulus, modulus)
