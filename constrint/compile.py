@@ -184,9 +184,7 @@ class Compiler:
             if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:
                 return monomial[0][0]
         name = self._hide(node)
-        self.network.brackets[name] = polynomial
-        definition = poly.plus(polynomial, poly.variable(name), -1)
-        self._post(Linear("==", definition, self.network.store), poly.scope(definition))
+        self.network.definitions[name] = self.owner, polynomial
         return name
 
     def _see(self, polynomial: Polynomial) -> None:

@@ -56,7 +56,7 @@ class Term:
     def confine(self, store: Store, low: int, high: int) -> None:
         """Narrow the variables so that the product of the factors can lie in low..high."""
         if self.plain is not None:
-            self._confine_plain(store, self.plain, low, high)
+            confine_product(store, self.plain, low, high)
             return
         factors = self.factors
         for place, (x, e) in enumerate(factors):
@@ -75,27 +75,6 @@ class Term:
                 bounds = integers.root_ceil(target[0], e), bounds[1]
             store.at_least(x, bounds[0])
             store.at_most(x, bounds[1])
-
-    @staticmethod
-    def _confine_plain(store: Store, plain: tuple[int, ...], low: int, high: int) -> None:
-        if high < 0:
-            raise Wipeout
-        lows, highs = store.low, store.high
-        for x in plain:
-            least, most = lows[x], highs[x]
-            if least == most:
-                continue
-            rest_low = rest_high = 1
-            for y in plain:
-                if y != x:
-                    rest_low *= lows[y]
-                    rest_high *= highs[y]
-            if most * rest_low > high:
-                store.at_most(x, high // rest_low)
-            if least * rest_high < low:
-                if not rest_high:
-                    raise Wipeout
-                store.at_least(x, -(-low // rest_high))
 
 
 class Linear:
@@ -276,6 +255,28 @@ class Linear:
                     solve_congruence(store, x, numbers[place], left, others)
         if numbers and left % gcd(*numbers):
             raise Wipeout
+
+
+def confine_product(store: Store, factors: tuple[int, ...], low: int, high: int) -> None:
+    """Narrow variables that are never negative so that their product can lie in low..high."""
+    if high < 0:
+        raise Wipeout
+    lows, highs = store.low, store.high
+    for x in factors:
+        least, most = lows[x], highs[x]
+        if least == most:
+            continue
+        rest_low = rest_high = 1
+        for y in factors:
+            if y != x:
+                rest_low *= lows[y]
+                rest_high *= highs[y]
+        if most * rest_low > high:
+            store.at_most(x, high // rest_low)
+        if least * rest_high < low:
+            if not rest_high:
+                raise Wipeout
+            store.at_least(x, -(-low // rest_high))
 
 
 def _divides_power(store: Store, x: int, exponent: int, number: int) -> None:

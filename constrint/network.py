@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from . import polynomial as poly
 from .compile import Compiler
 from .constraint import Constraint
 from .expression import Variable
 from .linear import Linear
 from .polynomial import Polynomial
+from .product import Product
 from .propagator import Propagator, Revises
 from .share import share
 from .store import Store
@@ -37,7 +39,9 @@ class Network:
             for good, also where the constraints no longer do.
 
     Attributes:
-        brackets: the hidden variables that stand for sums, and these sums.
+        definitions: the hidden variables that stand for sums or products: whose they are, and what
+            they equal.
+        names: what to call the hidden variables that are no constraint's own.
         watchers: for each variable the propagators that look at it, the exact ones apart.
     """
 
@@ -48,11 +52,14 @@ class Network:
         self.named = named
         self.store = Store([v.domain for v in declared])
         self.propagators: list[Propagator] = []
-        self.brackets: dict[int, Polynomial] = {}
+        self.definitions: dict[int, tuple[int, Polynomial]] = {}
+        self.names: dict[int, str] = {}
         for owner, item in enumerate(named):
             Compiler(self, owner).constraint(item.constraint)
         if shared:
             share(self)
+        for variable, (owner, polynomial) in self.definitions.items():
+            self._define(variable, polynomial, owner)
         self.watchers: list[tuple[list[int], list[int]]] = [([], []) for _ in self.store.low]
         for number, propagator in enumerate(self.propagators):
             for x in propagator.scope:
@@ -66,6 +73,15 @@ class Network:
         store.values.append(None)
         store.why.append(0)
         return len(store.low) - 1
+
+    def _define(self, variable: int, polynomial: Polynomial, owner: int) -> None:
+        if owner < 0:
+            factors = tuple(poly.scope(polynomial))
+            name = f"the product {self.names[variable]}"
+            self.post(Product(variable, factors), (variable, *factors), owner, name)
+        else:
+            equation = poly.plus(polynomial, poly.variable(variable), -1)
+            self.post(Linear("==", equation, self.store), poly.scope(equation), owner)
 
     def post(
         self,

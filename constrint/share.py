@@ -6,7 +6,7 @@ alone cannot carry that from one constraint to the other; bounds of the product 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -22,44 +22,45 @@ Factors = frozenset[tuple[int, int]]
 
 def share(network: Network) -> None:
     """Put hidden variables in the place of products that several constraints of a network share."""
-    store, declared = network.store, network.declared
-    propagators = network.propagators
-    linear = [(i, p.owner, p.acts) for i, p in enumerate(propagators) if isinstance(p.acts, Linear)]
-    sums = Sums(len(declared))
-    # The propagator of each sum.
-    places: list[int] = []
-    for place, owner, acts in linear:
-        places.append(place)
-        sums.add(owner, acts.polynomial)
-
-    def post(operator: str, total: Polynomial, owner: int, name: str = "") -> None:
-        places.append(len(propagators))
-        sums.add(owner, total)
-        network.post(Linear(operator, total, store), poly.scope(total), owner, name)
-
-    for _, owner, acts in linear:
-        if network.brackets.keys().isdisjoint(poly.scope(acts.polynomial)):
-            continue
-        # x * (y + z) shows bounds of x best; x * y + x * z, with it, a product to share.
-        flat = spread(acts.polynomial, network.brackets)
-        if any(m not in acts.polynomial and sums.elsewhere(owner, m) for m in flat):
-            post(acts.operator, flat, owner)
-    changed: dict[int, None] = {}
+    store, propagators, definitions = network.store, network.propagators, network.definitions
+    sums = Sums({v.index for v in network.declared if v.low >= 0})
+    # Each sum is that of a propagator or defines a hidden variable.
+    places: dict[int, int] = {}
+    hidden: dict[int, int] = {}
+    for place, propagator in enumerate(propagators):
+        if isinstance(propagator.acts, Linear):
+            places[sums.add(propagator.owner, propagator.acts.polynomial)] = place
+    for variable, (owner, polynomial) in definitions.items():
+        hidden[sums.add(owner, polynomial)] = variable
+    changed: set[int] = set()
+    for number in places:
+        opened = definitions.keys() & sums.scope(number)
+        if opened and sums.open(number, {x: definitions[x][1] for x in opened}):
+            changed.add(number)
+            # Nothing else looks at what stood for the brackets.
+            for variable in opened:
+                del definitions[variable]
     for product in sums.shared():
-        hidden = network.hide(*Term(1, product, store).bounds(store))
-        changed |= sums.replace(product, hidden)
-        powers = (f"{declared[x]}" if e == 1 else f"{declared[x]}**{e}" for x, e in product)
-        name = f"the product {' * '.join(powers)}"
+        variable = network.hide(*Term(1, product, store).bounds(store))
+        changed |= sums.replace(product, variable)
         # Smaller products, which follow, may be replaced in this one.
-        post("==", {product: 1, ((hidden, 1),): -1}, -1, name)
-    for number in changed:
-        old = propagators[places[number]]
+        hidden[sums.add(-1, {product: 1})] = variable
+        definitions[variable] = -1, {product: 1}
+        network.names[variable] = " * ".join(network.declared[x].name for x, _ in product)
+    for number in sorted(changed):
         total = sums.polynomial(number)
+        if number in hidden:
+            variable = hidden[number]
+            if variable in definitions:
+                definitions[variable] = definitions[variable][0], total
+            continue
+        place = places[number]
+        old = propagators[place]
         assert isinstance(old.acts, Linear)
         acts = Linear(old.acts.operator, total, store)
         scope = tuple(poly.scope(total))
         # A bound of the product alone does not yet say that the constraint holds for its factors.
-        propagators[places[number]] = replace(
+        propagators[place] = replace(
             old, acts=acts, scope=scope, settles=acts.monotone, whole=False
         )
 
@@ -75,23 +76,49 @@ class Sums:
     """Sums of products, to find and replace what several constraints share.
 
     Args:
-        declared: how many variables, the first ones, are declared; products of them are shared.
+        shareable: the variables of which products are shared.
     """
 
-    def __init__(self, declared: int) -> None:
-        self.declared = declared
+    def __init__(self, shareable: Set[int]) -> None:
+        self.shareable = shareable
         self.owners: list[int] = []
         self.terms: list[list[_Term]] = []
         self._holding: dict[tuple[int, int], dict[_Term, None]] = {}
 
-    def add(self, owner: int, polynomial: Polynomial) -> None:
-        """Take in another sum, of the constraint `owner`."""
-        terms = [_Term(len(self.terms), c, frozenset(m)) for m, c in polynomial.items()]
-        self.terms.append(terms)
+    def add(self, owner: int, polynomial: Polynomial) -> int:
+        """Take in another sum, of the constraint `owner`; the sum's number."""
+        number = len(self.terms)
+        self.terms.append(self._terms(number, polynomial))
         self.owners.append(owner)
+        return number
+
+    def _terms(self, number: int, polynomial: Polynomial) -> list[_Term]:
+        terms = [_Term(number, c, frozenset(m)) for m, c in polynomial.items()]
         for term in terms:
             for factor in term.factors:
                 self._holding.setdefault(factor, {})[term] = None
+        return terms
+
+    def scope(self, number: int) -> set[int]:
+        """The variables of a sum."""
+        return {x for term in self.terms[number] for x, _ in term.factors}
+
+    def open(self, number: int, brackets: Mapping[int, Polynomial]) -> bool:
+        """Multiply brackets out, where all products that come out are shared; whether they are.
+
+        Of x * (y + z) <= 9, bounds of x are seen best with brackets, those of x * y without.
+        """
+        flat = spread(self.polynomial(number), brackets)
+        owner = self.owners[number]
+        # A power of a bracket stays one.
+        if not brackets.keys().isdisjoint(poly.scope(flat)):
+            return False
+        if not all(len(m) < 2 or self.elsewhere(owner, m) for m in flat):
+            return False
+        for term in self.terms[number]:
+            term.factors = frozenset()
+        self.terms[number] = self._terms(number, flat)
+        return True
 
     def _hosts(self, product: Monomial) -> list[_Term]:
         """The terms that have, or had, all these factors."""
@@ -99,10 +126,10 @@ class Sums:
         return [term for term in first if all(term in other for other in others)]
 
     def elsewhere(self, owner: int, monomial: Monomial) -> bool:
-        """Whether it is a product of declared variables that another constraint has too."""
+        """Whether it is a product of such variables that another constraint has too."""
         return (
             len(monomial) > 1
-            and all(x < self.declared for x, _ in monomial)
+            and all(e == 1 and x in self.shareable for x, e in monomial)
             and any(self.owners[term.sum] != owner for term in self._hosts(monomial))
         )
 
@@ -116,14 +143,14 @@ class Sums:
                     found[monomial] = self.elsewhere(owner, monomial)
         return sorted((m for m, elsewhere in found.items() if elsewhere), key=len, reverse=True)
 
-    def replace(self, product: Monomial, variable: int) -> dict[int, None]:
+    def replace(self, product: Monomial, variable: int) -> set[int]:
         """Put a variable in the place of a product; the numbers of the sums that had it."""
         factors = frozenset(product)
-        changed: dict[int, None] = {}
+        changed = set()
         for term in self._hosts(product):
             if factors <= term.factors:
                 term.factors = term.factors - factors | {(variable, 1)}
-                changed[term.sum] = None
+                changed.add(term.sum)
         return changed
 
     def polynomial(self, number: int) -> Polynomial:

@@ -9,7 +9,7 @@ from .domain import Domain
 from .integers import FACTORED_BITS, divisors
 
 # Below this size a range is turned into its values where only some of them remain.
-LISTED = 512
+LISTED = 128
 
 Values = tuple[int, ...]
 

@@ -56,6 +56,16 @@ def test_a_product_is_seen_through_brackets():
     assert [(s.threads, s.registers) for s in m.solutions()] == expected
 
 
+def test_a_power_of_brackets_is_kept():
+    m = Model.parse("a in 1..9; b in 1..9; a * b <= 20; a * (b + a) ** 2 <= 80; a * b * 2 >= 20")
+    assert [(s.a, s.b) for s in m.solutions()] == [
+        (a, b)
+        for a in range(1, 10)
+        for b in range(1, 10)
+        if a * b <= 20 and a * (b + a) ** 2 <= 80 and a * b >= 10
+    ]
+
+
 def test_the_variable_of_a_product_stays_hidden():
     m = area()
     text = str(m).replace("c <= 8", "c <= 9").replace("3 * a * b", "4 * a * b")
@@ -112,6 +122,7 @@ def products(draw):
                 left += f" + {draw(term)}"
             case 1:
                 left += f" * ({draw(st.sampled_from('abcd'))} + {draw(st.integers(-2, 5))})"
+                left += draw(st.sampled_from(["", "", " ** 2"]))
             case 2:
                 left += f" - {draw(st.sampled_from('abcd'))}"
         word = draw(st.sampled_from(["<=", "<=", ">=", ">=", "==", "!="]))
