@@ -172,6 +172,12 @@ class Exact:
         free = [x for x in self.scope if low[x] != high[x]]
         if free and self._final:
             return False
+        combinations = 1
+        if len(free) > 1:
+            for x in free:
+                combinations *= store.size(x)
+                if combinations > TRIED:
+                    return False
         holds = self._holds
         if holds is None:
             holds = self._holds = self._make()
@@ -179,13 +185,11 @@ class Exact:
             if not holds(low):
                 raise Wipeout
             return True
-        combinations = 1
         lists: list[Sequence[int]] = []
         for x in free:
             listed = store.listed(x)
             if listed is None:
                 return False
-            combinations *= len(listed)
             lists.append(listed)
         # The bounds are overwritten while combinations are tried, so `values` is a copy.
         values = list(low)
@@ -198,8 +202,6 @@ class Exact:
                     kept.append(v)
             store.keep(x, tuple(kept))
             return True
-        if combinations > TRIED:
-            return False
         supported: list[set[int]] = [set() for _ in free]
         every = True
         for combination in product(*lists):

@@ -12,7 +12,7 @@ from .expression import Variable
 from .linear import Linear
 from .polynomial import Polynomial
 from .product import Product
-from .propagator import Propagator, Revises
+from .propagator import EXACT, QUICK, SHORT, SLOW, Propagator, Revises
 from .share import share
 from .store import Store
 
@@ -42,7 +42,7 @@ class Network:
         definitions: the hidden variables that stand for sums or products: whose they are, and what
             they equal.
         names: what to call the hidden variables that are no constraint's own.
-        watchers: for each variable the propagators that look at it, the exact ones apart.
+        watchers: for each variable the propagators that look at it.
     """
 
     def __init__(
@@ -60,10 +60,10 @@ class Network:
             share(self)
         for variable, (owner, polynomial) in self.definitions.items():
             self._define(variable, polynomial, owner)
-        self.watchers: list[tuple[list[int], list[int]]] = [([], []) for _ in self.store.low]
+        self.watchers: list[list[int]] = [[] for _ in self.store.low]
         for number, propagator in enumerate(self.propagators):
             for x in propagator.scope:
-                self.watchers[x][propagator.exact].append(number)
+                self.watchers[x].append(number)
 
     def hide(self, low: int, high: int) -> int:
         """A new hidden variable with these bounds."""
@@ -83,6 +83,15 @@ class Network:
             equation = poly.plus(polynomial, poly.variable(variable), -1)
             self.post(Linear("==", equation, self.store), poly.scope(equation), owner)
 
+    def rewrite(self, place: int, total: Polynomial) -> None:
+        """Let the sum that is propagated there say the same over other variables."""
+        old = self.propagators[place]
+        assert isinstance(old.acts, Linear)
+        # What holds for hidden variables is not known to hold for what they stand for, as yet.
+        self.propagators[place] = self._propagator(
+            Linear(old.acts.operator, total, self.store), poly.scope(total), old.owner, old.name
+        )
+
     def post(
         self,
         acts: Revises,
@@ -94,8 +103,20 @@ class Network:
         whole: bool = False,
     ) -> None:
         """Add a propagator; one that holds by definition has the owner -1 and a name of its own."""
-        bit = 1 << owner if owner >= 0 else 0
         name = name or self.named[owner].name
+        self.propagators.append(self._propagator(acts, scope, owner, name, exact, whole))
+
+    @staticmethod
+    def _propagator(
+        acts: Revises,
+        scope: Iterable[int],
+        owner: int,
+        name: str,
+        exact: bool = False,
+        whole: bool = False,
+    ) -> Propagator:
+        bit = 1 << owner if owner >= 0 else 0
         settles = exact or (isinstance(acts, Linear) and acts.monotone)
         distinct = tuple(dict.fromkeys(scope))
-        self.propagators.append(Propagator(acts, distinct, owner, bit, name, exact, whole, settles))
+        rank = EXACT if exact else QUICK if len(distinct) <= SHORT else SLOW
+        return Propagator(acts, distinct, owner, bit, name, rank, whole, settles)

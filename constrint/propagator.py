@@ -8,6 +8,10 @@ from typing import Protocol
 
 from .store import Store
 
+# Sums over more variables than these go after the others: they change with each of them.
+SHORT = 3
+QUICK, SLOW, EXACT = range(3)
+
 
 class Revises(Protocol):
     """Anything that narrows domains."""
@@ -26,7 +30,7 @@ class Propagator:
         owner: the place of its constraint; -1 where it holds by definition.
         bit: the bit of its constraint, 0 where it holds by definition.
         name: who narrows, in words.
-        exact: tried last, when nothing cheaper finds more.
+        rank: the lower goes first, as long as it finds more; EXACT is the last.
         whole: what it stands for is all of the constraint, so that the exact one is to spare as
             soon as this one holds for all values left.
         settles: one pass finds everything that it ever will, until something else changes.
@@ -37,6 +41,6 @@ class Propagator:
     owner: int
     bit: int
     name: str
-    exact: bool
+    rank: int
     whole: bool
     settles: bool

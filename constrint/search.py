@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from .errors import LimitReached
 from .network import Network
+from .propagator import EXACT
 from .store import Wipeout
 
 # After this many refuted values in a row a large domain is halved instead.
@@ -109,8 +110,11 @@ class Search:
         self._finished: list[tuple[int, int]] = []
         # Waiting in a queue, or done.
         self._busy = [True] * len(propagators)
-        self._cheap = deque(i for i, p in enumerate(propagators) if not p.exact)
-        self._dear = deque(i for i, p in enumerate(propagators) if p.exact)
+        self._queues: tuple[deque[int], deque[int], deque[int]] = (deque(), deque(), deque())
+        self._queue = [self._queues[p.rank] for p in propagators]
+        for i, queue in enumerate(self._queue):
+            queue.append(i)
+        # One for each constraint, and the last for what holds by definition.
         self._weights = [1] * (len(network.named) + 1)
         self._refuted = [0] * len(network.declared)
         self._speaker = ""
@@ -125,29 +129,27 @@ class Search:
     def _propagate(self) -> int | None:
         """Run to the fixed point; None, or the bits of what a failure follows from."""
         store, propagators, watchers = self.store, self.network.propagators, self.network.watchers
-        cheap, dear, busy, done = self._cheap, self._dear, self._busy, self._done
+        queue, busy, done = self._queue, self._busy, self._done
+        first, second, third = self._queues
         changed, trail, finished = store.changed, store.trail, self._finished
         steps, last = 0, -1
         most = _STEPS_EACH * (len(propagators) + 1)
         try:
             while True:
                 while changed:
-                    near, far = watchers[changed.pop()]
-                    for i in near:
+                    for i in watchers[changed.pop()]:
                         if not busy[i]:
                             busy[i] = True
-                            cheap.append(i)
-                    for i in far:
-                        if not busy[i]:
-                            busy[i] = True
-                            dear.append(i)
+                            queue[i].append(i)
                 if last >= 0:
                     busy[last] = done[last]
                     last = -1
-                if cheap:
-                    i = cheap.popleft()
-                elif dear:
-                    i = dear.popleft()
+                if first:
+                    i = first.popleft()
+                elif second:
+                    i = second.popleft()
+                elif third:
+                    i = third.popleft()
                 else:
                     return None
                 if done[i]:
@@ -161,7 +163,7 @@ class Search:
                     last = i
                 else:
                     busy[i] = False
-                if steps > most and not propagator.exact:
+                if steps > most and propagator.rank < EXACT:
                     continue
                 store.scope, store.bit, store.because = propagator.scope, propagator.bit, None
                 if self.trace:
@@ -181,16 +183,15 @@ class Search:
             return store.reason()
 
     def _clear(self) -> None:
-        self._cheap.clear()
-        self._dear.clear()
+        for queue in self._queues:
+            queue.clear()
         # The one at work when it failed is marked too, so all marks are taken away.
         self._busy[:] = self._done
         self.store.changed.clear()
 
     def active(self, x: int) -> list[int]:
         """The propagators that may still narrow a variable."""
-        done = self._done
-        return [i for watchers in self.network.watchers[x] for i in watchers if not done[i]]
+        return [i for i in self.network.watchers[x] if not self._done[i]]
 
     def _idle(self) -> bool:
         """Whether the variables to be decided are free of each other and of everything."""

@@ -7,7 +7,7 @@ alone cannot carry that from one constraint to the other; bounds of the product 
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import polynomial as poly
@@ -54,15 +54,7 @@ def share(network: Network) -> None:
             if variable in definitions:
                 definitions[variable] = definitions[variable][0], total
             continue
-        place = places[number]
-        old = propagators[place]
-        assert isinstance(old.acts, Linear)
-        acts = Linear(old.acts.operator, total, store)
-        scope = tuple(poly.scope(total))
-        # A bound of the product alone does not yet say that the constraint holds for its factors.
-        propagators[place] = replace(
-            old, acts=acts, scope=scope, settles=acts.monotone, whole=False
-        )
+        network.rewrite(places[number], total)
 
 
 @dataclass(eq=False, slots=True)

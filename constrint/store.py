@@ -90,7 +90,7 @@ class Store:
         self.low[x] = low
         self.high[x] = high
         self.values[x] = values
-        self.why[x] |= self.reason()
+        self.why[x] |= self.because or self.reason()
         self.changed.append(x)
         if self.narrate:
             self.narrate(x, f"{before} -> {self.show(x)}")
