@@ -22,7 +22,7 @@ from .expression import Binary, Constant, Expression, Negation, Variable
 from .linear import Linear
 from .logic import All, Any, Decided, Exact, In, Literal
 from .polynomial import Polynomial
-from .propagator import Revises
+from .propagator import Definition, Propagator, Revises
 
 if TYPE_CHECKING:
     from .network import Network
@@ -40,9 +40,10 @@ def checker(constraint: Constraint) -> Callable[..., bool]:
 class Compiler:
     """Writes the propagators of one constraint into a network."""
 
-    def __init__(self, network: Network, owner: int) -> None:
+    def __init__(self, network: Network, owner: int, name: str) -> None:
         self.network = network
         self.owner = owner
+        self.name = name
         self.scope: dict[int, None] = {}
         self.hidden = False
 
@@ -63,7 +64,9 @@ class Compiler:
     def _post(
         self, acts: Revises, scope: Iterable[int], *, exact: bool = False, whole: bool = False
     ) -> None:
-        self.network.post(acts, scope, self.owner, exact=exact, whole=whole)
+        self.network.propagators.append(
+            Propagator.of(acts, scope, self.owner, self.name, exact=exact, whole=whole)
+        )
 
     def _hide(self, node: Expression) -> int:
         self.hidden = True
@@ -184,7 +187,7 @@ class Compiler:
             if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:
                 return monomial[0][0]
         name = self._hide(node)
-        self.network.definitions[name] = self.owner, polynomial
+        self.network.definitions[name] = Definition(polynomial, self.owner, self.name)
         return name
 
     def _see(self, polynomial: Polynomial) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from . import integers
-from .linear import Term, divide_factors, solve_congruence
 from .polynomial import ONE, Monomial, Polynomial
 from .store import Store, Wipeout
+from .term import Term, divide_factors, solve_congruence
 
 
 class Divides:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from . import polynomial as poly
@@ -12,7 +12,7 @@ from .expression import Variable
 from .linear import Linear
 from .polynomial import Polynomial
 from .product import Product
-from .propagator import EXACT, QUICK, SHORT, SLOW, Propagator, Revises
+from .propagator import Definition, Propagator, Revises
 from .share import share
 from .store import Store
 
@@ -39,9 +39,7 @@ class Network:
             for good, also where the constraints no longer do.
 
     Attributes:
-        definitions: the hidden variables that stand for sums or products: whose they are, and what
-            they equal.
-        names: what to call the hidden variables that are no constraint's own.
+        definitions: the hidden variables that stand for sums or products.
         watchers: for each variable the propagators that look at it.
     """
 
@@ -52,14 +50,13 @@ class Network:
         self.named = named
         self.store = Store([v.domain for v in declared])
         self.propagators: list[Propagator] = []
-        self.definitions: dict[int, tuple[int, Polynomial]] = {}
-        self.names: dict[int, str] = {}
+        self.definitions: dict[int, Definition] = {}
         for owner, item in enumerate(named):
-            Compiler(self, owner).constraint(item.constraint)
+            Compiler(self, owner, item.name).constraint(item.constraint)
         if shared:
             share(self)
-        for variable, (owner, polynomial) in self.definitions.items():
-            self._define(variable, polynomial, owner)
+        for variable, definition in self.definitions.items():
+            self.propagators.append(self._defining(variable, definition))
         self.watchers: list[list[int]] = [[] for _ in self.store.low]
         for number, propagator in enumerate(self.propagators):
             for x in propagator.scope:
@@ -74,49 +71,20 @@ class Network:
         store.why.append(0)
         return len(store.low) - 1
 
-    def _define(self, variable: int, polynomial: Polynomial, owner: int) -> None:
-        if owner < 0:
-            factors = tuple(poly.scope(polynomial))
-            name = f"the product {self.names[variable]}"
-            self.post(Product(variable, factors), (variable, *factors), owner, name)
+    def _defining(self, variable: int, definition: Definition) -> Propagator:
+        acts: Revises
+        if definition.owner < 0:
+            factors = tuple(poly.scope(definition.polynomial))
+            acts, scope = Product(variable, factors), (variable, *factors)
         else:
-            equation = poly.plus(polynomial, poly.variable(variable), -1)
-            self.post(Linear("==", equation, self.store), poly.scope(equation), owner)
+            equation = poly.plus(definition.polynomial, poly.variable(variable), -1)
+            acts, scope = Linear("==", equation, self.store), tuple(poly.scope(equation))
+        return Propagator.of(acts, scope, definition.owner, definition.name)
 
     def rewrite(self, place: int, total: Polynomial) -> None:
         """Let the sum that is propagated there say the same over other variables."""
         old = self.propagators[place]
         assert isinstance(old.acts, Linear)
+        acts = Linear(old.acts.operator, total, self.store)
         # What holds for hidden variables is not known to hold for what they stand for, as yet.
-        self.propagators[place] = self._propagator(
-            Linear(old.acts.operator, total, self.store), poly.scope(total), old.owner, old.name
-        )
-
-    def post(
-        self,
-        acts: Revises,
-        scope: Iterable[int],
-        owner: int,
-        name: str = "",
-        *,
-        exact: bool = False,
-        whole: bool = False,
-    ) -> None:
-        """Add a propagator; one that holds by definition has the owner -1 and a name of its own."""
-        name = name or self.named[owner].name
-        self.propagators.append(self._propagator(acts, scope, owner, name, exact, whole))
-
-    @staticmethod
-    def _propagator(
-        acts: Revises,
-        scope: Iterable[int],
-        owner: int,
-        name: str,
-        exact: bool = False,
-        whole: bool = False,
-    ) -> Propagator:
-        bit = 1 << owner if owner >= 0 else 0
-        settles = exact or (isinstance(acts, Linear) and acts.monotone)
-        distinct = tuple(dict.fromkeys(scope))
-        rank = EXACT if exact else QUICK if len(distinct) <= SHORT else SLOW
-        return Propagator(acts, distinct, owner, bit, name, rank, whole, settles)
+        self.propagators[place] = Propagator.of(acts, poly.scope(total), old.owner, old.name)

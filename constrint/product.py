@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from .linear import confine_product, divide_factors
 from .store import Store, Wipeout
+from .term import confine_product, divide_factors
 
 
 class Product:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from .linear import Linear
+from .polynomial import Polynomial
 from .store import Store
 
 # Sums over more variables than these go after the others: they change with each of them.
@@ -44,3 +46,35 @@ class Propagator:
     rank: int
     whole: bool
     settles: bool
+
+    @staticmethod
+    def of(
+        acts: Revises,
+        scope: Iterable[int],
+        owner: int,
+        name: str,
+        *,
+        exact: bool = False,
+        whole: bool = False,
+    ) -> Propagator:
+        """A propagator, with what follows from its parts."""
+        bit = 1 << owner if owner >= 0 else 0
+        settles = exact or (isinstance(acts, Linear) and acts.monotone)
+        distinct = tuple(dict.fromkeys(scope))
+        rank = EXACT if exact else QUICK if len(distinct) <= SHORT else SLOW
+        return Propagator(acts, distinct, owner, bit, name, rank, whole, settles)
+
+
+@dataclass(eq=False, slots=True)
+class Definition:
+    """What a hidden variable equals, whatever the constraints say.
+
+    Attributes:
+        polynomial: its value.
+        owner: the place of the constraint that needs it; -1 for a product that several do.
+        name: who narrows by it, in words.
+    """
+
+    polynomial: Polynomial
+    owner: int
+    name: str

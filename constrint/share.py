@@ -11,8 +11,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import polynomial as poly
-from .linear import Linear, Term
+from .linear import Linear
 from .polynomial import ONE, Monomial, Polynomial
+from .propagator import Definition
+from .term import Term
 
 if TYPE_CHECKING:
     from .network import Network
@@ -22,39 +24,36 @@ Factors = frozenset[tuple[int, int]]
 
 def share(network: Network) -> None:
     """Put hidden variables in the place of products that several constraints of a network share."""
-    store, propagators, definitions = network.store, network.propagators, network.definitions
-    sums = Sums({v.index for v in network.declared if v.low >= 0})
-    # Each sum is that of a propagator or defines a hidden variable.
+    definitions, declared = network.definitions, network.declared
+    sums = Sums({v.index for v in declared if v.low >= 0})
+    # A sum is that of a propagator or defines a hidden variable.
     places: dict[int, int] = {}
-    hidden: dict[int, int] = {}
-    for place, propagator in enumerate(propagators):
+    defined: dict[int, Definition] = {}
+    for place, propagator in enumerate(network.propagators):
         if isinstance(propagator.acts, Linear):
             places[sums.add(propagator.owner, propagator.acts.polynomial)] = place
-    for variable, (owner, polynomial) in definitions.items():
-        hidden[sums.add(owner, polynomial)] = variable
+    for definition in definitions.values():
+        defined[sums.add(definition.owner, definition.polynomial)] = definition
     changed: set[int] = set()
     for number in places:
-        opened = definitions.keys() & sums.scope(number)
-        if opened and sums.open(number, {x: definitions[x][1] for x in opened}):
+        brackets = {x: definitions[x].polynomial for x in sums.scope(number) if x in definitions}
+        if brackets and sums.open(number, brackets):
             changed.add(number)
             # Nothing else looks at what stood for the brackets.
-            for variable in opened:
+            for variable in brackets:
                 del definitions[variable]
     for product in sums.shared():
-        variable = network.hide(*Term(1, product, store).bounds(store))
+        variable = network.hide(*Term(1, product, network.store).bounds(network.store))
         changed |= sums.replace(product, variable)
+        name = f"the product {' * '.join(declared[x].name for x, _ in product)}"
+        definitions[variable] = Definition({product: 1}, -1, name)
         # Smaller products, which follow, may be replaced in this one.
-        hidden[sums.add(-1, {product: 1})] = variable
-        definitions[variable] = -1, {product: 1}
-        network.names[variable] = " * ".join(network.declared[x].name for x, _ in product)
+        defined[sums.add(-1, {product: 1})] = definitions[variable]
     for number in sorted(changed):
-        total = sums.polynomial(number)
-        if number in hidden:
-            variable = hidden[number]
-            if variable in definitions:
-                definitions[variable] = definitions[variable][0], total
-            continue
-        network.rewrite(places[number], total)
+        if number in places:
+            network.rewrite(places[number], sums.polynomial(number))
+        else:
+            defined[number].polynomial = sums.polynomial(number)
 
 
 @dataclass(eq=False, slots=True)
