@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from .budget import Budget
 from .errors import LimitReached
 from .expression import Variable
 from .network import Named, Network
-from .search import Budget, Order, Search
+from .search import Order, Search
 
 
 def count(declared: Sequence[Variable], named: Sequence[Named], budget: Budget) -> int:
@@ -40,7 +41,7 @@ def count(declared: Sequence[Variable], named: Sequence[Named], budget: Budget) 
             raise
         if not found:
             return 0
-        search.undo(mark)
+        search.propagation.undo(mark)
         total *= found
     return total
 
@@ -58,7 +59,7 @@ def _groups(search: Search, network: Network, declared: int) -> list[list[int]]:
 
     free = [x for x in range(len(leader)) if store.low[x] != store.high[x]]
     for x in free:
-        for i in search.active(x):
+        for i in search.propagation.active(x):
             for y in network.propagators[i].scope:
                 if store.low[y] != store.high[y]:
                     leader[find(y)] = find(x)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .budget import Budget
 from .constraint import variables
 from .errors import LimitReached
 from .expression import Variable
 from .network import Named, Network
-from .search import Budget, Search
+from .search import Search
 from .solution import Solution
 
 

@@ -7,14 +7,16 @@ from contextlib import suppress
 from typing import TypeAlias, TypeVar, cast, overload
 
 from . import count as counting
+from .budget import Budget
 from .constraint import Constraint, as_constraint, variables
 from .declare import RESERVED, domain_of
 from .errors import LimitReached, ModelError, Unsatisfiable
 from .explain import Explanation, clash, explained, explanation
 from .expression import Preference, Variable, integer
 from .network import Named, Network
+from .propagation import Trace
 from .relax import Relaxation, relax
-from .search import Budget, Order, Search, Trace
+from .search import Order, Search
 from .solution import Solution, unknown
 
 Key = TypeVar("Key", int, float, tuple[float, ...])

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from .budget import Budget
 from .constraint import Comparison, python
 from .errors import LimitReached
 from .explain import Explanation, clash, explanation, refute, some_solution
 from .expression import Binary, Constant, Expression, Variable
 from .network import Named
-from .search import Budget
 from .solution import Solution
 
 
