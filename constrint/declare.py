@@ -1,9 +1,10 @@
-"""From what a caller writes to a domain."""
+"""From what a caller writes to names and domains."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
+from .constraint import Constraint
 from .domain import LARGEST_MAGNITUDE, Domain
 from .errors import ModelError
 from .expression import integer
@@ -43,3 +44,33 @@ def domain_of(where: str, name: str, low: Iterable[int] | int, high: int | None)
             f'm.int("{name}", 1, 2**62)',
         )
     return domain
+
+
+def check_name(where: str, name: str, taken: Container[str]) -> None:
+    """Refuse what cannot be the name of a new variable."""
+    if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
+        raise ModelError(where, f"the name {name!r}", "a Python identifier", 'm.int("tile", 1, 32)')
+    if name in taken:
+        found = f"a second variable {name!r}"
+        raise ModelError(where, found, "a new name", f'm["{name}"] for the first')
+
+
+def constraint_name(constraint: Constraint, name: str | None, taken: Container[str]) -> str:
+    """The name of a new constraint: the one asked for, or its own text, numbered if need be."""
+    if name is None:
+        text, again = str(constraint), 1
+        name = text
+        while name in taken:
+            again += 1
+            name = f"{text} ({again})"
+    elif not isinstance(name, str) or not name.strip() or "\n" in name:
+        where = f"m.require({constraint}, ...)"
+        raise ModelError(where, f"the name {name!r}", "words on one line", '"threads a block"')
+    elif name in taken:
+        raise ModelError(
+            f"m.require({constraint}, {name!r})",
+            f"a second constraint named {name!r}",
+            "a name of its own, by which explanations can tell them apart",
+            f'"{name} (2)", or no name',
+        )
+    return name

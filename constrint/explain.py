@@ -133,8 +133,8 @@ def explanation(
 
 def explained(
     subject: str,
-    declared: tuple[Variable, ...],
-    named: list[Named],
+    declared: Sequence[Variable],
+    named: Sequence[Named],
     assumed: Named | None,
     budget: Budget,
 ) -> Explanation:

@@ -3,28 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from typing import TypeAlias, TypeVar, cast, overload
+from typing import TypeAlias, cast, overload
 
-from . import count as counting
 from .budget import Budget
 from .constraint import Constraint, as_constraint, variables
-from .declare import RESERVED, domain_of
-from .errors import LimitReached, ModelError, Unsatisfiable
-from .explain import Explanation, clash, explained, explanation
+from .declare import check_name, constraint_name, domain_of
+from .errors import ModelError
+from .explain import Explanation
 from .expression import Preference, Variable, integer
-from .network import Named, Network
+from .network import Named
+from .problem import Key, Problem
 from .propagation import Trace
-from .relax import Relaxation, relax
-from .search import Order, Search
-from .solution import Solution, unknown
+from .relax import Relaxation
+from .search import Order
+from .solution import Solution, near, unknown
 
-Key = TypeVar("Key", int, float, tuple[float, ...])
 # Inside the class `int` is the method that declares a variable.
 Integer: TypeAlias = int
-
-# An error that is printed should not take minutes to say why.
-_EXPLAINED_WITHIN = 10.0
 
 
 class Model:
@@ -82,14 +77,7 @@ class Model:
             (warps, tile)
         """
         where = f"m.int({name!r}, ...)"
-        if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
-            raise ModelError(
-                where, f"the name {name!r}", "a Python identifier", 'm.int("tile", 1, 32)'
-            )
-        if name in self._variables:
-            raise ModelError(
-                where, f"a second variable {name!r}", "a new name", f'm["{name}"] for the first'
-            )
+        check_name(where, name, self._variables)
         variable = Variable(name, len(self._variables), domain_of(where, name, low, high), self)
         self._variables[name] = variable
         return variable
@@ -113,25 +101,7 @@ class Model:
         constraint = as_constraint(constraint, "m.require(...)")
         for variable in variables(constraint):
             self._own(variable, f"m.require({constraint})")
-        if name is None:
-            name, again = str(constraint), 1
-            while name in self._named:
-                again += 1
-                name = f"{constraint} ({again})"
-        elif not isinstance(name, str) or not name.strip() or "\n" in name:
-            raise ModelError(
-                f"m.require({constraint}, ...)",
-                f"the name {name!r}",
-                "words on one line",
-                '"threads a block"',
-            )
-        elif name in self._named:
-            raise ModelError(
-                f"m.require({constraint}, {name!r})",
-                f"a second constraint named {name!r}",
-                "a name of its own, by which explanations can tell them apart",
-                f'"{name} (2)", or no name',
-            )
+        name = constraint_name(constraint, name, self._named)
         self._named[name] = Named(name, constraint)
 
     @property
@@ -185,10 +155,7 @@ class Model:
             >>> print(m.solve(), "|", m.solve(prefer=[b.smallest]))
             a=2 b=6 | a=6 b=2
         """
-        search = self._search(prefer, Budget(seconds, nodes), _tracer(trace))
-        for solution in self._each(search):
-            return solution
-        raise self._unsatisfiable(search.core)
+        return self._asked().first(self._orders(prefer), Budget(seconds, nodes), _tracer(trace))
 
     def solutions(
         self,
@@ -209,7 +176,7 @@ class Model:
             >>> [str(s) for s in m.solutions()]
             ['a=3 b=4', 'a=4 b=3', 'a=6 b=2']
         """
-        return self._each(self._search(prefer, Budget(seconds, nodes), None))
+        return self._asked().solutions(self._orders(prefer), Budget(seconds, nodes))
 
     def best(
         self,
@@ -237,20 +204,7 @@ class Model:
             >>> print(m.best(key=lambda s: s.a + s.b))
             a=3 b=4
         """
-        best: Solution | None = None
-        best_key: Key | None = None
-        search = self._search((), Budget(seconds, nodes), None)
-        try:
-            for solution in self._each(search):
-                cost = key(solution)
-                if best_key is None or cost < best_key:
-                    best, best_key = solution, cost
-        except LimitReached as limit:
-            limit.best = best
-            raise
-        if best is None:
-            raise self._unsatisfiable(search.core)
-        return best
+        return self._asked().best(key, self._orders(()), Budget(seconds, nodes))
 
     def count(self, *, seconds: float | None = None, nodes: Integer | None = None) -> Integer:
         """How many solutions there are; variables that nothing ties together are multiplied.
@@ -266,12 +220,7 @@ class Model:
             >>> m.count() == 4 * 2**62
             True
         """
-        try:
-            return counting.count(
-                self.variables, list(self._named.values()), Budget(seconds, nodes)
-            )
-        except LimitReached as limit:
-            raise self._informed(limit) from None
+        return self._asked().count(Budget(seconds, nodes))
 
     def explain(self, *, seconds: float | None = None, nodes: Integer | None = None) -> Explanation:
         """Why the model has no solution: constraints that clash, none of them to spare.
@@ -293,7 +242,7 @@ class Model:
               - edge: a + b <= 6
               with a in 1..9, b in 1..9
         """
-        return self._explain("no solution", None, Budget(seconds, nodes))
+        return self._asked().explain(Budget(seconds, nodes))
 
     def why(
         self,
@@ -324,15 +273,7 @@ class Model:
             raise ModelError(where, f"{variable!r}", "a variable", 'm.why(m["tile"], 32)')
         self._own(variable, where)
         value = integer(value, where)
-        if value not in variable.domain:
-            return Explanation(
-                f"{variable} cannot be {value}: it was declared without it",
-                False,
-                domains=(f"{variable} in {variable.domain}",),
-            )
-        assumed = Named("", variable == value)
-        subject = f"{variable} cannot be {value}"
-        return self._explain(subject, assumed, Budget(seconds, nodes))
+        return self._asked().why(variable, value, Budget(seconds, nodes))
 
     def relax(
         self, name: str, *, seconds: float | None = None, nodes: Integer | None = None
@@ -358,23 +299,9 @@ class Model:
               has a solution at `dim == 688` (down by 12), for example dim=688 tile=16
         """
         if name not in self._named:
-            from .solution import near
-
-            raise ModelError(
-                f"m.relax({name!r})",
-                "no constraint of this name",
-                "one of the model's",
-                near(name, self._named),
-            )
-        try:
-            return relax(
-                self.variables,
-                list(self._named.values()),
-                self._named[name],
-                Budget(seconds, nodes),
-            )
-        except LimitReached as limit:
-            raise self._informed(limit) from None
+            where, found = f"m.relax({name!r})", "no constraint of this name"
+            raise ModelError(where, found, "one of the model's", near(name, self._named))
+        return self._asked().relax(self._named[name], Budget(seconds, nodes))
 
     @staticmethod
     def parse(text: str) -> Model:
@@ -439,47 +366,8 @@ class Model:
         rest = (v for v in self.variables if v.index not in wished)
         return [*wished.values(), *(Order(v.index, declared=v.domain.order) for v in rest)]
 
-    def _search(self, prefer: Sequence[Preference], budget: Budget, trace: Trace | None) -> Search:
-        network = Network(self.variables, list(self._named.values()))
-        return Search(network, self._orders(prefer), budget, trace)
-
-    def _each(self, search: Search) -> Iterator[Solution]:
-        found, last = 0, None
-        names = [v.name for v in search.network.declared]
-        try:
-            for values in search.run():
-                found += 1
-                last = Solution(dict(zip(names, values, strict=True)))
-                yield last
-        except LimitReached as limit:
-            limit.found, limit.best = found, last
-            raise self._informed(limit) from None
-
-    def _informed(self, limit: LimitReached) -> LimitReached:
-        """The error, with what propagation alone leaves of each variable."""
-        search = Search(Network(self.variables, list(self._named.values())), (), Budget(0.5))
-        # Half propagated bounds are bounds too.
-        with suppress(LimitReached):
-            search.settle()
-        left = search.network.store
-        limit.bounds = tuple(f"{v} in {left.show(v.index)}" for v in self.variables)
-        return limit
-
-    def _unsatisfiable(self, core: Integer) -> Unsatisfiable:
-        # The model may change before anybody asks; the error speaks of what it was.
-        declared, named = self.variables, list(self._named.values())
-
-        def explain() -> Explanation:
-            found, minimal = clash(declared, named, core, Budget(_EXPLAINED_WITHIN))
-            return explanation("no solution", declared, found, minimal)
-
-        return Unsatisfiable(explain)
-
-    def _explain(self, subject: str, assumed: Named | None, budget: Budget) -> Explanation:
-        try:
-            return explained(subject, self.variables, list(self._named.values()), assumed, budget)
-        except LimitReached as limit:
-            raise self._informed(limit) from None
+    def _asked(self) -> Problem:
+        return Problem(self.variables, tuple(self._named.values()))
 
 
 def _tracer(trace: bool | Trace) -> Trace | None:
