@@ -160,7 +160,7 @@ class Linear:
         left = self.right
         lows, highs = store.low, store.high
         numbers: list[int] = []
-        # The variable of a term with one, None for what cannot be divided any further.
+        # The only unknown of each of these terms, where it has one.
         lone: list[int | None] = []
         for term in self.terms:
             x = term.alone

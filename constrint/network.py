@@ -86,5 +86,5 @@ class Network:
         old = self.propagators[place]
         assert isinstance(old.acts, Linear)
         acts = Linear(old.acts.operator, total, self.store)
-        # What holds for hidden variables is not known to hold for what they stand for, as yet.
+        # Not the whole constraint: what holds for hidden variables waits to hold for their factors.
         self.propagators[place] = Propagator.of(acts, poly.scope(total), old.owner, old.name)

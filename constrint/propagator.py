@@ -10,7 +10,7 @@ from .linear import Linear
 from .polynomial import Polynomial
 from .store import Store
 
-# Sums over more variables than these go after the others: they change with each of them.
+# What looks at more variables than these waits for the others, since it wakes with each of them.
 SHORT = 3
 QUICK, SLOW, EXACT = range(3)
 

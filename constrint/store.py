@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from .domain import Domain
 from .integers import FACTORED_BITS, divisors
 
-# Below this size a range is turned into its values where only some of them remain.
+# Below this size a range is turned into its values where only some of them remain; to filter
+# longer lists again and again takes more time than it saves.
 LISTED = 128
 
 Values = tuple[int, ...]

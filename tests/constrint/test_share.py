@@ -1,6 +1,7 @@
 """Products that several constraints share: they tell more, and nobody sees them."""
 
 from itertools import combinations, product
+from pathlib import Path
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -84,6 +85,15 @@ def test_the_variable_of_a_product_stays_hidden():
     with pytest.raises(LimitReached) as caught:
         m.solve(nodes=0)
     assert [bound.split(" in ")[0] for bound in caught.value.bounds] == ["a", "b", "c", "d"]
+
+
+@pytest.mark.parametrize("dim", [1536, 2048])
+def test_a_large_head_takes_few_decisions(dim, monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks")
+    from constrint_problems import tile_problem
+
+    # Over a hundred, where bounds of threads and of registers are known apart only.
+    assert tile_problem(1, dim, 16, 4).solve(nodes=12)
 
 
 def test_a_shared_product_is_not_enumerated():
