@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
+from math import prod
 from typing import TYPE_CHECKING
 
 from . import polynomial as poly
@@ -18,6 +19,9 @@ from .term import Term
 
 if TYPE_CHECKING:
     from .network import Network
+
+# Brackets are multiplied out only if so few terms come out: a product of sums may have thousands.
+_FEW = 16
 
 Factors = frozenset[tuple[int, int]]
 
@@ -95,10 +99,12 @@ class Sums:
         return {x for term in self.terms[number] for x, _ in term.factors}
 
     def open(self, number: int, brackets: Mapping[int, Polynomial]) -> bool:
-        """Multiply brackets out, where all products that come out are shared; whether they are.
+        """Multiply brackets out, where all products that come out are shared; whether it is done.
 
         Of x * (y + z) <= 9, bounds of x are seen best with brackets, those of x * y without.
         """
+        if prod(len(polynomial) for polynomial in brackets.values()) > _FEW:
+            return False
         flat = spread(self.polynomial(number), brackets)
         owner = self.owners[number]
         # A power of a bracket stays one.

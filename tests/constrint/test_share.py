@@ -1,5 +1,6 @@
 """Products that several constraints share: they tell more, and nobody sees them."""
 
+import time
 from itertools import combinations, product
 from pathlib import Path
 
@@ -65,6 +66,16 @@ def test_a_power_of_brackets_is_kept():
         for b in range(1, 10)
         if a * b <= 20 and a * (b + a) ** 2 <= 80 and a * b >= 10
     ]
+
+
+def test_a_product_of_many_sums_is_not_multiplied_out():
+    names = [f"x{i}" for i in range(36)]
+    sums = [" + ".join(names[i : i + 6]) for i in range(0, 36, 6)]
+    lines = [*(f"{name} in 1..2" for name in names), f"({') * ('.join(sums)}) <= {6**6}"]
+    start = time.perf_counter()
+    # Only the smallest values do, and 6**6 products would come out.
+    assert Model.parse("\n".join(lines)).solve(nodes=0)
+    assert time.perf_counter() - start < 5
 
 
 def test_the_variable_of_a_product_stays_hidden():
