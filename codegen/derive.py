@@ -51,11 +51,13 @@ class Pointwise:
 
 
 @lru_cache(maxsize=256)
-def derive(cell: CellSpec) -> Pointwise:
+def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
     """Derive the pointwise programs of a cell.
 
     Args:
         cell: any valid cell.
+        activations: whether the backward may be given a function of a gate where it needs no more
+            of the gate; else it is given gates alone, which can be computed again from states.
 
     Returns:
         The forward map and its adjoint. The adjoint accumulates cotangents over the graph of
@@ -69,10 +71,10 @@ def derive(cell: CellSpec) -> Pointwise:
         ()
     """
     with factored():
-        return _derive(cell)
+        return _derive(cell, activations)
 
 
-def _derive(cell: CellSpec) -> Pointwise:
+def _derive(cell: CellSpec, with_activations: bool) -> Pointwise:
     updates = [_with_reciprocals(u) for u in cell.updates]
     news = [sympy.Symbol(f"{s.name}_next") for s in cell.states]
     known = {u: new for u, new in zip(updates, news, strict=True) if not u.is_Atom}
@@ -85,7 +87,7 @@ def _derive(cell: CellSpec) -> Pointwise:
         target: substitute(_with_reciprocals(value), known)
         for target, value in _adjoint(cell, updates, news).items()
     }
-    activations = _activations(cell, definitions)
+    activations = _activations(cell, definitions) if with_activations else {}
     definitions = {t: d.xreplace(activations) for t, d in definitions.items()}
     kept = list(activations.values())
     results = dict(zip(news, updates, strict=True)) | {s: a for a, s in activations.items()}

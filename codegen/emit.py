@@ -107,14 +107,20 @@ def emit_function(
     return "\n".join([*lines, "}"])
 
 
-def emit_used_functions(programs: Iterable[Program]) -> str:
-    """The table's functions that the programs call, as inline C++; the rest is in the header."""
+def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = frozenset()) -> str:
+    """The table's functions that the programs call, as inline C++; the rest is in the header.
+
+    Args:
+        programs: what calls them.
+        provided: rows that the target's own header spells better than the table does.
+    """
     used = {
         call.func.__name__
         for program in programs
         for statement in program.statements
         for call in statement.value.atoms(sympy.Function)
     }
+    used -= provided
     return "\n".join(_emit_row(f) for name, f in TABLE.items() if name in used and f.cpp)
 
 

@@ -24,6 +24,11 @@ class Layout:
         dense_sources: the state index of each dense matrix.
         diagonal_gates: the gate index of each diagonal weight.
         diagonal_sources: the state index of each diagonal weight.
+        sources: the state index of each state that a dense gate reads, once.
+        source_pairs: how many dense pairs (gate, source) each of them has.
+        source_first_pair: where they begin among the pairs in the order of sources.
+        pair_gates: the gate index of each pair in that order.
+        pair_matrices: which dense matrix it is.
     """
 
     gates: tuple[str, ...]
@@ -35,6 +40,11 @@ class Layout:
     dense_sources: tuple[int, ...]
     diagonal_gates: tuple[int, ...]
     diagonal_sources: tuple[int, ...]
+    sources: tuple[int, ...]
+    source_pairs: tuple[int, ...]
+    source_first_pair: tuple[int, ...]
+    pair_gates: tuple[int, ...]
+    pair_matrices: tuple[int, ...]
 
 
 @lru_cache(maxsize=512)
@@ -42,14 +52,24 @@ def layout_of(cell: CellSpec) -> Layout:
     """The layout of a cell's kernels."""
     gates = cell.input_gates + tuple(g.name for g in cell.gates if not g.input)
     states = tuple(s.name for s in cell.states)
+    dense_gates = tuple(gates.index(p.gate) for p in cell.dense_pairs)
+    dense_sources = tuple(states.index(p.source) for p in cell.dense_pairs)
+    sources = tuple(sorted(set(dense_sources)))
+    pairs = [i for source in sources for i, s in enumerate(dense_sources) if s == source]
+    counts = [dense_sources.count(source) for source in sources]
     return Layout(
         gates=gates,
         input_gates=cell.input_gates,
         states=states,
         params=tuple(p.name for p in cell.params),
         bias=tuple(gates.index(g) for g in cell.bias_gates),
-        dense_gates=tuple(gates.index(p.gate) for p in cell.dense_pairs),
-        dense_sources=tuple(states.index(p.source) for p in cell.dense_pairs),
+        dense_gates=dense_gates,
+        dense_sources=dense_sources,
         diagonal_gates=tuple(gates.index(p.gate) for p in cell.diagonal_pairs),
         diagonal_sources=tuple(states.index(p.source) for p in cell.diagonal_pairs),
+        sources=sources,
+        source_pairs=tuple(counts),
+        source_first_pair=tuple(sum(counts[:i]) for i in range(len(counts))),
+        pair_gates=tuple(dense_gates[i] for i in pairs),
+        pair_matrices=tuple(pairs),
     )

@@ -12,7 +12,7 @@ import jinja2
 from .derive import Pointwise
 from .emit import emit_function, emit_used_functions
 from .layout import layout_of
-from .plan import CpuPlan
+from .plan import AlternatingPlan, BlockPlan, CpuPlan, Dtype, Plan
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Source:
     name: str
     code: str
     headers: tuple[tuple[str, str], ...]
-    plan: CpuPlan
+    plan: Plan
 
     @property
     def digest(self) -> str:
@@ -40,7 +40,7 @@ class Source:
         return self.code
 
 
-def render(pointwise: Pointwise, plan: CpuPlan) -> Source:
+def render(pointwise: Pointwise, plan: Plan) -> Source:
     """Write the source of a cell's kernels for a plan.
 
     Args:
@@ -58,19 +58,24 @@ def render(pointwise: Pointwise, plan: CpuPlan) -> Source:
         True
     """
     cell = pointwise.cell
+    target = _TARGETS[type(plan)]
     layout = layout_of(cell)
-    kept = [str(o) for o in pointwise.forward.outputs if str(o) in pointwise.saved]
     next_states = [f"{s}_next" for s in layout.states]
     code = (
         _environment()
-        .get_template("cpu/kernel.cpp.jinja")
+        .get_template(target.template)
         .render(
             cell=cell,
             equations=cell.equations(),
             plan=plan,
+            scalar=None if isinstance(plan, CpuPlan) else _CUDA_SCALARS[plan.dtype],
             pointwise=pointwise,
             layout=layout,
-            functions=emit_used_functions([pointwise.forward, pointwise.backward]),
+            source_names=[layout.states[s] for s in layout.sources],
+            reads=["true" if r else "false" for r in states_read_before(pointwise)],
+            functions=emit_used_functions(
+                [pointwise.forward, pointwise.backward], provided=target.provides
+            ),
             forward=emit_function(
                 "pointwise_forward",
                 pointwise.forward,
@@ -90,11 +95,52 @@ def render(pointwise: Pointwise, plan: CpuPlan) -> Source:
                 cell.constants,
             ),
             next_states=next_states,
-            kept=kept,
+            kept=[str(o) for o in pointwise.forward.outputs if str(o) in pointwise.saved],
             cotangents=[f"d_{n}" for n in (*layout.gates, *layout.states, *layout.params)],
         )
     )
-    return Source(cell.name, code, _headers("cpu/lib"), plan)
+    return Source(cell.name, code, _headers(target.headers), plan)
+
+
+def states_read_before(pointwise: Pointwise) -> tuple[bool, ...]:
+    """For each state, whether the backward reads its values before or after a step."""
+    layout = layout_of(pointwise.cell)
+    diagonal = {layout.states[s] for s in layout.diagonal_sources}
+    read = {r.removesuffix("_next") for r in pointwise.reads} | diagonal
+    return tuple(s in read for s in layout.states)
+
+
+@dataclass(frozen=True)
+class _Target:
+    """Where a plan's text comes from, and which rows of the table its headers spell themselves."""
+
+    template: str
+    headers: str
+    provides: frozenset[str] = frozenset()
+
+
+_TARGETS = {
+    CpuPlan: _Target("cpu/kernel.cpp.jinja", "cpu/lib"),
+    BlockPlan: _Target("cuda/block.cu.jinja", "cuda/lib", frozenset({"sigmoid"})),
+    AlternatingPlan: _Target("cuda/alternating.cu.jinja", "cuda/lib", frozenset({"sigmoid"})),
+}
+
+
+@dataclass(frozen=True)
+class _Scalar:
+    """The C++ types of a number in memory and in registers, and how exact its functions are."""
+
+    element: str
+    real: str
+    accuracy: str
+
+
+_CUDA_SCALARS: dict[Dtype, _Scalar] = {
+    "bfloat16": _Scalar("struct bfloat16", "float", "kBfloat16"),
+    "float16": _Scalar("struct float16", "float", "kFloat16"),
+    "float32": _Scalar("float", "float", "kExact"),
+    "float64": _Scalar("double", "double", "kExact"),
+}
 
 
 @cache

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from .errors import TensorError
+
+Choice = TypeVar("Choice", bound=str)
 
 
 def check_scan(
@@ -194,3 +196,16 @@ def check_size(name: str, value: Any, minimum: int = 1) -> int:
             name, repr(value), f"a whole number, at least {minimum}", f"{name}={max(minimum, 1)}"
         )
     return value
+
+
+def check_choice(name: str, value: Any, choices: tuple[Choice, ...]) -> Choice:
+    """One of some words.
+
+    Raises:
+        TensorError: it is none of them.
+    """
+    if value not in choices:
+        raise TensorError(
+            name, repr(value), f"one of {', '.join(map(str, choices))}", f"{name}={choices[0]!r}"
+        )
+    return cast(Choice, value)

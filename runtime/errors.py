@@ -35,3 +35,7 @@ class NoCompilerError(CompileError):
 
 class SecondOrderError(RnncError, RuntimeError):
     """The caller differentiates a gradient, which the kernels cannot: the reference can."""
+
+
+class NoCudaError(CompileError):
+    """The machine lacks what CUDA kernels are built with: the caller may install it."""

@@ -10,7 +10,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from ..cellspec.cell import CellSpec
-from .check import check_input, check_size, check_states
+from ..codegen.plan import SAVES, VARIANTS, Save, Variant
+from .check import check_choice, check_input, check_size, check_states
 from .errors import TensorError
 from .scan import BACKENDS, Backend, States, resolve_backend, scan, scan_kernels
 
@@ -41,6 +42,8 @@ class RNN(nn.Module):
         batch_first: whether input and output are (B, T, features) instead of (T, B, features).
         dropout: the probability of dropping a feature between layers, in training.
         backend: as in `rnnc.scan`.
+        variant: as in `rnnc.scan`.
+        save: as in `rnnc.scan`.
         device: of the parameters.
         dtype: of the parameters.
 
@@ -68,6 +71,8 @@ class RNN(nn.Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         backend: Backend = "auto",
+        variant: Variant = "auto",
+        save: Save = "gates",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -98,6 +103,8 @@ class RNN(nn.Module):
         self.batch_first = batch_first
         self.dropout = float(dropout)
         self.backend: Backend = backend
+        self.variant: Variant = check_choice("variant", variant, VARIANTS)
+        self.save: Save = check_choice("save", save, SAVES)
         # Plain values, so that torch.compile need not look into the cell.
         self._cell_text = cell.text
         self._param_names = [p.name for p in cell.params]
@@ -246,22 +253,38 @@ class RNN(nn.Module):
             )
         else:
             ordered = [weights[name] for name in self._param_names]
+            # The output is the first state; the others are wanted after the last step alone.
+            wanted = [i == 0 for i in range(len(initial))]
             over_time, last = scan_kernels(
-                self._cell_text, wx, recurrent, bias, initial, diagonal, ordered
+                self._cell_text,
+                wx,
+                recurrent,
+                bias,
+                initial,
+                diagonal,
+                ordered,
+                wanted,
+                self.variant,
+                self.save,
             )
         y = over_time[0].transpose(0, 1).reshape(steps, batch, self.hidden_size)
         return y, tuple(s.reshape(batch, self.hidden_size) for s in last)
 
     def _project(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """The input's share of the gates, written as [T, B, head, gate, unit], which kernels read.
+        """The input's share of the gates, written as the kernels of its device read it.
 
-        The rows of the weight are permuted, once a call; no activation ever is.
+        The CPU's take [T, B, head, gate, unit], a GPU's [T, B, head, unit, gate]. The rows of the
+        weight are permuted, once a call; no activation ever is.
         """
         if weight is None:  # a cell that takes no input still runs for as many steps
             return x.new_empty(
                 x.shape[1], x.shape[0], self.heads, self.hidden_size // self.heads, 0
             )
         gates, heads, dim, size = weight.shape
+        if x.device.type == "cuda":
+            rows = weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
+            wx = F.linear(x, rows).view(*x.shape[:2], heads, dim, gates)
+            return wx.transpose(0, 1)
         rows = weight.transpose(0, 1).reshape(heads * gates * dim, size)
         wx = F.linear(x, rows).view(*x.shape[:2], heads, gates, dim)
         return wx.permute(1, 0, 2, 4, 3)
@@ -283,6 +306,8 @@ class RNN(nn.Module):
             "batch_first": False,
             "dropout": 0.0,
             "backend": "auto",
+            "variant": "auto",
+            "save": "gates",
         }
         options = [
             f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v

@@ -1,6 +1,7 @@
 """The kernels as operators of torch: forward and backward, for autograd, autocast and compile.
 
-A cell travels as its JSON, so that a graph that holds the operator is complete in itself.
+They dispatch on the device of their tensors. A cell travels as its JSON, so that a graph that holds
+the operator is complete in itself.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from torch import Tensor
 from ..cellspec.cell import CellSpec
 from ..codegen.derive import derive
 from ..codegen.layout import layout_of
-from . import cpu
+from ..codegen.render import states_read_before
+from . import cpu, cuda
 from .errors import SecondOrderError
 
 
@@ -35,9 +37,40 @@ def scan_op(
     initial: Sequence[Tensor],
     cell: str,
     keep: bool,
+    over_time: Sequence[bool],
+    variant: str,
+    save: str,
 ) -> list[Tensor]:
-    """All states at all steps (T, B, N, D), the last (B, N, D), and what the backward needs."""
+    """The states at all steps (T, B, N, D), the last (B, N, D), and what the backward needs.
+
+    Of the states at all steps, those that neither `over_time` nor, with `keep`, the backward wants
+    are empty. `variant` and `save` choose among the kernels of a GPU.
+    """
+    wanted = _stored(cell, over_time, keep)
     result = cpu.forward(cell_of(cell), wx, R, R_diag, b, params, initial, keep)
+    states = [
+        s if w else s.new_empty(0, *s.shape[1:]) for s, w in zip(result.states, wanted, strict=True)
+    ]
+    return [*states, *result.last, result.kept]
+
+
+@scan_op.register_kernel("cuda")
+def _(
+    wx: Tensor,
+    R: Tensor | None,
+    R_diag: Tensor | None,
+    b: Tensor | None,
+    params: Sequence[Tensor],
+    initial: Sequence[Tensor],
+    cell: str,
+    keep: bool,
+    over_time: Sequence[bool],
+    variant: str,
+    save: str,
+) -> list[Tensor]:
+    stored = _stored(cell, over_time, keep)
+    choice = cuda.Choice(variant, save)
+    result = cuda.forward(cell_of(cell), wx, R, R_diag, b, params, initial, keep, stored, choice)
     return [*result.states, *result.last, result.kept]
 
 
@@ -51,20 +84,44 @@ def _(
     initial: Sequence[Tensor],
     cell: str,
     keep: bool,
+    over_time: Sequence[bool],
+    variant: str,
+    save: str,
 ) -> list[Tensor]:
     batch, steps, heads, dim, _ = wx.shape
+    stored = _stored(cell, over_time, keep)
     saved = len(derive(cell_of(cell)).saved)
+    if wx.device.type == "cuda":
+        kept = wx.new_empty(steps if keep and save == "gates" else 0, batch, heads, dim, saved)
+    else:
+        kept = wx.new_empty(steps if keep else 0, batch, heads, saved, dim)
     return [
-        *(wx.new_empty(steps, batch, heads, dim) for _ in initial),
+        *(wx.new_empty(steps if stored_ else 0, batch, heads, dim) for stored_ in stored),
         *(wx.new_empty(batch, heads, dim) for _ in initial),
-        wx.new_empty(steps if keep else 0, batch, heads, saved, dim),
+        kept,
     ]
+
+
+@lru_cache(maxsize=512)
+def _backward_reads(cell: str) -> tuple[bool, ...]:
+    """Which states at all steps the backward needs: those it reads, and the sources of products."""
+    spec = cell_of(cell)
+    layout = layout_of(spec)
+    reads = states_read_before(derive(spec))
+    return tuple(r or i in layout.sources for i, r in enumerate(reads))
+
+
+def _stored(cell: str, over_time: Sequence[bool], keep: bool) -> list[bool]:
+    reads = _backward_reads(cell)
+    return [wanted or (keep and read) for wanted, read in zip(over_time, reads, strict=True)]
 
 
 @torch.library.custom_op("rnnc::scan_backward", mutates_args=(), device_types="cpu")
 def scan_backward_op(
     d_states: Sequence[Tensor | None],
     d_last: Sequence[Tensor | None],
+    wx: Tensor | None,
+    b: Tensor | None,
     R: Tensor | None,
     R_diag: Tensor | None,
     params: Sequence[Tensor],
@@ -72,16 +129,47 @@ def scan_backward_op(
     states: Sequence[Tensor],
     kept: Tensor,
     cell: str,
+    variant: str,
+    save: str,
 ) -> list[Tensor]:
-    """d_wx (T, B, N, Gx, D), d_R, d_R_diag, d_b, d_params (P, N, D) and d_initial of each state."""
+    """d_wx (B, T, N, D, Gx), d_R, d_R_diag, d_b, d_params (P, N, D) and d_initial of each state.
+
+    `wx` and `b` are given where the gates are computed again.
+    """
     g = cpu.backward(cell_of(cell), d_states, d_last, R, R_diag, params, initial, states, kept)
-    return [g.d_wx, g.d_R, g.d_R_diag, g.d_b, g.d_params, *g.d_initial]
+    d_wx = g.d_wx.permute(1, 0, 2, 4, 3)
+    return [d_wx, g.d_R, g.d_R_diag, g.d_b, g.d_params, *g.d_initial]
+
+
+@scan_backward_op.register_kernel("cuda")
+def _(
+    d_states: Sequence[Tensor | None],
+    d_last: Sequence[Tensor | None],
+    wx: Tensor | None,
+    b: Tensor | None,
+    R: Tensor | None,
+    R_diag: Tensor | None,
+    params: Sequence[Tensor],
+    initial: Sequence[Tensor],
+    states: Sequence[Tensor],
+    kept: Tensor,
+    cell: str,
+    variant: str,
+    save: str,
+) -> list[Tensor]:
+    choice = cuda.Choice(variant, save)
+    g = cuda.backward(
+        cell_of(cell), d_states, d_last, wx, b, R, R_diag, params, initial, states, kept, choice
+    )
+    return [g.d_wx.transpose(0, 1), g.d_R, g.d_R_diag, g.d_b, g.d_params, *g.d_initial]
 
 
 @scan_backward_op.register_fake
 def _(
     d_states: Sequence[Tensor | None],
     d_last: Sequence[Tensor | None],
+    wx: Tensor | None,
+    b: Tensor | None,
     R: Tensor | None,
     R_diag: Tensor | None,
     params: Sequence[Tensor],
@@ -89,14 +177,21 @@ def _(
     states: Sequence[Tensor],
     kept: Tensor,
     cell: str,
+    variant: str,
+    save: str,
 ) -> list[Tensor]:
     spec = cell_of(cell)
     layout = layout_of(spec)
-    steps, batch, heads, dim = states[0].shape
-    new = states[0].new_empty
-    d_gates = new(steps, batch, heads, len(layout.gates), dim)
+    batch, heads, dim = initial[0].shape
+    steps = kept.shape[0] if wx is None else wx.shape[1]
+    new = initial[0].new_empty
+    inputs, gates = len(layout.input_gates), len(layout.gates)
+    if initial[0].device.type == "cuda":
+        d_wx = new(steps, batch, heads, dim, inputs).transpose(0, 1)
+    else:
+        d_wx = new(steps, batch, heads, gates, dim)[:, :, :, :inputs].permute(1, 0, 2, 4, 3)
     return [
-        d_gates[:, :, :, : len(layout.input_gates)],
+        d_wx,
         new(len(spec.dense_pairs), heads, dim, dim),
         new(len(spec.diagonal_pairs), heads, dim),
         new(len(spec.bias_gates), heads, dim),
@@ -106,24 +201,29 @@ def _(
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    _, R, R_diag, b, params, initial, ctx.cell, keep = inputs
+    wx, R, R_diag, b, params, initial, ctx.cell, keep, _, ctx.variant, ctx.save = inputs
     if not keep:
         raise RuntimeError("rnnc::scan was called with keep=False on tensors that need gradients")
     count = len(initial)
     ctx.count = count
     ctx.has_bias = b is not None
     ctx.set_materialize_grads(False)
-    ctx.save_for_backward(R, R_diag, *params, *initial, *output[:count], output[-1])
+    again = ctx.save == "states" and wx.device.type == "cuda"  # the gates are computed again
+    gates_from = (wx, b) if again else (None, None)
+    tensors = (*params, *initial, *output[:count], output[-1])
+    ctx.save_for_backward(*gates_from, R, R_diag, *tensors)
 
 
 def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
-    R, R_diag, *rest = ctx.saved_tensors
+    wx, b, R, R_diag, *rest = ctx.saved_tensors
     count = ctx.count
     params, rest = rest[: len(rest) - 2 * count - 1], rest[len(rest) - 2 * count - 1 :]
     initial, states, kept = rest[:count], rest[count : 2 * count], rest[-1]
     d_wx, d_R, d_R_diag, d_b, d_params, *d_initial = torch.ops.rnnc.scan_backward(
         list(gradients[:count]),
         list(gradients[count : 2 * count]),
+        wx,
+        b,
         R,
         R_diag,
         params,
@@ -131,16 +231,17 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
         states,
         kept,
         ctx.cell,
+        ctx.variant,
+        ctx.save,
     )
     return (
-        d_wx.permute(1, 0, 2, 4, 3),  # (T, B, N, Gx, D) -> (B, T, N, D, Gx)
+        d_wx,
         None if R is None else d_R,
         None if R_diag is None else d_R_diag,
         d_b if ctx.has_bias else None,
         list(d_params.unbind(0)),
         d_initial,
-        None,
-        None,
+        *(None,) * 5,
     )
 
 

@@ -11,14 +11,16 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
+from ..codegen.plan import Save, Variant
 from .check import check_scan
 from .compile import find_compiler
-from .errors import NoCompilerError, TensorError
+from .device import cupy_nvrtc
+from .errors import CompileError, TensorError
 from .ops import scan_op
 from .reference import scan_reference
 
-Backend = Literal["auto", "cpu", "reference"]
-BACKENDS: tuple[Backend, ...] = ("auto", "cpu", "reference")
+Backend = Literal["auto", "cpu", "cuda", "reference"]
+BACKENDS: tuple[Backend, ...] = ("auto", "cpu", "cuda", "reference")
 States = tuple[Tensor, ...]
 
 
@@ -32,6 +34,8 @@ def scan(
     R_diag: Tensor | None = None,
     params: Mapping[str, Tensor] | None = None,
     backend: Backend = "auto",
+    variant: Variant = "auto",
+    save: Save = "gates",
 ) -> tuple[States, States]:
     """Run a cell over time.
 
@@ -47,10 +51,14 @@ def scan(
         states: the states before the first step, (B, N, D) each; by default each state's `init`.
         R_diag: (Gd, N, D), a weight for each diagonal (gate, source) pair.
         params: (N, D) each, by name.
-        backend: `"cpu"`, the compiled kernels (float32 and float64; half precision is computed
+        backend: `"cpu"` and `"cuda"`, the compiled kernels (on the CPU half precision is computed
             in float32); `"reference"`, a loop of torch operations for any dtype, device and order
             of derivative; `"auto"`, the kernels where there are some, else the reference, said
             once.
+        variant: which plan of a GPU: `"block"` (R on chip), `"alternating"` (a matrix product and
+            a pointwise kernel a step), or `"auto"` for the cheapest that fits.
+        save: what a GPU keeps for the backward: `"gates"`, or `"states"` alone, from which it
+            computes the gates again.
 
     Returns:
         All states at all steps, (B, T, N, D) each, and all states after the last step, (B, N, D)
@@ -58,6 +66,7 @@ def scan(
 
     Raises:
         TensorError: a tensor is missing or does not fit; names it and what was expected.
+        PlanError: there is no plan of the variant for these sizes.
         CompileError: the kernels could not be built.
 
     Example:
@@ -77,7 +86,8 @@ def scan(
     ordered = [params[p.name] for p in cell.params]
     if resolve_backend(backend, wx.device.type) == "reference":
         return scan_reference(cell, wx, R, b, states, R_diag, dict(params))
-    return scan_kernels(cell.text, wx, R, b, states, R_diag, ordered)
+    wanted = [True] * len(states)
+    return scan_kernels(cell.text, wx, R, b, states, R_diag, ordered, wanted, variant, save)
 
 
 def scan_kernels(
@@ -88,32 +98,40 @@ def scan_kernels(
     states: Sequence[Tensor],
     R_diag: Tensor | None,
     params: Sequence[Tensor],
+    over_time: Sequence[bool],
+    variant: str,
+    save: str,
 ) -> tuple[States, States]:
     """The operator's call on checked tensors: plain values and torch operations only.
 
-    So `torch.compile` can trace it; the cell comes as its JSON.
+    So `torch.compile` can trace it; the cell comes as its JSON. States that are not wanted
+    `over_time` may come back empty.
     """
-    dtype = wx.dtype
-    if dtype in (torch.float16, torch.bfloat16):
+    device, dtype = wx.device.type, wx.dtype
+    computed = dtype
+    if device == "cuda" and torch.is_autocast_enabled(device):
+        computed = dtype = torch.get_autocast_dtype(device)
+    elif device == "cpu" and dtype in (torch.float16, torch.bfloat16):
         # The states are as exact as float32 makes them, and rounded once.
-        wx = wx.float()
-        R, b, R_diag = (None if t is None else t.float() for t in (R, b, R_diag))
-        states, params = [s.float() for s in states], [p.float() for p in params]
+        computed = torch.float32
+    wx = wx.to(computed)
+    R, b, R_diag = (None if t is None else t.to(computed) for t in (R, b, R_diag))
+    states, params = [s.to(computed) for s in states], [p.to(computed) for p in params]
     inputs = [wx, R, b, R_diag, *states, *params]
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
-    results = scan_op(wx, R, R_diag, b, params, states, cell, keep)
+    results = scan_op(wx, R, R_diag, b, params, states, cell, keep, over_time, variant, save)
     count = len(states)
-    over_time = tuple(s.transpose(0, 1).to(dtype) for s in results[:count])
-    return over_time, tuple(s.to(dtype) for s in results[count : 2 * count])
+    sequences = tuple(s.transpose(0, 1).to(dtype) for s in results[:count])
+    return sequences, tuple(s.to(dtype) for s in results[count : 2 * count])
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def resolve_backend(backend: Backend, device: str) -> Literal["cpu", "reference"]:
+def resolve_backend(backend: Backend, device: str) -> Literal["cpu", "cuda", "reference"]:
     """Which backend serves a device; the one place where `"auto"` takes the next best.
 
     Raises:
         TensorError: there is no such backend, or it has no kernels for that device.
-        NoCompilerError: `"cpu"` was asked for by name, and there is no compiler.
+        NoCompilerError: the kernels were asked for by name, and there is no compiler.
     """
     if backend not in BACKENDS:
         raise TensorError(
@@ -121,24 +139,27 @@ def resolve_backend(backend: Backend, device: str) -> Literal["cpu", "reference"
         )
     if backend == "reference":
         return "reference"
-    if device != "cpu":
-        if backend == "cpu":
-            raise TensorError(
-                "backend",
-                f'"cpu" with tensors on {device}',
-                "tensors on the CPU",
-                'tensor.to("cpu"), or backend="auto"',
-            )
-        _say_once(f"rnnc has no kernels for the device {device!r} yet: it runs the reference loop")
+    if backend != "auto" and device != backend:
+        raise TensorError(
+            "backend",
+            f'"{backend}" with tensors on {device}',
+            f"tensors on {backend}",
+            f'tensor.to("{backend}"), or backend="auto"',
+        )
+    if device not in _FIND_COMPILER:
+        _say_once(f"rnnc has no kernels for the device {device!r}: it runs the reference loop")
         return "reference"
     try:
-        find_compiler()
-    except NoCompilerError as error:
-        if backend == "cpu":
+        _FIND_COMPILER[device]()
+    except CompileError as error:
+        if backend != "auto":
             raise
         _say_once(f"rnnc runs the slow reference loop, for want of a compiler.\n{error}")
         return "reference"
-    return "cpu"
+    return "cpu" if device == "cpu" else "cuda"
+
+
+_FIND_COMPILER = {"cpu": find_compiler, "cuda": cupy_nvrtc}
 
 
 @cache

@@ -125,7 +125,12 @@ def test_templates_state_their_contract_and_miss_nothing_in_silence():
     environment = _environment()
     assert environment.undefined is jinja2.StrictUndefined
     templates = [n for n in environment.list_templates() if n.endswith(".jinja")]
-    assert templates == ["cpu/kernel.cpp.jinja"]
+    assert templates == [
+        "cpu/kernel.cpp.jinja",
+        "cuda/alternating.cu.jinja",
+        "cuda/block.cu.jinja",
+        "cuda/cell.cuh.jinja",
+    ]
     for name in templates:
         text, _, _ = environment.loader.get_source(environment, name)
         contract = text.split("-#}")[0]

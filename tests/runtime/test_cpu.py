@@ -177,6 +177,7 @@ def test_inference_keeps_nothing(inputs_for):
     cell = rnnc.cells.lstm
     inputs = inputs_for(cell, 3, 7, 2, 5)
     call = (inputs.wx, inputs.R, None, inputs.b, [], inputs.states, cell.text)
+    rest = ([True, True], "auto", "gates")
     with torch.no_grad():
-        assert torch.ops.rnnc.scan(*call, False)[-1].numel() == 0
-    assert torch.ops.rnnc.scan(*call, True)[-1].shape == (7, 3, 2, 4, 5)
+        assert torch.ops.rnnc.scan(*call, False, *rest)[-1].numel() == 0
+    assert torch.ops.rnnc.scan(*call, True, *rest)[-1].shape == (7, 3, 2, 4, 5)

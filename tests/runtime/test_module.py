@@ -180,7 +180,7 @@ def test_extra_repr():
         ((odd, 3, 8), {"num_layers": -1}, "num_layers\n  found:  -1"),
         ((odd, 3, 8), {"dropout": 1.5}, "dropout\n  found:  1.5\n  wanted: a probability"),
         ((odd, 3, 8), {"dropout": math.nan}, "dropout\n  found:  nan"),
-        ((odd, 3, 8), {"backend": "triton"}, "one of auto, cpu, reference"),
+        ((odd, 3, 8), {"backend": "triton"}, "one of auto, cpu, cuda, reference"),
         (("lstm", 3, 8), {}, "cell\n  found:  a str\n  wanted: a cell"),
     ],
 )

@@ -22,6 +22,9 @@ def arguments(cell, inputs, keep=True):
         list(inputs.states),
         cell.text,
         keep,
+        [True] * len(cell.states),
+        "auto",
+        "gates",
     )
 
 
@@ -37,14 +40,15 @@ def test_opcheck_forward(name, inputs_for):
 def test_opcheck_backward(name, inputs_for):
     cell = rnnc.cells.get(name)
     inputs = inputs_for(cell, 3, 4, 2, 5, requires_grad=False)
-    wx, R, R_diag, _, params, initial, text, _ = arguments(cell, inputs)
+    wx, R, R_diag, _, params, initial, text, *_ = arguments(cell, inputs)
     count = len(initial)
     out = scan_op(*arguments(cell, inputs))
     d_states = [torch.randn_like(s) for s in out[:count]]
     d_last = [torch.randn_like(s) for s in out[count : 2 * count]]
     missing = [None] * count
     for d_all, d_end in ((d_states, d_last), (d_states, missing), (missing, d_last)):
-        call = (d_all, d_end, R, R_diag, params, initial, out[:count], out[-1], text)
+        call = (d_all, d_end, None, None, R, R_diag, params, initial, out[:count], out[-1], text)
+        call += ("auto", "gates")
         torch.library.opcheck(scan_backward_op, call)
     assert wx.shape[-1] == len(cell.input_gates)
 

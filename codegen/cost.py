@@ -1,0 +1,109 @@
+"""What a step costs in ns: the model that ranks plans, and where its constants were measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from .derive import Pointwise
+from .limits import Limits
+from .plan import BlockKernel, Shape
+
+
+@dataclass(frozen=True)
+class Costs:
+    """Constants of an architecture.
+
+    Attributes:
+        clock: cycles a ns.
+        schedulers: of a multiprocessor; each issues an instruction of one of its warps a cycle.
+        matrix: cycles of a scheduler's matrix unit for one m16n8k16 instruction.
+        exchange: ns of a step that no work fills: barrier, shared memory, the longest chain of
+            dependent instructions.
+        item: instructions of a (unit, batch row) beside its equations.
+        bandwidth: bytes a ns from and to device memory.
+        launch: ns of a kernel in a graph.
+        product: ns of a small product by the matrix library.
+        library_bandwidth: bytes a ns at which such a product reads R from L2.
+    """
+
+    clock: float
+    schedulers: int
+    matrix: float
+    exchange: float
+    item: float
+    bandwidth: float
+    launch: float
+    product: float
+    library_bandwidth: float
+
+
+# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to the figures of benchmarks/results. Other GPUs borrow
+# them, so that their ranking stands and their ns are a guess.
+H200 = Costs(
+    clock=1.98,
+    schedulers=4,
+    matrix=8,
+    exchange=150,
+    item=75,
+    bandwidth=4300,
+    launch=1500,
+    product=2800,
+    library_bandwidth=3000,
+)
+
+
+def block_nanoseconds(
+    pointwise: Pointwise,
+    shape: Shape,
+    limits: Limits,
+    kernels: tuple[BlockKernel, BlockKernel],
+    groups: int,
+    rows: int,
+) -> tuple[int, int]:
+    """Estimates of a step of a block plan, forward and backward, in ns.
+
+    Args:
+        pointwise: of the cell.
+        shape: batch and heads say how many blocks there are.
+        limits: the GPU.
+        kernels: the sizes of both directions.
+        groups: groups of 8 units, a warp of the forward.
+        rows: batch rows of a block.
+    """
+    blocks = shape.heads * math.ceil(shape.batch / rows)
+    directions = (
+        (kernels[0], groups, pointwise.forward.operations),
+        (kernels[1], 2, pointwise.backward.operations),
+    )
+    found = []
+    for kernel, warp_groups, operations in directions:
+        busy = math.ceil(kernel.warps / H200.schedulers)
+        # A fragment of R is four registers of an instruction's warp.
+        matrix = busy * kernel.matrix_registers / 4 * H200.matrix
+        # float32 takes three products of half the depth.
+        matrix *= 3 if shape.dtype == "float32" else 1
+        items = busy * warp_groups * rows // 4 * (operations + H200.item)
+        # Blocks that share a multiprocessor hide each other's waiting, not each other's work.
+        together = min(math.ceil(blocks / limits.multiprocessors), kernel.blocks_per_multiprocessor)
+        waves = math.ceil(blocks / (limits.multiprocessors * together))
+        found.append(waves * (H200.exchange + together * (matrix + items) / H200.clock))
+    # What is read and written, whatever the kernel does.
+    elements = shape.batch * shape.heads * shape.head_dim * shape.element_bytes
+    layout_values = len(pointwise.cell.gates) + len(pointwise.cell.states) + len(pointwise.saved)
+    traffic = elements * layout_values / H200.bandwidth
+    return round(max(found[0], traffic)), round(max(found[1], traffic))
+
+
+def alternating_nanoseconds(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
+    """Estimates of a step of an alternating plan, forward and backward, in ns.
+
+    Args:
+        pointwise: of the cell.
+        shape: all of it matters.
+    """
+    pairs = len(pointwise.cell.dense_pairs)
+    weights = pairs * shape.heads * shape.head_dim**2 * shape.element_bytes
+    rows = math.ceil(shape.batch / 64)
+    product = H200.product + rows * weights / H200.library_bandwidth if pairs else 0
+    return round(H200.launch + product), round(1.5 * H200.launch + product)

@@ -1,0 +1,297 @@
+"""The CUDA kernels, called on torch tensors: plans, arguments, and sums that end in GEMMs."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..cellspec.cell import CellSpec
+from ..codegen.derive import derive
+from ..codegen.layout import Layout, layout_of
+from ..codegen.plan import BlockPlan, CudaPlan, Dtype, Save, Shape, Variant
+from ..codegen.planner import plan_for
+from .alternating import run_alternating
+from .cpu import Forward, Gradients
+from .cuda_arguments import backward_arguments, forward_arguments, pointer, pointers
+from .device import device_limits
+from .launch import load_kernels
+
+_DTYPES: dict[torch.dtype, Dtype] = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+}
+_WIDEST_ACCESS = 16  # bytes
+
+
+class Choice(NamedTuple):
+    """What a caller chose among the kernels of a GPU: as in `plan_for`."""
+
+    variant: str = "auto"
+    save: str = "gates"
+
+
+def forward(
+    cell: CellSpec,
+    wx: Tensor,
+    R: Tensor | None,
+    R_diag: Tensor | None,
+    b: Tensor | None,
+    params: Sequence[Tensor],
+    initial: Sequence[Tensor],
+    keep: bool,
+    stored: Sequence[bool],
+    choice: Choice,
+) -> Forward:
+    """Run all steps, on the tensors' device and torch's current stream.
+
+    Args:
+        cell: the cell.
+        wx: (B, T, N, D, Gx); not copied where a unit's gates, units and heads are neighbours.
+        R: (Gr, N, D, D), where the cell has dense gates.
+        R_diag: (Gd, N, D), where it has diagonal gates.
+        b: (Gb, N, D), or None for no bias.
+        params: (N, D) each.
+        initial: the states before the first step, (B, N, D) each.
+        keep: whether a backward pass may follow.
+        stored: which states are returned at all steps.
+        choice: of the kernels.
+    """
+    layout = layout_of(cell)
+    batch, steps, heads, dim, _ = wx.shape
+    plan = _plan(cell, heads, dim, batch, wx.dtype, wx.device.index, choice, _tf32())
+    wx = _side_by_side(wx)
+    R, R_diag, b = (None if t is None else t.contiguous() for t in (R, R_diag, b))
+    params = [p.contiguous() for p in params]
+    initial = [s.contiguous() for s in initial]
+    states = [wx.new_empty(steps if s else 0, batch, heads, dim) for s in stored]
+    last = [torch.empty_like(s) for s in initial]
+    keep_gates = keep and choice.save == "gates"
+    saved = len(derive(cell).saved)
+    kept = wx.new_empty(steps if keep_gates else 0, batch, heads, dim, saved)
+    arguments = forward_arguments(len(layout.states), len(layout.params))(
+        *(steps, batch, heads, dim),
+        *(wx.stride(1), wx.stride(0)),
+        *(pointer(t) for t in (wx, R, R_diag, b)),
+        pointers(params),
+        *(pointers(ts) for ts in (initial, states, last)),
+        pointer(kept),
+    )
+    if last[0].numel():
+        with torch.cuda.device(wx.device):
+            if isinstance(plan, BlockPlan):
+                kernels = load_kernels(cell, plan, wx.device.index)
+                kernels["rnnc_forward"]((heads, math.ceil(batch / plan.rows)), arguments)
+            else:
+                sizes = (steps, batch, heads, dim)
+                run_alternating(cell, plan, arguments, R, wx, sizes, forward=True)
+    return Forward(states, last, kept)
+
+
+def backward(
+    cell: CellSpec,
+    d_states: Sequence[Tensor | None],
+    d_last: Sequence[Tensor | None],
+    wx: Tensor | None,
+    b: Tensor | None,
+    R: Tensor | None,
+    R_diag: Tensor | None,
+    params: Sequence[Tensor],
+    initial: Sequence[Tensor],
+    states: Sequence[Tensor],
+    kept: Tensor,
+    choice: Choice,
+) -> Gradients:
+    """Run all steps backwards, then the sums over time.
+
+    Args:
+        cell: the cell.
+        d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero; not
+            copied where units and heads are neighbours.
+        d_last: the gradient of each last state, (B, N, D), or None for zero.
+        wx: as in `forward`, where only states were kept.
+        b: likewise.
+        R: as in `forward`.
+        R_diag: as in `forward`.
+        params: as in `forward`.
+        initial: as in `forward`.
+        states: what `forward` left.
+        kept: what `forward` left.
+        choice: of the kernels.
+    """
+    layout = layout_of(cell)
+    like = initial[0]
+    batch, heads, dim = like.shape
+    steps = kept.shape[0] if wx is None else wx.shape[1]
+    plan = _plan(cell, heads, dim, batch, like.dtype, like.device.index, choice, _tf32())
+    tiles = math.ceil(batch / plan.rows) if isinstance(plan, BlockPlan) else 1
+    inputs, gates = len(layout.input_gates), len(layout.gates)
+    real = torch.float64 if like.dtype == torch.float64 else torch.float32
+    counts = [len(layout.bias), len(layout.params), len(layout.diagonal_gates)]
+    d_wx = like.new_empty(steps, batch, heads, dim, inputs)
+    d_rest = like.new_empty(steps, batch, heads, dim, gates - inputs)
+    sums = like.new_empty(tiles, sum(counts), heads, dim, dtype=real)
+    initial = [s.contiguous() for s in initial]
+    d_initial = [torch.empty_like(s) for s in initial]
+    R, R_diag = (None if t is None else t.contiguous() for t in (R, R_diag))
+    params = [p.contiguous() for p in params]
+    d_states = [None if d is None else _side_by_side(d) for d in d_states]
+    d_last = [None if d is None else d.contiguous() for d in d_last]
+    if wx is not None:
+        kept = _gates_again(cell, wx, b, R, R_diag, initial, states)
+    many = ctypes.c_int64 * len(layout.states)
+    arguments = backward_arguments(len(layout.states), len(layout.params))(
+        *(steps, batch, heads, dim),
+        *(many(*(0 if d is None else d.stride(axis) for d in d_states)) for axis in (0, 1)),
+        *(pointer(t) for t in (R, R_diag)),
+        pointers(params),
+        *(pointers(ts) for ts in (initial, states)),
+        pointer(kept),
+        *(pointers(ts) for ts in (d_states, d_last)),
+        *(pointer(t) for t in (d_wx, d_rest)),
+        pointers(d_initial),
+        pointer(sums),
+    )
+    if like.numel():
+        with torch.cuda.device(like.device):
+            if isinstance(plan, BlockPlan):
+                kernels = load_kernels(cell, plan, like.device.index)
+                kernels["rnnc_backward"]((heads, tiles), arguments)
+            else:
+                sizes = (steps, batch, heads, dim)
+                run_alternating(cell, plan, arguments, R, like, sizes, forward=False)
+    else:
+        sums.zero_()
+    # The operator returns no views of one tensor: each gradient is a tensor of its own.
+    parts = torch.split(sums.sum(0).to(like.dtype), counts)
+    d_b, d_params, d_R_diag = (part.contiguous() for part in parts)
+    return Gradients(
+        d_wx=d_wx,
+        d_R=_recurrent_gradient(layout, d_wx, d_rest, states, initial),
+        d_R_diag=d_R_diag,
+        d_b=d_b,
+        d_params=d_params,
+        d_initial=d_initial,
+    )
+
+
+def _gates_again(
+    cell: CellSpec,
+    wx: Tensor,
+    b: Tensor | None,
+    R: Tensor | None,
+    R_diag: Tensor | None,
+    initial: Sequence[Tensor],
+    states: Sequence[Tensor],
+) -> Tensor:
+    """The pre-activations that the backward reads, (T, B, N, D, saved): one product a source."""
+    layout = layout_of(cell)
+    saved = derive(cell, activations=False).saved
+    batch, steps, heads, dim, _ = wx.shape
+    gates = wx.new_zeros(steps, batch, heads, dim, len(saved))
+    place = {layout.gates.index(name): i for i, name in enumerate(saved)}
+    for gate, i in place.items():
+        if gate < wx.shape[-1]:
+            gates[..., i] = wx[..., gate].transpose(0, 1)
+    if b is not None:
+        for row, gate in enumerate(layout.bias):
+            if gate in place:
+                gates[..., place[gate]] += b[row]
+    before = [
+        torch.cat([first[None], s[:-1]]) if len(s) else s
+        for first, s in zip(initial, states, strict=True)
+    ]
+    pairs = zip(layout.dense_gates, layout.dense_sources, strict=True)
+    for matrix, (gate, source) in enumerate(pairs):
+        if gate in place and steps:
+            assert R is not None
+            factors = before[source].view(steps * batch, heads, dim).transpose(0, 1)
+            product = torch.bmm(factors, R[matrix].transpose(1, 2))  # (N, T * B, D)
+            gates[..., place[gate]] += product.transpose(0, 1).reshape(steps, batch, heads, dim)
+    diagonal = zip(layout.diagonal_gates, layout.diagonal_sources, strict=True)
+    for row, (gate, source) in enumerate(diagonal):
+        if gate in place and steps:
+            assert R_diag is not None
+            gates[..., place[gate]] += R_diag[row] * before[source]
+    return gates
+
+
+def _recurrent_gradient(
+    layout: Layout,
+    d_wx: Tensor,
+    d_rest: Tensor,
+    states: Sequence[Tensor],
+    initial: Sequence[Tensor],
+) -> Tensor:
+    """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM a head, source and tensor."""
+    steps, batch, heads, dim, inputs = d_wx.shape
+    pairs = list(zip(layout.dense_gates, layout.dense_sources, strict=True))
+    d_R = d_wx.new_empty(len(pairs), heads, dim, dim)
+    if not steps:
+        return d_R.zero_()
+    for d_gates, first in ((d_wx, 0), (d_rest, inputs)):
+        count = d_gates.shape[-1]
+        for source in layout.sources:
+            wanted = [
+                i for i, (g, s) in enumerate(pairs) if s == source and first <= g < first + count
+            ]
+            if not wanted:
+                continue
+            rows = d_gates.view(steps * batch, heads, dim * count)
+            previous = states[source][:-1].reshape((steps - 1) * batch, heads, dim)
+            # (N, D * gates, rows) x (N, rows, D)
+            product = torch.baddbmm(
+                torch.bmm(rows[:batch].permute(1, 2, 0), initial[source].transpose(0, 1)),
+                rows[batch:].permute(1, 2, 0),
+                previous.transpose(0, 1),
+            ).view(heads, dim, count, dim)
+            chosen = [pairs[i][0] - first for i in wanted]
+            if wanted == list(range(len(pairs))) and chosen == list(range(count)):
+                return product.permute(2, 0, 1, 3).contiguous()
+            for i, gate in zip(wanted, chosen, strict=True):
+                d_R[i] = product[:, :, gate]
+    return d_R
+
+
+@lru_cache(maxsize=2048)
+def _plan(
+    cell: CellSpec,
+    heads: int,
+    dim: int,
+    batch: int,
+    dtype: torch.dtype,
+    device: int,
+    choice: Choice,
+    tf32: bool,
+) -> CudaPlan:
+    shape = Shape(heads, dim, max(batch, 1), dtype=_DTYPES[dtype])
+    variant: Variant = choice.variant  # type: ignore[assignment]
+    save: Save = choice.save  # type: ignore[assignment]
+    tf32 = tf32 and dtype == torch.float32
+    return plan_for(cell, shape, device_limits(device), variant, save=save, tf32=tf32)
+
+
+def _tf32() -> bool:
+    """Whether torch lets float32 products round to tf32."""
+    return bool(torch.backends.cuda.matmul.allow_tf32)
+
+
+def _side_by_side(tensor: Tensor) -> Tensor:
+    """The tensor, whose first two axes are rows and steps; copied where the others are not packed
+    one after the other or rows do not begin where wide accesses can.
+    """
+    inner = tensor[0, 0] if tensor.shape[0] and tensor.shape[1] else tensor
+    width = _WIDEST_ACCESS // tensor.element_size()
+    aligned = tensor.data_ptr() % _WIDEST_ACCESS == 0 and all(
+        tensor.stride(axis) % math.gcd(width, inner.numel()) == 0 for axis in (0, 1)
+    )
+    if inner.is_contiguous() and aligned:
+        return tensor
+    return tensor.contiguous()

@@ -1,0 +1,104 @@
+"""Mirrors of the structs that launches pass by value: templates/cuda/lib."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from torch import Tensor
+
+_SIZES = [(name, ctypes.c_int64) for name in ("steps", "batch", "heads", "dim")]
+
+
+@lru_cache(maxsize=64)
+def forward_arguments(states: int, params: int) -> type[ctypes.Structure]:
+    """Mirrors `ForwardArguments` of a cell with that many states and params."""
+    each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)
+
+    class ForwardArguments(ctypes.Structure):
+        _fields_ = [
+            *_SIZES,
+            ("wx_time", ctypes.c_int64),
+            ("wx_row", ctypes.c_int64),
+            *((name, ctypes.c_void_p) for name in ("wx", "R", "R_diag", "bias")),
+            ("params", each_param),
+            *((name, each_state) for name in ("initial", "states", "last")),
+            ("kept", ctypes.c_void_p),
+        ]
+
+    return ForwardArguments
+
+
+@lru_cache(maxsize=64)
+def backward_arguments(states: int, params: int) -> type[ctypes.Structure]:
+    """Mirrors `BackwardArguments` of a cell with that many states and params."""
+    each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)
+
+    class BackwardArguments(ctypes.Structure):
+        _fields_ = [
+            *_SIZES,
+            ("d_states_time", ctypes.c_int64 * states),
+            ("d_states_row", ctypes.c_int64 * states),
+            *((name, ctypes.c_void_p) for name in ("R", "R_diag")),
+            ("params", each_param),
+            *((name, each_state) for name in ("initial", "states")),
+            ("kept", ctypes.c_void_p),
+            *((name, each_state) for name in ("d_states", "d_last")),
+            *((name, ctypes.c_void_p) for name in ("d_wx", "d_rest")),
+            ("d_initial", each_state),
+            ("sums", ctypes.c_void_p),
+        ]
+
+    return BackwardArguments
+
+
+@lru_cache(maxsize=64)
+def work_struct(states: int, sources: int) -> type[ctypes.Structure]:
+    """Mirrors `Work` of a cell with that many states and sources."""
+    each_source = ctypes.c_void_p * max(sources, 1)
+
+    class Work(ctypes.Structure):
+        _fields_ = [
+            ("arguments", ctypes.c_void_p),
+            ("first_step", ctypes.c_void_p),
+            ("states", ctypes.c_void_p * states),
+            ("factors", each_source),
+            ("products", each_source),
+            ("sums", ctypes.c_void_p),
+        ]
+
+    return Work
+
+
+@lru_cache(maxsize=64)
+def begin_struct(
+    arguments: type[ctypes.Structure], work: type[ctypes.Structure]
+) -> type[ctypes.Structure]:
+    """Mirrors `Begin`."""
+
+    class Begin(ctypes.Structure):
+        _fields_ = [("arguments", arguments), ("work", work)]
+
+    return Begin
+
+
+@lru_cache(maxsize=64)
+def step_struct(work: type[ctypes.Structure]) -> type[ctypes.Structure]:
+    """Mirrors `Step`."""
+
+    class Step(ctypes.Structure):
+        _fields_ = [("work", work), ("number", ctypes.c_int64)]
+
+    return Step
+
+
+def pointer(tensor: Tensor | None) -> int | None:
+    """A tensor's address, or null."""
+    return None if tensor is None or not tensor.numel() else tensor.data_ptr()
+
+
+def pointers(tensors: Sequence[Tensor | None]) -> Any:
+    """Their addresses; at least one, since C has no empty arrays."""
+    return (ctypes.c_void_p * max(len(tensors), 1))(*(pointer(t) for t in tensors))

@@ -1,0 +1,68 @@
+"""What a torch device is to the planner, and whether its kernels can be built here."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import torch
+
+from ..codegen.limits import Limits
+from .errors import NoCudaError
+
+
+@cache
+def device_limits(index: int) -> Limits:
+    """The limits of a CUDA device, as the driver reports them.
+
+    Args:
+        index: the device's number.
+    """
+    from cupy.cuda import runtime
+
+    p = runtime.getDeviceProperties(index)
+    capability = (p["major"], p["minor"])
+    return Limits(
+        name=p["name"].decode(),
+        capability=capability,
+        multiprocessors=p["multiProcessorCount"],
+        shared_per_block=p["sharedMemPerBlockOptin"],
+        shared_per_multiprocessor=p["sharedMemPerMultiprocessor"],
+        l2=p["l2CacheSize"],
+        # Size 16 is a non-portable one of 9.0 and 10.0: CUDA C++ Programming Guide.
+        cluster=16 if capability in ((9, 0), (10, 0)) else 8 if capability >= (9, 0) else 1,
+        registers=p["regsPerMultiprocessor"],
+    )
+
+
+@cache
+def cupy_nvrtc() -> Any:
+    """CuPy's binding of NVRTC.
+
+    Raises:
+        NoCudaError: CuPy is missing or built for another CUDA than torch; says what to install.
+    """
+    wanted = (torch.version.cuda or "13.0").split(".")[0]
+    try:
+        import cupy  # noqa: F401
+        from cupy_backends.cuda.libs import nvrtc
+
+        version = nvrtc.getVersion()
+    except Exception as error:
+        # Whatever CuPy's import or its search for the library raises, the remedy is the same.
+        raise NoCudaError(
+            "CUDA compiler\n"
+            f"  found:  {type(error).__name__}: {error}\n"
+            f"  wanted: CuPy with NVRTC for CUDA {wanted}\n"
+            f'  write:  pip install "rnnc[cuda{wanted}]"'
+        ) from error
+    if torch.version.cuda and str(version[0]) != wanted:
+        raise NoCudaError(
+            "CUDA compiler\n"
+            f"  found:  NVRTC {version[0]}.{version[1]} beside a torch for CUDA"
+            f" {torch.version.cuda}\n"
+            f"  wanted: CuPy for CUDA {wanted}, and no other CuPy\n"
+            f"  write:  pip uninstall cupy-cuda{version[0]}x;"
+            f' pip install "rnnc[cuda{wanted}]"'
+        )
+    return nvrtc

@@ -1,0 +1,89 @@
+"""Kernels on a device: loaded once a device, launched on torch's current stream."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+from ..cellspec.cell import CellSpec
+from ..codegen.derive import derive
+from ..codegen.plan import BlockPlan, CudaPlan
+from ..codegen.render import render
+from .nvrtc import compile_cuda
+
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """One entry point of a compiled source, on one device.
+
+    Attributes:
+        function: the driver's handle.
+        threads: of a block.
+        shared: bytes of shared memory of a block.
+        module: what the handle lives in.
+    """
+
+    function: int
+    threads: int
+    shared: int
+    module: Any
+
+    def __call__(self, grid: tuple[int, int], arguments: ctypes.Structure) -> None:
+        """Launch on torch's current stream of the current device; returns at once.
+
+        Args:
+            grid: blocks in x and y.
+            arguments: passed by value.
+        """
+        from cupy_backends.cuda.api import driver
+
+        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+        driver.launchKernel(
+            self.function,
+            *(grid[0], grid[1], 1),
+            *(self.threads, 1, 1),
+            self.shared,
+            torch.cuda.current_stream().cuda_stream,
+            ctypes.addressof(pointers),
+            0,
+        )
+
+
+@lru_cache(maxsize=512)
+def load_kernels(cell: CellSpec, plan: CudaPlan, device: int) -> dict[str, Kernel]:
+    """The kernels of a cell and plan by name, compiled on first use and loaded on a device.
+
+    Args:
+        cell: the cell.
+        plan: what to compile for; its `arch` is the device's.
+        device: the device's number; it must be torch's current device.
+    """
+    from cupy.cuda.function import Module
+    from cupy_backends.cuda.api import driver
+
+    torch.cuda.current_stream().cuda_stream  # noqa: B018 - makes torch's context the current one
+    activations = plan.save == "gates"
+    binary = compile_cuda(render(derive(cell, activations), plan), plan.arch)
+    module = Module()
+    module.load(binary.cubin)
+    kernels = {}
+    for name in binary.reports:
+        threads, shared = _sizes(plan, name)
+        function = module.get_function(name)
+        if shared:
+            driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared)
+        kernels[name] = Kernel(function.ptr, threads, shared, module)
+    return kernels
+
+
+def _sizes(plan: CudaPlan, name: str) -> tuple[int, int]:
+    if isinstance(plan, BlockPlan):
+        kernel = plan.kernels[name]
+        return 32 * kernel.warps, kernel.shared
+    return plan.threads, 0

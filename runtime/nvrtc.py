@@ -1,0 +1,173 @@
+"""From CUDA source to a binary, by NVRTC; needs no GPU. Kept on disk by digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from ..codegen.render import Source
+from .cache import cached_file
+from .device import cupy_nvrtc
+from .errors import CompileError
+
+_FLAGS = (
+    "-std=c++17",
+    "--ptxas-options=-v",
+    "--device-as-default-execution-space",  # lambdas are device code too
+    "--diag-suppress=177",  # not every cell uses every constant
+)
+# Two-byte elements round away what IEEE division and subnormal numbers would add.
+_FAST = ("--prec-div=false", "--prec-sqrt=false", "--ftz=true")
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """What the compiler says of one kernel.
+
+    Attributes:
+        registers: of a thread.
+        spills: bytes of a thread that did not find a register, stores and loads.
+        stack: bytes of a thread's local memory.
+    """
+
+    registers: int
+    spills: int
+    stack: int
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Compiled kernels of a source.
+
+    Attributes:
+        arch: the architecture that they run on.
+        cubin: the machine code.
+        reports: for each kernel by name.
+        log: the compiler's own words.
+    """
+
+    arch: str
+    cubin: bytes
+    reports: dict[str, KernelReport]
+    log: str
+
+
+def compile_cuda(source: Source, arch: str) -> Binary:
+    """Compile a CUDA source, or find it compiled.
+
+    Args:
+        source: of a block or alternating plan.
+        arch: such as `sm_80` or `sm_90a`.
+
+    Raises:
+        NoCudaError: CuPy or NVRTC is missing.
+        CompileError: the compiler refused the source, with its log and the lines that it names.
+    """
+    nvrtc = cupy_nvrtc()
+    flags = compile_flags(source, arch)
+    made_from = (source.digest, flags, nvrtc.getVersion())
+    digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:32]
+
+    def make(target: Path) -> None:
+        target.write_bytes(_pack(_compile(nvrtc, source, arch, flags)))
+
+    path = cached_file(f"{source.name}-{digest}.cubin", make)
+    try:
+        return _unpack(path.read_bytes())
+    except (ValueError, KeyError, TypeError):
+        # Torn or foreign, whatever its name says: make it again, once.
+        path.unlink(missing_ok=True)
+        return _unpack(cached_file(path.name, make).read_bytes())
+
+
+def compile_flags(source: Source, arch: str) -> tuple[str, ...]:
+    """The options that a source is compiled with."""
+    fast = _FAST if source.plan.dtype in ("bfloat16", "float16") else ()
+    return (f"--gpu-architecture={arch}", *_FLAGS, *fast)
+
+
+def ptx_of(source: Source, arch: str) -> str:
+    """The source in PTX, for reading."""
+    nvrtc = cupy_nvrtc()
+    virtual = "compute_" + arch.removeprefix("sm_")
+    program = _run(nvrtc, source, compile_flags(source, virtual))
+    try:
+        text: bytes = nvrtc.getPTX(program)
+        return text.decode().rstrip("\0")
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def _compile(nvrtc: object, source: Source, arch: str, flags: tuple[str, ...]) -> Binary:
+    program = _run(nvrtc, source, flags)
+    try:
+        log = nvrtc.getProgramLog(program)  # type: ignore[attr-defined]
+        cubin = nvrtc.getCUBIN(program)  # type: ignore[attr-defined]
+    finally:
+        nvrtc.destroyProgram(program)  # type: ignore[attr-defined]
+    return Binary(arch, cubin, _reports(log), log)
+
+
+def _run(nvrtc, source: Source, flags: tuple[str, ...]):  # type: ignore[no-untyped-def]
+    names = [name.encode() for name, _ in source.headers]
+    texts = [text.encode() for _, text in source.headers]
+    program = nvrtc.createProgram(source.code, f"{source.name}.cu", texts, names)
+    try:
+        nvrtc.compileProgram(program, flags)
+    except Exception as error:
+        # NVRTC's own error type lives in the module that may be missing.
+        log = nvrtc.getProgramLog(program)
+        nvrtc.destroyProgram(program)
+        raise CompileError(
+            f"{source.name}: NVRTC refused the generated source ({error})\n"
+            f"  flags: {' '.join(flags)}\n{_with_lines(source, log)}"
+        ) from error
+    return program
+
+
+def _with_lines(source: Source, log: str) -> str:
+    """The log, each message followed by the line of text that it points at."""
+    texts = {f"{source.name}.cu": source.code, **dict(source.headers)}
+    shown = []
+    for line in log.splitlines():
+        shown.append(line)
+        place = re.match(r"(\S+)\((\d+)\)", line)
+        if place and place[1] in texts:
+            lines = texts[place[1]].splitlines()
+            number = int(place[2])
+            if 0 < number <= len(lines):
+                shown.append(f"  {number} | {lines[number - 1]}")
+    return "\n".join(shown)
+
+
+_REPORT = re.compile(
+    r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores,"
+    r" (\d+) bytes spill loads.*?Used (\d+) registers",
+    re.DOTALL,
+)
+
+
+def _reports(log: str) -> dict[str, KernelReport]:
+    return {
+        name: KernelReport(int(registers), int(stores) + int(loads), int(stack))
+        for name, stack, stores, loads, registers in _REPORT.findall(log)
+    }
+
+
+def _pack(binary: Binary) -> bytes:
+    reports = {name: asdict(report) for name, report in binary.reports.items()}
+    digest = hashlib.sha256(binary.cubin).hexdigest()
+    head = {"arch": binary.arch, "reports": reports, "log": binary.log, "digest": digest}
+    return json.dumps(head).encode() + b"\n" + binary.cubin
+
+
+def _unpack(content: bytes) -> Binary:
+    head, _, cubin = content.partition(b"\n")
+    fields = json.loads(head)
+    if hashlib.sha256(cubin).hexdigest() != fields["digest"]:
+        raise ValueError("the cached binary is not what was written")
+    reports = {name: KernelReport(**report) for name, report in fields["reports"].items()}
+    return Binary(fields["arch"], cubin, reports, fields["log"])

@@ -1,0 +1,297 @@
+// All steps of one head and some batch rows in one block: R in registers, h through shared memory.
+//
+// A warp owns kUnitGroups groups of 8 units. Rows of R are interleaved by gates: the two halves of
+// an m16 tile are 8 units of one gate and 8 units of the next, so that a thread's accumulators hold
+// all gates of unit lane / 4 of each group and of columns 2q and 2q + 1, q = lane % 4. The states
+// stay in that thread's registers; only what a dense gate reads goes to shared memory, where one
+// barrier a step makes it whole.
+//
+// With kThreadRows = 1 the odd columns stay empty: a block has 4 batch rows and half the pointwise
+// work, and there are twice as many blocks.
+#pragma once
+
+namespace rnnc {
+
+constexpr int kDimChunks = ceil_div(kHeadDim, kChunk);
+using StateExchange = Exchange<kDimChunks * kChunk>;
+constexpr int kForwardBuffer = kSources * StateExchange::kBytes;
+using InputCopy = RowCopy<kInputGates, 32 * kForwardWarps>;
+constexpr int kForwardShared = 2 * kForwardBuffer + kForwardAhead * InputCopy::kBytes;
+static_assert(kForwardShared == kPlannedForwardShared, "the plan counted another size");
+
+// Halves of tiles (group, pair) of a source; an odd one is filled with zeros.
+RNNC_CONSTEXPR int forward_halves(int source) { return kUnitGroups * kSourcePairs[source]; }
+RNNC_CONSTEXPR int forward_first_tile(int source) {
+  int tiles = 0;
+  for (int i = 0; i < source; ++i) tiles += ceil_div(forward_halves(i), 2);
+  return tiles;
+}
+constexpr int kForwardTiles = at_least_one(forward_first_tile(kSources));
+// An instruction waits for its accumulator: a single tile is summed in two chains.
+constexpr int kForwardChains = kForwardTiles > 1 ? 1 : 2;
+
+// The part of R that a warp multiplies, as fragments.
+struct ForwardWeights {
+  u32 fragment[kDimChunks][2][kForwardTiles][4];
+
+  RNNC_MEMBER void load(const Element* R, int heads, int head, int first_unit, int lane) {
+    const int quad = lane & 3, row = lane >> 2;
+    unroll<kSources>([&](auto source_index) {
+      constexpr int source = decltype(source_index)::value;
+      unroll<ceil_div(forward_halves(source), 2)>([&](auto tile_index) {
+        constexpr int tile = decltype(tile_index)::value;
+#pragma unroll
+        for (int chunk = 0; chunk < kDimChunks; ++chunk) {
+#pragma unroll
+          for (int step = 0; step < 2; ++step) {
+            int from[4], k[4];
+            bool given[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {  // word i / 2 of the step's two, half i % 2 of the tile
+              const int half = 2 * tile + i % 2, group = half / kSourcePairs[source];
+              const int unit = first_unit + 8 * group + row;
+              k[i] = chunk * kChunk + (quad * 4 + 2 * step + i / 2) * kPack;
+              given[i] = half < forward_halves(source) && unit < kHeadDim;
+              const int pair = kSourceFirstPair[source] + half % kSourcePairs[source];
+              const int matrix = given[i] ? kPairMatrix[pair] : 0;
+              from[i] = ((matrix * heads + head) * kHeadDim + unit) * kHeadDim;
+            }
+            load_weights<1>(fragment[chunk][step][forward_first_tile(source) + tile], R, from, k,
+                            given);
+          }
+          __syncthreads();  // for the compiler, which moves no load across it
+        }
+      });
+    });
+  }
+};
+
+RNNC_INLINE void block_forward(const ForwardArguments& a) {
+  extern __shared__ __align__(128) char shared[];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
+  const int64 head = blockIdx.x, first_row = static_cast<int64>(blockIdx.y) * kBlockRows;
+  const int first_unit = warp * 8 * kUnitGroups;
+
+  ForwardWeights weights;
+  weights.load(a.R, static_cast<int>(a.heads), blockIdx.x, first_unit, lane);
+
+  // The items of this thread: (group, j) is unit first_unit + 8 group + lane / 4 and column
+  // 2 quad + j, which holds batch row first_row + kThreadRows quad + j. Where there is no such unit
+  // or row, the thread computes another item's values and stores none.
+  const int steps = static_cast<int>(a.steps);
+  const int unit = first_unit + (lane >> 2);
+  const int64 plane = a.heads * kHeadDim, row = first_row + kThreadRows * quad;
+  constexpr bool whole = kHeadDim % (8 * kUnitGroups) == 0;
+  // An address is a uniform pointer and one of these offsets, in bytes.
+  int64 at[kThreadRows];
+  bool row_given[kThreadRows];
+#pragma unroll
+  for (int j = 0; j < kThreadRows; ++j) {
+    row_given[j] = row + j < a.batch;
+    const int64 real_row = row_given[j] ? row + j : 0;
+    const int64 place = head * kHeadDim + (whole || unit < kHeadDim ? unit : 0);
+    at[j] = opaque((real_row * plane + place) * int64{sizeof(Element)});
+  }
+  // The same for the units of a group, which are neighbours: without a last group, the first's.
+  bool given[kUnitGroups][kThreadRows];
+  int group_units[kUnitGroups];
+  int slot[kUnitGroups][kThreadRows];  // in an exchange buffer, in bytes
+  int input_place[kUnitGroups][kThreadRows];
+  real param[kUnitGroups][at_least_one(kParams)];
+  real diagonal[kUnitGroups][at_least_one(kDiagonalPairs)];
+  real bias[kUnitGroups][at_least_one(kGates)], state[kUnitGroups][kThreadRows][kStates];
+#pragma unroll
+  for (int group = 0; group < kUnitGroups; ++group) {
+    const bool exists = whole || unit + 8 * group < kHeadDim;
+    group_units[group] = whole || unit + 8 * group < kHeadDim ? 8 * group : 0;
+    const int64 own = head * kHeadDim + (exists ? unit + 8 * group : 0);
+#pragma unroll
+    for (int g = 0; g < kGates; ++g) bias[group][g] = 0;
+#pragma unroll
+    for (int i = 0; i < kBiasGates; ++i) {
+      if (a.bias) bias[group][kBias[i]] = to_real(a.bias[i * plane + own]);
+    }
+#pragma unroll
+    for (int i = 0; i < kParams; ++i) param[group][i] = to_real(a.params[i][own]);
+#pragma unroll
+    for (int i = 0; i < kDiagonalPairs; ++i) diagonal[group][i] = to_real(a.R_diag[i * plane + own]);
+#pragma unroll
+    for (int j = 0; j < kThreadRows; ++j) {
+      given[group][j] = exists && row_given[j];
+      slot[group][j] = opaque(StateExchange::offset(2 * quad + j, unit + 8 * group));
+      input_place[group][j] =
+          opaque(InputCopy::place(kThreadRows * quad + j, whole || exists ? unit + 8 * group : 0));
+#pragma unroll
+      for (int s = 0; s < kStates; ++s) {
+        state[group][j][s] = to_real(*element_at(a.initial[s] + group_units[group], at[j]));
+      }
+    }
+  }
+
+  // Padding in K and absent rows stay zero throughout.
+  for (int i = threadIdx.x; i < 2 * kForwardBuffer / 4; i += blockDim.x) {
+    reinterpret_cast<u32*>(shared)[i] = 0u;
+  }
+  __syncthreads();
+  const auto publish = [&](char* buffer) {
+#pragma unroll
+    for (int group = 0; group < kUnitGroups; ++group) {
+#pragma unroll
+      for (int j = 0; j < kThreadRows; ++j) {
+#pragma unroll
+        for (int source = 0; source < kSources; ++source) {
+          if (given[group][j]) {
+            *reinterpret_cast<Element*>(buffer + source * StateExchange::kBytes + slot[group][j]) =
+                to_element<Element>(state[group][j][kSourceState[source]]);
+          }
+        }
+      }
+    }
+  };
+  publish(shared);
+
+  // wx of the next steps, on its way: a step is shorter than a round trip to memory.
+  InputCopy input;
+  input.prepare(first_row, a.batch);
+  const Element* next_input = a.wx + head * kHeadDim * kInputGates;
+  char* const inputs = shared + 2 * kForwardBuffer;
+  const auto fetch = [&](int t, int stage) {
+    if (t < steps) {
+      input.issue(inputs + stage * InputCopy::kBytes, next_input, a.wx_row);
+      next_input += a.wx_time;
+    }
+    commit_copies();
+  };
+#pragma unroll 1
+  for (int stage = 0; stage < kForwardAhead; ++stage) fetch(stage, stage);
+  wait_copies<kForwardAhead - 1>();
+  __syncthreads();
+
+  const int64 step_size = a.batch * plane;
+  real kept[kUnitGroups][kThreadRows][at_least_one(kSaved)];
+  int64 now = 0;  // offset into [T, B, N, D] of the step whose results are stored next
+  const auto store = [&]() {
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) {
+      if (!a.states[s]) continue;
+      Element* to = a.states[s] + now;
+#pragma unroll
+      for (int group = 0; group < kUnitGroups; ++group) {
+#pragma unroll
+        for (int j = 0; j < kThreadRows; ++j) {
+          Row<Element, 1> row;
+          row.set({state[group][j][s]});
+          if (given[group][j]) row.store(element_at(to + 8 * group, at[j]));
+        }
+      }
+    }
+    if (kSaved && a.kept) {
+      Element* to = a.kept + now * kSaved;
+#pragma unroll
+      for (int group = 0; group < kUnitGroups; ++group) {
+#pragma unroll
+        for (int j = 0; j < kThreadRows; ++j) {
+          Row<Element, kSaved> row;
+          row.set(kept[group][j]);
+          if (given[group][j]) row.store(element_at(to + 8 * group * kSaved, at[j] * kSaved));
+        }
+      }
+    }
+    now += step_size;
+  };
+
+  const int fragment = opaque(StateExchange::first_fragment(lane));
+  int stage = 0, buffer = 0;
+#pragma unroll 1
+  for (int t = 0; t < steps; ++t) {
+    // What the gates are without the product.
+    real gate[kUnitGroups][kThreadRows][at_least_one(kGates)];
+#pragma unroll
+    for (int group = 0; group < kUnitGroups; ++group) {
+#pragma unroll
+      for (int j = 0; j < kThreadRows; ++j) {
+        const auto x = InputCopy::read(inputs + stage * InputCopy::kBytes, input_place[group][j]);
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) {
+          gate[group][j][g] = bias[group][g];
+          if (g < kInputGates) gate[group][j][g] += x[g];
+        }
+#pragma unroll
+        for (int i = 0; i < kDiagonalPairs; ++i) {
+          gate[group][j][kDiagonalGate[i]] +=
+              diagonal[group][i] * state[group][j][kDiagonalSource[i]];
+        }
+      }
+    }
+    float sum[kForwardTiles][kForwardChains][4] = {};
+    unroll<kSources>([&](auto source_index) {
+      constexpr int source = decltype(source_index)::value;
+      constexpr int first_tile = forward_first_tile(source);
+      const char* const states = shared + buffer + source * StateExchange::kBytes;
+      for_chunks<kDimChunks>(
+          [&](int chunk) { return StateExchange::load(states, fragment, chunk); },
+          [&](auto index, uint4 h) {
+            constexpr int chunk = decltype(index)::value;
+            unroll<ceil_div(forward_halves(source), 2)>([&](auto tile_index) {
+              constexpr int tile = first_tile + decltype(tile_index)::value;
+              multiply_add(Element{}, sum[tile][0], weights.fragment[chunk][0][tile], h.x, h.y);
+            });
+            unroll<ceil_div(forward_halves(source), 2)>([&](auto tile_index) {
+              constexpr int tile = first_tile + decltype(tile_index)::value;
+              multiply_add(Element{}, sum[tile][kForwardChains - 1],
+                           weights.fragment[chunk][1][tile], h.z, h.w);
+            });
+          });
+    });
+    // While the product runs: the results of the last step leave, and a later input is sent for,
+    // into the place of the last step's.
+    if (t > 0) {
+      store();
+      fetch(t + kForwardAhead - 1, stage > 0 ? stage - 1 : kForwardAhead - 1);
+    }
+
+    unroll<kSources>([&](auto source_index) {
+      constexpr int source = decltype(source_index)::value;
+      unroll<forward_halves(source)>([&](auto half_index) {
+        constexpr int half = decltype(half_index)::value;
+        constexpr int group = half / kSourcePairs[source];
+        constexpr int pair = kSourceFirstPair[source] + half % kSourcePairs[source];
+        constexpr int tile = forward_first_tile(source) + half / 2;
+#pragma unroll
+        for (int j = 0; j < kThreadRows; ++j) {
+#pragma unroll
+          for (int chain = 0; chain < kForwardChains; ++chain) {
+            gate[group][j][kPairGate[pair]] += sum[tile][chain][half % 2 * 2 + j];
+          }
+        }
+      });
+    });
+#pragma unroll
+    for (int group = 0; group < kUnitGroups; ++group) {
+#pragma unroll
+      for (int j = 0; j < kThreadRows; ++j) {
+        step_forward(gate[group][j], state[group][j], param[group], kept[group][j]);
+      }
+    }
+    buffer ^= kForwardBuffer;
+    publish(shared + buffer);
+    stage = stage + 1 < kForwardAhead ? stage + 1 : 0;
+    wait_copies<kForwardAhead - 2>();
+    __syncthreads();
+  }
+  if (steps > 0) store();
+#pragma unroll
+  for (int group = 0; group < kUnitGroups; ++group) {
+#pragma unroll
+    for (int j = 0; j < kThreadRows; ++j) {
+#pragma unroll
+      for (int s = 0; s < kStates; ++s) {
+        if (given[group][j]) {
+          *element_at(a.last[s] + 8 * group, at[j]) = to_element<Element>(state[group][j][s]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace rnnc

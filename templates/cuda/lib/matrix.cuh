@@ -1,0 +1,190 @@
+// Matrix instructions: a fragment of R in four registers times a fragment of 8 batch rows in two.
+//
+// K is cut into chunks of 16 words (64 bytes a row). Of a chunk, lane quad q owns the four words
+// 4q .. 4q + 3, on both sides of the product, so that one 16-byte load of a row feeds two
+// instructions: the first takes words 4q and 4q + 1, the second 4q + 2 and 4q + 3.
+#pragma once
+
+namespace rnnc {
+
+constexpr int kPack = 4 / sizeof(Element);  // elements of a word
+constexpr int kChunk = 16 * kPack;          // elements of K in a chunk
+constexpr int kColumns = 8;                 // columns of a product: the batch rows, and padding
+
+RNNC_CONSTEXPR int ceil_div(int a, int b) { return (a + b - 1) / b; }
+RNNC_CONSTEXPR int round_up(int a, int b) { return ceil_div(a, b) * b; }
+
+RNNC_INLINE void multiply_add(bfloat16, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+      " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+RNNC_INLINE void multiply_add(float16, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
+      " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+RNNC_INLINE void multiply_add_tf32(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
+      " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// float32 as the sum of two tf32: the instruction reads the upper 19 bits, so what is rounded to them
+// leaves a rest that is a number of its own.
+struct SplitWord {
+  u32 high, rest;
+};
+RNNC_INLINE SplitWord split(u32 x, u32 high) {
+  // An infinity has no rest: the minimum takes a number in the place of infinity minus infinity.
+  const float rest = fminf(__uint_as_float(x) - __uint_as_float(high), 1e30f);
+  return {high, __float_as_uint(rest)};
+}
+RNNC_INLINE SplitWord split_state(u32 x) {
+  u32 high;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high) : "f"(__uint_as_float(x)));
+  return split(x, high);
+}
+// Rounded by integers, at four times the rate; a NaN must leave room for it (see load_word).
+// NOTE: volatile, or the compiler would keep all of R split, in as many registers again.
+RNNC_INLINE SplitWord split_weight(u32 x) {
+  u32 high;
+  asm volatile(
+      "{ .reg .u32 sum; add.u32 sum, %1, 0x1000; and.b32 %0, sum, 0xffffe000; }"
+      : "=r"(high)
+      : "r"(x));
+  return split(x, high);
+}
+
+// Three products of tf32 leave out what is of the order 2^-22.
+RNNC_INLINE void multiply_add(float, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  if constexpr (kTf32) {
+    multiply_add_tf32(c, a, b0, b1);
+  } else {
+    const SplitWord split_b0 = split_state(b0), split_b1 = split_state(b1);
+    u32 high[4], rest[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const SplitWord word = split_weight(a[i]);
+      high[i] = word.high;
+      rest[i] = word.rest;
+    }
+    multiply_add_tf32(c, rest, split_b0.high, split_b1.high);
+    multiply_add_tf32(c, high, split_b0.rest, split_b1.rest);
+    multiply_add_tf32(c, high, split_b0.high, split_b1.high);
+  }
+}
+
+// A float's NaN with its upper bits alone, so that rounding it by integers keeps it one.
+RNNC_INLINE u32 quiet(u32 x) {
+  return kPack == 1 && (x & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : x;
+}
+
+// Four words of R: word i holds the elements k[i] .. k[i] + kPack - 1 of a row or column of kHeadDim,
+// which begins at R[from[i]] and goes on in strides; it is zero where it is not given, or beyond the
+// end. NOTE: no .nc, so that a barrier between two calls holds the loads of the second: all of R at
+// once, in halves and with its addresses, would need more registers than R.
+template <int stride>
+RNNC_INLINE void load_weights(u32 (&words)[4], const Element* R, const int (&from)[4],
+                              const int (&k)[4], const bool (&given)[4]) {
+  if constexpr (kPack == 1) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const bool inside = given[i] && k[i] < kHeadDim;
+      asm volatile("ld.global.u32 %0, [%1];"
+                   : "=r"(words[i])
+                   : "l"(R + (inside ? from[i] + k[i] * stride : 0))
+                   : "memory");
+      words[i] = inside ? quiet(words[i]) : 0u;
+    }
+  } else if constexpr (stride == 1 && kHeadDim % 2 == 0) {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const bool inside = given[i] && k[i] < kHeadDim;
+      asm volatile("ld.global.u32 %0, [%1];"
+                   : "=r"(words[i])
+                   : "l"(R + (inside ? from[i] + k[i] : 0))
+                   : "memory");
+      if (!inside) words[i] = 0u;
+    }
+  } else {
+    u16 halves[4][2];
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const bool inside = given[i] && k[i] + half < kHeadDim;
+        asm volatile("ld.global.u16 %0, [%1];"
+                     : "=h"(halves[i][half])
+                     : "l"(R + (inside ? from[i] + (k[i] + half) * stride : 0))
+                     : "memory");
+        if (!inside) halves[i][half] = 0;
+      }
+    }
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      asm volatile("mov.b32 %0, {%1, %2};"
+                   : "=r"(words[i])
+                   : "h"(halves[i][0]), "h"(halves[i][1]));
+    }
+  }
+}
+
+// The exchange buffer of a block: kColumns batch rows of `elements` each in shared memory. A row is
+// a multiple of 128 bytes; its 16-byte pieces are permuted by the row's number, so that neither the
+// loads of fragments nor the stores of single units meet in a bank.
+template <int elements>
+struct Exchange {
+  static constexpr int kRowBytes = round_up(elements * static_cast<int>(sizeof(Element)), 128);
+  static constexpr int kBytes = kColumns * kRowBytes;
+
+  // Where element k of a row lies, in bytes.
+  static RNNC_MEMBER int offset(int row, int k) {
+    const int byte = k * static_cast<int>(sizeof(Element));
+    return row * kRowBytes + (byte ^ (((row & 1) << 2 | row >> 1) << 4));
+  }
+  // The four words of a chunk that a lane multiplies, those of row lane / 4 and quad lane % 4, lie at
+  // this offset for chunk 0. Two chunks make 128 bytes, within which the pieces are permuted.
+  static RNNC_MEMBER int first_fragment(int lane) {
+    return offset(lane >> 2, (lane & 3) * 4 * kPack);
+  }
+  // NOTE: volatile, as are the products, so that a few chunks are on their way and not all of them,
+  // for which there are no registers.
+  static RNNC_MEMBER uint4 load(const char* buffer, int first, int chunk) {
+    const char* at = buffer + (first ^ (chunk & 1) << 6) + (chunk >> 1) * 128;
+    uint4 words;
+    asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+                 : "r"(static_cast<u32>(__cvta_generic_to_shared(at)))
+                 : "memory");
+    return words;
+  }
+};
+
+// product(chunk, words) for every chunk, each loaded kLoadsAhead chunks before its turn.
+constexpr int kLoadsAhead = 3;
+template <int chunks, typename Load, typename Product>
+RNNC_INLINE void for_chunks(const Load& load, const Product& product) {
+  uint4 words[chunks < kLoadsAhead ? at_least_one(chunks) : kLoadsAhead];
+  unroll<chunks < kLoadsAhead ? chunks : kLoadsAhead>([&](auto index) {
+    words[decltype(index)::value] = load(decltype(index)::value);
+  });
+  unroll<chunks>([&](auto index) {
+    constexpr int chunk = decltype(index)::value;
+    const uint4 now = words[chunk % kLoadsAhead];
+    if constexpr (chunk + kLoadsAhead < chunks) {
+      words[chunk % kLoadsAhead] = load(chunk + kLoadsAhead);
+    }
+    product(index, now);
+  });
+}
+
+}  // namespace rnnc
