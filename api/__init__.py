@@ -44,7 +44,9 @@ from .cellspec.functions import (
     tanh,
     where,
 )
-from .runtime.errors import CompileError, NoCompilerError, TensorError
+from .codegen.limits import UnknownGpuError
+from .codegen.plan import PlanError
+from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
 from .runtime.module import RNN
 from .runtime.scan import scan
 
@@ -56,10 +58,13 @@ __all__ = [
     "Constant",
     "Gate",
     "NoCompilerError",
+    "NoCudaError",
     "Param",
+    "PlanError",
     "RnncError",
     "State",
     "TensorError",
+    "UnknownGpuError",
     "abs",
     "cell",
     "cells",

@@ -7,8 +7,11 @@ from typing import Any, Self
 
 from .cellspec.cell import CellSpec
 from .cellspec.trace import trace
+from .codegen.cuda_source import CudaSource, cuda_source
 from .codegen.derive import derive
-from .codegen.plan import CpuPlan, Dtype
+from .codegen.limits import Limits, limits_of
+from .codegen.plan import CpuPlan, Dtype, Save, Shape, Variant
+from .codegen.planner import plan_for
 from .codegen.render import Source, render
 
 
@@ -53,6 +56,51 @@ class Cell(CellSpec):
             True
         """
         return render(derive(self), CpuPlan(dtype))
+
+    def cuda(
+        self,
+        *,
+        heads: int = 1,
+        head_dim: int = 64,
+        dtype: Dtype = "bfloat16",
+        gpu: str | Limits = "H200",
+        variant: Variant = "auto",
+        batch: int = 16,
+        save: Save = "gates",
+    ) -> CudaSource:
+        """The CUDA source of the cell's kernels on a GPU, which need not be here; `print` shows it.
+
+        Args:
+            heads: heads, each with a recurrent matrix of its own.
+            head_dim: units of a head.
+            dtype: of all tensors: `"bfloat16"`, `"float16"`, `"float32"` or `"float64"`.
+            gpu: a name that `rnnc limits` shows, or a `Limits` with the numbers of another GPU.
+            variant: `"block"`, `"alternating"`, or `"auto"` for a block plan where one is feasible.
+            batch: batch rows. A run-time value, as heads and length are: it helps to choose the
+                plan and is no part of the text.
+            save: `"gates"`: the forward keeps what the backward needs of the gates; `"states"`: it
+                keeps nothing but the states, and the gates are computed again.
+
+        Returns:
+            A frozen value: `code` is the translation unit, `headers` what it includes, `plan` why
+            it is as it is; `forward` and `backward` are the text of that direction alone.
+
+        Raises:
+            UnknownGpuError: there is no preset of this name.
+            PlanError: a size, dtype, variant or save is unknown, or there is no plan of that
+                variant; names what binds and the nearest size that fits.
+
+        Example:
+            >>> import rnnc
+            >>> source = rnnc.cells.lstm.cuda(heads=12, head_dim=64, dtype="bfloat16", gpu="H200")
+            >>> print(str(source.plan).splitlines()[0])
+            block (sm_90, bfloat16, head dim 64): one block a head and 4 batch rows, R in registers
+            >>> "rnnc_backward" in source.code, "rnnc_backward" in source.forward
+            (True, False)
+        """
+        limits = gpu if isinstance(gpu, Limits) else limits_of(str(gpu))
+        shape = Shape(heads, head_dim, batch, dtype=dtype)
+        return cuda_source(self, plan_for(self, shape, limits, variant, save=save))
 
 
 def cell(function: Callable[..., Any]) -> Cell:

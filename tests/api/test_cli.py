@@ -344,7 +344,7 @@ def test_no_compiler_is_said_and_is_a_failure(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_unknown_options_are_refused() -> None:
-    assert run("show", "lstm", "--what", "cuda").exit_code == 2
+    assert run("show", "lstm", "--what", "hip").exit_code == 2
     result = run("show", "lstm", "--dtype", "float64")
     assert result.exit_code == 2
     assert "--what equations has no scalar type" in result.stderr

@@ -1,0 +1,131 @@
+"""`rnnc build`: CUDA kernels compiled for GPUs that need not be here, and kept as files."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from .cellspec.errors import RnncError
+from .cli_find import find_cell
+from .cli_options import (
+    CellWord,
+    DtypeOption,
+    HeadDim,
+    Heads,
+    Scalar,
+    Variant,
+    VariantOption,
+)
+from .cli_text import fail, print_lines, print_table
+from .codegen.arch import limits_of_arch, matrix_instructions
+from .codegen.cuda_source import CudaSource
+from .codegen.plan import BlockPlan
+from .runtime.nvrtc import Binary, compile_cuda, ptx_of
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A source and what the compiler made of it for one architecture."""
+
+    source: CudaSource
+    binary: Binary
+    ptx: str
+    seconds: float
+
+    @property
+    def stem(self) -> str:
+        return f"{self.source.name}.{self.binary.arch}"
+
+
+def build_command(
+    cell: CellWord,
+    arch: Annotated[
+        str, typer.Option(help="Architectures, as the CUDA compiler names them, parted by commas.")
+    ] = "sm_80,sm_90a,sm_100a,sm_120",
+    heads: Heads = 1,
+    head_dim: HeadDim = 64,
+    dtype: DtypeOption = Scalar.BFLOAT16,
+    variant: VariantOption = Variant.AUTO,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for the files; CELL_cuda by default.")
+    ] = None,
+) -> None:
+    """Compile a cell's CUDA kernels by NVRTC, which needs no GPU, and keep what comes out.
+
+    Writes source, PTX and cubin of each architecture, and the headers, to a folder. A kernel's
+    matrix instructions are counted in its PTX. A binary that is in the cache takes no time.
+    """
+    try:
+        found = find_cell(cell)
+        names = [name.strip() for name in arch.split(",")]
+        limits = {name: limits_of_arch(name) for name in names}
+        sources = {
+            name: found.cuda(
+                heads=heads,
+                head_dim=head_dim,
+                dtype=dtype.value,
+                gpu=gpu,
+                variant=variant.value,
+            )
+            for name, gpu in limits.items()
+        }
+        built = [_build(source, name) for name, source in sources.items()]
+        folder = out or Path(f"{found.name}_cuda")
+        _write(built, folder)
+        print_table(_table(built))
+        print_lines(f"\n{folder}: {', '.join(f'{b.stem}.*' for b in built)} and lib/")
+    except RnncError as error:
+        fail(error)
+
+
+def _build(source: CudaSource, arch: str) -> _Built:
+    start = time.perf_counter()
+    binary = compile_cuda(source, arch)
+    seconds = time.perf_counter() - start
+    return _Built(source, binary, ptx_of(source, arch), seconds)
+
+
+def _write(built: list[_Built], folder: Path) -> None:
+    try:
+        for each in built:
+            for path, text in each.source.headers:
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(text)
+            (folder / f"{each.stem}.cu").write_text(each.source.code)
+            (folder / f"{each.stem}.ptx").write_text(each.ptx)
+            # CuPy cuts the last byte, a zero, off; tools that read the file want it.
+            (folder / f"{each.stem}.cubin").write_bytes(each.binary.cubin + b"\0")
+    except OSError as error:
+        raise RnncError(
+            f"{folder}\n"
+            f"  found:  {type(error).__name__}: {error}\n"
+            f"  wanted: a folder that can be written to\n"
+            f"  write:  --out with another one"
+        ) from error
+
+
+def _table(built: list[_Built]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("arch")
+    table.add_column("kernel")
+    for column in ("registers", "spills", "shared memory", "matrix instructions", "seconds"):
+        table.add_column(column, justify="right")
+    for each in built:
+        plan, counts = each.source.plan, matrix_instructions(each.ptx)
+        for number, (name, report) in enumerate(sorted(each.binary.reports.items())):
+            shared = plan.kernels[name].shared if isinstance(plan, BlockPlan) else 0
+            table.add_row(
+                each.binary.arch if number == 0 else "",
+                name,
+                str(report.registers),
+                str(report.spills),
+                str(shared),
+                str(counts[name]),
+                f"{each.seconds:.1f}" if number == 0 else "",
+            )
+    return table

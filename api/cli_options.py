@@ -1,0 +1,36 @@
+"""Options that several commands of `rnnc` share."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+CELL = "A cell's name, as `rnnc list` has it, or a file and a name in it: my_cell.py:my_cell."
+
+
+class Scalar(StrEnum):
+    """The scalar types that kernels are written in."""
+
+    BFLOAT16 = "bfloat16"
+    FLOAT16 = "float16"
+    FLOAT32 = "float32"
+    FLOAT64 = "float64"
+
+
+class Variant(StrEnum):
+    """The kinds of plans for a GPU."""
+
+    AUTO = "auto"
+    BLOCK = "block"
+    ALTERNATING = "alternating"
+
+
+CellWord = Annotated[str, typer.Argument(help=CELL)]
+Heads = Annotated[int, typer.Option(help="Heads, each with a recurrent matrix of its own.")]
+HeadDim = Annotated[int, typer.Option(help="Units of a head.")]
+Batch = Annotated[int, typer.Option(help="Batch rows.")]
+Gpu = Annotated[str, typer.Option(help="A GPU, as `rnnc limits` names it.")]
+DtypeOption = Annotated[Scalar, typer.Option(help="The type of all tensors.")]
+VariantOption = Annotated[Variant, typer.Option(help="Which kind of plan.")]

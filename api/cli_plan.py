@@ -1,0 +1,82 @@
+"""`rnnc plan`: which kernels a cell gets on a GPU, what they cost, and what stands in the way."""
+
+from __future__ import annotations
+
+from rich.table import Table
+
+from .cell import Cell
+from .cellspec.errors import RnncError
+from .cli_find import find_cell
+from .cli_options import (
+    Batch,
+    CellWord,
+    DtypeOption,
+    Gpu,
+    HeadDim,
+    Heads,
+    Scalar,
+    Variant,
+    VariantOption,
+)
+from .cli_text import fail, print_lines, print_table
+from .codegen.limits import Limits, limits_of
+from .codegen.plan import VARIANTS, CudaPlan, PlanError, Shape
+from .codegen.planner import plan_for
+
+_MODEL = "(estimates of a model that was fitted on an H200)"
+
+
+def plan_command(
+    cell: CellWord,
+    heads: Heads = 1,
+    head_dim: HeadDim = 64,
+    gpu: Gpu = "H200",
+    dtype: DtypeOption = Scalar.BFLOAT16,
+    batch: Batch = 16,
+    variant: VariantOption = Variant.AUTO,
+) -> None:
+    """Show the plan of a cell's kernels on a GPU, which need not be here: what fits, what binds.
+
+    Every variant has a line with its estimate, or with what it wants instead; a star marks the one
+    that is taken.
+    """
+    try:
+        found, limits = find_cell(cell), limits_of(gpu)
+        shape = Shape(heads, head_dim, batch, dtype=dtype.value)
+        plan = plan_for(found, shape, limits, variant.value)
+        print_lines(f"{found.name}, {shape}\n{limits}\n")
+        print_table(_table(found, shape, limits, plan))
+        print_lines(f"  {_MODEL}\n\n* {plan}")
+    except RnncError as error:
+        fail(error)
+
+
+def _table(cell: Cell, shape: Shape, limits: Limits, taken: CudaPlan) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("  estimate")
+    for column in ("forward", "backward", f"T = {shape.steps}"):
+        table.add_column(column, justify="right", no_wrap=True)
+    table.add_column("")
+    for variant in VARIANTS:
+        if variant == "auto":
+            continue
+        try:
+            plan = plan_for(cell, shape, limits, variant)
+        except PlanError as error:
+            table.add_row(f"  {variant}", "-", "-", "-", f"does not fit: wants {_wanted(error)}")
+            continue
+        forward, backward = plan.nanoseconds
+        table.add_row(
+            f"{'*' if type(plan) is type(taken) else ' '} {variant}",
+            f"{forward} ns a step",
+            f"{backward} ns a step",
+            f"{(forward + backward) * shape.steps / 1e6:.2f} ms",
+            f"binds: {plan.binding}" if plan.binding else "fits",
+        )
+    return table
+
+
+def _wanted(error: PlanError) -> str:
+    """What would fit, in the words of the message."""
+    lines = str(error).splitlines()
+    return next(line for line in lines if "wanted: " in line).partition("wanted: ")[2]

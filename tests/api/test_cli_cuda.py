@@ -1,0 +1,163 @@
+"""`rnnc show --what cuda`, `rnnc plan` and `rnnc build`, on a machine without a GPU."""
+
+import struct
+from pathlib import Path
+
+import pytest
+import rnnc
+from rnnc import cli_build
+from rnnc.cli import app
+from rnnc.runtime.errors import NoCudaError
+from typer.testing import CliRunner, Result
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(*words: str) -> Result:
+    return CliRunner().invoke(app, words)
+
+
+def refused(*words: str) -> str:
+    """What the command says on the error stream, when it says nothing else."""
+    result = run(*words)
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit), result.exception
+    assert result.stdout == ""
+    return result.stderr
+
+
+def shown(*words: str) -> str:
+    result = run(*words)
+    assert result.exit_code == 0, result.output
+    return result.stdout
+
+
+def test_show_gives_cuda_to_the_byte() -> None:
+    assert shown("show", "lstm", "--what", "cuda").rstrip() == rnnc.cells.lstm.cuda().code.rstrip()
+    words = "--heads 3 --head-dim 48 --dtype float16 --gpu a100 --variant alternating".split()
+    source = rnnc.cells.gru.cuda(
+        heads=3, head_dim=48, dtype="float16", gpu="A100", variant="alternating"
+    )
+    assert shown("show", "gru", "--what", "cuda", *words).rstrip() == source.code.rstrip()
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("--what cpp --dtype bfloat16", "--what cpp takes float32 or float64"),
+        ("--what cpp --gpu A100", "--what cpp has no GPU"),
+        ("--heads 2", "--what equations has no heads"),
+        ("--what latex --head-dim 2", "--what latex has no head dim"),
+        ("--what json --variant block", "--what json has no variant"),
+    ],
+)
+def test_show_refuses_options_of_another_side(words: str, said: str) -> None:
+    result = run("show", "lstm", *words.split())
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_errors_of_plans_are_shown_without_a_traceback() -> None:
+    assert refused("show", "lstm", "--what", "cuda", "--gpu", "H20").startswith("GPU 'H20'\n")
+    assert "found:  head_dim=0\n" in refused("show", "lstm", "--what", "cuda", "--head-dim", "0")
+    assert "found:  batch=0\n" in refused("plan", "lstm", "--batch", "0")
+    assert "no preset of this name" in refused("plan", "lstm", "--gpu", "V100")
+    assert "found:  no cell of the name 'lstn'" in refused("plan", "lstn")
+    assert "  wanted: a head dim of at most " in refused(
+        "plan", "lstm", "--head-dim", "1024", "--variant", "block"
+    )
+
+
+def test_plan_marks_what_is_taken_and_says_what_binds() -> None:
+    lines = shown("plan", "lstm", "--heads", "12", "--head-dim", "64", "--gpu", "A100").splitlines()
+    assert lines[0] == "lstm, 12 x 64, batch 16, 1024 steps, bfloat16"
+    assert lines[1].startswith("A100 (sm_80): 108 SMs")
+    assert lines[3].split() == "estimate forward backward T = 1024".split()
+    block, alternating = lines[4:6]
+    assert block.startswith("* block ")
+    assert "binds: registers of the " in block
+    assert alternating.startswith("  alternating ")
+    plan = rnnc.cells.lstm.cuda(heads=12, head_dim=64, gpu="A100").plan
+    forward, backward = plan.nanoseconds
+    assert f" {forward} ns a step  " in block
+    assert f"  {(forward + backward) * 1024 / 1e6:.2f} ms  " in block
+    assert f"\n* {plan}\n" in "\n".join([*lines, ""])
+
+
+def test_plan_says_why_a_variant_does_not_fit() -> None:
+    block, alternating = shown("plan", "lstm", "--head-dim", "512").splitlines()[4:6]
+    assert block.split()[:4] == ["block", "-", "-", "-"]
+    assert "does not fit: wants a head dim of at most " in block
+    assert alternating.startswith("* alternating ")
+    text = shown("plan", "lstm", "--dtype", "float64")
+    assert "does not fit: wants a dtype with matrix instructions: bfloat16, " in text
+
+
+def test_plan_takes_the_variant_that_it_is_told() -> None:
+    text = shown("plan", "gru", "--variant", "alternating")
+    assert "\n  block " in text
+    assert "\n* alternating " in text
+
+
+def test_build_reports_kernels_and_writes_files_for_other_tools(folder: Path) -> None:
+    text = shown("build", "elman", "--arch", "sm_80", "--head-dim", "16", "--out", "made")
+    header, backward, forward, _, place = text.splitlines()
+    assert header.split() == (
+        "arch kernel registers spills shared memory matrix instructions seconds".split()
+    )
+    source = rnnc.cells.elman.cuda(head_dim=16, gpu="A100")
+    for line, direction in ((forward, "forward"), (backward, "backward")):
+        name, registers, spills, shared, products = line.removeprefix("sm_80").split()[:5]
+        assert name == f"rnnc_{direction}"
+        assert 0 < int(registers) <= 255
+        assert spills == "0"
+        assert int(shared) == source.plan.kernels[name].shared
+        assert products == "2"
+    assert place == "made: elman.sm_80.* and lib/"
+    made = folder / "made"
+    assert (made / "elman.sm_80.cu").read_text() == source.code
+    for path, content in source.headers:
+        assert (made / path).read_text() == content
+    assert ".target sm_80" in (made / "elman.sm_80.ptx").read_text()
+    cubin = (made / "elman.sm_80.cubin").read_bytes()
+    assert cubin.startswith(b"\x7fELF")
+    assert len(cubin) >= elf_size(cubin)
+
+
+def elf_size(elf: bytes) -> int:
+    """How many bytes an ELF file's header promises: its tables lie at the end."""
+    segments, sections = struct.unpack_from("<QQ", elf, 32)
+    segment, segment_count, section, section_count = struct.unpack_from("<HHHH", elf, 54)
+    return max(segments + segment * segment_count, sections + section * section_count)
+
+
+def test_build_writes_nothing_where_an_architecture_is_unknown(folder: Path) -> None:
+    assert refused("build", "elman", "--arch", "sm_80, sm_75") == (
+        "architecture 'sm_75'\n"
+        "  found:  no preset of a GPU that has it\n"
+        "  wanted: one of sm_80, sm_86, sm_89, sm_90, sm_100, sm_120;"
+        " or with an a at the end, as in sm_90a\n"
+        "  write:  sm_80 or sm_90a\n"
+    )
+    assert not list(folder.iterdir())
+
+
+def test_build_needs_cupy_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    said = "CUDA compiler\n  found:  nothing\n  wanted: CuPy\n  write:  pip install cupy"
+
+    def missing(source: object, arch: str) -> None:
+        raise NoCudaError(said)
+
+    monkeypatch.setattr(cli_build, "compile_cuda", missing)
+    assert refused("build", "elman") == said + "\n"
+    assert not list(folder.iterdir())
+
+
+def test_build_says_where_it_cannot_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (folder / "made").write_text("")
+    with pytest.raises(rnnc.RnncError, match="wanted: a folder that can be written to"):
+        cli_build._write([cli_build._Built(rnnc.cells.elman.cuda(), None, "", 0.0)], Path("made"))

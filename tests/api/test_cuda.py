@@ -1,0 +1,132 @@
+"""`Cell.cuda`: the text of CUDA kernels, its plan, and each direction alone, without a GPU."""
+
+import dataclasses
+
+import pytest
+import rnnc
+from rnnc.codegen.arch import limits_of_arch, matrix_instructions
+from rnnc.codegen.limits import limits_of
+from rnnc.codegen.plan import AlternatingPlan, BlockPlan
+from rnnc.runtime.nvrtc import ptx_of
+
+# One and several sources, none, diagonal weights, params, functions of the table.
+CELLS = "elman lstm slstm cornn mingru indrnn fastgrnn".split()
+VARIANTS = {"block": BlockPlan, "alternating": AlternatingPlan}
+
+
+def wrong(**options: object) -> str:
+    with pytest.raises(rnnc.RnncError) as caught:
+        rnnc.cells.lstm.cuda(**options)
+    return str(caught.value)
+
+
+def test_the_value_is_frozen_and_has_everything() -> None:
+    source = rnnc.cells.lstm.cuda(heads=12, head_dim=64, dtype="bfloat16", gpu="H200")
+    assert str(source) == source.code
+    assert isinstance(source.plan, BlockPlan)
+    assert {"lib/matrix.cuh", "lib/block_forward.cuh"} <= set(dict(source.headers))
+    assert all(
+        f'"{path}"' in "".join([source.code, *dict(source.headers).values()])
+        for path in ("lib/copy.cuh", "lib/block_backward.cuh")
+    )
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        source.code = ""  # type: ignore[misc]
+
+
+def test_the_plan_says_sizes_estimates_and_what_binds() -> None:
+    text = str(rnnc.cells.lstm.cuda(heads=12, head_dim=64).plan)
+    for part in ("registers a thread", "bytes of shared memory", "ns a step", "binds: registers"):
+        assert part in text
+
+
+def test_another_gpu_is_a_name_or_limits() -> None:
+    assert rnnc.cells.gru.cuda(gpu="rtx 4090").plan.arch == "sm_89"
+    small = dataclasses.replace(limits_of("A100"), registers=16 * 1024, name="half of a half")
+    assert rnnc.cells.gru.cuda(gpu=small, head_dim=32).plan.arch == "sm_80"
+    assert "on half of a half\n" in wrong(gpu=small, head_dim=128, variant="block")
+
+
+def test_heads_and_batch_are_no_part_of_the_text() -> None:
+    codes = {rnnc.cells.lstm.cuda(heads=n, batch=b).code for n, b in ((1, 1), (3, 5), (12, 16))}
+    assert len(codes) == 1
+
+
+def test_save_decides_what_the_backward_reads() -> None:
+    assert "pointwise_backward(real sigmoid_i," in rnnc.cells.lstm.cuda().code
+    assert "pointwise_backward(real i," in rnnc.cells.lstm.cuda(save="states").code
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", CELLS)
+def test_a_direction_holds_lines_of_the_source_and_none_of_the_other(
+    name: str, variant: str
+) -> None:
+    source = rnnc.cells.get(name).cuda(head_dim=16, variant=variant)
+    assert isinstance(source.plan, VARIANTS[variant])
+    written = set("\n".join([source.code, *dict(source.headers).values()]).splitlines())
+    for direction, other in (("forward", "backward"), ("backward", "forward")):
+        text = getattr(source, direction)
+        assert set(text.splitlines()) <= written
+        for own in (
+            f"void pointwise_{direction}(",
+            f"void step_{direction}(",
+            f"\nrnnc_{direction}",
+        ):
+            assert own in text
+        for foreign in (f"{other}(", f"{other}_step(", f"{other}_begin(", f"k{other.title()}"):
+            assert foreign not in text
+        assert text.startswith(f"// {name}")
+        assert text.count("{") == text.count("}")
+
+
+def test_a_direction_has_the_helpers_that_it_calls_alone() -> None:
+    source = rnnc.cells.lstm.cuda(variant="alternating")
+    assert "sent_back(" in source.backward
+    assert "sent_back(" not in source.forward
+    assert "struct Work {" in source.forward
+
+
+def test_a_direction_compiles_alone_to_the_same_products() -> None:
+    source = rnnc.cells.elman.cuda(head_dim=16, gpu="A100")
+    for direction in ("forward", "backward"):
+        alone = dataclasses.replace(source, code=getattr(source, direction))
+        assert matrix_instructions(ptx_of(alone, "sm_80")) == {f"rnnc_{direction}": 2}
+
+
+def test_wrong_arguments_are_named() -> None:
+    assert wrong(gpu="H20") == (
+        "GPU 'H20'\n  found:  no preset of this name\n"
+        "  wanted: one of A100, H100, H200, B200, RTX 3090, RTX 4090, RTX 5090, L4, L40S\n"
+        "  write:  one of these, or Limits(...) with the numbers of your GPU"
+    )
+    assert "found:  dtype='int8'\n  wanted: one of float32, " in wrong(dtype="int8")
+    assert "found:  heads=0\n  wanted: a whole number, at least 1" in wrong(heads=0)
+    assert "found:  head_dim=6.5\n" in wrong(head_dim=6.5)
+    assert "found:  batch=True\n" in wrong(batch=True)
+    assert "found:  variant='fused'\n  wanted: one of auto, block, " in wrong(variant="fused")
+    assert "found:  save='all'\n  wanted: one of gates, states\n" in wrong(save="all")
+
+
+def test_a_plan_that_does_not_exist_says_what_fits() -> None:
+    with pytest.raises(rnnc.PlanError) as caught:
+        rnnc.cells.lstm.cuda(head_dim=512, variant="block")
+    largest = int(str(caught.value).partition("wanted: a head dim of at most ")[2].split()[0])
+    assert isinstance(rnnc.cells.lstm.cuda(head_dim=largest, variant="block").plan, BlockPlan)
+    assert isinstance(rnnc.cells.lstm.cuda(head_dim=512).plan, AlternatingPlan)
+    with pytest.raises(rnnc.UnknownGpuError):
+        rnnc.cells.lstm.cuda(gpu="")
+
+
+def test_architectures_have_limits() -> None:
+    assert [limits_of_arch(a).name for a in "sm_80 sm_90a sm_90 sm_100f sm_120".split()] == (
+        ["A100", "H100", "H100", "B200", "RTX 5090"]
+    )
+    for arch in ("sm_70", "sm_9", "90", "sm_90aa", ""):
+        with pytest.raises(rnnc.UnknownGpuError, match="wanted: one of sm_80, sm_86, sm_89"):
+            limits_of_arch(arch)
+
+
+def test_matrix_instructions_are_counted_for_each_entry() -> None:
+    ptx = "// mma.sync of a comment\n.entry a(\n)\n{\n\tmma.sync.aligned x;\n mma.sync y;\n}\n"
+    assert matrix_instructions(ptx + ".visible .entry b()\n{\n}\n") == {"a": 2, "b": 0}
+    assert matrix_instructions("") == {}
