@@ -1,0 +1,158 @@
+// lstm: Long short-term memory (Hochreiter & Schmidhuber, 1997).
+//   i = x_i + R_i h + b_i
+//   f = x_f + R_f h + b_f
+//   z = x_z + R_z h + b_z
+//   o = x_o + R_o h + b_o
+//   c' = c*sigmoid(f) + tanh(z)*sigmoid(i)
+//   h' = tanh(c')*sigmoid(o)
+//
+// One block a head and 4 batch rows runs all steps, with R in registers and h
+// through shared memory. The forward keeps sigmoid_i, sigmoid_f, tanh_z, sigmoid_o for the backward, which
+// reads the states c, c_next besides.
+
+namespace rnnc {
+
+using Element = struct bfloat16;
+using real = float;
+
+enum class Accuracy { kBfloat16, kFloat16, kExact };
+constexpr Accuracy kAccuracy = Accuracy::kBfloat16;
+constexpr bool kTf32 = false;
+
+constexpr int kStates = 2;  // h, c
+constexpr int kGates = 4;  // i, f, z, o
+constexpr int kInputGates = 4;  // the first of them
+constexpr int kBiasGates = 4;
+constexpr int kDiagonalPairs = 0;
+constexpr int kParams = 0;
+constexpr int kSaved = 4;  // sigmoid_i, sigmoid_f, tanh_z, sigmoid_o
+constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
+__device__ constexpr int kBias[] = {0, 1, 2, 3};
+__device__ constexpr int kDiagonalGate[] = {-1};
+__device__ constexpr int kDiagonalSource[] = {-1};
+
+// Dense pairs (gate, source), those of a source together.
+constexpr int kDensePairs = 4;
+constexpr int kSources = 1;
+__device__ constexpr int kSourceState[] = {0};
+__device__ constexpr int kSourcePairs[] = {4};
+__device__ constexpr int kSourceFirstPair[] = {0};
+__device__ constexpr int kPairGate[] = {0, 1, 2, 3};
+__device__ constexpr int kPairMatrix[] = {0, 1, 2, 3};
+
+// States whose values before a step the backward reads.
+__device__ constexpr bool kReads[] = {false, true};
+
+}  // namespace rnnc
+
+#include "lib/element.cuh"
+#include "lib/math.cuh"
+#include "lib/arguments.cuh"
+
+namespace rnnc {
+
+// 9 operations a unit
+RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
+    real& c_next, real& sigmoid_i, real& sigmoid_f, real& tanh_z, real& sigmoid_o) {
+  sigmoid_f = sigmoid(f);
+  sigmoid_i = sigmoid(i);
+  tanh_z = tanh(z);
+  c_next = c*sigmoid_f + sigmoid_i*tanh_z;
+  sigmoid_o = sigmoid(o);
+  h_next = sigmoid_o*tanh(c_next);
+}
+
+// 23 operations a unit
+RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
+    real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_i, real& d_f,
+    real& d_z, real& d_o, real& d_h, real& d_c) {
+  const real tanh_c_next = tanh(c_next);
+  const real d_c_next_sum = d_c_next + d_h_next*sigmoid_o*(real(1) - tanh_c_next*tanh_c_next);
+  d_i = d_c_next_sum*sigmoid_i*tanh_z*(real(1) - sigmoid_i);
+  d_f = c*d_c_next_sum*sigmoid_f*(real(1) - sigmoid_f);
+  d_z = d_c_next_sum*sigmoid_i*(real(1) - tanh_z*tanh_z);
+  d_o = d_h_next*sigmoid_o*tanh_c_next*(real(1) - sigmoid_o);
+  d_h = real(0);
+  d_c = d_c_next_sum*sigmoid_f;
+}
+
+// A step of one unit: the states are replaced by the next ones.
+RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&state)[kStates],
+                              const real (&param)[at_least_one(kParams)],
+                              real (&kept)[at_least_one(kSaved)]) {
+  real h_next, c_next, sigmoid_i, sigmoid_f, tanh_z, sigmoid_o;
+  pointwise_forward(
+      gate[0],
+      gate[1],
+      gate[2],
+      gate[3],
+      state[0],
+      state[1],
+      h_next, c_next, sigmoid_i, sigmoid_f, tanh_z, sigmoid_o);
+  state[0] = h_next;
+  state[1] = c_next;
+  kept[0] = sigmoid_i;
+  kept[1] = sigmoid_f;
+  kept[2] = tanh_z;
+  kept[3] = sigmoid_o;
+}
+
+// A step of one unit backwards: the gradients of the states after it are replaced by what the
+// pointwise map passes to those before it.
+RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
+                               const real (&before)[kStates], const real (&after)[kStates],
+                               const real (&param)[at_least_one(kParams)],
+                               real (&d_state)[kStates], real (&d_gate)[at_least_one(kGates)],
+                               real (&d_param)[at_least_one(kParams)]) {
+  real d_i, d_f, d_z, d_o, d_h, d_c;
+  pointwise_backward(
+      kept[0],
+      kept[1],
+      kept[2],
+      kept[3],
+      before[0],
+      before[1],
+      after[0],
+      after[1],
+      d_state[0],
+      d_state[1],
+      d_i, d_f, d_z, d_o, d_h, d_c);
+  d_gate[0] = d_i;
+  d_gate[1] = d_f;
+  d_gate[2] = d_z;
+  d_gate[3] = d_o;
+  d_state[0] = d_h;
+  d_state[1] = d_c;
+}
+
+}  // namespace rnnc
+
+namespace rnnc {
+
+constexpr int kHeadDim = 64;
+constexpr int kThreadRows = 1;  // batch rows of a thread
+constexpr int kBlockRows = 4 * kThreadRows;
+constexpr int kUnitGroups = 2;  // of 8 units, a warp of the forward
+constexpr int kForwardWarps = 4;
+constexpr int kForwardAhead = 8;  // steps that data is sent for ahead
+constexpr int kPlannedForwardShared = 19456;  // bytes of a block
+constexpr int kBackwardWarps = 4;
+constexpr int kBackwardAhead = 8;  // steps that data is sent for ahead
+constexpr int kPlannedBackwardShared = 44032;  // bytes of a block
+
+}  // namespace rnnc
+
+#include "lib/matrix.cuh"
+#include "lib/copy.cuh"
+#include "lib/block_forward.cuh"
+#include "lib/block_backward.cuh"
+
+extern "C" __global__ void __launch_bounds__(128, 1)
+rnnc_forward(const __grid_constant__ rnnc::ForwardArguments arguments) {
+  rnnc::block_forward(arguments);
+}
+
+extern "C" __global__ void __launch_bounds__(128, 1)
+rnnc_backward(const __grid_constant__ rnnc::BackwardArguments arguments) {
+  rnnc::block_backward(arguments);
+}

@@ -1,0 +1,191 @@
+// slstm: LSTM with exponential gates, a normaliser n and a stabiliser m (Beck et al., 2024).
+//   i = x_i + R_i h + b_i
+//   f = x_f + R_f h + b_f
+//   z = x_z + R_z h + b_z
+//   o = x_o + R_o h + b_o
+//   m' = stop_gradient(where((n == 0), i, maximum(i, m + logsigmoid(f))))
+//   n' = n*exp(minimum(m - m' + logsigmoid(f), 60)) + exp(i - m')
+//   c' = c*exp(minimum(m - m' + logsigmoid(f), 60)) + exp(i - m')*tanh(z)
+//   h' = c'*sigmoid(o)/n'
+//
+// One block a head and 4 batch rows runs all steps, with R in registers and h
+// through shared memory. The forward keeps i, f, tanh_z, sigmoid_o for the backward, which
+// reads the states c, n, m, c_next, n_next, m_next besides.
+
+namespace rnnc {
+
+using Element = struct bfloat16;
+using real = float;
+
+enum class Accuracy { kBfloat16, kFloat16, kExact };
+constexpr Accuracy kAccuracy = Accuracy::kBfloat16;
+constexpr bool kTf32 = false;
+
+constexpr int kStates = 4;  // h, c, n, m
+constexpr int kGates = 4;  // i, f, z, o
+constexpr int kInputGates = 4;  // the first of them
+constexpr int kBiasGates = 4;
+constexpr int kDiagonalPairs = 0;
+constexpr int kParams = 0;
+constexpr int kSaved = 4;  // i, f, tanh_z, sigmoid_o
+constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
+__device__ constexpr int kBias[] = {0, 1, 2, 3};
+__device__ constexpr int kDiagonalGate[] = {-1};
+__device__ constexpr int kDiagonalSource[] = {-1};
+
+// Dense pairs (gate, source), those of a source together.
+constexpr int kDensePairs = 4;
+constexpr int kSources = 1;
+__device__ constexpr int kSourceState[] = {0};
+__device__ constexpr int kSourcePairs[] = {4};
+__device__ constexpr int kSourceFirstPair[] = {0};
+__device__ constexpr int kPairGate[] = {0, 1, 2, 3};
+__device__ constexpr int kPairMatrix[] = {0, 1, 2, 3};
+
+// States whose values before a step the backward reads.
+__device__ constexpr bool kReads[] = {false, true, true, true};
+
+}  // namespace rnnc
+
+#include "lib/element.cuh"
+#include "lib/math.cuh"
+#include "lib/arguments.cuh"
+
+namespace rnnc {
+
+RNNC_INLINE real logsigmoid(real x) { return (x > real(0) ? real(0) : x) - log1p(exp(-abs(x))); }
+RNNC_INLINE real reciprocal(real x) { return real(1) / x; }
+RNNC_INLINE real maximum(real a, real b) { return (a > b || a != a) ? a : b; }
+RNNC_INLINE real minimum(real a, real b) { return (a < b || a != a) ? a : b; }
+RNNC_INLINE real where(bool condition, real a, real b) { return condition ? a : b; }
+RNNC_INLINE real stop_gradient(real x) { return x; }
+
+// 20 operations a unit
+RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real n, real m,
+    real& h_next, real& c_next, real& n_next, real& m_next, real& tanh_z, real& sigmoid_o) {
+  const real t0 = m + logsigmoid(f);
+  m_next = stop_gradient(where((n == real(0)), i, maximum(i, t0)));
+  const real t1 = exp(i - m_next);
+  const real t2 = exp(minimum(-m_next + t0, real(60)));
+  tanh_z = tanh(z);
+  c_next = c*t2 + t1*tanh_z;
+  n_next = n*t2 + t1;
+  sigmoid_o = sigmoid(o);
+  h_next = c_next*sigmoid_o/n_next;
+}
+
+// 41 operations a unit
+RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o, real h, real c,
+    real n, real m, real h_next, real c_next, real n_next, real m_next, real d_h_next,
+    real d_c_next, real d_n_next, real d_m_next, real& d_i, real& d_f, real& d_z, real& d_o,
+    real& d_h, real& d_c, real& d_n, real& d_m) {
+  const real t0 = exp(i - m_next);
+  const real reciprocal_n_next = reciprocal(n_next);
+  const real d_c_next_sum = d_c_next + d_h_next*reciprocal_n_next*sigmoid_o;
+  const real t1 = c_next*d_h_next;
+  const real d_n_next_sum = d_n_next - sigmoid_o*t1*reciprocal_n_next*reciprocal_n_next;
+  d_i = t0*(d_c_next_sum*tanh_z + d_n_next_sum);
+  const real t2 = m - m_next + logsigmoid(f);
+  const real t3 = exp(minimum(t2, real(60)));
+  const real t4 = t3*(c*d_c_next_sum + d_n_next_sum*n);
+  d_m = where((t2 < real(60)), t4, where((t2 == real(60)), real(0.5)*t4, real(0)));
+  d_f = d_m*sigmoid(-f);
+  d_z = d_c_next_sum*t0*(real(1) - tanh_z*tanh_z);
+  d_o = reciprocal_n_next*sigmoid_o*t1*(real(1) - sigmoid_o);
+  d_h = real(0);
+  d_c = d_c_next_sum*t3;
+  d_n = d_n_next_sum*t3;
+}
+
+// A step of one unit: the states are replaced by the next ones.
+RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&state)[kStates],
+                              const real (&param)[at_least_one(kParams)],
+                              real (&kept)[at_least_one(kSaved)]) {
+  real h_next, c_next, n_next, m_next, tanh_z, sigmoid_o;
+  pointwise_forward(
+      gate[0],
+      gate[1],
+      gate[2],
+      gate[3],
+      state[0],
+      state[1],
+      state[2],
+      state[3],
+      h_next, c_next, n_next, m_next, tanh_z, sigmoid_o);
+  state[0] = h_next;
+  state[1] = c_next;
+  state[2] = n_next;
+  state[3] = m_next;
+  kept[0] = gate[0];
+  kept[1] = gate[1];
+  kept[2] = tanh_z;
+  kept[3] = sigmoid_o;
+}
+
+// A step of one unit backwards: the gradients of the states after it are replaced by what the
+// pointwise map passes to those before it.
+RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
+                               const real (&before)[kStates], const real (&after)[kStates],
+                               const real (&param)[at_least_one(kParams)],
+                               real (&d_state)[kStates], real (&d_gate)[at_least_one(kGates)],
+                               real (&d_param)[at_least_one(kParams)]) {
+  real d_i, d_f, d_z, d_o, d_h, d_c, d_n, d_m;
+  pointwise_backward(
+      kept[0],
+      kept[1],
+      kept[2],
+      kept[3],
+      before[0],
+      before[1],
+      before[2],
+      before[3],
+      after[0],
+      after[1],
+      after[2],
+      after[3],
+      d_state[0],
+      d_state[1],
+      d_state[2],
+      d_state[3],
+      d_i, d_f, d_z, d_o, d_h, d_c, d_n, d_m);
+  d_gate[0] = d_i;
+  d_gate[1] = d_f;
+  d_gate[2] = d_z;
+  d_gate[3] = d_o;
+  d_state[0] = d_h;
+  d_state[1] = d_c;
+  d_state[2] = d_n;
+  d_state[3] = d_m;
+}
+
+}  // namespace rnnc
+
+namespace rnnc {
+
+constexpr int kHeadDim = 64;
+constexpr int kThreadRows = 1;  // batch rows of a thread
+constexpr int kBlockRows = 4 * kThreadRows;
+constexpr int kUnitGroups = 2;  // of 8 units, a warp of the forward
+constexpr int kForwardWarps = 4;
+constexpr int kForwardAhead = 8;  // steps that data is sent for ahead
+constexpr int kPlannedForwardShared = 19456;  // bytes of a block
+constexpr int kBackwardWarps = 4;
+constexpr int kBackwardAhead = 8;  // steps that data is sent for ahead
+constexpr int kPlannedBackwardShared = 62464;  // bytes of a block
+
+}  // namespace rnnc
+
+#include "lib/matrix.cuh"
+#include "lib/copy.cuh"
+#include "lib/block_forward.cuh"
+#include "lib/block_backward.cuh"
+
+extern "C" __global__ void __launch_bounds__(128, 1)
+rnnc_forward(const __grid_constant__ rnnc::ForwardArguments arguments) {
+  rnnc::block_forward(arguments);
+}
+
+extern "C" __global__ void __launch_bounds__(128, 1)
+rnnc_backward(const __grid_constant__ rnnc::BackwardArguments arguments) {
+  rnnc::block_backward(arguments);
+}
