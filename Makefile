@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint types contract unit clean FORCE
+.PHONY: demo test test-slow test-gpu test-gpu-slow lint types contract unit clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/parity.py --out demo
@@ -29,6 +29,22 @@ contract: build/wheel
 # Two workers of one thread each: threads that wait for each other on a shared machine stall.
 unit: $(VENV)/installed
 	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist worksteal
+
+# Every cell, head dim, dtype and architecture through the CUDA compiler: tens of minutes.
+test-slow: $(VENV)/installed
+	RNNC_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m slow
+
+# By the GPU machine's own Python, whose torch has CUDA; nothing is fetched.
+test-gpu: build/gpu
+	PYTHONPATH="$<:$$PYTHONPATH" $(PYTHON) -m pytest -q -m "not slow" tests/gpu
+
+# Memory, races and barriers under compute-sanitizer.
+test-gpu-slow: build/gpu
+	PYTHONPATH="$<:$$PYTHONPATH" $(PYTHON) -m pytest -q -m slow tests/gpu
+
+build/gpu: FORCE
+	rm -rf $@
+	$(PYTHON) -m pip install --quiet --no-index --no-deps --no-build-isolation --target $@ .
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
