@@ -1,13 +1,14 @@
 """`rnnc show --what cuda`, `rnnc plan` and `rnnc build`, on a machine without a GPU."""
 
 import struct
+import sys
 from pathlib import Path
 
 import pytest
 import rnnc
 from rnnc import cli_build
 from rnnc.cli import app
-from rnnc.runtime.errors import NoCudaError
+from rnnc.runtime.device import cupy_nvrtc
 from typer.testing import CliRunner, Result
 
 
@@ -147,17 +148,19 @@ def test_build_writes_nothing_where_an_architecture_is_unknown(folder: Path) -> 
 
 
 def test_build_needs_cupy_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = "CUDA compiler\n  found:  nothing\n  wanted: CuPy\n  write:  pip install cupy"
-
-    def missing(source: object, arch: str) -> None:
-        raise NoCudaError(said)
-
-    monkeypatch.setattr(cli_build, "compile_cuda", missing)
-    assert refused("build", "elman") == said + "\n"
+    monkeypatch.setitem(sys.modules, "cupy", None)
+    cupy_nvrtc.cache_clear()
+    try:
+        said = refused("build", "elman")
+    finally:
+        cupy_nvrtc.cache_clear()
+    assert said.startswith("CUDA compiler\n  found:  ModuleNotFoundError: import of cupy halted")
+    assert "  wanted: CuPy with NVRTC for CUDA " in said
+    assert '  write:  pip install "rnnc[cuda' in said
     assert not list(folder.iterdir())
 
 
-def test_build_says_where_it_cannot_write(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_says_where_it_cannot_write(folder: Path) -> None:
     (folder / "made").write_text("")
     with pytest.raises(rnnc.RnncError, match="wanted: a folder that can be written to"):
         cli_build._write([cli_build._Built(rnnc.cells.elman.cuda(), None, "", 0.0)], Path("made"))
