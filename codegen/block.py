@@ -198,12 +198,12 @@ def _best(
 ) -> Solution:
     """Sizes of one direction where `blocks` blocks want to share a multiprocessor."""
     m = block_problem(cell, shape, limits, direction, rows)
-    # Fewer warps meet sooner where a block is alone; together, blocks hide each other's waiting.
+    # Together, blocks hide each other's waiting; in each, fewer warps meet sooner.
     return m.best(
         key=lambda s: (
             s["ahead"] < 4,
             -min(s["blocks"], blocks),
-            -s["groups"] if blocks == 1 else s["groups"],
+            -s["groups"],
             s["blocks"],
             -s["ahead"],
         )

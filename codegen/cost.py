@@ -18,8 +18,9 @@ class Costs:
         clock: cycles a ns.
         schedulers: of a multiprocessor; each issues an instruction of one of its warps a cycle.
         matrix: cycles of a scheduler's matrix unit for one m16n8k16 instruction.
-        exchange: ns of a step that no work fills: barrier, shared memory, the longest chain of
-            dependent instructions.
+        exchange: ns of a step, forward and backward, that no other work fills: barrier, shared
+            memory, the first instructions of a chain.
+        chain: the same for each (unit, batch row) of a thread, which come one after the other.
         item: instructions of a (unit, batch row) beside its equations.
         bandwidth: bytes a ns from and to device memory.
         launch: ns of a kernel in a graph.
@@ -30,7 +31,8 @@ class Costs:
     clock: float
     schedulers: int
     matrix: float
-    exchange: float
+    exchange: tuple[float, float]
+    chain: tuple[float, float]
     item: float
     bandwidth: float
     launch: float
@@ -44,7 +46,8 @@ H200 = Costs(
     clock=1.98,
     schedulers=4,
     matrix=8,
-    exchange=150,
+    exchange=(70, 140),
+    chain=(45, 80),
     item=75,
     bandwidth=4300,
     launch=1500,
@@ -77,17 +80,19 @@ def block_nanoseconds(
         (kernels[1], 2, pointwise.backward.operations),
     )
     found = []
-    for kernel, warp_groups, operations in directions:
+    for direction, (kernel, warp_groups, operations) in enumerate(directions):
         busy = math.ceil(kernel.warps / H200.schedulers)
         # A fragment of R is four registers of an instruction's warp.
         matrix = busy * kernel.matrix_registers / 4 * H200.matrix
         # float32 takes three products of half the depth.
         matrix *= 3 if shape.dtype == "float32" else 1
-        items = busy * warp_groups * rows // 4 * (operations + H200.item)
+        each = warp_groups * rows // 4
+        items = busy * each * (operations + H200.item)
+        alone = H200.exchange[direction] + each * H200.chain[direction]
         # Blocks that share a multiprocessor hide each other's waiting, not each other's work.
         together = min(math.ceil(blocks / limits.multiprocessors), kernel.blocks_per_multiprocessor)
         waves = math.ceil(blocks / (limits.multiprocessors * together))
-        found.append(waves * (H200.exchange + together * (matrix + items) / H200.clock))
+        found.append(waves * (alone + together * (matrix + items) / H200.clock))
     # What is read and written, whatever the kernel does.
     elements = shape.batch * shape.heads * shape.head_dim * shape.element_bytes
     layout_values = len(pointwise.cell.gates) + len(pointwise.cell.states) + len(pointwise.saved)

@@ -154,6 +154,11 @@ class BlockPlan:
         """The sizes of each kernel by its name in the source."""
         return {"rnnc_forward": self.forward, "rnnc_backward": self.backward}
 
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        """The entry points of the source."""
+        return tuple(self.kernels)
+
     def __str__(self) -> str:
         return (
             f"block ({self.arch}, {self.dtype}, head dim {self.head_dim}):"
@@ -190,6 +195,12 @@ class AlternatingPlan:
     binding: str = ""
     tf32: bool = False
     save: Save = "gates"
+
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        """The entry points of the source."""
+        steps = [f"rnnc_{d}_{part}" for d in ("forward", "backward") for part in ("begin", "step")]
+        return (*steps, "rnnc_backward_end", "rnnc_advance")
 
     def __str__(self) -> str:
         return (

@@ -67,15 +67,20 @@ class Work:
         self._first_step = torch.zeros(1, dtype=torch.int32, device=like.device)
         self._states = [new(batch, heads, dim) for _ in layout.states]
         self._sums = new(0 if forward else sums, batch, heads, dim)
-        # R of each source, (N, D out * pairs, D in): what the products share.
-        self._weights = [
-            new(heads, dim * pairs, dim, dtype=like.dtype) for pairs in layout.source_pairs
-        ]
-        # Zeros, so that the product that is captured is one of numbers.
-        wide, narrow = [dim * pairs for pairs in layout.source_pairs], [dim for _ in layout.sources]
-        factors, products = (narrow, wide) if forward else (wide, narrow)
-        self._factors = [new(heads, batch, w, dtype=like.dtype).zero_() for w in factors]
-        self._products = [new(heads, batch, w) for w in products]
+        # What the products of a source share: R as (N, D out, pairs, D in), a head a product. Or,
+        # backwards, as (N, pairs, D out, D in) with a product a pair: K is long there, and a
+        # product of one head alone would keep few multiprocessors busy.
+        pairs_of = layout.source_pairs
+        if forward:
+            self._weights = [new(heads, dim, p, dim, dtype=like.dtype) for p in pairs_of]
+            self._factors = [new(heads, batch, dim, dtype=like.dtype) for _ in pairs_of]
+            self._products = [new(heads, batch, dim * p) for p in pairs_of]
+        else:
+            self._weights = [new(heads, p, dim, dim, dtype=like.dtype) for p in pairs_of]
+            self._factors = [new(heads * p, batch, dim, dtype=like.dtype) for p in pairs_of]
+            self._products = [new(heads * p, batch, dim) for p in pairs_of]
+        for factors in self._factors:
+            factors.zero_()  # so that the product that is captured is one of numbers
         work = work_struct(len(layout.states), len(layout.sources))
         self._work = work(
             pointer(self._arguments),
@@ -121,9 +126,8 @@ class Work:
             matrices = list(layout.pair_matrices[first : first + pairs])
             contiguous = matrices == list(range(matrices[0], matrices[0] + pairs))
             chosen = R[matrices[0] : matrices[0] + pairs] if contiguous else R[matrices]
-            heads, dim = R.shape[1:3]
-            # (pairs, N, out, in) -> (N, out, pairs, in)
-            weights.view(heads, dim, pairs, dim).copy_(chosen.permute(1, 2, 0, 3))
+            # (pairs, N, out, in) -> (N, out, pairs, in) or (N, pairs, out, in)
+            weights.copy_(chosen.permute((1, 2, 0, 3) if self._forward else (1, 0, 2, 3)))
 
     def _one(self, number: int) -> None:
         """A step: the product of the states before it, or of the gradients of the gates of it."""
@@ -131,13 +135,13 @@ class Work:
             for weights, state, product in zip(
                 self._weights, self._factors, self._products, strict=True
             ):
-                _multiply(state, weights.transpose(1, 2), product)
+                _multiply(state, weights.flatten(1, 2).transpose(1, 2), product)
         self._launch("rnnc_forward_step" if self._forward else "rnnc_backward_step", number)
         if not self._forward:
             for weights, d_gates, product in zip(
                 self._weights, self._factors, self._products, strict=True
             ):
-                _multiply(d_gates, weights, product)
+                _multiply(d_gates, weights.flatten(0, 1), product)
 
     def _launch(self, name: str, number: int) -> None:
         kernel: Kernel = self._kernels[name]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -68,9 +69,8 @@ def forward(
     batch, steps, heads, dim, _ = wx.shape
     plan = _plan(cell, heads, dim, batch, wx.dtype, wx.device.index, choice, _tf32())
     wx = _side_by_side(wx)
-    R, R_diag, b = (None if t is None else t.contiguous() for t in (R, R_diag, b))
-    params = [p.contiguous() for p in params]
-    initial = [s.contiguous() for s in initial]
+    R, R_diag, b = (None if t is None else _packed(t) for t in (R, R_diag, b))
+    params, initial = [_packed(p) for p in params], [_packed(s) for s in initial]
     states = [wx.new_empty(steps if s else 0, batch, heads, dim) for s in stored]
     last = [torch.empty_like(s) for s in initial]
     keep_gates = keep and choice.save == "gates"
@@ -85,7 +85,7 @@ def forward(
         pointer(kept),
     )
     if last[0].numel():
-        with torch.cuda.device(wx.device):
+        with _on(wx.device):
             if isinstance(plan, BlockPlan):
                 kernels = load_kernels(cell, plan, wx.device.index)
                 kernels["rnnc_forward"]((heads, math.ceil(batch / plan.rows)), arguments)
@@ -138,10 +138,9 @@ def backward(
     d_wx = like.new_empty(steps, batch, heads, dim, inputs)
     d_rest = like.new_empty(steps, batch, heads, dim, gates - inputs)
     sums = like.new_empty(tiles, sum(counts), heads, dim, dtype=real)
-    initial = [s.contiguous() for s in initial]
+    params, initial = [_packed(p) for p in params], [_packed(s) for s in initial]
     d_initial = [torch.empty_like(s) for s in initial]
-    R, R_diag = (None if t is None else t.contiguous() for t in (R, R_diag))
-    params = [p.contiguous() for p in params]
+    R, R_diag = (None if t is None else _packed(t) for t in (R, R_diag))
     d_states = [None if d is None else _side_by_side(d) for d in d_states]
     d_last = [None if d is None else d.contiguous() for d in d_last]
     if wx is not None:
@@ -160,7 +159,7 @@ def backward(
         pointer(sums),
     )
     if like.numel():
-        with torch.cuda.device(like.device):
+        with _on(like.device):
             if isinstance(plan, BlockPlan):
                 kernels = load_kernels(cell, plan, like.device.index)
                 kernels["rnnc_backward"]((heads, tiles), arguments)
@@ -170,8 +169,9 @@ def backward(
     else:
         sums.zero_()
     # The operator returns no views of one tensor: each gradient is a tensor of its own.
-    parts = torch.split(sums.sum(0).to(like.dtype), counts)
-    d_b, d_params, d_R_diag = (part.contiguous() for part in parts)
+    # Each part is summed by itself: an operator may not return views of one tensor.
+    parts = torch.split(sums, counts, dim=1)
+    d_b, d_params, d_R_diag = (part.sum(0).to(like.dtype) for part in parts)
     return Gradients(
         d_wx=d_wx,
         d_R=_recurrent_gradient(layout, d_wx, d_rest, states, initial),
@@ -278,9 +278,29 @@ def _plan(
     return plan_for(cell, shape, device_limits(device), variant, save=save, tf32=tf32)
 
 
+@contextmanager
+def _on(device: torch.device) -> Iterator[None]:
+    """Make a device the current one of torch and of the driver.
+
+    NOTE: torch alone leaves a thread that has launched nothing yet, such as autograd's, without
+    the driver's context.
+    """
+    from cupy.cuda import runtime
+
+    with torch.cuda.device(device):
+        runtime.setDevice(device.index)
+        yield
+
+
 def _tf32() -> bool:
     """Whether torch lets float32 products round to tf32."""
     return bool(torch.backends.cuda.matmul.allow_tf32)
+
+
+def _packed(tensor: Tensor) -> Tensor:
+    """The tensor without gaps, beginning where wide accesses can; a copy where it is not so."""
+    tensor = tensor.contiguous()
+    return tensor.clone() if tensor.data_ptr() % _WIDEST_ACCESS else tensor
 
 
 def _side_by_side(tensor: Tensor) -> Tensor:

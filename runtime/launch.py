@@ -67,13 +67,12 @@ def load_kernels(cell: CellSpec, plan: CudaPlan, device: int) -> dict[str, Kerne
     from cupy.cuda.function import Module
     from cupy_backends.cuda.api import driver
 
-    torch.cuda.current_stream().cuda_stream  # noqa: B018 - makes torch's context the current one
     activations = plan.save == "gates"
     binary = compile_cuda(render(derive(cell, activations), plan), plan.arch)
     module = Module()
     module.load(binary.cubin)
     kernels = {}
-    for name in binary.reports:
+    for name in plan.kernel_names:
         threads, shared = _sizes(plan, name)
         function = module.get_function(name)
         if shared:

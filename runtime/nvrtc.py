@@ -143,18 +143,20 @@ def _with_lines(source: Source, log: str) -> str:
     return "\n".join(shown)
 
 
-_REPORT = re.compile(
-    r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores,"
-    r" (\d+) bytes spill loads.*?Used (\d+) registers",
-    re.DOTALL,
-)
+_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
 
 
 def _reports(log: str) -> dict[str, KernelReport]:
-    return {
-        name: KernelReport(int(registers), int(stores) + int(loads), int(stack))
-        for name, stack, stores, loads, registers in _REPORT.findall(log)
-    }
+    _, *sections = _ENTRY.split(log)  # name, text, name, text, …
+    reports = {}
+    for name, text in zip(sections[::2], sections[1::2], strict=True):
+        spills, registers = _SPILLS.search(text), _REGISTERS.search(text)
+        if spills and registers:
+            stack, stores, loads = map(int, spills.groups())
+            reports[name] = KernelReport(int(registers[1]), stores + loads, stack)
+    return reports
 
 
 def _pack(binary: Binary) -> bytes:

@@ -13,8 +13,8 @@ struct Work {
   void* arguments;                        // ForwardArguments or BackwardArguments
   int* first_step;                        // of the chunk
   real* states[kStates];                  // [B, N, D]: the states, or their gradients
-  Element* factors[at_least_one(kSources)];  // [N, B, D], or [N, B, D, pairs] of gradients
-  real* products[at_least_one(kSources)];    // [N, B, D, pairs], or [N, B, D] of gradients
+  Element* factors[at_least_one(kSources)];  // [N, B, D], or [N, pairs, B, D] of gradients
+  real* products[at_least_one(kSources)];    // [N, B, D, pairs], or [N, pairs, B, D] of gradients
   real* sums;                             // [kSums, B, N, D]
 };
 
@@ -51,8 +51,27 @@ struct Place {
   }
 };
 
-// Without a source there is no product: the pairs of a source, or one.
-RNNC_CONSTEXPR int pairs_of(int source) { return at_least_one(kSourcePairs[source]); }
+// Asks for data that the next step reads.
+RNNC_INLINE void prefetch(const Element* at) {
+  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+}
+
+// Where the gradient of a pair's gate lies in [N, pairs, B, D], and what the product makes of it.
+template <typename Arguments>
+RNNC_INLINE int64 pair_place(const Arguments& a, const Place& place, int pairs, int pair) {
+  return ((place.n * pairs + pair) * a.batch + place.b) * a.dim + place.d;
+}
+
+// The gradient of a source that the step after has sent back: each pair's product adds to it.
+RNNC_INLINE real sent_back(const BackwardArguments& a, const Work& work, const Place& place,
+                           int source) {
+  real sum = 0;
+#pragma unroll
+  for (int i = 0; i < kSourcePairs[source]; ++i) {
+    sum += work.products[source][pair_place(a, place, kSourcePairs[source], i)];
+  }
+  return sum;
+}
 
 RNNC_INLINE void forward_begin(const ForwardArguments& a, const Work& work) {
   const Place place(a);
@@ -83,7 +102,9 @@ RNNC_INLINE void forward_step(const Work& work, int64 number) {
   real gate[at_least_one(kGates)] = {}, state[kStates], param[at_least_one(kParams)];
   real kept[at_least_one(kSaved)];
   Row<Element, kInputGates> x;
-  x.load(a.wx + t * a.wx_time + place.b * a.wx_row + unit * kInputGates);
+  const Element* wx = a.wx + t * a.wx_time + place.b * a.wx_row + unit * kInputGates;
+  x.load(wx);
+  if (t + 1 < a.steps) prefetch(wx + a.wx_time);
 #pragma unroll
   for (int s = 0; s < kStates; ++s) state[s] = work.states[s][place.row];
 #pragma unroll
@@ -96,7 +117,7 @@ RNNC_INLINE void forward_step(const Work& work, int64 number) {
   for (int g = 0; g < kInputGates; ++g) gate[g] += x[g];
 #pragma unroll
   for (int source = 0; source < kSources; ++source) {
-    const real* product = work.products[source] + place.column * pairs_of(source);
+    const real* product = work.products[source] + place.column * kSourcePairs[source];
 #pragma unroll
     for (int i = 0; i < kSourcePairs[source]; ++i) {
       gate[kPairGate[kSourceFirstPair[source] + i]] += product[i];
@@ -139,7 +160,12 @@ RNNC_INLINE void backward_begin(const BackwardArguments& a, const Work& work) {
     work.states[s][place.row] = a.d_last[s] ? to_real(a.d_last[s][place.row]) : real(0);
   }
 #pragma unroll
-  for (int source = 0; source < kSources; ++source) work.products[source][place.column] = 0;
+  for (int source = 0; source < kSources; ++source) {
+#pragma unroll
+    for (int i = 0; i < kSourcePairs[source]; ++i) {
+      work.products[source][pair_place(a, place, kSourcePairs[source], i)] = 0;
+    }
+  }
   const int64 size = a.batch * a.heads * a.dim;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) work.sums[i * size + place.row] = 0;
@@ -157,6 +183,7 @@ RNNC_INLINE void backward_step(const Work& work, int64 number) {
   real d_state[kStates], d_gate[at_least_one(kGates)], d_param[at_least_one(kParams)];
   Row<Element, kSaved> row;
   row.load(a.kept + here * kSaved);
+  if (t > 0 && kSaved) prefetch(a.kept + (here - size) * kSaved);
 #pragma unroll
   for (int i = 0; i < kSaved; ++i) kept[i] = row[i];
 #pragma unroll
@@ -165,16 +192,18 @@ RNNC_INLINE void backward_step(const Work& work, int64 number) {
     if (kReads[s]) {
       after[s] = to_real(a.states[s][here]);
       before[s] = to_real(t > 0 ? a.states[s][here - size] : a.initial[s][place.row]);
+      if (t > 1) prefetch(a.states[s] + here - 2 * size);
     }
     d_state[s] = work.states[s][place.row];
     if (a.d_states[s]) {
-      d_state[s] +=
-          to_real(a.d_states[s][t * a.d_states_time[s] + place.b * a.d_states_row[s] + unit]);
+      const Element* d = a.d_states[s] + t * a.d_states_time[s] + place.b * a.d_states_row[s] + unit;
+      d_state[s] += to_real(*d);
+      if (t > 0) prefetch(d - a.d_states_time[s]);
     }
   }
 #pragma unroll
   for (int source = 0; source < kSources; ++source) {
-    d_state[kSourceState[source]] += work.products[source][place.column];
+    d_state[kSourceState[source]] += sent_back(a, work, place, source);
   }
 #pragma unroll
   for (int i = 0; i < kParams; ++i) param[i] = to_real(a.params[i][unit]);
@@ -188,10 +217,10 @@ RNNC_INLINE void backward_step(const Work& work, int64 number) {
   for (int s = 0; s < kStates; ++s) work.states[s][place.row] = d_state[s];
 #pragma unroll
   for (int source = 0; source < kSources; ++source) {
-    Element* factors = work.factors[source] + place.column * pairs_of(source);
 #pragma unroll
     for (int i = 0; i < kSourcePairs[source]; ++i) {
-      factors[i] = to_element<Element>(d_gate[kPairGate[kSourceFirstPair[source] + i]]);
+      work.factors[source][pair_place(a, place, kSourcePairs[source], i)] =
+          to_element<Element>(d_gate[kPairGate[kSourceFirstPair[source] + i]]);
     }
   }
   real wx[at_least_one(kInputGates)], rest[at_least_one(kGates - kInputGates)];
@@ -227,7 +256,7 @@ RNNC_INLINE void backward_end(const Work& work) {
   for (int s = 0; s < kStates; ++s) d_state[s] = work.states[s][place.row];
 #pragma unroll
   for (int source = 0; source < kSources; ++source) {
-    d_state[kSourceState[source]] += work.products[source][place.column];
+    d_state[kSourceState[source]] += sent_back(a, work, place, source);
   }
 #pragma unroll
   for (int s = 0; s < kStates; ++s) a.d_initial[s][place.row] = to_element<Element>(d_state[s]);

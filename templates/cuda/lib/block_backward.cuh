@@ -26,37 +26,78 @@ using StateCopy = RowCopy<1, 32 * kBackwardWarps>;
 constexpr int kStepBytes = KeptCopy::kBytes + 2 * kStates * StateCopy::kBytes;
 constexpr int kBackwardShared = 2 * GradientExchange::kBytes + kBackwardAhead * kStepBytes;
 static_assert(kBackwardShared == kPlannedBackwardShared, "the plan counted another size");
-constexpr int kBackwardChains = 4;  // an instruction waits for its accumulator
+constexpr int kBackwardChains = kPack == 1 ? 2 : 4;
 
-// The rows of R transposed that a warp multiplies.
+// The rows of R transposed that a warp multiplies. They come through shared memory, some chunks at a
+// time: columns of R straight from memory would need an address for every two bytes.
 struct BackwardWeights {
+  static constexpr int kRowBytes = kHeadDim * static_cast<int>(sizeof(Element));
+  static constexpr int kChunkBytes = kChunk * kRowBytes;
+  static constexpr int kStaged = smaller(kBackwardShared / kChunkBytes, kBackwardChunks);
+  static_assert(kStaged > 0, "a chunk of R must fit the block's shared memory");
+
   u32 fragment[kBackwardChunks][2][4];
 
-  RNNC_MEMBER void load(const Element* R, int heads, int head, int first_unit, int lane) {
-    const int quad = lane & 3;
-    unroll<kSources>([&](auto source_index) {
-      constexpr int source = decltype(source_index)::value;
-      constexpr int first_chunk = backward_first_chunk(source);
-#pragma unroll
-      for (int chunk = 0; chunk < backward_chunks(source); ++chunk) {
-#pragma unroll
-        for (int step = 0; step < 2; ++step) {
-          int from[4], k[4];
-          bool given[4];
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {  // word i / 2 of the step's two, half i % 2 of the tile
-            const int first = chunk * kChunk + (quad * 4 + 2 * step + i / 2) * kPack;
-            const int pair = first / kPaddedDim, in = first_unit + 8 * (i % 2) + (lane >> 2);
-            k[i] = first % kPaddedDim;
-            given[i] = pair < kSourcePairs[source] && in < kHeadDim;
-            const int matrix = given[i] ? kPairMatrix[kSourceFirstPair[source] + pair] : 0;
-            from[i] = (matrix * heads + head) * kHeadDim * kHeadDim + in;
-          }
-          load_weights<kHeadDim>(fragment[first_chunk + chunk][step], R, from, k, given);
-          __syncthreads();  // for the compiler, which moves no load across it
-        }
+  // The row of R that is row k of all chunks: out of a matrix; none where k is padding.
+  static RNNC_MEMBER const Element* row_of(const Element* R, int64 heads, int64 head, int k) {
+    for (int source = 0; source < kSources; ++source) {
+      const int own = k - backward_first_chunk(source) * kChunk;
+      const int pair = own / kPaddedDim, out = own % kPaddedDim;
+      if (own >= 0 && pair < kSourcePairs[source] && out < kHeadDim) {
+        const int matrix = kPairMatrix[kSourceFirstPair[source] + pair];
+        return R + ((matrix * heads + head) * kHeadDim + out) * kHeadDim;
       }
-    });
+    }
+    return nullptr;
+  }
+
+  static RNNC_MEMBER void stage(char* rows, const Element* R, int64 heads, int64 head, int first) {
+    constexpr int access = access_bytes(kRowBytes), pieces = kRowBytes / access;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < kStaged * kChunk * pieces; i += 32 * kBackwardWarps) {
+      const int k = i / pieces, byte = i % pieces * access;
+      const char* from =
+          reinterpret_cast<const char*>(row_of(R, heads, head, first * kChunk + k));
+      char* to = rows + k * kRowBytes + byte;
+      if (from) {
+        copy_async<access>(to, from + byte);
+      } else {
+        for (int half = 0; half < access; half += 2) *reinterpret_cast<u16*>(to + half) = 0;
+      }
+    }
+    commit_copies();
+    wait_copies<0>();
+  }
+
+  RNNC_MEMBER void load(char* rows, const Element* R, int64 heads, int64 head, int first_unit,
+                        int lane) {
+    constexpr bool whole = kHeadDim % kWarpUnits == 0;
+    const int quad = lane & 3, unit = first_unit + (lane >> 2);
+    if constexpr (kSources > 0) {
+      unroll<ceil_div(kBackwardChunks, kStaged)>([&](auto index) {
+        constexpr int first = decltype(index)::value * kStaged;
+        stage(rows, R, heads, head, first);
+        __syncthreads();
+#pragma unroll
+        for (int chunk = first; chunk < smaller(first + kStaged, kBackwardChunks); ++chunk) {
+#pragma unroll
+          for (int i = 0; i < 8; ++i) {  // word i / 2 of the quad's four, half i % 2 of the tile
+            const int k = (chunk - first) * kChunk + (quad * 4 + i / 2) * kPack;
+            const bool exists = whole || unit + 8 * (i % 2) < kHeadDim;
+            const int in = exists ? unit + 8 * (i % 2) : 0;
+            u32 word;
+            if constexpr (kPack == 1) {
+              word = quiet(reinterpret_cast<const u32*>(rows)[k * kHeadDim + in]);
+            } else {
+              const u16* halves = reinterpret_cast<const u16*>(rows) + k * kHeadDim + in;
+              word = halves[0] | static_cast<u32>(halves[kHeadDim]) << 16;
+            }
+            fragment[chunk][i / 4][i / 2 % 2 * 2 + i % 2] = exists ? word : 0u;
+          }
+        }
+        __syncthreads();
+      });
+    }
   }
 };
 
@@ -68,7 +109,7 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
   const int64 plane = a.heads * kHeadDim, step_size = a.batch * plane;
 
   BackwardWeights weights;
-  weights.load(a.R, static_cast<int>(a.heads), blockIdx.x, first_unit, lane);
+  weights.load(shared, a.R, a.heads, head, first_unit, lane);
 
   // The items of this thread: (half, j) is unit first_unit + 8 half + lane / 4 and column
   // 2 quad + j, which holds batch row first_row + kThreadRows quad + j. Where there is no such unit
@@ -214,7 +255,9 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
     wait_copies<kBackwardAhead - 2>();
     __syncthreads();
 
-    float sum[at_least_one(kSources)][kBackwardChains][4] = {};
+    Sums<kBackwardChains> sum[at_least_one(kSources)];
+#pragma unroll
+    for (int source = 0; source < kSources; ++source) sum[source].clear();
     unroll<kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       constexpr int first_chunk = backward_first_chunk(source);
@@ -222,10 +265,8 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
           [&](int chunk) { return GradientExchange::load(buffer, fragment, first_chunk + chunk); },
           [&](auto index, uint4 d) {
             constexpr int chunk = first_chunk + decltype(index)::value;
-            multiply_add(Element{}, sum[source][2 * chunk % kBackwardChains],
-                         weights.fragment[chunk][0], d.x, d.y);
-            multiply_add(Element{}, sum[source][(2 * chunk + 1) % kBackwardChains],
-                         weights.fragment[chunk][1], d.z, d.w);
+            sum[source].template add<2 * chunk>(weights.fragment[chunk][0], d.x, d.y);
+            sum[source].template add<2 * chunk + 1>(weights.fragment[chunk][1], d.z, d.w);
           });
     });
     // While the product runs: the results leave, and an earlier step's data is sent for, into the
@@ -261,9 +302,7 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
       for (int half = 0; half < 2; ++half) {
 #pragma unroll
         for (int j = 0; j < kThreadRows; ++j) {
-          const int i = 2 * half + j;
-          d_state[half][j][kSourceState[source]] +=
-              (sum[source][0][i] + sum[source][1][i]) + (sum[source][2][i] + sum[source][3][i]);
+          d_state[half][j][kSourceState[source]] += sum[source].total(2 * half + j);
         }
       }
     }

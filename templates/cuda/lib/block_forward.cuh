@@ -27,7 +27,6 @@ RNNC_CONSTEXPR int forward_first_tile(int source) {
   return tiles;
 }
 constexpr int kForwardTiles = at_least_one(forward_first_tile(kSources));
-// An instruction waits for its accumulator: a single tile is summed in two chains.
 constexpr int kForwardChains = kForwardTiles > 1 ? 1 : 2;
 
 // The part of R that a warp multiplies, as fragments.
@@ -56,7 +55,7 @@ struct ForwardWeights {
               const int matrix = given[i] ? kPairMatrix[pair] : 0;
               from[i] = ((matrix * heads + head) * kHeadDim + unit) * kHeadDim;
             }
-            load_weights<1>(fragment[chunk][step][forward_first_tile(source) + tile], R, from, k,
+            load_weights(fragment[chunk][step][forward_first_tile(source) + tile], R, from, k,
                             given);
           }
           __syncthreads();  // for the compiler, which moves no load across it
@@ -223,7 +222,9 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
         }
       }
     }
-    float sum[kForwardTiles][kForwardChains][4] = {};
+    Sums<kForwardChains> sum[kForwardTiles];
+#pragma unroll
+    for (int tile = 0; tile < kForwardTiles; ++tile) sum[tile].clear();
     unroll<kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       constexpr int first_tile = forward_first_tile(source);
@@ -234,12 +235,11 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
             constexpr int chunk = decltype(index)::value;
             unroll<ceil_div(forward_halves(source), 2)>([&](auto tile_index) {
               constexpr int tile = first_tile + decltype(tile_index)::value;
-              multiply_add(Element{}, sum[tile][0], weights.fragment[chunk][0][tile], h.x, h.y);
+              sum[tile].template add<0>(weights.fragment[chunk][0][tile], h.x, h.y);
             });
             unroll<ceil_div(forward_halves(source), 2)>([&](auto tile_index) {
               constexpr int tile = first_tile + decltype(tile_index)::value;
-              multiply_add(Element{}, sum[tile][kForwardChains - 1],
-                           weights.fragment[chunk][1][tile], h.z, h.w);
+              sum[tile].template add<1>(weights.fragment[chunk][1][tile], h.z, h.w);
             });
           });
     });
@@ -259,10 +259,7 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
         constexpr int tile = forward_first_tile(source) + half / 2;
 #pragma unroll
         for (int j = 0; j < kThreadRows; ++j) {
-#pragma unroll
-          for (int chain = 0; chain < kForwardChains; ++chain) {
-            gate[group][j][kPairGate[pair]] += sum[tile][chain][half % 2 * 2 + j];
-          }
+          gate[group][j][kPairGate[pair]] += sum[tile].total(half % 2 * 2 + j);
         }
       });
     });

@@ -9,6 +9,8 @@ namespace rnnc {
 
 constexpr int kPack = 4 / sizeof(Element);  // elements of a word
 constexpr int kChunk = 16 * kPack;          // elements of K in a chunk
+RNNC_CONSTEXPR int smaller(int a, int b) { return a < b ? a : b; }
+
 constexpr int kColumns = 8;                 // columns of a product: the batch rows, and padding
 
 RNNC_CONSTEXPR int ceil_div(int a, int b) { return (a + b - 1) / b; }
@@ -64,10 +66,12 @@ RNNC_INLINE SplitWord split_weight(u32 x) {
   return split(x, high);
 }
 
-// Three products of tf32 leave out what is of the order 2^-22.
-RNNC_INLINE void multiply_add(float, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+// Three products of tf32 leave out what is of the order 2^-22. The small ones have a sum of their own,
+// since the instruction truncates where an addition rounds: fewer truncations of the large sum.
+RNNC_INLINE void multiply_add(float, float (&large)[4], float (&small)[4], const u32 (&a)[4], u32 b0,
+                              u32 b1) {
   if constexpr (kTf32) {
-    multiply_add_tf32(c, a, b0, b1);
+    multiply_add_tf32(large, a, b0, b1);
   } else {
     const SplitWord split_b0 = split_state(b0), split_b1 = split_state(b1);
     u32 high[4], rest[4];
@@ -77,63 +81,65 @@ RNNC_INLINE void multiply_add(float, float (&c)[4], const u32 (&a)[4], u32 b0, u
       high[i] = word.high;
       rest[i] = word.rest;
     }
-    multiply_add_tf32(c, rest, split_b0.high, split_b1.high);
-    multiply_add_tf32(c, high, split_b0.rest, split_b1.rest);
-    multiply_add_tf32(c, high, split_b0.high, split_b1.high);
+    multiply_add_tf32(small, rest, split_b0.high, split_b1.high);
+    multiply_add_tf32(small, high, split_b0.rest, split_b1.rest);
+    multiply_add_tf32(large, high, split_b0.high, split_b1.high);
   }
 }
+
+// Sums of a tile. An instruction waits for its accumulator, so there are `chains` that take turns;
+// what they hold in all is the sum.
+template <int chains>
+struct Sums {
+  static constexpr int kEach = kPack == 1 ? 2 : 1;  // float32: large and small
+  float part[chains][kEach][4];
+
+  RNNC_MEMBER void clear() { memset(part, 0, sizeof part); }
+  template <int turn>
+  RNNC_MEMBER void add(const u32 (&a)[4], u32 b0, u32 b1) {
+    if constexpr (kPack == 1) {
+      multiply_add(Element{}, part[turn % chains][0], part[turn % chains][1], a, b0, b1);
+    } else {
+      multiply_add(Element{}, part[turn % chains][0], a, b0, b1);
+    }
+  }
+  RNNC_MEMBER float total(int i) const {
+    float sum = 0;
+#pragma unroll
+    for (int chain = 0; chain < chains; ++chain) {
+      float own = part[chain][0][i];
+      if constexpr (kEach == 2) own += part[chain][1][i];
+      sum = chain ? sum + own : own;
+    }
+    return sum;
+  }
+};
 
 // A float's NaN with its upper bits alone, so that rounding it by integers keeps it one.
 RNNC_INLINE u32 quiet(u32 x) {
   return kPack == 1 && (x & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : x;
 }
 
-// Four words of R: word i holds the elements k[i] .. k[i] + kPack - 1 of a row or column of kHeadDim,
-// which begins at R[from[i]] and goes on in strides; it is zero where it is not given, or beyond the
-// end. NOTE: no .nc, so that a barrier between two calls holds the loads of the second: all of R at
-// once, in halves and with its addresses, would need more registers than R.
-template <int stride>
+// Four words of R: word i holds the elements k[i] .. k[i] + kPack - 1 of the row that begins at
+// R[from[i]]; it is zero where it is not given, or beyond the end. NOTE: no .nc, so that a barrier
+// between two calls holds the loads of the second.
 RNNC_INLINE void load_weights(u32 (&words)[4], const Element* R, const int (&from)[4],
                               const int (&k)[4], const bool (&given)[4]) {
-  if constexpr (kPack == 1) {
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const bool inside = given[i] && k[i] < kHeadDim;
-      asm volatile("ld.global.u32 %0, [%1];"
-                   : "=r"(words[i])
-                   : "l"(R + (inside ? from[i] + k[i] * stride : 0))
-                   : "memory");
+  for (int i = 0; i < 4; ++i) {
+    const bool inside = given[i] && k[i] < kHeadDim;
+    const Element* at = R + (inside ? from[i] + k[i] : 0);
+    if constexpr (kHeadDim % kPack == 0) {
+      asm volatile("ld.global.u32 %0, [%1];" : "=r"(words[i]) : "l"(at) : "memory");
       words[i] = inside ? quiet(words[i]) : 0u;
-    }
-  } else if constexpr (stride == 1 && kHeadDim % 2 == 0) {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const bool inside = given[i] && k[i] < kHeadDim;
-      asm volatile("ld.global.u32 %0, [%1];"
-                   : "=r"(words[i])
-                   : "l"(R + (inside ? from[i] + k[i] : 0))
+    } else {
+      u16 first, second;
+      asm volatile("ld.global.u16 %0, [%1];" : "=h"(first) : "l"(at) : "memory");
+      asm volatile("ld.global.u16 %0, [%1];"
+                   : "=h"(second)
+                   : "l"(at + (k[i] + 1 < kHeadDim))
                    : "memory");
-      if (!inside) words[i] = 0u;
-    }
-  } else {
-    u16 halves[4][2];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        const bool inside = given[i] && k[i] + half < kHeadDim;
-        asm volatile("ld.global.u16 %0, [%1];"
-                     : "=h"(halves[i][half])
-                     : "l"(R + (inside ? from[i] + (k[i] + half) * stride : 0))
-                     : "memory");
-        if (!inside) halves[i][half] = 0;
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      asm volatile("mov.b32 %0, {%1, %2};"
-                   : "=r"(words[i])
-                   : "h"(halves[i][0]), "h"(halves[i][1]));
+      words[i] = inside ? first | (k[i] + 1 < kHeadDim ? static_cast<u32>(second) << 16 : 0u) : 0u;
     }
   }
 }
