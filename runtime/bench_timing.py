@@ -1,0 +1,145 @@
+"""The clock of `rnnc bench`: CUDA events on a GPU, the host's clock on the CPU."""
+
+from __future__ import annotations
+
+import gc
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+WARM_UPS = 5
+# A contender that is slower than others by orders of magnitude gets fewer runs in as much time.
+SECONDS_A_PHASE = 1.5
+# About a millisecond of a GPU, in which the host gets ahead of it.
+_AHEAD_CYCLES = 2_000_000
+
+
+@dataclass(frozen=True)
+class Figure:
+    """What one phase of a contender took, in milliseconds.
+
+    Attributes:
+        median: of all runs.
+        fastest: the fastest run.
+        slowest: the slowest run.
+        host: the median until the call returned to Python.
+        runs: how many.
+    """
+
+    median: float
+    fastest: float
+    slowest: float
+    host: float
+    runs: int
+
+    @classmethod
+    def of(cls, runs: Sequence[tuple[float, float]]) -> Figure:
+        """The figure of some runs.
+
+        Args:
+            runs: milliseconds on the device and on the host, of each; at least one.
+
+        Example:
+            >>> from rnnc.runtime.bench_timing import Figure
+            >>> Figure.of([(3.0, 0.5), (1.0, 0.5), (2.0, 0.5)]).median
+            2.0
+        """
+        device, host = zip(*runs, strict=True)
+        median = statistics.median
+        return cls(median(device), min(device), max(device), median(host), len(runs))
+
+
+def timed(run: Callable[[], object], device: str, queued: bool) -> tuple[float, float]:
+    """Milliseconds of a run: on the device, and until the call returned.
+
+    Args:
+        run: what is timed.
+        device: "cpu" or "cuda".
+        queued: whether the GPU is kept busy until the host has queued the run.
+
+    Example:
+        >>> from rnnc.runtime.bench_timing import timed
+        >>> device, host = timed(lambda: sum(range(1000)), "cpu", queued=False)
+        >>> device == host > 0
+        True
+    """
+    if device == "cpu":
+        begin = time.perf_counter()
+        run()
+        taken = 1e3 * (time.perf_counter() - begin)
+        return taken, taken
+    start, end = (
+        torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        for _ in range(2)
+    )
+    if queued:
+        torch.cuda._sleep(_AHEAD_CYCLES)  # type: ignore[no-untyped-call]
+    start.record()
+    begin = time.perf_counter()
+    kept = run()
+    host = 1e3 * (time.perf_counter() - begin)
+    end.record()
+    end.synchronize()
+    # Freed after the clock has stopped: a long loop's graph takes the host a while.
+    del kept
+    return start.elapsed_time(end), host
+
+
+def warm_up(run: Callable[[], object], device: str) -> float:
+    """Run until nothing is done for the first time any more; a slow run is soon warm.
+
+    Args:
+        run: what will be timed.
+        device: "cpu" or "cuda".
+
+    Returns:
+        Seconds of the first run, which compiles what is not compiled yet.
+    """
+    start = time.perf_counter()
+    first = 0.0
+    for _ in range(WARM_UPS):
+        run()
+        wait(device)
+        first = first or time.perf_counter() - start
+        if time.perf_counter() - start > SECONDS_A_PHASE:
+            break
+    return first
+
+
+def peak_mib(run: Callable[[], object], device: str) -> float | None:
+    """The most memory that a run holds beside what is there before it; None on the CPU.
+
+    Args:
+        run: what allocates.
+        device: "cpu" or "cuda".
+    """
+    if device != "cuda":
+        return None
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    run()
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+def wait(device: str) -> None:
+    """Wait until the device has done all that it was told.
+
+    Args:
+        device: "cpu" or "cuda".
+    """
+    if device == "cuda":
+        torch.cuda.synchronize()
+
+
+def free(device: str) -> None:
+    """Give memory back that nothing holds any more.
+
+    Args:
+        device: "cpu" or "cuda".
+    """
+    gc.collect()
+    if device == "cuda":
+        torch.cuda.empty_cache()
