@@ -11,6 +11,7 @@ import typer
 from . import cells
 from .cell import Cell
 from .cellspec.errors import RnncError
+from .cli_bench import bench_command
 from .cli_build import build_command
 from .cli_find import find_cells
 from .cli_limits import limits_command
@@ -87,3 +88,4 @@ app.command("show")(show_command)
 app.command("plan")(plan_command)
 app.command("build")(build_command)
 app.command("limits")(limits_command)
+app.command("bench")(bench_command)
