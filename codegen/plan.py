@@ -110,11 +110,15 @@ class BlockKernel:
 
     def __str__(self) -> str:
         return (
-            f"{self.warps} warps, {self.registers} registers a thread"
+            f"{_counted(self.warps, 'warp')}, {self.registers} registers a thread"
             f" ({self.matrix_registers} hold R), {self.shared} bytes of shared memory,"
             f" data sent for {self.ahead} steps ahead,"
-            f" {self.blocks_per_multiprocessor} blocks an SM"
+            f" {_counted(self.blocks_per_multiprocessor, 'block')} an SM"
         )
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number} {word}{'s' * (number != 1)}"
 
 
 @dataclass(frozen=True)
@@ -190,7 +194,7 @@ class AlternatingPlan:
     arch: str
     dtype: Dtype
     chunk: int = 32
-    threads: int = 256
+    threads: int = 128
     nanoseconds: tuple[int, int] = (0, 0)
     binding: str = ""
     tf32: bool = False

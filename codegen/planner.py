@@ -59,15 +59,15 @@ def plan_for(
             f"plan\n  found:  save={save!r}\n  wanted: one of {', '.join(SAVES)}\n"
             '  write:  save="gates"'
         )
-    reason = ""
+    reason, block = "", None
     if variant != "alternating":
         try:
-            return block_plan(cell, shape, limits, save, tf32)
+            block = block_plan(cell, shape, limits, save, tf32)
         except PlanError as error:
             if variant == "block":
                 raise
             reason = _reason(error)
-    return AlternatingPlan(
+    alternating = AlternatingPlan(
         arch=limits.arch,
         dtype=shape.dtype,
         nanoseconds=alternating_nanoseconds(derive(cell), shape),
@@ -75,6 +75,13 @@ def plan_for(
         tf32=tf32,
         save=save,
     )
+    if block is None or (variant == "auto" and _cost(alternating) < _cost(block)):
+        return alternating
+    return block
+
+
+def _cost(plan: CudaPlan) -> int:
+    return sum(plan.nanoseconds)
 
 
 def _reason(error: PlanError) -> str:

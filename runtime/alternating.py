@@ -83,6 +83,7 @@ class Work:
             factors.zero_()  # so that the product that is captured is one of numbers
         work = work_struct(len(layout.states), len(layout.sources))
         self._work = work(
+            *(batch, heads, dim),
             pointer(self._arguments),
             pointer(self._first_step),
             pointers(self._states),

@@ -61,6 +61,7 @@ def work_struct(states: int, sources: int) -> type[ctypes.Structure]:
 
     class Work(ctypes.Structure):
         _fields_ = [
+            *((name, ctypes.c_uint32) for name in ("batch", "heads", "dim")),
             ("arguments", ctypes.c_void_p),
             ("first_step", ctypes.c_void_p),
             ("states", ctypes.c_void_p * states),
