@@ -36,6 +36,7 @@ class Result:
         first_runs: seconds of each phase's first run, which may compile too.
         peak_mib: the most memory of a training step, above the inputs; None on the CPU.
         planned: the plan's estimates in ns a step, forward and backward.
+        planless: why the row has no plan of that variant.
     """
 
     contender: Contender
@@ -45,6 +46,7 @@ class Result:
     first_runs: dict[Phase, float] = field(default_factory=dict)
     peak_mib: float | None = None
     planned: tuple[int, int] | None = None
+    planless: str = ""
 
 
 @dataclass
@@ -107,31 +109,33 @@ def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
         [('nn.LSTM', 3)]
     """
     found = Comparison(row)
-    shared = {d: Inputs(cell, row, d, settings.device) for d in settings.dtypes}
+    calls = _started(found, cell, settings)
+    for phase in PHASES:
+        _measure_phase(phase, [(r, c) for r, c in calls if phase not in r.failures], settings)
+    calls.clear()
+    free(settings.device)
+    return found
+
+
+def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tuple[Result, Call]]:
+    """The calls of all who can be measured, warm; the others are in `found` with the reason."""
+    row, device = found.row, settings.device
+    shared = {d: Inputs(cell, row, d, device) for d in settings.dtypes}
     calls: list[tuple[Result, Call]] = []
-    contenders = contenders_for(
-        row, cell, settings.device, list(settings.dtypes), list(settings.kinds)
-    )
-    for contender in contenders:
+    for contender in contenders_for(row, cell, device, settings.dtypes, settings.kinds):
         if time.monotonic() > settings.deadline:
             found.left_out[f"{contender.name}, {contender.dtype}"] = "the time limit was reached"
             continue
         inputs = shared[contender.dtype]
-        try:
-            result = Result(contender, planned=_planned(contender, inputs, settings.device))
-        except PlanError as error:
-            found.left_out[f"{contender.name}, {contender.dtype}"] = _reason(error)
+        result = Result(contender)
+        call = _prepared(result, inputs, settings)
+        if result.planless:
+            found.left_out[f"{contender.name}, {contender.dtype}"] = result.planless
             continue
         found.results.append(result)
-        call = _prepared(result, inputs, settings)
         if call is not None:
             calls.append((result, call))
-    for phase in PHASES:
-        _measure_phase(phase, [(r, c) for r, c in calls if phase not in r.failures], settings)
-    calls.clear()
-    shared.clear()
-    free(settings.device)
-    return found
+    return calls
 
 
 def short_row(row: Row, kinds: tuple[Kind, ...]) -> Row | None:
@@ -149,6 +153,7 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
     """The call, warm; what goes wrong is the contender's result."""
     contender = result.contender
     try:
+        result.planned = _planned(contender, inputs, settings.device)
         inputs.draw_all()
         wait(settings.device)
         start = time.perf_counter()
@@ -160,6 +165,9 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
             result.failures["prepare"] = "its output is not finite"
             return None
         del output
+    except PlanError as error:
+        result.planless = _reason(error)
+        return None
     except Exception as error:
         # Whatever a contender raises: it is reported, and the others go on.
         result.failures["prepare"] = _reason(error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -92,7 +92,7 @@ def kinds_named(words: str) -> list[Kind]:
 
 
 def contenders_for(
-    row: Row, cell: CellSpec, device: str, dtypes: list[str], kinds: list[Kind]
+    row: Row, cell: CellSpec, device: str, dtypes: Sequence[str], kinds: Sequence[Kind]
 ) -> list[Contender]:
     """All who can take part in a row; who compiles for a minute does in the first dtype alone.
 
@@ -173,13 +173,19 @@ def _torch(row: Row, dtype: str) -> Contender:
         module = make(size, size).to(inputs.device, inputs.x.dtype)
         x = inputs.x if row.heads == 1 else inputs.draw(row.steps, row.batch, size, scale=1)
         seed = inputs.d_h[:, :, 0].contiguous()
-        return Call(lambda: module(x)[0], seed, [x, *module.parameters()])
+
+        def run() -> Tensor:
+            # cuDNN keeps what a backward needs only in training.
+            module.training = torch.is_grad_enabled()
+            return module(x)[0]  # type: ignore[no-any-return]
+
+        return Call(run, seed, [x, *module.parameters()])
 
     note = "" if row.heads == 1 else f"one head of {size} only"
     return Contender(name, dtype, False, "with input GEMM", prepare, note=note)
 
 
-def _flashrnn(row: Row, dtype: str, kinds: list[Kind]) -> Iterator[Contender]:
+def _flashrnn(row: Row, dtype: str, kinds: Sequence[Kind]) -> Iterator[Contender]:
     backends = []
     if "flashrnn" in kinds:
         # Of a GRU it makes its alternating kernels in either case.

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.plan import PlanError
 from rnnc.runtime import bench, bench_plot
 from rnnc.runtime.bench import PHASES, Comparison, Result, Settings, measure_row, short_row
 from rnnc.runtime.bench_contenders import KINDS, Contender, contenders_for, kinds_named
@@ -76,6 +77,18 @@ def test_a_failing_contender_is_reported_and_the_others_go_on(monkeypatch):
         {"prepare": "its output is not finite"},
     ]
     assert [list(r.figures) for r in results] == [[], ["forward", "forward_backward"], []]
+
+
+def test_a_variant_without_a_plan_is_left_out_with_its_constraint(monkeypatch):
+    def planless(_: Inputs) -> bench.Call:
+        raise PlanError("plan\n  found:  head dim 768\n  wanted: at most 256\n  write:  more")
+
+    chosen = [Contender("rnnc block", "float32", True, "wx ready", planless)]
+    monkeypatch.setattr(bench, "contenders_for", lambda *_: chosen)
+    without = measure_row(ROW, rnnc.cells.lstm, SETTINGS)
+    assert not without.results
+    reason = "no such plan: found:  head dim 768; wanted: at most 256"
+    assert without.left_out == {"rnnc block, float32": reason}
 
 
 def test_nobody_starts_after_the_deadline():
