@@ -1,0 +1,95 @@
+"""The structs of a launch: what Python writes lies where the kernel reads it."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+
+import pytest
+import rnnc
+from rnnc.codegen.derive import derive
+from rnnc.codegen.layout import layout_of
+from rnnc.codegen.limits import limits_of
+from rnnc.codegen.plan import Shape
+from rnnc.codegen.planner import plan_for
+from rnnc.codegen.render import render
+from rnnc.runtime.cuda_arguments import (
+    backward_arguments,
+    begin_struct,
+    forward_arguments,
+    step_struct,
+    work_struct,
+)
+from rnnc.runtime.device import cupy_nvrtc
+from rnnc.runtime.nvrtc import ptx_of
+
+
+def structs_of(cell):
+    """Each struct in C++ and its mirror."""
+    layout = layout_of(cell)
+    counts = (len(layout.states), len(layout.params))
+    forward, backward = forward_arguments(*counts), backward_arguments(*counts)
+    work = work_struct(len(layout.states), len(layout.sources))
+    return {
+        "ForwardArguments": forward,
+        "BackwardArguments": backward,
+        "Work": work,
+        "Begin<ForwardArguments>": begin_struct(forward, work),
+        "Begin<BackwardArguments>": begin_struct(backward, work),
+        "Step": step_struct(work),
+    }
+
+
+def assertions(name, struct):
+    yield f'static_assert(sizeof({name}) == {ctypes.sizeof(struct)}, "size of {name}");'
+    for field, _ in struct._fields_:
+        place, size = getattr(struct, field).offset, getattr(struct, field).size
+        where = f"{name}::{field}"
+        # What `offsetof` means, in the words of NVRTC, which has no header that defines it.
+        found = f"__INTADDR__(&((({name}*)0)->{field}))"
+        yield f'static_assert({found} == {place}, "place of {where}");'
+        yield f'static_assert(sizeof({where}) == {size}, "size of {where}");'
+
+
+def source_with(cell, lines, dtype="bfloat16"):
+    plan = plan_for(cell, Shape(1, 8, dtype=dtype), limits_of("A100"), "alternating")
+    source = render(derive(cell), plan)
+    declarations = source.code.split('extern "C"')[0]
+    text = "\n".join(lines)
+    return dataclasses.replace(source, code=f"{declarations}\nnamespace rnnc {{\n{text}\n}}\n")
+
+
+@pytest.fixture(autouse=True)
+def compiler():
+    try:
+        cupy_nvrtc()
+    except rnnc.NoCudaError as error:
+        pytest.skip(str(error))
+
+
+# One or several states, params or none, diagonal weights, two sources, no recurrent matrix.
+@pytest.mark.parametrize(
+    "name",
+    ["elman", "lstm", "slstm", "unicornn", "fastgrnn", "peephole_lstm", "indrnn", "nas_cell"],
+)
+def test_mirrors_lie_as_the_compiler_lays_them_out(name):
+    cell = rnnc.cells.get(name)
+    lines = [line for item in structs_of(cell).items() for line in assertions(*item)]
+    assert len(lines) > 60
+    ptx_of(source_with(cell, lines), "sm_80")
+
+
+def test_the_assertions_can_fail():
+    wrong = type(
+        "Wrong", (ctypes.Structure,), {"_fields_": [("number", ctypes.c_int64)]}
+    )  # Step without its first field
+    with pytest.raises(rnnc.CompileError, match="size of Step"):
+        ptx_of(source_with(rnnc.cells.lstm, assertions("Step", wrong)), "sm_80")
+    with pytest.raises(rnnc.CompileError, match="place of Step::number"):
+        ptx_of(source_with(rnnc.cells.lstm, assertions("Step", wrong)), "sm_80")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
+def test_sizes_do_not_depend_on_the_dtype(dtype):
+    lines = [line for item in structs_of(rnnc.cells.gru).items() for line in assertions(*item)]
+    ptx_of(source_with(rnnc.cells.gru, lines, dtype), "sm_80")

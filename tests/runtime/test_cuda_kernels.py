@@ -1,0 +1,136 @@
+"""Every cell's CUDA kernels through the compiler, no GPU: no spills, registers as planned."""
+
+from __future__ import annotations
+
+import os
+from itertools import product
+
+import pytest
+import rnnc
+from rnnc.codegen.derive import derive
+from rnnc.codegen.limits import limits_of
+from rnnc.codegen.plan import SAVES, BlockPlan, PlanError, Shape
+from rnnc.codegen.planner import plan_for
+from rnnc.codegen.render import render
+from rnnc.runtime.device import cupy_nvrtc
+from rnnc.runtime.nvrtc import compile_cuda, ptx_of
+
+ARCHS = {"sm_80": "A100", "sm_90a": "H200", "sm_100a": "B200", "sm_120": "RTX 5090"}
+NAMES = rnnc.cells.names()
+DIMS = [64, 128, 40, 96, 16]
+DTYPES = ["bfloat16", "float32", "float16"]
+# 4 and 8 batch rows a block, one and several blocks a multiprocessor.
+BATCHES = [16, 512]
+ALL = list(product(DIMS, DTYPES, BATCHES))
+
+full = pytest.mark.skipif(
+    not os.environ.get("RNNC_SLOW"), reason="tens of minutes: make test-slow, or RNNC_SLOW=1"
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    try:
+        cupy_nvrtc()
+    except rnnc.NoCudaError as error:
+        pytest.skip(str(error))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RNNC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def plan_of(name, gpu, variant, dim, dtype, batch=16, save="gates"):
+    shape = Shape(heads=12, head_dim=dim, batch=batch, dtype=dtype)
+    return plan_for(rnnc.cells.get(name), shape, limits_of(gpu), variant, save=save)
+
+
+def source_of(name, plan):
+    return render(derive(rnnc.cells.get(name), plan.save == "gates"), plan)
+
+
+def check_compiles(name, plan, arch):
+    """The template's own assertions hold the shared memory; this holds the registers."""
+    reports = compile_cuda(source_of(name, plan), arch).reports
+    assert set(reports) == set(plan.kernel_names)
+    for kernel, report in reports.items():
+        assert (report.spills, report.stack) == (0, 0), (kernel, report, str(plan))
+        allowed = plan.kernels[kernel].registers if isinstance(plan, BlockPlan) else 128
+        assert report.registers <= allowed, (kernel, report, str(plan))
+
+
+def case_of(name, arch):
+    """One of `ALL` that has a block plan: others for each cell and architecture."""
+    start = 7 * NAMES.index(name) + 11 * list(ARCHS).index(arch)
+    for i in range(len(ALL)):
+        dim, dtype, batch = ALL[(start + i) % len(ALL)]
+        try:
+            return plan_of(name, ARCHS[arch], "block", dim, dtype, batch, SAVES[(start + i) % 2])
+        except PlanError:
+            continue
+    raise AssertionError(f"{name} has no block plan at all on {ARCHS[arch]}")
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_block_kernels_compile_as_planned(name, arch):
+    check_compiles(name, case_of(name, arch), arch)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_alternating_kernels_compile_as_planned(name, arch):
+    turn = NAMES.index(name) + list(ARCHS).index(arch)
+    dtype, save = [*DTYPES, "float64"][turn % 4], SAVES[turn // 4 % 2]
+    check_compiles(name, plan_of(name, ARCHS[arch], "alternating", 64, dtype, save=save), arch)
+
+
+def test_the_turns_reach_every_dim_dtype_and_plan():
+    plans = [case_of(name, "sm_90a") for name in NAMES]
+    assert {(p.head_dim, p.dtype) for p in plans} >= set(product([16, 40, 64], DTYPES))
+    assert {p.head_dim for p in plans} == set(DIMS)
+    assert {p.rows for p in plans} == {4, 8}
+    assert {p.save for p in plans} == set(SAVES)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_the_target_shape_compiles_as_planned(dtype):
+    for name in ("lstm", "slstm", "gru"):
+        check_compiles(name, plan_of(name, "H200", "block", 64, dtype), "sm_90a")
+
+
+def test_block_kernels_multiply_by_matrix_instructions():
+    for dtype, words in [
+        ("bfloat16", "m16n8k16.row.col.f32.bf16.bf16.f32"),
+        ("float16", "m16n8k16.row.col.f32.f16.f16.f32"),
+        ("float32", "m16n8k8.row.col.f32.tf32.tf32.f32"),
+    ]:
+        plan = plan_of("elman", "A100", "block", 16, dtype)
+        assert f"mma.sync.aligned.{words}" in ptx_of(source_of("elman", plan), "sm_80")
+    plan = plan_of("indrnn", "A100", "block", 16, "float32")
+    assert "mma.sync" not in ptx_of(source_of("indrnn", plan), "sm_80"), "it has no matrix"
+
+
+def test_functions_of_short_dtypes_are_the_hardware_s():
+    for dtype, fast in [("bfloat16", True), ("float32", False)]:
+        plan = plan_of("lstm", "A100", "alternating", 16, dtype)
+        assert ("tanh.approx" in ptx_of(source_of("lstm", plan), "sm_80")) == fast
+
+
+@full
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_the_full_product_compiles_as_planned(name, arch):
+    wrong = []
+    for (dim, dtype, batch), save in product(ALL, SAVES):
+        try:
+            plan = plan_of(name, ARCHS[arch], "block", dim, dtype, batch, save)
+        except PlanError:
+            continue
+        try:
+            check_compiles(name, plan, arch)
+        except AssertionError as error:
+            wrong.append((dim, dtype, batch, save, str(error).splitlines()[0]))
+    for dtype, save in product([*DTYPES, "float64"], SAVES):
+        check_compiles(name, plan_of(name, ARCHS[arch], "alternating", 64, dtype, save=save), arch)
+    assert not wrong, wrong
