@@ -77,8 +77,8 @@ def compile_cuda(source: Source, arch: str) -> Binary:
     path = cached_file(f"{source.name}-{digest}.cubin", make)
     try:
         return _unpack(path.read_bytes())
-    except (ValueError, KeyError, TypeError):
-        # Torn or foreign, whatever its name says: make it again, once.
+    except (ValueError, KeyError, TypeError, FileNotFoundError):
+        # Torn, foreign, or just removed to make room: make it again, once.
         path.unlink(missing_ok=True)
         return _unpack(cached_file(path.name, make).read_bytes())
 
