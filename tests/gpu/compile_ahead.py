@@ -1,0 +1,40 @@
+"""Compiles into the cache what tests will ask for: a script, run many times at once.
+
+Reads a JSON object: the `limits` of the GPU, and `jobs`, each [cell, variant, dtype, head dim,
+batch rows of a block or 0 for any, save, sizes], where sizes are pairs of heads and batch.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import rnnc
+from rnnc.codegen import block
+from rnnc.codegen.derive import derive
+from rnnc.codegen.limits import Limits
+from rnnc.codegen.plan import PlanError, Shape
+from rnnc.codegen.planner import plan_for
+from rnnc.codegen.render import render
+from rnnc.runtime.nvrtc import compile_cuda
+
+
+def main() -> None:
+    given = json.load(sys.stdin)
+    fields = given["limits"]
+    limits = Limits(**{**fields, "capability": tuple(fields["capability"])})
+    rows_of_all = block._ROWS
+    for name, variant, dtype, head_dim, rows, save, sizes in given["jobs"]:
+        block._ROWS = (rows,) if rows else rows_of_all
+        plan_for.cache_clear()
+        cell = rnnc.cells.get(name)
+        for heads, batch in sizes:
+            shape = Shape(heads, head_dim, batch, dtype=dtype)
+            try:
+                plan = plan_for(cell, shape, limits, variant, save=save)
+            except PlanError:
+                continue  # the test skips, and says why
+            compile_cuda(render(derive(cell, save == "gates"), plan), plan.arch)
+
+
+main()

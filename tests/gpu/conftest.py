@@ -1,0 +1,141 @@
+"""Tests on a CUDA device: skipped where there is none. Inputs, results and errors by name."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import rnnc
+import torch
+from torch import Tensor
+
+# cuBLAS repeats its sums only with buffers of its own; read when it starts.
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
+
+HERE = Path(__file__).parent
+FLOOR = 3  # eps of the dtype: what rounding alone may cost where torch happens to be exact
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    without = pytest.mark.skip(reason="no CUDA device: torch.cuda.is_available() is False")
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.gpu)
+            if not torch.cuda.is_available():
+                item.add_marker(without)
+
+
+def draw_inputs(inputs_for, cell, shape, dtype, *, time_first=False, device="cuda"):
+    """Random inputs of shape (B, T, N, D) on a device; the strides of wx as the caller wants."""
+
+    def move(tensor: Tensor) -> Tensor:
+        moved = tensor.detach().to(device)
+        if time_first and moved.ndim == 5:
+            moved = moved.transpose(0, 1).contiguous().transpose(0, 1)
+        return moved.requires_grad_()
+
+    return inputs_for(cell, *shape, dtype).map(move)
+
+
+def draw_seeds(cell, inputs) -> dict[str, Tensor]:
+    """A random gradient for each output."""
+    wx, state = inputs.wx, inputs.states[0]
+    batch, steps, heads, dim, _ = wx.shape
+    over_time = {f"{s.name} over time": (batch, steps, heads, dim) for s in cell.states}
+    last = {f"{s.name} last": (batch, heads, dim) for s in cell.states}
+    return {
+        name: torch.randn(shape, device=state.device).to(state.dtype)
+        for name, shape in (over_time | last).items()
+    }
+
+
+def compute(cell, inputs, seeds, backend="cuda", **choice) -> dict[str, Tensor]:
+    """Every output, and every input's gradient, by name. `seeds` says which outputs have one."""
+    over_time, last = rnnc.scan(
+        cell,
+        inputs.wx,
+        inputs.R,
+        inputs.b,
+        inputs.states,
+        R_diag=inputs.R_diag,
+        params=inputs.params,
+        backend=backend,
+        **choice,
+    )
+    outputs = {}
+    for spec, sequence, final in zip(cell.states, over_time, last, strict=True):
+        outputs |= {f"{spec.name} over time": sequence, f"{spec.name} last": final}
+    named = inputs.named()
+    found = torch.autograd.grad(
+        [outputs[name] for name in seeds],
+        list(named.values()),
+        list(seeds.values()),
+        allow_unused=True,
+    )
+    gradients = {
+        f"gradient of {name}": torch.zeros_like(tensor) if g is None else g
+        for (name, tensor), g in zip(named.items(), found, strict=True)
+    }
+    return {name: value.detach() for name, value in (outputs | gradients).items()}
+
+
+def relative_error(got: Tensor, wanted: Tensor) -> float:
+    """The norm of the difference, in units of the norm of what is wanted."""
+    if not wanted.numel():
+        return 0.0
+    scale = max(wanted.double().norm().item(), 1e-30)
+    return (got.double() - wanted.double()).norm().item() / scale
+
+
+def check_errors(got, own, truth) -> None:
+    """Each error stays below twice torch's own at the same dtype, plus a few roundings."""
+    assert list(got) == list(own) == list(truth)
+    wrong = []
+    for name, exact in truth.items():
+        assert got[name].shape == exact.shape, name
+        assert got[name].dtype == own[name].dtype, name
+        theirs = relative_error(own[name], exact)
+        bound = 2 * theirs + FLOOR * torch.finfo(own[name].dtype).eps
+        error = relative_error(got[name], exact)
+        if not error <= bound:  # NaN is no number below a bound
+            wrong.append(f"{name}: error {error:.2e}, allowed {bound:.2e}, torch {theirs:.2e}")
+    assert not wrong, "\n".join(wrong)
+
+
+def check_equal(got, wanted) -> None:
+    """The same bits, name by name."""
+    assert list(got) == list(wanted)
+    wrong = [
+        f"{name}: {int((got[name] != wanted[name]).sum())} of {wanted[name].numel()} differ"
+        for name in wanted
+        if not torch.equal(got[name], wanted[name])
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+# Tests cannot import each other: functions come as fixtures.
+@pytest.fixture
+def draw(inputs_for) -> Callable:
+    return lambda *args, **options: draw_inputs(inputs_for, *args, **options)
+
+
+@pytest.fixture
+def seeds_for() -> Callable:
+    return draw_seeds
+
+
+@pytest.fixture
+def results() -> Callable:
+    return compute
+
+
+@pytest.fixture
+def errors_are_small() -> Callable:
+    return check_errors
+
+
+@pytest.fixture
+def same_bits() -> Callable:
+    return check_equal

@@ -1,0 +1,182 @@
+"""Every cell on both plans in every dtype against the float64 reference, at odd shapes."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import rnnc
+import torch
+from rnnc.codegen import block
+from rnnc.codegen.plan import SAVES, PlanError, Shape
+from rnnc.codegen.planner import plan_for
+from rnnc.runtime import cuda
+from rnnc.runtime.device import device_limits
+
+BATCHES, HEADS, DIMS = (1, 3, 17), (1, 3, 12), (16, 40, 64, 96, 128)
+LONG, SHORT = 63, 1
+DTYPES = ("bfloat16", "float16", "float32", "float64")
+
+
+@dataclass(frozen=True)
+class Case:
+    """One binary (a save each), and two shapes to run it at."""
+
+    name: str
+    variant: str
+    dtype: str
+    dim: int
+    rows: int  # batch rows of a block; 0 leaves them to the planner
+    batches: tuple[int, int]
+    heads: tuple[int, int]
+    time_first: bool
+
+    @property
+    def cell(self):
+        return rnnc.cells.get(self.name)
+
+    @property
+    def shapes(self):
+        """(B, T, N, D), long and short."""
+        sizes = zip(self.batches, (LONG, SHORT), self.heads, strict=True)
+        return [(batch, steps, heads, self.dim) for batch, steps, heads in sizes]
+
+    def jobs(self):
+        """What `compile_ahead.py` takes: plans may depend on heads and batch."""
+        start = (self.name, self.variant, self.dtype, self.dim, self.rows)
+        sizes = tuple(zip(self.heads, self.batches, strict=True))
+        return [(*start, save, sizes) for save in SAVES]
+
+    def __str__(self):
+        rows = f"{self.rows}rows-" if self.rows else ""
+        return f"{self.name}-{self.variant}-{rows}{self.dtype}-{self.dim}"
+
+
+def turn(choices, number):
+    return choices[number % len(choices)]
+
+
+def case(i, j, name, variant, dtype, rows=0):
+    """Sizes take turns, so that all of them meet every variant and dtype."""
+    return Case(
+        *(name, variant, dtype),
+        dim=turn(DIMS, i + 2 * j),
+        rows=rows,
+        batches=(turn(BATCHES, i // 2 + j), turn(BATCHES, i // 2 + j + 1)),
+        heads=(turn(HEADS, i // 3 + j), turn(HEADS, i // 3 + j + 1)),
+        time_first=bool((i + j) % 2),
+    )
+
+
+NAMES = rnnc.cells.names()
+CASES = [
+    *(
+        case(i, j, name, variant, dtype)
+        for i, name in enumerate(NAMES)
+        for j, dtype in enumerate(DTYPES)
+        for variant in ("block", "alternating")
+        if (variant, dtype) != ("block", "float64")
+    ),
+    *(
+        case(i, 1 + i % 3, name, "block", turn(DTYPES[:3], i), rows=8)
+        for i, name in enumerate(NAMES)
+    ),
+]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def compiled_ahead(request):
+    """All cores compile what one would compile test by test."""
+    items = [item for item in request.session.items if item.module is request.module]
+    jobs = sorted({job for item in items for job in item.callspec.params["case"].jobs()})
+    limits = dataclasses.asdict(device_limits(torch.cuda.current_device()))
+    script = Path(__file__).with_name("compile_ahead.py")
+    count = min(os.cpu_count() or 1, 32, 1 + len(jobs) // 4)
+    running = []
+    for first in range(count):
+        process = subprocess.Popen(
+            [sys.executable, script],
+            stdin=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        process.stdin.write(json.dumps({"limits": limits, "jobs": jobs[first::count]}))
+        process.stdin.close()
+        running.append(process)
+    for process in running:
+        said = process.stderr.read()
+        assert process.wait() == 0, said
+
+
+@pytest.fixture
+def planned(case, monkeypatch):
+    """The case's plan is what runs; without one, the planner's words are the reason to skip."""
+
+    def forget_plans():
+        if case.rows:
+            plan_for.cache_clear()
+            cuda._plan.cache_clear()
+
+    if case.rows:
+        monkeypatch.setattr(block, "_ROWS", (case.rows,))
+    forget_plans()
+    limits = device_limits(torch.cuda.current_device())
+    try:
+        for heads, batch in zip(case.heads, case.batches, strict=True):
+            shape = Shape(heads, case.dim, batch, dtype=case.dtype)
+            plan = plan_for(case.cell, shape, limits, case.variant)
+            assert case.rows in (0, getattr(plan, "rows", 0))
+    except PlanError as error:
+        pytest.skip(str(error))
+    yield
+    forget_plans()
+
+
+@pytest.mark.usefixtures("planned")
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_outputs_and_gradients(case, draw, seeds_for, results, errors_are_small):
+    dtype = getattr(torch, case.dtype)
+    for shape in case.shapes:
+        inputs = draw(case.cell, shape, dtype, time_first=case.time_first)
+        seeds = seeds_for(case.cell, inputs)
+        exact = inputs.map(lambda t: t.detach().double().requires_grad_())
+        exact_seeds = {name: seed.double() for name, seed in seeds.items()}
+        truth = results(case.cell, exact, exact_seeds, "reference")
+        own = results(case.cell, inputs, seeds, "reference")
+        for save in SAVES:
+            got = results(case.cell, inputs, seeds, variant=case.variant, save=save)
+            errors_are_small(got, own, truth)
+
+
+@contextmanager
+def uninitialised_memory_is_nan():
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = True
+    try:
+        assert torch.empty(3, device="cuda").isnan().all()
+        yield
+    finally:
+        torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("planned")
+@pytest.mark.parametrize("case", CASES, ids=str)
+def test_same_bits_again_and_from_poisoned_memory(case, draw, seeds_for, results, same_bits):
+    dtype, save = getattr(torch, case.dtype), turn(SAVES, CASES.index(case))
+    choice = {"variant": case.variant, "save": save}
+    inputs = draw(case.cell, case.shapes[0], dtype, time_first=case.time_first)
+    seeds = seeds_for(case.cell, inputs)
+    with uninitialised_memory_is_nan():
+        poisoned = results(case.cell, inputs, seeds, **choice)
+    first = results(case.cell, inputs, seeds, **choice)
+    same_bits(poisoned, first)
+    same_bits(results(case.cell, inputs, seeds, **choice), first)
+    torch.cuda.synchronize()
