@@ -7,27 +7,19 @@ the operator is complete in itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..cellspec.cell import CellSpec
 from ..codegen.derive import derive
 from ..codegen.layout import layout_of
-from ..codegen.render import states_read_before
-from . import cpu, cuda
+from .cuda import Choice
+from .dispatch import Call, cell_of, run_backward, run_forward, stored_states
 from .errors import SecondOrderError
 
 
-@lru_cache(maxsize=512)
-def cell_of(text: str) -> CellSpec:
-    """The cell that an operator's text argument describes."""
-    return CellSpec.from_json(text)
-
-
-@torch.library.custom_op("rnnc::scan", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("rnnc::scan", mutates_args=(), device_types=("cpu", "cuda"))
 def scan_op(
     wx: Tensor,
     R: Tensor | None,
@@ -46,32 +38,9 @@ def scan_op(
     Of the states at all steps, those that neither `over_time` nor, with `keep`, the backward wants
     are empty. `variant` and `save` choose among the kernels of a GPU.
     """
-    wanted = _stored(cell, over_time, keep)
-    result = cpu.forward(cell_of(cell), wx, R, R_diag, b, params, initial, keep)
-    states = [
-        s if w else s.new_empty(0, *s.shape[1:]) for s, w in zip(result.states, wanted, strict=True)
-    ]
-    return [*states, *result.last, result.kept]
-
-
-@scan_op.register_kernel("cuda")
-def _(
-    wx: Tensor,
-    R: Tensor | None,
-    R_diag: Tensor | None,
-    b: Tensor | None,
-    params: Sequence[Tensor],
-    initial: Sequence[Tensor],
-    cell: str,
-    keep: bool,
-    over_time: Sequence[bool],
-    variant: str,
-    save: str,
-) -> list[Tensor]:
-    stored = _stored(cell, over_time, keep)
-    choice = cuda.Choice(variant, save)
-    result = cuda.forward(cell_of(cell), wx, R, R_diag, b, params, initial, keep, stored, choice)
-    return [*result.states, *result.last, result.kept]
+    choice = Choice(variant, save)
+    call = Call(cell_of(cell), keep, stored_states(cell, over_time, keep), choice)
+    return run_forward(call, wx, R, R_diag, b, params, initial)
 
 
 @scan_op.register_fake
@@ -89,7 +58,7 @@ def _(
     save: str,
 ) -> list[Tensor]:
     batch, steps, heads, dim, _ = wx.shape
-    stored = _stored(cell, over_time, keep)
+    stored = stored_states(cell, over_time, keep)
     saved = len(derive(cell_of(cell)).saved)
     if wx.device.type == "cuda":
         kept = wx.new_empty(steps if keep and save == "gates" else 0, batch, heads, dim, saved)
@@ -102,21 +71,7 @@ def _(
     ]
 
 
-@lru_cache(maxsize=512)
-def _backward_reads(cell: str) -> tuple[bool, ...]:
-    """Which states at all steps the backward needs: those it reads, and the sources of products."""
-    spec = cell_of(cell)
-    layout = layout_of(spec)
-    reads = states_read_before(derive(spec))
-    return tuple(r or i in layout.sources for i, r in enumerate(reads))
-
-
-def _stored(cell: str, over_time: Sequence[bool], keep: bool) -> list[bool]:
-    reads = _backward_reads(cell)
-    return [wanted or (keep and read) for wanted, read in zip(over_time, reads, strict=True)]
-
-
-@torch.library.custom_op("rnnc::scan_backward", mutates_args=(), device_types="cpu")
+@torch.library.custom_op("rnnc::scan_backward", mutates_args=(), device_types=("cpu", "cuda"))
 def scan_backward_op(
     d_states: Sequence[Tensor | None],
     d_last: Sequence[Tensor | None],
@@ -136,32 +91,8 @@ def scan_backward_op(
 
     `wx` and `b` are given where the gates are computed again.
     """
-    g = cpu.backward(cell_of(cell), d_states, d_last, R, R_diag, params, initial, states, kept)
-    d_wx = g.d_wx.permute(1, 0, 2, 4, 3)
-    return [d_wx, g.d_R, g.d_R_diag, g.d_b, g.d_params, *g.d_initial]
-
-
-@scan_backward_op.register_kernel("cuda")
-def _(
-    d_states: Sequence[Tensor | None],
-    d_last: Sequence[Tensor | None],
-    wx: Tensor | None,
-    b: Tensor | None,
-    R: Tensor | None,
-    R_diag: Tensor | None,
-    params: Sequence[Tensor],
-    initial: Sequence[Tensor],
-    states: Sequence[Tensor],
-    kept: Tensor,
-    cell: str,
-    variant: str,
-    save: str,
-) -> list[Tensor]:
-    choice = cuda.Choice(variant, save)
-    g = cuda.backward(
-        cell_of(cell), d_states, d_last, wx, b, R, R_diag, params, initial, states, kept, choice
-    )
-    return [g.d_wx.transpose(0, 1), g.d_R, g.d_R_diag, g.d_b, g.d_params, *g.d_initial]
+    call = Call(cell_of(cell), True, (), Choice(variant, save))
+    return run_backward(call, d_states, d_last, wx, b, R, R_diag, params, initial, states, kept)
 
 
 @scan_backward_op.register_fake

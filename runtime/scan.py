@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Literal
 
@@ -14,7 +14,10 @@ from ..cellspec.cell import CellSpec
 from ..codegen.plan import Save, Variant
 from .check import check_scan
 from .compile import find_compiler
+from .cuda import Choice
 from .device import cupy_nvrtc
+from .dispatch import Call, cell_of, run_forward, stored_states
+from .eager import Scan
 from .errors import CompileError, TensorError
 from .ops import scan_op
 from .reference import scan_reference
@@ -119,10 +122,40 @@ def scan_kernels(
     states, params = [s.to(computed) for s in states], [p.to(computed) for p in params]
     inputs = [wx, R, b, R_diag, *states, *params]
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
-    results = scan_op(wx, R, R_diag, b, params, states, cell, keep, over_time, variant, save)
+    if torch.compiler.is_compiling() or type(wx) not in _PLAIN:
+        results = scan_op(wx, R, R_diag, b, params, states, cell, keep, over_time, variant, save)
+    else:
+        results = _scan_directly(
+            cell, keep, over_time, variant, save, wx, R, R_diag, b, params, states
+        )
     count = len(states)
     sequences = tuple(s.transpose(0, 1).to(dtype) for s in results[:count])
     return sequences, tuple(s.to(dtype) for s in results[count : 2 * count])
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def _scan_directly(
+    cell: str,
+    keep: bool,
+    over_time: Sequence[bool],
+    variant: str,
+    save: str,
+    wx: Tensor,
+    R: Tensor | None,
+    R_diag: Tensor | None,
+    b: Tensor | None,
+    params: Sequence[Tensor],
+    states: Sequence[Tensor],
+) -> Sequence[Tensor]:
+    """What the operator does, without the host time of an operator."""
+    stored = stored_states(cell, over_time, keep)
+    call = Call(cell_of(cell), keep, stored, Choice(variant, save))
+    if keep:
+        scan_apply: Callable[..., Sequence[Tensor]] = Scan.apply
+        return scan_apply(call, wx, R, R_diag, b, *params, *states)
+    return run_forward(call, wx, R, R_diag, b, params, states)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
