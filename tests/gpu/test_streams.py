@@ -1,0 +1,103 @@
+"""Streams and CUDA graphs: work goes where torch's current stream is, and can be replayed."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+
+VARIANTS = ["block", "alternating"]
+SHAPE = (5, 40, 3, 40)  # a whole graph of steps, and a rest
+
+
+def late_copy(inputs, stream):
+    """The inputs, which only become numbers on the stream after a while."""
+    copies = inputs.map(lambda t: torch.full_like(t, torch.nan).detach().requires_grad_())
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream), torch.no_grad():
+        torch.cuda._sleep(100_000_000)  # cycles: some 50 ms
+        for copy, tensor in zip(copies.named().values(), inputs.named().values(), strict=True):
+            copy.copy_(tensor)
+    return copies
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", ["lstm", "slstm"])
+def test_a_side_stream(name, variant, draw, seeds_for, results, same_bits):
+    cell = rnnc.cells.get(name)
+    inputs = draw(cell, SHAPE, torch.bfloat16)
+    seeds = seeds_for(cell, inputs)
+    wanted = results(cell, inputs, seeds, variant=variant)
+    stream = torch.cuda.Stream()
+    late = late_copy(inputs, stream)
+    with torch.cuda.stream(stream):
+        got = results(cell, late, seeds, variant=variant)
+    stream.synchronize()
+    same_bits(got, wanted)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_two_streams_at_once_keep_apart(variant, draw, seeds_for, results, same_bits):
+    cell = rnnc.cells.gru
+    calls = [draw(cell, SHAPE, torch.float32) for _ in range(2)]
+    seeds = seeds_for(cell, calls[0])
+    wanted = [results(cell, inputs, seeds, variant=variant) for inputs in calls]
+    streams = [torch.cuda.Stream() for _ in calls]
+    torch.cuda.synchronize()
+    found = []
+    for _ in range(5):
+        for inputs, stream in zip(calls, streams, strict=True):
+            with torch.cuda.stream(stream):
+                found.append(results(cell, inputs, seeds, variant=variant))
+    torch.cuda.synchronize()
+    for turn, got in enumerate(found):
+        same_bits(got, wanted[turn % 2])
+
+
+@pytest.mark.parametrize("save", ["gates", "states"])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", ["lstm", "unicornn"])
+def test_a_captured_graph_replays_on_new_data(
+    name, variant, save, draw, seeds_for, results, same_bits
+):
+    cell = rnnc.cells.get(name)
+    inputs, others = (draw(cell, SHAPE, torch.bfloat16) for _ in range(2))
+    seeds = seeds_for(cell, inputs)
+    choice = {"variant": variant, "save": save}
+    wanted = results(cell, others, seeds, **choice)
+
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            results(cell, inputs, seeds, **choice)
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        static = results(cell, inputs, seeds, **choice)
+
+    with torch.no_grad():
+        for old, new in zip(inputs.named().values(), others.named().values(), strict=True):
+            old.copy_(new)
+    for _ in range(2):
+        for value in static.values():
+            value.fill_(torch.nan)
+        graph.replay()
+        same_bits({key: value.clone() for key, value in static.items()}, wanted)
+    # What was captured does not disturb later calls.
+    same_bits(results(cell, others, seeds, **choice), wanted)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_new_stream_s_first_call_may_be_captured(variant, draw, results, same_bits):
+    """Kernels and buffers are there, or are made, without a call that capture forbids."""
+    cell = rnnc.cells.lstm
+    inputs = draw(cell, SHAPE, torch.bfloat16)
+    seeds = {"h last": torch.ones_like(inputs.states[0])}
+    wanted = results(cell, inputs, seeds, variant=variant)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=torch.cuda.Stream()):
+        static = results(cell, inputs, seeds, variant=variant)
+    graph.replay()
+    torch.cuda.synchronize()
+    same_bits(static, wanted)

@@ -1,0 +1,144 @@
+"""The operators and the module as torch sees them: opcheck, autocast, compile, CPU against GPU."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+from rnnc.runtime.ops import scan_backward_op, scan_op
+from torch import nn
+
+VARIANTS = ["block", "alternating"]
+CELLS = ["lstm", "slstm", "fastgrnn"]
+
+
+def arguments(cell, inputs, variant, save, keep=True):
+    params = [inputs.params[p.name] for p in cell.params]
+    tensors = (inputs.wx, inputs.R, inputs.R_diag, inputs.b, params, list(inputs.states))
+    return (*tensors, cell.text, keep, [True] * len(cell.states), variant, save)
+
+
+@pytest.mark.parametrize("save", ["gates", "states"])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", CELLS)
+def test_opcheck_forward(name, variant, save, draw):
+    cell = rnnc.cells.get(name)
+    inputs = draw(cell, (3, 4, 2, 16), torch.float32)
+    torch.library.opcheck(scan_op, arguments(cell, inputs, variant, save))
+    inference = inputs.map(lambda t: t.detach())
+    torch.library.opcheck(scan_op, arguments(cell, inference, variant, save, keep=False))
+
+
+@pytest.mark.parametrize("save", ["gates", "states"])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", CELLS)
+def test_opcheck_backward(name, variant, save, draw):
+    cell = rnnc.cells.get(name)
+    inputs = draw(cell, (3, 4, 2, 16), torch.float32).map(lambda t: t.detach())
+    given = arguments(cell, inputs, variant, save)
+    wx, R, R_diag, b, params, initial, text, *_ = given
+    again = (wx, b) if save == "states" else (None, None)
+    count = len(initial)
+    out = scan_op(*given)
+    d_states = [torch.randn_like(s) for s in out[:count]]
+    d_last = [torch.randn_like(s) for s in out[count : 2 * count]]
+    missing = [None] * count
+    for d_all, d_end in ((d_states, d_last), (d_states, missing), (missing, d_last)):
+        call = (d_all, d_end, *again, R, R_diag, params, initial, out[:count], out[-1], text)
+        torch.library.opcheck(scan_backward_op, (*call, variant, save))
+
+
+class Model(nn.Module):
+    """A model that holds an RNN."""
+
+    def __init__(self, cell: rnnc.Cell, **options) -> None:
+        super().__init__()
+        self.inner = nn.Linear(3, 6)
+        self.rnn = rnnc.RNN(cell, 6, 48, num_layers=2, heads=3, **options)
+
+    def forward(self, x, states=None):
+        y, last = self.rnn(self.inner(x), states)
+        return y.float().square().mean() + sum(s.float().mean() for s in last)
+
+
+def loss_and_gradients(model, run, x):
+    model.zero_grad()
+    loss = run(x)
+    loss.backward()
+    return {"loss": loss.detach()} | {k: p.grad.clone() for k, p in model.named_parameters()}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_compile_without_a_graph_break(variant):
+    torch._dynamo.reset()
+    model = Model(rnnc.cells.slstm, variant=variant).cuda()
+    compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
+    for shape in ((5, 4, 3), (7, 2, 3)):
+        x = torch.randn(shape, device="cuda")
+        wanted, got = (loss_and_gradients(model, run, x) for run in (model, compiled))
+        for key in wanted:
+            torch.testing.assert_close(got[key], wanted[key], msg=key)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_autocast(variant, dtype):
+    model = Model(rnnc.cells.lstm, variant=variant).cuda()
+    x = torch.randn(5, 4, 3, device="cuda")
+
+    def run(x):
+        with torch.autocast("cuda", dtype):
+            assert model.rnn(model.inner(x))[0].dtype == dtype
+            return model(x)
+
+    wanted, got = loss_and_gradients(model, model, x), loss_and_gradients(model, run, x)
+    for key in wanted:
+        assert got[key].dtype == torch.float32
+        scale = wanted[key].abs().max().item()
+        torch.testing.assert_close(got[key], wanted[key], rtol=0, atol=0.05 * scale, msg=key)
+
+
+@pytest.mark.parametrize("save", ["gates", "states"])
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("name", ["lstm", "gru", "slstm", "unicornn", "indrnn"])
+def test_the_module_on_a_gpu_equals_that_on_the_cpu(name, variant, save):
+    here = rnnc.RNN(rnnc.cells.get(name), 5, 48, heads=3, num_layers=2, variant=variant, save=save)
+    x = torch.randn(37, 4, 5)
+    seed = torch.randn(37, 4, 48)
+
+    def run(module, device):
+        module.zero_grad()
+        given = x.to(device).detach().requires_grad_()
+        y, last = module(given)
+        (y * seed.to(device)).sum().add(sum(s.sum() for s in last)).backward()
+        found = {"y": y, "gradient of x": given.grad}
+        found |= {f"last {i}": s for i, s in enumerate(last)}
+        found |= {f"gradient of {k}": p.grad for k, p in module.named_parameters()}
+        return {key: value.detach().cpu() for key, value in found.items()}
+
+    wanted = run(here, "cpu")
+    got = run(here.to("cuda"), "cuda")
+    for key in wanted:
+        error = (got[key] - wanted[key]).norm() / wanted[key].norm().clamp(min=1e-30)
+        assert error < 1e-5, (key, error.item())
+
+
+def test_one_step_at_a_time_equals_the_sequence():
+    rnn = rnnc.RNN(rnnc.cells.gru, 5, 48, heads=3).cuda()
+    x = torch.randn(6, 4, 5, device="cuda")
+    wanted, last = rnn(x)
+    states = None
+    for step in range(6):
+        y, states = rnn.step(x[step], states)
+        torch.testing.assert_close(y, wanted[step], rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(states[0], last[0], rtol=1e-4, atol=1e-5)
+
+
+def test_a_head_that_does_not_fit_runs_alternating_and_block_is_refused():
+    cell = rnnc.cells.lstm
+    x = torch.randn(3, 2, 8, device="cuda", dtype=torch.bfloat16)
+    options = {"device": "cuda", "dtype": torch.bfloat16}
+    y, _ = rnnc.RNN(cell, 8, 1024, **options)(x)
+    assert y.isfinite().all()
+    with pytest.raises(rnnc.RnncError, match=r"wanted: a head dim of at most \d+"):
+        rnnc.RNN(cell, 8, 1024, variant="block", **options)(x)
