@@ -68,10 +68,12 @@ def compute(cell, inputs, seeds, backend="cuda", **choice) -> dict[str, Tensor]:
     for spec, sequence, final in zip(cell.states, over_time, last, strict=True):
         outputs |= {f"{spec.name} over time": sequence, f"{spec.name} last": final}
     named = inputs.named()
+    # States over no steps may hang on nothing.
+    seeded = {name: seed for name, seed in seeds.items() if outputs[name].requires_grad}
     found = torch.autograd.grad(
-        [outputs[name] for name in seeds],
+        [outputs[name] for name in seeded],
         list(named.values()),
-        list(seeds.values()),
+        list(seeded.values()),
         allow_unused=True,
     )
     gradients = {

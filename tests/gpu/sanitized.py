@@ -1,0 +1,42 @@
+"""A small set of calls for compute-sanitizer: a script. Odd sizes, so that every edge is walked."""
+
+from __future__ import annotations
+
+import sys
+
+import rnnc
+import torch
+
+
+def run(name: str, variant: str, dtype: torch.dtype, shape: tuple[int, ...], save: str) -> None:
+    cell = rnnc.cells.get(name)
+    batch, steps, heads, dim = shape
+    dense, diagonal, bias = len(cell.dense_pairs), len(cell.diagonal_pairs), len(cell.bias_gates)
+
+    def draw(*size: int) -> torch.Tensor:
+        return (0.3 * torch.randn(size, device="cuda")).to(dtype).requires_grad_()
+
+    over_time, last = rnnc.scan(
+        cell,
+        draw(batch, steps, heads, dim, len(cell.input_gates)),
+        draw(dense, heads, dim, dim) if dense else None,
+        draw(bias, heads, dim) if bias else None,
+        R_diag=draw(diagonal, heads, dim) if diagonal else None,
+        params={p.name: draw(heads, dim) for p in cell.params},
+        variant=variant,
+        save=save,
+    )
+    torch.autograd.backward([sum(s.float().sum() for s in (*over_time, *last))])
+    torch.cuda.synchronize()
+
+
+def main(variant: str) -> None:
+    for name in ("lstm", "slstm", "fastgrnn", "indrnn"):
+        for dtype, dim in ((torch.bfloat16, 40), (torch.float32, 16), (torch.bfloat16, 13)):
+            for save in ("gates", "states"):
+                run(name, variant, dtype, (5, 4, 2, dim), save)
+    run("lstm", variant, torch.bfloat16, (1, 1, 1, 64), "gates")
+    print("done")
+
+
+main(sys.argv[1])

@@ -1,0 +1,79 @@
+"""Several GPUs: kernels run where the tensors are, whatever device is current."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import rnnc
+import torch
+
+VARIANTS = ["block", "alternating"]
+two = pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
+
+
+@two
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_tensors_device_counts_not_the_current_one(
+    variant, draw, seeds_for, results, same_bits
+):
+    cell = rnnc.cells.slstm
+    inputs = draw(cell, (5, 40, 3, 40), torch.bfloat16, device="cuda:0")
+    seeds = seeds_for(cell, inputs)
+    wanted = results(cell, inputs, seeds, variant=variant)
+    others = inputs.map(lambda t: t.detach().to("cuda:1").requires_grad_())
+    other_seeds = {key: seed.to("cuda:1") for key, seed in seeds.items()}
+    with torch.cuda.device(0):
+        got = results(cell, others, other_seeds, variant=variant)
+        assert torch.cuda.current_device() == 0
+    assert {value.device.index for value in got.values()} == {1}
+    same_bits({key: value.to("cuda:0") for key, value in got.items()}, wanted)
+
+
+@two
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_module_on_each_gpu_in_turn(variant):
+    x = torch.randn(37, 4, 5)
+    rnn = rnnc.RNN(rnnc.cells.gru, 5, 48, heads=3, variant=variant)
+    first, second, again = (
+        rnn.to(device)(x.to(device))[0].cpu() for device in ("cuda:0", "cuda:1", "cuda:0")
+    )
+    assert torch.equal(first, second)
+    assert torch.equal(first, again)
+
+
+@two
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_data_parallel_training(variant):
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    script = Path(__file__).with_name("ddp_worker.py")
+    done = subprocess.run(
+        [sys.executable, script, port, variant],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("equal")
+
+
+def test_another_thread_s_first_call(draw, seeds_for, results, same_bits):
+    """A thread that has launched nothing yet has no context of its own."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    cell = rnnc.cells.lstm
+    inputs = draw(cell, (5, 40, 3, 40), torch.bfloat16)
+    seeds = seeds_for(cell, inputs)
+    for variant in VARIANTS:
+        wanted = results(cell, inputs, seeds, variant=variant)
+        torch.cuda.synchronize()
+        with ThreadPoolExecutor(4) as threads:
+            calls = [threads.submit(results, cell, inputs, seeds, variant=variant)] * 4
+            for call in calls:
+                same_bits(call.result(), wanted)
