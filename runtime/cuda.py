@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
+import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from ..codegen.plan import BlockPlan, CudaPlan, Dtype, Save, Shape, Variant
 from ..codegen.planner import plan_for
 from .alternating import run_alternating
 from .cpu import Forward, Gradients
-from .cuda_arguments import backward_arguments, forward_arguments, pointer, pointers
+from .cuda_arguments import backward_arguments, filled, forward_arguments
 from .device import device_limits
 from .launch import load_kernels
 
@@ -76,13 +76,13 @@ def forward(
     keep_gates = keep and choice.save == "gates"
     saved = len(derive(cell).saved)
     kept = wx.new_empty(steps if keep_gates else 0, batch, heads, dim, saved)
-    arguments = forward_arguments(len(layout.states), len(layout.params))(
+    arguments = filled(
+        forward_arguments(len(layout.states), len(layout.params)),
         *(steps, batch, heads, dim),
         *(wx.stride(1), wx.stride(0)),
-        *(pointer(t) for t in (wx, R, R_diag, b)),
-        pointers(params),
-        *(pointers(ts) for ts in (initial, states, last)),
-        pointer(kept),
+        *(wx, R, R_diag, b),
+        *(params or (None,)),
+        *(*initial, *states, *last, kept),
     )
     if last[0].numel():
         with _on(wx.device):
@@ -145,18 +145,15 @@ def backward(
     d_last = [None if d is None else d.contiguous() for d in d_last]
     if wx is not None:
         kept = _gates_again(cell, wx, b, R, R_diag, initial, states)
-    many = ctypes.c_int64 * len(layout.states)
-    arguments = backward_arguments(len(layout.states), len(layout.params))(
+    arguments = filled(
+        backward_arguments(len(layout.states), len(layout.params)),
         *(steps, batch, heads, dim),
-        *(many(*(0 if d is None else d.stride(axis) for d in d_states)) for axis in (0, 1)),
-        *(pointer(t) for t in (R, R_diag)),
-        pointers(params),
-        *(pointers(ts) for ts in (initial, states)),
-        pointer(kept),
-        *(pointers(ts) for ts in (d_states, d_last)),
-        *(pointer(t) for t in (d_wx, d_rest)),
-        pointers(d_initial),
-        pointer(sums),
+        *(0 if d is None else d.stride(0) for d in d_states),
+        *(0 if d is None else d.stride(1) for d in d_states),
+        *(R, R_diag),
+        *(params or (None,)),
+        *(*initial, *states, kept, *d_states, *d_last),
+        *(d_wx, d_rest, *d_initial, sums),
     )
     if like.numel():
         with _on(like.device):
@@ -171,7 +168,10 @@ def backward(
     # The operator returns no views of one tensor: each gradient is a tensor of its own.
     # Each part is summed by itself: an operator may not return views of one tensor.
     parts = torch.split(sums, counts, dim=1)
-    d_b, d_params, d_R_diag = (part.sum(0).to(like.dtype) for part in parts)
+    d_b, d_params, d_R_diag = (
+        part.sum(0).to(like.dtype) if count else like.new_empty(0, heads, dim)
+        for part, count in zip(parts, counts, strict=True)
+    )
     return Gradients(
         d_wx=d_wx,
         d_R=_recurrent_gradient(layout, d_wx, d_rest, states, initial),
@@ -279,17 +279,29 @@ def _plan(
 
 
 @contextmanager
-def _on(device: torch.device) -> Iterator[None]:
-    """Make a device the current one of torch and of the driver.
-
-    NOTE: torch alone leaves a thread that has launched nothing yet, such as autograd's, without
-    the driver's context.
-    """
+def _elsewhere(device: torch.device) -> Iterator[None]:
+    """Make a device the current one of torch and of the driver."""
     from cupy.cuda import runtime
 
     with torch.cuda.device(device):
         runtime.setDevice(device.index)
         yield
+
+
+_here = threading.local()
+
+
+def _on(device: torch.device) -> AbstractContextManager[None]:
+    """A context in which a device is the current one; none is entered where it is so already.
+
+    NOTE: torch alone leaves a thread that has launched nothing yet, such as autograd's, without
+    the driver's context.
+    """
+    index = torch.cuda.current_device()
+    if index == device.index and getattr(_here, "device", None) == index:
+        return nullcontext()
+    _here.device = index
+    return _elsewhere(device)
 
 
 def _tf32() -> bool:
@@ -299,19 +311,23 @@ def _tf32() -> bool:
 
 def _packed(tensor: Tensor) -> Tensor:
     """The tensor without gaps, beginning where wide accesses can; a copy where it is not so."""
-    tensor = tensor.contiguous()
-    return tensor.clone() if tensor.data_ptr() % _WIDEST_ACCESS else tensor
+    if tensor.is_contiguous() and tensor.data_ptr() % _WIDEST_ACCESS == 0:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def _side_by_side(tensor: Tensor) -> Tensor:
     """The tensor, whose first two axes are rows and steps; copied where the others are not packed
     one after the other or rows do not begin where wide accesses can.
     """
-    inner = tensor[0, 0] if tensor.shape[0] and tensor.shape[1] else tensor
     width = _WIDEST_ACCESS // tensor.element_size()
-    aligned = tensor.data_ptr() % _WIDEST_ACCESS == 0 and all(
-        tensor.stride(axis) % math.gcd(width, inner.numel()) == 0 for axis in (0, 1)
-    )
-    if inner.is_contiguous() and aligned:
-        return tensor
-    return tensor.contiguous()
+    packed = 1  # what the stride of an axis is where those inside it have no gaps
+    for size, stride in zip(tensor.shape[:1:-1], tensor.stride()[:1:-1], strict=True):
+        if size > 1 and stride != packed:
+            return tensor.contiguous()
+        packed *= size
+    step = math.gcd(width, packed)
+    outer = tensor.stride()[:2]
+    if tensor.data_ptr() % _WIDEST_ACCESS or outer[0] % step or outer[1] % step:
+        return tensor.clone(memory_format=torch.contiguous_format)
+    return tensor

@@ -26,12 +26,14 @@ class Kernel:
         threads: of a block.
         shared: bytes of shared memory of a block.
         module: what the handle lives in.
+        device: the number of the device that it is loaded on.
     """
 
     function: int
     threads: int
     shared: int
     module: Any
+    device: int
 
     def __call__(self, grid: tuple[int, int], arguments: ctypes.Structure) -> None:
         """Launch on torch's current stream of the current device; returns at once.
@@ -48,7 +50,7 @@ class Kernel:
             *(grid[0], grid[1], 1),
             *(self.threads, 1, 1),
             self.shared,
-            torch.cuda.current_stream().cuda_stream,
+            torch._C._cuda_getCurrentRawStream(self.device),
             ctypes.addressof(pointers),
             0,
         )
@@ -75,7 +77,7 @@ def load_kernels(cell: CellSpec, plan: CudaPlan, device: int) -> dict[str, Kerne
         function = module.get_function(name)
         if shared:
             driver.funcSetAttribute(function.ptr, _MAX_DYNAMIC_SHARED, shared)
-        kernels[name] = Kernel(function.ptr, threads, shared, module)
+        kernels[name] = Kernel(function.ptr, threads, shared, module, device)
     return kernels
 
 

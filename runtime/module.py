@@ -13,7 +13,15 @@ from ..cellspec.cell import CellSpec
 from ..codegen.plan import SAVES, VARIANTS, Save, Variant
 from .check import check_choice, check_input, check_size, check_states
 from .errors import TensorError
-from .scan import BACKENDS, Backend, States, resolve_backend, scan, scan_kernels
+from .scan import (
+    BACKENDS,
+    Backend,
+    States,
+    initial_states,
+    resolve_backend,
+    scan,
+    scan_kernels,
+)
 
 
 class RNN(nn.Module):
@@ -233,7 +241,7 @@ class RNN(nn.Module):
         heads, dim = self.heads, self.hidden_size // self.heads
         weights = self._weights(layer)
         if states is None:
-            initial = [x.new_full((batch, heads, dim), v) for v in self._initial_values]
+            initial = initial_states(x, self._initial_values, (batch, heads, dim))
         else:
             initial = [s[layer].reshape(batch, heads, dim) for s in states]
         wx = self._project(x, weights.get("weight_ih"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache
+from functools import cache, lru_cache
 from typing import Literal
 
 import torch
@@ -81,8 +81,7 @@ def scan(
     """
     params = {} if params is None else params
     if states is None and isinstance(wx, Tensor) and wx.ndim == 5:
-        shape = (wx.shape[0], wx.shape[2], wx.shape[3])
-        states = [wx.new_full(shape, s.init) for s in cell.states]
+        states = initial_states(wx, [s.init for s in cell.states], (wx.shape[0], *wx.shape[2:4]))
     if not torch.compiler.is_compiling():  # there, the operator's fake meets bad shapes
         check_scan(cell, wx, R, b, states, R_diag, params)
     assert states is not None
@@ -117,9 +116,10 @@ def scan_kernels(
     elif device == "cpu" and dtype in (torch.float16, torch.bfloat16):
         # The states are as exact as float32 makes them, and rounded once.
         computed = torch.float32
-    wx = wx.to(computed)
-    R, b, R_diag = (None if t is None else t.to(computed) for t in (R, b, R_diag))
-    states, params = [s.to(computed) for s in states], [p.to(computed) for p in params]
+    if any(t is not None and t.dtype != computed for t in (wx, R, b, R_diag, *states, *params)):
+        wx = wx.to(computed)
+        R, b, R_diag = (None if t is None else t.to(computed) for t in (R, b, R_diag))
+        states, params = [s.to(computed) for s in states], [p.to(computed) for p in params]
     inputs = [wx, R, b, R_diag, *states, *params]
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
     if torch.compiler.is_compiling() or type(wx) not in _PLAIN:
@@ -129,11 +129,44 @@ def scan_kernels(
             cell, keep, over_time, variant, save, wx, R, R_diag, b, params, states
         )
     count = len(states)
-    sequences = tuple(s.transpose(0, 1).to(dtype) for s in results[:count])
-    return sequences, tuple(s.to(dtype) for s in results[count : 2 * count])
+    sequences, last = results[:count], results[count : 2 * count]
+    if dtype != computed:
+        sequences, last = [s.to(dtype) for s in sequences], [s.to(dtype) for s in last]
+    return tuple(s.transpose(0, 1) for s in sequences), tuple(last)
 
 
 _PLAIN = (Tensor, torch.nn.Parameter)
+
+
+def initial_states(like: Tensor, values: Sequence[float], shape: Sequence[int]) -> list[Tensor]:
+    """The states before the first step where a caller gives none: constants, which nobody writes.
+
+    On a GPU they are made once a size and stream, since filling them would take as long as a
+    launch.
+
+    Args:
+        like: gives dtype and device.
+        values: of each state.
+        shape: of each.
+    """
+    cached = (
+        not torch.compiler.is_compiling()
+        and type(like) in _PLAIN
+        and like.device.type == "cuda"
+        and not torch.cuda.is_current_stream_capturing()
+    )
+    if not cached:
+        return [like.new_full(tuple(shape), value) for value in values]
+    stream = torch._C._cuda_getCurrentRawStream(like.device.index)
+    return [_constant(like.dtype, like.device, tuple(shape), v, stream) for v in values]
+
+
+@lru_cache(maxsize=64)
+def _constant(
+    dtype: torch.dtype, device: torch.device, shape: tuple[int, ...], value: float, stream: int
+) -> Tensor:
+    with torch.inference_mode(False):
+        return torch.full(shape, value, dtype=dtype, device=device)
 
 
 def _scan_directly(
