@@ -24,6 +24,7 @@ WARP = 32
 _ROWS = (4, 8)  # batch rows of a block, that of fewer registers first
 TILE_UNITS = 16  # units that a warp of the backward owns: the rows of a tile
 _GROUP_UNITS = 8  # units of half a tile
+_AHEAD_ENOUGH = 4  # steps: fewer do not cover a round trip to memory
 _COLUMNS = 8  # the N side of the matrix instructions
 _CHUNK_BYTES = 64  # of K, a row: two matrix instructions, eight registers of R a tile
 _CHUNK_REGISTERS = 8
@@ -32,7 +33,12 @@ _RESERVED_SHARED = 1024  # bytes of each block that the system keeps
 
 
 def block_problem(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: int
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    rows: int,
+    together: int = 1,
 ) -> Model:
     """The constraints on a block that keeps all of a head's R in its registers.
 
@@ -42,12 +48,13 @@ def block_problem(
         limits: the GPU.
         direction: which of the two kernels.
         rows: batch rows of a block, 4 or 8.
+        together: how many blocks want to share a multiprocessor.
 
     Returns:
-        A model with the variables `warps`, `groups` (of 8 units, a warp), `tiles` (of 16 rows of
-        R, a warp), `matrix` (registers of a thread that hold R), `ahead` (steps that data is sent
-        for before its use), `blocks` (an SM), `registers` (of a thread) and `shared` (bytes of a
-        block).
+        A model whose first solution is the best, with the variables `blocks` (an SM), `groups` (of
+        8 units, a warp), `ahead` (steps that data is sent for before its use), `warps`, `tiles` (of
+        16 rows of R, a warp), `matrix` (registers of a thread that hold R), `registers` (of a
+        thread) and `shared` (bytes of a block).
 
     Example:
         >>> import rnnc
@@ -55,19 +62,22 @@ def block_problem(
         >>> from rnnc.codegen.limits import limits_of
         >>> from rnnc.codegen.plan import Shape
         >>> m = block_problem(rnnc.cells.lstm, Shape(12, 64), limits_of("H200"), "forward", rows=4)
-        >>> m.solve(prefer=[m["groups"].smallest])["warps"]
-        8
+        >>> print(m.solve()["warps"])
+        4
     """
     layout, pointwise = layout_of(cell), derive(cell)
     dim, forward = shape.head_dim, direction == "forward"
     chunk = _CHUNK_BYTES // shape.element_bytes
     m = Model()
-    groups = m.int("groups", [1, 2] if forward else [2])
+    # In the order of preference: together, blocks hide each other's waiting; in each, fewer warps
+    # meet sooner; and data is sent for as early as there is room.
+    most = 2 if shape.dtype == "float32" else 4  # its splitting needs room to be scheduled
+    blocks = m.int("blocks", sorted(range(1, most + 1), key=lambda b: (-min(b, together), b)))
+    groups = m.int("groups", [2, 1] if forward else [2])
+    ahead = m.int("ahead", [8, 6, 4, 3, 2])
     warps = m.int("warps", 1, limits.threads_per_block // WARP)
     tiles = m.int("tiles", 0, len(layout.pair_gates) + len(layout.sources))
     matrix = m.int("matrix", 0, 2**20)
-    ahead = m.int("ahead", [8, 6, 4, 3, 2])
-    blocks = m.int("blocks", [4, 3, 2, 1])
     registers = m.int("registers", 1, limits.registers_per_thread)
     shared = m.int("shared", 0, limits.shared_per_block)
 
@@ -83,7 +93,7 @@ def block_problem(
         m.require(matrix == _CHUNK_REGISTERS * chunks * tiles, "R lies in registers")
         exchange = len(layout.sources) * _exchange_bytes(chunks)
         stage = _copy_bytes(len(layout.input_gates), shape, rows)
-        working: Expression | int = forward_registers(pointwise, groups, tiles, rows)
+        working: Expression | int = forward_registers(pointwise, shape, groups, tiles, rows)
     else:
         padded = TILE_UNITS * math.ceil(dim / TILE_UNITS)
         chunks = sum(math.ceil(pairs * padded / chunk) for pairs in layout.source_pairs)
@@ -92,7 +102,7 @@ def block_problem(
         exchange = _exchange_bytes(max(chunks, 1))
         stage = _copy_bytes(len(pointwise.saved), shape, rows)
         stage += 2 * len(layout.states) * _copy_bytes(1, shape, rows)
-        working = backward_registers(pointwise, rows)
+        working = backward_registers(pointwise, shape, rows)
     m.require(shared == 2 * exchange + ahead * stage, "two exchange buffers and what is read ahead")
     m.require(registers >= matrix + working, "registers of a thread")
     m.require(
@@ -197,17 +207,11 @@ def _best(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: int, blocks: int
 ) -> Solution:
     """Sizes of one direction where `blocks` blocks want to share a multiprocessor."""
-    m = block_problem(cell, shape, limits, direction, rows)
-    # Together, blocks hide each other's waiting; in each, fewer warps meet sooner.
-    return m.best(
-        key=lambda s: (
-            s["ahead"] < 4,
-            -min(s["blocks"], blocks),
-            -s["groups"],
-            s["blocks"],
-            -s["ahead"],
-        )
-    )
+    m = block_problem(cell, shape, limits, direction, rows, blocks)
+    m.require(m["ahead"] >= _AHEAD_ENOUGH, "data comes in time")
+    with suppress(Unsatisfiable):
+        return m.solve()
+    return block_problem(cell, shape, limits, direction, rows, blocks).solve()
 
 
 def _kernel(found: Solution, limits: Limits) -> BlockKernel:
@@ -233,6 +237,13 @@ def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
             clash = f"{direction}, {error}"
             break
     largest = largest_block_dim(cell, shape.dtype, limits)
+    if not largest:
+        return PlanError(
+            f"block plan of {cell.name} for {shape} on {limits.name}\n"
+            f"  found:  {clash}\n"
+            "  wanted: a cell with fewer gates and states: no head dim fits\n"
+            '  write:  variant="alternating"'
+        )
     return PlanError(
         f"block plan of {cell.name} for {shape} on {limits.name}\n"
         f"  found:  {clash}\n"

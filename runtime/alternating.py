@@ -211,11 +211,16 @@ def run_alternating(
         sizes: T, B, N and D.
         forward: the direction.
     """
-    steps, *rest = sizes
+    steps, batch, heads, dim = sizes
+    if torch.cuda.is_current_stream_capturing():
+        # Whoever captures owns the memory: these buffers are as temporary as any of its tensors.
+        Work(cell, plan, like, batch, heads, dim, forward).run(arguments, steps, R)
+        return
     # Buffers belong to a stream, whose order keeps two calls apart.
     stream = torch.cuda.current_stream().cuda_stream
     tf32 = torch.backends.cuda.matmul.allow_tf32
     make: Callable[..., Work] = _work
-    work = make(cell, plan, like.dtype, like.device.index, tuple(rest), forward, stream, tf32)
+    key = (like.dtype, like.device.index, (batch, heads, dim), forward, stream, tf32)
+    work = make(cell, plan, *key)
     with work.lock:
         work.run(arguments, steps, R)

@@ -52,7 +52,7 @@ def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
     made_from = (
         cell.fingerprint,
         repr(plan),
-        _package_digest(),
+        package_digest(),
         _tool_digest(compiler),
         _FLAGS,
     )
@@ -123,7 +123,7 @@ def _has_openmp(compiler: str) -> bool:
 
 
 @cache
-def _package_digest() -> str:
+def package_digest() -> str:
     """A digest of every file that decides what text a cell becomes."""
     digest = hashlib.sha256(metadata.version("sympy").encode())
     for room in ("cellspec", "codegen", "templates"):
@@ -134,7 +134,7 @@ def _package_digest() -> str:
     return digest.hexdigest()
 
 
-_TEXT = {".py", ".jinja", ".h"}
+_TEXT = {".py", ".jinja", ".h", ".cuh"}
 
 
 def _tool_digest(compiler: str) -> str:

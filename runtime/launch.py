@@ -10,9 +10,8 @@ from typing import Any
 import torch
 
 from ..cellspec.cell import CellSpec
-from ..codegen.cuda_source import cuda_source
 from ..codegen.plan import BlockPlan, CudaPlan
-from .nvrtc import compile_cuda
+from .nvrtc import compile_plan
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
@@ -68,7 +67,7 @@ def load_kernels(cell: CellSpec, plan: CudaPlan, device: int) -> dict[str, Kerne
     from cupy.cuda.function import Module
     from cupy_backends.cuda.api import driver
 
-    binary = compile_cuda(cuda_source(cell, plan), plan.arch)
+    binary = compile_plan(cell, plan)
     module = Module()
     module.load(binary.cubin)
     kernels = {}

@@ -5,11 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from ..cellspec.cell import CellSpec
+from ..codegen.cuda_source import cuda_source
+from ..codegen.plan import CudaPlan, Dtype
 from ..codegen.render import Source
 from .cache import cached_file
+from .compile import package_digest
 from .device import cupy_nvrtc
 from .errors import CompileError
 
@@ -66,15 +71,40 @@ def compile_cuda(source: Source, arch: str) -> Binary:
         NoCudaError: CuPy or NVRTC is missing.
         CompileError: the compiler refused the source, with its log and the lines that it names.
     """
+    return _cached(source.name, source.digest, source.plan.dtype, arch, lambda: source)
+
+
+def compile_plan(cell: CellSpec, plan: CudaPlan) -> Binary:
+    """Compile a cell's kernels for a plan, or find them compiled, without writing their text anew.
+
+    The file is found by what the text depends on: the cell, the plan's sizes and this package.
+
+    Args:
+        cell: the cell.
+        plan: what to compile for, and its architecture.
+
+    Raises:
+        NoCudaError: CuPy or NVRTC is missing.
+        CompileError: the compiler refused the source.
+    """
+    # Estimates differ from batch to batch, the text does not.
+    sizes = replace(plan, nanoseconds=(0, 0), binding="")
+    made_from = f"{cell.fingerprint} {sizes!r} {package_digest()}"
+    return _cached(cell.name, made_from, plan.dtype, plan.arch, lambda: cuda_source(cell, plan))
+
+
+def _cached(
+    name: str, made_from: str, dtype: Dtype, arch: str, source: Callable[[], Source]
+) -> Binary:
     nvrtc = cupy_nvrtc()
-    flags = compile_flags(source, arch)
-    made_from = (source.digest, flags, nvrtc.getVersion())
-    digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:32]
+    flags = _flags(dtype, arch)
+    key = repr((made_from, flags, nvrtc.getVersion()))
+    digest = hashlib.sha256(key.encode()).hexdigest()[:32]
 
     def make(target: Path) -> None:
-        target.write_bytes(_pack(_compile(nvrtc, source, arch, flags)))
+        target.write_bytes(_pack(_compile(nvrtc, source(), arch, flags)))
 
-    path = cached_file(f"{source.name}-{digest}.cubin", make)
+    path = cached_file(f"{name}-{digest}.cubin", make)
     try:
         return _unpack(path.read_bytes())
     except (ValueError, KeyError, TypeError, FileNotFoundError):
@@ -85,7 +115,11 @@ def compile_cuda(source: Source, arch: str) -> Binary:
 
 def compile_flags(source: Source, arch: str) -> tuple[str, ...]:
     """The options that a source is compiled with."""
-    fast = _FAST if source.plan.dtype in ("bfloat16", "float16") else ()
+    return _flags(source.plan.dtype, arch)
+
+
+def _flags(dtype: Dtype, arch: str) -> tuple[str, ...]:
+    fast = _FAST if dtype in ("bfloat16", "float16") else ()
     return (f"--gpu-architecture={arch}", *_FLAGS, *fast)
 
 

@@ -48,7 +48,8 @@ struct SplitWord {
 RNNC_INLINE SplitWord split(u32 x, u32 high) {
   // An infinity has no rest: the minimum takes a number in the place of infinity minus infinity.
   const float rest = fminf(__uint_as_float(x) - __uint_as_float(high), 1e30f);
-  return {high, __float_as_uint(rest)};
+  // The instruction truncates the rest: half of its last bit more makes that a rounding.
+  return {high, __float_as_uint(rest) + 0x1000u};
 }
 RNNC_INLINE SplitWord split_state(u32 x) {
   u32 high;
