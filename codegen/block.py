@@ -153,7 +153,9 @@ def block_plan(
             '  write:  variant="alternating"'
         )
     candidates = []
-    for rows in _ROWS:
+    # Where every block has a multiprocessor of its own, 4 rows are never worse.
+    alone = shape.heads * math.ceil(shape.batch / _ROWS[0]) <= limits.multiprocessors
+    for rows in _ROWS[:1] if alone else _ROWS:
         # With 8 rows no column of a product is idle; with 4 there are twice as many blocks, each
         # with half the pointwise work.
         with suppress(Unsatisfiable):

@@ -31,8 +31,9 @@ def forward_registers(
     each_item = math.ceil(2 + 0.2 * states + gates + 0.7 * saved)
     each_unit = math.ceil(1.3 * _values_of_a_unit(pointwise))
     # float32 is split into two numbers on its way to the matrix instructions.
-    working = 30 + (44 if shape.dtype == "float32" else 0)
-    return working + 6 * tiles + groups * (rows // 4 * each_item + each_unit)
+    split = shape.dtype == "float32"
+    working, each_tile = (74, 14) if split else (30, 6)
+    return working + each_tile * tiles + groups * (rows // 4 * each_item + each_unit)
 
 
 def backward_registers(pointwise: Pointwise, shape: Shape, rows: int) -> int:

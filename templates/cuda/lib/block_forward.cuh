@@ -27,7 +27,8 @@ RNNC_CONSTEXPR int forward_first_tile(int source) {
   return tiles;
 }
 constexpr int kForwardTiles = at_least_one(forward_first_tile(kSources));
-constexpr int kForwardChains = kForwardTiles > 1 ? 1 : 2;
+// Two for a single tile, and for float32, whose sums shall be short.
+constexpr int kForwardChains = kForwardTiles == 1 || kPack == 1 ? 2 : 1;
 
 // The part of R that a warp multiplies, as fragments.
 struct ForwardWeights {
