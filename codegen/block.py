@@ -84,10 +84,13 @@ def block_problem(
     m.require(warps * groups * _GROUP_UNITS >= dim, "every unit has a warp")
     m.require((warps - 1) * groups * _GROUP_UNITS < dim, "no warp without units")
     if forward:
-        of_source = [m.int(f"tiles_{s}", 1, pairs) for s, pairs in enumerate(layout.source_pairs)]
-        for s, pairs in zip(of_source, layout.source_pairs, strict=True):
-            m.require(2 * s >= groups * pairs, f"{s}: all rows of R")
-            m.require(2 * s <= groups * pairs + 1, f"{s}: padding of less than a tile")
+        of_source = []
+        for source, pairs in zip(layout.sources, layout.source_pairs, strict=True):
+            state = layout.states[source]
+            found = m.int(f"tiles_{state}", 1, pairs)
+            m.require(2 * found >= groups * pairs, f"all rows of R that multiply {state}")
+            m.require(2 * found <= groups * pairs + 1, f"less than a tile of padding for {state}")
+            of_source.append(found)
         m.require(tiles == sum(of_source), "tiles of a warp")
         chunks = math.ceil(dim / chunk)
         m.require(matrix == _CHUNK_REGISTERS * chunks * tiles, "R lies in registers")

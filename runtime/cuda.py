@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from ..codegen.derive import derive
-from ..codegen.layout import Layout, layout_of
+from ..codegen.layout import layout_of
 from ..codegen.plan import BlockPlan, CudaPlan, Dtype, Save, Shape, Variant
 from ..codegen.planner import plan_for
 from .alternating import run_alternating
@@ -22,6 +22,7 @@ from .cpu import Forward, Gradients
 from .cuda_arguments import backward_arguments, filled, forward_arguments
 from .device import device_limits
 from .launch import load_kernels
+from .over_time import gates_again, recurrent_gradient
 
 _DTYPES: dict[torch.dtype, Dtype] = {
     torch.float32: "float32",
@@ -144,7 +145,7 @@ def backward(
     d_states = [None if d is None else _side_by_side(d) for d in d_states]
     d_last = [None if d is None else d.contiguous() for d in d_last]
     if wx is not None:
-        kept = _gates_again(cell, wx, b, R, R_diag, initial, states)
+        kept = gates_again(cell, wx, b, R, R_diag, initial, states)
     arguments = filled(
         backward_arguments(len(layout.states), len(layout.params)),
         *(steps, batch, heads, dim),
@@ -174,90 +175,12 @@ def backward(
     )
     return Gradients(
         d_wx=d_wx,
-        d_R=_recurrent_gradient(layout, d_wx, d_rest, states, initial),
+        d_R=recurrent_gradient(layout, d_wx, d_rest, states, initial),
         d_R_diag=d_R_diag,
         d_b=d_b,
         d_params=d_params,
         d_initial=d_initial,
     )
-
-
-def _gates_again(
-    cell: CellSpec,
-    wx: Tensor,
-    b: Tensor | None,
-    R: Tensor | None,
-    R_diag: Tensor | None,
-    initial: Sequence[Tensor],
-    states: Sequence[Tensor],
-) -> Tensor:
-    """The pre-activations that the backward reads, (T, B, N, D, saved): one product a source."""
-    layout = layout_of(cell)
-    saved = derive(cell, activations=False).saved
-    batch, steps, heads, dim, _ = wx.shape
-    gates = wx.new_zeros(steps, batch, heads, dim, len(saved))
-    place = {layout.gates.index(name): i for i, name in enumerate(saved)}
-    for gate, i in place.items():
-        if gate < wx.shape[-1]:
-            gates[..., i] = wx[..., gate].transpose(0, 1)
-    if b is not None:
-        for row, gate in enumerate(layout.bias):
-            if gate in place:
-                gates[..., place[gate]] += b[row]
-    before = [
-        torch.cat([first[None], s[:-1]]) if len(s) else s
-        for first, s in zip(initial, states, strict=True)
-    ]
-    pairs = zip(layout.dense_gates, layout.dense_sources, strict=True)
-    for matrix, (gate, source) in enumerate(pairs):
-        if gate in place and steps:
-            assert R is not None
-            factors = before[source].view(steps * batch, heads, dim).transpose(0, 1)
-            product = torch.bmm(factors, R[matrix].transpose(1, 2))  # (N, T * B, D)
-            gates[..., place[gate]] += product.transpose(0, 1).reshape(steps, batch, heads, dim)
-    diagonal = zip(layout.diagonal_gates, layout.diagonal_sources, strict=True)
-    for row, (gate, source) in enumerate(diagonal):
-        if gate in place and steps:
-            assert R_diag is not None
-            gates[..., place[gate]] += R_diag[row] * before[source]
-    return gates
-
-
-def _recurrent_gradient(
-    layout: Layout,
-    d_wx: Tensor,
-    d_rest: Tensor,
-    states: Sequence[Tensor],
-    initial: Sequence[Tensor],
-) -> Tensor:
-    """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM a head, source and tensor."""
-    steps, batch, heads, dim, inputs = d_wx.shape
-    pairs = list(zip(layout.dense_gates, layout.dense_sources, strict=True))
-    d_R = d_wx.new_empty(len(pairs), heads, dim, dim)
-    if not steps:
-        return d_R.zero_()
-    for d_gates, first in ((d_wx, 0), (d_rest, inputs)):
-        count = d_gates.shape[-1]
-        for source in layout.sources:
-            wanted = [
-                i for i, (g, s) in enumerate(pairs) if s == source and first <= g < first + count
-            ]
-            if not wanted:
-                continue
-            rows = d_gates.view(steps * batch, heads, dim * count)
-            previous = states[source][:-1].reshape((steps - 1) * batch, heads, dim)
-            # (N, D * gates, rows) x (N, rows, D)
-            product = torch.baddbmm(
-                torch.bmm(rows[:batch].permute(1, 2, 0), initial[source].transpose(0, 1)),
-                rows[batch:].permute(1, 2, 0),
-                previous.transpose(0, 1),
-            ).view(heads, dim, count, dim)
-            chosen = [pairs[i][0] - first for i in wanted]
-            if wanted == list(range(len(pairs))) and chosen == list(range(count)):
-                return product.permute(2, 0, 1, 3).contiguous()
-            for i, gate in zip(wanted, chosen, strict=True):
-                d_R[i] = product[:, :, gate]
-    return d_R
 
 
 @lru_cache(maxsize=2048)

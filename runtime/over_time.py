@@ -1,0 +1,114 @@
+"""What a GPU's backward computes over all steps at once, with torch's products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ..cellspec.cell import CellSpec
+from ..codegen.derive import derive
+from ..codegen.layout import Layout, layout_of
+
+
+def gates_again(
+    cell: CellSpec,
+    wx: Tensor,
+    b: Tensor | None,
+    R: Tensor | None,
+    R_diag: Tensor | None,
+    initial: Sequence[Tensor],
+    states: Sequence[Tensor],
+) -> Tensor:
+    """The pre-activations that the backward reads, from states: a product a matrix.
+
+    Args:
+        cell: the cell.
+        wx: (B, T, N, D, Gx).
+        b: (Gb, N, D), or None for no bias.
+        R: (Gr, N, D, D), where the cell has dense gates.
+        R_diag: (Gd, N, D), where it has diagonal gates.
+        initial: the states before the first step, (B, N, D) each.
+        states: at all steps, (T, B, N, D); empty where neither R nor a diagonal weight reads it.
+
+    Returns:
+        (T, B, N, D, saved), in the order of `derive(cell, activations=False).saved`.
+    """
+    layout = layout_of(cell)
+    saved = derive(cell, activations=False).saved
+    batch, steps, heads, dim, _ = wx.shape
+    gates = wx.new_zeros(steps, batch, heads, dim, len(saved))
+    place = {layout.gates.index(name): i for i, name in enumerate(saved)}
+    for gate, i in place.items():
+        if gate < wx.shape[-1]:
+            gates[..., i] = wx[..., gate].transpose(0, 1)
+    if b is not None:
+        for row, gate in enumerate(layout.bias):
+            if gate in place:
+                gates[..., place[gate]] += b[row]
+    before = [
+        torch.cat([first[None], s[:-1]]) if len(s) else s
+        for first, s in zip(initial, states, strict=True)
+    ]
+    pairs = zip(layout.dense_gates, layout.dense_sources, strict=True)
+    for matrix, (gate, source) in enumerate(pairs):
+        if gate in place and steps:
+            assert R is not None
+            factors = before[source].view(steps * batch, heads, dim).transpose(0, 1)
+            product = torch.bmm(factors, R[matrix].transpose(1, 2))  # (N, T * B, D)
+            gates[..., place[gate]] += product.transpose(0, 1).reshape(steps, batch, heads, dim)
+    diagonal = zip(layout.diagonal_gates, layout.diagonal_sources, strict=True)
+    for row, (gate, source) in enumerate(diagonal):
+        if gate in place and steps:
+            assert R_diag is not None
+            gates[..., place[gate]] += R_diag[row] * before[source]
+    return gates
+
+
+def recurrent_gradient(
+    layout: Layout,
+    d_wx: Tensor,
+    d_rest: Tensor,
+    states: Sequence[Tensor],
+    initial: Sequence[Tensor],
+) -> Tensor:
+    """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM a head, source and tensor.
+
+    Args:
+        layout: of the cell.
+        d_wx: gradients of the gates with input, (T, B, N, D, Gx).
+        d_rest: gradients of the others, (T, B, N, D, G - Gx).
+        states: at all steps, (T, B, N, D); those that no R multiplies may be empty.
+        initial: the states before the first step, (B, N, D) each.
+
+    Returns:
+        (Gr, N, D out, D in).
+    """
+    steps, batch, heads, dim, inputs = d_wx.shape
+    pairs = list(zip(layout.dense_gates, layout.dense_sources, strict=True))
+    d_R = d_wx.new_empty(len(pairs), heads, dim, dim)
+    if not steps:
+        return d_R.zero_()
+    for d_gates, first in ((d_wx, 0), (d_rest, inputs)):
+        count = d_gates.shape[-1]
+        for source in layout.sources:
+            wanted = [
+                i for i, (g, s) in enumerate(pairs) if s == source and first <= g < first + count
+            ]
+            if not wanted:
+                continue
+            rows = d_gates.view(steps * batch, heads, dim * count)
+            previous = states[source][:-1].reshape((steps - 1) * batch, heads, dim)
+            # (N, D * gates, rows) x (N, rows, D)
+            product = torch.baddbmm(
+                torch.bmm(rows[:batch].permute(1, 2, 0), initial[source].transpose(0, 1)),
+                rows[batch:].permute(1, 2, 0),
+                previous.transpose(0, 1),
+            ).view(heads, dim, count, dim)
+            chosen = [pairs[i][0] - first for i in wanted]
+            if wanted == list(range(len(pairs))) and chosen == list(range(count)):
+                return product.permute(2, 0, 1, 3).contiguous()
+            for i, gate in zip(wanted, chosen, strict=True):
+                d_R[i] = product[:, :, gate]
+    return d_R

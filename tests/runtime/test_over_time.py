@@ -1,0 +1,69 @@
+"""What a GPU's backward computes with torch's products: on the CPU, where they are the same."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+from rnnc.codegen.derive import derive
+from rnnc.codegen.layout import layout_of
+from rnnc.runtime.over_time import gates_again, recurrent_gradient
+
+CELLS = ["lstm", "gru", "nas_cell", "fastgrnn", "peephole_lstm", "indrnn", "scrn"]
+STEPS, BATCH, HEADS, DIM = 5, 3, 2, 4
+
+
+def draw(*size):
+    return torch.randn(*size, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_gradient_of_every_recurrent_matrix(name):
+    cell = rnnc.cells.get(name)
+    layout = layout_of(cell)
+    inputs, gates = len(layout.input_gates), len(layout.gates)
+    d_wx = draw(STEPS, BATCH, HEADS, DIM, inputs)
+    d_rest = draw(STEPS, BATCH, HEADS, DIM, gates - inputs)
+    states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
+    initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
+    found = recurrent_gradient(layout, d_wx, d_rest, states, initial)
+    d_gates = torch.cat([d_wx, d_rest], dim=-1)
+    assert found.shape == (len(cell.dense_pairs), HEADS, DIM, DIM)
+    for i, pair in enumerate(cell.dense_pairs):
+        source = layout.states.index(pair.source)
+        before = torch.cat([initial[source][None], states[source][:-1]])
+        d_gate = d_gates[..., layout.gates.index(pair.gate)]
+        torch.testing.assert_close(found[i], torch.einsum("tbno,tbni->noi", d_gate, before))
+
+
+@pytest.mark.parametrize("name", CELLS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_gates_come_back_from_the_states(name, bias):
+    cell = rnnc.cells.get(name)
+    layout = layout_of(cell)
+    wx = draw(BATCH, STEPS, HEADS, DIM, len(layout.input_gates))
+    R = draw(len(cell.dense_pairs), HEADS, DIM, DIM)
+    R_diag = draw(len(cell.diagonal_pairs), HEADS, DIM)
+    b = draw(len(cell.bias_gates), HEADS, DIM) if bias else None
+    states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
+    initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
+    found = gates_again(cell, wx, b, R, R_diag, initial, states)
+    saved = derive(cell, activations=False).saved
+    assert found.shape == (STEPS, BATCH, HEADS, DIM, len(saved))
+    before = {
+        s.name: torch.cat([first[None], sequence[:-1]])
+        for s, first, sequence in zip(cell.states, initial, states, strict=True)
+    }
+    for i, gate in enumerate(saved):
+        wanted = torch.zeros(STEPS, BATCH, HEADS, DIM, dtype=torch.float64)
+        if gate in layout.input_gates:
+            wanted += wx[..., layout.input_gates.index(gate)].transpose(0, 1)
+        if b is not None and gate in cell.bias_gates:
+            wanted += b[cell.bias_gates.index(gate)]
+        for k, pair in enumerate(cell.dense_pairs):
+            if pair.gate == gate:
+                wanted += torch.einsum("noi,tbni->tbno", R[k], before[pair.source])
+        for k, pair in enumerate(cell.diagonal_pairs):
+            if pair.gate == gate:
+                wanted += R_diag[k] * before[pair.source]
+        torch.testing.assert_close(found[..., i], wanted)
