@@ -1,7 +1,7 @@
 """Parity: state tracking that recurrent cells learn and a Transformer does not.
 
 Is the number of ones in a bit string odd? Six models, one of them a cell defined below, train on
-strings of at most 40 bits and are validated on 40 to 256:
+strings of at most 40 bits and are validated on 40 to 256, on a GPU where there is one:
 
     pip install "rnnc[plots]" && python examples/parity.py --out demo
 
@@ -30,6 +30,7 @@ from torch import Tensor, nn
 
 TRAINED, LONGEST, PASS = 40, 256, 0.99
 BATCH, WIDTH, LEARNING_RATE = 64, 64, 1e-3
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 Count = Annotated[int, typer.Option(min=1)]
 PUBLISHED = {"transformer": "0.52"} | dict.fromkeys(("elman", "gru", "lstm", "slstm"), "1.00")
 
@@ -53,9 +54,10 @@ class Transformer(nn.TransformerEncoder):
 
     def forward(self, x: Tensor) -> tuple[Tensor, None]:
         """Encode (B, T, WIDTH)."""
-        angles = torch.arange(x.shape[1])[:, None] / 1e4 ** (torch.arange(0, WIDTH, 2) / WIDTH)
+        steps, waves = (torch.arange(n, device=DEVICE) for n in (x.shape[1], WIDTH // 2))
+        angles = steps[:, None] / 1e4 ** (2 * waves / WIDTH)
         positions = torch.cat([angles.sin(), angles.cos()], dim=1)
-        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1])
+        mask = nn.Transformer.generate_square_subsequent_mask(x.shape[1], device=DEVICE)
         return super().forward(x + positions, mask=mask, is_causal=True), None
 
 
@@ -76,14 +78,14 @@ class Classifier(nn.Module):
 
 def strings(count: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
     """Random bit strings, and after each bit whether the number of ones so far is odd."""
-    bits = torch.randint(0, 2, (count, length), generator=generator)
+    bits = torch.randint(0, 2, (count, length), generator=generator).to(DEVICE)
     return bits, bits.cumsum(1) % 2
 
 
 @torch.no_grad()
 def accuracy(model: nn.Module, bits: Tensor, parity: Tensor) -> Tensor:
     """The share of right answers after each bit."""
-    return (model(bits).argmax(-1) == parity).float().mean(0)
+    return (model(bits).argmax(-1) == parity).float().mean(0).cpu()
 
 
 def train(name: str, steps: int, seed: int) -> tuple[dict[int, float], Tensor]:
@@ -91,7 +93,7 @@ def train(name: str, steps: int, seed: int) -> tuple[dict[int, float], Tensor]:
     torch.manual_seed(seed)
     data = torch.Generator().manual_seed(seed + 1)  # the same strings for every model
     held_out, long = strings(512, TRAINED, data), strings(1024, LONGEST, data)
-    model, curve = Classifier(name), {}
+    model, curve = Classifier(name).to(DEVICE), {}
     optimizer = torch.optim.AdamW(model.parameters(), LEARNING_RATE)
     warmup = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=100)
     for step in track(range(1, steps + 1), name.ljust(11)):

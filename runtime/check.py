@@ -28,6 +28,40 @@ def check_scan(
     Raises:
         TensorError: a tensor is missing, too many, of a wrong rank, size, dtype or device.
     """
+    if not _fit(cell, wx, R, b, states, R_diag, params):
+        _check_each(cell, wx, R, b, states, R_diag, params)
+
+
+def _fit(cell: CellSpec, wx: Any, R: Any, b: Any, states: Any, R_diag: Any, params: Any) -> bool:
+    """Whether all is right at a glance: words for a message take longer than a launch."""
+    if not isinstance(wx, Tensor) or wx.ndim != 5 or not wx.is_floating_point():
+        return False
+    batch, _, heads, dim, gates = wx.shape
+    dense, diagonal = len(cell.dense_pairs), len(cell.diagonal_pairs)
+    if not heads * dim or gates != len(cell.input_gates):
+        return False
+    if not isinstance(params, Mapping) or len(params) != len(cell.params):
+        return False
+    if not isinstance(states, tuple | list) or len(states) != len(cell.states):
+        return False
+    wanted: list[tuple[Any, Any]] = [(params.get(p.name), (heads, dim)) for p in cell.params]
+    wanted += [(state, (batch, heads, dim)) for state in states]
+    if dense or R is not None:
+        wanted.append((R, (dense, heads, dim, dim) if dense else None))
+    if diagonal or R_diag is not None:
+        wanted.append((R_diag, (diagonal, heads, dim) if diagonal else None))
+    if b is not None:
+        wanted.append((b, (len(cell.bias_gates), heads, dim) if cell.bias_gates else None))
+    dtype, device = wx.dtype, wx.device
+    return all(
+        isinstance(t, Tensor) and t.shape == shape and t.dtype == dtype and t.device == device
+        for t, shape in wanted
+    )
+
+
+def _check_each(
+    cell: CellSpec, wx: Any, R: Any, b: Any, states: Any, R_diag: Any, params: Any
+) -> None:
     gates = cell.input_gates
     wanted = f"(B, T, N, D, {len(gates)}), the gates {', '.join(gates)} last"
     _check_tensor("wx", wx, wanted)
