@@ -122,7 +122,7 @@ def scan_kernels(
         states, params = [s.to(computed) for s in states], [p.to(computed) for p in params]
     inputs = [wx, R, b, R_diag, *states, *params]
     keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
-    if torch.compiler.is_compiling() or type(wx) not in _PLAIN:
+    if not _is_plain(wx):
         results = scan_op(wx, R, R_diag, b, params, states, cell, keep, over_time, variant, save)
     else:
         results = _scan_directly(
@@ -135,7 +135,13 @@ def scan_kernels(
     return tuple(s.transpose(0, 1) for s in sequences), tuple(last)
 
 
-_PLAIN = (Tensor, torch.nn.Parameter)
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether nothing traces or transforms a call: no compiler, fake tensor or `torch.func`."""
+    return (
+        not torch.compiler.is_compiling()
+        and type(tensor) in (Tensor, torch.nn.Parameter)
+        and torch._C._functorch.peek_interpreter_stack() is None
+    )
 
 
 def initial_states(like: Tensor, values: Sequence[float], shape: Sequence[int]) -> list[Tensor]:
@@ -150,8 +156,7 @@ def initial_states(like: Tensor, values: Sequence[float], shape: Sequence[int]) 
         shape: of each.
     """
     cached = (
-        not torch.compiler.is_compiling()
-        and type(like) in _PLAIN
+        _is_plain(like)
         and like.device.type == "cuda"
         and not torch.cuda.is_current_stream_capturing()
     )
