@@ -16,6 +16,7 @@ from ..cellspec.cell import CellSpec
 from ..codegen.layout import Layout, layout_of
 from ..codegen.plan import CpuPlan, Dtype
 from .compile import cpu_library
+from .over_time import summed_over_time
 
 _DTYPES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.float64: "float64"}
 
@@ -215,14 +216,7 @@ def _recurrent_gradient(
         while pairs[start + count : start + count + 1] == [(gate + count, source)]:
             count += 1
         run = d_gates[:, :, :, gate : gate + count].reshape(steps * batch, heads, count * dim)
-        before, rest = run[:batch], run[batch:]
-        previous = states[source][:-1].reshape((steps - 1) * batch, heads, dim)
-        # (N, count * D, rows) x (N, rows, D)
-        product = torch.baddbmm(
-            torch.bmm(before.permute(1, 2, 0), initial[source].transpose(0, 1)),
-            rest.permute(1, 2, 0),
-            previous.transpose(0, 1),
-        )
+        product = summed_over_time(run, initial[source], states[source])
         d_R[start : start + count] = product.view(heads, count, dim, dim).transpose(0, 1)
         start += count
     return d_R

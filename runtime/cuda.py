@@ -166,7 +166,6 @@ def backward(
                 run_alternating(cell, plan, arguments, R, like, sizes, forward=False)
     else:
         sums.zero_()
-    # The operator returns no views of one tensor: each gradient is a tensor of its own.
     # Each part is summed by itself: an operator may not return views of one tensor.
     parts = torch.split(sums, counts, dim=1)
     d_b, d_params, d_R_diag = (
@@ -223,7 +222,8 @@ def _on(device: torch.device) -> AbstractContextManager[None]:
     index = torch.cuda.current_device()
     if index == device.index and getattr(_here, "device", None) == index:
         return nullcontext()
-    _here.device = index
+    # After a visit elsewhere the driver's context is not known.
+    _here.device = index if index == device.index else None
     return _elsewhere(device)
 
 

@@ -1,4 +1,4 @@
-"""What a GPU's backward computes over all steps at once, with torch's products."""
+"""What a backward computes over all steps at once, with torch's products."""
 
 from __future__ import annotations
 
@@ -66,6 +66,27 @@ def gates_again(
     return gates
 
 
+def summed_over_time(rows: Tensor, initial: Tensor, states: Tensor) -> Tensor:
+    """The sum over steps and batch of a row times the state before its step, a product a head.
+
+    Args:
+        rows: (T * B, N, K), at least one step.
+        initial: the state before the first step, (B, N, D).
+        states: at all steps, (T, B, N, D).
+
+    Returns:
+        (N, K, D).
+    """
+    steps, batch, heads, dim = states.shape
+    previous = states[:-1].reshape((steps - 1) * batch, heads, dim)
+    # (N, K, rows) x (N, rows, D)
+    return torch.baddbmm(
+        torch.bmm(rows[:batch].permute(1, 2, 0), initial.transpose(0, 1)),
+        rows[batch:].permute(1, 2, 0),
+        previous.transpose(0, 1),
+    )
+
+
 def recurrent_gradient(
     layout: Layout,
     d_wx: Tensor,
@@ -99,13 +120,8 @@ def recurrent_gradient(
             if not wanted:
                 continue
             rows = d_gates.view(steps * batch, heads, dim * count)
-            previous = states[source][:-1].reshape((steps - 1) * batch, heads, dim)
-            # (N, D * gates, rows) x (N, rows, D)
-            product = torch.baddbmm(
-                torch.bmm(rows[:batch].permute(1, 2, 0), initial[source].transpose(0, 1)),
-                rows[batch:].permute(1, 2, 0),
-                previous.transpose(0, 1),
-            ).view(heads, dim, count, dim)
+            product = summed_over_time(rows, initial[source], states[source])
+            product = product.view(heads, dim, count, dim)
             chosen = [pairs[i][0] - first for i in wanted]
             if wanted == list(range(len(pairs))) and chosen == list(range(count)):
                 return product.permute(2, 0, 1, 3).contiguous()
