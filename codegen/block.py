@@ -232,28 +232,29 @@ def _kernel(found: Solution, limits: Limits) -> BlockKernel:
     )
 
 
-def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
-    """What stands in the way, in the direction that fails first, and what would fit."""
-    clash = ""
+def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> tuple[Direction, Unsatisfiable] | None:
+    """What stands in the way, in the direction that fails first; nothing where a block fits."""
     for direction in DIRECTIONS:
         try:
             block_problem(cell, _sizes(shape), limits, direction, _ROWS[0]).solve()
         except Unsatisfiable as error:
-            clash = f"{direction}, {error}"
-            break
+            return direction, error  # whose words take a while, and not everyone reads them
+    return None
+
+
+def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
+    clash = _clash(cell, shape, limits)
+    found = f"{clash[0]}, {clash[1]}" if clash else ""
     largest = largest_block_dim(cell, shape.dtype, limits)
-    if not largest:
-        return PlanError(
-            f"block plan of {cell.name} for {shape} on {limits.name}\n"
-            f"  found:  {clash}\n"
-            "  wanted: a cell with fewer gates and states: no head dim fits\n"
-            '  write:  variant="alternating"'
-        )
+    if largest:
+        wanted, write = f"a head dim of at most {largest}", f"head_dim={largest}, or "
+    else:
+        wanted, write = "a cell with fewer gates and states: no head dim fits", ""
     return PlanError(
         f"block plan of {cell.name} for {shape} on {limits.name}\n"
-        f"  found:  {clash}\n"
-        f"  wanted: a head dim of at most {largest}\n"
-        f'  write:  head_dim={largest}, or variant="alternating"'
+        f"  found:  {found}\n"
+        f"  wanted: {wanted}\n"
+        f'  write:  {write}variant="alternating"'
     )
 
 
@@ -262,13 +263,7 @@ def largest_block_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
     """The largest head dim, a multiple of 8, whose R fits one block; 0 if none does."""
 
     def fits(dim: int) -> bool:
-        shape = Shape(1, dim, 1, 1, dtype)
-        try:
-            for direction in DIRECTIONS:
-                block_problem(cell, shape, limits, direction, _ROWS[0]).solve()
-        except Unsatisfiable:
-            return False
-        return True
+        return _clash(cell, Shape(1, dim, 1, 1, dtype), limits) is None
 
     # Doubling, then halving: what fits, fits for every smaller multiple of 8.
     low, high = 0, 8

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 from ..cellspec.errors import RnncError
 from ..constrint import Model, Solution, Unsatisfiable
 from .limits import PRESETS, Limits
+from .plan import ELEMENT_BYTES, Dtype
 
-ELEMENT_BYTES = {"bfloat16": 2, "float16": 2, "float32": 4}
+# The dtypes with matrix instructions.
+_DTYPES: tuple[Dtype, ...] = ("bfloat16", "float16", "float32")
 
 # R is cut into tiles of 16 rows by 64 bytes, the A operand of two matrix instructions of 2-byte
 # elements (or of four of tf32): 1 KiB, eight registers of each lane of a warp.
@@ -229,8 +231,8 @@ def largest_head_dims(
 
 
 def _element_bytes(dtype: str) -> int:
-    if dtype not in ELEMENT_BYTES:
-        names = ", ".join(ELEMENT_BYTES)
+    if dtype not in _DTYPES:
+        names = ", ".join(_DTYPES)
         raise PlacementError(
             f"placement\n  found:  dtype={dtype!r}\n  wanted: one of {names}\n"
             f'  write:  dtype="bfloat16"'
