@@ -45,7 +45,7 @@ from .cellspec.functions import (
     where,
 )
 from .codegen.limits import UnknownGpuError
-from .codegen.plan import PlanError
+from .codegen.shape import PlanError
 from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
 from .runtime.module import RNN
 from .runtime.scan import scan

@@ -10,9 +10,10 @@ from .cellspec.trace import trace
 from .codegen.cuda_source import CudaSource, cuda_source
 from .codegen.derive import derive
 from .codegen.limits import Limits, limits_of
-from .codegen.plan import CpuPlan, Dtype, Save, Shape, Variant
+from .codegen.plan import CpuPlan, Variant
 from .codegen.planner import plan_for
 from .codegen.render import Source, render
+from .codegen.shape import Dtype, Save, Shape
 
 
 class Cell(CellSpec):

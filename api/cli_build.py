@@ -23,8 +23,8 @@ from .cli_options import (
 )
 from .cli_text import fail, print_lines, print_table
 from .codegen.arch import limits_of_arch, matrix_instructions
+from .codegen.block_plan import BlockPlan
 from .codegen.cuda_source import CudaSource
-from .codegen.plan import BlockPlan
 from .runtime.nvrtc import Binary, compile_cuda, ptx_of
 
 

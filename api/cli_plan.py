@@ -20,8 +20,9 @@ from .cli_options import (
 )
 from .cli_text import fail, print_lines, print_table
 from .codegen.limits import Limits, limits_of
-from .codegen.plan import VARIANTS, CudaPlan, PlanError, Shape
+from .codegen.plan import VARIANTS, CudaPlan
 from .codegen.planner import plan_for
+from .codegen.shape import PlanError, Shape
 
 _MODEL = "(estimates of a model that was fitted on an H200)"
 

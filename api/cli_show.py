@@ -11,7 +11,7 @@ from .cellspec.errors import RnncError
 from .cli_find import find_cell
 from .cli_options import CellWord, Scalar, Variant
 from .cli_text import cell_text, fail, print_code, print_lines
-from .codegen.plan import Dtype
+from .codegen.shape import Dtype
 
 
 class What(StrEnum):

@@ -10,12 +10,13 @@ from typing import Literal
 from ..cellspec.cell import CellSpec
 from ..constrint import Model, Solution, Unsatisfiable
 from ..constrint.expression import Expression
+from .block_plan import BlockKernel, BlockPlan
 from .cost import block_nanoseconds
 from .derive import derive
 from .layout import layout_of
 from .limits import Limits
-from .plan import BlockKernel, BlockPlan, Dtype, PlanError, Save, Shape
 from .registers import backward_registers, forward_registers
+from .shape import Dtype, PlanError, Save, Shape
 
 Direction = Literal["forward", "backward"]
 DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
@@ -60,7 +61,7 @@ def block_problem(
         >>> import rnnc
         >>> from rnnc.codegen.block import block_problem
         >>> from rnnc.codegen.limits import limits_of
-        >>> from rnnc.codegen.plan import Shape
+        >>> from rnnc.codegen.shape import Shape
         >>> m = block_problem(rnnc.cells.lstm, Shape(12, 64), limits_of("H200"), "forward", rows=4)
         >>> print(m.solve()["warps"])
         4

@@ -5,9 +5,10 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from .block_plan import BlockKernel
 from .derive import Pointwise
 from .limits import Limits
-from .plan import BlockKernel, Shape
+from .shape import Shape
 
 
 @dataclass(frozen=True)

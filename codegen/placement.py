@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..cellspec.errors import RnncError
 from ..constrint import Model, Solution, Unsatisfiable
 from .limits import PRESETS, Limits
-from .plan import ELEMENT_BYTES, Dtype
+from .shape import ELEMENT_BYTES, Dtype
 
 # The dtypes with matrix instructions.
 _DTYPES: tuple[Dtype, ...] = ("bfloat16", "float16", "float32")

@@ -9,7 +9,8 @@ from .block import block_plan
 from .cost import alternating_nanoseconds
 from .derive import derive
 from .limits import Limits
-from .plan import SAVES, VARIANTS, AlternatingPlan, CudaPlan, PlanError, Save, Shape, Variant
+from .plan import VARIANTS, AlternatingPlan, CudaPlan, Variant
+from .shape import SAVES, PlanError, Save, Shape
 
 
 @lru_cache(maxsize=2048)
@@ -43,7 +44,7 @@ def plan_for(
     Example:
         >>> import rnnc
         >>> from rnnc.codegen.limits import limits_of
-        >>> from rnnc.codegen.plan import Shape
+        >>> from rnnc.codegen.shape import Shape
         >>> from rnnc.codegen.planner import plan_for
         >>> plan = plan_for(rnnc.cells.lstm, Shape(heads=12, head_dim=64), limits_of("H200"))
         >>> type(plan).__name__, plan.forward.matrix_registers

@@ -11,7 +11,7 @@ import math
 from ..constrint.expression import Expression
 from .derive import Pointwise
 from .layout import layout_of
-from .plan import Shape
+from .shape import Shape
 
 
 def forward_registers(

@@ -9,10 +9,12 @@ from importlib import resources
 
 import jinja2
 
+from .block_plan import BlockPlan
 from .derive import Pointwise
 from .emit import emit_function, emit_used_functions
 from .layout import layout_of
-from .plan import AlternatingPlan, BlockPlan, CpuPlan, Dtype, Plan
+from .plan import AlternatingPlan, CpuPlan, Plan
+from .shape import Dtype
 
 
 @dataclass(frozen=True)

@@ -11,8 +11,8 @@ from typing import Literal
 import torch
 
 from ..cellspec.cell import CellSpec
-from ..codegen.plan import Dtype, PlanError, Shape
 from ..codegen.planner import plan_for
+from ..codegen.shape import Dtype, PlanError, Shape
 from .bench_contenders import DEFAULT_KINDS, Contender, Kind, contenders_for
 from .bench_inputs import Call, Inputs
 from .bench_rows import SHORT_STEPS, Row

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from ..codegen.layout import Layout, layout_of
-from ..codegen.plan import CpuPlan, Dtype
+from ..codegen.plan import CpuPlan
+from ..codegen.shape import Dtype
 from .compile import cpu_library
 from .over_time import summed_over_time
 

@@ -15,8 +15,9 @@ from torch import Tensor
 from ..cellspec.cell import CellSpec
 from ..codegen.derive import derive
 from ..codegen.layout import layout_of
-from ..codegen.plan import BlockPlan, CudaPlan, Dtype, Save, Shape, Variant
+from ..codegen.plan import AlternatingPlan, CudaPlan, Variant
 from ..codegen.planner import plan_for
+from ..codegen.shape import Dtype, Save, Shape
 from .alternating import run_alternating
 from .cpu import Forward, Gradients
 from .cuda_arguments import backward_arguments, filled, forward_arguments
@@ -87,12 +88,12 @@ def forward(
     )
     if last[0].numel():
         with _on(wx.device):
-            if isinstance(plan, BlockPlan):
-                kernels = load_kernels(cell, plan, wx.device.index)
-                kernels["rnnc_forward"]((heads, math.ceil(batch / plan.rows)), arguments)
-            else:
+            if isinstance(plan, AlternatingPlan):
                 sizes = (steps, batch, heads, dim)
                 run_alternating(cell, plan, arguments, R, wx, sizes, forward=True)
+            else:
+                kernels = load_kernels(cell, plan, wx.device.index)
+                kernels["rnnc_forward"]((heads, math.ceil(batch / plan.rows)), arguments)
     return Forward(states, last, kept)
 
 
@@ -132,7 +133,7 @@ def backward(
     batch, heads, dim = like.shape
     steps = kept.shape[0] if wx is None else wx.shape[1]
     plan = _plan(cell, heads, dim, batch, like.dtype, like.device.index, choice, _tf32())
-    tiles = math.ceil(batch / plan.rows) if isinstance(plan, BlockPlan) else 1
+    tiles = 1 if isinstance(plan, AlternatingPlan) else math.ceil(batch / plan.rows)
     inputs, gates = len(layout.input_gates), len(layout.gates)
     real = torch.float64 if like.dtype == torch.float64 else torch.float32
     counts = [len(layout.bias), len(layout.params), len(layout.diagonal_gates)]
@@ -158,12 +159,12 @@ def backward(
     )
     if like.numel():
         with _on(like.device):
-            if isinstance(plan, BlockPlan):
-                kernels = load_kernels(cell, plan, like.device.index)
-                kernels["rnnc_backward"]((heads, tiles), arguments)
-            else:
+            if isinstance(plan, AlternatingPlan):
                 sizes = (steps, batch, heads, dim)
                 run_alternating(cell, plan, arguments, R, like, sizes, forward=False)
+            else:
+                kernels = load_kernels(cell, plan, like.device.index)
+                kernels["rnnc_backward"]((heads, tiles), arguments)
     else:
         sums.zero_()
     # Each part is summed by itself: an operator may not return views of one tensor.

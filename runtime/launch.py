@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from ..cellspec.cell import CellSpec
-from ..codegen.plan import BlockPlan, CudaPlan
+from ..codegen.plan import AlternatingPlan, CudaPlan
 from .nvrtc import compile_plan
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
@@ -81,7 +81,7 @@ def load_kernels(cell: CellSpec, plan: CudaPlan, device: int) -> dict[str, Kerne
 
 
 def _sizes(plan: CudaPlan, name: str) -> tuple[int, int]:
-    if isinstance(plan, BlockPlan):
-        kernel = plan.kernels[name]
-        return 32 * kernel.warps, kernel.shared
-    return plan.threads, 0
+    if isinstance(plan, AlternatingPlan):
+        return plan.threads, 0
+    kernel = plan.kernels[name]
+    return kernel.threads, kernel.shared

@@ -10,7 +10,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from ..cellspec.cell import CellSpec
-from ..codegen.plan import SAVES, VARIANTS, Save, Variant
+from ..codegen.plan import VARIANTS, Variant
+from ..codegen.shape import SAVES, Save
 from .check import check_choice, check_input, check_size, check_states
 from .errors import TensorError
 from .scan import (

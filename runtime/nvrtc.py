@@ -11,8 +11,9 @@ from pathlib import Path
 
 from ..cellspec.cell import CellSpec
 from ..codegen.cuda_source import cuda_source
-from ..codegen.plan import CudaPlan, Dtype
+from ..codegen.plan import CudaPlan
 from ..codegen.render import Source
+from ..codegen.shape import Dtype
 from .cache import cached_file
 from .compile import package_digest
 from .device import cupy_nvrtc

@@ -11,7 +11,8 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..codegen.plan import Save, Variant
+from ..codegen.plan import Variant
+from ..codegen.shape import Save
 from .check import check_scan
 from .compile import find_compiler
 from .cuda import Choice

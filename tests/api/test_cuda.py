@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 import rnnc
 from rnnc.codegen.arch import limits_of_arch, matrix_instructions
+from rnnc.codegen.block_plan import BlockPlan
 from rnnc.codegen.limits import limits_of
-from rnnc.codegen.plan import AlternatingPlan, BlockPlan
+from rnnc.codegen.plan import AlternatingPlan
 from rnnc.runtime.nvrtc import ptx_of
 
 # One and several sources, none, diagonal weights, params, functions of the table.

@@ -12,9 +12,9 @@ import pytest
 import rnnc
 from rnnc.codegen.derive import derive
 from rnnc.codegen.limits import limits_of
-from rnnc.codegen.plan import SAVES, Shape
 from rnnc.codegen.planner import plan_for
 from rnnc.codegen.render import render
+from rnnc.codegen.shape import SAVES, Shape
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -65,7 +65,7 @@ def test_text_does_not_depend_on_the_process():
         "import hashlib, rnnc\n"
         "from rnnc.codegen.derive import derive\n"
         "from rnnc.codegen.limits import limits_of\n"
-        "from rnnc.codegen.plan import Shape\n"
+        "from rnnc.codegen.shape import Shape\n"
         "from rnnc.codegen.planner import plan_for\n"
         "from rnnc.codegen.render import render\n"
         "text = ''\n"

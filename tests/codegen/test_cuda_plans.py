@@ -11,10 +11,12 @@ import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rnnc.codegen.block import largest_block_dim
+from rnnc.codegen.block_plan import BlockPlan
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.limits import KIB, PRESETS, limits_of
-from rnnc.codegen.plan import AlternatingPlan, BlockPlan, PlanError, Shape
+from rnnc.codegen.plan import AlternatingPlan
 from rnnc.codegen.planner import plan_for
+from rnnc.codegen.shape import PlanError, Shape
 
 H200 = limits_of("H200")
 quick = settings(max_examples=25, deadline=None)

@@ -13,9 +13,9 @@ import rnnc
 from rnnc.codegen import block
 from rnnc.codegen.derive import derive
 from rnnc.codegen.limits import Limits
-from rnnc.codegen.plan import PlanError, Shape
 from rnnc.codegen.planner import plan_for
 from rnnc.codegen.render import render
+from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.nvrtc import compile_cuda
 
 

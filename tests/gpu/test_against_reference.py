@@ -15,8 +15,8 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen import block
-from rnnc.codegen.plan import SAVES, PlanError, Shape
 from rnnc.codegen.planner import plan_for
+from rnnc.codegen.shape import SAVES, PlanError, Shape
 from rnnc.runtime import cuda
 from rnnc.runtime.device import device_limits
 

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.plan import PlanError
+from rnnc.codegen.shape import PlanError
 from rnnc.runtime import bench, bench_plot
 from rnnc.runtime.bench import PHASES, Comparison, Result, Settings, measure_row, short_row
 from rnnc.runtime.bench_contenders import KINDS, Contender, contenders_for, kinds_named

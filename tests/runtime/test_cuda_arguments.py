@@ -10,9 +10,9 @@ import rnnc
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.limits import limits_of
-from rnnc.codegen.plan import Shape
 from rnnc.codegen.planner import plan_for
 from rnnc.codegen.render import render
+from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda_arguments import (
     backward_arguments,
     begin_struct,

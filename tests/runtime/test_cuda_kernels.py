@@ -7,11 +7,12 @@ from itertools import product
 
 import pytest
 import rnnc
+from rnnc.codegen.block_plan import BlockPlan
 from rnnc.codegen.derive import derive
 from rnnc.codegen.limits import limits_of
-from rnnc.codegen.plan import SAVES, BlockPlan, PlanError, Shape
 from rnnc.codegen.planner import plan_for
 from rnnc.codegen.render import render
+from rnnc.codegen.shape import SAVES, PlanError, Shape
 from rnnc.runtime.device import cupy_nvrtc
 from rnnc.runtime.nvrtc import compile_cuda, ptx_of
 

@@ -12,9 +12,9 @@ import rnnc
 import torch
 from rnnc.codegen.derive import derive
 from rnnc.codegen.limits import limits_of
-from rnnc.codegen.plan import Shape
 from rnnc.codegen.planner import plan_for
 from rnnc.codegen.render import render
+from rnnc.codegen.shape import Shape
 from rnnc.runtime import nvrtc
 from rnnc.runtime.device import cupy_nvrtc
 from rnnc.runtime.nvrtc import compile_cuda, compile_flags, ptx_of
@@ -119,7 +119,7 @@ PROGRAM = """
 import hashlib, rnnc
 from rnnc.codegen.derive import derive
 from rnnc.codegen.limits import limits_of
-from rnnc.codegen.plan import Shape
+from rnnc.codegen.shape import Shape
 from rnnc.codegen.planner import plan_for
 from rnnc.codegen.render import render
 from rnnc.runtime.nvrtc import compile_cuda

@@ -1,0 +1,68 @@
+"""What is asked of a planner: the sizes of a call and the dtype; the error where nothing fits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from ..cellspec.errors import RnncError
+
+Dtype = Literal["float32", "float64", "bfloat16", "float16"]
+ELEMENT_BYTES: dict[Dtype, int] = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
+
+Save = Literal["gates", "states"]
+SAVES: tuple[Save, ...] = ("gates", "states")
+
+
+class PlanError(RnncError):
+    """The caller asked for a plan that does not exist: names the constraint that binds."""
+
+
+@dataclass(frozen=True)
+class Shape:
+    """The sizes of a call: B batch rows, T steps, N heads, D units a head, and the dtype.
+
+    Raises:
+        PlanError: a size is not positive, or the dtype is unknown.
+
+    Example:
+        >>> from rnnc.codegen.shape import Shape
+        >>> print(Shape(heads=12, head_dim=64))
+        12 x 64, batch 16, 1024 steps, bfloat16
+    """
+
+    heads: int
+    head_dim: int
+    batch: int = 16
+    steps: int = 1024
+    dtype: Dtype = "bfloat16"
+
+    def __post_init__(self) -> None:
+        for word in ("heads", "head_dim", "batch", "steps"):
+            number = getattr(self, word)
+            if isinstance(number, bool) or not isinstance(number, int) or number < 1:
+                raise PlanError(
+                    f"shape\n  found:  {word}={number!r}\n"
+                    f"  wanted: a whole number, at least 1\n  write:  {word}=1"
+                )
+        if self.dtype not in ELEMENT_BYTES:
+            raise PlanError(
+                f"shape\n  found:  dtype={self.dtype!r}\n"
+                f"  wanted: one of {', '.join(ELEMENT_BYTES)}\n"
+                f'  write:  dtype="bfloat16"'
+            )
+
+    @property
+    def element_bytes(self) -> int:
+        """Bytes of a number in memory."""
+        return ELEMENT_BYTES[self.dtype]
+
+    def __str__(self) -> str:
+        return (
+            f"{self.heads} x {self.head_dim}, batch {self.batch}, {self.steps} steps, {self.dtype}"
+        )
+
+
+def counted(number: int, word: str) -> str:
+    """A number of things, in words."""
+    return f"{number} {word}{'s' * (number != 1)}"
