@@ -52,7 +52,7 @@ class Work:
         layout = layout_of(cell)
         self._plan, self._layout, self._forward = plan, layout, forward
         self._kernels = load_kernels(cell, plan, like.device.index)
-        self._grid = (math.ceil(batch * heads * dim / plan.threads), 1)
+        self._grid = (math.ceil(batch * heads * dim / plan.threads), 1, 1)
         self._graph: torch.cuda.CUDAGraph | None = None
         self.lock = threading.Lock()
         real = torch.float64 if like.dtype == torch.float64 else torch.float32

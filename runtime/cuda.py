@@ -22,7 +22,7 @@ from .alternating import run_alternating
 from .cpu import Forward, Gradients
 from .cuda_arguments import backward_arguments, filled, forward_arguments
 from .device import device_limits
-from .launch import load_kernels
+from .fused import Sizes, batch_tiles, recurrent_matrix, run_fused
 from .over_time import gates_again, recurrent_gradient
 
 _DTYPES: dict[torch.dtype, Dtype] = {
@@ -92,8 +92,7 @@ def forward(
                 sizes = (steps, batch, heads, dim)
                 run_alternating(cell, plan, arguments, R, wx, sizes, forward=True)
             else:
-                kernels = load_kernels(cell, plan, wx.device.index)
-                kernels["rnnc_forward"]((heads, math.ceil(batch / plan.rows)), arguments)
+                run_fused(cell, plan, arguments, wx, Sizes(steps, batch, heads), forward=True)
     return Forward(states, last, kept)
 
 
@@ -133,13 +132,12 @@ def backward(
     batch, heads, dim = like.shape
     steps = kept.shape[0] if wx is None else wx.shape[1]
     plan = _plan(cell, heads, dim, batch, like.dtype, like.device.index, choice, _tf32())
-    tiles = 1 if isinstance(plan, AlternatingPlan) else math.ceil(batch / plan.rows)
     inputs, gates = len(layout.input_gates), len(layout.gates)
     real = torch.float64 if like.dtype == torch.float64 else torch.float32
     counts = [len(layout.bias), len(layout.params), len(layout.diagonal_gates)]
     d_wx = like.new_empty(steps, batch, heads, dim, inputs)
     d_rest = like.new_empty(steps, batch, heads, dim, gates - inputs)
-    sums = like.new_empty(tiles, sum(counts), heads, dim, dtype=real)
+    sums = like.new_empty(batch_tiles(plan, batch), sum(counts), heads, dim, dtype=real)
     params, initial = [_packed(p) for p in params], [_packed(s) for s in initial]
     d_initial = [torch.empty_like(s) for s in initial]
     R, R_diag = (None if t is None else _packed(t) for t in (R, R_diag))
@@ -147,12 +145,13 @@ def backward(
     d_last = [None if d is None else d.contiguous() for d in d_last]
     if wx is not None:
         kept = gates_again(cell, wx, b, R, R_diag, initial, states)
+    matrix = recurrent_matrix(plan, R)
     arguments = filled(
         backward_arguments(len(layout.states), len(layout.params)),
         *(steps, batch, heads, dim),
         *(0 if d is None else d.stride(0) for d in d_states),
         *(0 if d is None else d.stride(1) for d in d_states),
-        *(R, R_diag),
+        *(matrix, R_diag),
         *(params or (None,)),
         *(*initial, *states, kept, *d_states, *d_last),
         *(d_wx, d_rest, *d_initial, sums),
@@ -161,10 +160,9 @@ def backward(
         with _on(like.device):
             if isinstance(plan, AlternatingPlan):
                 sizes = (steps, batch, heads, dim)
-                run_alternating(cell, plan, arguments, R, like, sizes, forward=False)
+                run_alternating(cell, plan, arguments, matrix, like, sizes, forward=False)
             else:
-                kernels = load_kernels(cell, plan, like.device.index)
-                kernels["rnnc_backward"]((heads, tiles), arguments)
+                run_fused(cell, plan, arguments, like, Sizes(steps, batch, heads), forward=False)
     else:
         sums.zero_()
     # Each part is summed by itself: an operator may not return views of one tensor.

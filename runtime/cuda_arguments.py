@@ -96,6 +96,20 @@ def step_struct(work: type[ctypes.Structure]) -> type[ctypes.Structure]:
     return Step
 
 
+@lru_cache(maxsize=64)
+def grid_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
+    """Mirrors `GridArguments`."""
+
+    class GridArguments(ctypes.Structure):
+        _fields_ = [
+            ("arguments", arguments),
+            ("exchange", ctypes.c_void_p),
+            ("first_group", ctypes.c_int64),
+        ]
+
+    return GridArguments
+
+
 def filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> ctypes.Structure:
     """A struct of 64-bit fields, filled in their order at once: field by field takes as long as a
     launch.

@@ -39,3 +39,7 @@ class SecondOrderError(RnncError, RuntimeError):
 
 class NoCudaError(CompileError):
     """The machine lacks what CUDA kernels are built with: the caller may install it."""
+
+
+class ResidencyError(RnncError, RuntimeError):
+    """The device has no room for blocks that wait for each other: a smaller launch would run."""

@@ -1,0 +1,100 @@
+"""One direction of a fused plan, launched: a plan's type decides the shape of the grid."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..cellspec.cell import CellSpec
+from ..codegen.cluster_plan import ClusterPlan
+from ..codegen.grid_plan import SLOT_CHUNK_BYTES, TILE_ROWS, GridPlan
+from ..codegen.plan import AlternatingPlan, CudaPlan, FusedPlan
+from .cuda_arguments import grid_struct
+from .launch import Kernel, load_kernels
+
+_WORD = 8  # bytes that are filled at once
+_NOT_YET = -1  # such a word: 0xFF throughout, which no kernel publishes
+
+
+class Sizes(NamedTuple):
+    """T, B and N of a call."""
+
+    steps: int
+    batch: int
+    heads: int
+
+
+def run_fused(
+    cell: CellSpec,
+    plan: FusedPlan,
+    arguments: ctypes.Structure,
+    like: Tensor,
+    sizes: Sizes,
+    forward: bool,
+) -> None:
+    """Run one direction of a fused plan on torch's current stream.
+
+    Args:
+        cell: the cell.
+        plan: its plan.
+        arguments: of the direction.
+        like: gives the device.
+        sizes: of the call, none of them zero but the steps.
+        forward: the direction.
+    """
+    name = "rnnc_forward" if forward else "rnnc_backward"
+    kernel = load_kernels(cell, plan, like.device.index)[name]
+    if isinstance(plan, GridPlan):
+        _run_grid(plan, kernel, arguments, like, sizes)
+        return
+    tiles = batch_tiles(plan, sizes.batch)
+    if isinstance(plan, ClusterPlan):
+        kernel((plan.kernels[name].cluster, sizes.heads, tiles), arguments)
+    else:
+        kernel((sizes.heads, tiles, 1), arguments)
+
+
+def _run_grid(
+    plan: GridPlan, kernel: Kernel, arguments: ctypes.Structure, like: Tensor, sizes: Sizes
+) -> None:
+    words = exchange_bytes(plan, kernel.name, sizes) // _WORD
+    exchange = like.new_full((words,), _NOT_YET, dtype=torch.int64)
+    struct = grid_struct(type(arguments))
+    for first, groups in turns(plan, sizes.batch):
+        given = struct(arguments, exchange.data_ptr(), first)
+        kernel((plan.kernels[kernel.name].blocks, groups, sizes.heads), given)
+
+
+def batch_tiles(plan: CudaPlan, batch: int) -> int:
+    """Into how many parts a plan cuts the batch, each of which leaves sums of its own."""
+    return 1 if isinstance(plan, AlternatingPlan) else math.ceil(batch / plan.rows)
+
+
+def turns(plan: GridPlan, batch: int) -> Iterator[tuple[int, int]]:
+    """The launches of a grid plan: the first group of each, and how many groups it has."""
+    groups = batch_tiles(plan, batch)
+    for first in range(0, groups, plan.groups):
+        yield first, min(plan.groups, groups - first)
+
+
+def exchange_bytes(plan: GridPlan, name: str, sizes: Sizes) -> int:
+    """The size of the buffer through which a kernel's blocks give each other what they computed.
+
+    Its layout is [slot, head, tile of 8 rows, chunk, 512 bytes]. A step has a slot of its own, so
+    that nothing is overwritten, and so has what is there before the first.
+    """
+    tiles = batch_tiles(plan, sizes.batch) * plan.rows // TILE_ROWS
+    slot = sizes.heads * tiles * plan.kernels[name].exchange_chunks * SLOT_CHUNK_BYTES
+    return (sizes.steps + 1) * slot
+
+
+def recurrent_matrix(plan: CudaPlan, R: Tensor | None) -> Tensor | None:
+    """R as a plan's backward reads it: (Gr, N, D out, D in), or transposed where blocks of a grid
+    keep the rows of the transpose.
+    """
+    return R.mT.contiguous() if isinstance(plan, GridPlan) and R is not None else R

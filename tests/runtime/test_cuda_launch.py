@@ -1,0 +1,125 @@
+"""What a fused plan launches: grids, turns and buffers, with a kernel that only takes notes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import rnnc
+import torch
+from rnnc.codegen.block_plan import BlockKernel, BlockPlan
+from rnnc.codegen.cluster_plan import ClusterKernel, ClusterPlan
+from rnnc.codegen.grid_plan import GridKernel, GridPlan
+from rnnc.codegen.plan import AlternatingPlan
+from rnnc.runtime import fused
+from rnnc.runtime.cuda_arguments import forward_arguments, grid_struct
+from rnnc.runtime.errors import ResidencyError
+from rnnc.runtime.fused import Sizes, batch_tiles, recurrent_matrix, run_fused
+from rnnc.runtime.launch import Kernel
+
+BLOCK = BlockPlan(
+    *("sm_90", "bfloat16", 64, 4, 2),
+    forward=BlockKernel(4, 4, 1, 64, 128, 1024),
+    backward=BlockKernel(4, 4, 1, 64, 128, 1024),
+)
+CLUSTER = ClusterPlan(
+    *("sm_90", "bfloat16", 256, 8),
+    forward=ClusterKernel(8, 32, 4, 1, 4, 64, 128, 1024),
+    backward=ClusterKernel(16, 16, 4, 1, 4, 64, 128, 1024),
+)
+GRID = GridPlan(
+    *("sm_90", "bfloat16", 768, 16, 2),
+    forward=GridKernel(48, 1, 16, 8, 3, 3, 24, 96, 168, 4096),
+    backward=GridKernel(48, 4, 64, 8, 3, 3, 96, 96, 168, 4096),
+)
+
+
+class Notes:
+    """A kernel that launches nothing."""
+
+    def __init__(self, name):
+        self.name, self.launches = name, []
+
+    def __call__(self, grid, arguments):
+        self.launches.append((grid, arguments))
+
+
+@pytest.fixture
+def launches(monkeypatch):
+    """What a direction of a plan launches."""
+
+    def run(plan, sizes, forward=True):
+        notes = {name: Notes(name) for name in plan.kernel_names}
+        monkeypatch.setattr(fused, "load_kernels", lambda *_: notes)
+        arguments = forward_arguments(2, 0)(steps=sizes.steps)
+        run_fused(rnnc.cells.lstm, plan, arguments, torch.zeros(1), sizes, forward)
+        (found,) = [n.launches for n in notes.values() if n.launches]
+        return found
+
+    return run
+
+
+def test_a_block_has_heads_beside_each_other(launches):
+    assert [grid for grid, _ in launches(BLOCK, Sizes(7, 9, 12))] == [(12, 3, 1)]
+
+
+def test_a_cluster_lies_along_x(launches):
+    assert [grid for grid, _ in launches(CLUSTER, Sizes(7, 17, 3))] == [(8, 3, 3)]
+    assert [grid for grid, _ in launches(CLUSTER, Sizes(7, 17, 3), forward=False)] == [(16, 3, 3)]
+
+
+def test_a_grid_takes_turns_over_one_buffer(launches, monkeypatch):
+    made = []
+    new_full = torch.Tensor.new_full
+    monkeypatch.setattr(
+        torch.Tensor, "new_full", lambda *a, **o: made.append(new_full(*a, **o)) or made[-1]
+    )
+    found = launches(GRID, Sizes(7, 65, 3))  # five groups of 16 rows, two at once
+    assert [grid for grid, _ in found] == [(48, 2, 3), (48, 2, 3), (48, 1, 3)]
+    assert [given.first_group for _, given in found] == [0, 2, 4]
+    assert [given.arguments.steps for _, given in found] == [7, 7, 7]
+    (exchange,) = made
+    assert {given.exchange for _, given in found} == {exchange.data_ptr()}
+    assert exchange.data_ptr() % 16 == 0
+    # Slots, heads, tiles, chunks, bytes: counted from the meaning.
+    assert exchange.nbytes == (7 + 1) * 3 * (5 * 16 // 8) * 24 * 512
+    assert bool((exchange.view(torch.uint8) == 0xFF).all())
+
+
+def test_a_grid_s_backward_has_its_own_chunks(launches):
+    ((grid, given),) = launches(GRID, Sizes(0, 1, 1), forward=False)
+    assert grid == (48, 1, 1)
+    assert isinstance(given, grid_struct(forward_arguments(2, 0)))
+    assert fused.exchange_bytes(GRID, "rnnc_backward", Sizes(0, 1, 1)) == 2 * 96 * 512
+
+
+def test_the_batch_is_cut_by_rows():
+    assert batch_tiles(AlternatingPlan("sm_90", "float32"), 100) == 1
+    assert [batch_tiles(plan, 33) for plan in (BLOCK, CLUSTER, GRID)] == [9, 5, 3]
+    assert batch_tiles(GRID, 0) == 0
+    assert list(fused.turns(GRID, 0)) == []
+    assert list(fused.turns(replace(GRID, groups=9), 33)) == [(0, 3)]
+
+
+def test_only_a_grid_reads_the_transpose():
+    R = torch.randn(4, 2, 3, 3)
+    assert recurrent_matrix(BLOCK, R) is R
+    assert recurrent_matrix(CLUSTER, R) is R
+    turned = recurrent_matrix(GRID, R)
+    assert turned.is_contiguous()
+    assert torch.equal(turned[1, 0], R[1, 0].T)
+    assert recurrent_matrix(GRID, None) is None
+
+
+def test_blocks_that_wait_for_each_other_must_fit():
+    pytest.importorskip("cupy_backends.cuda.api.driver")
+    kernel = Kernel("rnnc_forward", 0, 256, 4096, None, 1, resident=120)
+    with pytest.raises(ResidencyError) as refused:
+        kernel((48, 3, 1), forward_arguments(2, 0)())
+    assert str(refused.value) == (
+        "launch of rnnc_forward on cuda:1\n"
+        "  found:  144 blocks that wait for each other, of 256 threads and 4096 bytes of shared"
+        " memory\n"
+        "  wanted: at most 120: what the device holds at once\n"
+        '  write:  variant="alternating", fewer heads, or a smaller head_dim'
+    )
