@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
+from importlib import import_module
 
 from ..cellspec.cell import CellSpec
 from .block import block_plan
 from .cost import alternating_nanoseconds
 from .derive import derive
 from .limits import Limits
-from .plan import VARIANTS, AlternatingPlan, CudaPlan, Variant
+from .plan import AlternatingPlan, CudaPlan, Variant
 from .shape import SAVES, PlanError, Save, Shape
 
 
@@ -30,13 +34,14 @@ def plan_for(
         shape: sizes and dtype. What is compiled depends on head dim and dtype alone: batch, heads
             and steps are run-time values, and only help to choose among plans that all serve them.
         limits: the GPU.
-        variant: `"block"`, `"alternating"`, or `"auto"` for the cheapest that is feasible.
+        variant: `"block"`, `"cluster"`, `"grid"`, `"alternating"`, or `"auto"` for the cheapest
+            that is feasible.
         save: `"gates"`: the forward keeps what the backward needs of the gates; `"states"`: it
             keeps nothing but the states, and the backward computes the gates again.
         tf32: whether float32 products may round to tf32.
 
     Returns:
-        A `BlockPlan` or an `AlternatingPlan`; printing it says why.
+        A `BlockPlan`, `ClusterPlan`, `GridPlan` or `AlternatingPlan`; printing it says why.
 
     Raises:
         PlanError: no plan of that variant exists; names what binds and the nearest size that fits.
@@ -50,9 +55,53 @@ def plan_for(
         >>> type(plan).__name__, plan.forward.matrix_registers
         ('BlockPlan', 64)
     """
-    if variant not in VARIANTS:
+    _check(variant, save)
+    if variant != "auto":
+        return _BEST[variant](cell, shape, limits, save, tf32)
+    plans: list[CudaPlan] = []
+    refusals = {}
+    for name, find in _BEST.items():
+        try:
+            plans.append(find(cell, shape, limits, save, tf32))
+        except PlanError as error:
+            refusals[name] = error
+    best = min(plans, key=_cost)
+    if isinstance(best, AlternatingPlan):
+        return replace(best, binding="; ".join(_reason(*item) for item in refusals.items()))
+    return best
+
+
+def plans_for(
+    cell: CellSpec, shape: Shape, limits: Limits, *, save: Save = "gates", tf32: bool = False
+) -> tuple[CudaPlan, ...]:
+    """All feasible plans of all variants, the cheapest first.
+
+    The arguments are those of `plan_for`.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.codegen.limits import limits_of
+        >>> from rnnc.codegen.shape import Shape
+        >>> from rnnc.codegen.planner import plans_for
+        >>> plans = plans_for(rnnc.cells.lstm, Shape(heads=12, head_dim=64), limits_of("H200"))
+        >>> type(plans[0]).__name__, type(plans[-1]).__name__
+        ('BlockPlan', 'AlternatingPlan')
+    """
+    _check("auto", save)
+    plans: list[CudaPlan] = []
+    for find in _ALL.values():
+        try:
+            plans += find(cell, shape, limits, save, tf32)
+        except PlanError:
+            continue  # this variant has none
+    return tuple(sorted(plans, key=_cost))
+
+
+def _check(variant: str, save: str) -> None:
+    variants = ("auto", *_BEST)
+    if variant not in variants:
         raise PlanError(
-            f"plan\n  found:  variant={variant!r}\n  wanted: one of {', '.join(VARIANTS)}\n"
+            f"plan\n  found:  variant={variant!r}\n  wanted: one of {', '.join(variants)}\n"
             '  write:  variant="auto"'
         )
     if save not in SAVES:
@@ -60,33 +109,51 @@ def plan_for(
             f"plan\n  found:  save={save!r}\n  wanted: one of {', '.join(SAVES)}\n"
             '  write:  save="gates"'
         )
-    reason, block = "", None
-    if variant != "alternating":
-        try:
-            block = block_plan(cell, shape, limits, save, tf32)
-        except PlanError as error:
-            if variant == "block":
-                raise
-            reason = _reason(error)
-    alternating = AlternatingPlan(
+
+
+def alternating_plan(
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
+) -> AlternatingPlan:
+    """The alternating plan of a cell, which every size has.
+
+    The arguments are those of `block.block_plan`.
+    """
+    return AlternatingPlan(
         arch=limits.arch,
         dtype=shape.dtype,
         nanoseconds=alternating_nanoseconds(derive(cell), shape),
-        binding=reason,
         tf32=tf32,
         save=save,
     )
-    if block is None or (variant == "auto" and _cost(alternating) < _cost(block)):
-        return alternating
-    return block
+
+
+_Best = Callable[[CellSpec, Shape, Limits, Save, bool], CudaPlan]
+_All = Callable[[CellSpec, Shape, Limits, Save, bool], Sequence[CudaPlan]]
+
+
+def _alone(find: _Best) -> _All:
+    """A variant's plans where it has but one."""
+    return lambda *asked: (find(*asked),)
+
+
+# In the order of preference, where two cost the same.
+_BEST: dict[str, _Best] = {"block": block_plan}
+_ALL: dict[str, _All] = {"block": _alone(block_plan)}
+for _name in ("cluster", "grid"):
+    with suppress(ImportError):  # the variant is not there yet
+        _module = import_module(f".{_name}", __package__)
+        _BEST[_name] = getattr(_module, f"{_name}_plan")
+        _ALL[_name] = getattr(_module, f"{_name}_plans")
+_BEST["alternating"] = alternating_plan
+_ALL["alternating"] = _alone(alternating_plan)
 
 
 def _cost(plan: CudaPlan) -> int:
     return sum(plan.nanoseconds)
 
 
-def _reason(error: PlanError) -> str:
+def _reason(variant: str, error: PlanError) -> str:
     """The message's wanted line: what would have fitted."""
     lines = str(error).splitlines()
     wanted = next(line for line in lines if line.startswith("  wanted: "))
-    return f"a block wants {wanted.removeprefix('  wanted: ')}"
+    return f"a {variant} wants {wanted.removeprefix('  wanted: ')}"
