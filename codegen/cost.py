@@ -94,27 +94,17 @@ def block_nanoseconds(
         together = min(math.ceil(blocks / limits.multiprocessors), kernel.blocks_per_multiprocessor)
         waves = math.ceil(blocks / (limits.multiprocessors * together))
         found.append(waves * (alone + together * (matrix + items) / H200.clock))
-    traffic = _traffic(pointwise, shape)
+    traffic = traffic_nanoseconds(pointwise, shape)
     return round(max(found[0], traffic)), round(max(found[1], traffic))
 
 
-def _traffic(pointwise: Pointwise, shape: Shape) -> float:
-    """The ns of what a step reads and writes, whatever the kernel does."""
-    elements = shape.batch * shape.heads * shape.head_dim * shape.element_bytes
-    values = len(pointwise.cell.gates) + len(pointwise.cell.states) + len(pointwise.saved)
-    return elements * values / H200.bandwidth
-
-
-def alternating_nanoseconds(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
-    """Estimates of a step of an alternating plan, forward and backward, in ns.
+def traffic_nanoseconds(pointwise: Pointwise, shape: Shape) -> float:
+    """The ns of what a step reads and writes, whatever the plan does.
 
     Args:
         pointwise: of the cell.
         shape: all of it matters.
     """
-    pairs = len(pointwise.cell.dense_pairs)
-    weights = pairs * shape.heads * shape.head_dim**2 * shape.element_bytes
-    rows = math.ceil(shape.batch / 64)
-    product = H200.product + rows * weights / H200.library_bandwidth if pairs else 0
-    traffic = _traffic(pointwise, shape)
-    return round(H200.launch + product + traffic), round(1.5 * H200.launch + product + traffic)
+    elements = shape.batch * shape.heads * shape.head_dim * shape.element_bytes
+    values = len(pointwise.cell.gates) + len(pointwise.cell.states) + len(pointwise.saved)
+    return elements * values / H200.bandwidth

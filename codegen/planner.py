@@ -9,9 +9,8 @@ from functools import lru_cache
 from importlib import import_module
 
 from ..cellspec.cell import CellSpec
+from .alternating import alternating_plan
 from .block import block_plan
-from .cost import alternating_nanoseconds
-from .derive import derive
 from .limits import Limits
 from .plan import AlternatingPlan, CudaPlan, Variant
 from .shape import SAVES, PlanError, Save, Shape
@@ -109,22 +108,6 @@ def _check(variant: str, save: str) -> None:
             f"plan\n  found:  save={save!r}\n  wanted: one of {', '.join(SAVES)}\n"
             '  write:  save="gates"'
         )
-
-
-def alternating_plan(
-    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
-) -> AlternatingPlan:
-    """The alternating plan of a cell, which every size has.
-
-    The arguments are those of `block.block_plan`.
-    """
-    return AlternatingPlan(
-        arch=limits.arch,
-        dtype=shape.dtype,
-        nanoseconds=alternating_nanoseconds(derive(cell), shape),
-        tf32=tf32,
-        save=save,
-    )
 
 
 _Best = Callable[[CellSpec, Shape, Limits, Save, bool], CudaPlan]
