@@ -10,8 +10,10 @@ from importlib import resources
 import jinja2
 
 from .block_plan import BlockPlan
+from .cluster_plan import ClusterPlan
 from .derive import Pointwise
 from .emit import emit_function, emit_used_functions
+from .grid_plan import GridPlan
 from .layout import layout_of
 from .plan import AlternatingPlan, CpuPlan, Plan
 from .shape import Dtype
@@ -70,6 +72,7 @@ def render(pointwise: Pointwise, plan: Plan) -> Source:
             cell=cell,
             equations=cell.equations(),
             plan=plan,
+            plan_name=_name(cell.name, plan),
             scalar=None if isinstance(plan, CpuPlan) else _CUDA_SCALARS[plan.dtype],
             pointwise=pointwise,
             layout=layout,
@@ -124,8 +127,20 @@ class _Target:
 _TARGETS = {
     CpuPlan: _Target("cpu/kernel.cpp.jinja", "cpu/lib"),
     BlockPlan: _Target("cuda/block.cu.jinja", "cuda/lib", frozenset({"sigmoid"})),
+    GridPlan: _Target("cuda/grid.cu.jinja", "cuda/lib", frozenset({"sigmoid"})),
+    ClusterPlan: _Target("cuda/cluster.cu.jinja", "cuda/lib", frozenset({"sigmoid"})),
     AlternatingPlan: _Target("cuda/alternating.cu.jinja", "cuda/lib", frozenset({"sigmoid"})),
 }
+
+
+# Plans whose blocks wait for each other, and say which they are where they wait in vain.
+_WAITING = {ClusterPlan: "cluster", GridPlan: "grid"}
+
+
+def _name(cell: str, plan: Plan) -> str:
+    if not isinstance(plan, ClusterPlan | GridPlan):
+        return ""
+    return f"{cell}, {_WAITING[type(plan)]} plan of head dim {plan.head_dim}"
 
 
 @dataclass(frozen=True)
