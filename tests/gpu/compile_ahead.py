@@ -11,12 +11,10 @@ import sys
 
 import rnnc
 from rnnc.codegen import block
-from rnnc.codegen.derive import derive
 from rnnc.codegen.limits import Limits
 from rnnc.codegen.planner import plan_for
-from rnnc.codegen.render import render
 from rnnc.codegen.shape import PlanError, Shape
-from rnnc.runtime.nvrtc import compile_cuda
+from rnnc.runtime.nvrtc import compile_plan
 
 
 def main() -> None:
@@ -34,7 +32,7 @@ def main() -> None:
                 plan = plan_for(cell, shape, limits, variant, save=save)
             except PlanError:
                 continue  # the test skips, and says why
-            compile_cuda(render(derive(cell, save == "gates"), plan), plan.arch)
+            compile_plan(cell, plan)
 
 
 main()

@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.plan import VARIANTS
+from rnnc.codegen.planner import plan_for
+from rnnc.codegen.shape import PlanError, Shape
+from rnnc.runtime.device import device_limits
 from torch import Tensor
 
 # cuBLAS repeats its sums only with buffers of its own; read when it starts.
@@ -30,8 +34,24 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(without)
 
 
-def draw_inputs(inputs_for, cell, shape, dtype, *, time_first=False, device="cuda"):
-    """Random inputs of shape (B, T, N, D) on a device; the strides of wx as the caller wants."""
+def skip_without_plan(cell, heads, dim, batch, dtype, variant) -> None:
+    """Skip the test, in the planner's words, where blocks cannot share heads of such a cell."""
+    if variant not in ("cluster", "grid"):
+        return  # these fit, or the test fails
+    shape = Shape(heads, dim, max(batch, 1), dtype=str(dtype).removeprefix("torch."))
+    try:
+        plan_for(cell, shape, device_limits(torch.cuda.current_device()), variant)
+    except PlanError as error:
+        pytest.skip(str(error))
+
+
+def draw_inputs(inputs_for, cell, shape, dtype, variant=None, *, time_first=False, device="cuda"):
+    """Random inputs of shape (B, T, N, D) on a device; the strides of wx as the caller wants.
+
+    The test is skipped where there is no plan of a variant for them.
+    """
+    batch, _, heads, dim = shape
+    skip_without_plan(cell, heads, dim, batch, dtype, variant)
 
     def move(tensor: Tensor) -> Tensor:
         moved = tensor.detach().to(device)
@@ -39,7 +59,9 @@ def draw_inputs(inputs_for, cell, shape, dtype, *, time_first=False, device="cud
             moved = moved.transpose(0, 1).contiguous().transpose(0, 1)
         return moved.requires_grad_()
 
-    return inputs_for(cell, *shape, dtype).map(move)
+    with torch.device(device):  # millions of numbers are drawn faster there
+        drawn = inputs_for(cell, *shape, dtype)
+    return drawn.map(move)
 
 
 def draw_seeds(cell, inputs) -> dict[str, Tensor]:
@@ -126,10 +148,33 @@ def check_equal(got, wanted) -> None:
     assert not wrong, "\n".join(wrong)
 
 
+@pytest.fixture(params=[v for v in VARIANTS if v != "auto"])
+def variant(request) -> str:
+    """Every kind of plan."""
+    return request.param
+
+
+@pytest.fixture
+def shape(variant) -> tuple[int, int, int, int]:
+    """B, T, N, D of a small call: a whole graph of steps and a rest, and units to share."""
+    return {"cluster": (5, 40, 2, 200), "grid": (17, 40, 1, 200)}.get(variant, (5, 40, 3, 40))
+
+
+@pytest.fixture
+def dim(variant) -> int:
+    """Units of a head, not a round number: more where several blocks share them."""
+    return 200 if variant in ("cluster", "grid") else 40
+
+
 # Tests cannot import each other: functions come as fixtures.
 @pytest.fixture
 def draw(inputs_for) -> Callable:
     return lambda *args, **options: draw_inputs(inputs_for, *args, **options)
+
+
+@pytest.fixture
+def needs_plan() -> Callable:
+    return skip_without_plan
 
 
 @pytest.fixture

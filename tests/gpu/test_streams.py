@@ -6,9 +6,6 @@ import pytest
 import rnnc
 import torch
 
-VARIANTS = ["block", "alternating"]
-SHAPE = (5, 40, 3, 40)  # a whole graph of steps, and a rest
-
 
 def late_copy(inputs, stream):
     """The inputs, which only become numbers on the stream after a while."""
@@ -21,11 +18,10 @@ def late_copy(inputs, stream):
     return copies
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", ["lstm", "slstm"])
-def test_a_side_stream(name, variant, draw, seeds_for, results, same_bits):
+def test_a_side_stream(name, variant, shape, draw, seeds_for, results, same_bits):
     cell = rnnc.cells.get(name)
-    inputs = draw(cell, SHAPE, torch.bfloat16)
+    inputs = draw(cell, shape, torch.bfloat16, variant)
     seeds = seeds_for(cell, inputs)
     wanted = results(cell, inputs, seeds, variant=variant)
     stream = torch.cuda.Stream()
@@ -36,10 +32,9 @@ def test_a_side_stream(name, variant, draw, seeds_for, results, same_bits):
     same_bits(got, wanted)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_two_streams_at_once_keep_apart(variant, draw, seeds_for, results, same_bits):
+def test_two_streams_at_once_keep_apart(variant, shape, draw, seeds_for, results, same_bits):
     cell = rnnc.cells.gru
-    calls = [draw(cell, SHAPE, torch.float32) for _ in range(2)]
+    calls = [draw(cell, shape, torch.float32, variant) for _ in range(2)]
     seeds = seeds_for(cell, calls[0])
     wanted = [results(cell, inputs, seeds, variant=variant) for inputs in calls]
     streams = [torch.cuda.Stream() for _ in calls]
@@ -55,13 +50,12 @@ def test_two_streams_at_once_keep_apart(variant, draw, seeds_for, results, same_
 
 
 @pytest.mark.parametrize("save", ["gates", "states"])
-@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", ["lstm", "unicornn"])
 def test_a_captured_graph_replays_on_new_data(
-    name, variant, save, draw, seeds_for, results, same_bits
+    name, variant, save, shape, draw, seeds_for, results, same_bits
 ):
     cell = rnnc.cells.get(name)
-    inputs, others = (draw(cell, SHAPE, torch.bfloat16) for _ in range(2))
+    inputs, others = (draw(cell, shape, torch.bfloat16, variant) for _ in range(2))
     seeds = seeds_for(cell, inputs)
     choice = {"variant": variant, "save": save}
     wanted = results(cell, others, seeds, **choice)
@@ -88,11 +82,10 @@ def test_a_captured_graph_replays_on_new_data(
     same_bits(results(cell, others, seeds, **choice), wanted)
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_a_new_stream_s_first_call_may_be_captured(variant, draw, results, same_bits):
+def test_a_new_stream_s_first_call_may_be_captured(variant, shape, draw, results, same_bits):
     """Kernels and buffers are there, or are made, without a call that capture forbids."""
     cell = rnnc.cells.lstm
-    inputs = draw(cell, SHAPE, torch.bfloat16)
+    inputs = draw(cell, shape, torch.bfloat16, variant)
     seeds = {"h last": torch.ones_like(inputs.states[0])}
     wanted = results(cell, inputs, seeds, variant=variant)
     graph = torch.cuda.CUDAGraph()

@@ -8,7 +8,6 @@ import torch
 from rnnc.runtime.ops import scan_backward_op, scan_op
 from torch import nn
 
-VARIANTS = ["block", "alternating"]
 CELLS = ["lstm", "slstm", "fastgrnn"]
 
 
@@ -19,22 +18,20 @@ def arguments(cell, inputs, variant, save, keep=True):
 
 
 @pytest.mark.parametrize("save", ["gates", "states"])
-@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", CELLS)
 def test_opcheck_forward(name, variant, save, draw):
     cell = rnnc.cells.get(name)
-    inputs = draw(cell, (3, 4, 2, 16), torch.float32)
+    inputs = draw(cell, (3, 4, 2, 16), torch.float32, variant)
     torch.library.opcheck(scan_op, arguments(cell, inputs, variant, save))
     inference = inputs.map(lambda t: t.detach())
     torch.library.opcheck(scan_op, arguments(cell, inference, variant, save, keep=False))
 
 
 @pytest.mark.parametrize("save", ["gates", "states"])
-@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", CELLS)
 def test_opcheck_backward(name, variant, save, draw):
     cell = rnnc.cells.get(name)
-    inputs = draw(cell, (3, 4, 2, 16), torch.float32).map(lambda t: t.detach())
+    inputs = draw(cell, (3, 4, 2, 16), torch.float32, variant).map(lambda t: t.detach())
     given = arguments(cell, inputs, variant, save)
     wx, R, R_diag, b, params, initial, text, *_ = given
     again = (wx, b) if save == "states" else (None, None)
@@ -68,8 +65,8 @@ def loss_and_gradients(model, run, x):
     return {"loss": loss.detach()} | {k: p.grad.clone() for k, p in model.named_parameters()}
 
 
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_compile_without_a_graph_break(variant):
+def test_compile_without_a_graph_break(variant, needs_plan):
+    needs_plan(rnnc.cells.slstm, 3, 16, 4, torch.float32, variant)
     torch._dynamo.reset()
     model = Model(rnnc.cells.slstm, variant=variant).cuda()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
@@ -81,8 +78,8 @@ def test_compile_without_a_graph_break(variant):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("variant", VARIANTS)
-def test_autocast(variant, dtype):
+def test_autocast(variant, dtype, needs_plan):
+    needs_plan(rnnc.cells.lstm, 3, 16, 4, dtype, variant)
     model = Model(rnnc.cells.lstm, variant=variant).cuda()
     x = torch.randn(5, 4, 3, device="cuda")
 
@@ -99,10 +96,11 @@ def test_autocast(variant, dtype):
 
 
 @pytest.mark.parametrize("save", ["gates", "states"])
-@pytest.mark.parametrize("variant", VARIANTS)
 @pytest.mark.parametrize("name", ["lstm", "gru", "slstm", "unicornn", "indrnn"])
-def test_the_module_on_a_gpu_equals_that_on_the_cpu(name, variant, save):
-    here = rnnc.RNN(rnnc.cells.get(name), 5, 48, heads=3, num_layers=2, variant=variant, save=save)
+def test_the_module_on_a_gpu_equals_that_on_the_cpu(name, variant, save, needs_plan):
+    cell = rnnc.cells.get(name)
+    needs_plan(cell, 3, 16, 4, torch.float32, variant)
+    here = rnnc.RNN(cell, 5, 48, heads=3, num_layers=2, variant=variant, save=save)
     x = torch.randn(37, 4, 5)
     seed = torch.randn(37, 4, 48)
 

@@ -1,0 +1,34 @@
+"""A block that never gives the others its data: a script. Who waits for it must end, and say so."""
+
+from __future__ import annotations
+
+import dataclasses
+import sys
+
+import rnnc
+import torch
+from rnnc.runtime import nvrtc
+
+IDLE = "  if (blockIdx.x == 0) while (true) __nanosleep(1000);\n"
+write = nvrtc.cuda_source
+
+
+def with_an_idle_block(cell, plan):
+    source = write(cell, plan)
+    start, entry, rest = source.code.partition("\nrnnc_forward(")
+    head, brace, body = rest.partition("{\n")
+    assert entry
+    assert brace
+    return dataclasses.replace(source, code=start + entry + head + brace + IDLE + body)
+
+
+def main(variant: str) -> None:
+    nvrtc.cuda_source = with_an_idle_block
+    wx = torch.randn(4, 20, 1, 200, 4, device="cuda", dtype=torch.bfloat16)
+    R = torch.randn(4, 1, 200, 200, device="cuda", dtype=torch.bfloat16) / 14
+    rnnc.scan(rnnc.cells.lstm, wx, R, variant=variant)
+    torch.cuda.synchronize()
+    print("done")
+
+
+main(*sys.argv[1:])
