@@ -1,26 +1,92 @@
-"""The alternating plan of a cell, a shape and a GPU."""
+"""The alternating plan of a cell, a shape and a GPU: who multiplies, and with which sizes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from ..cellspec.cell import CellSpec
-from .alternating_cost import alternating_nanoseconds
-from .alternating_plan import AlternatingPlan
+from .alternating_cost import library_nanoseconds, own_nanoseconds
+from .alternating_plan import AlternatingPlan, OwnProduct, Product
 from .derive import derive
-from .limits import Limits
+from .layout import layout_of
+from .limits import KIB, Limits
 from .shape import Save, Shape
+
+PRODUCTS: tuple[Product, ...] = ("own", "library")
+
+_WARPS = 8
+_ROWS = (16, 32)  # batch rows of a block: an item a thread at most
+_SHARED = 44 * KIB  # of the 48 that a kernel has without asking; some is for arguments
+_REGISTERS = 72  # of a thread, for what is on its way; 128 in all, so that two steps fit an SM
+_SPLITS = (1, 2, 4, 4)  # blocks that share K of the backward, by the pairs of a source
 
 
 def alternating_plan(
     cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
 ) -> AlternatingPlan:
-    """The alternating plan of a cell, which every size has.
+    """The cheapest alternating plan of a cell; every size has one.
 
     The arguments are those of `block.block_plan`.
     """
-    return AlternatingPlan(
-        arch=limits.arch,
-        dtype=shape.dtype,
-        nanoseconds=alternating_nanoseconds(derive(cell), shape),
-        tf32=tf32,
-        save=save,
-    )
+    plans = alternating_plans(cell, shape, limits, save, tf32)
+    return min(plans, key=lambda plan: sum(plan.nanoseconds))
+
+
+def alternating_plans(
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
+) -> tuple[AlternatingPlan, ...]:
+    """All alternating plans: with the library's product, and with such of its own as there are.
+
+    The arguments are those of `block.block_plan`.
+    """
+    pointwise = derive(cell)
+
+    def plan(own: OwnProduct | None) -> AlternatingPlan:
+        if own:
+            nanoseconds = own_nanoseconds(pointwise, shape, limits, own)
+        else:
+            nanoseconds = library_nanoseconds(pointwise, shape)
+        return AlternatingPlan(
+            arch=limits.arch,
+            dtype=shape.dtype,
+            own=own,
+            nanoseconds=nanoseconds,
+            tf32=tf32,
+            save=save,
+        )
+
+    own = [plan(sizes) for sizes in _own_products(cell, shape, limits)]
+    found = [p for p in (*own, plan(None)) if p.product in PRODUCTS]
+    return tuple(found) or (plan(None),)
+
+
+def _own_products(cell: CellSpec, shape: Shape, limits: Limits) -> Iterator[OwnProduct]:
+    """The sizes with which a step's kernel can multiply, for any head dim."""
+    layout = layout_of(cell)
+    if shape.element_bytes != 2 or not layout.pair_gates:
+        return
+    pairs, sources = len(layout.pair_gates), len(layout.sources)
+    # K of the backward in parts of about a state each, which is what a forward's block takes in.
+    wanted = _SPLITS[min(max(layout.source_pairs), len(_SPLITS)) - 1]
+    split = wanted if limits.cluster >= wanted else 1
+    for rows in _ROWS:
+        strips = (pairs, sources * split)
+        parts = [4 * 8 * rows * _WARPS * n for n in strips]
+        shared = (parts[0], parts[1] + 4 * 8 * rows * sources * split)
+        ahead = [_ahead(n, rows // 16) for n in strips]
+        if max(shared) <= _SHARED and min(ahead) > 0:
+            yield OwnProduct(
+                rows=rows,
+                warps=_WARPS,
+                split=split,
+                ahead=(ahead[0], ahead[1]),
+                shared=shared,
+                overlapped=limits.capability >= (9, 0),
+            )
+
+
+def _ahead(strips: int, tiles: int) -> int:
+    """How many chunks' words find registers beside the sums; more than 6 hide nothing more."""
+    sums = 4 * strips * tiles * (2 if strips * tiles < 4 else 1)  # see kChains
+    chunk = 4 * strips + 8 * tiles
+    return min(6, (_REGISTERS + 16 - sums) // chunk)

@@ -81,12 +81,12 @@ def _alone(source: CudaSource, direction: str, other: str) -> str:
     """The source without what is only for the other direction."""
     text = source.code
     # Its own kernels are read in their place, those of the other direction not at all.
-    own = ("lib/alternating.cuh", f"lib/block_{direction}.cuh")
+    own = {f"lib/alternating{part}.cuh" for part in ("", "_library", "_own")}
     for path, header in source.headers:
         include = f'#include "{path}"\n'
-        if path in own:
+        if path in own or path.endswith(f"_{direction}.cuh"):
             text = text.replace(include, "\n" + header.replace("#pragma once\n\n", ""))
-        elif path == f"lib/block_{other}.cuh":
+        elif path.endswith(f"_{other}.cuh"):
             text = text.replace(include, "")
     sizes = rf"^constexpr int k(Planned)?{other.capitalize()}\w+ = .*\n"
     items = _items(re.sub(sizes, "", text, flags=re.MULTILINE))

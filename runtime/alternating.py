@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
+from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.layout import layout_of
-from ..codegen.plan import AlternatingPlan
 from .cuda_arguments import (
     backward_arguments,
     begin_struct,

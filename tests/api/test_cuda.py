@@ -81,9 +81,9 @@ def test_a_direction_holds_lines_of_the_source_and_none_of_the_other(
 
 
 def test_a_direction_has_the_helpers_that_it_calls_alone() -> None:
-    source = rnnc.cells.lstm.cuda(variant="alternating")
-    assert "sent_back(" in source.backward
-    assert "sent_back(" not in source.forward
+    source = rnnc.cells.lstm.cuda(variant="alternating", dtype="float32")
+    assert "add_products(" in source.backward
+    assert "add_products(" not in source.forward
     assert "struct Work {" in source.forward
 
 

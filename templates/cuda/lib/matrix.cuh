@@ -1,120 +1,12 @@
-// Matrix instructions: a fragment of R in four registers times a fragment of 8 batch rows in two.
-//
-// K is cut into chunks of 16 words (64 bytes a row). Of a chunk, lane quad q owns the four words
-// 4q .. 4q + 3, on both sides of the product, so that one 16-byte load of a row feeds two
-// instructions: the first takes words 4q and 4q + 1, the second 4q + 2 and 4q + 3.
+// R and the states of a block whose head dim is compiled in, as fragments: R is the A operand, kColumns
+// batch rows are B.
 #pragma once
+
+#include "lib/multiply.cuh"
 
 namespace rnnc {
 
-constexpr int kPack = 4 / sizeof(Element);  // elements of a word
-constexpr int kChunk = 16 * kPack;          // elements of K in a chunk
-RNNC_CONSTEXPR int smaller(int a, int b) { return a < b ? a : b; }
-
-constexpr int kColumns = 8;                 // columns of a product: the batch rows, and padding
-
-RNNC_CONSTEXPR int ceil_div(int a, int b) { return (a + b - 1) / b; }
-RNNC_CONSTEXPR int round_up(int a, int b) { return ceil_div(a, b) * b; }
-
-RNNC_INLINE void multiply_add(bfloat16, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
-      " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-RNNC_INLINE void multiply_add(float16, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32"
-      " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-RNNC_INLINE void multiply_add_tf32(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  asm volatile(
-      "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32"
-      " {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-      : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
-      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
-}
-
-// float32 as the sum of two tf32: the instruction reads the upper 19 bits, so what is rounded to them
-// leaves a rest that is a number of its own.
-struct SplitWord {
-  u32 high, rest;
-};
-RNNC_INLINE SplitWord split(u32 x, u32 high) {
-  // An infinity has no rest: the minimum takes a number in the place of infinity minus infinity.
-  const float rest = fminf(__uint_as_float(x) - __uint_as_float(high), 1e30f);
-  // The instruction truncates the rest: half of its last bit more makes that a rounding.
-  return {high, __float_as_uint(rest) + 0x1000u};
-}
-RNNC_INLINE SplitWord split_state(u32 x) {
-  u32 high;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high) : "f"(__uint_as_float(x)));
-  return split(x, high);
-}
-// Rounded by integers, at four times the rate; a NaN must leave room for it (see load_word).
-// NOTE: volatile, or the compiler would keep all of R split, in as many registers again.
-RNNC_INLINE SplitWord split_weight(u32 x) {
-  u32 high;
-  asm volatile(
-      "{ .reg .u32 sum; add.u32 sum, %1, 0x1000; and.b32 %0, sum, 0xffffe000; }"
-      : "=r"(high)
-      : "r"(x));
-  return split(x, high);
-}
-
-// Three products of tf32 leave out what is of the order 2^-22. The small ones have a sum of their own,
-// since the instruction truncates where an addition rounds: fewer truncations of the large sum.
-RNNC_INLINE void multiply_add(float, float (&large)[4], float (&small)[4], const u32 (&a)[4], u32 b0,
-                              u32 b1) {
-  if constexpr (kTf32) {
-    multiply_add_tf32(large, a, b0, b1);
-  } else {
-    const SplitWord split_b0 = split_state(b0), split_b1 = split_state(b1);
-    u32 high[4], rest[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const SplitWord word = split_weight(a[i]);
-      high[i] = word.high;
-      rest[i] = word.rest;
-    }
-    multiply_add_tf32(small, rest, split_b0.high, split_b1.high);
-    multiply_add_tf32(small, high, split_b0.rest, split_b1.rest);
-    multiply_add_tf32(large, high, split_b0.high, split_b1.high);
-  }
-}
-
-// Sums of a tile. An instruction waits for its accumulator, so there are `chains` that take turns;
-// what they hold in all is the sum.
-template <int chains>
-struct Sums {
-  static constexpr int kEach = kPack == 1 ? 2 : 1;  // float32: large and small
-  float part[chains][kEach][4];
-
-  RNNC_MEMBER void clear() { memset(part, 0, sizeof part); }
-  template <int turn>
-  RNNC_MEMBER void add(const u32 (&a)[4], u32 b0, u32 b1) {
-    if constexpr (kPack == 1) {
-      multiply_add(Element{}, part[turn % chains][0], part[turn % chains][1], a, b0, b1);
-    } else {
-      multiply_add(Element{}, part[turn % chains][0], a, b0, b1);
-    }
-  }
-  RNNC_MEMBER float total(int i) const {
-    float sum = 0;
-#pragma unroll
-    for (int chain = 0; chain < chains; ++chain) {
-      float own = part[chain][0][i];
-      if constexpr (kEach == 2) own += part[chain][1][i];
-      sum = chain ? sum + own : own;
-    }
-    return sum;
-  }
-};
+constexpr int kColumns = 8;  // columns of a product: the batch rows, and padding
 
 // A float's NaN with its upper bits alone, so that rounding it by integers keeps it one.
 RNNC_INLINE u32 quiet(u32 x) {

@@ -1,0 +1,77 @@
+"""The products of an alternating plan by torch's library: operands, and a product a step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from ..codegen.layout import Layout
+from .alternating_weights import chosen_pairs
+
+
+class LibraryProduct:
+    """What the products of a source share, and the product.
+
+    R lies as (N, D out, pairs, D in), a head a product. Or, backwards, as (N, pairs, D out, D in)
+    with a product a pair: K is long there, and a product of one head alone would keep few
+    multiprocessors busy.
+
+    Args:
+        layout: of the cell.
+        new: makes tensors of a size, in the kernels' accuracy or the dtype given.
+        dtype: of the operands.
+        sizes: B, N and D.
+        forward: the direction.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        new: Callable[..., Tensor],
+        dtype: torch.dtype,
+        sizes: tuple[int, int, int],
+        forward: bool,
+    ) -> None:
+        self._layout, self._forward = layout, forward
+        batch, heads, dim = sizes
+        pairs_of = layout.source_pairs
+        if forward:
+            self._weights = [new(heads, dim, p, dim, dtype=dtype) for p in pairs_of]
+            self.factors = [new(heads, batch, dim, dtype=dtype).zero_() for _ in pairs_of]
+            self._products = [new(heads, batch, dim * p) for p in pairs_of]
+        else:
+            self._weights = [new(heads, p, dim, dim, dtype=dtype) for p in pairs_of]
+            self.factors = [new(heads * p, batch, dim, dtype=dtype).zero_() for p in pairs_of]
+            self._products = [new(heads * p, batch, dim) for p in pairs_of]
+
+    @property
+    def operands(self) -> Sequence[Tensor]:
+        """What the step's kernel reads beside the factors, a tensor a source."""
+        return self._products
+
+    def take(self, R: Tensor) -> None:
+        """Take over the weights of a call, (Gr, N, D out, D in)."""
+        for source, weights in enumerate(self._weights):
+            chosen = chosen_pairs(self._layout, R, source)
+            # (pairs, N, out, in) -> (N, out, pairs, in) or (N, pairs, out, in)
+            weights.copy_(chosen.permute((1, 2, 0, 3) if self._forward else (1, 0, 2, 3)))
+
+    def multiply(self) -> None:
+        """A product of the factors of each source with R."""
+        for weights, factors, products in zip(
+            self._weights, self.factors, self._products, strict=True
+        ):
+            if self._forward:
+                _multiply(factors, weights.flatten(1, 2).transpose(1, 2), products)
+            else:
+                _multiply(factors, weights.flatten(0, 1), products)
+
+
+def _multiply(a: Tensor, b: Tensor, to: Tensor) -> None:
+    """A product of each head, summed and left in `to`'s dtype."""
+    if a.dtype == to.dtype:
+        torch.bmm(a, b, out=to)
+    else:
+        torch.ops.aten.bmm.dtype_out(a, b, to.dtype, out=to)

@@ -1,0 +1,92 @@
+"""Launches of kernels that may begin while the one before them in the stream ends."""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache
+from typing import Any
+
+import torch
+
+from .errors import LaunchError
+from .launch import Kernel
+
+# cuda.h: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
+_PROGRAMMATIC_SERIALIZATION = 6
+# Graphs keep such an order since 12.3: CUDA C++ Programming Guide, "Use in CUDA Graphs".
+_FIRST_DRIVER = 12030
+
+
+class _Attribute(ctypes.Structure):
+    """`CUlaunchAttribute`; its value is a union of 64 bytes, of which this kind takes an int."""
+
+    _fields_ = [
+        ("id", ctypes.c_uint),
+        ("padding", ctypes.c_char * 4),
+        ("value", ctypes.c_int),
+        ("rest", ctypes.c_char * 60),
+    ]
+
+
+class _Config(ctypes.Structure):
+    """`CUlaunchConfig`."""
+
+    _fields_ = [
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.POINTER(_Attribute)),
+        ("count", ctypes.c_uint),
+    ]
+
+
+@cache
+def overlap_possible() -> bool:
+    """Whether the driver knows such launches, in graphs too."""
+    from cupy.cuda import runtime
+
+    return bool(runtime.driverGetVersion() >= _FIRST_DRIVER)
+
+
+def launch_overlapping(
+    kernel: Kernel, grid: tuple[int, int, int], arguments: ctypes.Structure
+) -> None:
+    """Launch a kernel on torch's current stream, which itself waits for the one before it.
+
+    Its blocks may begin when those of the kernel before have all allowed it or ended; it must not
+    touch what that one reads or writes before its `griddepcontrol.wait`.
+
+    Args:
+        kernel: of the current device.
+        grid: blocks in x, y and z.
+        arguments: passed by value.
+
+    Raises:
+        LaunchError: the driver refused it.
+    """
+    attribute = _Attribute(id=_PROGRAMMATIC_SERIALIZATION, value=1)
+    config = _Config(
+        grid,
+        (kernel.threads, 1, 1),
+        kernel.shared,
+        torch._C._cuda_getCurrentRawStream(kernel.device),
+        ctypes.pointer(attribute),
+        1,
+    )
+    values = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+    status = _driver().cuLaunchKernelEx(
+        ctypes.byref(config), ctypes.c_void_p(kernel.function), values, None
+    )
+    if status:
+        raise LaunchError(
+            f"launch of {kernel.name} on cuda:{kernel.device}\n"
+            f"  found:  the driver's error {status}, for a launch that may overlap the one before\n"
+            "  wanted: 0, success: cuda.h has the meanings of others\n"
+            '  write:  variant="block", or report it'
+        )
+
+
+@cache
+def _driver() -> Any:
+    return ctypes.CDLL("libcuda.so.1")

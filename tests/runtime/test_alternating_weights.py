@@ -1,0 +1,72 @@
+"""R as fragments: every lane's 16 bytes are the weights that its instruction multiplies."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+from rnnc.codegen.alternating_plan import CHUNK, STRIP, OwnProduct
+from rnnc.codegen.layout import layout_of
+from rnnc.runtime.alternating_weights import chosen_pairs, strips_backward, strips_forward
+
+QUADS, LANES = 4, 32
+
+
+def weight(R, pair, head, out, inner):
+    """R[pair, head, out, inner], or the zero beyond its end."""
+    dim = R.shape[-1]
+    return R[pair, head, out, inner].item() if out < dim and inner < dim else 0.0
+
+
+# Multiples of a chunk, of a strip, and of nothing.
+@pytest.mark.parametrize("dim", [32, 40, 3])
+def test_forward_strips(dim):
+    R = torch.randn(3, 2, dim, dim)
+    strips = strips_forward(R)
+    heads, tiles, chunks, pairs = strips.shape[:4]
+    assert (heads, tiles, chunks, pairs) == (2, -(-dim // STRIP), -(-dim // CHUNK), 3)
+    flat = strips.reshape(heads * tiles, chunks, pairs, LANES, 8)
+    for block in range(heads * tiles):
+        head, tile = divmod(block, tiles)
+        for chunk, pair, lane, k in torch.cartesian_prod(
+            *(torch.arange(n) for n in (chunks, pairs, LANES, 8))
+        ).tolist():
+            unit = tile * STRIP + lane // QUADS
+            inner = chunk * CHUNK + lane % QUADS * 8 + k
+            assert flat[block, chunk, pair, lane, k] == weight(R, pair, head, unit, inner)
+
+
+@pytest.mark.parametrize(("dim", "split"), [(32, 4), (40, 2), (3, 1), (24, 4)])
+def test_backward_strips(dim, split):
+    R = torch.randn(3, 2, dim, dim)
+    own = OwnProduct(16, 8, split, (1, 1), (0, 0), overlapped=True)
+    strips = strips_backward(R, own)
+    heads, groups, pairs, chunks = strips.shape[:4]
+    assert groups * split * STRIP >= dim > (groups - 1) * split * STRIP
+    flat = strips.reshape(heads * groups, pairs * chunks, split, LANES, 8)
+    for block in range(heads * groups):
+        head, group = divmod(block, groups)
+        for chunk, strip, lane, k in torch.cartesian_prod(
+            *(torch.arange(n) for n in (pairs * chunks, split, LANES, 8))
+        ).tolist():
+            unit = (group * split + strip) * STRIP + lane // QUADS
+            gate = chunk % chunks * CHUNK + lane % QUADS * 8 + k
+            wanted = weight(R, chunk // chunks, head, gate, unit)
+            assert flat[block, chunk, strip, lane, k] == wanted
+
+
+def test_no_copy_of_weights_that_fit():
+    R = torch.randn(4, 2, 64, 64)
+    own = OwnProduct(16, 8, 4, (1, 1), (0, 0), overlapped=True)
+    for strips in (strips_forward(R), strips_backward(R, own)):
+        assert strips.data_ptr() == R.data_ptr()
+
+
+@pytest.mark.parametrize("name", ["lstm", "cornn", "scrn", "nas_cell"])
+def test_the_matrices_of_a_source_come_in_the_order_of_its_pairs(name):
+    layout = layout_of(rnnc.cells.get(name))
+    R = torch.arange(float(len(layout.dense_gates)))[:, None, None, None].expand(-1, 1, 2, 2)
+    found = []
+    for source in range(len(layout.sources)):
+        found += chosen_pairs(layout, R, source)[:, 0, 0, 0].int().tolist()
+    assert tuple(found) == layout.pair_matrices
