@@ -54,6 +54,19 @@ class Limits:
         """The name that the CUDA compiler knows the GPU's architecture by."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
+    def resident(self, cluster: int) -> int:
+        """How many blocks of one an SM are on the chip at once, in clusters of a size.
+
+        A cluster stays within a group of SMs, and those differ in size: of an H200's 132 SMs,
+        clusters of 4 and 8 use 120 (cudaOccupancyMaxActiveClusters, 2026-11-21). Other GPUs are
+        taken to be alike; a launch asks the driver.
+
+        Args:
+            cluster: blocks of a cluster; 1 for none.
+        """
+        usable = self.multiprocessors if cluster < 4 else self.multiprocessors * 10 // 11
+        return usable // cluster * cluster
+
     def __str__(self) -> str:
         clusters = f"clusters of up to {self.cluster}" if self.cluster > 1 else "no clusters"
         return (

@@ -44,6 +44,7 @@ static_assert(kBackwardShared == kPlannedBackwardShared, "the plan counted anoth
 struct BackwardItem {
   bool given;   // it exists: else the thread computes another's values and stores none
   bool inside;  // the exchange buffer has a place for it
+  int64 row, unit;  // of the batch; of [N, D]
   int64 at;    // in [B, N, D], in elements
   int sums;    // from the sums of its unit and row on: [.., own unit][row]
   int place;   // in a tile of the exchange buffer, in bytes
@@ -56,7 +57,7 @@ struct BackwardItem {
 // Adds what the warps found, and sends it to the blocks that own the units.
 RNNC_INLINE void send_shares(const float* share, u32 inbox, u32 barrier, int rank) {
   constexpr int quarters = kGroupRows / 4, count = kSources * kClusterUnits * quarters;
-#pragma unroll 1
+#pragma unroll
   for (int i = 0; i < ceil_div(count, kBackwardThreads); ++i) {
     const int number = static_cast<int>(threadIdx.x) + i * kBackwardThreads;
     if (count % kBackwardThreads != 0 && number >= count) break;
@@ -64,7 +65,7 @@ RNNC_INLINE void send_shares(const float* share, u32 inbox, u32 barrier, int ran
     const int source = number / quarters / kClusterUnits;
     const int place = source * (kWarpShare / kSources) + unit * kRowPitch + 4 * quarter;
     float total[4] = {};
-#pragma unroll 2
+#pragma unroll
     for (int w = 0; w < kBackwardWarps; ++w) {
       const float4 own = *reinterpret_cast<const float4*>(share + w * kWarpShare + place);
       total[0] += own.x;
@@ -136,7 +137,9 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
     it.given = unit < kHeadDim && batch_row < a.batch && number < kBackwardItems;
     it.inside = unit < kDimChunks * kChunk && number < kBackwardItems;
     const int64 place = head * kHeadDim + (it.given ? unit : 0);
-    it.at = (it.given ? batch_row : 0) * plane + place;
+    it.row = it.given ? batch_row : 0;
+    it.unit = place;
+    it.at = it.row * plane + place;
     it.sums = own * kRowPitch + row;
     it.place = row / kTileRows * tile_bytes + place_of_word(row % kTileRows, unit);
 #pragma unroll
@@ -176,9 +179,8 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
           it.before[s].load(t > 0 ? a.states[s] + (here - step_size) : a.initial[s] + it.at);
         }
         if (a.d_states[s]) {
-          const int64 row = it.at / plane, place = it.at - row * plane;
-          it.d_given[s].load(a.d_states[s] + t * a.d_states_time[s] + row * a.d_states_row[s] +
-                             place);
+          it.d_given[s].load(a.d_states[s] + t * a.d_states_time[s] + it.row * a.d_states_row[s] +
+                             it.unit);
         }
       }
     });

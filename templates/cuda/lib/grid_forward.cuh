@@ -213,7 +213,7 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
         gate[kDiagonalGate[d]] += it.diagonal[d] * it.state[kDiagonalSource[d]];
       }
       float total[kSumWidth] = {};
-#pragma unroll 2
+#pragma unroll
       for (int w = 0; w < kForwardWarps; ++w) add_sums(total, sums + w * kWarpSums + it.sums);
 #pragma unroll
       for (int pair = 0; pair < kDensePairs; ++pair) gate[kPairGate[pair]] += total[pair];

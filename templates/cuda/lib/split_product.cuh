@@ -11,6 +11,7 @@
 
 namespace rnnc {
 
+constexpr bool kRereadAll = false;
 constexpr int kDimChunks = ceil_div(kHeadDim, kChunk);  // of a state
 
 // Where a row of R begins that a lane multiplies, in elements; whether there is one.
@@ -149,37 +150,49 @@ struct SplitProduct {
       const int chunk = warp * Share::slots(source) + slot - first_slot(source);
       return states + place(source) + tile * tile_bytes + chunk * kSlotChunkBytes;
     };
-    Patience patience;
     unroll<ceil_div(kSlots, kGather)>([&](auto batch_index) {
       constexpr int first = decltype(batch_index)::value * kGather;
       constexpr int count = smaller(kGather, kSlots - first);
       uint4 words[count][kRowTiles];
-      // One lane watches one word: all others reading too would only be in the way.
-      if ((threadIdx.x & 31) == 0) {
-        constexpr int last = first + count - 1;
-        if (wanted[last]) {
-          while (read_word(address(last, kRowTiles - 1)) == kAbsent) patience.lose(step);
-        }
-      }
-      __syncwarp();
-      bool missing;
-      do {
-        missing = false;
-        unroll<count>([&](auto index) {
-          constexpr int i = decltype(index)::value;
 #pragma unroll
-          for (int tile = 0; tile < kRowTiles; ++tile) {
-            words[i][tile] = make_uint4(0, 0, 0, 0);
-            if (wanted[first + i]) words[i][tile] = read_words(address(first + i, tile));
-          }
-        });
+      for (int i = 0; i < count; ++i) {
+#pragma unroll
+        for (int tile = 0; tile < kRowTiles; ++tile) words[i][tile] = make_uint4(0, 0, 0, 0);
+      }
+      unroll<count>([&](auto index) {
+        constexpr int i = decltype(index)::value;
+#pragma unroll
+        for (int tile = 0; tile < kRowTiles; ++tile) {
+          if (wanted[first + i]) words[i][tile] = read_words(address(first + i, tile));
+        }
+      });
+      const auto complete = [&]() {
+        bool missing = false;
 #pragma unroll
         for (int i = 0; i < count; ++i) {
 #pragma unroll
           for (int tile = 0; tile < kRowTiles; ++tile) missing |= has_absent(words[i][tile]);
         }
-        patience.lose(step);
-      } while (__any_sync(~0u, missing));
+        if (!__any_sync(~0u, missing)) return true;
+        unroll<count>([&](auto index) {
+          constexpr int i = decltype(index)::value;
+#pragma unroll
+          for (int tile = 0; tile < kRowTiles; ++tile) {
+            if (kRereadAll ? wanted[first + i] : has_absent(words[i][tile])) {
+              words[i][tile] = read_words(address(first + i, tile));
+            }
+          }
+        });
+        return false;
+      };
+      // The clock stays out of the loop that nearly always ends the waiting.
+      Patience patience;
+      bool done = false;
+      while (!done) {
+#pragma unroll 1
+        for (int turn = 0; turn < 1024 && !done; ++turn) done = complete();
+        if (!done) patience.lose(step);
+      }
       unroll<count>([&](auto index) {
         constexpr int i = decltype(index)::value, slot = first + i, source = source_of(slot);
         constexpr int tiles = Share::tiles(source);

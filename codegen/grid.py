@@ -1,0 +1,311 @@
+"""Plans of blocks all over the chip: the constraints, stated once, and what is feasible, ranked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import lru_cache
+
+from ..cellspec.cell import CellSpec
+from ..constrint import Model, Solution, Unsatisfiable
+from .block import DIRECTIONS, WARP, Direction
+from .derive import derive
+from .grid_cost import grid_nanoseconds
+from .grid_plan import CHUNK_BYTES, TILE_ROWS, GridKernel, GridPlan
+from .grid_registers import backward_registers, forward_registers, product_registers
+from .layout import layout_of
+from .limits import Limits
+from .shape import Dtype, PlanError, Save, Shape
+
+_CHUNK_REGISTERS = 8  # of a tile and chunk, a thread
+_FRAGMENT_BYTES = 1024  # of a tile and chunk, a warp
+_GATHERED = 16  # vectors that a thread has on their way at once
+_GROUP_UNITS = 8  # units of half a tile
+_LARGEST_DIM = 16384
+_ROW_TILES = (1, 2, 4)  # of 8 batch rows, a group of blocks
+_WARPS = (8, 4, 12, 16, 6, 10)
+_UNIT_GROUPS = (2, 1, 3, 4, 6, 8)
+
+
+def grid_problem(
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, row_tiles: int, groups: int
+) -> Model:
+    """The constraints on blocks that share a head and exchange through L2.
+
+    Args:
+        cell: the cell, with at least one dense gate.
+        shape: heads, head dim and dtype; batch and steps do not matter.
+        limits: the GPU.
+        direction: which of the two kernels.
+        row_tiles: tiles of 8 batch rows of a group of blocks.
+        groups: groups of blocks a head that are on the chip at once.
+
+    Returns:
+        A model with the variables `cluster` (blocks that share K), `unit_groups` (of 8 units, a
+        block), `blocks` (of a group), `warps`, `chunks` (of K, a warp), `kept` (of those, in
+        registers), `tiles` (of 16 rows of R, a block), `items` (units of a batch row, a thread),
+        `matrix` (registers of a thread that hold R), `registers` (of a thread) and `shared` (bytes
+        of a block).
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.codegen.grid import grid_problem
+        >>> from rnnc.codegen.limits import limits_of
+        >>> from rnnc.codegen.shape import Shape
+        >>> h200 = limits_of("H200")
+        >>> m = grid_problem(rnnc.cells.lstm, Shape(1, 768), h200, "forward", 1, groups=2)
+        >>> print(m.solve()["blocks"])
+        48
+    """
+    layout, pointwise, forward = layout_of(cell), derive(cell), direction == "forward"
+    dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
+    sources, pairs, rows = len(layout.sources), len(layout.pair_gates), TILE_ROWS * row_tiles
+    m = Model()
+    # A cluster's blocks share K only in the backward, where K is as many times longer as there are
+    # gates.
+    clusters = [1] if forward else [c for c in (1, 2, 4, 8, 16) if c <= limits.cluster]
+    cluster = m.int("cluster", clusters)
+    unit_groups = m.int("unit_groups", _UNIT_GROUPS)
+    warps = m.int("warps", [w for w in _WARPS if WARP * w <= limits.threads_per_block])
+    blocks = m.int("blocks", 1, limits.multiprocessors)
+    chunks = m.int("chunks", 1, 512)
+    kept = m.int("kept", 1, 32)
+    tiles = m.int("tiles", 1, 64)
+    items = m.int("items", 1, 8)
+    matrix = m.int("matrix", 1, limits.registers_per_thread)
+    registers = m.int("registers", 1, limits.registers_per_thread)
+    shared = m.int("shared", 0, limits.shared_per_block)
+
+    units = _GROUP_UNITS * unit_groups
+    m.require(blocks % cluster == 0, "clusters are whole")
+    m.require(blocks * units >= shape.head_dim, "every unit has a block")
+    m.require((blocks - cluster) * units < shape.head_dim, "no cluster without units")
+    m.require(
+        shape.heads * groups * blocks <= limits.resident(1), "all blocks are on the chip at once"
+    )
+    m.require(
+        (cluster >= 4).implies(shape.heads * groups * blocks <= limits.resident(8)),
+        "all clusters are on the chip at once",
+    )
+    m.require(WARP * warps * items >= rows * units, "every unit of a batch row has a thread")
+    m.require(WARP * warps * (items - 1) < rows * units, "a thread has no more than its share")
+    if forward:
+        each = m.int("each", 1, 256)  # chunks of a source, a warp
+        m.require(each * warps >= dim_chunks, "every chunk of K has a warp")
+        m.require((each - 1) * warps < dim_chunks, "a warp has no more than its share of K")
+        m.require(chunks == sources * each, "chunks of a warp")
+        m.require(kept <= each, "chunks in registers")
+        halves = [unit_groups * count for count in layout.source_pairs]
+        width = pairs if pairs <= 2 else 4 * math.ceil(pairs / 4)
+        work = 2 * 4 * rows * width * warps * (units + 1)
+        rest = each - kept
+        working, each_item = forward_registers(pointwise, shape)
+    else:
+        of_source = []
+        for source, count in zip(layout.sources, layout.source_pairs, strict=True):
+            state = layout.states[source]
+            own = m.int(f"chunks_{state}", 1, 512)
+            m.require(own * warps * cluster >= count * dim_chunks, f"every chunk of {state}'s K")
+            m.require(
+                (own - 1) * warps * cluster < count * dim_chunks, f"an even share of {state}'s K"
+            )
+            of_source.append(own)
+        m.require(chunks == sum(of_source), "chunks of a warp")
+        m.require(kept <= chunks, "chunks in registers")
+        halves = [unit_groups * cluster]
+        pitch = rows + 4  # the padding keeps units in different banks
+        several = m.int("several", [0, 1])
+        m.require((several == 1).implies(cluster >= 2), "blocks of a cluster send each other sums")
+        m.require((several == 0).implies(cluster == 1), "a block alone does not")
+        work = 2 * 4 * pitch * sources * 16 * warps * tiles
+        work += several * (2 * 4 * pitch * sources * _GROUP_UNITS * cluster * unit_groups + 16)
+        rest = chunks - kept
+        working, each_item = backward_registers(pointwise, shape)
+    counts = []
+    for number, count in enumerate(halves):
+        own = m.int(f"tiles_{number}", 1, 64)
+        m.require(2 * own >= count, f"all rows of R, {number}")
+        m.require(2 * own <= count + 1, f"less than a tile of padding, {number}")
+        counts.append(own)
+    m.require(tiles == sum(counts), "tiles of a block")
+    all_tiles = tiles if forward else sources * tiles
+    gathered = m.int("gathered", 1, _GATHERED)
+    m.require((gathered == min(16, 16 // row_tiles)) | (gathered == chunks), "vectors on their way")
+    m.require(gathered <= chunks, "no more vectors than chunks")
+    each_vector, each_tile = product_registers(shape, row_tiles)
+    m.require(matrix == _CHUNK_REGISTERS * kept * tiles, "R in registers")
+    needed = matrix + working + each_vector * gathered + each_tile * all_tiles + each_item * items
+    m.require(registers == needed, "registers of a thread")
+    m.require(WARP * warps * registers <= limits.registers, "registers of a multiprocessor")
+    more = registers + _CHUNK_REGISTERS * tiles
+    m.require(
+        (rest >= 1).implies(
+            (more > limits.registers_per_thread) | (WARP * warps * more > limits.registers)
+        ),
+        "shared memory holds what registers cannot",
+    )
+    m.require(shared == work + _FRAGMENT_BYTES * warps * tiles * rest, "R in shared memory")
+    return m
+
+
+def grid_plans(
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
+) -> tuple[GridPlan, ...]:
+    """The feasible grid plans of a cell, the cheapest first: one for each way to cut the batch.
+
+    Args:
+        cell: the cell.
+        shape: sizes and dtype.
+        limits: the GPU.
+        save: what the forward keeps for the backward.
+        tf32: whether float32 products may round to tf32.
+
+    Raises:
+        PlanError: the dtype has no matrix instructions, no gate reads a state through a matrix, or
+            R does not fit the chip; names what binds and the largest head dim that fits.
+    """
+    _check(cell, shape)
+    plans = list(_candidates(cell, shape, limits, save, tf32))
+    if not plans:
+        raise _refusal(cell, shape, limits)
+    return tuple(sorted(plans, key=lambda plan: sum(plan.nanoseconds)))
+
+
+def grid_plan(
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
+) -> GridPlan:
+    """The cheapest grid plan of a cell; arguments and errors are those of `grid_plans`."""
+    return grid_plans(cell, shape, limits, save, tf32)[0]
+
+
+def _candidates(
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save, tf32: bool
+) -> Iterator[GridPlan]:
+    for row_tiles in _ROW_TILES:
+        rows = TILE_ROWS * row_tiles
+        wanted = math.ceil(shape.batch / rows)
+        if row_tiles > 1 and 2 * wanted * rows > 3 * (shape.batch + TILE_ROWS):
+            continue  # most of its rows would be padding
+        for groups in range(min(wanted, limits.multiprocessors), 0, -1):
+            found = [_ranked(cell, _sizes(shape), limits, d, row_tiles, groups) for d in DIRECTIONS]
+            if not all(found):
+                continue
+            turns = math.ceil(wanted / groups)
+            (forward, forward_ns), (backward, backward_ns) = (each[0] for each in found)
+            yield GridPlan(
+                arch=limits.arch,
+                dtype=shape.dtype,
+                head_dim=shape.head_dim,
+                rows=rows,
+                groups=groups,
+                forward=forward,
+                backward=backward,
+                nanoseconds=(round(turns * forward_ns), round(turns * backward_ns)),
+                binding=_binding(forward, backward, limits, shape.heads * groups),
+                tf32=tf32,
+                save=save,
+            )
+            break  # fewer groups at once are never better
+
+
+def _sizes(shape: Shape) -> Shape:
+    """The shape as far as a group of blocks sees it."""
+    return Shape(shape.heads, shape.head_dim, 1, 1, shape.dtype)
+
+
+@lru_cache(maxsize=2048)
+def _ranked(
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, row_tiles: int, groups: int
+) -> tuple[tuple[GridKernel, float], ...]:
+    """The feasible kernels of a direction with their ns, the cheapest first."""
+    pointwise, forward = derive(cell), direction == "forward"
+    found = []
+    for solution in grid_problem(cell, shape, limits, direction, row_tiles, groups).solutions():
+        kernel = _kernel(cell, shape, limits, solution, forward)
+        found.append((kernel, grid_nanoseconds(pointwise, shape, kernel, row_tiles, forward)))
+    return tuple(sorted(found, key=lambda item: item[1]))
+
+
+def _kernel(
+    cell: CellSpec, shape: Shape, limits: Limits, found: Solution, forward: bool
+) -> GridKernel:
+    layout, threads = layout_of(cell), WARP * found["warps"]
+    dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
+    return GridKernel(
+        blocks=found["blocks"],
+        cluster=found["cluster"],
+        units=_GROUP_UNITS * found["unit_groups"],
+        warps=found["warps"],
+        chunks=found["each"] if forward else found["chunks"],
+        register_chunks=found["kept"],
+        exchange_chunks=dim_chunks * len(layout.sources if forward else layout.pair_gates),
+        matrix_registers=found["matrix"],
+        registers=min(limits.registers // threads // 8 * 8, limits.registers_per_thread),
+        shared=found["shared"],
+    )
+
+
+def _binding(forward: GridKernel, backward: GridKernel, limits: Limits, groups: int) -> str:
+    """Which limit a larger head would break first."""
+    most = max(forward, backward, key=lambda kernel: kernel.blocks)
+    return (
+        f"{groups * most.blocks} blocks of {limits.multiprocessors} multiprocessors wait for each"
+        " other"
+    )
+
+
+def _check(cell: CellSpec, shape: Shape) -> None:
+    if shape.dtype == "float64":
+        raise PlanError(
+            f"grid plan of {cell.name} for {shape}\n  found:  float64\n"
+            "  wanted: a dtype with matrix instructions: bfloat16, float16 or float32\n"
+            '  write:  variant="alternating"'
+        )
+    if not layout_of(cell).sources:
+        raise PlanError(
+            f"grid plan of {cell.name} for {shape}\n  found:  no gate that reads a state through a"
+            " matrix\n  wanted: blocks that have something to tell each other\n"
+            '  write:  variant="block"'
+        )
+
+
+def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> tuple[Direction, Unsatisfiable] | None:
+    """What stands in the way of one group of blocks, in the direction that fails first."""
+    for direction in DIRECTIONS:
+        try:
+            grid_problem(cell, _sizes(shape), limits, direction, _ROW_TILES[0], 1).solve()
+        except Unsatisfiable as error:
+            return direction, error  # whose words take a while, and not everyone reads them
+    return None
+
+
+def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
+    clash = _clash(cell, shape, limits)
+    found = f"{clash[0]}, {clash[1]}" if clash else ""
+    largest = largest_grid_dim(cell, shape.dtype, limits, shape.heads)
+    if largest:
+        wanted, write = f"a head dim of at most {largest}", f"head_dim={largest}, or "
+    else:
+        wanted, write = "fewer heads: no head dim fits", ""
+    return PlanError(
+        f"grid plan of {cell.name} for {shape} on {limits.name}\n"
+        f"  found:  {found}\n"
+        f"  wanted: {wanted}\n"
+        f'  write:  {write}variant="alternating"'
+    )
+
+
+@lru_cache(maxsize=512)
+def largest_grid_dim(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int = 1) -> int:
+    """The largest head dim, a multiple of 8, whose R fits the chip; 0 if none does."""
+
+    def fits(dim: int) -> bool:
+        return dim <= _LARGEST_DIM and _clash(cell, Shape(heads, dim, 1, 1, dtype), limits) is None
+
+    low, high = 0, 64
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > 8:
+        middle = (low + high) // 16 * 8
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -1,0 +1,55 @@
+"""How many registers a thread of a grid kernel needs beside its fragments of R: upper bounds.
+
+They bound what the compiler needs, without spills, for the library's cells (NVRTC 13.0); a test
+compiles cells against them.
+"""
+
+from __future__ import annotations
+
+import math
+
+from .derive import Pointwise
+from .layout import layout_of
+from .shape import Shape
+
+
+def forward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
+    """Registers of a thread of the forward kernel: for itself, and for each of its items.
+
+    Beside them it holds what it gathers and the sums of its tiles.
+
+    Args:
+        pointwise: of the cell.
+        shape: gives the dtype.
+    """
+    layout = layout_of(pointwise.cell)
+    states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
+    values = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
+    working = 56 + (20 if shape.dtype == "float32" else 0)
+    return working, math.ceil(8 + 1.5 * states + gates + saved + values)
+
+
+def backward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
+    """Registers of a thread of the backward kernel: for itself, and for each of its items.
+
+    Args:
+        pointwise: of the cell.
+        shape: gives the dtype.
+    """
+    layout = layout_of(pointwise.cell)
+    states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
+    values = 2 * (len(layout.params) + len(layout.diagonal_gates)) + len(layout.bias)
+    working = 60 + (20 if shape.dtype == "float32" else 0)
+    return working, math.ceil(12 + 4 * states + gates + saved + values)
+
+
+def product_registers(shape: Shape, row_tiles: int) -> tuple[int, int]:
+    """Registers of a thread for each vector that it gathers, and for the sums of each tile.
+
+    Args:
+        shape: gives the dtype.
+        row_tiles: tiles of 8 batch rows.
+    """
+    # float32 has a sum of the large products and one of the small.
+    sums = 8 if shape.dtype == "float32" else 4
+    return 4 * row_tiles, sums * row_tiles
