@@ -15,8 +15,10 @@ class ClusterKernel:
         cluster: blocks that share a head and some batch rows.
         units: of a block.
         warps: of a block.
-        splits: warps that share K of the same rows of R, and add their sums in shared memory.
+        splits: warps that share K of the same rows of R, and add their sums in shared memory; 1 in
+            the backward, where warps share rows.
         ahead: steps that data is sent for before its use.
+        blocks_per_multiprocessor: how many blocks share an SM's registers.
         matrix_registers: registers of a thread that hold R.
         registers: registers of a thread that the compiler may use.
         shared: bytes of shared memory of a block.
@@ -27,6 +29,7 @@ class ClusterKernel:
     warps: int
     splits: int
     ahead: int
+    blocks_per_multiprocessor: int
     matrix_registers: int
     registers: int
     shared: int

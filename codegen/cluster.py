@@ -1,0 +1,198 @@
+"""Plans of a cluster of blocks a head and 8 batch rows: all that fit, the cheapest first."""
+
+from __future__ import annotations
+
+import math
+from contextlib import suppress
+from functools import lru_cache
+from itertools import product
+
+from ..cellspec.cell import CellSpec
+from ..constrint import Solution, Unsatisfiable
+from .block import DIRECTIONS, Direction
+from .cluster_cost import cluster_nanoseconds
+from .cluster_plan import ClusterKernel, ClusterPlan
+from .cluster_problem import BACKWARD_WARPS, ROWS, SIZES, SPLITS, WARP, cluster_problem
+from .derive import derive
+from .limits import Limits
+from .shape import Dtype, PlanError, Save, Shape
+
+
+def cluster_plan(
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
+) -> ClusterPlan:
+    """The cheapest cluster plan.
+
+    Args:
+        cell: the cell.
+        shape: sizes and dtype; what is compiled depends on head dim and dtype alone.
+        limits: the GPU.
+        save: what the forward keeps for the backward.
+        tf32: whether float32 products may round to tf32.
+
+    Raises:
+        PlanError: none fits; names the constraint that binds and the largest head dim that fits.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.codegen.cluster import cluster_plan
+        >>> from rnnc.codegen.limits import limits_of
+        >>> from rnnc.codegen.shape import Shape
+        >>> plan = cluster_plan(rnnc.cells.lstm, Shape(6, 128), limits_of("H200"))
+        >>> plan.forward.cluster * plan.forward.units
+        128
+    """
+    return cluster_plans(cell, shape, limits, save, tf32)[0]
+
+
+def cluster_plans(
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
+) -> tuple[ClusterPlan, ...]:
+    """All cluster plans that differ in the size of a cluster or in how warps share it, the cheapest
+    first: the forward's sizes each with the best of the backward's, and the other way round.
+
+    The arguments and errors are those of `cluster_plan`.
+    """
+    if shape.dtype == "float64":
+        raise PlanError(
+            f"cluster plan of {cell.name} for {shape}\n  found:  float64\n"
+            "  wanted: a dtype with matrix instructions: bfloat16, float16 or float32\n"
+            '  write:  variant="alternating"'
+        )
+    forwards, backwards = (_kernels(cell, shape, limits, d) for d in DIRECTIONS)
+    if not forwards or not backwards:
+        raise _refusal(cell, shape, limits)
+    pairs = [(f, backwards[0]) for f in forwards] + [(forwards[0], b) for b in backwards[1:]]
+    plans = [
+        ClusterPlan(
+            arch=limits.arch,
+            dtype=shape.dtype,
+            head_dim=shape.head_dim,
+            rows=ROWS,
+            forward=forward[1],
+            backward=backward[1],
+            nanoseconds=(forward[0], backward[0]),
+            binding=_binding(forward[1], backward[1], limits),
+            tf32=tf32,
+            save=save,
+        )
+        for forward, backward in pairs
+    ]
+    return tuple(sorted(plans, key=lambda plan: sum(plan.nanoseconds)))
+
+
+def _kernels(
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction
+) -> list[tuple[int, ClusterKernel]]:
+    """For each size of a cluster and number of warps the best kernel and its ns; cheapest first."""
+    found = []
+    shares = SPLITS if direction == "forward" else BACKWARD_WARPS
+    clusters = shape.heads * math.ceil(shape.batch / ROWS)
+    for cluster, share in product(SIZES, shares):
+        if cluster > limits.cluster:
+            continue
+        together = min(math.ceil(clusters * cluster / limits.multiprocessors), 4)
+        best = _best(cell, _sizes(shape), limits, direction, cluster, share, together)
+        if best is not None:
+            kernel = _kernel(best, limits)
+            cost = cluster_nanoseconds(
+                derive(cell), shape, limits, kernel, forward=direction == "forward"
+            )
+            found.append((cost, kernel))
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _sizes(shape: Shape) -> Shape:
+    """The shape as far as one cluster sees it."""
+    return Shape(1, shape.head_dim, 1, 1, shape.dtype)
+
+
+@lru_cache(maxsize=4096)
+def _best(
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    cluster: int,
+    share: int,
+    together: int,
+) -> Solution | None:
+    m = cluster_problem(cell, shape, limits, direction, together)
+    m.require(m["cluster"] == cluster, "the size asked for")
+    m.require(m["splits" if direction == "forward" else "warps"] == share, "the share asked for")
+    with suppress(Unsatisfiable):
+        return m.solve()
+    return None
+
+
+def _kernel(found: Solution, limits: Limits) -> ClusterKernel:
+    threads = WARP * found["warps"]
+    allowed = limits.registers // (threads * found["blocks"]) // 8 * 8
+    return ClusterKernel(
+        cluster=found["cluster"],
+        units=found["units"],
+        warps=found["warps"],
+        splits=found["splits"],
+        ahead=found["ahead"],
+        blocks_per_multiprocessor=found["blocks"],
+        matrix_registers=found["matrix"],
+        registers=min(allowed, limits.registers_per_thread),
+        shared=found["shared"],
+    )
+
+
+def _binding(forward: ClusterKernel, backward: ClusterKernel, limits: Limits) -> str:
+    """Which limit a larger head would break first."""
+    tightest = max((forward, backward), key=lambda k: k.warps * k.matrix_registers)
+    direction = "forward" if tightest is forward else "backward"
+    size = WARP * tightest.warps * tightest.matrix_registers * 4
+    return (
+        f"registers of the {direction}: {size // 1024} KiB of {limits.registers // 256} KiB hold R"
+    )
+
+
+def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> tuple[Direction, Unsatisfiable] | None:
+    """What stands in the way, in the direction that fails first; nothing where a cluster fits."""
+    for direction in DIRECTIONS:
+        try:
+            cluster_problem(cell, _sizes(shape), limits, direction).solve()
+        except Unsatisfiable as error:
+            return direction, error
+    return None
+
+
+def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
+    clash = _clash(cell, shape, limits)
+    found = f"{clash[0]}, {clash[1]}" if clash else ""
+    largest = largest_cluster_dim(cell, shape.dtype, limits)
+    if limits.cluster < min(SIZES):
+        wanted, write = "a GPU with clusters: compute capability 9.0 or later", ""
+    elif largest:
+        wanted, write = f"a head dim of at most {largest}", f"head_dim={largest}, or "
+    else:
+        wanted, write = "a cell with fewer gates and states: no head dim fits", ""
+    return PlanError(
+        f"cluster plan of {cell.name} for {shape} on {limits.name}\n"
+        f"  found:  {found}\n"
+        f"  wanted: {wanted}\n"
+        f'  write:  {write}variant="alternating"'
+    )
+
+
+@lru_cache(maxsize=512)
+def largest_cluster_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
+    """The largest head dim, a multiple of 16, whose R fits a cluster; 0 if none does."""
+
+    def fits(dim: int) -> bool:
+        return _clash(cell, Shape(1, dim, 1, 1, dtype), limits) is None
+
+    if limits.cluster < min(SIZES) or not fits(32):
+        return 0
+    # Doubling, then halving.
+    low, high = 32, 64
+    while fits(high):
+        low, high = high, 2 * high
+    while high - low > 16:
+        middle = (low + high) // 32 * 16
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low

@@ -1,0 +1,466 @@
+// All steps backwards of one head and 8 batch rows in a cluster of blocks: each block multiplies the
+// gradients of its own units' gates by its rows of R, and pushes to each peer the sums for the
+// peer's units.
+//
+// A block owns kBackwardUnits units. Its pointwise work is one (unit, column) a thread; the gradients
+// of the gates meet in its own shared memory. The product has all units of the head as rows, in m16
+// tiles that the warps share, and K runs over the own units of every pair (gate, source) of a source.
+// A lane's four sums of a tile are one piece of 16 bytes in the shared memory of the block that owns
+// the tile's units, where the sums of all blocks lie side by side and are added in a fixed order.
+//
+// The state before a step gets a gradient from the pointwise map, which is known at once, and one
+// through R, which comes from the peers. The map is linear in the gradients of the states after it:
+// while the pushes are on their way, a thread computes what it gives without them and what a unit of
+// them would add; once they are there, one multiplication and addition finish each value.
+//
+// Two buffers take turns, each with an mbarrier that counts the bytes of a step. Iteration i waits for
+// what iteration i - 1 pushed into buffer (i - 1) % 2, and pushes into buffer i % 2:
+//
+// - A buffer is not overwritten while it is read. Who pushes at iteration i has passed its block's
+//   barrier of that iteration, after all that iteration i - 1 pushed to the block had come; each peer
+//   pushed its part after its own barrier of iteration i - 1, which follows all its reads of buffer
+//   (i - 2) % 2, the one that iteration i's pushes go to.
+// - A phase does not end early: it takes the arrival of this block's thread 0, who announces the bytes
+//   of one iteration, and by the same argument none of a later one can come before.
+// - No warp misses a phase: that of iteration i + 2 can not end before this block has pushed at that
+//   iteration, which is after the barriers that all of its warps pass having seen the end of i's.
+// - A block does not leave while peers write to it: what was pushed has been waited for.
+#pragma once
+
+namespace rnnc {
+
+constexpr int kTileUnits = 16;
+constexpr int kBlockTiles = kBackwardUnits / kTileUnits;  // of the units of a block
+constexpr int kTiles = kBackwardCluster * kBlockTiles;    // of a source
+constexpr int kTileSlots = ceil_div(kTiles, kBackwardWarps);  // of a warp
+RNNC_CONSTEXPR int backward_chunks(int source) {
+  return ceil_div(kSourcePairs[source] * kBackwardUnits, kChunk);
+}
+RNNC_CONSTEXPR int backward_first_chunk(int source) {
+  int chunks = 0;
+  for (int i = 0; i < source; ++i) chunks += backward_chunks(i);
+  return chunks;
+}
+constexpr int kBackwardChunks = at_least_one(backward_first_chunk(kSources));
+using GradientExchange = Exchange<kBackwardChunks * kChunk>;
+constexpr int kBackwardChains = kPack == 1 || kTileSlots > 1 ? 2 : 4;
+
+// 32 items, (unit, column), are four units of all columns: the items of a warp at a time.
+constexpr int kItemUnits = 4;
+constexpr int kWarpItems = kBackwardUnits / kItemUnits;                 // such groups, of a block
+constexpr int kBackwardItems = ceil_div(kWarpItems, kBackwardWarps);    // of a warp
+using KeptCopy = WarpCopy<kSaved, kItemUnits, kColumns>;
+using StateCopy = WarpCopy<1, kItemUnits, kColumns>;
+
+// Sums from one block for the units of another, for one source.
+constexpr int kShareBytes = kBackwardUnits * kColumns * static_cast<int>(sizeof(float));
+constexpr int kSharesBuffer = kSources * kBackwardCluster * kShareBytes;
+// What a step reads: kept values, the states before it, the gradients of the states after it.
+constexpr int kItemBytes = KeptCopy::kBytes + 2 * kStates * StateCopy::kBytes;
+constexpr int kBackwardStage = kWarpItems * kItemBytes;
+constexpr int kBackwardShares = 2 * GradientExchange::kBytes;  // where they begin
+constexpr int kBackwardReads = kBackwardShares + 2 * kSharesBuffer;
+constexpr int kBackwardBarriers = kBackwardReads + kBackwardAhead * kBackwardStage;
+constexpr int kBackwardShared = kBackwardBarriers + 16;
+static_assert(kBackwardShared == kPlannedBackwardShared, "the plan counted another size");
+
+// Elements `in` and `in + 1` of a row of R, each in a word; zero where the head has none.
+RNNC_INLINE void load_columns(u32 (&words)[2], const Element* row, int in, bool exists) {
+  if constexpr (kPack == 2 && kHeadDim % 2 == 0) {
+    const bool inside = exists && in < kHeadDim;
+    u32 both;
+    asm volatile("ld.global.u32 %0, [%1];" : "=r"(both) : "l"(row + (inside ? in : 0)) : "memory");
+    words[0] = inside ? both & 0xffffu : 0u;
+    words[1] = inside ? both >> 16 : 0u;
+  } else {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) {
+      const bool inside = exists && in + i < kHeadDim;
+      const Element* at = row + (inside ? in + i : 0);
+      if constexpr (kPack == 1) {
+        asm volatile("ld.global.u32 %0, [%1];" : "=r"(words[i]) : "l"(at) : "memory");
+        words[i] = inside ? quiet(words[i]) : 0u;
+      } else {
+        u16 half;
+        asm volatile("ld.global.u16 %0, [%1];" : "=h"(half) : "l"(at) : "memory");
+        words[i] = inside ? half : 0u;
+      }
+    }
+  }
+}
+
+// The rows of R transposed that a warp multiplies, as fragments. Rows lane / 4 and lane / 4 + 8 of a
+// tile are neighbouring units, so that their values in a row of R are too.
+struct BackwardWeights {
+  u32 fragment[kBackwardChunks][2][kTileSlots][4];
+
+  RNNC_MEMBER void load(const Element* R, int heads, int head, int first_unit,
+                        const int (&tile)[kTileSlots], int lane) {
+    unroll<kSources>([&](auto source_index) {
+      constexpr int source = decltype(source_index)::value;
+#pragma unroll
+      for (int word = 0; word < 4 * backward_chunks(source); ++word) {  // of the lane's quad
+        const int k = word / 4 * kChunk + ((lane & 3) * 4 + word % 4) * kPack;
+        const int pair = k / kBackwardUnits, out = first_unit + k % kBackwardUnits;
+        const bool exists = pair < kSourcePairs[source];
+        const int matrix = kPairMatrix[kSourceFirstPair[source] + (exists ? pair : 0)];
+        const int row = (matrix * heads + head) * kHeadDim;
+        auto& of_word = fragment[backward_first_chunk(source) + word / 4][word / 2 % 2];
+#pragma unroll
+        for (int slot = 0; slot < kTileSlots; ++slot) {
+          const int in = tile[slot] * kTileUnits + 2 * (lane >> 2);
+          u32 found[2] = {0u, 0u};
+#pragma unroll
+          for (int i = 0; i < kPack; ++i) {
+            const bool inside = exists && out + i < kHeadDim;
+            const Element* from = R + (row + (inside ? out + i : 0)) * int64{kHeadDim};
+            u32 columns[2];
+            load_columns(columns, from, in, inside);
+#pragma unroll
+            for (int half = 0; half < 2; ++half) found[half] |= columns[half] << (16 * i);
+          }
+#pragma unroll
+          for (int half = 0; half < 2; ++half) of_word[slot][word % 2 * 2 + half] = found[half];
+        }
+        __syncthreads();  // for the compiler, which moves no load across it
+      }
+    });
+  }
+};
+
+// The sum of what n blocks pushed for an item: halves first, which is short, and always the same.
+template <int n>
+RNNC_INLINE float sum_shares(const char* shares) {
+  if constexpr (n == 1) {
+    return *reinterpret_cast<const float*>(shares);
+  } else {
+    return sum_shares<n / 2>(shares) + sum_shares<n / 2>(shares + n / 2 * kShareBytes);
+  }
+}
+
+// What the pointwise map gives for one item: without the gradients from the peers, and what each of
+// them adds for a unit of it.
+struct Gradients {
+  real gate[at_least_one(kGates)], state[kStates], param[at_least_one(kParams)];
+};
+
+RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
+  extern __shared__ __align__(128) char shared[];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+  const u32 rank = cluster_rank(), shared_begin = shared_address(shared);
+  const u32 barriers = shared_begin + kBackwardBarriers;
+  const int64 head = blockIdx.y, first_row = static_cast<int64>(blockIdx.z) * kColumns;
+  const int block_unit = static_cast<int>(rank) * kBackwardUnits;
+  const int64 plane = a.heads * kHeadDim, step_size = a.batch * plane;
+
+  // Tiles of this warp, the first of them for the own block, which is another one in each block: who
+  // pushes at the same time pushes to different blocks.
+  int tile[kTileSlots];
+  u32 share[kTileSlots], owner[kTileSlots];  // where a lane's piece goes, and the memory it is in
+#pragma unroll
+  for (int slot = 0; slot < kTileSlots; ++slot) {
+    const int turn = slot * kBackwardWarps + warp, of_block = turn % kBlockTiles;
+    const int block = (turn / kBlockTiles + rank) % kBackwardCluster;
+    tile[slot] = turn < kTiles ? block * kBlockTiles + of_block : kTiles;
+    owner[slot] = peer_address(shared_begin, block);
+    share[slot] = owner[slot] + kBackwardShares + rank * kShareBytes + (of_block * 32 + lane) * 16;
+  }
+  BackwardWeights weights;
+  weights.load(a.R, static_cast<int>(a.heads), blockIdx.y, block_unit, tile, lane);
+
+  for (int i = threadIdx.x; i < kBackwardShared / 4; i += 32 * kBackwardWarps) {
+    reinterpret_cast<u32*>(shared)[i] = 0u;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) mbarrier_init(barriers + 8 * i, 1);
+    mbarrier_init_done();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) mbarrier_expect(barriers + 8 * i, kSharesBuffer);
+  }
+
+  // The items of this thread: of a tile's lane l and sum s, item 4 l + s, unit 2 (l / 4) + s / 2 and
+  // column 2 (l % 4) + s % 2. So 32 items are 4 units of all columns. Where there is no such unit or
+  // row, the thread computes another item's values and stores none.
+  const int steps = static_cast<int>(a.steps);
+  const int own_unit = 2 * (lane >> 4) + (lane >> 1 & 1), column = (lane >> 2 & 3) * 2 + (lane & 1);
+  const int64 row = first_row + column;
+  const bool row_given = row < a.batch;
+  constexpr bool whole = kWarpItems % kBackwardWarps == 0;
+  bool active[kBackwardItems], given[kBackwardItems];
+  int64 at[kBackwardItems];  // an address is a uniform pointer and this offset, in bytes
+  int unit[kBackwardItems], kept_place[kBackwardItems], state_place[kBackwardItems];
+  real param[kBackwardItems][at_least_one(kParams)];
+  real diagonal[kBackwardItems][at_least_one(kDiagonalPairs)];
+  real after[kBackwardItems][kStates], d_state[kBackwardItems][kStates];
+  real sums[kBackwardItems][at_least_one(kSums)] = {};
+  KeptCopy kept_copy[kBackwardItems];
+  StateCopy state_copy[kBackwardItems];
+#pragma unroll
+  for (int item = 0; item < kBackwardItems; ++item) {
+    const int group = item * kBackwardWarps + warp;
+    active[item] = whole || group < kWarpItems;
+    unit[item] = group * kItemUnits + own_unit;  // of the block
+    const bool exists = active[item] && block_unit + unit[item] < kHeadDim;
+    given[item] = exists && row_given;
+    const int64 own = head * kHeadDim + (exists ? block_unit + unit[item] : 0);
+    at[item] = opaque(((row_given ? row : 0) * plane + own) * int64{sizeof(Element)});
+    kept_place[item] = opaque(KeptCopy::place(column, exists ? own_unit : 0));
+    state_place[item] = opaque(StateCopy::place(column, exists ? own_unit : 0));
+    const int first = block_unit + group * kItemUnits;
+    kept_copy[item].prepare(lane, first, first_row, 1, a.batch);
+    state_copy[item].prepare(lane, first, first_row, 1, a.batch);
+#pragma unroll
+    for (int i = 0; i < kParams; ++i) param[item][i] = to_real(a.params[i][own]);
+#pragma unroll
+    for (int i = 0; i < kDiagonalPairs; ++i) diagonal[item][i] = to_real(a.R_diag[i * plane + own]);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) {
+      const Element* last = a.states[s] + (steps - 1) * step_size;
+      after[item][s] = kReads[s] && steps > 0 ? to_real(*element_at(last, at[item])) : real(0);
+      d_state[item][s] = a.d_last[s] ? to_real(*element_at(a.d_last[s], at[item])) : real(0);
+    }
+  }
+
+  // What a step reads, on its way some steps ahead.
+  char* const reads = shared + kBackwardReads + warp * kItemBytes;
+  const auto fetch = [&](int t, int stage) {
+    if (t >= 0) {
+      const int64 here = t * step_size + head * kHeadDim;
+#pragma unroll
+      for (int item = 0; item < kBackwardItems; ++item) {
+        if (!active[item]) continue;
+        char* to = reads + stage * kBackwardStage + item * kBackwardWarps * kItemBytes;
+        kept_copy[item].issue(to, a.kept + here * kSaved, plane * kSaved);
+        to += KeptCopy::kBytes;
+#pragma unroll
+        for (int s = 0; s < kStates; ++s) {
+          if (kReads[s]) {
+            const Element* before = t > 0 ? a.states[s] + (here - step_size)
+                                          : a.initial[s] + head * kHeadDim;
+            state_copy[item].issue(to, before, plane);
+          }
+          to += StateCopy::kBytes;
+          if (a.d_states[s]) {
+            const Element* d_states = a.d_states[s] + t * a.d_states_time[s] + head * kHeadDim;
+            state_copy[item].issue(to, d_states, a.d_states_row[s]);
+          }
+          to += StateCopy::kBytes;
+        }
+      }
+    }
+    commit_copies();
+  };
+
+  // The sums of all blocks for this thread's items, that iteration i - 1 pushed.
+  const auto receive = [&](int i, real (&received)[kBackwardItems][at_least_one(kSources)]) {
+    if constexpr (kSources > 0) {
+      const int buffer = (i - 1) & 1;
+      mbarrier_await(barriers + buffer * 8, (i - 1) >> 1 & 1, i);
+      const char* from = shared + kBackwardShares + buffer * kSharesBuffer;
+#pragma unroll
+      for (int item = 0; item < kBackwardItems; ++item) {
+        const int own = ((item * kBackwardWarps + warp) * 32 + lane) * 4;
+#pragma unroll
+        for (int source = 0; source < kSources; ++source) {
+          const char* parts = from + source * kBackwardCluster * kShareBytes + own;
+          received[item][source] = active[item] ? sum_shares<kBackwardCluster>(parts) : 0.0f;
+        }
+      }
+    }
+  };
+
+  cluster_sync();
+#pragma unroll 1
+  for (int stage = 0; stage < kBackwardAhead; ++stage) fetch(steps - 1 - stage, stage);
+
+  const int fragment = opaque(GradientExchange::first_fragment(lane));
+  int stage = 0;
+#pragma unroll 1
+  for (int i = 0; i < steps; ++i) {
+    const int t = steps - 1 - i;
+    char* const buffer = shared + (i & 1) * GradientExchange::kBytes;
+    wait_copies<kBackwardAhead - 1>();
+    __syncwarp();
+    real before[kBackwardItems][kStates];
+    Gradients found[kBackwardItems], added[kBackwardItems][at_least_one(kSources)];
+#pragma unroll
+    for (int item = 0; item < kBackwardItems; ++item) {
+      const char* const now =
+          reads + stage * kBackwardStage + item * kBackwardWarps * kItemBytes;
+      real kept[at_least_one(kSaved)];
+      const auto kept_row = KeptCopy::read(now, kept_place[item]);
+#pragma unroll
+      for (int k = 0; k < kSaved; ++k) kept[k] = kept_row[k];
+#pragma unroll
+      for (int s = 0; s < kStates; ++s) {
+        const char* const states = now + KeptCopy::kBytes + 2 * s * StateCopy::kBytes;
+        before[item][s] = kReads[s] ? StateCopy::read(states, state_place[item])[0] : real(0);
+        found[item].state[s] = d_state[item][s];
+        if (a.d_states[s]) {
+          found[item].state[s] += StateCopy::read(states + StateCopy::kBytes, state_place[item])[0];
+        }
+      }
+      step_backward(kept, before[item], after[item], param[item], found[item].state,
+                    found[item].gate, found[item].param);
+#pragma unroll
+      for (int source = 0; source < kSources; ++source) {
+        Gradients& one = added[item][source];
+#pragma unroll
+        for (int s = 0; s < kStates; ++s) one.state[s] = s == kSourceState[source] ? 1 : 0;
+        step_backward(kept, before[item], after[item], param[item], one.state, one.gate, one.param);
+      }
+    }
+    if (kSources > 0 && i > 0) {
+      real received[kBackwardItems][at_least_one(kSources)];
+      receive(i, received);
+#pragma unroll
+      for (int item = 0; item < kBackwardItems; ++item) {
+#pragma unroll
+        for (int source = 0; source < kSources; ++source) {
+          const Gradients& one = added[item][source];
+          const real factor = received[item][source];
+#pragma unroll
+          for (int g = 0; g < kGates; ++g) found[item].gate[g] += one.gate[g] * factor;
+#pragma unroll
+          for (int s = 0; s < kStates; ++s) found[item].state[s] += one.state[s] * factor;
+#pragma unroll
+          for (int p = 0; p < kParams; ++p) found[item].param[p] += one.param[p] * factor;
+        }
+      }
+    }
+#pragma unroll
+    for (int item = 0; item < kBackwardItems; ++item) {
+#pragma unroll
+      for (int source = 0; source < kSources; ++source) {
+#pragma unroll
+        for (int p = 0; p < kSourcePairs[source]; ++p) {
+          const int k = backward_first_chunk(source) * kChunk + p * kBackwardUnits + unit[item];
+          if (given[item]) {
+            *reinterpret_cast<Element*>(buffer + GradientExchange::offset(column, k)) =
+                to_element<Element>(found[item].gate[kPairGate[kSourceFirstPair[source] + p]]);
+          }
+        }
+      }
+    }
+    if constexpr (kSources > 0) {
+      __syncthreads();
+      Sums<kBackwardChains> sum[kTileSlots][at_least_one(kSources)];
+#pragma unroll
+      for (int slot = 0; slot < kTileSlots; ++slot) {
+#pragma unroll
+        for (int source = 0; source < kSources; ++source) sum[slot][source].clear();
+      }
+      unroll<kSources>([&](auto source_index) {
+        constexpr int source = decltype(source_index)::value;
+        constexpr int first_chunk = backward_first_chunk(source);
+        for_chunks<backward_chunks(source)>(
+            [&](int chunk) { return GradientExchange::load(buffer, fragment, first_chunk + chunk); },
+            [&](auto index, uint4 d) {
+              constexpr int chunk = decltype(index)::value;
+              unroll<kTileSlots>([&](auto slot_index) {
+                constexpr int slot = decltype(slot_index)::value;
+                const auto& own = weights.fragment[first_chunk + chunk][0][slot];
+                sum[slot][source].template add<2 * chunk>(own, d.x, d.y);
+              });
+              unroll<kTileSlots>([&](auto slot_index) {
+                constexpr int slot = decltype(slot_index)::value;
+                const auto& own = weights.fragment[first_chunk + chunk][1][slot];
+                sum[slot][source].template add<2 * chunk + 1>(own, d.z, d.w);
+              });
+            });
+#pragma unroll
+        for (int slot = 0; slot < kTileSlots; ++slot) {
+          u32 words[4];
+#pragma unroll
+          for (int k = 0; k < 4; ++k) words[k] = __float_as_uint(sum[slot][source].total(k));
+          const int place = (i & 1) * kSharesBuffer + source * kBackwardCluster * kShareBytes;
+          if (kTiles % kBackwardWarps == 0 || tile[slot] < kTiles) {
+            push(share[slot] + place, words, owner[slot] + kBackwardBarriers + (i & 1) * 8);
+          }
+        }
+      });
+      // Thread 0 announces the bytes of iteration i + 1, into the buffer that has just been read.
+      if (i > 0 && threadIdx.x == 0) mbarrier_expect(barriers + ((i - 1) & 1) * 8, kSharesBuffer);
+    }
+    // While the sums are on their way: the results leave, and an earlier step's data is sent for, into
+    // the place of this step's.
+    Element* d_wx = a.d_wx + t * step_size * kInputGates;
+    Element* d_rest = a.d_rest + t * step_size * (kGates - kInputGates);
+#pragma unroll
+    for (int item = 0; item < kBackwardItems; ++item) {
+      real wx[at_least_one(kInputGates)], rest[at_least_one(kGates - kInputGates)];
+#pragma unroll
+      for (int g = 0; g < kGates; ++g) {
+        (g < kInputGates ? wx[g] : rest[g - kInputGates]) = found[item].gate[g];
+      }
+      Row<Element, kInputGates> wx_row;
+      wx_row.set(wx);
+      Row<Element, kGates - kInputGates> rest_row;
+      rest_row.set(rest);
+      // Absent rows and units count for nothing, whatever the equations make of zeros.
+      if (given[item]) {
+        wx_row.store(element_at(d_wx, at[item] * kInputGates));
+        rest_row.store(element_at(d_rest, at[item] * (kGates - kInputGates)));
+#pragma unroll
+        for (int k = 0; k < kBiasGates; ++k) sums[item][k] += found[item].gate[kBias[k]];
+#pragma unroll
+        for (int k = 0; k < kParams; ++k) sums[item][kBiasGates + k] += found[item].param[k];
+#pragma unroll
+        for (int k = 0; k < kDiagonalPairs; ++k) {
+          sums[item][kBiasGates + kParams + k] +=
+              found[item].gate[kDiagonalGate[k]] * before[item][kDiagonalSource[k]];
+        }
+      }
+#pragma unroll
+      for (int s = 0; s < kStates; ++s) {
+        d_state[item][s] = found[item].state[s];
+        after[item][s] = before[item][s];
+      }
+#pragma unroll
+      for (int k = 0; k < kDiagonalPairs; ++k) {
+        d_state[item][kDiagonalSource[k]] += diagonal[item][k] * found[item].gate[kDiagonalGate[k]];
+      }
+    }
+    __syncwarp();
+    fetch(t - kBackwardAhead, stage);
+    stage = stage + 1 < kBackwardAhead ? stage + 1 : 0;
+  }
+
+  if (kSources > 0 && steps > 0) {
+    real received[kBackwardItems][at_least_one(kSources)];
+    receive(steps, received);
+#pragma unroll
+    for (int item = 0; item < kBackwardItems; ++item) {
+#pragma unroll
+      for (int source = 0; source < kSources; ++source) {
+        d_state[item][kSourceState[source]] += received[item][source];
+      }
+    }
+  }
+#pragma unroll
+  for (int item = 0; item < kBackwardItems; ++item) {
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) {
+      if (given[item]) {
+        *element_at(a.d_initial[s], at[item]) = to_element<Element>(d_state[item][s]);
+      }
+    }
+    // Eight lanes hold the columns of one unit.
+    const int64 own = head * kHeadDim + block_unit + unit[item];
+#pragma unroll
+    for (int k = 0; k < kSums; ++k) {
+      real total = sums[item][k];
+      total += __shfl_xor_sync(~0u, total, 1);
+      total += __shfl_xor_sync(~0u, total, 4);
+      total += __shfl_xor_sync(~0u, total, 8);
+      if (column == 0 && active[item] && block_unit + unit[item] < kHeadDim) {
+        a.sums[(static_cast<int64>(blockIdx.z) * kSums + k) * plane + own] = total;
+      }
+    }
+  }
+  cluster_sync();
+}
+
+}  // namespace rnnc

@@ -1,0 +1,413 @@
+// All steps of one head and 8 batch rows in a cluster of blocks: R in registers, h pushed to the peers.
+//
+// A block owns kForwardUnits units. Rows of R are interleaved by gates: the two halves of an m16 tile
+// are 8 units of one gate and the same units of the next, so that a thread's accumulators hold all
+// gates of unit lane / 4 and of columns 2q and 2q + 1, q = lane % 4. kForwardSplits warps share K of
+// the same units, and add their sums through shared memory; then each of the first two takes one of
+// the columns.
+//
+// Every block has all of h, 8 rows of it, in two buffers that take turns, and an mbarrier for each.
+// Step t reads buffer t % 2, when the mbarrier has counted all the bytes of h, and its results go to
+// buffer (t + 1) % 2 of every block. There is no other agreement between blocks:
+//
+// - A buffer is not overwritten while it is read. Who pushes at step t has waited for all of step t's
+//   h, a part of which came from each warp with units of each peer; such a warp pushed that part at
+//   step t - 1 after its own reads of buffer (t - 1) % 2, the one that step t's pushes go to, and with
+//   kForwardSplits > 1 after the barrier that follows the reads of the warps that share its units.
+// - A phase does not end early: it takes the arrival of this block's thread 0, who announces the bytes
+//   of one step's h, and bytes of a later step can not come before, by the argument above. They may
+//   come before the announcement of their own phase, which then takes place with bytes already counted.
+// - No warp misses a phase: that of step t + 2 can not end before this block has pushed at step t + 1,
+//   which is after all of its warps have seen the end of step t's.
+// - A block does not leave while peers write to it: what was pushed has been waited for.
+#pragma once
+
+namespace rnnc {
+
+constexpr int kGroupUnits = 8;
+constexpr int kForwardGroups = kForwardUnits / kGroupUnits;
+constexpr int kForwardWarps = kForwardGroups * kForwardSplits;
+constexpr int kForwardItems = kForwardSplits == 1 ? 2 : 1;  // columns of a thread
+constexpr int kItemWarps = kForwardGroups * smaller(kForwardSplits, 2);
+constexpr int kDimChunks = ceil_div(kHeadDim, kChunk);
+// Of a warp. Pairs of them, where warps share K: within a pair the exchange buffer is permuted.
+constexpr int kSplitChunks =
+    kForwardSplits == 1 ? kDimChunks : round_up(ceil_div(kDimChunks, kForwardSplits), 2);
+RNNC_CONSTEXPR int larger(int a, int b) { return a > b ? a : b; }
+using StateExchange = Exchange<larger(kForwardCluster * kForwardUnits,
+                                      kForwardSplits * kSplitChunks * kChunk)>;
+constexpr int kForwardBuffer = kSources * StateExchange::kBytes;
+// What the cluster pushes into a buffer in a step.
+constexpr int kForwardPushed =
+    kSources * kForwardCluster * kForwardUnits * kColumns * static_cast<int>(sizeof(Element));
+using InputCopy = WarpCopy<kInputGates, kGroupUnits, 4 * kForwardItems>;
+
+RNNC_CONSTEXPR int forward_tiles(int source) { return ceil_div(kSourcePairs[source], 2); }
+RNNC_CONSTEXPR int forward_first_tile(int source) {
+  int tiles = 0;
+  for (int i = 0; i < source; ++i) tiles += forward_tiles(i);
+  return tiles;
+}
+constexpr int kForwardTiles = at_least_one(forward_first_tile(kSources));
+// As many independent sums as hide the latency of an instruction.
+constexpr int kForwardChains = kPack == 1 || kForwardTiles > 1 ? 2 : 4;
+
+// Sums of a warp for another that shares its units: two halves of a tile, a lane.
+constexpr int kPartBytes = kForwardTiles * 32 * static_cast<int>(sizeof(float2));
+constexpr int kPartsBuffer =
+    kForwardSplits == 1 ? 0 : kForwardGroups * 2 * (kForwardSplits - 1) * kPartBytes;
+constexpr int kForwardInputs = 2 * kForwardBuffer + 2 * kPartsBuffer;  // where they begin
+constexpr int kForwardStage = kItemWarps * InputCopy::kBytes;
+constexpr int kForwardBarriers = kForwardInputs + kForwardAhead * kForwardStage;
+constexpr int kForwardShared = kForwardBarriers + 16;
+static_assert(kForwardShared == kPlannedForwardShared, "the plan counted another size");
+
+// The part of R that a warp multiplies, as fragments.
+struct ForwardWeights {
+  u32 fragment[kSplitChunks][2][kForwardTiles][4];
+
+  RNNC_MEMBER void load(const Element* R, int heads, int head, int unit, int first_chunk, int lane) {
+    unroll<kSources>([&](auto source_index) {
+      constexpr int source = decltype(source_index)::value;
+      unroll<forward_tiles(source)>([&](auto tile_index) {
+        constexpr int tile = decltype(tile_index)::value;
+#pragma unroll
+        for (int chunk = 0; chunk < kSplitChunks; ++chunk) {
+#pragma unroll
+          for (int step = 0; step < 2; ++step) {
+            int from[4], k[4];
+            bool given[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {  // word i / 2 of the step's two, half i % 2 of the tile
+              const int half = 2 * tile + i % 2;
+              k[i] = (first_chunk + chunk) * kChunk + ((lane & 3) * 4 + 2 * step + i / 2) * kPack;
+              given[i] = half < kSourcePairs[source] && unit < kHeadDim;
+              const int pair = half < kSourcePairs[source] ? kSourceFirstPair[source] + half : 0;
+              from[i] = ((kPairMatrix[pair] * heads + head) * kHeadDim + unit) * kHeadDim;
+            }
+            load_weights(fragment[chunk][step][forward_first_tile(source) + tile], R, from, k,
+                         given);
+          }
+          __syncthreads();  // for the compiler, which moves no load across it
+        }
+      });
+    });
+  }
+};
+
+// h of a warp's units in pieces of 16 bytes, each a row of the exchange buffer's, on its way to the
+// peers. The lanes that hold the same piece share the peers.
+struct StatePieces {
+  static constexpr int kShares = (kPack == 2 ? 4 : 2) * (kForwardItems == 1 ? 2 : 1);
+  static constexpr int kPeers = ceil_div(kForwardCluster, kShares);
+
+  u32 peer[kPeers];  // where their shared memory begins
+  bool given[kPeers];
+  int slot;  // in an exchange buffer, in bytes
+
+  RNNC_MEMBER void prepare(u32 shared, u32 rank, int first_unit, int split, int lane) {
+    const int quad = lane & 3, line = lane >> 2;
+    int row, first = first_unit, share;
+    if constexpr (kPack == 2) {
+      row = kForwardItems == 2 ? line : (line & ~1) | split;
+      share = kForwardItems == 2 ? quad : quad + 4 * (line & 1);
+    } else {
+      row = 2 * quad + (kForwardItems == 2 ? line & 1 : split);
+      first += (kForwardItems == 2 ? line >> 1 & 1 : line & 1) * 4;
+      share = kForwardItems == 2 ? line >> 2 : line >> 1;
+    }
+    slot = opaque(StateExchange::offset(row, first));
+#pragma unroll
+    for (int i = 0; i < kPeers; ++i) {
+      const int distance = share + i * kShares;
+      given[i] = distance < kForwardCluster;
+      peer[i] = peer_address(shared, (rank + distance) % kForwardCluster);
+    }
+  }
+
+  // The piece of this lane out of the values of all lanes: value[i] is column 2q + i, or 2q + split,
+  // of unit lane / 4.
+  template <typename T>
+  static RNNC_MEMBER void collect(T, u32 (&words)[4], const real (&value)[kForwardItems], int lane) {
+    const int quad = lane & 3, line = lane >> 2;
+    if constexpr (sizeof(T) == 2) {
+      const u32 columns = pack(T{}, value[0], value[kForwardItems - 1]);
+      u32 units;  // 2q and 2q + 1, of column lane / 4
+      asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(units) : "r"(columns));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[i] = __shfl_sync(~0u, units, i, 4);
+    } else if constexpr (kForwardItems == 2) {
+      // Who takes an odd column begins with the second unit, so that a lane gives one column at once.
+      const int odd = line & 1, first = line >> 1 & 1;
+      u32 found[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const u32 own = __float_as_uint((line ^ i) & 1 ? value[1] : value[0]);
+        found[i] = __shfl_sync(~0u, own, (first * 4 + (i ^ odd)) * 4 + quad);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[i] = odd ? found[i ^ 1] : found[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        words[i] = __shfl_sync(~0u, __float_as_uint(value[0]), ((line & 1) * 4 + i) * 4 + quad);
+      }
+    }
+  }
+
+  // To `buffer`, counted by `barrier`; both are offsets in a block's shared memory.
+  RNNC_MEMBER void send(const u32 (&words)[4], int buffer, int barrier) const {
+#pragma unroll
+    for (int i = 0; i < kPeers; ++i) {
+      if (given[i]) push(peer[i] + buffer + slot, words, peer[i] + barrier);
+    }
+  }
+};
+
+RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
+  extern __shared__ __align__(128) char shared[];
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
+  const int group = warp / kForwardSplits, split = warp % kForwardSplits;
+  // Whether this warp has items: sums of columns, as opposed to sums for other warps alone.
+  const bool computes = kForwardSplits <= 2 || split < 2;
+  const u32 rank = cluster_rank(), shared_begin = shared_address(shared);
+  const u32 barriers = shared_begin + kForwardBarriers;
+  const int64 head = blockIdx.y, first_row = static_cast<int64>(blockIdx.z) * kColumns;
+  const int first_unit = static_cast<int>(rank) * kForwardUnits + group * kGroupUnits;
+  const int unit = first_unit + (lane >> 2);
+
+  ForwardWeights weights;
+  weights.load(a.R, static_cast<int>(a.heads), blockIdx.y, unit, split * kSplitChunks, lane);
+
+  for (int i = threadIdx.x; i < kForwardShared / 4; i += 32 * kForwardWarps) {
+    reinterpret_cast<u32*>(shared)[i] = 0u;
+  }
+  __syncthreads();
+  if (threadIdx.x == 0) {
+#pragma unroll
+    for (int i = 0; i < 2; ++i) mbarrier_init(barriers + 8 * i, 1);
+    mbarrier_init_done();
+#pragma unroll
+    for (int i = 0; i < 2; ++i) mbarrier_expect(barriers + 8 * i, kForwardPushed);
+  }
+
+  // The items of this thread: i is unit first_unit + lane / 4 and column 2 quad + i, or 2 quad +
+  // split, which is the batch row that far from the first. Where there is no such unit or row, the
+  // thread computes another item's values and stores none; for such a unit it pushes zeros.
+  const int steps = static_cast<int>(a.steps);
+  const bool exists = kForwardCluster * kForwardUnits == kHeadDim || unit < kHeadDim;
+  const int64 plane = a.heads * kHeadDim, own = head * kHeadDim + (exists ? unit : 0);
+  const int first_column = kForwardItems == 2 ? 0 : split & 1;
+  bool given[kForwardItems];
+  int64 at[kForwardItems];  // an address is a uniform pointer and this offset, in bytes
+  int input_place[kForwardItems];
+  real bias[at_least_one(kGates)] = {}, param[at_least_one(kParams)];
+  real diagonal[at_least_one(kDiagonalPairs)], state[kForwardItems][kStates];
+#pragma unroll
+  for (int i = 0; i < kBiasGates; ++i) {
+    if (a.bias) bias[kBias[i]] = to_real(a.bias[i * plane + own]);
+  }
+#pragma unroll
+  for (int i = 0; i < kParams; ++i) param[i] = to_real(a.params[i][own]);
+#pragma unroll
+  for (int i = 0; i < kDiagonalPairs; ++i) diagonal[i] = to_real(a.R_diag[i * plane + own]);
+#pragma unroll
+  for (int i = 0; i < kForwardItems; ++i) {
+    const int64 row = first_row + 2 * quad + first_column + i;
+    given[i] = exists && row < a.batch;
+    at[i] = opaque(((row < a.batch ? row : 0) * plane + own) * int64{sizeof(Element)});
+    input_place[i] = opaque(InputCopy::place(kForwardItems * quad + i, exists ? lane >> 2 : 0));
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) state[i][s] = to_real(*element_at(a.initial[s], at[i]));
+  }
+
+  StatePieces pieces;
+  pieces.prepare(shared_begin, rank, first_unit, split & 1, lane);
+  // h before step t, to all blocks.
+  const auto publish = [&](int t) {
+#pragma unroll
+    for (int source = 0; source < kSources; ++source) {
+      real value[kForwardItems];
+#pragma unroll
+      for (int i = 0; i < kForwardItems; ++i) {
+        value[i] = exists ? state[i][kSourceState[source]] : real(0);
+      }
+      u32 words[4];
+      StatePieces::collect(Element{}, words, value, lane);
+      pieces.send(words, (t & 1) * kForwardBuffer + source * StateExchange::kBytes,
+                  kForwardBarriers + (t & 1) * 8);
+    }
+  };
+
+  // wx of the next steps, on its way: a step is shorter than a round trip to memory.
+  InputCopy input;
+  input.prepare(lane, first_unit, first_row + first_column, kForwardItems == 2 ? 1 : 2, a.batch);
+  const Element* next_input = a.wx + head * kHeadDim * kInputGates;
+  char* const inputs =
+      shared + kForwardInputs +
+      (kForwardSplits == 1 ? group : group * 2 + (split & 1)) * InputCopy::kBytes;
+  const auto fetch = [&](int t, int stage) {
+    if (t < steps) {
+      input.issue(inputs + stage * kForwardStage, next_input, a.wx_row);
+      next_input += a.wx_time;
+    }
+    commit_copies();
+  };
+
+  const int64 step_size = a.batch * plane;
+  real kept[kForwardItems][at_least_one(kSaved)];
+  int64 now = 0;  // offset into [T, B, N, D] of the step whose results are stored next
+  const auto store = [&]() {
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) {
+      if (!a.states[s]) continue;
+#pragma unroll
+      for (int i = 0; i < kForwardItems; ++i) {
+        Row<Element, 1> row;
+        row.set({state[i][s]});
+        if (given[i]) row.store(element_at(a.states[s] + now, at[i]));
+      }
+    }
+    if (kSaved && a.kept) {
+#pragma unroll
+      for (int i = 0; i < kForwardItems; ++i) {
+        Row<Element, kSaved> row;
+        row.set(kept[i]);
+        if (given[i]) row.store(element_at(a.kept + now * kSaved, at[i] * kSaved));
+      }
+    }
+    now += step_size;
+  };
+
+  cluster_sync();
+  if (computes && steps > 0) {
+    publish(0);
+#pragma unroll 1
+    for (int stage = 0; stage < kForwardAhead; ++stage) fetch(stage, stage);
+  }
+
+  const int fragment = opaque(StateExchange::first_fragment(lane) + split * (kSplitChunks / 2) * 128);
+  int stage = 0;
+#pragma unroll 1
+  for (int t = 0; t < steps; ++t) {
+    // What the gates are without the product.
+    real gate[kForwardItems][at_least_one(kGates)];
+    if (computes) {
+      wait_copies<kForwardAhead - 1>();
+      __syncwarp();
+#pragma unroll
+      for (int i = 0; i < kForwardItems; ++i) {
+        const auto x = InputCopy::read(inputs + stage * kForwardStage, input_place[i]);
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) {
+          gate[i][g] = bias[g];
+          if (g < kInputGates) gate[i][g] += x[g];
+        }
+#pragma unroll
+        for (int d = 0; d < kDiagonalPairs; ++d) {
+          gate[i][kDiagonalGate[d]] += diagonal[d] * state[i][kDiagonalSource[d]];
+        }
+      }
+    }
+    if constexpr (kSources > 0) {
+      mbarrier_await(barriers + (t & 1) * 8, t >> 1 & 1, t);
+      Sums<kForwardChains> sum[kForwardTiles];
+#pragma unroll
+      for (int tile = 0; tile < kForwardTiles; ++tile) sum[tile].clear();
+      unroll<kSources>([&](auto source_index) {
+        constexpr int source = decltype(source_index)::value;
+        constexpr int first_tile = forward_first_tile(source);
+        const char* const states =
+            shared + (t & 1) * kForwardBuffer + source * StateExchange::kBytes;
+        for_chunks<kSplitChunks>(
+            [&](int chunk) { return StateExchange::load(states, fragment, chunk); },
+            [&](auto index, uint4 h) {
+              constexpr int chunk = decltype(index)::value;
+              unroll<forward_tiles(source)>([&](auto tile_index) {
+                constexpr int tile = first_tile + decltype(tile_index)::value;
+                sum[tile].template add<2 * chunk>(weights.fragment[chunk][0][tile], h.x, h.y);
+              });
+              unroll<forward_tiles(source)>([&](auto tile_index) {
+                constexpr int tile = first_tile + decltype(tile_index)::value;
+                sum[tile].template add<2 * chunk + 1>(weights.fragment[chunk][1][tile], h.z, h.w);
+              });
+            });
+      });
+      // Each half of each tile, of this thread's columns.
+      float total[kForwardTiles][2][kForwardItems];
+      if constexpr (kForwardSplits == 1) {
+#pragma unroll
+        for (int i = 0; i < 4 * kForwardTiles; ++i) {
+          total[i / 4][i / 2 % 2][i % kForwardItems] = sum[i / 4].total(i % 4);
+        }
+      } else {
+        char* const parts = shared + 2 * kForwardBuffer + (t & 1) * kPartsBuffer +
+                            group * 2 * (kForwardSplits - 1) * kPartBytes + lane * 8;
+        unroll<2>([&](auto taker_index) {
+          constexpr int taker = decltype(taker_index)::value;
+          const int slot = taker * (kForwardSplits - 1) + split - (split > taker);
+#pragma unroll
+          for (int tile = 0; tile < kForwardTiles; ++tile) {
+            const float2 both = {sum[tile].total(taker), sum[tile].total(2 + taker)};
+            if (split == taker) {
+              total[tile][0][0] = both.x;
+              total[tile][1][0] = both.y;
+            } else {
+              *reinterpret_cast<float2*>(parts + slot * kPartBytes + tile * 256) = both;
+            }
+          }
+        });
+        // A barrier of the warps that share these units.
+        asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * kForwardSplits) : "memory");
+        if (computes) {
+#pragma unroll
+          for (int other = 0; other < kForwardSplits - 1; ++other) {
+#pragma unroll
+            for (int tile = 0; tile < kForwardTiles; ++tile) {
+              const int slot = split * (kForwardSplits - 1) + other;
+              const float2 both =
+                  *reinterpret_cast<const float2*>(parts + slot * kPartBytes + tile * 256);
+              total[tile][0][0] += both.x;
+              total[tile][1][0] += both.y;
+            }
+          }
+        }
+      }
+      unroll<kSources>([&](auto source_index) {
+        constexpr int source = decltype(source_index)::value;
+        unroll<kSourcePairs[source]>([&](auto pair_index) {
+          constexpr int half = decltype(pair_index)::value;
+          constexpr int tile = forward_first_tile(source) + half / 2;
+#pragma unroll
+          for (int i = 0; i < kForwardItems; ++i) {
+            gate[i][kPairGate[kSourceFirstPair[source] + half]] += total[tile][half % 2][i];
+          }
+        });
+      });
+    }
+    if (computes) {
+#pragma unroll
+      for (int i = 0; i < kForwardItems; ++i) step_forward(gate[i], state[i], param, kept[i]);
+      if (t + 1 < steps) publish(t + 1);
+      // While h is on its way: thread 0 announces the bytes of step t + 2, results leave, and a later
+      // input is sent for, into the place of this step's.
+      if (kSources > 0 && threadIdx.x == 0) mbarrier_expect(barriers + (t & 1) * 8, kForwardPushed);
+      store();
+      __syncwarp();
+      fetch(t + kForwardAhead, stage);
+    }
+    stage = stage + 1 < kForwardAhead ? stage + 1 : 0;
+  }
+  if (computes) {
+#pragma unroll
+    for (int i = 0; i < kForwardItems; ++i) {
+#pragma unroll
+      for (int s = 0; s < kStates; ++s) {
+        if (given[i]) *element_at(a.last[s], at[i]) = to_element<Element>(state[i][s]);
+      }
+    }
+  }
+  cluster_sync();
+}
+
+}  // namespace rnnc
