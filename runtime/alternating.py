@@ -1,4 +1,4 @@
-"""Alternating plans: a product by torch and a pointwise kernel each step, in CUDA graphs."""
+"""Alternating plans: a product and a pointwise map each step, in CUDA graphs."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ from torch import Tensor
 from ..cellspec.cell import CellSpec
 from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.layout import layout_of
+from .alternating_library import LibraryProduct
+from .alternating_own import KernelProduct
 from .cuda_arguments import (
     backward_arguments,
     begin_struct,
@@ -23,7 +25,8 @@ from .cuda_arguments import (
     step_struct,
     work_struct,
 )
-from .launch import Kernel, load_kernels
+from .launch import load_kernels
+from .overlapped import launch_overlapping, overlap_possible
 
 
 class Work:
@@ -33,9 +36,7 @@ class Work:
         cell: the cell.
         plan: its plan.
         like: gives dtype and device.
-        batch: batch rows.
-        heads: heads.
-        dim: units of a head.
+        sizes: B, N and D.
         forward: the direction.
     """
 
@@ -44,15 +45,14 @@ class Work:
         cell: CellSpec,
         plan: AlternatingPlan,
         like: Tensor,
-        batch: int,
-        heads: int,
-        dim: int,
+        sizes: tuple[int, int, int],
         forward: bool,
     ) -> None:
         layout = layout_of(cell)
-        self._plan, self._layout, self._forward = plan, layout, forward
+        self._plan, self._forward = plan, forward
         self._kernels = load_kernels(cell, plan, like.device.index)
-        self._grid = (math.ceil(batch * heads * dim / plan.threads), 1, 1)
+        # A block an item a thread: of the step itself, where the library multiplies.
+        self._grid = (math.ceil(math.prod(sizes) / plan.threads), 1, 1)
         self._graph: torch.cuda.CUDAGraph | None = None
         self.lock = threading.Lock()
         real = torch.float64 if like.dtype == torch.float64 else torch.float32
@@ -60,35 +60,30 @@ class Work:
         def new(*size: int, dtype: torch.dtype = real) -> Tensor:
             return torch.empty(size, dtype=dtype, device=like.device)
 
+        self._product: LibraryProduct | KernelProduct
+        if plan.own is None:
+            self._product = LibraryProduct(layout, new, like.dtype, sizes, forward)
+            self._step_grid = self._grid
+        else:
+            self._product = KernelProduct(layout, plan.own, new, like.dtype, sizes, forward)
+            self._step_grid = self._product.grid
+        self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
         counts = (len(layout.states), len(layout.params))
         arguments = (forward_arguments if forward else backward_arguments)(*counts)
         sums = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
         self._arguments = new(ctypes.sizeof(arguments), dtype=torch.uint8)
-        self._first_step = torch.zeros(1, dtype=torch.int32, device=like.device)
+        self._first_step = new(1, dtype=torch.int32)
+        batch, heads, dim = sizes
         self._states = [new(batch, heads, dim) for _ in layout.states]
         self._sums = new(0 if forward else sums, batch, heads, dim)
-        # What the products of a source share: R as (N, D out, pairs, D in), a head a product. Or,
-        # backwards, as (N, pairs, D out, D in) with a product a pair: K is long there, and a
-        # product of one head alone would keep few multiprocessors busy.
-        pairs_of = layout.source_pairs
-        if forward:
-            self._weights = [new(heads, dim, p, dim, dtype=like.dtype) for p in pairs_of]
-            self._factors = [new(heads, batch, dim, dtype=like.dtype) for _ in pairs_of]
-            self._products = [new(heads, batch, dim * p) for p in pairs_of]
-        else:
-            self._weights = [new(heads, p, dim, dim, dtype=like.dtype) for p in pairs_of]
-            self._factors = [new(heads * p, batch, dim, dtype=like.dtype) for p in pairs_of]
-            self._products = [new(heads * p, batch, dim) for p in pairs_of]
-        for factors in self._factors:
-            factors.zero_()  # so that the product that is captured is one of numbers
         work = work_struct(len(layout.states), len(layout.sources))
         self._work = work(
-            *(batch, heads, dim),
+            *sizes,
             pointer(self._arguments),
             pointer(self._first_step),
             pointers(self._states),
-            pointers(self._factors),
-            pointers(self._products),
+            pointers(self._product.factors),
+            pointers(self._product.operands),
             pointer(self._sums),
         )
         self._begin = begin_struct(arguments, work)
@@ -102,55 +97,46 @@ class Work:
             steps: how many.
             R: (Gr, N, D, D), where the cell has dense gates.
         """
-        self._take(R)
+        if R is not None:
+            self._product.take(R)
+        # A graph that is being captured takes the launches one by one.
+        chunks = steps // self._plan.chunk
+        graph = None
+        if chunks and not torch.cuda.is_current_stream_capturing():
+            graph = self._captured()
         direction = "forward" if self._forward else "backward"
         begin = self._begin(arguments, self._work)
         self._kernels[f"rnnc_{direction}_begin"](self._grid, begin)
-        done = 0
-        # A graph that is being captured takes the launches one by one.
-        if steps >= self._plan.chunk and not torch.cuda.is_current_stream_capturing():
-            graph = self._captured()
-            self._kernels[f"rnnc_{direction}_begin"](self._grid, begin)
-            for _ in range(steps // self._plan.chunk):
+        if graph is None:
+            chunks = 0
+        else:
+            for _ in range(chunks):
                 graph.replay()
-            done = steps // self._plan.chunk * self._plan.chunk
-        for number in range(steps - done):
+        for number in range(steps - chunks * self._plan.chunk):
             self._one(number)
         if not self._forward:
-            self._launch("rnnc_backward_end", 0)
-
-    def _take(self, R: Tensor | None) -> None:
-        layout = self._layout
-        for i, weights in enumerate(self._weights):
-            assert R is not None
-            first, pairs = layout.source_first_pair[i], layout.source_pairs[i]
-            matrices = list(layout.pair_matrices[first : first + pairs])
-            contiguous = matrices == list(range(matrices[0], matrices[0] + pairs))
-            chosen = R[matrices[0] : matrices[0] + pairs] if contiguous else R[matrices]
-            # (pairs, N, out, in) -> (N, out, pairs, in) or (N, pairs, out, in)
-            weights.copy_(chosen.permute((1, 2, 0, 3) if self._forward else (1, 0, 2, 3)))
+            self._kernels["rnnc_backward_end"](self._step_grid, self._step(self._work, 0))
 
     def _one(self, number: int) -> None:
         """A step: the product of the states before it, or of the gradients of the gates of it."""
         if self._forward:
-            for weights, state, product in zip(
-                self._weights, self._factors, self._products, strict=True
-            ):
-                _multiply(state, weights.flatten(1, 2).transpose(1, 2), product)
-        self._launch("rnnc_forward_step" if self._forward else "rnnc_backward_step", number)
+            self._product.multiply()
+        kernel = self._kernels["rnnc_forward_step" if self._forward else "rnnc_backward_step"]
+        step = self._step(self._work, number)
+        # The first reads what a kernel wrote that knows of no overlap.
+        if number and self._overlapped:
+            launch_overlapping(kernel, self._step_grid, step)
+        else:
+            kernel(self._step_grid, step)
         if not self._forward:
-            for weights, d_gates, product in zip(
-                self._weights, self._factors, self._products, strict=True
-            ):
-                _multiply(d_gates, weights.flatten(0, 1), product)
-
-    def _launch(self, name: str, number: int) -> None:
-        kernel: Kernel = self._kernels[name]
-        kernel(self._grid, self._step(self._work, number))
+            self._product.multiply()
 
     def _captured(self) -> torch.cuda.CUDAGraph:
         """The graph of a chunk of steps, captured on first use."""
         if self._graph is None:
+            # A call of no steps: the step that is tried below shall write nothing.
+            self._arguments.zero_()
+            self._first_step.zero_()
             current = torch.cuda.current_stream()
             side = torch.cuda.Stream()  # type: ignore[no-untyped-call]
             side.wait_stream(current)
@@ -161,19 +147,12 @@ class Work:
                 graph.capture_begin(capture_error_mode="thread_local")
                 for number in range(self._plan.chunk):
                     self._one(number)
-                self._launch("rnnc_advance", self._plan.chunk)
+                advance = self._step(self._work, self._plan.chunk)
+                self._kernels["rnnc_advance"]((1, 1, 1), advance)
                 graph.capture_end()
             current.wait_stream(side)
             self._graph = graph
         return self._graph
-
-
-def _multiply(a: Tensor, b: Tensor, to: Tensor) -> None:
-    """A product of each head, summed and left in `to`'s dtype."""
-    if a.dtype == to.dtype:
-        torch.bmm(a, b, out=to)
-    else:
-        torch.ops.aten.bmm.dtype_out(a, b, to.dtype, out=to)
 
 
 @lru_cache(maxsize=16)
@@ -188,7 +167,7 @@ def _work(
     tf32: bool,
 ) -> Work:
     like = torch.empty(0, dtype=dtype, device=f"cuda:{device}")
-    return Work(cell, plan, like, *sizes, forward)
+    return Work(cell, plan, like, sizes, forward)
 
 
 def run_alternating(
@@ -211,10 +190,11 @@ def run_alternating(
         sizes: T, B, N and D.
         forward: the direction.
     """
-    steps, batch, heads, dim = sizes
+    steps, *rest = sizes
+    batch, heads, dim = rest
     if torch.cuda.is_current_stream_capturing():
         # Whoever captures owns the memory: these buffers are as temporary as any of its tensors.
-        Work(cell, plan, like, batch, heads, dim, forward).run(arguments, steps, R)
+        Work(cell, plan, like, (batch, heads, dim), forward).run(arguments, steps, R)
         return
     # Buffers belong to a stream, whose order keeps two calls apart.
     stream = torch.cuda.current_stream().cuda_stream
