@@ -15,10 +15,11 @@ constexpr int kBackwardItems = kGroupRows * kBackwardUnits;
 constexpr int kBackwardEach = ceil_div(kBackwardItems, kBackwardThreads);  // items of a thread
 
 struct BackwardShare {
-  static constexpr int kWarps = kBackwardWarps;  // of a block; those of a cluster share K
+  static constexpr int kWarps = kBackwardWarps, kSharing = kWarps * kBackwardCluster;
+  static constexpr int kWritten = kBackwardBlocks * kBackwardUnits;
   RNNC_CONSTEXPR int chunks(int source) { return kSourcePairs[source] * kDimChunks; }
   RNNC_CONSTEXPR int slots(int source) {
-    return ceil_div(chunks(source), kWarps * kBackwardCluster);
+    return ceil_div(chunks(source), kSharing);
   }
   RNNC_CONSTEXPR bool in_registers(int source, int slot) {
     for (int i = 0; i < source; ++i) slot += slots(i);
@@ -98,7 +99,6 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
   BackwardProduct product;
   product.load(
       barriers + kBarrierBytes, a.R, rank * kBackwardWarps + warp, warp, lane,
-      kBackwardBlocks * kBackwardUnits,
       [&](int, int tile, int tile_half) {
         const int own = 16 * tile + 8 * tile_half + (lane >> 2), unit = cluster_unit + own;
         return RowPlace{int64{unit} * kHeadDim, own < kClusterUnits && unit < kHeadDim};
@@ -192,7 +192,7 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
     const int turn = (steps - 1 - t) & 1;
     float* const share = reinterpret_cast<float*>(shared + turn * kShareBytes);
     if (t < steps - 1) {
-      Sums<1> sum[BackwardProduct::kTiles][kRowTiles];
+      BackwardProduct::Accumulators sum[BackwardProduct::kTiles][kRowTiles];
 #pragma unroll
       for (int tile = 0; tile < BackwardProduct::kTiles; ++tile) {
 #pragma unroll

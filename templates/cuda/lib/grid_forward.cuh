@@ -14,7 +14,8 @@ constexpr int kForwardItems = kGroupRows * kForwardUnits;
 constexpr int kForwardEach = ceil_div(kForwardItems, kForwardThreads);  // items of a thread
 
 struct ForwardShare {
-  static constexpr int kWarps = kForwardWarps;
+  static constexpr int kWarps = kForwardWarps, kSharing = kWarps;
+  static constexpr int kWritten = kForwardBlocks * kForwardUnits;
   RNNC_CONSTEXPR int chunks(int) { return kDimChunks; }
   RNNC_CONSTEXPR int slots(int) { return ceil_div(kDimChunks, kWarps); }
   RNNC_CONSTEXPR bool in_registers(int, int slot) { return slot < kForwardRegisterSlots; }
@@ -89,7 +90,7 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
 
   ForwardProduct product;
   product.load(
-      shared + 2 * kForwardSumBytes, a.R, warp, warp, lane, kForwardBlocks * kForwardUnits,
+      shared + 2 * kForwardSumBytes, a.R, warp, warp, lane,
       [&](int source, int tile, int tile_half) {
         const int half = 2 * tile + tile_half, pairs = kSourcePairs[source];
         const int unit = first_unit + half / pairs * 8 + (lane >> 2);
@@ -170,7 +171,7 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
   int64 now = 0;  // offset into [T, B, N, D] of this step
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
-    Sums<1> sum[ForwardProduct::kTiles][kRowTiles];
+    ForwardProduct::Accumulators sum[ForwardProduct::kTiles][kRowTiles];
 #pragma unroll
     for (int tile = 0; tile < ForwardProduct::kTiles; ++tile) {
 #pragma unroll

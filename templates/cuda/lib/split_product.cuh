@@ -6,12 +6,12 @@
 //
 // A `Share` says how: kWarps, the number that share K; slots(source), chunks that a warp has of each
 // source; tiles(source), tiles of 16 rows of R; chunks(source), all there are; in_registers(source,
-// slot), whether R of a slot lies in registers, or else in shared memory.
+// slot), whether R of a slot lies in registers, or else in shared memory; kSharing, the warps that
+// share K, of other blocks too; kWritten, elements of a state that are ever written.
 #pragma once
 
 namespace rnnc {
 
-constexpr bool kRereadAll = false;
 constexpr int kDimChunks = ceil_div(kHeadDim, kChunk);  // of a state
 
 // Where a row of R begins that a lane multiplies, in elements; whether there is one.
@@ -85,30 +85,43 @@ struct SplitProduct {
   static constexpr int kSharedFragments = first_fragment(kSlots, false);
   static constexpr int kWarpBytes = kSharedFragments * 32 * kLaneBytes;
   static constexpr int kSharedBytes = Share::kWarps * kWarpBytes;
+  // An instruction waits for its accumulator: four of them take turns at least.
+  static constexpr int kChains = ceil_div(4, kTiles * kRowTiles);
+  using Accumulators = Sums<kChains>;
+  // Reading all in vain takes long where it is much: then one lane first watches one word.
+  static constexpr bool kWatches = kSlots * kRowTiles * Share::kWarps * kSlotChunkBytes > 16384;
   // Vectors that are on their way at once: all, or what 64 registers hold.
   static constexpr int kGather = smaller(kSlots, at_least_one(16 / kRowTiles));
 
+  // Whether every lane's part of every slot is ever written; what is not counts as zero.
+  RNNC_CONSTEXPR bool whole() {
+    for (int i = 0; i < kSources; ++i) {
+      if (Share::chunks(i) != Share::slots(i) * Share::kSharing) return false;
+    }
+    return kDimChunks * kChunk <= Share::kWritten;
+  }
+  static constexpr bool kWhole = whole();
+
   u32 fragment[at_least_one(kRegisterFragments)][4];
   u32 rest;  // where this lane's other fragments lie in shared memory
-  // Whether this lane's part of a slot is ever written; what is not counts as zero.
-  bool wanted[kSlots];
+  bool written[kSlots];  // this lane's part of a slot, unless kWhole
 
-  // row(source, tile, half) gives a RowPlace, chunk_at(source, chunk) how far from there a chunk lies;
-  // of a state, `written` elements are ever written. `warp` counts those that share K.
+  // row(source, tile, half) gives a RowPlace, chunk_at(source, chunk) how far from there a chunk lies.
+  // `warp` counts those that share K, `local_warp` those of this block.
   template <typename Row, typename ChunkAt>
   RNNC_MEMBER void load(char* shared, const Element* R, int warp, int local_warp, int lane,
-                        int written, const Row& row, const ChunkAt& chunk_at) {
+                        const Row& row, const ChunkAt& chunk_at) {
     const int quad = lane & 3;
     char* const own = shared + local_warp * kWarpBytes + lane * kLaneBytes;
     rest = static_cast<u32>(__cvta_generic_to_shared(own));
     unroll<kSlots>([&](auto slot_index) {
       constexpr int slot = decltype(slot_index)::value, source = source_of(slot);
       const int chunk = warp * Share::slots(source) + slot - first_slot(source);
-      const bool exists = chunk < Share::chunks(source);
+      const bool exists = kWhole || chunk < Share::chunks(source);
       // The first element of the chunk, from the first row on, and its k.
       const int64 first = chunk_at(source, chunk);
       const int k = chunk % kDimChunks * kChunk;
-      wanted[slot] = exists && k + quad * 4 * kPack < written;
+      written[slot] = exists && k + quad * 4 * kPack < Share::kWritten;
       unroll<2>([&](auto step_index) {
         constexpr int step = decltype(step_index)::value;
         unroll<Share::tiles(source)>([&](auto tile_index) {
@@ -142,17 +155,26 @@ struct SplitProduct {
   // Waits for the words of this warp's slots and multiplies them. `states` is this lane's place in the
   // first chunk of source 0 and tile 0; place(source) where a source's chunks begin, tile_bytes the
   // distance between tiles of batch rows.
-  template <typename Sum, typename Place>
-  RNNC_MEMBER void multiply(Sum (&sum)[kTiles][kRowTiles], const char* states, int warp,
+  template <typename Place>
+  RNNC_MEMBER void multiply(Accumulators (&sum)[kTiles][kRowTiles], const char* states, int warp,
                             const Place& place, int tile_bytes, int step) const {
     const auto address = [&](int slot, int tile) {
       const int source = source_of(slot);
-      const int chunk = warp * Share::slots(source) + slot - first_slot(source);
-      return states + place(source) + tile * tile_bytes + chunk * kSlotChunkBytes;
+      const char* const own = states + place(source) + warp * Share::slots(source) * kSlotChunkBytes;
+      return own + (slot - first_slot(source)) * kSlotChunkBytes + tile * tile_bytes;
     };
     unroll<ceil_div(kSlots, kGather)>([&](auto batch_index) {
       constexpr int first = decltype(batch_index)::value * kGather;
       constexpr int count = smaller(kGather, kSlots - first);
+      Patience patience;
+      if constexpr (kWatches) {
+        constexpr int last = first + count - 1;
+        if ((threadIdx.x & 31) == 0 && (kWhole || written[last])) {
+          const char* const word = address(last, kRowTiles - 1);
+          while (read_word(word) == kAbsent) patience.lose(step);
+        }
+        __syncwarp();
+      }
       uint4 words[count][kRowTiles];
 #pragma unroll
       for (int i = 0; i < count; ++i) {
@@ -163,7 +185,7 @@ struct SplitProduct {
         constexpr int i = decltype(index)::value;
 #pragma unroll
         for (int tile = 0; tile < kRowTiles; ++tile) {
-          if (wanted[first + i]) words[i][tile] = read_words(address(first + i, tile));
+          if (kWhole || written[first + i]) words[i][tile] = read_words(address(first + i, tile));
         }
       });
       const auto complete = [&]() {
@@ -178,7 +200,7 @@ struct SplitProduct {
           constexpr int i = decltype(index)::value;
 #pragma unroll
           for (int tile = 0; tile < kRowTiles; ++tile) {
-            if (kRereadAll ? wanted[first + i] : has_absent(words[i][tile])) {
+            if (has_absent(words[i][tile])) {
               words[i][tile] = read_words(address(first + i, tile));
             }
           }
@@ -186,7 +208,6 @@ struct SplitProduct {
         return false;
       };
       // The clock stays out of the loop that nearly always ends the waiting.
-      Patience patience;
       bool done = false;
       while (!done) {
 #pragma unroll 1
@@ -214,8 +235,8 @@ struct SplitProduct {
 #pragma unroll
             for (int n = 0; n < kRowTiles; ++n) {
               const uint4 w = words[i][n];
-              sum[first_tile(source) + tile][n].template add<0>(weights, half ? w.z : w.x,
-                                                                half ? w.w : w.y);
+              auto& own = sum[first_tile(source) + tile][n];
+              own.template add<2 * slot + half>(weights, half ? w.z : w.x, half ? w.w : w.y);
             }
           });
         });
