@@ -11,6 +11,26 @@ RNNC_INLINE u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
+// A value that is computed here, ahead of a wait, and not where the compiler would use it first.
+RNNC_INLINE float here(float x) {
+  asm volatile("" : "+f"(x));
+  return x;
+}
+RNNC_INLINE u32 here(u32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
+// NOTE: volatile, as are the products, so that it stays where it is written.
+RNNC_INLINE uint4 load_shared(u32 address) {
+  uint4 words;
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words.x), "=r"(words.y), "=r"(words.z), "=r"(words.w)
+               : "r"(address)
+               : "memory");
+  return words;
+}
+
 // This block's number in its cluster.
 RNNC_INLINE u32 cluster_rank() {
   u32 rank;

@@ -184,19 +184,25 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
   // column 2 (l % 4) + s % 2. So 32 items are 4 units of all columns. Where there is no such unit or
   // row, the thread computes another item's values and stores none.
   const int steps = static_cast<int>(a.steps);
+  const bool leads = opaque(static_cast<int>(threadIdx.x)) == 0;
   const int own_unit = 2 * (lane >> 4) + (lane >> 1 & 1), column = (lane >> 2 & 3) * 2 + (lane & 1);
   const int64 row = first_row + column;
   const bool row_given = row < a.batch;
   constexpr bool whole = kWarpItems % kBackwardWarps == 0;
   bool active[kBackwardItems], given[kBackwardItems];
-  int64 at[kBackwardItems];  // an address is a uniform pointer and this offset, in bytes
+  // An address is a uniform pointer and one of these offsets, in bytes: of [B, N, D], and of
+  // [T, B, N, D] at the step whose results are stored next.
+  int64 at[kBackwardItems], now[kBackwardItems];
   int unit[kBackwardItems], kept_place[kBackwardItems], state_place[kBackwardItems];
   real param[kBackwardItems][at_least_one(kParams)];
   real diagonal[kBackwardItems][at_least_one(kDiagonalPairs)];
   real after[kBackwardItems][kStates], d_state[kBackwardItems][kStates];
   real sums[kBackwardItems][at_least_one(kSums)] = {};
+  // What a step reads, on its way some steps ahead.
+  KeptCopy::Pieces kept_pieces[kBackwardItems];
+  StateCopy::Pieces state_pieces[kBackwardItems];
   KeptCopy kept_copy[kBackwardItems];
-  StateCopy state_copy[kBackwardItems];
+  StateCopy before_copy[kBackwardItems][kStates], d_copy[kBackwardItems][kStates];
 #pragma unroll
   for (int item = 0; item < kBackwardItems; ++item) {
     const int group = item * kBackwardWarps + warp;
@@ -206,11 +212,23 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     given[item] = exists && row_given;
     const int64 own = head * kHeadDim + (exists ? block_unit + unit[item] : 0);
     at[item] = opaque(((row_given ? row : 0) * plane + own) * int64{sizeof(Element)});
+    now[item] = at[item] + (steps - 1) * step_size * int64{sizeof(Element)};
     kept_place[item] = opaque(KeptCopy::place(column, exists ? own_unit : 0));
     state_place[item] = opaque(StateCopy::place(column, exists ? own_unit : 0));
     const int first = block_unit + group * kItemUnits;
-    kept_copy[item].prepare(lane, first, first_row, 1, a.batch);
-    state_copy[item].prepare(lane, first, first_row, 1, a.batch);
+    kept_pieces[item].prepare(lane, first, first_row, 1, a.batch);
+    state_pieces[item].prepare(lane, first, first_row, 1, a.batch);
+    const int64 last_step = (steps - 1) * step_size + head * kHeadDim;
+    kept_copy[item].start(kept_pieces[item], a.kept + last_step * kSaved, plane * kSaved);
+#pragma unroll
+    for (int s = 0; s < kStates; ++s) {
+      const Element* before =
+          steps > 1 ? a.states[s] + (last_step - step_size) : a.initial[s] + head * kHeadDim;
+      const Element* d_states =
+          a.d_states[s] + (steps - 1) * a.d_states_time[s] + head * kHeadDim;
+      before_copy[item][s].start(state_pieces[item], before, plane);
+      d_copy[item][s].start(state_pieces[item], d_states, a.d_states_row[s]);
+    }
 #pragma unroll
     for (int i = 0; i < kParams; ++i) param[item][i] = to_real(a.params[i][own]);
 #pragma unroll
@@ -223,28 +241,30 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     }
   }
 
-  // What a step reads, on its way some steps ahead.
   char* const reads = shared + kBackwardReads + warp * kItemBytes;
   const auto fetch = [&](int t, int stage) {
     if (t >= 0) {
-      const int64 here = t * step_size + head * kHeadDim;
 #pragma unroll
       for (int item = 0; item < kBackwardItems; ++item) {
         if (!active[item]) continue;
         char* to = reads + stage * kBackwardStage + item * kBackwardWarps * kItemBytes;
-        kept_copy[item].issue(to, a.kept + here * kSaved, plane * kSaved);
+        kept_copy[item].issue(kept_pieces[item], to);
+        kept_copy[item].advance(-step_size * kSaved);
         to += KeptCopy::kBytes;
 #pragma unroll
         for (int s = 0; s < kStates; ++s) {
           if (kReads[s]) {
-            const Element* before = t > 0 ? a.states[s] + (here - step_size)
-                                          : a.initial[s] + head * kHeadDim;
-            state_copy[item].issue(to, before, plane);
+            before_copy[item][s].issue(state_pieces[item], to);
+            before_copy[item][s].advance(-step_size);
+            // The state before the first step lies elsewhere.
+            if (t == 1) {
+              before_copy[item][s].start(state_pieces[item], a.initial[s] + head * kHeadDim, plane);
+            }
           }
           to += StateCopy::kBytes;
           if (a.d_states[s]) {
-            const Element* d_states = a.d_states[s] + t * a.d_states_time[s] + head * kHeadDim;
-            state_copy[item].issue(to, d_states, a.d_states_row[s]);
+            d_copy[item][s].issue(state_pieces[item], to);
+            d_copy[item][s].advance(-a.d_states_time[s]);
           }
           to += StateCopy::kBytes;
         }
@@ -254,17 +274,19 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
   };
 
   // The sums of all blocks for this thread's items, that iteration i - 1 pushed.
+  const int first_share = threadIdx.x * static_cast<int>(sizeof(float));
   const auto receive = [&](int i, real (&received)[kBackwardItems][at_least_one(kSources)]) {
     if constexpr (kSources > 0) {
       const int buffer = (i - 1) & 1;
+      const char* from =
+          shared + here(static_cast<u32>(kBackwardShares + buffer * kSharesBuffer + first_share));
       mbarrier_await(barriers + buffer * 8, (i - 1) >> 1 & 1, i);
-      const char* from = shared + kBackwardShares + buffer * kSharesBuffer;
 #pragma unroll
       for (int item = 0; item < kBackwardItems; ++item) {
-        const int own = ((item * kBackwardWarps + warp) * 32 + lane) * 4;
 #pragma unroll
         for (int source = 0; source < kSources; ++source) {
-          const char* parts = from + source * kBackwardCluster * kShareBytes + own;
+          const char* parts =
+              from + source * kBackwardCluster * kShareBytes + item * kBackwardWarps * 128;
           received[item][source] = active[item] ? sum_shares<kBackwardCluster>(parts) : 0.0f;
         }
       }
@@ -382,12 +404,10 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
         }
       });
       // Thread 0 announces the bytes of iteration i + 1, into the buffer that has just been read.
-      if (i > 0 && threadIdx.x == 0) mbarrier_expect(barriers + ((i - 1) & 1) * 8, kSharesBuffer);
+      if (i > 0 && leads) mbarrier_expect(barriers + ((i - 1) & 1) * 8, kSharesBuffer);
     }
     // While the sums are on their way: the results leave, and an earlier step's data is sent for, into
     // the place of this step's.
-    Element* d_wx = a.d_wx + t * step_size * kInputGates;
-    Element* d_rest = a.d_rest + t * step_size * (kGates - kInputGates);
 #pragma unroll
     for (int item = 0; item < kBackwardItems; ++item) {
       real wx[at_least_one(kInputGates)], rest[at_least_one(kGates - kInputGates)];
@@ -401,8 +421,8 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
       rest_row.set(rest);
       // Absent rows and units count for nothing, whatever the equations make of zeros.
       if (given[item]) {
-        wx_row.store(element_at(d_wx, at[item] * kInputGates));
-        rest_row.store(element_at(d_rest, at[item] * (kGates - kInputGates)));
+        wx_row.store(element_at(a.d_wx, now[item] * kInputGates));
+        rest_row.store(element_at(a.d_rest, now[item] * (kGates - kInputGates)));
 #pragma unroll
         for (int k = 0; k < kBiasGates; ++k) sums[item][k] += found[item].gate[kBias[k]];
 #pragma unroll
@@ -413,6 +433,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
               found[item].gate[kDiagonalGate[k]] * before[item][kDiagonalSource[k]];
         }
       }
+      now[item] -= step_size * int64{sizeof(Element)};
 #pragma unroll
       for (int s = 0; s < kStates; ++s) {
         d_state[item][s] = found[item].state[s];

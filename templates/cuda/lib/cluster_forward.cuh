@@ -50,7 +50,16 @@ RNNC_CONSTEXPR int forward_first_tile(int source) {
 }
 constexpr int kForwardTiles = at_least_one(forward_first_tile(kSources));
 // As many independent sums as hide the latency of an instruction.
-constexpr int kForwardChains = kPack == 1 || kForwardTiles > 1 ? 2 : 4;
+constexpr int kForwardChains = kPack == 1 || kForwardTiles > 4 ? 2 : 4;
+// Whether a sum begins with the rest of its gate. Not for float32, since the instruction truncates.
+constexpr bool kSeeded = kPack == 2;
+// Whether no pair before this one has its gate.
+RNNC_CONSTEXPR bool first_of_gate(int pair) {
+  for (int i = 0; i < pair; ++i) {
+    if (kPairGate[i] == kPairGate[pair]) return false;
+  }
+  return true;
+}
 
 // Sums of a warp for another that shares its units: two halves of a tile, a lane.
 constexpr int kPartBytes = kForwardTiles * 32 * static_cast<int>(sizeof(float2));
@@ -164,6 +173,19 @@ struct StatePieces {
   }
 };
 
+// body(pair, tile, half): where the sums of each pair of gate and source are.
+template <typename Body>
+RNNC_INLINE void for_pairs(const Body& body) {
+  unroll<kSources>([&](auto source_index) {
+    constexpr int source = decltype(source_index)::value;
+    unroll<kSourcePairs[source]>([&](auto own_index) {
+      constexpr int own = decltype(own_index)::value;
+      body(Index<kSourceFirstPair[source] + own>{}, Index<forward_first_tile(source) + own / 2>{},
+           Index<own % 2>{});
+    });
+  });
+}
+
 RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
   extern __shared__ __align__(128) char shared[];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
@@ -195,6 +217,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
   // split, which is the batch row that far from the first. Where there is no such unit or row, the
   // thread computes another item's values and stores none; for such a unit it pushes zeros.
   const int steps = static_cast<int>(a.steps);
+  const bool leads = opaque(static_cast<int>(threadIdx.x)) == 0;
   const bool exists = kForwardCluster * kForwardUnits == kHeadDim || unit < kHeadDim;
   const int64 plane = a.heads * kHeadDim, own = head * kHeadDim + (exists ? unit : 0);
   const int first_column = kForwardItems == 2 ? 0 : split & 1;
@@ -240,23 +263,27 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
   };
 
   // wx of the next steps, on its way: a step is shorter than a round trip to memory.
+  InputCopy::Pieces input_pieces;
+  input_pieces.prepare(lane, first_unit, first_row + first_column, kForwardItems == 2 ? 1 : 2,
+                       a.batch);
   InputCopy input;
-  input.prepare(lane, first_unit, first_row + first_column, kForwardItems == 2 ? 1 : 2, a.batch);
-  const Element* next_input = a.wx + head * kHeadDim * kInputGates;
+  input.start(input_pieces, a.wx + head * kHeadDim * kInputGates, a.wx_row);
   char* const inputs =
       shared + kForwardInputs +
       (kForwardSplits == 1 ? group : group * 2 + (split & 1)) * InputCopy::kBytes;
   const auto fetch = [&](int t, int stage) {
     if (t < steps) {
-      input.issue(inputs + stage * kForwardStage, next_input, a.wx_row);
-      next_input += a.wx_time;
+      input.issue(input_pieces, inputs + stage * kForwardStage);
+      input.advance(a.wx_time);
     }
     commit_copies();
   };
 
-  const int64 step_size = a.batch * plane;
+  const int64 step_bytes = a.batch * plane * int64{sizeof(Element)};
   real kept[kForwardItems][at_least_one(kSaved)];
-  int64 now = 0;  // offset into [T, B, N, D] of the step whose results are stored next
+  int64 now[kForwardItems];  // the items' place in [T, B, N, D] at the step whose results are stored
+#pragma unroll
+  for (int i = 0; i < kForwardItems; ++i) now[i] = at[i];
   const auto store = [&]() {
 #pragma unroll
     for (int s = 0; s < kStates; ++s) {
@@ -265,7 +292,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
       for (int i = 0; i < kForwardItems; ++i) {
         Row<Element, 1> row;
         row.set({state[i][s]});
-        if (given[i]) row.store(element_at(a.states[s] + now, at[i]));
+        if (given[i]) row.store(element_at(a.states[s], now[i]));
       }
     }
     if (kSaved && a.kept) {
@@ -273,10 +300,11 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
       for (int i = 0; i < kForwardItems; ++i) {
         Row<Element, kSaved> row;
         row.set(kept[i]);
-        if (given[i]) row.store(element_at(a.kept + now * kSaved, at[i] * kSaved));
+        if (given[i]) row.store(element_at(a.kept, now[i] * kSaved));
       }
     }
-    now += step_size;
+#pragma unroll
+    for (int i = 0; i < kForwardItems; ++i) now[i] += step_bytes;
   };
 
   cluster_sync();
@@ -286,7 +314,9 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
     for (int stage = 0; stage < kForwardAhead; ++stage) fetch(stage, stage);
   }
 
-  const int fragment = opaque(StateExchange::first_fragment(lane) + split * (kSplitChunks / 2) * 128);
+  // Where this lane's words of even and of odd chunks begin.
+  const u32 even = shared_begin + StateExchange::first_fragment(lane) + split * (kSplitChunks / 2) * 128;
+  const u32 odd = even ^ 64;
   int stage = 0;
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
@@ -310,17 +340,31 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
       }
     }
     if constexpr (kSources > 0) {
-      mbarrier_await(barriers + (t & 1) * 8, t >> 1 & 1, t);
       Sums<kForwardChains> sum[kForwardTiles];
 #pragma unroll
       for (int tile = 0; tile < kForwardTiles; ++tile) sum[tile].clear();
+      for_pairs([&](auto pair_index, auto tile_index, auto half_index) {
+        constexpr int pair = decltype(pair_index)::value, half = decltype(half_index)::value;
+        if constexpr (kSeeded && first_of_gate(pair)) {
+#pragma unroll
+          for (int i = 0; i < 2; ++i) {
+            const float own = gate[i % kForwardItems][kPairGate[pair]];
+            sum[decltype(tile_index)::value].part[0][0][2 * half + i] =
+                here(kForwardItems == 2 || split == i ? own : 0.0f);
+          }
+        }
+      });
+      const u32 buffer = (t & 1) * kForwardBuffer;
+      const u32 place[2] = {here(even + buffer), here(odd + buffer)};
+      mbarrier_await(barriers + (t & 1) * 8, t >> 1 & 1, t);
       unroll<kSources>([&](auto source_index) {
         constexpr int source = decltype(source_index)::value;
         constexpr int first_tile = forward_first_tile(source);
-        const char* const states =
-            shared + (t & 1) * kForwardBuffer + source * StateExchange::kBytes;
         for_chunks<kSplitChunks>(
-            [&](int chunk) { return StateExchange::load(states, fragment, chunk); },
+            [&](int chunk) {
+              return load_shared(place[chunk & 1] + source * StateExchange::kBytes +
+                                 (chunk >> 1) * 128);
+            },
             [&](auto index, uint4 h) {
               constexpr int chunk = decltype(index)::value;
               unroll<forward_tiles(source)>([&](auto tile_index) {
@@ -373,16 +417,14 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
           }
         }
       }
-      unroll<kSources>([&](auto source_index) {
-        constexpr int source = decltype(source_index)::value;
-        unroll<kSourcePairs[source]>([&](auto pair_index) {
-          constexpr int half = decltype(pair_index)::value;
-          constexpr int tile = forward_first_tile(source) + half / 2;
+      for_pairs([&](auto pair_index, auto tile_index, auto half_index) {
+        constexpr int pair = decltype(pair_index)::value, half = decltype(half_index)::value;
 #pragma unroll
-          for (int i = 0; i < kForwardItems; ++i) {
-            gate[i][kPairGate[kSourceFirstPair[source] + half]] += total[tile][half % 2][i];
-          }
-        });
+        for (int i = 0; i < kForwardItems; ++i) {
+          const float own = total[decltype(tile_index)::value][half][i];
+          real& all = gate[i][kPairGate[pair]];
+          all = kSeeded && first_of_gate(pair) ? own : all + own;
+        }
       });
     }
     if (computes) {
@@ -391,7 +433,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
       if (t + 1 < steps) publish(t + 1);
       // While h is on its way: thread 0 announces the bytes of step t + 2, results leave, and a later
       // input is sent for, into the place of this step's.
-      if (kSources > 0 && threadIdx.x == 0) mbarrier_expect(barriers + (t & 1) * 8, kForwardPushed);
+      if (kSources > 0 && leads) mbarrier_expect(barriers + (t & 1) * 8, kForwardPushed);
       store();
       __syncwarp();
       fetch(t + kForwardAhead, stage);
