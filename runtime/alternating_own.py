@@ -43,9 +43,10 @@ class KernelProduct:
         self.operands: Sequence[Tensor] = [
             new(heads * tiles * chunks * p * STRIP * CHUNK, dtype=dtype) for p in pairs_of
         ]
-        # A step reads all of a row's K, padding too, which stays zero.
+        # Of all rows of a block and whole chunks of K; what is padding stays zero.
+        rows = self.grid[1] * own.rows
         self.factors = [
-            new(2, heads, batch, (1 if forward else p) * chunks * CHUNK, dtype=dtype).zero_()
+            new(2 * heads * rows * (1 if forward else p) * chunks * CHUNK, dtype=dtype).zero_()
             for p in pairs_of
         ]
 

@@ -60,20 +60,38 @@ struct Place {
   }
 };
 
-// Elements of a row of factors: with kOwnProduct it is padded with zeros to chunks of K.
-constexpr u32 kFactorGranule = kOwnProduct ? 64 / sizeof(Element) : 1;
+// K of a row of factors: with kOwnProduct it is padded with zeros to chunks.
+constexpr u32 kFactorGranule = kOwnProduct ? 32 : 1;
+constexpr u32 kTileRows = 16;  // batch rows that an instruction multiplies
 RNNC_INLINE u32 factor_pitch(u32 dim) {
   return (dim + kFactorGranule - 1) / kFactorGranule * kFactorGranule;
 }
+RNNC_INLINE u32 row_tiles(u32 batch) {
+  constexpr u32 rows = kTileRows * kRowTiles;  // of a block
+  return (batch + rows - 1) / rows * kRowTiles;
+}
+
+// With kOwnProduct, factors are [2, N, tiles of 16 rows, pairs, pitch / 32 chunks, 512]: steps take
+// turns, since blocks read what the last one wrote while others write. A chunk of a tile lies as the
+// fragments of two instructions: [2, 32 lanes, 2 words, 2 rows, 2 of K], where lane 4 r + q has rows r
+// and r + 8 and the words 4 q .. 4 q + 3, two an instruction.
+RNNC_INLINE int64 factor_tile(const Work& work, u32 head, u32 tile, int64 step, int pairs) {
+  const int64 turn = (step & 1) * work.heads + head;
+  return (turn * row_tiles(work.batch) + tile) * pairs * kTileRows * factor_pitch(work.dim);
+}
+RNNC_INLINE u32 place_in_chunk(u32 row, u32 k) {
+  const u32 word = k / 2, lane = row % 8 * 4 + word / 4;
+  return (word % 4 / 2 * 32 + lane) * 8 + word % 2 * 4 + row / 8 * 2 + k % 2;
+}
 
 // Where the factor of an item lies for a step's product: a state, of which there is one, or the
-// gradients of the gates of `pairs` pairs. The library's product is one of [N, pairs, B, D]; with
-// kOwnProduct it is one of [2, N, B, pairs, pitch], K in one piece, and steps take turns, since blocks
-// read what the last step wrote while others write.
+// gradients of the gates of `pairs` pairs. The library's products take [N, pairs, B, D].
 RNNC_INLINE int64 factor_place(const Work& work, const Place& place, int64 step, int pairs, int pair) {
   if constexpr (kOwnProduct) {
-    const int64 turn = (step & 1) * work.heads + place.n;
-    return ((turn * work.batch + place.b) * pairs + pair) * factor_pitch(work.dim) + place.d;
+    const u32 k = pair * factor_pitch(work.dim) + place.d;
+    return factor_tile(work, place.n, place.b / kTileRows, step, pairs) +
+           k / kFactorGranule * (kTileRows * kFactorGranule) +
+           place_in_chunk(place.b % kTileRows, place.d % kFactorGranule);
   } else {
     const int64 column = static_cast<int64>(place.n * pairs + pair) * work.batch + place.b;
     return column * work.dim + place.d;

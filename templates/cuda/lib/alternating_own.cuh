@@ -17,28 +17,27 @@ struct Tile {
     first_row = blockIdx.y * kRows;
     item = threadIdx.x;
   }
+  // Where this block's tiles of rows begin among the factors of a source.
+  RNNC_MEMBER int64 rows(const Work& work, int64 step, int pairs) const {
+    return factor_tile(work, head, first_row / kTileRows, step, pairs);
+  }
   RNNC_MEMBER Place place(const Work& work) const {
     return Place(work, head, 8 * tile + (item & 7), first_row + (item >> 3), item < kItems);
   }
 };
 
-// The arguments of the call in shared memory, where they hold no registers during the product, and the
-// step of a node.
+// The arguments of the call in shared memory, where they hold no registers during the product. A
+// barrier for the block.
 template <typename Arguments>
-struct SharedCall {
-  const Arguments& a;
-  int64 step;
-
-  // A barrier for the block.
-  RNNC_MEMBER SharedCall(const Work& work, int64 number, unsigned long long* shared)
-      : a(*reinterpret_cast<const Arguments*>(shared)) {
-    constexpr int words = sizeof(Arguments) / 8;
-    step = load_fresh(work.first_step) + number;
-    for (int i = threadIdx.x; i < words; i += blockDim.x) {
-      shared[i] = load_fresh(static_cast<const unsigned long long*>(work.arguments) + i);
-    }
-    __syncthreads();
+RNNC_INLINE const Arguments& shared_arguments(const Work& work, unsigned long long* shared) {
+  constexpr int words = sizeof(Arguments) / 8;
+  const int i = threadIdx.x;
+  static_assert(words <= 32 * kWarps, "a word a thread");
+  if (i < words) {
+    shared[i] = load_fresh(static_cast<const unsigned long long*>(work.arguments) + i);
   }
-};
+  __syncthreads();
+  return *reinterpret_cast<const Arguments*>(shared);
+}
 
 }  // namespace rnnc

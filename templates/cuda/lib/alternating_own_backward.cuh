@@ -63,27 +63,41 @@ struct SentBack {
   }
 };
 
-// This block's share of R is on its way.
+// A block's share of K of a source, in chunks.
+struct Share {
+  int all, begin, end;
+
+  RNNC_MEMBER Share(const Work& work, const Tile& tile, int source) {
+    all = factor_pitch(work.dim) / kChunk * kSourcePairs[source];
+    const int each = ceil_div(all, kSplit);
+    begin = tile.tile % kSplit * each;
+    end = smaller(all, begin + each);
+  }
+};
+
 RNNC_INLINE void send_backward(BackwardProduct& product, const Work& work, const Tile& tile) {
-  const int chunks = factor_pitch(work.dim) / kChunk;
-  const int group = blockIdx.x / kSplit, rank = tile.tile % kSplit;
   unroll<kSources>([&](auto source_index) {
     constexpr int source = decltype(source_index)::value;
-    const int all = chunks * kSourcePairs[source], share = ceil_div(all, kSplit);
-    const int64 before = static_cast<int64>(group) * all;
-    product.send<source>(work.weights[source] + before * kSplit * (kStripBytes / 2), rank * share,
-                         smaller(all, (rank + 1) * share));
+    const Share share(work, tile, source);
+    const int64 strips = static_cast<int64>(blockIdx.x / kSplit) * share.all * kSplit;
+    product.send<source>(work.weights[source] + strips * (kStripBytes / 2), share.begin, share.end);
   });
 }
 
-RNNC_INLINE void multiply_backward(BackwardProduct& product, const Work& work, const Tile& tile,
-                                   int64 step) {
+RNNC_INLINE void aim_backward(BackwardProduct& product, const Work& work, const Tile& tile,
+                              int64 step) {
   unroll<kSources>([&](auto source_index) {
     constexpr int source = decltype(source_index)::value;
-    const int row = factor_pitch(work.dim) * kSourcePairs[source];
-    const int64 before = (step & 1) * work.heads + tile.head;
-    product.multiply<source>(work.factors[source] + before * work.batch * row,
-                             row * int64{sizeof(Element)}, tile.first_row, work.batch);
+    product.aim<source>(work.factors[source] + tile.rows(work, step, kSourcePairs[source]),
+                        Share(work, tile, source).begin);
+  });
+}
+
+RNNC_INLINE void multiply_backward(BackwardProduct& product, const Work& work) {
+  const int64 bytes = int64{kTileBytes} * (factor_pitch(work.dim) / kChunk);
+  unroll<kSources>([&](auto source_index) {
+    constexpr int source = decltype(source_index)::value;
+    product.multiply<source>(bytes * kSourcePairs[source]);
   });
 }
 
@@ -96,19 +110,22 @@ RNNC_INLINE void backward_step(const Work& work, int64 number) {
   BackwardProduct product;
   send_backward(product, work, tile);
   back.open();
-  const SharedCall<BackwardArguments> call(work, number, arguments);
-  const int64 t = call.a.steps - 1 - call.step;
+  const int64 step = load_fresh(work.first_step) + number;
+  aim_backward(product, work, tile, step);
+  const BackwardArguments& a = shared_arguments<BackwardArguments>(work, arguments);
+  const int64 t = a.steps - 1 - step;
   BackwardInputs inputs;
-  if (place.given && t >= 0) inputs.load(call.a, work, place, t);
+  const bool over = t < 0;
+  if (place.given && !over) inputs.load(a, work, place, t);
   await_last();
-  if (t < 0) return;
+  if (over) return;
 
   BackwardCarried carried;
   if (place.given) carried.load_gradients(work, place);
-  multiply_backward(product, work, tile, call.step);
+  multiply_backward(product, work);
   if (place.given) carried.load_sums(work, place);
   back.add(product, tile.item, static_cast<int>(t), carried.d_state);
-  if (place.given) backward_item(call.a, work, place, t, inputs, carried);
+  if (place.given) backward_item(a, work, place, t, inputs, carried);
 }
 
 RNNC_INLINE void backward_end(const Work& work) {
@@ -119,12 +136,13 @@ RNNC_INLINE void backward_end(const Work& work) {
   BackwardProduct product;
   send_backward(product, work, tile);
   back.open();
-  const SharedCall<BackwardArguments> call(work, 0, arguments);
+  const BackwardArguments& a = shared_arguments<BackwardArguments>(work, arguments);
+  aim_backward(product, work, tile, a.steps);
   BackwardCarried carried;
   if (place.given) carried.load_gradients(work, place);
-  multiply_backward(product, work, tile, call.a.steps);
+  multiply_backward(product, work);
   back.add(product, tile.item, -1, carried.d_state);
-  if (place.given) backward_last(call.a, work, place, carried.d_state);
+  if (place.given) backward_last(a, work, place, carried.d_state);
 }
 
 }  // namespace rnnc

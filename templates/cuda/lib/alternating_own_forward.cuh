@@ -15,20 +15,24 @@ RNNC_INLINE void forward_step(const Work& work, int64 number) {
   let_next_begin();
   const Tile tile(work);
   const Place place = tile.place(work);
-  const int pitch = factor_pitch(work.dim), chunks = pitch / kChunk;
+  const int chunks = factor_pitch(work.dim) / kChunk;
   ForwardProduct product;
   unroll<kSources>([&](auto source_index) {
     constexpr int source = decltype(source_index)::value;
-    const int64 before = static_cast<int64>(blockIdx.x) * chunks;
-    product.send<source>(work.weights[source] + before * kSourcePairs[source] * (kStripBytes / 2),
-                         0, chunks);
+    const int64 strips = static_cast<int64>(blockIdx.x) * chunks * kSourcePairs[source];
+    product.send<source>(work.weights[source] + strips * (kStripBytes / 2), 0, chunks);
   });
-  const SharedCall<ForwardArguments> call(work, number, arguments);
-  const int64 t = call.step;
+  const int64 step = load_fresh(work.first_step) + number;
+  unroll<kSources>([&](auto source_index) {
+    constexpr int source = decltype(source_index)::value;
+    product.aim<source>(work.factors[source] + tile.rows(work, step, 1), 0);
+  });
+  const ForwardArguments& a = shared_arguments<ForwardArguments>(work, arguments);
   ForwardInputs inputs;
-  if (place.given && t < call.a.steps) inputs.load(call.a, work, place, t);
+  const bool over = step >= a.steps;
+  if (place.given && !over) inputs.load(a, work, place, step);
   await_last();
-  if (t >= call.a.steps) return;
+  if (over) return;
 
   real state[kStates];
   if (place.given) {
@@ -36,10 +40,7 @@ RNNC_INLINE void forward_step(const Work& work, int64 number) {
     for (int s = 0; s < kStates; ++s) state[s] = load_fresh(work.states[s] + place.row);
   }
   unroll<kSources>([&](auto source_index) {
-    constexpr int source = decltype(source_index)::value;
-    const int64 before = (t & 1) * work.heads + tile.head;
-    product.multiply<source>(work.factors[source] + before * work.batch * pitch,
-                             pitch * int64{sizeof(Element)}, tile.first_row, work.batch);
+    product.multiply<decltype(source_index)::value>(int64{kTileBytes} * chunks);
   });
   product.leave(parts);
   __syncthreads();
@@ -49,7 +50,7 @@ RNNC_INLINE void forward_step(const Work& work, int64 number) {
   for (int pair = 0; pair < kDensePairs; ++pair) {
     gate[kPairGate[pair]] += ForwardProduct::total(parts, pair, tile.item);
   }
-  forward_item(call.a, work, place, t, inputs, gate, state);
+  forward_item(a, work, place, step, inputs, gate, state);
 }
 
 }  // namespace rnnc

@@ -1,20 +1,20 @@
 // The product of a step in the step's own kernel: R comes from L2 every step, as fragments.
 //
-// A block owns 8 units and kRows batch rows. Batch rows are the A operand of the matrix instructions;
-// R is B, in strips of 8 of its rows (backwards, of its columns), which a call packs once: a strip's
-// part of a chunk of K is 512 bytes, 16 a lane, in the order in which a warp reads them. Warps take
-// turns in K, and leave their sums in shared memory.
+// A block owns 8 units and kRows batch rows. Batch rows are the A operand of the matrix instructions,
+// in tiles of 16; R is B, in strips of 8 of its rows (backwards, of its columns). Both lie in memory in
+// the order in which the lanes of a warp read them, 16 bytes each: of a chunk of K, a strip of R is one
+// such piece of 512 bytes, a tile of rows two. R is packed so once a call, rows as they are written.
+// Warps take turns in K, and leave their sums in shared memory.
 //
 // R depends on no step. So a block sends for its first chunks before it waits for the step before.
 #pragma once
 
 namespace rnnc {
 
-constexpr int kTileRows = 16;  // batch rows of an instruction
 constexpr int kRows = kRowTiles * kTileRows;
 constexpr int kItems = 8 * kRows;
 constexpr int kStripBytes = 512;
-constexpr int kRowChunkBytes = 64;
+constexpr int kTileBytes = 1024;
 static_assert(kItems <= 32 * kWarps, "a thread has one unit and batch row");
 
 // Lets the blocks of the next step begin as soon as there is room for them; they do not yet read what
@@ -37,6 +37,17 @@ RNNC_INLINE void load_fresh(u32 (&w)[4], const char* from) {
                : "l"(from)
                : "memory");
 }
+// NOTE: no .nc: the compiler would move it behind the wait, ahead of which it is to be on its way.
+RNNC_INLINE void load_early(u32 (&w)[4], const char* from) {
+  asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(w[0]), "=r"(w[1]), "=r"(w[2]), "=r"(w[3])
+               : "l"(from)
+               : "memory");
+}
+RNNC_INLINE const char* opaque(const char* pointer) {
+  asm volatile("" : "+l"(pointer));
+  return pointer;
+}
 
 // A `Share` says what a block multiplies: strips(source), and kAhead, the chunks that a warp has sent
 // for before it multiplies the first.
@@ -55,18 +66,17 @@ struct StepProduct {
 
   u32 weights[kAhead][kStrips][4];
   Sums<kChains> sum[kStrips][kRowTiles];
-  const char* from[kSources];     // this lane's place in the warp's first chunk
-  int first[kSources], count[kSources];  // the warp's first chunk, and how many it has
+  // This lane's place in the warp's first chunk of R and of the rows, and how many chunks it has.
+  const char *packed[kSources], *rows[kSources];
+  int count[kSources];
 
-  // Chunks from `begin` up to `end` of a source, whose strips of this block begin at `packed`.
+  // Sends for R: chunks from `begin` up to `end` of a source, whose strips of this block begin there.
   template <int source>
-  RNNC_MEMBER void send(const Element* packed, int begin, int end) {
-    const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-    first[source] = begin + warp;
-    count[source] = first[source] < end ? ceil_div(end - first[source], kWarps) : 0;
-    from[source] = reinterpret_cast<const char*>(packed) +
-                   static_cast<int64>(first[source]) * Share::strips(source) * kStripBytes +
-                   lane * 16;
+  RNNC_MEMBER void send(const Element* strips, int begin, int end) {
+    const int first = begin + (threadIdx.x >> 5);
+    count[source] = first < end ? ceil_div(end - first, kWarps) : 0;
+    packed[source] = opaque(reinterpret_cast<const char*>(strips) + (threadIdx.x & 31) * 16 +
+                            static_cast<int64>(first) * Share::strips(source) * kStripBytes);
     unroll<kAhead>([&](auto slot) { send_chunk<source, decltype(slot)::value>(decltype(slot)::value); });
 #pragma unroll
     for (int strip = 0; strip < Share::strips(source); ++strip) {
@@ -74,33 +84,24 @@ struct StepProduct {
       for (int tile = 0; tile < kRowTiles; ++tile) sum[first_strip(source) + strip][tile].clear();
     }
   }
-
-  // `factors` is the source's for this head, K of a row in one piece of `row_bytes`.
+  // The same chunks of the rows, whose tiles of this block begin there; they are not read yet.
   template <int source>
-  RNNC_MEMBER void multiply(const Element* factors, int64 row_bytes, int first_row, int batch) {
-    const int lane = threadIdx.x & 31;
-    const char* row[kRowTiles][2];
-#pragma unroll
-    for (int tile = 0; tile < kRowTiles; ++tile) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        // What comes of a row that there is not is left out later; what is read must be there.
-        const int wanted = first_row + kTileRows * tile + 8 * half + (lane >> 2);
-        row[tile][half] = reinterpret_cast<const char*>(factors) +
-                          (wanted < batch ? wanted : batch - 1) * row_bytes +
-                          first[source] * kRowChunkBytes + (lane & 3) * 16;
-      }
-    }
+  RNNC_MEMBER void aim(const Element* tiles, int begin) {
+    rows[source] = opaque(reinterpret_cast<const char*>(tiles) + (threadIdx.x & 31) * 16 +
+                          static_cast<int64>(begin + (threadIdx.x >> 5)) * kTileBytes);
+  }
+
+  // The distance between tiles of rows is `tile_bytes`.
+  template <int source>
+  RNNC_MEMBER void multiply(int64 tile_bytes) {
     u32 words[kAhead][kRowTiles][2][4];
     const auto send_rows = [&](auto slot, int i) {
       if (i >= count[source]) return;
 #pragma unroll
       for (int tile = 0; tile < kRowTiles; ++tile) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-          load_fresh(words[decltype(slot)::value][tile][half],
-                     row[tile][half] + i * kWarps * kRowChunkBytes);
-        }
+        const char* from = rows[source] + tile * tile_bytes + i * kWarps * kTileBytes;
+        load_fresh(words[decltype(slot)::value][tile][0], from);
+        load_fresh(words[decltype(slot)::value][tile][1], from + kTileBytes / 2);
       }
     };
     unroll<kAhead>([&](auto slot) { send_rows(slot, decltype(slot)::value); });
@@ -116,11 +117,8 @@ struct StepProduct {
             const u32(&w)[4] = weights[slot][first_strip(source) + strip];
 #pragma unroll
             for (int tile = 0; tile < kRowTiles; ++tile) {
-              const u32(&upper)[4] = words[slot][tile][0], (&lower)[4] = words[slot][tile][1];
-              const u32 rows[4] = {upper[2 * turn], lower[2 * turn], upper[2 * turn + 1],
-                                   lower[2 * turn + 1]};
-              sum[first_strip(source) + strip][tile].template add<turn>(rows, w[2 * turn],
-                                                                        w[2 * turn + 1]);
+              sum[first_strip(source) + strip][tile].template add<turn>(
+                  words[slot][tile][turn], w[2 * turn], w[2 * turn + 1]);
             }
           }
         });
@@ -172,8 +170,8 @@ struct StepProduct {
     if (i >= count[source]) return;
 #pragma unroll
     for (int strip = 0; strip < Share::strips(source); ++strip) {
-      load_words(weights[slot][first_strip(source) + strip],
-                 from[source] + (i * kWarps * Share::strips(source) + strip) * kStripBytes);
+      load_early(weights[slot][first_strip(source) + strip],
+                 packed[source] + (i * kWarps * Share::strips(source) + strip) * kStripBytes);
     }
   }
 };
