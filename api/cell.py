@@ -76,7 +76,8 @@ class Cell(CellSpec):
             head_dim: units of a head.
             dtype: of all tensors: `"bfloat16"`, `"float16"`, `"float32"` or `"float64"`.
             gpu: a name that `rnnc limits` shows, or a `Limits` with the numbers of another GPU.
-            variant: `"block"`, `"alternating"`, or `"auto"` for a block plan where one is feasible.
+            variant: `"block"`, `"cluster"`, `"grid"`, `"alternating"`, or `"auto"` for the cheapest
+                that is feasible.
             batch: batch rows. A run-time value, as heads and length are: it helps to choose the
                 plan and is no part of the text.
             save: `"gates"`: the forward keeps what the backward needs of the gates; `"states"`: it

@@ -19,6 +19,7 @@ from .cli_options import CELL
 from .cli_plan import plan_command
 from .cli_show import show_command
 from .cli_text import fail, inspection_report, print_cells
+from .cli_tune import tune_command
 from .codegen.derive import derive
 from .runtime.inspect import inspect
 
@@ -87,5 +88,6 @@ def check_command(
 app.command("show")(show_command)
 app.command("plan")(plan_command)
 app.command("build")(build_command)
+app.command("tune")(tune_command)
 app.command("limits")(limits_command)
 app.command("bench")(bench_command)

@@ -24,7 +24,16 @@ class Variant(StrEnum):
 
     AUTO = "auto"
     BLOCK = "block"
+    CLUSTER = "cluster"
+    GRID = "grid"
     ALTERNATING = "alternating"
+
+
+class SaveWord(StrEnum):
+    """What a forward keeps for the backward."""
+
+    GATES = "gates"
+    STATES = "states"
 
 
 CellWord = Annotated[str, typer.Argument(help=CELL)]
@@ -34,3 +43,6 @@ Batch = Annotated[int, typer.Option(help="Batch rows.")]
 Gpu = Annotated[str, typer.Option(help="A GPU, as `rnnc limits` names it.")]
 DtypeOption = Annotated[Scalar, typer.Option(help="The type of all tensors.")]
 VariantOption = Annotated[Variant, typer.Option(help="Which kind of plan.")]
+SaveOption = Annotated[
+    SaveWord, typer.Option("--save", help="What the forward keeps for the backward.")
+]

@@ -41,5 +41,5 @@ FusedPlan = BlockPlan | ClusterPlan | GridPlan
 CudaPlan = FusedPlan | AlternatingPlan
 Plan = CpuPlan | CudaPlan
 
-Variant = Literal["auto", "block", "alternating"]
-VARIANTS: tuple[Variant, ...] = ("auto", "block", "alternating")
+Variant = Literal["auto", "block", "cluster", "grid", "alternating"]
+VARIANTS: tuple[Variant, ...] = ("auto", "block", "cluster", "grid", "alternating")

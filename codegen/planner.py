@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from importlib import import_module
 
 from ..cellspec.cell import CellSpec
-from .alternating import alternating_plan
+from .alternating import alternating_plan, alternating_plans
+from .alternating_plan import AlternatingPlan
 from .block import block_plan
+from .cluster import cluster_plan, cluster_plans
+from .grid import grid_plan, grid_plans
 from .limits import Limits
-from .plan import AlternatingPlan, CudaPlan, Variant
+from .plan import VARIANTS, CudaPlan, Variant
 from .shape import SAVES, PlanError, Save, Shape
 
 
@@ -97,10 +98,9 @@ def plans_for(
 
 
 def _check(variant: str, save: str) -> None:
-    variants = ("auto", *_BEST)
-    if variant not in variants:
+    if variant not in VARIANTS:
         raise PlanError(
-            f"plan\n  found:  variant={variant!r}\n  wanted: one of {', '.join(variants)}\n"
+            f"plan\n  found:  variant={variant!r}\n  wanted: one of {', '.join(VARIANTS)}\n"
             '  write:  variant="auto"'
         )
     if save not in SAVES:
@@ -113,22 +113,19 @@ def _check(variant: str, save: str) -> None:
 _Best = Callable[[CellSpec, Shape, Limits, Save, bool], CudaPlan]
 _All = Callable[[CellSpec, Shape, Limits, Save, bool], Sequence[CudaPlan]]
 
-
-def _alone(find: _Best) -> _All:
-    """A variant's plans where it has but one."""
-    return lambda *asked: (find(*asked),)
-
-
 # In the order of preference, where two cost the same.
-_BEST: dict[str, _Best] = {"block": block_plan}
-_ALL: dict[str, _All] = {"block": _alone(block_plan)}
-for _name in ("cluster", "grid"):
-    with suppress(ImportError):  # the variant is not there yet
-        _module = import_module(f".{_name}", __package__)
-        _BEST[_name] = getattr(_module, f"{_name}_plan")
-        _ALL[_name] = getattr(_module, f"{_name}_plans")
-_BEST["alternating"] = alternating_plan
-_ALL["alternating"] = _alone(alternating_plan)
+_BEST: dict[Variant, _Best] = {
+    "block": block_plan,
+    "cluster": cluster_plan,
+    "grid": grid_plan,
+    "alternating": alternating_plan,
+}
+_ALL: dict[Variant, _All] = {
+    "block": lambda *asked: (block_plan(*asked),),
+    "cluster": cluster_plans,
+    "grid": grid_plans,
+    "alternating": alternating_plans,
+}
 
 
 def _cost(plan: CudaPlan) -> int:

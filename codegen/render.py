@@ -9,13 +9,14 @@ from importlib import resources
 
 import jinja2
 
+from .alternating_plan import AlternatingPlan
 from .block_plan import BlockPlan
 from .cluster_plan import ClusterPlan
 from .derive import Pointwise
 from .emit import emit_function, emit_used_functions
 from .grid_plan import GridPlan
 from .layout import layout_of
-from .plan import AlternatingPlan, CpuPlan, Plan
+from .plan import CpuPlan, Plan
 from .shape import Dtype
 
 

@@ -109,7 +109,7 @@ def contenders_for(
         >>> from rnnc.runtime.bench_rows import rows_named
         >>> row, kinds = rows_named("6")[0], ["scan", "nn"]
         >>> [c.name for c in contenders_for(row, rnnc.cells.lstm, "cuda", ["float16"], kinds)]
-        ['rnnc block', 'rnnc alternating', 'nn.LSTM']
+        ['rnnc block', 'rnnc cluster', 'rnnc grid', 'rnnc alternating', 'nn.LSTM']
     """
     found: list[Contender] = []
     for dtype in dtypes:

@@ -3,42 +3,25 @@
 from __future__ import annotations
 
 import math
-import threading
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import lru_cache
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
+from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.derive import derive
 from ..codegen.layout import layout_of
-from ..codegen.plan import AlternatingPlan, CudaPlan, Variant
-from ..codegen.planner import plan_for
-from ..codegen.shape import Dtype, Save, Shape
+from ..codegen.plan import CudaPlan
 from .alternating import run_alternating
+from .choose import Choice, choose_plan
 from .cpu import Forward, Gradients
 from .cuda_arguments import backward_arguments, filled, forward_arguments
-from .device import device_limits
+from .device import on_device
 from .fused import Sizes, batch_tiles, recurrent_matrix, run_fused
 from .over_time import gates_again, recurrent_gradient
 
-_DTYPES: dict[torch.dtype, Dtype] = {
-    torch.float32: "float32",
-    torch.float64: "float64",
-    torch.bfloat16: "bfloat16",
-    torch.float16: "float16",
-}
 _WIDEST_ACCESS = 16  # bytes
-
-
-class Choice(NamedTuple):
-    """What a caller chose among the kernels of a GPU: as in `plan_for`."""
-
-    variant: str = "auto"
-    save: str = "gates"
 
 
 def forward(
@@ -52,6 +35,7 @@ def forward(
     keep: bool,
     stored: Sequence[bool],
     choice: Choice,
+    plan: CudaPlan | None = None,
 ) -> Forward:
     """Run all steps, on the tensors' device and torch's current stream.
 
@@ -66,10 +50,13 @@ def forward(
         keep: whether a backward pass may follow.
         stored: which states are returned at all steps.
         choice: of the kernels.
+        plan: what to run in place of what the choice leads to.
     """
     layout = layout_of(cell)
     batch, steps, heads, dim, _ = wx.shape
-    plan = _plan(cell, heads, dim, batch, wx.dtype, wx.device.index, choice, _tf32())
+    if plan is None:
+        asked = (heads, dim, batch, wx.dtype, wx.device.index)
+        plan = choose_plan(cell, *asked, choice, _tf32())
     wx = _side_by_side(wx)
     R, R_diag, b = (None if t is None else _packed(t) for t in (R, R_diag, b))
     params, initial = [_packed(p) for p in params], [_packed(s) for s in initial]
@@ -87,7 +74,7 @@ def forward(
         *(*initial, *states, *last, kept),
     )
     if last[0].numel():
-        with _on(wx.device):
+        with on_device(wx.device):
             if isinstance(plan, AlternatingPlan):
                 sizes = (steps, batch, heads, dim)
                 run_alternating(cell, plan, arguments, R, wx, sizes, forward=True)
@@ -109,6 +96,7 @@ def backward(
     states: Sequence[Tensor],
     kept: Tensor,
     choice: Choice,
+    plan: CudaPlan | None = None,
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
 
@@ -126,12 +114,15 @@ def backward(
         states: what `forward` left.
         kept: what `forward` left.
         choice: of the kernels.
+        plan: what to run in place of what the choice leads to.
     """
     layout = layout_of(cell)
     like = initial[0]
     batch, heads, dim = like.shape
     steps = kept.shape[0] if wx is None else wx.shape[1]
-    plan = _plan(cell, heads, dim, batch, like.dtype, like.device.index, choice, _tf32())
+    if plan is None:
+        asked = (heads, dim, batch, like.dtype, like.device.index)
+        plan = choose_plan(cell, *asked, choice, _tf32())
     inputs, gates = len(layout.input_gates), len(layout.gates)
     real = torch.float64 if like.dtype == torch.float64 else torch.float32
     counts = [len(layout.bias), len(layout.params), len(layout.diagonal_gates)]
@@ -157,7 +148,7 @@ def backward(
         *(d_wx, d_rest, *d_initial, sums),
     )
     if like.numel():
-        with _on(like.device):
+        with on_device(like.device):
             if isinstance(plan, AlternatingPlan):
                 sizes = (steps, batch, heads, dim)
                 run_alternating(cell, plan, arguments, matrix, like, sizes, forward=False)
@@ -179,51 +170,6 @@ def backward(
         d_params=d_params,
         d_initial=d_initial,
     )
-
-
-@lru_cache(maxsize=2048)
-def _plan(
-    cell: CellSpec,
-    heads: int,
-    dim: int,
-    batch: int,
-    dtype: torch.dtype,
-    device: int,
-    choice: Choice,
-    tf32: bool,
-) -> CudaPlan:
-    shape = Shape(heads, dim, max(batch, 1), dtype=_DTYPES[dtype])
-    variant: Variant = choice.variant  # type: ignore[assignment]
-    save: Save = choice.save  # type: ignore[assignment]
-    tf32 = tf32 and dtype == torch.float32
-    return plan_for(cell, shape, device_limits(device), variant, save=save, tf32=tf32)
-
-
-@contextmanager
-def _elsewhere(device: torch.device) -> Iterator[None]:
-    """Make a device the current one of torch and of the driver."""
-    from cupy.cuda import runtime
-
-    with torch.cuda.device(device):
-        runtime.setDevice(device.index)
-        yield
-
-
-_here = threading.local()
-
-
-def _on(device: torch.device) -> AbstractContextManager[None]:
-    """A context in which a device is the current one; none is entered where it is so already.
-
-    NOTE: torch alone leaves a thread that has launched nothing yet, such as autograd's, without
-    the driver's context.
-    """
-    index = torch.cuda.current_device()
-    if index == device.index and getattr(_here, "device", None) == index:
-        return nullcontext()
-    # After a visit elsewhere the driver's context is not known.
-    _here.device = index if index == device.index else None
-    return _elsewhere(device)
 
 
 def _tf32() -> bool:

@@ -13,7 +13,7 @@ from ..codegen.derive import derive
 from ..codegen.layout import layout_of
 from ..codegen.render import states_read_before
 from . import cpu, cuda
-from .cuda import Choice
+from .choose import Choice
 
 
 class Call(NamedTuple):

@@ -11,9 +11,10 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
+from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.cluster_plan import ClusterPlan
 from ..codegen.grid_plan import SLOT_CHUNK_BYTES, TILE_ROWS, GridPlan
-from ..codegen.plan import AlternatingPlan, CudaPlan, FusedPlan
+from ..codegen.plan import CudaPlan, FusedPlan
 from .cuda_arguments import grid_struct
 from .launch import Kernel, load_kernels
 

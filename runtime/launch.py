@@ -10,9 +10,10 @@ from typing import Any
 import torch
 
 from ..cellspec.cell import CellSpec
+from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.cluster_plan import ClusterPlan
 from ..codegen.grid_plan import GridPlan
-from ..codegen.plan import AlternatingPlan, CudaPlan
+from ..codegen.plan import CudaPlan
 from .errors import ResidencyError
 from .nvrtc import compile_plan
 from .residency import resident_blocks

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..cellspec.cell import CellSpec
 from ..codegen.cuda_source import cuda_source
+from ..codegen.grid_plan import GridPlan
 from ..codegen.plan import CudaPlan
 from ..codegen.render import Source
 from ..codegen.shape import Dtype
@@ -88,8 +89,10 @@ def compile_plan(cell: CellSpec, plan: CudaPlan) -> Binary:
         NoCudaError: CuPy or NVRTC is missing.
         CompileError: the compiler refused the source.
     """
-    # Estimates differ from batch to batch, the text does not.
+    # What differs from batch to batch is no part of the text.
     sizes = replace(plan, nanoseconds=(0, 0), binding="")
+    if isinstance(sizes, GridPlan):
+        sizes = replace(sizes, groups=1)
     made_from = f"{cell.fingerprint} {sizes!r} {package_digest()}"
     return _cached(cell.name, made_from, plan.dtype, plan.arch, lambda: cuda_source(cell, plan))
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ..codegen.derive import derive
 from ..codegen.layout import layout_of
-from .cuda import Choice
+from .choose import Choice
 from .dispatch import Call, cell_of, run_backward, run_forward, stored_states
 from .errors import SecondOrderError
 

@@ -14,8 +14,8 @@ from ..cellspec.cell import CellSpec
 from ..codegen.plan import Variant
 from ..codegen.shape import Save
 from .check import check_scan
+from .choose import Choice
 from .compile import find_compiler
-from .cuda import Choice
 from .device import cupy_nvrtc
 from .dispatch import Call, cell_of, run_forward, stored_states
 from .eager import Scan
@@ -59,8 +59,9 @@ def scan(
             in float32); `"reference"`, a loop of torch operations for any dtype, device and order
             of derivative; `"auto"`, the kernels where there are some, else the reference, said
             once.
-        variant: which plan of a GPU: `"block"` (R on chip), `"alternating"` (a matrix product and
-            a pointwise kernel a step), or `"auto"` for the cheapest that fits.
+        variant: which plan of a GPU: R on chip, a head in one block (`"block"`), in a cluster of
+            blocks (`"cluster"`) or in blocks all over the chip (`"grid"`); a launch or two a step
+            (`"alternating"`); or `"auto"` for the cheapest that fits.
         save: what a GPU keeps for the backward: `"gates"`, or `"states"` alone, from which it
             computes the gates again.
 

@@ -78,9 +78,11 @@ def test_plan_marks_what_is_taken_and_says_what_binds() -> None:
     assert lines[0] == "lstm, 12 x 64, batch 16, 1024 steps, bfloat16"
     assert lines[1].startswith("A100 (sm_80): 108 SMs")
     assert lines[3].split() == "estimate forward backward T = 1024".split()
-    block, alternating = lines[4:6]
+    block, cluster, grid, alternating = lines[4:8]
     assert block.startswith("* block ")
     assert "binds: registers of the " in block
+    assert "does not fit: wants a GPU with clusters" in cluster
+    assert grid.startswith("  grid ")
     assert alternating.startswith("  alternating ")
     plan = rnnc.cells.lstm.cuda(heads=12, head_dim=64, gpu="A100").plan
     forward, backward = plan.nanoseconds
@@ -90,9 +92,10 @@ def test_plan_marks_what_is_taken_and_says_what_binds() -> None:
 
 
 def test_plan_says_why_a_variant_does_not_fit() -> None:
-    block, alternating = shown("plan", "lstm", "--head-dim", "512").splitlines()[4:6]
-    assert block.split()[:4] == ["block", "-", "-", "-"]
-    assert "does not fit: wants a head dim of at most " in block
+    *fused, alternating = shown("plan", "lstm", "--head-dim", "4096").splitlines()[4:8]
+    for variant, line in zip(("block", "cluster", "grid"), fused, strict=True):
+        assert line.split()[:4] == [variant, "-", "-", "-"]
+        assert "does not fit: wants a head dim of at most " in line
     assert alternating.startswith("* alternating ")
     text = shown("plan", "lstm", "--dtype", "float64")
     assert "does not fit: wants a dtype with matrix instructions: bfloat16, " in text

@@ -10,12 +10,16 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rnnc.codegen.alternating_plan import AlternatingPlan
 from rnnc.codegen.block import largest_block_dim
 from rnnc.codegen.block_plan import BlockPlan
+from rnnc.codegen.cluster_plan import ClusterPlan
+from rnnc.codegen.derive import derive
+from rnnc.codegen.grid_plan import CHUNK_BYTES, GridPlan
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.limits import KIB, PRESETS, limits_of
-from rnnc.codegen.plan import AlternatingPlan
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.planner import plan_for, plans_for
+from rnnc.codegen.render import render
 from rnnc.codegen.shape import PlanError, Shape
 
 H200 = limits_of("H200")
@@ -31,6 +35,21 @@ shapes = st.builds(
 )
 
 
+large_shapes = st.builds(
+    Shape,
+    heads=st.sampled_from([1, 2, 5]),
+    head_dim=st.integers(1, 2100),
+    batch=st.sampled_from([1, 16, 33, 256]),
+    dtype=st.sampled_from(["bfloat16", "float16", "float32"]),
+)
+KINDS = {
+    "block": BlockPlan,
+    "cluster": ClusterPlan,
+    "grid": GridPlan,
+    "alternating": AlternatingPlan,
+}
+
+
 @st.composite
 def gpus(draw):
     """A GPU that nobody sells."""
@@ -41,6 +60,7 @@ def gpus(draw):
         registers=draw(st.sampled_from([16, 32, 64, 128])) * KIB,
         registers_per_thread=draw(st.sampled_from([63, 128, 255])),
         threads_per_block=draw(st.sampled_from([128, 512, 1024])),
+        cluster=draw(st.sampled_from([1, 8, 16])),
         shared_per_block=per_block,
         shared_per_multiprocessor=per_block + draw(st.integers(1, 64)) * KIB,
     )
@@ -130,6 +150,57 @@ def test_auto_always_finds_a_plan_and_says_why_it_is_no_block(cell, shape, limit
         assert plan.binding in str(plan)
 
 
+@given(cells, shapes, gpus())
+@quick
+def test_auto_is_the_cheapest_of_all_plans_and_each_variant_s_the_cheapest_of_its_kind(
+    cell, shape, limits
+):
+    plans = plans_for(cell, shape, limits)
+    costs = [sum(plan.nanoseconds) for plan in plans]
+    assert costs == sorted(costs)
+    assert replace(plan_for(cell, shape, limits), binding="") == replace(plans[0], binding="")
+    for variant, kind in KINDS.items():
+        mine = [plan for plan in plans if type(plan) is kind]
+        if mine:
+            assert plan_for(cell, shape, limits, variant) == mine[0]
+        else:
+            with pytest.raises(PlanError, match="wanted: "):
+                plan_for(cell, shape, limits, variant)
+
+
+@given(cells, large_shapes, gpus())
+@quick
+def test_plans_of_shared_heads_stay_within_every_limit(cell, shape, limits):
+    pairs = len(layout_of(cell).pair_gates)
+    for plan in plans_for(cell, shape, limits):
+        if not isinstance(plan, ClusterPlan | GridPlan):
+            continue
+        assert plan.rows % 8 == 0
+        for kernel in plan.kernels.values():
+            assert kernel.threads <= limits.threads_per_block
+            assert kernel.matrix_registers < kernel.registers <= limits.registers_per_thread
+            assert kernel.threads * kernel.registers <= limits.registers
+            assert kernel.shared <= limits.shared_per_block
+            assert kernel.cluster <= limits.cluster
+            blocks = kernel.blocks if isinstance(plan, GridPlan) else kernel.cluster
+            assert blocks % kernel.cluster == 0
+            assert blocks * kernel.units >= shape.head_dim, "every unit has a block"
+            on_chip = blocks * (kernel.threads * kernel.matrix_registers * 4 + kernel.shared)
+            assert on_chip >= pairs * shape.head_dim**2 * shape.element_bytes, "all of R is there"
+            if isinstance(plan, GridPlan):
+                resident = shape.heads * plan.groups * blocks
+                assert resident <= limits.multiprocessors, "blocks that wait are on the chip"
+                chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
+                assert kernel.exchange_chunks >= chunks
+
+
+def test_a_gpu_without_clusters_shares_large_heads_over_the_chip():
+    a100 = limits_of("A100")
+    with pytest.raises(PlanError, match="wanted: a GPU with clusters"):
+        plan_for(rnnc.cells.lstm, Shape(1, 512), a100, "cluster")
+    assert isinstance(plan_for(rnnc.cells.lstm, Shape(1, 512), a100), GridPlan)
+
+
 @given(cells, shapes, gpus(), st.integers(1, 300))
 @quick
 def test_what_is_compiled_does_not_depend_on_the_steps(cell, shape, limits, steps):
@@ -139,6 +210,13 @@ def test_what_is_compiled_does_not_depend_on_the_steps(cell, shape, limits, step
         assert other is None
     else:
         assert other.kernels == plan.kernels
+
+
+def test_how_many_groups_run_at_once_is_no_part_of_a_grid_s_text():
+    plan = plan_for(rnnc.cells.lstm, Shape(1, 256), H200, "grid")
+    other = replace(plan, groups=plan.groups + 1)
+    codes = {render(derive(rnnc.cells.lstm), p).code for p in (plan, other)}
+    assert len(codes) == 1
 
 
 @pytest.mark.parametrize("limits", PRESETS, ids=lambda limits: limits.name)
@@ -161,11 +239,15 @@ def test_a_block_plan_prints_its_sizes_costs_and_what_binds():
 
 
 def test_an_alternating_plan_prints_its_costs():
-    text = str(plan_for(rnnc.cells.lstm, Shape(heads=1, head_dim=768), H200, "auto"))
+    text = str(plan_for(rnnc.cells.lstm, Shape(heads=1, head_dim=4096), H200, "auto"))
     assert text.startswith("alternating (sm_90, bfloat16):")
     assert len(re.findall(r"about [1-9]\d* ns a step", text)) == 2
     assert re.search(r"steps a CUDA graph", text)
-    assert re.search(r"not on chip: a block wants a head dim of at most \d+", text)
+    assert re.search(
+        r"not on chip: a block wants a head dim of at most \d+;"
+        r" a cluster wants a head dim of at most \d+; a grid wants a head dim of at most \d+",
+        text,
+    )
 
 
 def test_double_precision_has_no_matrix_instructions():

@@ -157,13 +157,13 @@ def variant(request) -> str:
 @pytest.fixture
 def shape(variant) -> tuple[int, int, int, int]:
     """B, T, N, D of a small call: a whole graph of steps and a rest, and units to share."""
-    return {"cluster": (5, 40, 2, 200), "grid": (17, 40, 1, 200)}.get(variant, (5, 40, 3, 40))
+    return {"cluster": (5, 40, 2, 250), "grid": (17, 40, 1, 250)}.get(variant, (5, 40, 3, 40))
 
 
 @pytest.fixture
 def dim(variant) -> int:
     """Units of a head, not a round number: more where several blocks share them."""
-    return 200 if variant in ("cluster", "grid") else 40
+    return 250 if variant in ("cluster", "grid") else 40
 
 
 # Tests cannot import each other: functions come as fixtures.

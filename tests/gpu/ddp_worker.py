@@ -27,7 +27,7 @@ def main(rank: int, port: str, variant: str) -> None:
     torch.cuda.set_device(rank)
     dist.init_process_group("nccl", rank=rank, world_size=COUNT)
     torch.manual_seed(0)
-    rnn: nn.Module = rnnc.RNN(rnnc.cells.slstm, 5, 48, heads=3, num_layers=2, variant=variant)
+    rnn: nn.Module = rnnc.RNN(rnnc.cells.slstm, 5, 120, heads=3, num_layers=2, variant=variant)
     rnn.cuda()
     x = torch.randn(37, 4 * COUNT, 5, device="cuda")
     wanted = gradients(rnn, x)

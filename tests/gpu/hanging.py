@@ -24,8 +24,8 @@ def with_an_idle_block(cell, plan):
 
 def main(variant: str) -> None:
     nvrtc.cuda_source = with_an_idle_block
-    wx = torch.randn(4, 20, 1, 200, 4, device="cuda", dtype=torch.bfloat16)
-    R = torch.randn(4, 1, 200, 200, device="cuda", dtype=torch.bfloat16) / 14
+    wx = torch.randn(4, 20, 1, 250, 4, device="cuda", dtype=torch.bfloat16)
+    R = torch.randn(4, 1, 250, 250, device="cuda", dtype=torch.bfloat16) / 14
     rnnc.scan(rnnc.cells.lstm, wx, R, variant=variant)
     torch.cuda.synchronize()
     print("done")

@@ -33,10 +33,10 @@ def test_the_tensors_device_counts_not_the_current_one(
 
 
 @two
-def test_a_module_on_each_gpu_in_turn(variant, needs_plan):
-    needs_plan(rnnc.cells.gru, 3, 16, 4, torch.float32, variant)
+def test_a_module_on_each_gpu_in_turn(variant, dim, needs_plan):
+    needs_plan(rnnc.cells.gru, 3, dim, 4, torch.float32, variant)
     x = torch.randn(37, 4, 5)
-    rnn = rnnc.RNN(rnnc.cells.gru, 5, 48, heads=3, variant=variant)
+    rnn = rnnc.RNN(rnnc.cells.gru, 5, 3 * dim, heads=3, variant=variant)
     first, second, again = (
         rnn.to(device)(x.to(device))[0].cpu() for device in ("cuda:0", "cuda:1", "cuda:0")
     )
@@ -46,7 +46,7 @@ def test_a_module_on_each_gpu_in_turn(variant, needs_plan):
 
 @two
 def test_data_parallel_training(variant, needs_plan):
-    needs_plan(rnnc.cells.slstm, 3, 16, 4, torch.float32, variant)
+    needs_plan(rnnc.cells.slstm, 3, 40, 4, torch.float32, variant)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = str(free.getsockname()[1])

@@ -19,9 +19,9 @@ def arguments(cell, inputs, variant, save, keep=True):
 
 @pytest.mark.parametrize("save", ["gates", "states"])
 @pytest.mark.parametrize("name", CELLS)
-def test_opcheck_forward(name, variant, save, draw):
+def test_opcheck_forward(name, variant, dim, save, draw):
     cell = rnnc.cells.get(name)
-    inputs = draw(cell, (3, 4, 2, 16), torch.float32, variant)
+    inputs = draw(cell, (3, 4, 2, dim), torch.float32, variant)
     torch.library.opcheck(scan_op, arguments(cell, inputs, variant, save))
     inference = inputs.map(lambda t: t.detach())
     torch.library.opcheck(scan_op, arguments(cell, inference, variant, save, keep=False))
@@ -29,9 +29,9 @@ def test_opcheck_forward(name, variant, save, draw):
 
 @pytest.mark.parametrize("save", ["gates", "states"])
 @pytest.mark.parametrize("name", CELLS)
-def test_opcheck_backward(name, variant, save, draw):
+def test_opcheck_backward(name, variant, dim, save, draw):
     cell = rnnc.cells.get(name)
-    inputs = draw(cell, (3, 4, 2, 16), torch.float32, variant).map(lambda t: t.detach())
+    inputs = draw(cell, (3, 4, 2, dim), torch.float32, variant).map(lambda t: t.detach())
     given = arguments(cell, inputs, variant, save)
     wx, R, R_diag, b, params, initial, text, *_ = given
     again = (wx, b) if save == "states" else (None, None)
@@ -48,10 +48,10 @@ def test_opcheck_backward(name, variant, save, draw):
 class Model(nn.Module):
     """A model that holds an RNN."""
 
-    def __init__(self, cell: rnnc.Cell, **options) -> None:
+    def __init__(self, cell: rnnc.Cell, dim: int, **options) -> None:
         super().__init__()
         self.inner = nn.Linear(3, 6)
-        self.rnn = rnnc.RNN(cell, 6, 48, num_layers=2, heads=3, **options)
+        self.rnn = rnnc.RNN(cell, 6, 3 * dim, num_layers=2, heads=3, **options)
 
     def forward(self, x, states=None):
         y, last = self.rnn(self.inner(x), states)
@@ -65,10 +65,10 @@ def loss_and_gradients(model, run, x):
     return {"loss": loss.detach()} | {k: p.grad.clone() for k, p in model.named_parameters()}
 
 
-def test_compile_without_a_graph_break(variant, needs_plan):
-    needs_plan(rnnc.cells.slstm, 3, 16, 4, torch.float32, variant)
+def test_compile_without_a_graph_break(variant, dim, needs_plan):
+    needs_plan(rnnc.cells.slstm, 3, dim, 4, torch.float32, variant)
     torch._dynamo.reset()
-    model = Model(rnnc.cells.slstm, variant=variant).cuda()
+    model = Model(rnnc.cells.slstm, dim, variant=variant).cuda()
     compiled = torch.compile(model, fullgraph=True, backend="aot_eager")
     for shape in ((5, 4, 3), (7, 2, 3)):
         x = torch.randn(shape, device="cuda")
@@ -78,9 +78,9 @@ def test_compile_without_a_graph_break(variant, needs_plan):
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
-def test_autocast(variant, dtype, needs_plan):
-    needs_plan(rnnc.cells.lstm, 3, 16, 4, dtype, variant)
-    model = Model(rnnc.cells.lstm, variant=variant).cuda()
+def test_autocast(variant, dim, dtype, needs_plan):
+    needs_plan(rnnc.cells.lstm, 3, dim, 4, dtype, variant)
+    model = Model(rnnc.cells.lstm, dim, variant=variant).cuda()
     x = torch.randn(5, 4, 3, device="cuda")
 
     def run(x):
@@ -97,12 +97,12 @@ def test_autocast(variant, dtype, needs_plan):
 
 @pytest.mark.parametrize("save", ["gates", "states"])
 @pytest.mark.parametrize("name", ["lstm", "gru", "slstm", "unicornn", "indrnn"])
-def test_the_module_on_a_gpu_equals_that_on_the_cpu(name, variant, save, needs_plan):
+def test_the_module_on_a_gpu_equals_that_on_the_cpu(name, variant, dim, save, needs_plan):
     cell = rnnc.cells.get(name)
-    needs_plan(cell, 3, 16, 4, torch.float32, variant)
-    here = rnnc.RNN(cell, 5, 48, heads=3, num_layers=2, variant=variant, save=save)
+    needs_plan(cell, 3, dim, 4, torch.float32, variant)
+    here = rnnc.RNN(cell, 5, 3 * dim, heads=3, num_layers=2, variant=variant, save=save)
     x = torch.randn(37, 4, 5)
-    seed = torch.randn(37, 4, 48)
+    seed = torch.randn(37, 4, 3 * dim)
 
     def run(module, device):
         module.zero_grad()
@@ -132,11 +132,13 @@ def test_one_step_at_a_time_equals_the_sequence():
     torch.testing.assert_close(states[0], last[0], rtol=1e-4, atol=1e-5)
 
 
-def test_a_head_that_does_not_fit_runs_alternating_and_block_is_refused():
+def test_a_head_of_any_size_runs_and_a_plan_that_does_not_fit_is_refused():
     cell = rnnc.cells.lstm
     x = torch.randn(3, 2, 8, device="cuda", dtype=torch.bfloat16)
     options = {"device": "cuda", "dtype": torch.bfloat16}
-    y, _ = rnnc.RNN(cell, 8, 1024, **options)(x)
-    assert y.isfinite().all()
-    with pytest.raises(rnnc.RnncError, match=r"wanted: a head dim of at most \d+"):
-        rnnc.RNN(cell, 8, 1024, variant="block", **options)(x)
+    for units, refused in ((1024, ["block"]), (3072, ["block", "grid"])):
+        y, _ = rnnc.RNN(cell, 8, units, **options)(x)
+        assert y.isfinite().all()
+        for variant in refused:
+            with pytest.raises(rnnc.RnncError, match=r"wanted: a head dim of at most \d+"):
+                rnnc.RNN(cell, 8, units, variant=variant, **options)(x)

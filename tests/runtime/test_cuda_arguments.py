@@ -17,6 +17,7 @@ from rnnc.runtime.cuda_arguments import (
     backward_arguments,
     begin_struct,
     forward_arguments,
+    grid_struct,
     step_struct,
     work_struct,
 )
@@ -51,10 +52,10 @@ def assertions(name, struct):
         yield f'static_assert(sizeof({where}) == {size}, "size of {where}");'
 
 
-def source_with(cell, lines, dtype="bfloat16"):
-    plan = plan_for(cell, Shape(1, 8, dtype=dtype), limits_of("A100"), "alternating")
+def source_with(cell, lines, dtype="bfloat16", variant="alternating", more=""):
+    plan = plan_for(cell, Shape(1, 8, dtype=dtype), limits_of("A100"), variant)
     source = render(derive(cell), plan)
-    declarations = source.code.split('extern "C"')[0]
+    declarations = source.code.split('extern "C"')[0] + more
     text = "\n".join(lines)
     return dataclasses.replace(source, code=f"{declarations}\nnamespace rnnc {{\n{text}\n}}\n")
 
@@ -77,6 +78,18 @@ def test_mirrors_lie_as_the_compiler_lays_them_out(name):
     lines = [line for item in structs_of(cell).items() for line in assertions(*item)]
     assert len(lines) > 60
     ptx_of(source_with(cell, lines), "sm_80")
+
+
+@pytest.mark.parametrize("name", ["elman", "lstm", "fastgrnn"])
+def test_what_a_grid_gets_beside_lies_there_too(name):
+    cell = rnnc.cells.get(name)
+    counts = (len(layout_of(cell).states), len(layout_of(cell).params))
+    lines = [
+        *assertions("GridArguments<ForwardArguments>", grid_struct(forward_arguments(*counts))),
+        *assertions("GridArguments<BackwardArguments>", grid_struct(backward_arguments(*counts))),
+    ]
+    more = '#include "lib/flagged.cuh"\n'
+    ptx_of(source_with(cell, lines, variant="block", more=more), "sm_80")
 
 
 def test_the_assertions_can_fail():

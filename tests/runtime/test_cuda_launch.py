@@ -2,35 +2,41 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.alternating_plan import AlternatingPlan
 from rnnc.codegen.block_plan import BlockKernel, BlockPlan
 from rnnc.codegen.cluster_plan import ClusterKernel, ClusterPlan
 from rnnc.codegen.grid_plan import GridKernel, GridPlan
-from rnnc.codegen.plan import AlternatingPlan
 from rnnc.runtime import fused
 from rnnc.runtime.cuda_arguments import forward_arguments, grid_struct
 from rnnc.runtime.errors import ResidencyError
 from rnnc.runtime.fused import Sizes, batch_tiles, recurrent_matrix, run_fused
 from rnnc.runtime.launch import Kernel
 
+
+def kernel(kind, **sizes):
+    """Sizes of a direction; those that are not given do not matter."""
+    return kind(**{field.name: 1 for field in fields(kind)} | sizes)
+
+
 BLOCK = BlockPlan(
     *("sm_90", "bfloat16", 64, 4, 2),
-    forward=BlockKernel(4, 4, 1, 64, 128, 1024),
-    backward=BlockKernel(4, 4, 1, 64, 128, 1024),
+    forward=kernel(BlockKernel, warps=4),
+    backward=kernel(BlockKernel, warps=4),
 )
 CLUSTER = ClusterPlan(
     *("sm_90", "bfloat16", 256, 8),
-    forward=ClusterKernel(8, 32, 4, 1, 4, 64, 128, 1024),
-    backward=ClusterKernel(16, 16, 4, 1, 4, 64, 128, 1024),
+    forward=kernel(ClusterKernel, cluster=8),
+    backward=kernel(ClusterKernel, cluster=16),
 )
 GRID = GridPlan(
     *("sm_90", "bfloat16", 768, 16, 2),
-    forward=GridKernel(48, 1, 16, 8, 3, 3, 24, 96, 168, 4096),
-    backward=GridKernel(48, 4, 64, 8, 3, 3, 96, 96, 168, 4096),
+    forward=kernel(GridKernel, blocks=48, exchange_chunks=24),
+    backward=kernel(GridKernel, blocks=48, cluster=4, exchange_chunks=96),
 )
 
 

@@ -1,0 +1,112 @@
+"""Which plan a call runs: of the caller's variant, or what a trial or the model found fastest."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from ..cellspec.cell import CellSpec
+from ..codegen.grid_plan import GridPlan
+from ..codegen.plan import CudaPlan, Variant
+from ..codegen.planner import plan_for, plans_for
+from ..codegen.shape import Dtype, Save, Shape
+from .device import device_limits, on_device
+from .fused import batch_tiles
+from .launch import load_kernels
+from .tuned import Asked, recall
+
+_DTYPES: dict[torch.dtype, Dtype] = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+}
+
+
+class Choice(NamedTuple):
+    """What a caller chose among the kernels of a GPU: as in `plan_for`."""
+
+    variant: str = "auto"
+    save: str = "gates"
+
+
+@lru_cache(maxsize=2048)
+def choose_plan(
+    cell: CellSpec,
+    heads: int,
+    dim: int,
+    batch: int,
+    dtype: torch.dtype,
+    device: int,
+    choice: Choice,
+    tf32: bool,
+) -> CudaPlan:
+    """The plan of a call.
+
+    Args:
+        cell: the cell.
+        heads: of the call.
+        dim: units of a head.
+        batch: rows; none count as one.
+        dtype: of the tensors.
+        device: the device's number.
+        choice: the caller's.
+        tf32: whether torch lets float32 products round to tf32.
+
+    Raises:
+        PlanError: there is no plan of the variant.
+    """
+    shape = Shape(heads, dim, max(batch, 1), dtype=_DTYPES[dtype])
+    limits = device_limits(device)
+    variant: Variant = choice.variant  # type: ignore[assignment]
+    save: Save = choice.save  # type: ignore[assignment]
+    tf32 = tf32 and dtype == torch.float32
+    if variant != "auto":
+        return plan_for(cell, shape, limits, variant, save=save, tf32=tf32)
+    asked = Asked(cell, shape, limits, save, tf32)
+    found = recall(asked)
+    if found is None and _tuning_wanted() and not torch.cuda.is_current_stream_capturing():
+        from .tune import tune  # it runs kernels, which choose their plans here
+
+        found = tune(asked, device).winner
+    if found is None:
+        found = plan_for(cell, shape, limits, save=save, tf32=tf32)
+    return found if _all_wait_on_chip(cell, found, shape, device) else _next_best(asked, device)
+
+
+def _tuning_wanted() -> bool:
+    """Whether `RNNC_TUNE` asks for a trial of each size that comes up."""
+    return os.environ.get("RNNC_TUNE", "") not in ("", "0")
+
+
+def _all_wait_on_chip(cell: CellSpec, plan: CudaPlan, shape: Shape, device: int) -> bool:
+    """Whether blocks that wait for each other are on the chip together.
+
+    A plan counts multiprocessors; how many clusters fit depends on how those lie on this very chip.
+    """
+    if not isinstance(plan, GridPlan):
+        return True
+    groups = min(plan.groups, batch_tiles(plan, shape.batch))
+    with on_device(torch.device("cuda", device)):
+        kernels = load_kernels(cell, plan, device)
+    return all(
+        (kernels[name].resident or 0) >= kernel.blocks * groups * shape.heads
+        for name, kernel in plan.kernels.items()
+    )
+
+
+def _next_best(asked: Asked, device: int) -> CudaPlan:
+    """The cheapest plan that there is room for: the one place that steps down, and says so."""
+    plans = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
+    plan = next(p for p in plans if _all_wait_on_chip(asked.cell, p, asked.shape, device))
+    warnings.warn(
+        f"{asked.limits.name} has no room for the blocks of the cheapest plan of"
+        f" {asked.cell.name}, {asked.shape}; rnnc takes the next:\n{plan}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return plan

@@ -1,0 +1,118 @@
+"""Plans that trials on a device found to be the fastest, remembered on disk beside the kernels."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass, fields, is_dataclass
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from ..cellspec.cell import CellSpec
+from ..codegen import alternating_plan, block_plan, cluster_plan, grid_plan
+from ..codegen.limits import Limits
+from ..codegen.plan import CudaPlan
+from ..codegen.shape import Save, Shape
+from .cache import cache_folder
+from .compile import package_digest
+
+# The types of plans and of their parts, by the word that stands for them in a file.
+_TYPES: dict[str, Any] = {
+    name: found
+    for module in (alternating_plan, block_plan, cluster_plan, grid_plan)
+    for name, found in vars(module).items()
+    if is_dataclass(found)
+}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a plan is asked for: all that its speed depends on, beside the versions.
+
+    Attributes:
+        cell: the cell.
+        shape: heads, head dim, batch and dtype; the time of a step does not depend on their number.
+        limits: of the GPU, and its name.
+        save: what the forward keeps for the backward.
+        tf32: whether float32 products may round to tf32.
+    """
+
+    cell: CellSpec
+    shape: Shape
+    limits: Limits
+    save: Save = "gates"
+    tf32: bool = False
+
+    @property
+    def key(self) -> str:
+        """A digest, the same in every process and another after an update of what is compiled."""
+        shape = (self.shape.heads, self.shape.head_dim, self.shape.batch, self.shape.dtype)
+        versions = (package_digest(), _version("torch"), _version("cupy"))
+        parts = (self.cell.fingerprint, shape, self.save, self.tf32, repr(self.limits), versions)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+    @property
+    def path(self) -> Path:
+        """The file that remembers the answer."""
+        return cache_folder() / f"{self.cell.name}-{self.key}.plan.json"
+
+
+def remember(asked: Asked, plan: CudaPlan) -> None:
+    """Write down the fastest plan; it appears by an atomic rename.
+
+    Args:
+        asked: what it is the answer to.
+        plan: the answer.
+    """
+    folder = asked.path.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=folder, suffix=".plan")
+    try:
+        with os.fdopen(handle, "w") as file:
+            json.dump({"asked": asked.key, "plan": _packed(plan)}, file)
+        Path(temporary).replace(asked.path)
+    finally:
+        Path(temporary).unlink(missing_ok=True)
+
+
+def recall(asked: Asked) -> CudaPlan | None:
+    """The fastest plan that a trial found, if there was one; what is torn or foreign is no answer.
+
+    Args:
+        asked: what the plan is for.
+    """
+    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
+        content = json.loads(asked.path.read_text())
+        if content["asked"] == asked.key:
+            plan = _unpacked(content["plan"])
+            if isinstance(plan, CudaPlan) and plan.arch == asked.limits.arch:
+                return plan
+    return None
+
+
+def _packed(value: Any) -> Any:
+    """A plan as JSON has it: its parts know their types."""
+    if is_dataclass(value):
+        parts = {field.name: _packed(getattr(value, field.name)) for field in fields(value)}
+        return {"type": type(value).__name__, **parts}
+    return [_packed(v) for v in value] if isinstance(value, tuple) else value
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, dict):
+        parts = {name: _unpacked(part) for name, part in value.items() if name != "type"}
+        return _TYPES[value["type"]](**parts)
+    return tuple(map(_unpacked, value)) if isinstance(value, list) else value
+
+
+def _version(package: str) -> str:
+    """Of an installed package; CuPy has another name for each CUDA."""
+    names = [package, f"{package}-cuda12x", f"{package}-cuda13x"]
+    for name in names:
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return ""

@@ -1,0 +1,249 @@
+"""Trials of plans and the memory of their winners, with a clock that is told what to say."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import fields, replace
+
+import pytest
+import rnnc
+import torch
+from rnnc.codegen.alternating_plan import AlternatingPlan
+from rnnc.codegen.cluster_plan import ClusterKernel, ClusterPlan
+from rnnc.codegen.grid_plan import GridKernel, GridPlan
+from rnnc.codegen.limits import limits_of
+from rnnc.codegen.planner import plan_for, plans_for
+from rnnc.codegen.shape import PlanError, Shape
+from rnnc.runtime import choose, tune, tuned
+from rnnc.runtime.choose import Choice, choose_plan
+from rnnc.runtime.tuned import Asked, recall, remember
+
+H200 = limits_of("H200")
+LSTM = rnnc.cells.lstm
+ASKED = Asked(LSTM, Shape(12, 64), H200)
+
+
+def kernel(kind, **sizes):
+    """Sizes of a direction; those that are not given do not matter."""
+    return kind(**{field.name: 1 for field in fields(kind)} | sizes)
+
+
+CLUSTER = ClusterPlan(
+    *("sm_90", "bfloat16", 256, 8),
+    forward=kernel(ClusterKernel, cluster=8),
+    backward=kernel(ClusterKernel, cluster=16),
+    nanoseconds=(500, 900),
+    binding="registers",
+)
+GRID = GridPlan(
+    *("sm_90", "bfloat16", 768, 16, 2),
+    forward=kernel(GridKernel, blocks=48),
+    backward=kernel(GridKernel, blocks=48, cluster=4),
+)
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    """A cache that nobody else uses, a device that is an H200, and no plan chosen yet."""
+    monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path / "cache"))
+    monkeypatch.delenv("RNNC_TUNE", raising=False)
+    monkeypatch.setattr(choose, "device_limits", lambda index: H200)
+    monkeypatch.setattr(choose, "_all_wait_on_chip", lambda *_: True)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    choose_plan.cache_clear()
+    yield tmp_path / "cache"
+    choose_plan.cache_clear()
+
+
+def chosen(**choice):
+    return choose_plan(LSTM, 12, 64, 16, torch.bfloat16, 0, Choice(**choice), False)
+
+
+def clock(*microseconds):
+    """Says what each plan took, in the order of the estimates."""
+
+    def measure(asked, plans, device):
+        return [*microseconds, *[(99.0, 99.0)] * len(plans)][: len(plans)]
+
+    return measure
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        plan_for(LSTM, Shape(12, 64), H200, "block"),
+        plan_for(LSTM, Shape(12, 64), H200, "alternating"),
+        CLUSTER,
+        GRID,
+    ],
+    ids=lambda plan: type(plan).__name__,
+)
+def test_every_kind_of_plan_is_remembered_as_it_was(plan):
+    assert recall(ASKED) is None
+    remember(ASKED, plan)
+    found = recall(ASKED)
+    assert found == plan
+    assert hash(found) == hash(plan)
+    assert str(found) == str(plan)
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        replace(ASKED, cell=rnnc.cells.gru),
+        replace(ASKED, shape=Shape(11, 64)),
+        replace(ASKED, shape=Shape(12, 72)),
+        replace(ASKED, shape=Shape(12, 64, batch=17)),
+        replace(ASKED, shape=Shape(12, 64, dtype="float16")),
+        replace(ASKED, limits=limits_of("H100")),
+        replace(ASKED, limits=replace(H200, name="H200 NVL")),
+        replace(ASKED, save="states"),
+        replace(ASKED, tf32=True),
+    ],
+)
+def test_what_matters_has_an_answer_of_its_own(other):
+    remember(ASKED, GRID)
+    assert other.key != ASKED.key
+    assert recall(other) is None
+
+
+def test_the_number_of_steps_does_not_matter_and_versions_do(monkeypatch):
+    assert replace(ASKED, shape=Shape(12, 64, steps=7)).key == ASKED.key
+    before = ASKED.key
+    monkeypatch.setattr(tuned, "package_digest", lambda: "an update")
+    assert ASKED.key != before
+    before = ASKED.key
+    monkeypatch.setattr(tuned, "_version", lambda package: "99")
+    assert ASKED.key != before
+
+
+def torn(text):
+    return text[: len(text) // 2]
+
+
+def foreign(text):
+    return json.dumps({**json.loads(text), "asked": "something else"})
+
+
+def renamed(text):
+    return text.replace('"GridPlan"', '"GridPlane"')
+
+
+def incomplete(text):
+    content = json.loads(text)
+    del content["plan"]["rows"]
+    return json.dumps(content)
+
+
+def of_another_gpu(text):
+    return text.replace("sm_90", "sm_80")
+
+
+@pytest.mark.parametrize(
+    "damage", [torn, foreign, renamed, incomplete, of_another_gpu, lambda _: "", lambda _: "[1]"]
+)
+def test_a_damaged_answer_is_none_and_is_written_anew(damage):
+    remember(ASKED, GRID)
+    text = ASKED.path.read_text()
+    ASKED.path.write_text(damage(text))
+    assert recall(ASKED) is None
+    assert chosen() == plan_for(LSTM, Shape(12, 64), H200)
+    remember(ASKED, GRID)
+    assert recall(ASKED) == GRID
+
+
+def test_nothing_but_the_answer_is_left_in_the_folder(folder):
+    remember(ASKED, CLUSTER)
+    remember(ASKED, GRID)
+    assert [path.name for path in folder.iterdir()] == [ASKED.path.name]
+
+
+def test_an_answer_that_cannot_be_written_leaves_no_file(folder, monkeypatch):
+    monkeypatch.setattr(tuned.json, "dump", lambda *_: (_ for _ in ()).throw(OSError("full")))
+    with pytest.raises(OSError, match="full"):
+        remember(ASKED, GRID)
+    assert not list(folder.iterdir())
+
+
+def test_the_fastest_wins_and_is_taken_from_then_on():
+    plans = plans_for(LSTM, Shape(12, 64), H200)
+    assert chosen() == plans[0]
+    found = tune.tune(ASKED, 0, measure=clock((1.0, 2.0), (0.5, 0.75)))
+    assert found.winner == found.trials[1].plan
+    assert len(found.trials) == 4
+    assert chosen() == found.trials[1].plan
+    assert chosen(variant="block") == plan_for(LSTM, Shape(12, 64), H200, "block")
+    assert chosen(save="states") == plan_for(LSTM, Shape(12, 64), H200, save="states")
+
+
+def test_every_kind_that_may_win_is_tried():
+    for shape in (Shape(12, 64), Shape(3, 256), Shape(1, 768), Shape(1, 4096)):
+        asked = replace(ASKED, shape=shape)
+        plans = plans_for(LSTM, shape, H200)
+        tried = [trial.plan for trial in tune.tune(asked, 0, measure=clock()).trials]
+        assert tried == sorted(tried, key=lambda plan: sum(plan.nanoseconds))
+        assert tried[0] == plans[0]
+        assert len(tried) == len(set(tried)) == min(4, len(plans))
+        for plan in plans:
+            if sum(plan.nanoseconds) < 2 * sum(plans[0].nanoseconds):
+                assert type(plan) in map(type, tried)
+
+
+def test_a_plan_that_fails_does_not_win():
+    found = tune.tune(ASKED, 0, measure=clock(PlanError("no room\n  found: 1"), (9.0, 9.0)))
+    assert found.trials[0].failure == "no room"
+    assert found.trials[0].microseconds is None
+    assert found.winner == found.trials[1].plan
+
+
+def test_where_all_fail_nothing_is_remembered(folder):
+    found = tune.tune(ASKED, 0, measure=clock(*[MemoryError()] * 9))
+    assert {trial.failure for trial in found.trials} == {"MemoryError"}
+    assert found.winner == found.trials[0].plan
+    assert not folder.exists()
+
+
+def test_candidates_are_counted():
+    assert len(tune.tune(ASKED, 0, 1, clock((1.0, 1.0))).trials) == 1
+    with pytest.raises(PlanError, match=r"found:  candidates=0\n  wanted: at least 1\n  write: "):
+        tune.tune(ASKED, 0, 0)
+
+
+def test_the_variable_asks_for_a_trial_once(monkeypatch):
+    asked = []
+
+    def measure(wanted, plans, device):
+        asked.append((wanted, device))
+        return [(float(i == 0), 0.0) for i in range(len(plans))]
+
+    monkeypatch.setattr(tune, "measure_plans", measure)
+    monkeypatch.setenv("RNNC_TUNE", "1")
+    second = chosen()
+    assert second != plans_for(LSTM, Shape(12, 64), H200)[0]
+    assert chosen() == second
+    choose_plan.cache_clear()  # another process
+    assert chosen() == second
+    assert asked == [(ASKED, 0)]
+    monkeypatch.setenv("RNNC_TUNE", "0")
+    assert choose_plan(rnnc.cells.gru, 1, 8, 1, torch.float32, 0, Choice(), False)
+    assert len(asked) == 1
+
+
+def test_no_trial_while_a_graph_is_captured(monkeypatch):
+    monkeypatch.setenv("RNNC_TUNE", "1")
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    monkeypatch.setattr(tune, "measure_plans", lambda *_: pytest.fail("a trial"))
+    assert chosen() == plan_for(LSTM, Shape(12, 64), H200)
+
+
+def test_a_plan_without_room_makes_way_for_the_next_and_says_so(monkeypatch):
+    plans = plans_for(LSTM, Shape(12, 64), H200)
+    monkeypatch.setattr(choose, "_all_wait_on_chip", lambda cell, plan, *_: plan != plans[0])
+    with pytest.warns(RuntimeWarning, match=r"H200 has no room .* of lstm, 12 x 64"):
+        assert chosen() == plans[1]
+    assert isinstance(plans[-1], AlternatingPlan)
+
+
+def test_only_a_grid_waits_for_room(monkeypatch):
+    monkeypatch.undo()
+    assert choose._all_wait_on_chip(LSTM, CLUSTER, Shape(3, 256), 0)
