@@ -10,11 +10,13 @@ from typing import NamedTuple
 import torch
 
 from ..cellspec.cell import CellSpec
+from ..codegen.cluster_plan import ClusterPlan
 from ..codegen.grid_plan import GridPlan
 from ..codegen.plan import CudaPlan, Variant
 from ..codegen.planner import plan_for, plans_for
 from ..codegen.shape import Dtype, Save, Shape
 from .device import device_limits, on_device
+from .errors import ResidencyError
 from .fused import batch_tiles
 from .launch import load_kernels
 from .tuned import Asked, recall
@@ -75,7 +77,7 @@ def choose_plan(
         found = tune(asked, device).winner
     if found is None:
         found = plan_for(cell, shape, limits, save=save, tf32=tf32)
-    return found if _all_wait_on_chip(cell, found, shape, device) else _next_best(asked, device)
+    return found if _has_room(cell, found, shape, device) else _next_best(asked, device)
 
 
 def _tuning_wanted() -> bool:
@@ -83,16 +85,21 @@ def _tuning_wanted() -> bool:
     return os.environ.get("RNNC_TUNE", "") not in ("", "0")
 
 
-def _all_wait_on_chip(cell: CellSpec, plan: CudaPlan, shape: Shape, device: int) -> bool:
+def _has_room(cell: CellSpec, plan: CudaPlan, shape: Shape, device: int) -> bool:
     """Whether blocks that wait for each other are on the chip together.
 
     A plan counts multiprocessors; how many clusters fit depends on how those lie on this very chip.
     """
-    if not isinstance(plan, GridPlan):
+    if not isinstance(plan, ClusterPlan | GridPlan):
+        return True
+    try:
+        with on_device(torch.device("cuda", device)):
+            kernels = load_kernels(cell, plan, device)
+    except ResidencyError:
+        return False
+    if isinstance(plan, ClusterPlan):
         return True
     groups = min(plan.groups, batch_tiles(plan, shape.batch))
-    with on_device(torch.device("cuda", device)):
-        kernels = load_kernels(cell, plan, device)
     return all(
         (kernels[name].resident or 0) >= kernel.blocks * groups * shape.heads
         for name, kernel in plan.kernels.items()
@@ -102,7 +109,7 @@ def _all_wait_on_chip(cell: CellSpec, plan: CudaPlan, shape: Shape, device: int)
 def _next_best(asked: Asked, device: int) -> CudaPlan:
     """The cheapest plan that there is room for: the one place that steps down, and says so."""
     plans = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
-    plan = next(p for p in plans if _all_wait_on_chip(asked.cell, p, asked.shape, device))
+    plan = next(p for p in plans if _has_room(asked.cell, p, asked.shape, device))
     warnings.warn(
         f"{asked.limits.name} has no room for the blocks of the cheapest plan of"
         f" {asked.cell.name}, {asked.shape}; rnnc takes the next:\n{plan}",

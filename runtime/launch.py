@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -34,8 +34,15 @@ class Kernel:
         shared: bytes of shared memory of a block.
         module: what the handle lives in.
         device: the number of the device that it is loaded on.
-        resident: where its blocks wait for each other, how many of them the device holds at once;
-            else none, and a launch may have any number of blocks.
+        resident: where all blocks of a launch wait for each other, how many of them the device
+            holds at once; else none, and a launch may have any number of blocks.
+
+    Such launches are cooperative. No order is kept between two of them on different streams, or in
+    branches of a graph, for they cannot block each other with a part of the device each: once a
+    thread of a cooperative grid makes progress, all threads of that grid eventually do, and of
+    other grids all threads of its cluster (CUDA C++ execution model, "Device threads":
+    nvidia.github.io/cccl/libcudacxx/extended_api/execution_model.html). Nor do they share memory:
+    each call has an exchange buffer of its own.
     """
 
     name: str
@@ -58,9 +65,9 @@ class Kernel:
         """
         from cupy_backends.cuda.api import driver
 
-        # CuPy's own launch takes a smaller grid where this one does not fit, the driver refuses it.
+        # Where this does not fit, CuPy's own launch takes a smaller grid; the driver names no size.
         if self.resident is not None:
-            self._check_room(grid)
+            check_room(self, grid[0] * grid[1] * grid[2], self.resident)
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         launch = (
             self.function,
@@ -75,17 +82,23 @@ class Kernel:
         else:
             driver.launchCooperativeKernel(*launch)
 
-    def _check_room(self, grid: tuple[int, int, int]) -> None:
-        blocks = grid[0] * grid[1] * grid[2]
-        assert self.resident is not None
-        if blocks > self.resident:
-            raise ResidencyError(
-                f"launch of {self.name} on cuda:{self.device}\n"
-                f"  found:  {blocks} blocks that wait for each other, of {self.threads} threads and"
-                f" {self.shared} bytes of shared memory\n"
-                f"  wanted: at most {self.resident}: what the device holds at once\n"
-                '  write:  variant="alternating", fewer heads, or a smaller head_dim'
-            )
+
+def check_room(kernel: Kernel, blocks: int, resident: int) -> None:
+    """Refuse blocks that wait for each other where a device cannot hold all of them.
+
+    Args:
+        kernel: of the blocks.
+        blocks: how many.
+        resident: how many the device holds at once.
+    """
+    if blocks > resident:
+        raise ResidencyError(
+            f"launch of {kernel.name} on cuda:{kernel.device}\n"
+            f"  found:  {blocks} blocks that wait for each other, of {kernel.threads} threads and"
+            f" {kernel.shared} bytes of shared memory\n"
+            f"  wanted: at most {resident}: what the device holds at once\n"
+            '  write:  variant="alternating", fewer heads, or a smaller head_dim'
+        )
 
 
 @lru_cache(maxsize=512)
@@ -96,6 +109,9 @@ def load_kernels(cell: CellSpec, plan: CudaPlan, device: int) -> dict[str, Kerne
         cell: the cell.
         plan: what to compile for; its `arch` is the device's.
         device: the device's number; it must be torch's current device.
+
+    Raises:
+        ResidencyError: the device has no room for a cluster of the plan's blocks.
     """
     from cupy.cuda.function import Module
     from cupy_backends.cuda.api import driver
@@ -111,10 +127,13 @@ def load_kernels(cell: CellSpec, plan: CudaPlan, device: int) -> dict[str, Kerne
             driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
         if cluster > _PORTABLE_CLUSTER:
             driver.funcSetAttribute(function, _NON_PORTABLE_CLUSTER, 1)
-        resident = None
-        if isinstance(plan, GridPlan):
+        kernel = Kernel(name, function, threads, shared, module, device)
+        if isinstance(plan, ClusterPlan | GridPlan):
             resident = resident_blocks(function, threads, shared, cluster, device)
-        kernels[name] = Kernel(name, function, threads, shared, module, device, resident)
+            check_room(kernel, cluster, resident)  # not every chip has room for large clusters
+            if isinstance(plan, GridPlan):
+                kernel = replace(kernel, resident=resident)
+        kernels[name] = kernel
     return kernels
 
 

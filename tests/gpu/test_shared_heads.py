@@ -181,6 +181,44 @@ def test_branches_of_one_graph(mixture):
         assert int(differences(also_static, also_wanted)) == 0
 
 
+OCCUPY = r"""
+extern "C" __global__ void occupy(long long nanoseconds) {
+  long long start, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(start));
+  do {
+    __nanosleep(10000);
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
+  } while (now - start < nanoseconds);
+}
+"""
+
+
+@pytest.mark.parametrize("variant", SHARED)
+def test_other_work_may_take_half_of_the_chip_for_long(
+    variant, draw, seeds_for, results, same_bits
+):
+    """Nobody's patience ends: blocks that wait begin with those that they wait for, or nearly."""
+    import cupy
+    import numpy as np
+
+    cell, shape = rnnc.cells.lstm, {"cluster": (64, 20, 3, 256), "grid": (16, 20, 1, 1024)}[variant]
+    inputs = draw(cell, shape, torch.bfloat16, variant)
+    seeds = seeds_for(cell, inputs)
+    wanted = results(cell, inputs, seeds, variant=variant)
+    limits = device_limits(torch.cuda.current_device())
+    occupy = cupy.RawKernel(OCCUPY, "occupy")
+    occupy.max_dynamic_shared_size_bytes = limits.shared_per_block
+    busy, other = torch.cuda.Stream(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with cupy.cuda.Stream.from_external(busy):
+        grid, seconds = (limits.multiprocessors // 2,), np.int64(4)
+        occupy(grid, (32,), (seconds * 10**9,), shared_mem=limits.shared_per_block)
+    with torch.cuda.stream(other):
+        got = results(cell, inputs, seeds, variant=variant)
+    torch.cuda.synchronize()
+    same_bits(got, wanted)
+
+
 @pytest.mark.parametrize("variant", SHARED)
 def test_a_wait_in_vain_ends_with_a_message(variant, tmp_path, needs_plan):
     needs_plan(rnnc.cells.lstm, 1, 250, 4, torch.bfloat16, variant)

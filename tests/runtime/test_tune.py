@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from contextlib import nullcontext
 from dataclasses import fields, replace
+from types import SimpleNamespace
 
 import pytest
 import rnnc
@@ -16,6 +18,7 @@ from rnnc.codegen.planner import plan_for, plans_for
 from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime import choose, tune, tuned
 from rnnc.runtime.choose import Choice, choose_plan
+from rnnc.runtime.errors import ResidencyError
 from rnnc.runtime.tuned import Asked, recall, remember
 
 H200 = limits_of("H200")
@@ -48,7 +51,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("RNNC_TUNE", raising=False)
     monkeypatch.setattr(choose, "device_limits", lambda index: H200)
-    monkeypatch.setattr(choose, "_all_wait_on_chip", lambda *_: True)
+    monkeypatch.setattr(choose, "_has_room", lambda *_: True)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     choose_plan.cache_clear()
     yield tmp_path / "cache"
@@ -238,12 +241,37 @@ def test_no_trial_while_a_graph_is_captured(monkeypatch):
 
 def test_a_plan_without_room_makes_way_for_the_next_and_says_so(monkeypatch):
     plans = plans_for(LSTM, Shape(12, 64), H200)
-    monkeypatch.setattr(choose, "_all_wait_on_chip", lambda cell, plan, *_: plan != plans[0])
+    monkeypatch.setattr(choose, "_has_room", lambda cell, plan, *_: plan != plans[0])
     with pytest.warns(RuntimeWarning, match=r"H200 has no room .* of lstm, 12 x 64"):
         assert chosen() == plans[1]
     assert isinstance(plans[-1], AlternatingPlan)
 
 
-def test_only_a_grid_waits_for_room(monkeypatch):
+@pytest.fixture
+def chip(monkeypatch):
+    """A chip that holds as many blocks at once as one says, or not even a cluster."""
     monkeypatch.undo()
-    assert choose._all_wait_on_chip(LSTM, CLUSTER, Shape(3, 256), 0)
+
+    def holds(resident):
+        def load(cell, plan, device):
+            if resident is None:
+                raise ResidencyError("no room for a cluster")
+            return {name: SimpleNamespace(resident=resident) for name in plan.kernels}
+
+        monkeypatch.setattr(choose, "on_device", lambda device: nullcontext())
+        monkeypatch.setattr(choose, "load_kernels", load)
+        return lambda plan, shape: choose._has_room(LSTM, plan, shape, 0)
+
+    return holds
+
+
+def test_a_cluster_needs_room_for_itself_and_a_grid_for_all_of_a_launch(chip):
+    one, several = Shape(1, 768, batch=16), Shape(1, 768, batch=64)
+    assert chip(48)(CLUSTER, several)
+    assert not chip(None)(CLUSTER, several)
+    assert chip(48)(GRID, one), "a group of 16 rows"
+    assert not chip(47)(GRID, one)
+    assert not chip(95)(GRID, several), "two groups at once"
+    assert chip(96)(GRID, several)
+    assert not chip(96)(GRID, Shape(2, 768, batch=64))
+    assert chip(None)(AlternatingPlan("sm_90", "bfloat16"), one)
