@@ -20,6 +20,7 @@ from .shape import Dtype, PlanError, Save, Shape
 _CHUNK_REGISTERS = 8  # of a tile and chunk, a thread
 _FRAGMENT_BYTES = 1024  # of a tile and chunk, a warp
 _GATHERED = 16  # vectors that a thread has on their way at once
+_FEWEST_SUMS = 4
 _GROUP_UNITS = 8  # units of half a tile
 _LARGEST_DIM = 16384
 _ROW_TILES = (1, 2, 4)  # of 8 batch rows, a group of blocks
@@ -132,9 +133,13 @@ def grid_problem(
     gathered = m.int("gathered", 1, _GATHERED)
     m.require((gathered == min(16, 16 // row_tiles)) | (gathered == chunks), "vectors on their way")
     m.require(gathered <= chunks, "no more vectors than chunks")
-    each_vector, each_tile = product_registers(shape, row_tiles)
+    each_vector, each_sum = product_registers(shape, row_tiles)
+    # Few tiles have several sums each, which take turns.
+    sums = m.int("sums", _FEWEST_SUMS, 512)
+    m.require(sums >= row_tiles * all_tiles, "a sum for each tile")
+    m.require((sums == row_tiles * all_tiles) | (sums == _FEWEST_SUMS), "no more than those")
     m.require(matrix == _CHUNK_REGISTERS * kept * tiles, "R in registers")
-    needed = matrix + working + each_vector * gathered + each_tile * all_tiles + each_item * items
+    needed = matrix + working + each_vector * gathered + each_sum * sums + each_item * items
     m.require(registers == needed, "registers of a thread")
     m.require(WARP * warps * registers <= limits.registers, "registers of a multiprocessor")
     more = registers + _CHUNK_REGISTERS * tiles

@@ -15,37 +15,44 @@ class GridCosts:
     """Constants of an architecture.
 
     Attributes:
-        clock: cycles a ns.
-        hop: ns from a block's publishing to another's having read it, beside the bytes.
+        clock: cycles a ns, under this load.
+        hop: ns from a block's publishing a value to another's computing with it, beside the bytes.
         gather: bytes a ns that a block takes in from L2.
-        cluster_hop: ns of adding sums among the blocks of a cluster.
+        cluster_hop: ns of adding sums among the blocks of a cluster, by its size.
         matrix: cycles of a scheduler's matrix unit for one m16n8k16 instruction.
         shared: bytes a cycle that a block reads from shared memory.
-        item: ns of a further item of a thread, and of each of its operations.
-        launch: ns of a further launch, spread over the steps.
+        warp: ns of a warp that K is shared with, forward and backward, for adding what it found.
+        chunk: ns of a chunk of K that a warp takes one after the other.
+        item: ns of an item of a thread, a unit of a batch row, after the first.
+        operation: ns of each operation of its equations.
     """
 
     clock: float
     hop: float
     gather: float
-    cluster_hop: float
+    cluster_hop: tuple[tuple[int, float], ...]
     matrix: float
     shared: float
-    item: tuple[float, float]
-    launch: float
+    warp: tuple[float, float]
+    chunk: float
+    item: float
+    operation: float
 
 
-# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to 1 x 512 and 768 of LSTM, GRU and Elman. Other GPUs
-# borrow them, so that their ranking stands and their ns are a guess.
+# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to LSTM, GRU, sLSTM and Elman from 1 x 512 to 1 x 2048,
+# batch 2 to 64 (docs/performance.md). Other GPUs borrow them: their ranking stands, their ns are a
+# guess.
 H200 = GridCosts(
-    clock=1.98,
-    hop=830,
-    gather=40,
-    cluster_hop=950,
+    clock=1.67,
+    hop=520,
+    gather=55,
+    cluster_hop=((1, 0), (2, 700), (4, 1050), (8, 1100), (16, 1150)),
     matrix=8,
-    shared=100,
-    item=(25, 1.0),
-    launch=10,
+    shared=110,
+    warp=(28, 12),
+    chunk=20,
+    item=40,
+    operation=1.2,
 )
 _SCHEDULERS = 4
 
@@ -65,20 +72,22 @@ def grid_nanoseconds(
     rows = TILE_ROWS * row_tiles
     operations = (pointwise.forward if forward else pointwise.backward).operations
     gathered = rows * kernel.exchange_chunks * CHUNK_BYTES / kernel.cluster
-    # A fragment of R is four registers of an instruction's warp; float32 takes three products of
-    # half the depth.
+    # A fragment of R is four registers of an instruction's warp, wherever it is kept; float32 takes
+    # three products of half the depth.
     kept = kernel.matrix_registers / 4
-    streamed = kept * (kernel.chunks / kernel.register_chunks - 1)
-    instructions = kernel.warps * (kept + streamed) * row_tiles
-    instructions *= 3 if shape.dtype == "float32" else 1
-    matrix = math.ceil(instructions / _SCHEDULERS) * H200.matrix
-    shared = kernel.warps * streamed * 512 / H200.shared
+    elsewhere = kept * (kernel.chunks / kernel.register_chunks - 1)
+    instructions = (kept + elsewhere) * row_tiles * (3 if shape.dtype == "float32" else 1)
+    matrix = math.ceil(kernel.warps / _SCHEDULERS) * instructions * H200.matrix
+    shared = kernel.warps * elsewhere * 512 / H200.shared
+    adding = kernel.warps * H200.warp[0 if forward else 1] * (0.6 + 0.4 * row_tiles)
     items = math.ceil(rows * kernel.units / kernel.threads)
-    each, operation = H200.item
-    hop = H200.hop + (H200.cluster_hop if kernel.cluster > 1 else 0) + (0 if forward else 40)
     return (
-        hop
+        H200.hop
+        + dict(H200.cluster_hop)[kernel.cluster]
         + gathered / H200.gather
         + (matrix + shared) / H200.clock
-        + items * (each + operation * operations)
+        + adding
+        + kernel.chunks * row_tiles * H200.chunk
+        + (items - 1) * H200.item
+        + items * operations * H200.operation
     )

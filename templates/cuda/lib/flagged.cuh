@@ -17,7 +17,7 @@ constexpr int kSlotChunkBytes = kTileRows * kChunkBytes;
 template <typename Arguments>
 struct GridArguments {
   Arguments arguments;
-  // [steps, heads, tiles of 8 batch rows, chunks of K, 8 rows, 64 bytes], all kAbsent: a slot a step.
+  // [steps, heads, tiles of 8 rows, chunks of K, 8 rows, 64 bytes]: a slot a step, all kAbsent.
   char* exchange;
   int64 first_group;  // of batch rows, of this launch: what does not fit at once takes turns
 };

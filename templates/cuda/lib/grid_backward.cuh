@@ -1,10 +1,10 @@
 // All steps backwards of a head and some batch rows by blocks all over the chip.
 //
 // The gradients of all gates go through L2, each step's in a slot of the exchange buffer, one tile
-// [pair][unit] of K after the other. A cluster owns kBackwardCluster times kBackwardUnits units; its
-// blocks share K, so that each takes in a part of a step's gradients only, and send the sums for
-// each other's units to their owner's shared memory. Each thread then has an item, a unit of a batch
-// row: it adds the sums, computes the gradients of the step before, and publishes them.
+// [pair][unit] of K after the other. A cluster owns kBackwardCluster times kBackwardUnits units;
+// its blocks share K, so that each takes in a part of a step's gradients only, and send the sums
+// for each other's units to their owner's shared memory. Each thread then has an item, a unit of a
+// batch row: it adds the sums, computes the gradients of the step before, and publishes them.
 #pragma once
 
 namespace rnnc {
@@ -75,7 +75,8 @@ RNNC_INLINE void send_shares(const float* share, u32 inbox, u32 barrier, int ran
       total[3] += own.w;
     }
     const int owner = unit / kBackwardUnits, own_unit = unit % kBackwardUnits;
-    const int to = ((rank * kSources + source) * kBackwardUnits + own_unit) * kRowPitch + 4 * quarter;
+    const int row = (rank * kSources + source) * kBackwardUnits + own_unit;
+    const int to = row * kRowPitch + 4 * quarter;
     const u32 words[4] = {__float_as_uint(total[0]), __float_as_uint(total[1]),
                           __float_as_uint(total[2]), __float_as_uint(total[3])};
     push(peer_address(inbox + 4 * to, owner), words, peer_address(barrier, owner));
@@ -233,7 +234,9 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
         for (int source = 0; source < kSources; ++source) {
           float total = 0;
 #pragma unroll
-          for (int i = 0; i < senders; ++i) total += from[i * apart + source * source_apart + it.sums];
+          for (int i = 0; i < senders; ++i) {
+            total += from[i * apart + source * source_apart + it.sums];
+          }
           it.d_state[kSourceState[source]] += total;
         }
       });
@@ -265,7 +268,9 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
       }
       real wx[at_least_one(kInputGates)], rest[at_least_one(kGates - kInputGates)];
 #pragma unroll
-      for (int g = 0; g < kGates; ++g) (g < kInputGates ? wx[g] : rest[g - kInputGates]) = d_gate[g];
+      for (int g = 0; g < kGates; ++g) {
+        (g < kInputGates ? wx[g] : rest[g - kInputGates]) = d_gate[g];
+      }
       Row<Element, kInputGates> wx_row;
       wx_row.set(wx);
       Row<Element, kGates - kInputGates> rest_row;

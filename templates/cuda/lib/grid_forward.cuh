@@ -2,9 +2,9 @@
 // memory, h through L2.
 //
 // A block owns kForwardUnits units. Its warps share K; rows of R are interleaved by gates, so that
-// a thread's accumulators hold its share of all gates of a unit. After one barrier a step each thread
-// adds the shares of one item, a unit of a batch row, whose states stay in its registers. Items of a
-// warp are neighbouring units, so that what they read and write in memory is side by side.
+// a thread's accumulators hold its share of all gates of a unit. After one barrier a step each
+// thread adds the shares of one item, a unit of a batch row, whose states stay in its registers.
+// Items of a warp are neighbouring units: what they read and write in memory is side by side.
 #pragma once
 
 namespace rnnc {

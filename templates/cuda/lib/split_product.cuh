@@ -4,7 +4,7 @@
 // states enters the block once, straight into the registers that a matrix instruction reads. What
 // the warps found is added afterwards, through shared memory.
 //
-// A `Share` says how: kWarps, the number that share K; slots(source), chunks that a warp has of each
+// A `Share` says how: kWarps, those of a block; slots(source), chunks that a warp has of each
 // source; tiles(source), tiles of 16 rows of R; chunks(source), all there are; in_registers(source,
 // slot), whether R of a slot lies in registers, or else in shared memory; kSharing, the warps that
 // share K, of other blocks too; kWritten, elements of a state that are ever written.
@@ -106,8 +106,8 @@ struct SplitProduct {
   u32 rest;  // where this lane's other fragments lie in shared memory
   bool written[kSlots];  // this lane's part of a slot, unless kWhole
 
-  // row(source, tile, half) gives a RowPlace, chunk_at(source, chunk) how far from there a chunk lies.
-  // `warp` counts those that share K, `local_warp` those of this block.
+  // row(source, tile, half) gives a RowPlace, chunk_at(source, chunk) how far from there a chunk
+  // lies. `warp` counts those that share K, `local_warp` those of this block.
   template <typename Row, typename ChunkAt>
   RNNC_MEMBER void load(char* shared, const Element* R, int warp, int local_warp, int lane,
                         const Row& row, const ChunkAt& chunk_at) {
@@ -152,15 +152,16 @@ struct SplitProduct {
     });
   }
 
-  // Waits for the words of this warp's slots and multiplies them. `states` is this lane's place in the
-  // first chunk of source 0 and tile 0; place(source) where a source's chunks begin, tile_bytes the
-  // distance between tiles of batch rows.
+  // Waits for the words of this warp's slots and multiplies them. `states` is this lane's place in
+  // the first chunk of source 0 and tile 0; place(source) where a source's chunks begin, tile_bytes
+  // the distance between tiles of batch rows.
   template <typename Place>
   RNNC_MEMBER void multiply(Accumulators (&sum)[kTiles][kRowTiles], const char* states, int warp,
                             const Place& place, int tile_bytes, int step) const {
     const auto address = [&](int slot, int tile) {
       const int source = source_of(slot);
-      const char* const own = states + place(source) + warp * Share::slots(source) * kSlotChunkBytes;
+      const int chunk = warp * Share::slots(source);
+      const char* const own = states + place(source) + chunk * kSlotChunkBytes;
       return own + (slot - first_slot(source)) * kSlotChunkBytes + tile * tile_bytes;
     };
     unroll<ceil_div(kSlots, kGather)>([&](auto batch_index) {

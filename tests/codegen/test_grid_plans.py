@@ -1,0 +1,130 @@
+"""Plans of blocks all over the chip: what fits, what the sizes mean, what a refusal says."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+import rnnc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rnnc.codegen.grid import grid_plan, grid_plans, grid_problem, largest_grid_dim
+from rnnc.codegen.grid_plan import CHUNK_BYTES, GridPlan
+from rnnc.codegen.limits import PRESETS, limits_of
+from rnnc.codegen.shape import PlanError, Shape
+
+H200 = limits_of("H200")
+NAMES = ["elman", "gru", "lstm", "slstm", "peephole_lstm", "nbrc"]
+
+cells = st.sampled_from(NAMES).map(rnnc.cells.get)
+gpus = st.sampled_from(PRESETS)
+shapes = st.builds(
+    Shape,
+    heads=st.integers(1, 4),
+    head_dim=st.integers(33, 1100),
+    batch=st.integers(1, 70),
+    dtype=st.sampled_from(["bfloat16", "float16", "float32"]),
+)
+
+
+def found(cell, shape, limits) -> tuple[GridPlan, ...]:
+    try:
+        return grid_plans(cell, shape, limits)
+    except PlanError:
+        return ()
+
+
+@settings(max_examples=40, deadline=None)
+@given(cells, shapes, gpus)
+def test_no_plan_is_over_a_limit(cell, shape, limits):
+    for plan in found(cell, shape, limits):
+        assert plan.rows % 8 == 0
+        assert plan.nanoseconds > (0, 0)
+        for kernel in plan.kernels.values():
+            blocks = kernel.blocks * plan.groups * shape.heads
+            assert blocks <= limits.resident(kernel.cluster)
+            assert kernel.blocks % kernel.cluster == 0
+            assert kernel.cluster <= limits.cluster
+            assert kernel.blocks * kernel.units >= shape.head_dim
+            assert (kernel.blocks - kernel.cluster) * kernel.units < shape.head_dim
+            assert kernel.threads * kernel.registers <= limits.registers
+            assert kernel.matrix_registers < kernel.registers <= limits.registers_per_thread
+            assert kernel.shared <= limits.shared_per_block
+            assert 1 <= kernel.register_chunks <= kernel.chunks
+
+
+@settings(max_examples=40, deadline=None)
+@given(cells, shapes, gpus)
+def test_all_of_r_has_a_place(cell, shape, limits):
+    """Tiles of 16 rows by 64 bytes, in registers and in shared memory, cover R."""
+    pairs = len(cell.dense_pairs)
+    for plan in found(cell, shape, limits):
+        for kernel in plan.kernels.values():
+            tile_chunks = kernel.matrix_registers // 8 * kernel.chunks // kernel.register_chunks
+            covered = kernel.blocks * kernel.warps * tile_chunks * 16 * CHUNK_BYTES
+            assert covered >= pairs * shape.head_dim**2 * shape.element_bytes
+
+
+@settings(max_examples=25, deadline=None)
+@given(cells, shapes)
+def test_more_room_is_never_worse(cell, shape):
+    small = replace(H200, multiprocessors=96, shared_per_block=99 * 1024)
+    before, after = found(cell, shape, small), found(cell, shape, H200)
+    if before:
+        assert after
+        assert sum(after[0].nanoseconds) <= sum(before[0].nanoseconds)
+
+
+@settings(max_examples=25, deadline=None)
+@given(cells, shapes, gpus)
+def test_plans_come_ranked_and_are_the_same_each_time(cell, shape, limits):
+    plans = found(cell, shape, limits)
+    costs = [sum(plan.nanoseconds) for plan in plans]
+    assert costs == sorted(costs)
+    assert plans == found(cell, shape, limits)
+
+
+def test_the_batch_is_cut_into_groups_that_run_at_once():
+    for batch in (1, 16, 64, 256):
+        plan = grid_plan(rnnc.cells.lstm, Shape(1, 768, batch), H200)
+        assert plan.groups <= math.ceil(batch / plan.rows)
+        assert plan.groups * plan.forward.blocks <= H200.multiprocessors
+    assert grid_plan(rnnc.cells.lstm, Shape(1, 768, 16), H200).groups == 2
+
+
+def test_large_heads_keep_a_part_of_r_in_shared_memory():
+    small, large = (grid_plan(rnnc.cells.lstm, Shape(1, d), H200) for d in (768, 2048))
+    assert small.forward.register_chunks == small.forward.chunks
+    assert large.forward.register_chunks < large.forward.chunks
+    assert large.forward.shared > 100 * 1024
+
+
+def test_a_chip_without_clusters_shares_no_k():
+    plan = grid_plan(rnnc.cells.lstm, Shape(1, 512, 8), limits_of("A100"))
+    assert plan.backward.cluster == 1
+
+
+def test_a_head_too_large_for_the_chip_names_the_largest():
+    with pytest.raises(PlanError) as error:
+        grid_plan(rnnc.cells.lstm, Shape(1, 8192), H200)
+    largest = largest_grid_dim(rnnc.cells.lstm, "bfloat16", H200)
+    assert f"head_dim={largest}" in str(error.value)
+    assert "drop any one" in str(error.value)
+    assert grid_plan(rnnc.cells.lstm, Shape(1, largest, 1), H200)
+    with pytest.raises(PlanError):
+        grid_plan(rnnc.cells.lstm, Shape(1, largest + 8, 1), H200)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "words"),
+    [("lstm", "float64", "float64"), ("indrnn", "bfloat16", "no gate that reads a state")],
+)
+def test_what_a_grid_cannot_do_is_said(name, dtype, words):
+    with pytest.raises(PlanError, match=words):
+        grid_plan(rnnc.cells.get(name), Shape(1, 256, dtype=dtype), H200)
+
+
+def test_the_problem_explains_itself():
+    problem = grid_problem(rnnc.cells.lstm, Shape(1, 768), H200, "backward", 1, 2)
+    assert "all blocks are on the chip at once" in problem.constraints
