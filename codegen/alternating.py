@@ -17,7 +17,7 @@ PRODUCTS: tuple[Product, ...] = ("own", "library")
 _WARPS = 8
 _ROWS = (16, 32)  # batch rows of a block: an item a thread at most
 _SHARED = 44 * KIB  # of the 48 that a kernel has without asking; some is for arguments
-_REGISTERS = 72  # of a thread, for what is on its way; 128 in all, so that two steps fit an SM
+_REGISTERS = 96  # of a thread, for sums and what is on its way, of 128: two blocks share an SM
 _SPLITS = (1, 2, 4, 4)  # blocks that share K of the backward, by the pairs of a source
 
 
@@ -73,7 +73,9 @@ def _own_products(cell: CellSpec, shape: Shape, limits: Limits) -> Iterator[OwnP
         strips = (pairs, sources * split)
         parts = [4 * 8 * rows * _WARPS * n for n in strips]
         shared = (parts[0], parts[1] + 4 * 8 * rows * sources * split)
-        ahead = [_ahead(n, rows // 16) for n in strips]
+        # The gradients of more than two states want registers of their own.
+        spare = (_REGISTERS, _REGISTERS - 4 * max(0, len(layout.states) - 2))
+        ahead = [_ahead(n, rows // 16, r) for n, r in zip(strips, spare, strict=True)]
         if max(shared) <= _SHARED and min(ahead) > 0:
             yield OwnProduct(
                 rows=rows,
@@ -85,8 +87,8 @@ def _own_products(cell: CellSpec, shape: Shape, limits: Limits) -> Iterator[OwnP
             )
 
 
-def _ahead(strips: int, tiles: int) -> int:
+def _ahead(strips: int, tiles: int, registers: int) -> int:
     """How many chunks' words find registers beside the sums; more than 6 hide nothing more."""
     sums = 4 * strips * tiles * (2 if strips * tiles < 4 else 1)  # see kChains
     chunk = 4 * strips + 8 * tiles
-    return min(6, (_REGISTERS + 16 - sums) // chunk)
+    return min(6, (registers - sums) // chunk)

@@ -28,9 +28,13 @@ from .cuda_arguments import (
 from .launch import load_kernels
 from .overlapped import launch_overlapping, overlap_possible
 
+# A graph of so many chunks where the length allows: what lies between two graphs, some us, counts
+# less there.
+_LONG = 8
+
 
 class Work:
-    """The buffers of one direction at one size, and the graph of a chunk of steps over them.
+    """The buffers of one direction at one size, and the graphs of chunks of steps over them.
 
     Args:
         cell: the cell.
@@ -53,7 +57,7 @@ class Work:
         self._kernels = load_kernels(cell, plan, like.device.index)
         # A block an item a thread: of the step itself, where the library multiplies.
         self._grid = (math.ceil(math.prod(sizes) / plan.threads), 1, 1)
-        self._graph: torch.cuda.CUDAGraph | None = None
+        self._graphs: dict[int, torch.cuda.CUDAGraph] = {}
         self.lock = threading.Lock()
         real = torch.float64 if like.dtype == torch.float64 else torch.float32
 
@@ -100,19 +104,17 @@ class Work:
         if R is not None:
             self._product.take(R)
         # A graph that is being captured takes the launches one by one.
-        chunks = steps // self._plan.chunk
-        graph = None
-        if chunks and not torch.cuda.is_current_stream_capturing():
-            graph = self._captured()
+        graphs: list[torch.cuda.CUDAGraph] = []
+        if not torch.cuda.is_current_stream_capturing():
+            for length in (_LONG * self._plan.chunk, self._plan.chunk):
+                count, steps = divmod(steps, length)
+                graphs += [self._captured(length)] * count if count else []
         direction = "forward" if self._forward else "backward"
         begin = self._begin(arguments, self._work)
         self._kernels[f"rnnc_{direction}_begin"](self._grid, begin)
-        if graph is None:
-            chunks = 0
-        else:
-            for _ in range(chunks):
-                graph.replay()
-        for number in range(steps - chunks * self._plan.chunk):
+        for graph in graphs:
+            graph.replay()
+        for number in range(steps):
             self._one(number)
         if not self._forward:
             self._kernels["rnnc_backward_end"](self._step_grid, self._step(self._work, 0))
@@ -131,9 +133,9 @@ class Work:
         if not self._forward:
             self._product.multiply()
 
-    def _captured(self) -> torch.cuda.CUDAGraph:
-        """The graph of a chunk of steps, captured on first use."""
-        if self._graph is None:
+    def _captured(self, length: int) -> torch.cuda.CUDAGraph:
+        """The graph of that many steps, captured on first use."""
+        if length not in self._graphs:
             # A call of no steps: the step that is tried below shall write nothing.
             self._arguments.zero_()
             self._first_step.zero_()
@@ -145,14 +147,14 @@ class Work:
                 self._one(0)
                 graph = torch.cuda.CUDAGraph()
                 graph.capture_begin(capture_error_mode="thread_local")
-                for number in range(self._plan.chunk):
+                for number in range(length):
                     self._one(number)
-                advance = self._step(self._work, self._plan.chunk)
+                advance = self._step(self._work, length)
                 self._kernels["rnnc_advance"]((1, 1, 1), advance)
                 graph.capture_end()
             current.wait_stream(side)
-            self._graph = graph
-        return self._graph
+            self._graphs[length] = graph
+        return self._graphs[length]
 
 
 @lru_cache(maxsize=16)
