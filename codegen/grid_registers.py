@@ -23,7 +23,7 @@ def forward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
     layout = layout_of(pointwise.cell)
     states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
     values = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
-    working = 24 + (4 if shape.dtype == "float32" else 0)
+    working = 24 + (4 if shape.dtype == "float32" else 0) + _halves(shape)
     return working, states + 6 * gates + 3 * saved + values
 
 
@@ -38,6 +38,7 @@ def backward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
     states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
     values = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
     working = 18 + (6 if shape.dtype == "float32" else 0) + (20 if gates > 6 else 0)
+    working += _halves(shape)
     return working, 3 * states + 4 * gates + 3 * saved + values
 
 
@@ -51,3 +52,8 @@ def product_registers(shape: Shape, row_tiles: int) -> tuple[int, int]:
     # float32 has a sum of the large products and one of the small.
     sums = 8 if shape.dtype == "float32" else 4
     return 4 * row_tiles, sums
+
+
+def _halves(shape: Shape) -> int:
+    """Rows of an odd number of two-byte elements are read by the element."""
+    return 12 if shape.head_dim * shape.element_bytes % 4 else 0

@@ -1,0 +1,60 @@
+"""The CUDA compiler makes of every grid plan what the plan promised: no spills."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import rnnc
+from rnnc.codegen.arch import limits_of_arch
+from rnnc.codegen.cuda_source import cuda_source
+from rnnc.codegen.grid import grid_plans
+from rnnc.codegen.shape import PlanError, Shape
+
+pytest.importorskip("cupy", reason="NVRTC is called through CuPy, which is not installed")
+from rnnc.runtime.nvrtc import compile_cuda  # noqa: E402 - needs cupy
+
+NAMES = sorted(rnnc.cells.names())
+ARCHS = ["sm_80", "sm_90a", "sm_100a", "sm_120"]
+# Sizes with a whole number of chunks and without, R in registers and beyond, one tile of rows and
+# several; each cell and architecture meets one, another beside its neighbours.
+SHAPES = [
+    Shape(1, 768, 16),
+    Shape(2, 200, 33, dtype="float16"),
+    Shape(1, 1024, 16),
+    Shape(1, 330, 16, dtype="float32"),
+    Shape(3, 256, 64),
+    Shape(1, 1001, 2),
+]
+
+
+def check(name: str, shape: Shape, arch: str) -> bool:
+    cell = rnnc.cells.get(name)
+    try:
+        plan = grid_plans(cell, shape, limits_of_arch(arch))[0]
+    except PlanError:
+        return False
+    binary = compile_cuda(cuda_source(cell, plan), arch)
+    for kernel, report in binary.reports.items():
+        assert report.spills == 0, (kernel, report, plan)
+        assert report.registers <= plan.kernels[kernel].registers
+    return True
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_no_spills(name, arch):
+    if not rnnc.cells.get(name).dense_pairs:
+        pytest.skip("no gate reads a state through a matrix: blocks have nothing to exchange")
+    turn = NAMES.index(name) + ARCHS.index(arch)
+    order = SHAPES[turn % len(SHAPES) :] + SHAPES[: turn % len(SHAPES)]
+    assert any(check(name, shape, arch) for shape in order)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif("RNNC_SLOW" not in os.environ, reason="tens of minutes: make test-slow")
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_no_spills_of_any_cell(shape, arch):
+    found = [check(name, shape, arch) for name in NAMES if rnnc.cells.get(name).dense_pairs]
+    assert any(found)
