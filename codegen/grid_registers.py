@@ -56,4 +56,4 @@ def product_registers(shape: Shape, row_tiles: int) -> tuple[int, int]:
 
 def _halves(shape: Shape) -> int:
     """Rows of an odd number of two-byte elements are read by the element."""
-    return 12 if shape.head_dim * shape.element_bytes % 4 else 0
+    return 20 if shape.head_dim * shape.element_bytes % 4 else 0
