@@ -241,13 +241,17 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     }
   }
 
-  char* const reads = shared + kBackwardReads + warp * kItemBytes;
+  // A warp without an item of its own reads another's.
+  const auto reads = [&](int stage, int item) {
+    const int group = active[item] ? item * kBackwardWarps + warp : 0;
+    return shared + kBackwardReads + stage * kBackwardStage + group * kItemBytes;
+  };
   const auto fetch = [&](int t, int stage) {
     if (t >= 0) {
 #pragma unroll
       for (int item = 0; item < kBackwardItems; ++item) {
         if (!active[item]) continue;
-        char* to = reads + stage * kBackwardStage + item * kBackwardWarps * kItemBytes;
+        char* to = reads(stage, item);
         kept_copy[item].issue(kept_pieces[item], to);
         kept_copy[item].advance(-step_size * kSaved);
         to += KeptCopy::kBytes;
@@ -309,8 +313,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     Gradients found[kBackwardItems], added[kBackwardItems][at_least_one(kSources)];
 #pragma unroll
     for (int item = 0; item < kBackwardItems; ++item) {
-      const char* const now =
-          reads + stage * kBackwardStage + item * kBackwardWarps * kItemBytes;
+      const char* const now = reads(stage, item);
       real kept[at_least_one(kSaved)];
       const auto kept_row = KeptCopy::read(now, kept_place[item]);
 #pragma unroll
