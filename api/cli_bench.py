@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import Annotated
@@ -14,22 +15,25 @@ from rich.console import Console
 
 from .cellspec.cell import CellSpec
 from .cellspec.errors import RnncError
-from .cli_bench_text import comparison_table, notes
+from .cli_bench_text import comparison_table, notes, summary_table
 from .cli_find import find_cell
 from .cli_text import fail, print_lines, print_table
 from .runtime.bench import Comparison, Settings, measure_row, short_row
+from .runtime.bench_ahead import compile_ahead
 from .runtime.bench_contenders import DEFAULT_KINDS, KINDS, Kind, kinds_named
 from .runtime.bench_first import first_results
 from .runtime.bench_inputs import DTYPES
 from .runtime.bench_plot import plot
 from .runtime.bench_report import file_stem, machine, record, write_record
 from .runtime.bench_rows import BenchError, Row, rows_named
+from .runtime.device import device_limits
 
 
 def bench_command(
     context: typer.Context,
     rows: Annotated[
-        str | None, typer.Option(help="Rows of the table of sizes, such as 1,2,3; 2 by default.")
+        str | None,
+        typer.Option(help="Rows of the table of sizes: 1,2,3, or 1-9, or all; 2 by default."),
     ] = None,
     cell: Annotated[
         str | None, typer.Option(help="A cell, as `rnnc show` takes it, in place of --rows.")
@@ -40,6 +44,10 @@ def bench_command(
     steps: Annotated[int | None, typer.Option(help="Steps; 1024 by default.")] = None,
     dtype: Annotated[
         str | None, typer.Option(help="Some of bfloat16,float16,float32; the first two on a GPU.")
+    ] = None,
+    peer_dtype: Annotated[
+        str | None,
+        typer.Option(help="Further ones of torch's RNNs; on a GPU float16, its fastest."),
     ] = None,
     contenders: Annotated[
         str, typer.Option(help=f"Some of {', '.join(KINDS)}.", metavar="KINDS")
@@ -56,9 +64,12 @@ def bench_command(
     queued: Annotated[
         bool, typer.Option("--queued", help="Keep the GPU busy, so that the host's time is hidden.")
     ] = False,
+    ahead: Annotated[
+        bool, typer.Option("--ahead", help="First compile all kernels of a GPU, side by side.")
+    ] = False,
     repeat: Annotated[int, typer.Option(help="Timed runs of each contender.", min=1)] = 30,
     limit: Annotated[
-        float | None, typer.Option(help="Seconds after which no contender is started.")
+        float | None, typer.Option(help="Seconds for all, shared among the rows.")
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="cpu or cuda; cuda where there is one.")
@@ -77,14 +88,24 @@ def bench_command(
         where = _device(device)
         wanted = _kinds(contenders, eager, compiled)
         deadline = math.inf if limit is None else began + limit
-        settings = Settings(where, _dtypes(dtype, where), wanted, repeat, queued, deadline)
+        dtypes = _dtypes(dtype, where)
+        more = _dtypes(peer_dtype or ("float16" if where == "cuda" else dtypes[0]), where)
+        settings = Settings(where, dtypes, more, wanted, repeat, queued)
         chosen = _rows(rows, cell, heads, head_dim, batch, steps)
         today, on = date.today().isoformat(), machine(where)
         print_lines(", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1))
         torch.manual_seed(0)
         found: list[Comparison] = []
         stem = file_stem(where, on["device"], today)
-        for row, its_cell in chosen:
+        seconds = None
+        if ahead and where == "cuda":
+            limits = device_limits(torch.cuda.current_device())
+            seconds = compile_ahead(chosen, dtypes, limits)
+            print_lines(f"compiled in {seconds:.1f} s")
+        for i, (row, its_cell) in enumerate(chosen):
+            # What a row leaves of its share, the others have.
+            now = time.monotonic()
+            settings = replace(settings, deadline=now + (deadline - now) / (len(chosen) - i))
             short = short_row(row, wanted)
             for each in (row, short) if short else (row,):
                 found.append(measure_row(each, its_cell, settings))
@@ -94,8 +115,12 @@ def bench_command(
                 print_lines(notes(found[-1]))
                 if output is not None:
                     # After each row: what was measured stays when a later row takes too long.
-                    content = record(found, where, today, _command(context), repeat, queued)
+                    command = _command(context)
+                    content = record(found, where, today, command, repeat, queued, seconds)
                     write_record(content, output / f"{stem}.json")
+        if len(found) > 1 and where == "cuda":
+            print_lines("")
+            print_table(summary_table(found))
         if output is not None:
             print_lines(f"wrote {output / f'{stem}.json'}")
             _plot(found, f"{on['device']}, torch {on['torch']}, {today}", output / f"{stem}.svg")

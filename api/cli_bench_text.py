@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from rich.markup import escape
 from rich.table import Table
 
 from .runtime.bench import PHASES, Comparison, Phase, Result
-from .runtime.bench_report import best_peer, reached
+from .runtime.bench_report import best_peer, nanoseconds, reached
 
 
 def comparison_table(found: Comparison, device: str) -> Table:
@@ -36,6 +38,8 @@ def comparison_table(found: Comparison, device: str) -> Table:
             cells.append(" / ".join("yes" if ok else "no" for ok in met.values()))
         input_gemm = "" if contender.terms == "wx ready" else " +"
         name = f"{contender.name}, {contender.dtype}{input_gemm}"
+        if contender.variant == "auto" and result.runs_as:
+            name += f" ({result.runs_as})"
         table.add_row(escape(name), *cells, style="cyan" if contender.ours else "")
     return table
 
@@ -47,11 +51,7 @@ def _time(result: Result, phase: Phase) -> str:
 
 def _us(result: Result, steps: int) -> str:
     """Microseconds a step: of the forward, and of the backward alone."""
-    forward, both = (result.figures.get(p) for p in PHASES[:2])
-    shown = [f"{1e3 * forward.median / steps:.2f}"] if forward else []
-    if forward and both:
-        shown.append(f"{1e3 * (both.median - forward.median) / steps:.2f}")
-    return " / ".join(shown)
+    return " / ".join(f"{n / 1e3:.2f}" for n in nanoseconds(result, steps) if n is not None)
 
 
 def _ratios(found: Comparison, result: Result) -> str:
@@ -63,6 +63,49 @@ def _ratios(found: Comparison, result: Result) -> str:
         peer, figure = best_peer(found, result.contender, phase), result.figures.get(phase)
         shown.append(f"{figure.median / peer:.2f}" if peer and figure else "-")
     return "" if set(shown) == {"-"} else " / ".join(shown)
+
+
+def summary_table(rows: Sequence[Comparison]) -> Table:
+    """A line a row of what `"auto"` runs: beside its estimate, its target and the peers.
+
+    Args:
+        rows: what was measured on a GPU.
+    """
+    title = "forward / forward + backward, ms; us a step forward / backward"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.header_style = "bold"
+    table.add_column("row")
+    for column in ("ms", "target", "reached", "us a step", "planned us"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for column in ("fastest of ours", "nn float16 +", "best peer"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for found in rows:
+        ours = [r for r in found.results if r.contender.variant and r.figures]
+        auto = next((r for r in ours if r.contender.variant == "auto"), None)
+        if auto is None:
+            continue
+        target = found.row.target
+        same = [r for r in ours if r.contender.dtype == auto.contender.dtype]
+        fastest = min(same, key=lambda r: sum(f.median for f in r.figures.values()))
+        nn = [r for r in found.results if r.contender.name.startswith("nn.")]
+        half = next((r for r in nn if r.contender.dtype == "float16"), None)
+        peers = [best_peer(found, auto.contender, p) for p in PHASES[:2]]
+        table.add_row(
+            f"{found.row} ({auto.runs_as}, {auto.contender.dtype})",
+            _pair(auto),
+            f"{target.forward:g} / {target.forward_backward:g}" if target else "",
+            " / ".join("yes" if ok else "no" for ok in reached(found, auto).values()),
+            _us(auto, found.row.steps),
+            " / ".join(f"{n / 1e3:.2f}" for n in auto.planned or ()),
+            f"{fastest.contender.variant} {_pair(fastest)}",
+            f"{_pair(half)}{'*' * bool(half.contender.note)}" if half else "",
+            " / ".join(f"{p:.3g}" for p in peers if p),
+        )
+    return table
+
+
+def _pair(result: Result) -> str:
+    return " / ".join(_time(result, phase) for phase in PHASES[:2])
 
 
 def notes(found: Comparison) -> str:
@@ -82,7 +125,8 @@ def notes(found: Comparison) -> str:
         if contender.note:
             lines.append(f"  {name}: {contender.note}, no peer of the row")
         if result.first_seconds is not None and result.first_seconds > 1:
-            step = result.first_runs.get("forward_backward", 0)
+            warm_up = result.warm_ups.get("forward_backward")
+            step = warm_up.first if warm_up else 0
             lines.append(
                 f"  {name}: first result after {result.first_seconds:.1f} s,"
                 f" first training step in {step:.1f} s more"

@@ -6,22 +6,24 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 
 from ..cellspec.cell import CellSpec
-from ..codegen.planner import plan_for
-from ..codegen.shape import Dtype, PlanError, Shape
+from ..codegen.plan import CudaPlan
+from ..codegen.shape import PlanError
 from .bench_contenders import DEFAULT_KINDS, Contender, Kind, contenders_for
-from .bench_inputs import Call, Inputs
-from .bench_rows import SHORT_STEPS, Row
-from .bench_timing import SECONDS_A_PHASE, Figure, free, peak_mib, timed, wait, warm_up
-from .device import device_limits
+from .bench_inputs import DTYPES, Call, Inputs
+from .bench_rows import SHORT_STEPS, BenchError, Row
+from .bench_timing import SECONDS_A_PHASE, Figure, WarmUp, free, peak_mib, timed, wait, warm_up
+from .choose import Choice, choose_plan
 
 Phase = Literal["forward", "forward_backward", "inference"]
 PHASES: tuple[Phase, ...] = ("forward", "forward_backward", "inference")
 _LEAST_RUNS = 3
+# Of the time that there is, the part in which contenders may still start.
+_TO_START = 0.6
 
 
 @dataclass
@@ -33,20 +35,30 @@ class Result:
         figures: by phase, of those that ran.
         failures: by phase, or "prepare" for all of them: why it did not run.
         first_seconds: until its first result in this process, compilation included.
-        first_runs: seconds of each phase's first run, which may compile too.
+        warm_ups: each phase's first runs, which may compile too.
         peak_mib: the most memory of a training step, above the inputs; None on the CPU.
-        planned: the plan's estimates in ns a step, forward and backward.
-        planless: why the row has no plan of that variant.
+        plan: what a call of ours runs on a GPU, with its estimates.
+        absent: why it cannot take part, such as a row without a plan of its variant.
     """
 
     contender: Contender
     figures: dict[Phase, Figure] = field(default_factory=dict)
     failures: dict[str, str] = field(default_factory=dict)
     first_seconds: float | None = None
-    first_runs: dict[Phase, float] = field(default_factory=dict)
+    warm_ups: dict[Phase, WarmUp] = field(default_factory=dict)
     peak_mib: float | None = None
-    planned: tuple[int, int] | None = None
-    planless: str = ""
+    plan: CudaPlan | None = None
+    absent: str = ""
+
+    @property
+    def planned(self) -> tuple[int, int] | None:
+        """The plan's estimates in ns a step, forward and backward."""
+        return self.plan.nanoseconds if self.plan else None
+
+    @property
+    def runs_as(self) -> str:
+        """The plan's variant, which `"auto"` leaves open; nothing where there is no plan."""
+        return type(self.plan).__name__.removesuffix("Plan").lower() if self.plan else ""
 
 
 @dataclass
@@ -73,15 +85,18 @@ class Settings:
     Attributes:
         device: "cpu" or "cuda".
         dtypes: names of dtypes.
+        peer_dtypes: names of further ones, for torch's own RNNs.
         kinds: of contenders.
         repeat: timed runs of each contender and phase.
         queued: whether the GPU is kept busy until the host has queued a run, so that times are
             the GPU's alone; else it is idle at a run's start, and a slow host shows.
-        deadline: `time.monotonic()` after which no contender is started.
+        deadline: `time.monotonic()` after which nothing is started, and as little as says
+            something is measured.
     """
 
     device: str = "cuda"
     dtypes: tuple[str, ...] = ("bfloat16", "float16")
+    peer_dtypes: tuple[str, ...] = ()
     kinds: tuple[Kind, ...] = DEFAULT_KINDS
     repeat: int = 30
     queued: bool = False
@@ -103,7 +118,7 @@ def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
         >>> import rnnc
         >>> from rnnc.runtime.bench import Settings, measure_row
         >>> from rnnc.runtime.bench_rows import Row
-        >>> settings = Settings("cpu", ("float32",), ("nn",), repeat=3)
+        >>> settings = Settings("cpu", ("float32",), kinds=("nn",), repeat=3)
         >>> found = measure_row(Row("lstm", 1, 4, 2, 64), rnnc.cells.lstm, settings)
         >>> [(r.contender.name, r.figures["forward"].runs) for r in found.results]
         [('nn.LSTM', 3)]
@@ -119,18 +134,24 @@ def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
 
 def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tuple[Result, Call]]:
     """The calls of all who can be measured, warm; the others are in `found` with the reason."""
-    row, device = found.row, settings.device
-    shared = {d: Inputs(cell, row, d, device) for d in settings.dtypes}
+    row, device, dtypes = found.row, settings.device, settings.dtypes
+    shared = {d: Inputs(cell, row, d, device) for d in (*dtypes, *settings.peer_dtypes)}
+    now = time.monotonic()
+    last_start = now + _TO_START * (settings.deadline - now)
     calls: list[tuple[Result, Call]] = []
-    for contender in contenders_for(row, cell, device, settings.dtypes, settings.kinds):
-        if time.monotonic() > settings.deadline:
-            found.left_out[f"{contender.name}, {contender.dtype}"] = "the time limit was reached"
+    for contender in contenders_for(
+        row, cell, device, dtypes, settings.kinds, settings.peer_dtypes
+    ):
+        name = f"{contender.name}, {contender.dtype}"
+        if time.monotonic() + contender.start > last_start:
+            found.left_out[name] = "the time limit was reached" + (
+                f": it would compile for {contender.start:.0f} s" if contender.start else ""
+            )
             continue
-        inputs = shared[contender.dtype]
         result = Result(contender)
-        call = _prepared(result, inputs, settings)
-        if result.planless:
-            found.left_out[f"{contender.name}, {contender.dtype}"] = result.planless
+        call = _prepared(result, shared[contender.dtype], settings)
+        if result.absent:
+            found.left_out[name] = result.absent
             continue
         found.results.append(result)
         if call is not None:
@@ -153,7 +174,7 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
     """The call, warm; what goes wrong is the contender's result."""
     contender = result.contender
     try:
-        result.planned = _planned(contender, inputs, settings.device)
+        result.plan = _plan(contender, inputs, settings.device)
         inputs.draw_all()
         wait(settings.device)
         start = time.perf_counter()
@@ -165,8 +186,8 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
             result.failures["prepare"] = "its output is not finite"
             return None
         del output
-    except PlanError as error:
-        result.planless = _reason(error)
+    except (PlanError, BenchError) as error:
+        result.absent = _reason(error)
         return None
     except Exception as error:
         # Whatever a contender raises: it is reported, and the others go on.
@@ -175,7 +196,7 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
         return None
     for phase in PHASES:
         try:
-            result.first_runs[phase] = warm_up(_runner(call, phase), settings.device)
+            result.warm_ups[phase] = warm_up(_runner(call, phase), settings.device)
             if phase == "forward_backward":
                 result.peak_mib = peak_mib(_runner(call, phase), settings.device)
         except Exception as error:
@@ -184,14 +205,13 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
     return call
 
 
-def _planned(contender: Contender, inputs: Inputs, device: str) -> tuple[int, int] | None:
+def _plan(contender: Contender, inputs: Inputs, device: str) -> CudaPlan | None:
     if device != "cuda" or contender.variant is None:
         return None
-    row = inputs.row
-    dtype: Dtype = contender.dtype  # type: ignore[assignment]
-    shape = Shape(row.heads, row.head_dim, row.batch, row.steps, dtype)
-    limits = device_limits(torch.cuda.current_device())
-    return plan_for(inputs.cell, shape, limits, contender.variant).nanoseconds
+    row, dtype = inputs.row, DTYPES[contender.dtype]
+    sizes = (row.heads, row.head_dim, row.batch, dtype, torch.cuda.current_device())
+    tf32 = bool(torch.backends.cuda.matmul.allow_tf32)
+    return choose_plan(inputs.cell, *sizes, Choice(contender.variant), tf32)
 
 
 def _runner(call: Call, phase: Phase) -> Callable[[], object]:
@@ -207,24 +227,34 @@ def _runner(call: Call, phase: Phase) -> Callable[[], object]:
     return run
 
 
+class _Turn(NamedTuple):
+    result: Result
+    run: Callable[[], object]
+    ahead: float
+    times: list[tuple[float, float]]
+
+    def enough(self, late: bool) -> bool:
+        spent = sum(device for device, _ in self.times) / 1e3
+        return len(self.times) >= _LEAST_RUNS and (late or spent > SECONDS_A_PHASE)
+
+
 def _measure_phase(phase: Phase, calls: list[tuple[Result, Call]], settings: Settings) -> None:
-    runners = [(result, _runner(call, phase)) for result, call in calls]
-    times: list[list[tuple[float, float]]] = [[] for _ in runners]
-    spent = [0.0] * len(runners)
-    for turn in range(settings.repeat):
-        for i, (result, run) in enumerate(runners):
-            enough = turn >= _LEAST_RUNS and spent[i] > SECONDS_A_PHASE
-            if enough or phase in result.failures:
+    turns = [
+        _Turn(r, _runner(c, phase), r.warm_ups[phase].ahead if settings.queued else 0, [])
+        for r, c in calls
+    ]
+    for _ in range(settings.repeat):
+        late = time.monotonic() > settings.deadline
+        for turn in turns:
+            if turn.enough(late) or phase in turn.result.failures:
                 continue
             try:
-                times[i].append(timed(run, settings.device, settings.queued))
+                turn.times.append(timed(turn.run, settings.device, turn.ahead))
             except Exception as error:
-                result.failures[phase] = _reason(error)
-                continue
-            spent[i] += times[i][-1][0] / 1e3
-    for (result, _), found in zip(runners, times, strict=True):
-        if found and phase not in result.failures:
-            result.figures[phase] = Figure.of(found)
+                turn.result.failures[phase] = _reason(error)
+    for turn in turns:
+        if turn.times and phase not in turn.result.failures:
+            turn.result.figures[phase] = Figure.of(turn.times)
 
 
 def _reason(error: Exception) -> str:
@@ -232,5 +262,7 @@ def _reason(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     if isinstance(error, PlanError):
         return "no such plan: " + "; ".join(lines[1:3])
+    if isinstance(error, BenchError):
+        return "; ".join(lines[1:])
     said = " ".join(lines[:4])
     return f"{type(error).__name__}: {said}"[:400]

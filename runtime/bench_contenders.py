@@ -41,6 +41,7 @@ _FLASHRNN_ORDERS = {
     "triton_fused": ((0, 1, 4, 2, 3), (0, 1, 2, 3, 4)),  # B T G N D
 }
 _TRITON_LARGEST = 64
+_NVCC_SECONDS = 60
 
 
 @dataclass(frozen=True)
@@ -55,6 +56,7 @@ class Contender:
         prepare: makes the call; whatever it raises is reported as the contender's failure.
         variant: rnnc's plan, where it has one.
         note: what makes its work another than the row's; such a one is nobody's best peer.
+        start: seconds that its first call takes, where it compiles that long.
     """
 
     name: str
@@ -64,6 +66,7 @@ class Contender:
     prepare: Callable[[Inputs], Call]
     variant: Variant | None = None
     note: str = ""
+    start: float = 0
 
 
 def kinds_named(words: str) -> list[Kind]:
@@ -92,7 +95,12 @@ def kinds_named(words: str) -> list[Kind]:
 
 
 def contenders_for(
-    row: Row, cell: CellSpec, device: str, dtypes: Sequence[str], kinds: Sequence[Kind]
+    row: Row,
+    cell: CellSpec,
+    device: str,
+    dtypes: Sequence[str],
+    kinds: Sequence[Kind],
+    peer_dtypes: Sequence[str] = (),
 ) -> list[Contender]:
     """All who can take part in a row; who compiles for a minute does in the first dtype alone.
 
@@ -102,16 +110,19 @@ def contenders_for(
         device: "cpu" or "cuda".
         dtypes: names of dtypes.
         kinds: who may take part. Loops always do at few steps.
+        peer_dtypes: names of further dtypes, for torch's RNNs alone.
 
     Example:
         >>> import rnnc
         >>> from rnnc.runtime.bench_contenders import contenders_for
         >>> from rnnc.runtime.bench_rows import rows_named
         >>> row, kinds = rows_named("6")[0], ["scan", "nn"]
-        >>> [c.name for c in contenders_for(row, rnnc.cells.lstm, "cuda", ["float16"], kinds)]
-        ['rnnc block', 'rnnc cluster', 'rnnc grid', 'rnnc alternating', 'nn.LSTM']
+        >>> found = contenders_for(row, rnnc.cells.lstm, "cuda", ["float16"], kinds)
+        >>> ", ".join(c.name.removeprefix("rnnc ") for c in found)
+        'auto, block, cluster, grid, alternating, nn.LSTM'
     """
     found: list[Contender] = []
+    more = [d for d in peer_dtypes if d not in dtypes]
     for dtype in dtypes:
         if "scan" in kinds:
             found += _ours(dtype, device)
@@ -119,6 +130,7 @@ def contenders_for(
             found.append(Contender("rnnc.RNN", dtype, True, "with input GEMM", _module))
         if "nn" in kinds and row.cell in _TORCH:
             found.append(_torch(row, dtype))
+            found += [_torch(row, d) for d in more if dtype == dtypes[-1]]
         if dtype == dtypes[0] and device == "cuda" and row.cell in _FLASHRNN:
             found += _flashrnn(row, dtype, kinds)
         if "loop" in kinds or row.steps <= SHORT_STEPS:
@@ -134,9 +146,8 @@ def _ours(dtype: str, device: str) -> Iterator[Contender]:
         yield Contender("rnnc", dtype, True, "wx ready", _scan("auto", "auto"))
         return
     for variant in VARIANTS:
-        if variant != "auto":
-            run = _scan("cuda", variant)
-            yield Contender(f"rnnc {variant}", dtype, True, "wx ready", run, variant)
+        run = _scan("cuda", variant)
+        yield Contender(f"rnnc {variant}", dtype, True, "wx ready", run, variant)
 
 
 def _scan(backend: Backend, variant: Variant) -> Callable[[Inputs], Call]:
@@ -195,8 +206,9 @@ def _flashrnn(row: Row, dtype: str, kinds: Sequence[Kind]) -> Iterator[Contender
     if "flashrnn-alternating" in kinds and "cuda" not in backends:
         backends.append("cuda")
     for backend in backends:
-        name = f"FlashRNN {backend}"
-        yield Contender(name, dtype, False, "wx ready", _flashrnn_call(backend))
+        name, run = f"FlashRNN {backend}", _flashrnn_call(backend)
+        start = 5 if backend == "triton_fused" else _NVCC_SECONDS
+        yield Contender(name, dtype, False, "wx ready", run, start=start)
 
 
 def _flashrnn_call(backend: str) -> Callable[[Inputs], Call]:

@@ -1,19 +1,16 @@
-"""The picture of `rnnc bench`: bars of milliseconds a row, ours against peers."""
+"""The picture of `rnnc bench`: bars of milliseconds a row, or a line of marks for each of many."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from .bench import Comparison, Phase
-from .bench_contenders import Contender
+from .bench import Comparison
+from .bench_overview import OURS, PEERS, TITLES, draw_overview, label_of
 from .bench_rows import BenchError
 
-_OURS, _PEERS = "#d1495b", "#8d99ae"
-_TITLES: tuple[tuple[Phase, str], ...] = (
-    ("forward", "forward, training"),
-    ("forward_backward", "forward + backward"),
-)
+_MOST_BARS = 4  # rows
 
 
 def plot(found: Sequence[Comparison], title: str, path: Path) -> None:
@@ -37,18 +34,29 @@ def plot(found: Sequence[Comparison], title: str, path: Path) -> None:
     rows = [c for c in found if any(r.figures for r in c.results)]
     if not rows:
         return
-    bars = sum(len(c.results) for c in rows)
-    figure = Figure(figsize=(13, 1.2 + 0.24 * bars + 0.45 * len(rows)), layout="constrained")
+    figure = Figure(layout="constrained")
     FigureCanvasAgg(figure)
+    if len(rows) <= _MOST_BARS:
+        _bars(figure, rows, title)
+    else:
+        draw_overview(figure, rows, title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def _bars(figure: Any, rows: Sequence[Comparison], title: str) -> None:
+    """A pair of axes a row, with a bar for each contender."""
+    bars = sum(len(c.results) for c in rows)
+    figure.set_size_inches(13, 1.2 + 0.24 * bars + 0.45 * len(rows))
     heights = [max(len(c.results), 1) for c in rows]
     grid = figure.subplots(len(rows), 2, squeeze=False, height_ratios=heights, sharex="col")
     for line, comparison in zip(grid, rows, strict=True):
-        for axes, (phase, name) in zip(line, _TITLES, strict=True):
+        for axes, (phase, name) in zip(line, TITLES, strict=True):
             shown = [r for r in comparison.results if phase in r.figures]
-            labels = [_label(r.contender) for r in shown]
+            labels = [label_of(r.contender) for r in shown]
             times = [r.figures[phase].median for r in shown]
             places = range(len(shown))
-            colours = [_OURS if r.contender.ours else _PEERS for r in shown]
+            colours = [OURS if r.contender.ours else PEERS for r in shown]
             axes.barh(places, times, color=colours)
             axes.set_yticks(places, labels, fontsize=7)
             axes.invert_yaxis()
@@ -62,11 +70,3 @@ def plot(found: Sequence[Comparison], title: str, path: Path) -> None:
     for axes in grid[-1]:
         axes.set_xlabel("ms, log scale", fontsize=8)
     figure.suptitle(f"{title}\nrnnc red, peers grey; + with its input GEMM", fontsize=10)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path)
-
-
-def _label(contender: Contender) -> str:
-    terms = "" if contender.terms == "wx ready" else " +"
-    note = f" ({contender.note})" if contender.note else ""
-    return f"{contender.name}, {contender.dtype}{terms}{note}"

@@ -61,6 +61,33 @@ def reached(found: Comparison, result: Result) -> dict[str, bool]:
     return {p: result.figures[p].median <= g for p, g in goals.items() if p in result.figures}
 
 
+def nanoseconds(result: Result, steps: int) -> tuple[float | None, float | None]:
+    """What a step took: of the forward, and of the backward alone.
+
+    Args:
+        result: of a contender.
+        steps: of the row.
+    """
+    forward, both = (result.figures.get(p) for p in PHASES[:2])
+    return (
+        1e6 * forward.median / steps if forward else None,
+        1e6 * (both.median - forward.median) / steps if forward and both else None,
+    )
+
+
+def over_plan(result: Result, steps: int) -> dict[str, float] | None:
+    """How many times its estimate a plan took, by direction; None where there is no plan.
+
+    Args:
+        result: of a contender.
+        steps: of the row.
+    """
+    if result.planned is None:
+        return None
+    took = zip(("forward", "backward"), nanoseconds(result, steps), result.planned, strict=True)
+    return {name: got / planned for name, got, planned in took if got and planned}
+
+
 def machine(device: str) -> dict[str, str]:
     """What the figures were measured on.
 
@@ -103,6 +130,7 @@ def record(
     command: str,
     repeat: int,
     queued: bool,
+    ahead: float | None = None,
 ) -> dict[str, Any]:
     """All that was measured, as JSON writes it.
 
@@ -113,6 +141,7 @@ def record(
         command: that gives these figures again.
         repeat: timed runs of each contender and phase.
         queued: as in `Settings`.
+        ahead: seconds in which all kernels were compiled before; None where none were.
     """
     clock = "CUDA events" if device == "cuda" else "the host's clock"
     start = "behind queued work" if queued else "from an idle device"
@@ -124,6 +153,7 @@ def record(
         "method": f"{clock}; median of at most {repeat} runs after {WARM_UPS}, contenders in turns,"
         f" each run {start}; milliseconds. Gradients of all inputs and weights."
         " Peers of ours are those on the same terms: wx ready, or with input GEMM",
+        "compiled_ahead_seconds": ahead,
         "anchors_measured_on": MEASURED_ON,
         "rows": [_row(comparison) for comparison in found],
     }
@@ -142,30 +172,29 @@ def _contender(found: Comparison, result: Result) -> dict[str, Any]:
     contender = result.contender
     figures = {p: asdict(f) for p, f in result.figures.items()}
     peers = {p: best_peer(found, contender, p) for p in PHASES} if contender.ours else {}
-    forward, both = (result.figures.get(p) for p in PHASES[:2])
     steps = found.row.steps
-    nanoseconds = {
-        "forward": 1e6 * forward.median / steps if forward else None,
-        "backward": 1e6 * (both.median - forward.median) / steps if forward and both else None,
-    }
     return {
         "name": contender.name,
         "dtype": contender.dtype,
         "ours": contender.ours,
         "terms": contender.terms,
         "variant": contender.variant,
+        "runs_as": result.runs_as or None,
         "note": contender.note,
         **{p: figures.get(p) for p in PHASES},
         "failures": result.failures,
         "first_call_seconds": result.first_seconds,
-        "first_run_seconds": result.first_runs,
+        "first_run_seconds": {p: w.first for p, w in result.warm_ups.items()},
         "peak_mib": result.peak_mib,
-        "nanoseconds_a_step": nanoseconds,
+        "nanoseconds_a_step": dict(
+            zip(("forward", "backward"), nanoseconds(result, steps), strict=True)
+        ),
         "planned_nanoseconds_a_step": dict(
             zip(("forward", "backward"), result.planned, strict=True)
         )
         if result.planned
         else None,
+        "measured_over_planned": over_plan(result, steps),
         "times_best_peer": {
             p: figures[p]["median"] / peer for p, peer in peers.items() if peer and p in figures
         },

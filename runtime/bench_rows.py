@@ -134,7 +134,10 @@ ROWS: dict[int, Row] = {
             "cuDNN: one head of 64 only; FlashRNN's Triton forward: 1.98",
         ),
         _row(3, ("lstm", 12, 64, 128), (9.90, 33.5), (0.60, 2.0)),
-        _row(4, ("lstm", 6, 128, 16), (3.05, 8.25), (1.0, 2.8), None, "cluster: 0.55 / 1.6"),
+        _row(
+            *(4, ("lstm", 6, 128, 16), (3.05, 8.25), (0.55, 1.6), None),
+            "target of one block a head: 1.0 / 2.8",
+        ),
         _row(
             *(5, ("lstm", 3, 256, 16), (3.61, 9.60), (0.70, 2.0), (2.09, 5.94)),
             "cuDNN: one head of 256 only",
@@ -165,24 +168,27 @@ def rows_named(numbers: str) -> list[Row]:
     """The rows that a word of the command line means.
 
     Args:
-        numbers: such as "1,2,3".
+        numbers: such as "1,2,3", "1-16", or "all".
 
     Raises:
         BenchError: there is no such row.
 
     Example:
         >>> from rnnc.runtime.bench_rows import rows_named
-        >>> [row.cell for row in rows_named("2,12")]
-        ['lstm', 'slstm']
+        >>> [row.cell for row in rows_named("2,12-14")]
+        ['lstm', 'slstm', 'slstm', 'elman']
     """
+    if numbers == "all":
+        return list(ROWS.values())
     found = []
-    for word in numbers.split(","):
-        number = int(word) if word.strip().isdecimal() else 0
-        if number not in ROWS:
+    for word in (w.strip() for w in numbers.split(",")):
+        ends = [int(end) if end.isdecimal() else 0 for end in word.split("-")]
+        wanted = range(ends[0], ends[-1] + 1)
+        if len(ends) > 2 or not wanted or not all(number in ROWS for number in wanted):
             raise BenchError(
-                f"row {word.strip()!r}",
-                f"numbers from 1 to {max(ROWS)}, with commas between them",
+                f"row {word!r}",
+                f"all, or numbers from 1 to {max(ROWS)}, with commas between them",
                 "--rows 1,2,3",
             )
-        found.append(ROWS[number])
+        found += [ROWS[number] for number in wanted]
     return found

@@ -7,14 +7,16 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 
 WARM_UPS = 5
 # A contender that is slower than others by orders of magnitude gets fewer runs in as much time.
 SECONDS_A_PHASE = 1.5
-# About a millisecond of a GPU, in which the host gets ahead of it.
-_AHEAD_CYCLES = 2_000_000
+# Of a GPU that waits for the host to get ahead of it; a slower clock waits longer.
+_CYCLES_A_MILLISECOND = 2_000_000
+_MOST_AHEAD = 5.0  # ms: a loop's host is never ahead
 
 
 @dataclass(frozen=True)
@@ -52,17 +54,35 @@ class Figure:
         return cls(median(device), min(device), max(device), median(host), len(runs))
 
 
-def timed(run: Callable[[], object], device: str, queued: bool) -> tuple[float, float]:
+class WarmUp(NamedTuple):
+    """What the first runs told.
+
+    Attributes:
+        first: seconds of the first run, which compiles what is not compiled yet.
+        host: milliseconds until the last one's call returned.
+    """
+
+    first: float
+    host: float
+
+    @property
+    def ahead(self) -> float:
+        """Milliseconds in which the host surely queues such a run."""
+        return min(0.2 + 1.5 * self.host, _MOST_AHEAD)
+
+
+def timed(run: Callable[[], object], device: str, ahead: float = 0) -> tuple[float, float]:
     """Milliseconds of a run: on the device, and until the call returned.
 
     Args:
         run: what is timed.
         device: "cpu" or "cuda".
-        queued: whether the GPU is kept busy until the host has queued the run.
+        ahead: milliseconds that the GPU is kept busy for while the host queues the run; 0 for an
+            idle GPU at its start, where a slow host shows.
 
     Example:
         >>> from rnnc.runtime.bench_timing import timed
-        >>> device, host = timed(lambda: sum(range(1000)), "cpu", queued=False)
+        >>> device, host = timed(lambda: sum(range(1000)), "cpu")
         >>> device == host > 0
         True
     """
@@ -75,8 +95,8 @@ def timed(run: Callable[[], object], device: str, queued: bool) -> tuple[float, 
         torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         for _ in range(2)
     )
-    if queued:
-        torch.cuda._sleep(_AHEAD_CYCLES)  # type: ignore[no-untyped-call]
+    if ahead:
+        torch.cuda._sleep(int(ahead * _CYCLES_A_MILLISECOND))  # type: ignore[no-untyped-call]
     start.record()
     begin = time.perf_counter()
     kept = run()
@@ -88,25 +108,25 @@ def timed(run: Callable[[], object], device: str, queued: bool) -> tuple[float, 
     return start.elapsed_time(end), host
 
 
-def warm_up(run: Callable[[], object], device: str) -> float:
+def warm_up(run: Callable[[], object], device: str, runs: int = WARM_UPS) -> WarmUp:
     """Run until nothing is done for the first time any more; a slow run is soon warm.
 
     Args:
         run: what will be timed.
         device: "cpu" or "cuda".
-
-    Returns:
-        Seconds of the first run, which compiles what is not compiled yet.
+        runs: at most.
     """
     start = time.perf_counter()
-    first = 0.0
-    for _ in range(WARM_UPS):
+    first = host = 0.0
+    for _ in range(runs):
+        begin = time.perf_counter()
         run()
+        host = 1e3 * (time.perf_counter() - begin)
         wait(device)
         first = first or time.perf_counter() - start
         if time.perf_counter() - start > SECONDS_A_PHASE:
             break
-    return first
+    return WarmUp(first, host)
 
 
 def peak_mib(run: Callable[[], object], device: str) -> float | None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 from rnnc.cli import app
-from rnnc.cli_bench_text import comparison_table, notes
+from rnnc.cli_bench_text import comparison_table, notes, summary_table
 from rnnc.cli_text import print_table
+from rnnc.codegen.alternating_plan import AlternatingPlan
 from rnnc.runtime import bench_contenders
 from rnnc.runtime.bench import Comparison, Result
 from rnnc.runtime.bench_contenders import Contender
@@ -104,27 +105,41 @@ def test_the_table_of_a_gpu(capsys):
     def result(name: str, forward: float, both: float, ours: bool) -> Result:
         figures = {"forward": forward, "forward_backward": both, "inference": forward}
         return Result(
-            Contender(name, "bfloat16", ours, "wx ready", lambda _: NotImplemented),
+            Contender(
+                name,
+                "bfloat16",
+                ours,
+                "wx ready",
+                lambda _: NotImplemented,
+                "auto" if ours else None,
+            ),
             {p: Figure(t, t, t, 0.1, 30) for p, t in figures.items()},
             first_seconds=28.7,
             peak_mib=123.4,
-            planned=(340, 900) if ours else None,
+            plan=AlternatingPlan("sm_90", "bfloat16", nanoseconds=(340, 900)) if ours else None,
         )
 
     found = Comparison(ROWS[2])
     found.results += [
-        result("rnnc block", 0.4, 1.5, True),
+        result("rnnc auto", 0.4, 1.5, True),
         result("FlashRNN cuda_fused", 3.0, 8.0, False),
     ]
-    found.first["rnnc block, bfloat16"] = {"cold": 1.5, "cached": 0.05}
+    found.first["rnnc auto, bfloat16"] = {"cold": 1.5, "cached": 0.05}
     print_table(comparison_table(found, "cuda"))
     lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert lines[0] == "row 2: lstm, 12 x 64, batch 16, 1024 steps: ms"
     assert lines[2] == (
-        "rnnc block, bfloat16 0.4 1.5 0.4 0.39 / 1.07 0.13 / 0.19 0.34 / 0.90 123 yes / no"
+        "rnnc auto, bfloat16 (alternating) 0.4 1.5 0.4 0.39 / 1.07 0.13 / 0.19 0.34 / 0.90 123"
+        " yes / no"
     )
     assert lines[3] == "FlashRNN cuda_fused, bfloat16 3 8 3 2.93 / 4.88 123"
     said = notes(found)
     assert "on an H200: target 0.45 / 1.3, FlashRNN 1.0.5 2.94 / 7.86" in said
-    assert "first result of rnnc block, bfloat16: cold 1.50 s, cached 0.05 s" in said
+    assert "first result of rnnc auto, bfloat16: cold 1.50 s, cached 0.05 s" in said
     assert "FlashRNN cuda_fused, bfloat16: first result after 28.7 s" in said
+    print_table(summary_table([found]))
+    last = " ".join(capsys.readouterr().out.splitlines()[-1].split())
+    assert last == (
+        "row 2: lstm, 12 x 64, batch 16, 1024 steps (alternating, bfloat16) 0.4 / 1.5 0.45 / 1.3"
+        " yes / no 0.39 / 1.07 0.34 / 0.90 auto 0.4 / 1.5 3 / 8"
+    )

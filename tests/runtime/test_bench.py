@@ -10,19 +10,22 @@ from types import SimpleNamespace
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.shape import PlanError
-from rnnc.runtime import bench, bench_plot
+from rnnc.codegen.limits import limits_of
+from rnnc.codegen.plan import VARIANTS
+from rnnc.codegen.planner import plan_for
+from rnnc.codegen.shape import PlanError, Shape
+from rnnc.runtime import bench, bench_ahead, bench_plot
 from rnnc.runtime.bench import PHASES, Comparison, Result, Settings, measure_row, short_row
 from rnnc.runtime.bench_contenders import KINDS, Contender, contenders_for, kinds_named
 from rnnc.runtime.bench_first import first_result
 from rnnc.runtime.bench_inputs import Inputs
 from rnnc.runtime.bench_loops import has_loop, plain_loop
-from rnnc.runtime.bench_report import best_peer, file_stem, machine, reached, record
+from rnnc.runtime.bench_report import best_peer, file_stem, machine, over_plan, reached, record
 from rnnc.runtime.bench_rows import ROWS, BenchError, Pair, Row, rows_named
-from rnnc.runtime.bench_timing import Figure, timed
+from rnnc.runtime.bench_timing import Figure, WarmUp, timed
 
 ROW = Row("lstm", 2, 4, 2, 6)
-SETTINGS = Settings("cpu", ("float32",), ("scan", "module", "nn", "loop"), repeat=3)
+SETTINGS = Settings("cpu", ("float32",), kinds=("scan", "module", "nn", "loop"), repeat=3)
 
 
 @pytest.fixture(scope="module")
@@ -92,14 +95,47 @@ def test_a_variant_without_a_plan_is_left_out_with_its_constraint(monkeypatch):
 
 
 def test_nobody_starts_after_the_deadline():
-    settings = Settings("cpu", ("float32",), ("scan", "nn"), deadline=time.monotonic() - 1)
+    settings = Settings("cpu", ("float32",), kinds=("scan", "nn"), deadline=time.monotonic() - 1)
     late = measure_row(ROW, rnnc.cells.lstm, settings)
     assert not late.results
     assert late.left_out["nn.LSTM, float32"] == "the time limit was reached"
 
 
+def test_who_compiles_for_long_does_not_start_shortly_before_the_deadline(monkeypatch):
+    def slow(_: Inputs) -> bench.Call:
+        raise AssertionError("started")
+
+    chosen = [Contender("FlashRNN", "float32", False, "wx ready", slow, start=60)]
+    monkeypatch.setattr(bench, "contenders_for", lambda *_: chosen)
+    settings = Settings("cpu", ("float32",), deadline=time.monotonic() + 10)
+    late = measure_row(ROW, rnnc.cells.lstm, settings)
+    assert late.left_out == {
+        "FlashRNN, float32": "the time limit was reached: it would compile for 60 s"
+    }
+
+
+def test_after_the_deadline_runs_are_few():
+    def late(deadline: float) -> list[int]:
+        result = Result(Contender("a", "float32", False, "wx ready", lambda _: NotImplemented))
+        call = bench.Call(lambda: torch.ones(()), torch.ones(()), [])
+        settings = Settings("cpu", ("float32",), repeat=9, deadline=deadline)
+        bench._measure_phase("forward", [(result, call)], settings)
+        return [f.runs for f in result.figures.values()]
+
+    assert late(time.monotonic() - 1) == [3]
+    assert late(time.monotonic() + 60) == [9]
+
+
+def test_work_ahead_covers_the_host_s_time():
+    assert WarmUp(1, 0.4).ahead == pytest.approx(0.8)
+    assert WarmUp(1, 100).ahead == 5, "a loop's host is never ahead"
+    warm_up = bench.warm_up(lambda: time.sleep(0.002), "cpu")
+    assert warm_up.first >= 0.002
+    assert warm_up.host >= 2
+
+
 def test_the_clock_tells_a_pause():
-    device, host = timed(lambda: time.sleep(0.01), "cpu", queued=False)
+    device, host = timed(lambda: time.sleep(0.01), "cpu")
     assert 10 <= device == host < 1000
 
 
@@ -121,6 +157,11 @@ def test_every_row_has_a_cell_and_targets_below_its_anchors():
         assert row.target.forward_backward < row.flashrnn.forward_backward
 
 
+def test_rows_by_number_range_and_all():
+    assert [row.number for row in rows_named("9, 2-4")] == [9, 2, 3, 4]
+    assert rows_named("all") == list(ROWS.values())
+
+
 def test_other_sizes_have_no_targets():
     row = rows_named("2")[0]
     assert row.resized(steps=1024, batch=None) is row
@@ -134,7 +175,8 @@ def test_other_sizes_have_no_targets():
     ("ask", "said"),
     [
         (lambda: rows_named("2,99"), "found:  row '99'"),
-        (lambda: rows_named("two"), "wanted: numbers from 1 to 16, with commas"),
+        (lambda: rows_named("3-1"), "found:  row '3-1'"),
+        (lambda: rows_named("two"), "wanted: all, or numbers from 1 to 16, with"),
         (lambda: kinds_named("cudnn"), "wanted: some of scan, module, nn"),
         (lambda: ROW.resized(head_dim=0), "write:  --head-dim 1"),
     ],
@@ -151,6 +193,16 @@ def names(number: int, *kinds: str) -> list[str]:
         row, rnnc.cells.get(row.cell), "cuda", ["bfloat16", "float16"], kinds or KINDS
     )
     return [f"{c.name} {c.dtype}" for c in chosen]
+
+
+def test_every_variant_takes_part_and_torch_in_its_fastest_dtype_too():
+    row, cell = ROWS[7], rnnc.cells.lstm
+    chosen = contenders_for(row, cell, "cuda", ["bfloat16"], ["scan", "nn"], ["float16"])
+    assert [(c.name, c.dtype) for c in chosen if not c.ours] == [
+        ("nn.LSTM", "bfloat16"),
+        ("nn.LSTM", "float16"),
+    ]
+    assert [c.variant for c in chosen if c.ours] == list(VARIANTS)
 
 
 def test_flashrnn_takes_part_once_with_what_it_has():
@@ -191,6 +243,38 @@ def test_flashrnn_gets_its_layouts(number, monkeypatch):
         call = contender.prepare(Inputs(cell, row, "float32", "cpu"))
         assert [g.shape for g in call.step()] == [t.shape for t in call.inputs]
     assert [c.name.split()[1] for c in chosen] == list(dict.fromkeys(seen))
+
+
+def test_a_missing_flashrnn_is_left_out():
+    if "flashrnn" in sys.modules:
+        pytest.skip("it is there")
+    settings = Settings("cpu", ("float32",), kinds=("flashrnn",))
+    (contender,) = contenders_for(ROWS[7], rnnc.cells.lstm, "cuda", ["float32"], ["flashrnn"])
+    inputs = Inputs(rnnc.cells.lstm, ROW, "float32", "cpu")
+    result = Result(contender)
+    assert bench._prepared(result, inputs, settings) is None
+    assert "pip install flashrnn" in result.absent
+
+
+def test_what_is_compiled_ahead_is_compiled_once(monkeypatch):
+    compiled = []
+    monkeypatch.setattr(bench_ahead, "compile_plan", lambda *pair: compiled.append(pair))
+    row = ROWS[2]
+    cell, h200 = rnnc.cells.lstm, limits_of("H200")
+    assert bench_ahead.compile_ahead([(row, cell)], ["bfloat16"], h200) > 0
+    names = sorted(type(plan).__name__ for _, plan in compiled)
+    assert names[0] == "AlternatingPlan"
+    assert len(set(map(str, names))) == len(names), "auto's plan is one of the others"
+
+
+def test_a_plan_is_named_beside_what_it_took():
+    measured = result("rnnc auto", 2.0, 5.0, ours=True)
+    measured.plan = plan_for(rnnc.cells.lstm, Shape(1, 64), limits_of("H200"))
+    assert measured.runs_as == "block"
+    forward, backward = measured.plan.nanoseconds
+    over = over_plan(measured, 1000)
+    assert over == {"forward": 2000 / forward, "backward": 3000 / backward}
+    assert over_plan(result("nn.LSTM", 1, 2, ours=False), 1000) is None
 
 
 def test_a_peer_does_the_same_work():
@@ -235,6 +319,8 @@ def test_the_machine_is_named_without_its_paths():
 def test_the_picture_shows_rows_with_figures(found, tmp_path):
     bench_plot.plot([found, Comparison(ROW)], "title", tmp_path / "a.svg")
     assert "<svg" in (tmp_path / "a.svg").read_text()
+    bench_plot.plot([found] * 5, "title", tmp_path / "many.svg")
+    assert "eager loop, float32" in (tmp_path / "many.svg").read_text()
     bench_plot.plot([Comparison(ROW)], "title", tmp_path / "none.svg")
     assert not (tmp_path / "none.svg").exists()
 

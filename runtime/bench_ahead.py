@@ -1,0 +1,57 @@
+"""Compiles what `rnnc bench` will run before it is measured, on all cores at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ..cellspec.cell import CellSpec
+from ..cellspec.errors import RnncError
+from ..codegen.limits import Limits
+from ..codegen.plan import VARIANTS, CudaPlan
+from ..codegen.planner import plan_for
+from ..codegen.shape import Dtype, PlanError, Shape
+from .bench_rows import Row
+from .nvrtc import compile_plan
+
+
+def compile_ahead(
+    rows: Sequence[tuple[Row, CellSpec]], dtypes: Sequence[str], limits: Limits
+) -> float:
+    """Compile every variant of all rows into the cache. What fails, fails again where it is run.
+
+    Args:
+        rows: with their cells.
+        dtypes: names of dtypes.
+        limits: the GPU.
+
+    Returns:
+        Seconds that it took.
+    """
+    begin = time.perf_counter()
+    plans = dict.fromkeys(_plans(rows, dtypes, limits))
+    # The compiler runs without Python's lock.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done in [pool.submit(compile_plan, *pair) for pair in plans]:
+            error = done.exception()
+            if error is not None and not isinstance(error, RnncError):
+                raise error
+    return time.perf_counter() - begin
+
+
+def _plans(
+    rows: Sequence[tuple[Row, CellSpec]], dtypes: Sequence[str], limits: Limits
+) -> list[tuple[CellSpec, CudaPlan]]:
+    found = []
+    for row, cell in rows:
+        for name in dtypes:
+            dtype: Dtype = name  # type: ignore[assignment]
+            shape = Shape(row.heads, row.head_dim, row.batch, row.steps, dtype)
+            for variant in VARIANTS:
+                try:
+                    found.append((cell, plan_for(cell, shape, limits, variant)))
+                except PlanError:
+                    continue  # the row says so
+    return found
