@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from functools import lru_cache
+from typing import NamedTuple
 
 from ..cellspec.cell import CellSpec
 from ..constrint import Model, Solution, Unsatisfiable
+from ..constrint.expression import Expression
 from .block import DIRECTIONS, WARP, Direction
 from .derive import derive
 from .grid_cost import grid_nanoseconds
@@ -23,13 +25,32 @@ _GATHERED = 16  # vectors that a thread has on their way at once
 _FEWEST_SUMS = 4
 _GROUP_UNITS = 8  # units of half a tile
 _LARGEST_DIM = 16384
-_ROW_TILES = (1, 2, 4)  # of 8 batch rows, a group of blocks
+# Tiles of 8 batch rows of a group of blocks, and the phases in which they are taken.
+_ROWS = ((1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4))
 _WARPS = (8, 4, 12, 16, 6, 10)
 _UNIT_GROUPS = (2, 1, 3, 4, 6, 8)
 
 
+class Rows(NamedTuple):
+    """How a batch is cut.
+
+    Attributes:
+        tiles: tiles of 8 batch rows of a group of blocks.
+        phases: parts of those that take turns in a step.
+        groups: groups of blocks a head that are on the chip at once.
+    """
+
+    tiles: int = 1
+    phases: int = 1
+    groups: int = 1
+
+
 def grid_problem(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, row_tiles: int, groups: int
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    rows: Rows,
 ) -> Model:
     """The constraints on blocks that share a head and exchange through L2.
 
@@ -38,8 +59,7 @@ def grid_problem(
         shape: heads, head dim and dtype; batch and steps do not matter.
         limits: the GPU.
         direction: which of the two kernels.
-        row_tiles: tiles of 8 batch rows of a group of blocks.
-        groups: groups of blocks a head that are on the chip at once.
+        rows: how the batch is cut.
 
     Returns:
         A model with the variables `cluster` (blocks that share K), `unit_groups` (of 8 units, a
@@ -50,21 +70,24 @@ def grid_problem(
 
     Example:
         >>> import rnnc
-        >>> from rnnc.codegen.grid import grid_problem
+        >>> from rnnc.codegen.grid import Rows, grid_problem
         >>> from rnnc.codegen.limits import limits_of
         >>> from rnnc.codegen.shape import Shape
         >>> h200 = limits_of("H200")
-        >>> m = grid_problem(rnnc.cells.lstm, Shape(1, 768), h200, "forward", 1, groups=2)
+        >>> m = grid_problem(rnnc.cells.lstm, Shape(1, 768), h200, "forward", Rows(groups=2))
         >>> print(m.solve()["blocks"])
         48
     """
     layout, pointwise, forward = layout_of(cell), derive(cell), direction == "forward"
     dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
-    sources, pairs, rows = len(layout.sources), len(layout.pair_gates), TILE_ROWS * row_tiles
+    sources, pairs = len(layout.sources), len(layout.pair_gates)
+    phase_tiles = rows.tiles // rows.phases
+    group_rows, phase_rows = TILE_ROWS * rows.tiles, TILE_ROWS * phase_tiles
     m = Model()
     # A cluster's blocks share K only in the backward, where K is as many times longer as there are
-    # gates.
-    clusters = [1] if forward else [c for c in (1, 2, 4, 8, 16) if c <= limits.cluster]
+    # gates; and then in one phase, or one could be sent while the last one's is still read.
+    shares = not forward and rows.phases == 1
+    clusters = [c for c in (1, 2, 4, 8, 16) if c <= limits.cluster] if shares else [1]
     cluster = m.int("cluster", clusters)
     unit_groups = m.int("unit_groups", _UNIT_GROUPS)
     warps = m.int("warps", [w for w in _WARPS if WARP * w <= limits.threads_per_block])
@@ -82,23 +105,26 @@ def grid_problem(
     m.require(blocks * units >= shape.head_dim, "every unit has a block")
     m.require((blocks - cluster) * units < shape.head_dim, "no cluster without units")
     m.require(
-        shape.heads * groups * blocks <= limits.resident(1), "all blocks are on the chip at once"
+        shape.heads * rows.groups * blocks <= limits.resident(1),
+        "all blocks are on the chip at once",
     )
     m.require(
-        (cluster >= 4).implies(shape.heads * groups * blocks <= limits.resident(8)),
+        (cluster >= 4).implies(shape.heads * rows.groups * blocks <= limits.resident(8)),
         "all clusters are on the chip at once",
     )
-    m.require(WARP * warps * items >= rows * units, "every unit of a batch row has a thread")
-    m.require(WARP * warps * (items - 1) < rows * units, "a thread has no more than its share")
+    m.require(WARP * warps * items >= group_rows * units, "every unit of a batch row has a thread")
+    m.require(
+        WARP * warps * (items - 1) < group_rows * units, "a thread has no more than its share"
+    )
     if forward:
         each = m.int("each", 1, 256)  # chunks of a source, a warp
         m.require(each * warps >= dim_chunks, "every chunk of K has a warp")
         m.require((each - 1) * warps < dim_chunks, "a warp has no more than its share of K")
         m.require(chunks == sources * each, "chunks of a warp")
         m.require(kept <= each, "chunks in registers")
-        halves = [unit_groups * count for count in layout.source_pairs]
+        halves: list[Expression] = [unit_groups * count for count in layout.source_pairs]
         width = pairs if pairs <= 2 else 4 * math.ceil(pairs / 4)
-        work = 2 * 4 * rows * width * warps * (units + 1)
+        work = 2 * 4 * phase_rows * width * warps * (units + 1)
         rest = each - kept
         working, each_item = forward_registers(pointwise, shape)
     else:
@@ -114,7 +140,7 @@ def grid_problem(
         m.require(chunks == sum(of_source), "chunks of a warp")
         m.require(kept <= chunks, "chunks in registers")
         halves = [unit_groups * cluster]
-        pitch = rows + 4  # the padding keeps units in different banks
+        pitch = phase_rows + 4  # the padding keeps units in different banks
         several = m.int("several", [0, 1])
         m.require((several == 1).implies(cluster >= 2), "blocks of a cluster send each other sums")
         m.require((several == 0).implies(cluster == 1), "a block alone does not")
@@ -123,21 +149,21 @@ def grid_problem(
         rest = chunks - kept
         working, each_item = backward_registers(pointwise, shape)
     counts = []
-    for number, count in enumerate(halves):
+    for number, half in enumerate(halves):
         own = m.int(f"tiles_{number}", 1, 64)
-        m.require(2 * own >= count, f"all rows of R, {number}")
-        m.require(2 * own <= count + 1, f"less than a tile of padding, {number}")
+        m.require(2 * own >= half, f"all rows of R, {number}")
+        m.require(2 * own <= half + 1, f"less than a tile of padding, {number}")
         counts.append(own)
     m.require(tiles == sum(counts), "tiles of a block")
     all_tiles = tiles if forward else sources * tiles
     gathered = m.int("gathered", 1, _GATHERED)
-    m.require((gathered == min(16, 16 // row_tiles)) | (gathered == chunks), "vectors on their way")
+    m.require((gathered == _GATHERED // phase_tiles) | (gathered == chunks), "vectors on their way")
     m.require(gathered <= chunks, "no more vectors than chunks")
-    each_vector, each_sum = product_registers(shape, row_tiles)
+    each_vector, each_sum = product_registers(shape, phase_tiles)
     # Few tiles have several sums each, which take turns.
     sums = m.int("sums", _FEWEST_SUMS, 512)
-    m.require(sums >= row_tiles * all_tiles, "a sum for each tile")
-    m.require((sums == row_tiles * all_tiles) | (sums == _FEWEST_SUMS), "no more than those")
+    m.require(sums >= phase_tiles * all_tiles, "a sum for each tile")
+    m.require((sums == phase_tiles * all_tiles) | (sums == _FEWEST_SUMS), "no more than those")
     m.require(matrix == _CHUNK_REGISTERS * kept * tiles, "R in registers")
     needed = matrix + working + each_vector * gathered + each_sum * sums + each_item * items
     m.require(registers == needed, "registers of a thread")
@@ -186,13 +212,14 @@ def grid_plan(
 def _candidates(
     cell: CellSpec, shape: Shape, limits: Limits, save: Save, tf32: bool
 ) -> Iterator[GridPlan]:
-    for row_tiles in _ROW_TILES:
-        rows = TILE_ROWS * row_tiles
+    for tiles, phases in _ROWS:
+        rows = TILE_ROWS * tiles
         wanted = math.ceil(shape.batch / rows)
-        if row_tiles > 1 and 2 * wanted * rows > 3 * (shape.batch + TILE_ROWS):
+        if tiles > 1 and 2 * wanted * rows > 3 * (shape.batch + TILE_ROWS):
             continue  # most of its rows would be padding
         for groups in range(min(wanted, limits.multiprocessors), 0, -1):
-            found = [_ranked(cell, _sizes(shape), limits, d, row_tiles, groups) for d in DIRECTIONS]
+            cut = Rows(tiles, phases, groups)
+            found = [_ranked(cell, _sizes(shape), limits, d, cut) for d in DIRECTIONS]
             if not all(found):
                 continue
             turns = math.ceil(wanted / groups)
@@ -205,6 +232,7 @@ def _candidates(
                 groups=groups,
                 forward=forward,
                 backward=backward,
+                phases=phases,
                 nanoseconds=(round(turns * forward_ns), round(turns * backward_ns)),
                 binding=_binding(forward, backward, limits, shape.heads * groups),
                 tf32=tf32,
@@ -220,14 +248,15 @@ def _sizes(shape: Shape) -> Shape:
 
 @lru_cache(maxsize=2048)
 def _ranked(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, row_tiles: int, groups: int
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows
 ) -> tuple[tuple[GridKernel, float], ...]:
     """The feasible kernels of a direction with their ns, the cheapest first."""
     pointwise, forward = derive(cell), direction == "forward"
     found = []
-    for solution in grid_problem(cell, shape, limits, direction, row_tiles, groups).solutions():
+    for solution in grid_problem(cell, shape, limits, direction, rows).solutions():
         kernel = _kernel(cell, shape, limits, solution, forward)
-        found.append((kernel, grid_nanoseconds(pointwise, shape, kernel, row_tiles, forward)))
+        costs = grid_nanoseconds(pointwise, shape, kernel, rows.tiles, rows.phases, forward)
+        found.append((kernel, costs))
     return tuple(sorted(found, key=lambda item: item[1]))
 
 
@@ -278,7 +307,7 @@ def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> tuple[Direction, Uns
     """What stands in the way of one group of blocks, in the direction that fails first."""
     for direction in DIRECTIONS:
         try:
-            grid_problem(cell, _sizes(shape), limits, direction, _ROW_TILES[0], 1).solve()
+            grid_problem(cell, _sizes(shape), limits, direction, Rows()).solve()
         except Unsatisfiable as error:
             return direction, error  # whose words take a while, and not everyone reads them
     return None

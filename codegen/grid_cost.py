@@ -25,6 +25,7 @@ class GridCosts:
         chunk: ns of a chunk of K that a warp takes one after the other.
         item: ns of an item of a thread, a unit of a batch row, after the first.
         operation: ns of each operation of its equations.
+        phase: ns of a phase that its own work does not explain.
     """
 
     clock: float
@@ -37,6 +38,7 @@ class GridCosts:
     chunk: float
     item: float
     operation: float
+    phase: float
 
 
 # NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to LSTM, GRU, sLSTM and Elman from 1 x 512 to 1 x 2048,
@@ -53,12 +55,18 @@ H200 = GridCosts(
     chunk=20,
     item=40,
     operation=1.2,
+    phase=150,
 )
 _SCHEDULERS = 4
 
 
 def grid_nanoseconds(
-    pointwise: Pointwise, shape: Shape, kernel: GridKernel, row_tiles: int, forward: bool
+    pointwise: Pointwise,
+    shape: Shape,
+    kernel: GridKernel,
+    row_tiles: int,
+    phases: int,
+    forward: bool,
 ) -> float:
     """An estimate of a step of one direction, in ns, where all its blocks run at once.
 
@@ -67,27 +75,30 @@ def grid_nanoseconds(
         shape: gives the dtype.
         kernel: the sizes of the direction.
         row_tiles: tiles of 8 batch rows of a group of blocks.
+        phases: parts of those that take turns in a step.
         forward: the direction.
     """
-    rows = TILE_ROWS * row_tiles
+    tiles = row_tiles // phases
+    rows = TILE_ROWS * tiles
     operations = (pointwise.forward if forward else pointwise.backward).operations
     gathered = rows * kernel.exchange_chunks * CHUNK_BYTES / kernel.cluster
     # A fragment of R is four registers of an instruction's warp, wherever it is kept; float32 takes
     # three products of half the depth.
     kept = kernel.matrix_registers / 4
     elsewhere = kept * (kernel.chunks / kernel.register_chunks - 1)
-    instructions = (kept + elsewhere) * row_tiles * (3 if shape.dtype == "float32" else 1)
+    instructions = (kept + elsewhere) * tiles * (3 if shape.dtype == "float32" else 1)
     matrix = math.ceil(kernel.warps / _SCHEDULERS) * instructions * H200.matrix
     shared = kernel.warps * elsewhere * 512 / H200.shared
-    adding = kernel.warps * H200.warp[0 if forward else 1] * (0.6 + 0.4 * row_tiles)
+    adding = kernel.warps * H200.warp[0 if forward else 1] * (0.6 + 0.4 * tiles)
     items = math.ceil(rows * kernel.units / kernel.threads)
-    return (
-        H200.hop
-        + dict(H200.cluster_hop)[kernel.cluster]
-        + gathered / H200.gather
+    work = (
+        gathered / H200.gather
         + (matrix + shared) / H200.clock
         + adding
-        + kernel.chunks * row_tiles * H200.chunk
+        + kernel.chunks * tiles * H200.chunk
         + (items - 1) * H200.item
         + items * operations * H200.operation
     )
+    hop = H200.hop + dict(H200.cluster_hop)[kernel.cluster]
+    # A phase's data is on its way while the others are worked on.
+    return max(hop + work, phases * (work + H200.phase)) if phases > 1 else hop + work

@@ -70,6 +70,8 @@ class GridPlan:
         groups: groups of blocks, a head, that fit the chip at once; more batch takes turns.
         forward: sizes of the forward kernel.
         backward: sizes of the backward kernel.
+        phases: parts of a group's rows that take turns in a step: while what one published is on
+            its way, the next is multiplied.
         nanoseconds: estimates of a step, forward and backward, where a shape was given.
         binding: the constraint that a larger head would break.
         tf32: whether float32 products may round to tf32.
@@ -83,6 +85,7 @@ class GridPlan:
     groups: int
     forward: GridKernel
     backward: GridKernel
+    phases: int = 1
     nanoseconds: tuple[int, int] = (0, 0)
     binding: str = ""
     tf32: bool = False
@@ -98,11 +101,15 @@ class GridPlan:
         """The entry points of the source."""
         return tuple(self.kernels)
 
+    @property
+    def _in_phases(self) -> str:
+        return f", in {self.phases} phases" if self.phases > 1 else ""
+
     def __str__(self) -> str:
         return (
             f"grid ({self.arch}, {self.dtype}, head dim {self.head_dim}):"
             f" blocks all over the chip share a head and {self.rows} batch rows,"
-            f" {counted(self.groups, 'group')} at once\n"
+            f" {counted(self.groups, 'group')} at once{self._in_phases}\n"
             f"  forward:  {self.forward}; about {self.nanoseconds[0]} ns a step\n"
             f"  backward: {self.backward}; about {self.nanoseconds[1]} ns a step\n"
             f"  keeps {self.save} for the backward; binds: {self.binding}"

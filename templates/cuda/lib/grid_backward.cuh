@@ -5,11 +5,14 @@
 // its blocks share K, so that each takes in a part of a step's gradients only, and send the sums
 // for each other's units to their owner's shared memory. Each thread then has an item, a unit of a
 // batch row: it adds the sums, computes the gradients of the step before, and publishes them.
+// Phases are those of the forward.
 #pragma once
 
 namespace rnnc {
 
 constexpr int kBackwardThreads = 32 * kBackwardWarps;
+// Else a peer could send what belongs to one phase while this block still reads the last one's.
+static_assert(kPhases == 1 || kBackwardCluster == 1, "blocks that share K have one phase");
 constexpr int kClusterUnits = kBackwardCluster * kBackwardUnits;
 constexpr int kBackwardItems = kGroupRows * kBackwardUnits;
 constexpr int kBackwardEach = ceil_div(kBackwardItems, kBackwardThreads);  // items of a thread
@@ -29,9 +32,9 @@ struct BackwardShare {
 };
 using BackwardProduct = SplitProduct<BackwardShare>;
 
-// What the warps found: [warp][source][unit of the cluster][row]; and what came from the blocks of
-// the cluster: [sender][source][own unit][row]. The padding keeps units in different banks.
-constexpr int kRowPitch = kGroupRows + 4;
+// What the warps found in a phase: [warp][source][unit of the cluster][row]; and what came from the
+// blocks of the cluster: [sender][source][own unit][row]. The padding keeps units in different banks.
+constexpr int kRowPitch = kPhaseRows + 4;
 constexpr int kWarpShare = kSources * round_up(kClusterUnits, 16) * kRowPitch;
 constexpr int kBlockShare = kSources * kBackwardUnits * kRowPitch;
 constexpr int kShareBytes = 4 * kBackwardWarps * kWarpShare;
@@ -45,6 +48,7 @@ static_assert(kBackwardShared == kPlannedBackwardShared, "the plan counted anoth
 struct BackwardItem {
   bool given;   // it exists: else the thread computes another's values and stores none
   bool inside;  // the exchange buffer has a place for it
+  int phase;        // in which it is computed, of each step
   int64 row, unit;  // of the batch; of [N, D]
   int64 at;    // in [B, N, D], in elements
   int sums;    // from the sums of its unit and row on: [.., own unit][row]
@@ -57,7 +61,7 @@ struct BackwardItem {
 
 // Adds what the warps found, and sends it to the blocks that own the units.
 RNNC_INLINE void send_shares(const float* share, u32 inbox, u32 barrier, int rank) {
-  constexpr int quarters = kGroupRows / 4, count = kSources * kClusterUnits * quarters;
+  constexpr int quarters = kPhaseRows / 4, count = kSources * kClusterUnits * quarters;
 #pragma unroll
   for (int i = 0; i < ceil_div(count, kBackwardThreads); ++i) {
     const int number = static_cast<int>(threadIdx.x) + i * kBackwardThreads;
@@ -117,15 +121,12 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
   char* slot = grid.exchange + (head * tiles + group * kRowTiles) * tile_bytes;
   slot += (steps - 1) * slot_bytes;
 
-  // Whole warps have items or none: a shuffle among them needs all lanes.
+  // Whole warps have items of a phase or none: a shuffle among them needs all lanes.
   BackwardItem item[kBackwardEach];
-  const auto each = [&](const auto& body) {
+  const auto each = [&](int phase, const auto& body) {
 #pragma unroll
     for (int i = 0; i < kBackwardEach; ++i) {
-      if (kBackwardItems % kBackwardThreads == 0 ||
-          static_cast<int>(threadIdx.x) + i * kBackwardThreads < kBackwardItems) {
-        body(item[i]);
-      }
+      if (item[i].phase == phase) body(item[i]);
     }
   };
 #pragma unroll
@@ -136,12 +137,13 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
     const int64 batch_row = group * kGroupRows + row;
     BackwardItem& it = item[i];
     it.given = unit < kHeadDim && batch_row < a.batch && number < kBackwardItems;
+    it.phase = number < kBackwardItems ? row / kPhaseRows : kPhases;
     it.inside = unit < kDimChunks * kChunk && number < kBackwardItems;
     const int64 place = head * kHeadDim + (it.given ? unit : 0);
     it.row = it.given ? batch_row : 0;
     it.unit = place;
     it.at = it.row * plane + place;
-    it.sums = own * kRowPitch + row;
+    it.sums = own * kRowPitch + row % kPhaseRows;
     it.place = row / kTileRows * tile_bytes + place_of_word(row % kTileRows, unit);
 #pragma unroll
     for (int p = 0; p < kParams; ++p) it.param[p] = to_real(a.params[p][place]);
@@ -158,7 +160,7 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
   }
 
   const u32 barrier = shared_address(barriers);
-  constexpr int inbox_bytes = 4 * kBackwardCluster * kSources * kBackwardUnits * kGroupRows;
+  constexpr int inbox_bytes = 4 * kBackwardCluster * kSources * kBackwardUnits * kPhaseRows;
   if constexpr (kBackwardCluster > 1) {
     if (threadIdx.x == 0) {
       for (int i = 0; i < 2; ++i) mbarrier_init(barrier + 8 * i, 1);
@@ -169,9 +171,9 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
     cluster_sync();
   }
 
-  const auto fetch = [&](int t) {
+  const auto fetch = [&](int phase, int t) {
     if (t < 0) return;
-    each([&](BackwardItem& it) {
+    each(phase, [&](BackwardItem& it) {
       const int64 here = t * step_size + it.at;
       it.kept.load(a.kept + here * kSaved);
 #pragma unroll
@@ -186,116 +188,126 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
       }
     });
   };
-  fetch(steps - 1);
+#pragma unroll
+  for (int phase = 0; phase < kPhases; ++phase) fetch(phase, steps - 1);
 
 #pragma unroll 1
   for (int t = steps - 1; t >= -1; --t) {
-    const int turn = (steps - 1 - t) & 1;
-    float* const share = reinterpret_cast<float*>(shared + turn * kShareBytes);
-    if (t < steps - 1) {
-      BackwardProduct::Accumulators sum[BackwardProduct::kTiles][kRowTiles];
+#pragma unroll 1
+    for (int phase = 0; phase < kPhases; ++phase) {
+      if (t < steps - 1) {
+        // Products so far. Two buffers in turn: who writes one again has passed the barrier after
+        // it was read.
+        const int products = (steps - 2 - t) * kPhases + phase, turn = products & 1;
+        float* const share = reinterpret_cast<float*>(shared + turn * kShareBytes);
+        BackwardProduct::Accumulators sum[BackwardProduct::kTiles][kPhaseTiles];
 #pragma unroll
-      for (int tile = 0; tile < BackwardProduct::kTiles; ++tile) {
+        for (int tile = 0; tile < BackwardProduct::kTiles; ++tile) {
 #pragma unroll
-        for (int n = 0; n < kRowTiles; ++n) sum[tile][n].clear();
-      }
-      product.multiply(
-          sum, slot + lane * kLaneBytes, rank * kBackwardWarps + warp,
-          [&](int source) { return kSourceFirstPair[source] * kDimChunks * kSlotChunkBytes; },
-          tile_bytes, t + 1);
-      slot -= slot_bytes;
-      unroll<BackwardProduct::kTiles * kRowTiles * 2>([&](auto index) {
-        constexpr int number = decltype(index)::value, half = number % 2;
-        constexpr int n = number / 2 % kRowTiles, tile = number / 2 / kRowTiles;
-        constexpr int source_tiles = BackwardShare::tiles(0);
-        constexpr int unit = tile * 16 + half * 8;  // of [source][unit of the cluster]
-        static_assert(BackwardProduct::kTiles == kSources * source_tiles);
-        float* to = share + warp * kWarpShare + (unit + (lane >> 2)) * kRowPitch + n * kTileRows;
-        *reinterpret_cast<float2*>(to + 2 * quad) =
-            make_float2(sum[tile][n].total(2 * half), sum[tile][n].total(2 * half + 1));
-      });
-      __syncthreads();
-      if constexpr (kBackwardCluster > 1) {
-        send_shares(share, shared_address(inbox + turn * kInboxBytes),
-                    barrier + 8 * turn, rank);
-        // Re-armed before anybody can send for the next use of this buffer: who does has read what
-        // this block publishes in the next step, after its barrier.
-        mbarrier_await(barrier + 8 * turn, ((steps - 2 - t) >> 1) & 1, t + 1);
-        if (threadIdx.x == 0) mbarrier_expect(barrier + 8 * turn, inbox_bytes);
-      }
-      each([&](BackwardItem& it) {
-        constexpr int senders = kBackwardCluster > 1 ? kBackwardCluster : kBackwardWarps;
-        constexpr int apart = kBackwardCluster > 1 ? kBlockShare : kWarpShare;
-        constexpr int source_apart = apart / kSources;
-        const float* from = kBackwardCluster > 1
-                                ? reinterpret_cast<const float*>(inbox + turn * kInboxBytes)
-                                : share;
+          for (int n = 0; n < kPhaseTiles; ++n) sum[tile][n].clear();
+        }
+        product.multiply(
+            sum, slot + slot_bytes + lane * kLaneBytes + phase * kPhaseTiles * tile_bytes,
+            rank * kBackwardWarps + warp,
+            [&](int source) { return kSourceFirstPair[source] * kDimChunks * kSlotChunkBytes; },
+            tile_bytes, t + 1);
+        unroll<BackwardProduct::kTiles * kPhaseTiles * 2>([&](auto index) {
+          constexpr int number = decltype(index)::value, half = number % 2;
+          constexpr int n = number / 2 % kPhaseTiles, tile = number / 2 / kPhaseTiles;
+          constexpr int unit = tile * 16 + half * 8;  // of [source][unit of the cluster]
+          static_assert(BackwardProduct::kTiles == kSources * BackwardShare::tiles(0));
+          float* to = share + warp * kWarpShare + (unit + (lane >> 2)) * kRowPitch + n * kTileRows;
+          *reinterpret_cast<float2*>(to + 2 * quad) =
+              make_float2(sum[tile][n].total(2 * half), sum[tile][n].total(2 * half + 1));
+        });
+        __syncthreads();
+        if constexpr (kBackwardCluster > 1) {
+          send_shares(share, shared_address(inbox + turn * kInboxBytes), barrier + 8 * turn, rank);
+          // Re-armed before anybody can send for the next use of this buffer: who does has read
+          // what this block publishes after its next barrier.
+          mbarrier_await(barrier + 8 * turn, products >> 1 & 1, t + 1);
+          if (threadIdx.x == 0) mbarrier_expect(barrier + 8 * turn, inbox_bytes);
+        }
+        each(phase, [&](BackwardItem& it) {
+          constexpr int senders = kBackwardCluster > 1 ? kBackwardCluster : kBackwardWarps;
+          constexpr int apart = kBackwardCluster > 1 ? kBlockShare : kWarpShare;
+          constexpr int source_apart = apart / kSources;
+          const float* from = kBackwardCluster > 1
+                                  ? reinterpret_cast<const float*>(inbox + turn * kInboxBytes)
+                                  : share;
 #pragma unroll
-        for (int source = 0; source < kSources; ++source) {
-          float total = 0;
+          for (int source = 0; source < kSources; ++source) {
+            float total = 0;
 #pragma unroll
-          for (int i = 0; i < senders; ++i) {
-            total += from[i * apart + source * source_apart + it.sums];
+            for (int i = 0; i < senders; ++i) {
+              total += from[i * apart + source * source_apart + it.sums];
+            }
+            it.d_state[kSourceState[source]] += total;
           }
-          it.d_state[kSourceState[source]] += total;
-        }
-      });
-    }
-    if (t < 0) break;
+        });
+      }
+      if (t < 0) continue;
 
-    each([&](BackwardItem& it) {
-      real kept[at_least_one(kSaved)], before[kStates], d_gate[at_least_one(kGates)];
-      real d_param[at_least_one(kParams)];
+      each(phase, [&](BackwardItem& it) {
+        real kept[at_least_one(kSaved)], before[kStates], d_gate[at_least_one(kGates)];
+        real d_param[at_least_one(kParams)];
 #pragma unroll
-      for (int i = 0; i < kSaved; ++i) kept[i] = it.kept[i];
+        for (int i = 0; i < kSaved; ++i) kept[i] = it.kept[i];
 #pragma unroll
-      for (int s = 0; s < kStates; ++s) {
-        before[s] = kReads[s] ? it.before[s][0] : real(0);
-        if (a.d_states[s]) it.d_state[s] += it.d_given[s][0];
-      }
-      step_backward(kept, before, it.after, it.param, it.d_state, d_gate, d_param);
-      real values[kDensePairs];
-#pragma unroll
-      for (int pair = 0; pair < kDensePairs; ++pair) {
-        values[pair] = it.given ? d_gate[kPairGate[pair]] : real(0);
-      }
-      publish_values(values, lane & 1, it.inside, [&](int pair) {
-        return slot + it.place + pair * kDimChunks * kSlotChunkBytes;
-      });
-#pragma unroll
-      for (int d = 0; d < kDiagonalPairs; ++d) {
-        it.d_state[kDiagonalSource[d]] += it.diagonal[d] * d_gate[kDiagonalGate[d]];
-      }
-      real wx[at_least_one(kInputGates)], rest[at_least_one(kGates - kInputGates)];
-#pragma unroll
-      for (int g = 0; g < kGates; ++g) {
-        (g < kInputGates ? wx[g] : rest[g - kInputGates]) = d_gate[g];
-      }
-      Row<Element, kInputGates> wx_row;
-      wx_row.set(wx);
-      Row<Element, kGates - kInputGates> rest_row;
-      rest_row.set(rest);
-      // Absent rows and units count for nothing, whatever the equations make of zeros.
-      if (it.given) {
-        const int64 here = t * step_size + it.at;
-        wx_row.store(a.d_wx + here * kInputGates);
-        rest_row.store(a.d_rest + here * (kGates - kInputGates));
-#pragma unroll
-        for (int i = 0; i < kBiasGates; ++i) it.sum[i] += d_gate[kBias[i]];
-#pragma unroll
-        for (int i = 0; i < kParams; ++i) it.sum[kBiasGates + i] += d_param[i];
-#pragma unroll
-        for (int i = 0; i < kDiagonalPairs; ++i) {
-          it.sum[kBiasGates + kParams + i] += d_gate[kDiagonalGate[i]] * before[kDiagonalSource[i]];
+        for (int s = 0; s < kStates; ++s) {
+          before[s] = kReads[s] ? it.before[s][0] : real(0);
+          if (a.d_states[s]) it.d_state[s] += it.d_given[s][0];
         }
-      }
+        step_backward(kept, before, it.after, it.param, it.d_state, d_gate, d_param);
+        real values[kDensePairs];
 #pragma unroll
-      for (int s = 0; s < kStates; ++s) it.after[s] = before[s];
-    });
-    fetch(t - 1);
+        for (int pair = 0; pair < kDensePairs; ++pair) {
+          values[pair] = it.given ? d_gate[kPairGate[pair]] : real(0);
+        }
+        publish_values(values, lane & 1, it.inside, [&](int pair) {
+          return slot + it.place + pair * kDimChunks * kSlotChunkBytes;
+        });
+#pragma unroll
+        for (int d = 0; d < kDiagonalPairs; ++d) {
+          it.d_state[kDiagonalSource[d]] += it.diagonal[d] * d_gate[kDiagonalGate[d]];
+        }
+        real wx[at_least_one(kInputGates)], rest[at_least_one(kGates - kInputGates)];
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) {
+          (g < kInputGates ? wx[g] : rest[g - kInputGates]) = d_gate[g];
+        }
+        Row<Element, kInputGates> wx_row;
+        wx_row.set(wx);
+        Row<Element, kGates - kInputGates> rest_row;
+        rest_row.set(rest);
+        // Absent rows and units count for nothing, whatever the equations make of zeros.
+        if (it.given) {
+          const int64 here = t * step_size + it.at;
+          wx_row.store(a.d_wx + here * kInputGates);
+          rest_row.store(a.d_rest + here * (kGates - kInputGates));
+#pragma unroll
+          for (int i = 0; i < kBiasGates; ++i) it.sum[i] += d_gate[kBias[i]];
+#pragma unroll
+          for (int i = 0; i < kParams; ++i) it.sum[kBiasGates + i] += d_param[i];
+#pragma unroll
+          for (int i = 0; i < kDiagonalPairs; ++i) {
+            const real source = before[kDiagonalSource[i]];
+            it.sum[kBiasGates + kParams + i] += d_gate[kDiagonalGate[i]] * source;
+          }
+        }
+#pragma unroll
+        for (int s = 0; s < kStates; ++s) it.after[s] = before[s];
+      });
+      fetch(phase, t - 1);
+    }
+    slot -= slot_bytes;
   }
 
-  each([&](BackwardItem& it) {
+  const auto each_of_all = [&](const auto& body) {
+#pragma unroll
+    for (int phase = 0; phase < kPhases; ++phase) each(phase, body);
+  };
+  each_of_all([&](BackwardItem& it) {
 #pragma unroll
     for (int s = 0; s < kStates; ++s) {
       if (it.given) a.d_initial[s][it.at] = to_element<Element>(it.d_state[s]);
@@ -306,16 +318,17 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
 #pragma unroll 1
   for (int i = 0; i < kSums; ++i) {
     __syncthreads();
-    each([&](BackwardItem& it) {
+    each_of_all([&](BackwardItem& it) {
       real own = 0;
 #pragma unroll
       for (int k = 0; k < kSums; ++k) own = k == i ? it.sum[k] : own;
-      rows[it.sums] = it.given ? own : real(0);
+      const int unit = it.sums / kRowPitch, row = it.phase * kPhaseRows + it.sums % kRowPitch;
+      rows[unit * kGroupRows + row] = it.given ? own : real(0);
     });
     __syncthreads();
     for (int own = threadIdx.x; own < kBackwardUnits; own += kBackwardThreads) {
       float total = 0;
-      for (int row = 0; row < kGroupRows; ++row) total += rows[own * kRowPitch + row];
+      for (int row = 0; row < kGroupRows; ++row) total += rows[own * kGroupRows + row];
       if (first_unit + own < kHeadDim) {
         a.sums[(group * kSums + i) * plane + head * kHeadDim + first_unit + own] = total;
       }

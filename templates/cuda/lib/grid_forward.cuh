@@ -5,6 +5,9 @@
 // a thread's accumulators hold its share of all gates of a unit. After one barrier a step each
 // thread adds the shares of one item, a unit of a batch row, whose states stay in its registers.
 // Items of a warp are neighbouring units: what they read and write in memory is side by side.
+//
+// Several tiles of batch rows may be taken in phases, one after the other: while what one published
+// is on its way to the others, the next is multiplied.
 #pragma once
 
 namespace rnnc {
@@ -25,10 +28,10 @@ struct ForwardShare {
 };
 using ForwardProduct = SplitProduct<ForwardShare>;
 
-// What the warps found: [warp][row][unit][pair]. The padding keeps rows in different banks.
+// What the warps found in a phase: [warp][row][unit][pair]. The padding keeps rows in different banks.
 constexpr int kSumWidth = kDensePairs <= 2 ? kDensePairs : round_up(kDensePairs, 4);
 constexpr int kSumPitch = (kForwardUnits + 1) * kSumWidth;
-constexpr int kWarpSums = kGroupRows * kSumPitch;
+constexpr int kWarpSums = kPhaseRows * kSumPitch;
 constexpr int kForwardSumBytes = kForwardWarps * kWarpSums * 4;
 constexpr int kForwardShared = 2 * kForwardSumBytes + ForwardProduct::kSharedBytes;
 static_assert(kForwardShared == kPlannedForwardShared, "the plan counted another size");
@@ -69,6 +72,7 @@ RNNC_INLINE void add_sums(float (&sums)[kSumWidth], const float* from) {
 struct ForwardItem {
   bool given;      // it exists: else the thread computes another's values and stores none
   bool inside;     // the exchange buffer has a place for it
+  int phase;       // in which it is computed, of each step
   int64 at;        // in [B, N, D], in elements
   int64 input_at;  // in a step of wx
   int sums;        // in a warp's share
@@ -107,15 +111,12 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
   const int64 slot_bytes = a.heads * tiles * tile_bytes;
   char* slot = grid.exchange + (head * tiles + group * kRowTiles) * tile_bytes;
 
-  // Whole warps have items or none: a shuffle among them needs all lanes.
+  // Whole warps have items of a phase or none: a shuffle among them needs all lanes.
   ForwardItem item[kForwardEach];
-  const auto each = [&](const auto& body) {
+  const auto each = [&](int phase, const auto& body) {
 #pragma unroll
     for (int i = 0; i < kForwardEach; ++i) {
-      if (kForwardItems % kForwardThreads == 0 ||
-          static_cast<int>(threadIdx.x) + i * kForwardThreads < kForwardItems) {
-        body(item[i]);
-      }
+      if (item[i].phase == phase) body(item[i]);
     }
   };
 #pragma unroll
@@ -129,9 +130,10 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
     const int64 real_row = it.given ? batch_row : 0;
     const int64 place = head * kHeadDim + (it.given ? unit : 0);
     it.at = real_row * plane + place;
+    it.phase = number < kForwardItems ? row / kPhaseRows : kPhases;
     it.inside = unit < kDimChunks * kChunk && number < kForwardItems;
     it.input_at = real_row * a.wx_row + place * kInputGates;
-    it.sums = row * kSumPitch + own * kSumWidth;
+    it.sums = row % kPhaseRows * kSumPitch + own * kSumWidth;
     it.place = row / kTileRows * tile_bytes + place_of_word(row % kTileRows, unit);
 #pragma unroll
     for (int g = 0; g < kGates; ++g) it.bias[g] = 0;
@@ -148,101 +150,111 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
   }
 
   // What is absent counts as zero for the others, and has to be there for them too.
-  const auto publish = [&]() {
-    each([&](ForwardItem& it) {
+  const auto publish = [&](int phase, char* to) {
+    each(phase, [&](ForwardItem& it) {
       real values[kSources];
 #pragma unroll
       for (int source = 0; source < kSources; ++source) {
         values[source] = it.given ? it.state[kSourceState[source]] : real(0);
       }
       publish_values(values, lane & 1, it.inside, [&](int source) {
-        return slot + it.place + source * kDimChunks * kSlotChunkBytes;
+        return to + it.place + source * kDimChunks * kSlotChunkBytes;
       });
     });
   };
-  const auto fetch = [&](int t) {
+  const auto fetch = [&](int phase, int t) {
     if (t < steps) {
-      each([&](ForwardItem& it) { it.input.load(a.wx + t * a.wx_time + it.input_at); });
+      each(phase, [&](ForwardItem& it) { it.input.load(a.wx + t * a.wx_time + it.input_at); });
     }
   };
-  publish();
-  fetch(0);
+#pragma unroll
+  for (int phase = 0; phase < kPhases; ++phase) {
+    publish(phase, slot);
+    fetch(phase, 0);
+  }
 
   int64 now = 0;  // offset into [T, B, N, D] of this step
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
-    ForwardProduct::Accumulators sum[ForwardProduct::kTiles][kRowTiles];
+#pragma unroll 1
+    for (int phase = 0; phase < kPhases; ++phase) {
+      ForwardProduct::Accumulators sum[ForwardProduct::kTiles][kPhaseTiles];
 #pragma unroll
-    for (int tile = 0; tile < ForwardProduct::kTiles; ++tile) {
+      for (int tile = 0; tile < ForwardProduct::kTiles; ++tile) {
 #pragma unroll
-      for (int n = 0; n < kRowTiles; ++n) sum[tile][n].clear();
-    }
-    product.multiply(
-        sum, slot + lane * kLaneBytes, warp,
-        [&](int source) { return source * kDimChunks * kSlotChunkBytes; }, tile_bytes, t);
-    slot += slot_bytes;
+        for (int n = 0; n < kPhaseTiles; ++n) sum[tile][n].clear();
+      }
+      product.multiply(
+          sum, slot + lane * kLaneBytes + phase * kPhaseTiles * tile_bytes, warp,
+          [&](int source) { return source * kDimChunks * kSlotChunkBytes; }, tile_bytes, t);
 
-    // Two buffers in turn: who writes one again has passed the barrier after which it was read.
-    float* const sums = reinterpret_cast<float*>(shared + (t & 1) * kForwardSumBytes);
-    unroll<kForwardUnits / 8 * kRowTiles * 2>([&](auto index) {
-      constexpr int number = decltype(index)::value, j = number % 2, n = number / 2 % kRowTiles;
-      constexpr int unit_group = number / 2 / kRowTiles;
-      float values[kSumWidth] = {};
-      unroll<kSources>([&](auto source_index) {
-        constexpr int source = decltype(source_index)::value;
-        unroll<kSourcePairs[source]>([&](auto pair_index) {
-          constexpr int pair = decltype(pair_index)::value;
-          constexpr int half = unit_group * kSourcePairs[source] + pair;
-          constexpr int tile = ForwardProduct::first_tile(source) + half / 2;
-          values[kSourceFirstPair[source] + pair] = sum[tile][n].total(half % 2 * 2 + j);
+      // Two buffers in turn: who writes one again has passed the barrier after it was read.
+      const int turn = (t * kPhases + phase) & 1;
+      float* const sums = reinterpret_cast<float*>(shared + turn * kForwardSumBytes);
+      unroll<kForwardUnits / 8 * kPhaseTiles * 2>([&](auto index) {
+        constexpr int number = decltype(index)::value, j = number % 2;
+        constexpr int n = number / 2 % kPhaseTiles, unit_group = number / 2 / kPhaseTiles;
+        float values[kSumWidth] = {};
+        unroll<kSources>([&](auto source_index) {
+          constexpr int source = decltype(source_index)::value;
+          unroll<kSourcePairs[source]>([&](auto pair_index) {
+            constexpr int pair = decltype(pair_index)::value;
+            constexpr int half = unit_group * kSourcePairs[source] + pair;
+            constexpr int tile = ForwardProduct::first_tile(source) + half / 2;
+            values[kSourceFirstPair[source] + pair] = sum[tile][n].total(half % 2 * 2 + j);
+          });
         });
+        const int row = n * kTileRows + 2 * quad + j, unit = unit_group * 8 + (lane >> 2);
+        store_sums(sums + warp * kWarpSums + row * kSumPitch + unit * kSumWidth, values);
       });
-      const int row = n * kTileRows + 2 * quad + j, unit = unit_group * 8 + (lane >> 2);
-      store_sums(sums + warp * kWarpSums + row * kSumPitch + unit * kSumWidth, values);
-    });
-    __syncthreads();
+      __syncthreads();
 
-    each([&](ForwardItem& it) {
-      real gate[at_least_one(kGates)];
+      each(phase, [&](ForwardItem& it) {
+        real gate[at_least_one(kGates)];
 #pragma unroll
-      for (int g = 0; g < kGates; ++g) {
-        gate[g] = it.bias[g];
-        if (g < kInputGates) gate[g] += it.input[g];
-      }
-#pragma unroll
-      for (int d = 0; d < kDiagonalPairs; ++d) {
-        gate[kDiagonalGate[d]] += it.diagonal[d] * it.state[kDiagonalSource[d]];
-      }
-      float total[kSumWidth] = {};
-#pragma unroll
-      for (int w = 0; w < kForwardWarps; ++w) add_sums(total, sums + w * kWarpSums + it.sums);
-#pragma unroll
-      for (int pair = 0; pair < kDensePairs; ++pair) gate[kPairGate[pair]] += total[pair];
-      step_forward(gate, it.state, it.param, it.kept);
-    });
-    if (t + 1 < steps) publish();
-    fetch(t + 1);
-    each([&](ForwardItem& it) {
-      if (it.given) {
-#pragma unroll
-        for (int s = 0; s < kStates; ++s) {
-          if (a.states[s]) a.states[s][now + it.at] = to_element<Element>(it.state[s]);
+        for (int g = 0; g < kGates; ++g) {
+          gate[g] = it.bias[g];
+          if (g < kInputGates) gate[g] += it.input[g];
         }
-        if (kSaved && a.kept) {
-          Row<Element, kSaved> row;
-          row.set(it.kept);
-          row.store(a.kept + (now + it.at) * kSaved);
+#pragma unroll
+        for (int d = 0; d < kDiagonalPairs; ++d) {
+          gate[kDiagonalGate[d]] += it.diagonal[d] * it.state[kDiagonalSource[d]];
         }
-      }
-    });
+        float total[kSumWidth] = {};
+#pragma unroll
+        for (int w = 0; w < kForwardWarps; ++w) add_sums(total, sums + w * kWarpSums + it.sums);
+#pragma unroll
+        for (int pair = 0; pair < kDensePairs; ++pair) gate[kPairGate[pair]] += total[pair];
+        step_forward(gate, it.state, it.param, it.kept);
+      });
+      if (t + 1 < steps) publish(phase, slot + slot_bytes);
+      fetch(phase, t + 1);
+      each(phase, [&](ForwardItem& it) {
+        if (it.given) {
+#pragma unroll
+          for (int s = 0; s < kStates; ++s) {
+            if (a.states[s]) a.states[s][now + it.at] = to_element<Element>(it.state[s]);
+          }
+          if (kSaved && a.kept) {
+            Row<Element, kSaved> row;
+            row.set(it.kept);
+            row.store(a.kept + (now + it.at) * kSaved);
+          }
+        }
+      });
+    }
+    slot += slot_bytes;
     now += step_size;
   }
-  each([&](ForwardItem& it) {
 #pragma unroll
-    for (int s = 0; s < kStates; ++s) {
-      if (it.given) a.last[s][it.at] = to_element<Element>(it.state[s]);
-    }
-  });
+  for (int phase = 0; phase < kPhases; ++phase) {
+    each(phase, [&](ForwardItem& it) {
+#pragma unroll
+      for (int s = 0; s < kStates; ++s) {
+        if (it.given) a.last[s][it.at] = to_element<Element>(it.state[s]);
+      }
+    });
+  }
 }
 
 }  // namespace rnnc

@@ -86,12 +86,12 @@ struct SplitProduct {
   static constexpr int kWarpBytes = kSharedFragments * 32 * kLaneBytes;
   static constexpr int kSharedBytes = Share::kWarps * kWarpBytes;
   // An instruction waits for its accumulator: four of them take turns at least.
-  static constexpr int kChains = ceil_div(4, kTiles * kRowTiles);
+  static constexpr int kChains = ceil_div(4, kTiles * kPhaseTiles);
   using Accumulators = Sums<kChains>;
   // Reading all in vain takes long where it is much: then one lane first watches one word.
-  static constexpr bool kWatches = kSlots * kRowTiles * Share::kWarps * kSlotChunkBytes > 16384;
+  static constexpr bool kWatches = kSlots * kPhaseTiles * Share::kWarps * kSlotChunkBytes > 16384;
   // Vectors that are on their way at once: all, or what 64 registers hold.
-  static constexpr int kGather = smaller(kSlots, at_least_one(16 / kRowTiles));
+  static constexpr int kGather = smaller(kSlots, at_least_one(16 / kPhaseTiles));
 
   // Whether every lane's part of every slot is ever written; what is not counts as zero.
   RNNC_CONSTEXPR bool whole() {
@@ -156,7 +156,7 @@ struct SplitProduct {
   // the first chunk of source 0 and tile 0; place(source) where a source's chunks begin, tile_bytes
   // the distance between tiles of batch rows.
   template <typename Place>
-  RNNC_MEMBER void multiply(Accumulators (&sum)[kTiles][kRowTiles], const char* states, int warp,
+  RNNC_MEMBER void multiply(Accumulators (&sum)[kTiles][kPhaseTiles], const char* states, int warp,
                             const Place& place, int tile_bytes, int step) const {
     const auto address = [&](int slot, int tile) {
       const int source = source_of(slot);
@@ -171,21 +171,21 @@ struct SplitProduct {
       if constexpr (kWatches) {
         constexpr int last = first + count - 1;
         if ((threadIdx.x & 31) == 0 && (kWhole || written[last])) {
-          const char* const word = address(last, kRowTiles - 1);
+          const char* const word = address(last, kPhaseTiles - 1);
           while (read_word(word) == kAbsent) patience.lose(step);
         }
         __syncwarp();
       }
-      uint4 words[count][kRowTiles];
+      uint4 words[count][kPhaseTiles];
 #pragma unroll
       for (int i = 0; i < count; ++i) {
 #pragma unroll
-        for (int tile = 0; tile < kRowTiles; ++tile) words[i][tile] = make_uint4(0, 0, 0, 0);
+        for (int tile = 0; tile < kPhaseTiles; ++tile) words[i][tile] = make_uint4(0, 0, 0, 0);
       }
       unroll<count>([&](auto index) {
         constexpr int i = decltype(index)::value;
 #pragma unroll
-        for (int tile = 0; tile < kRowTiles; ++tile) {
+        for (int tile = 0; tile < kPhaseTiles; ++tile) {
           if (kWhole || written[first + i]) words[i][tile] = read_words(address(first + i, tile));
         }
       });
@@ -194,13 +194,13 @@ struct SplitProduct {
 #pragma unroll
         for (int i = 0; i < count; ++i) {
 #pragma unroll
-          for (int tile = 0; tile < kRowTiles; ++tile) missing |= has_absent(words[i][tile]);
+          for (int tile = 0; tile < kPhaseTiles; ++tile) missing |= has_absent(words[i][tile]);
         }
         if (!__any_sync(~0u, missing)) return true;
         unroll<count>([&](auto index) {
           constexpr int i = decltype(index)::value;
 #pragma unroll
-          for (int tile = 0; tile < kRowTiles; ++tile) {
+          for (int tile = 0; tile < kPhaseTiles; ++tile) {
             if (has_absent(words[i][tile])) {
               words[i][tile] = read_words(address(first + i, tile));
             }
@@ -234,7 +234,7 @@ struct SplitProduct {
                            : "r"(rest + offset));
             }
 #pragma unroll
-            for (int n = 0; n < kRowTiles; ++n) {
+            for (int n = 0; n < kPhaseTiles; ++n) {
               const uint4 w = words[i][n];
               auto& own = sum[first_tile(source) + tile][n];
               own.template add<2 * slot + half>(weights, half ? w.z : w.x, half ? w.w : w.y);
