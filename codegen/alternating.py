@@ -6,13 +6,11 @@ from collections.abc import Iterator
 
 from ..cellspec.cell import CellSpec
 from .alternating_cost import library_nanoseconds, own_nanoseconds
-from .alternating_plan import AlternatingPlan, OwnProduct, Product
+from .alternating_plan import AlternatingPlan, OwnProduct
 from .derive import derive
 from .layout import layout_of
 from .limits import KIB, Limits
 from .shape import Save, Shape
-
-PRODUCTS: tuple[Product, ...] = ("own", "library")
 
 _WARPS = 8
 _ROWS = (16, 32)  # batch rows of a block: an item a thread at most
@@ -55,9 +53,7 @@ def alternating_plans(
             save=save,
         )
 
-    own = [plan(sizes) for sizes in _own_products(cell, shape, limits)]
-    found = [p for p in (*own, plan(None)) if p.product in PRODUCTS]
-    return tuple(found) or (plan(None),)
+    return (*map(plan, _own_products(cell, shape, limits)), plan(None))
 
 
 def _own_products(cell: CellSpec, shape: Shape, limits: Limits) -> Iterator[OwnProduct]:

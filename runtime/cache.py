@@ -69,7 +69,7 @@ def _shrink(folder: Path, keep: Path) -> None:
         excess -= size
 
 
-_KERNELS = {".so", ".cubin"}
+_KERNELS = {".so", ".cubin", ".memo"}
 
 
 def _size_limit() -> int:

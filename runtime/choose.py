@@ -13,12 +13,13 @@ from ..cellspec.cell import CellSpec
 from ..codegen.cluster_plan import ClusterPlan
 from ..codegen.grid_plan import GridPlan
 from ..codegen.plan import CudaPlan, Variant
-from ..codegen.planner import plan_for, plans_for
+from ..codegen.planner import plans_for
 from ..codegen.shape import Dtype, Save, Shape
 from .device import device_limits, on_device
 from .errors import ResidencyError
 from .fused import batch_tiles
 from .launch import load_kernels
+from .planned import planned
 from .tuned import Asked, recall
 
 _DTYPES: dict[torch.dtype, Dtype] = {
@@ -67,16 +68,16 @@ def choose_plan(
     variant: Variant = choice.variant  # type: ignore[assignment]
     save: Save = choice.save  # type: ignore[assignment]
     tf32 = tf32 and dtype == torch.float32
-    if variant != "auto":
-        return plan_for(cell, shape, limits, variant, save=save, tf32=tf32)
     asked = Asked(cell, shape, limits, save, tf32)
+    if variant != "auto":
+        return planned(asked, variant)
     found = recall(asked)
     if found is None and _tuning_wanted() and not torch.cuda.is_current_stream_capturing():
         from .tune import tune  # it runs kernels, which choose their plans here
 
         found = tune(asked, device).winner
     if found is None:
-        found = plan_for(cell, shape, limits, save=save, tf32=tf32)
+        found = planned(asked)
     return found if _has_room(cell, found, shape, device) else _next_best(asked, device)
 
 

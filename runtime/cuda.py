@@ -10,7 +10,6 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from ..codegen.alternating_plan import AlternatingPlan
-from ..codegen.derive import derive
 from ..codegen.layout import layout_of
 from ..codegen.plan import CudaPlan
 from .alternating import run_alternating
@@ -18,6 +17,7 @@ from .choose import Choice, choose_plan
 from .cpu import Forward, Gradients
 from .cuda_arguments import backward_arguments, filled, forward_arguments
 from .device import on_device
+from .facts import facts_of
 from .fused import Sizes, batch_tiles, recurrent_matrix, run_fused
 from .over_time import gates_again, recurrent_gradient
 
@@ -63,7 +63,7 @@ def forward(
     states = [wx.new_empty(steps if s else 0, batch, heads, dim) for s in stored]
     last = [torch.empty_like(s) for s in initial]
     keep_gates = keep and choice.save == "gates"
-    saved = len(derive(cell).saved)
+    saved = len(facts_of(cell).saved)
     kept = wx.new_empty(steps if keep_gates else 0, batch, heads, dim, saved)
     arguments = filled(
         forward_arguments(len(layout.states), len(layout.params)),

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from functools import cache
+from importlib import metadata
 from typing import Any
 
 import torch
@@ -45,7 +46,7 @@ def cupy_nvrtc() -> Any:
     Raises:
         NoCudaError: CuPy is missing or built for another CUDA than torch; says what to install.
     """
-    wanted = (torch.version.cuda or "13.0").split(".")[0]
+    wanted = _wanted_cuda()
     try:
         import cupy  # noqa: F401
         from cupy_backends.cuda.libs import nvrtc
@@ -69,6 +70,32 @@ def cupy_nvrtc() -> Any:
             f' pip install "rnnc[cuda{wanted}]"'
         )
     return nvrtc
+
+
+_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
+
+
+@cache
+def nvrtc_version() -> str:
+    """Which NVRTC compiles here; without loading it where its wheel tells, since that takes as long
+    as all else that a call from the cache of kernels does first.
+
+    Raises:
+        NoCudaError: as `cupy_nvrtc`.
+    """
+    wanted = _wanted_cuda()
+    with suppress(ImportError, KeyError):  # a missing package is an ImportError too
+        import cupy  # noqa: F401
+        from cupy_backends.cuda.api import driver
+
+        if str(driver.get_build_version() // 1000) == wanted:
+            return f"wheel {metadata.version(_WHEELS[wanted])}"
+    return str(cupy_nvrtc().getVersion())
+
+
+def _wanted_cuda() -> str:
+    """The CUDA version of torch."""
+    return (torch.version.cuda or "13.0").split(".")[0]
 
 
 @contextmanager

@@ -9,11 +9,10 @@ from typing import NamedTuple
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..codegen.derive import derive
 from ..codegen.layout import layout_of
-from ..codegen.render import states_read_before
 from . import cpu, cuda
 from .choose import Choice
+from .facts import facts_of
 
 
 class Call(NamedTuple):
@@ -55,8 +54,7 @@ def _backward_reads(cell: str) -> tuple[bool, ...]:
     """Which states at all steps the backward needs: those it reads, and the sources of products."""
     spec = cell_of(cell)
     layout = layout_of(spec)
-    reads = states_read_before(derive(spec))
-    return tuple(r or i in layout.sources for i, r in enumerate(reads))
+    return tuple(r or i in layout.sources for i, r in enumerate(facts_of(spec).reads))
 
 
 def run_forward(

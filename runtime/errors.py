@@ -43,7 +43,3 @@ class NoCudaError(CompileError):
 
 class ResidencyError(RnncError, RuntimeError):
     """The device has no room for blocks that wait for each other: a smaller launch would run."""
-
-
-class LaunchError(RnncError, RuntimeError):
-    """The driver refused a launch: our fault, or a driver that promises what it cannot do."""

@@ -17,7 +17,7 @@ from ..codegen.render import Source
 from ..codegen.shape import Dtype
 from .cache import cached_file
 from .compile import package_digest
-from .device import cupy_nvrtc
+from .device import cupy_nvrtc, nvrtc_version
 from .errors import CompileError
 
 _FLAGS = (
@@ -100,13 +100,12 @@ def compile_plan(cell: CellSpec, plan: CudaPlan) -> Binary:
 def _cached(
     name: str, made_from: str, dtype: Dtype, arch: str, source: Callable[[], Source]
 ) -> Binary:
-    nvrtc = cupy_nvrtc()
-    flags = _flags(dtype, arch)
-    key = repr((made_from, flags, nvrtc.getVersion()))
+    flags = compile_flags(dtype, arch)
+    key = repr((made_from, flags, nvrtc_version()))
     digest = hashlib.sha256(key.encode()).hexdigest()[:32]
 
     def make(target: Path) -> None:
-        target.write_bytes(_pack(_compile(nvrtc, source(), arch, flags)))
+        target.write_bytes(_pack(_compile(cupy_nvrtc(), source(), arch, flags)))
 
     path = cached_file(f"{name}-{digest}.cubin", make)
     try:
@@ -117,12 +116,8 @@ def _cached(
         return _unpack(cached_file(path.name, make).read_bytes())
 
 
-def compile_flags(source: Source, arch: str) -> tuple[str, ...]:
-    """The options that a source is compiled with."""
-    return _flags(source.plan.dtype, arch)
-
-
-def _flags(dtype: Dtype, arch: str) -> tuple[str, ...]:
+def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:
+    """The options that a source for a dtype is compiled with."""
     fast = _FAST if dtype in ("bfloat16", "float16") else ()
     return (f"--gpu-architecture={arch}", *_FLAGS, *fast)
 
@@ -131,7 +126,7 @@ def ptx_of(source: Source, arch: str) -> str:
     """The source in PTX, for reading."""
     nvrtc = cupy_nvrtc()
     virtual = "compute_" + arch.removeprefix("sm_")
-    program = _run(nvrtc, source, compile_flags(source, virtual))
+    program = _run(nvrtc, source, compile_flags(source.plan.dtype, virtual))
     try:
         text: bytes = nvrtc.getPTX(program)
         return text.decode().rstrip("\0")

@@ -12,11 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..codegen.derive import derive
 from ..codegen.layout import layout_of
 from .choose import Choice
 from .dispatch import Call, cell_of, run_backward, run_forward, stored_states
 from .errors import SecondOrderError
+from .facts import facts_of
 
 
 @torch.library.custom_op("rnnc::scan", mutates_args=(), device_types=("cpu", "cuda"))
@@ -59,7 +59,7 @@ def _(
 ) -> list[Tensor]:
     batch, steps, heads, dim, _ = wx.shape
     stored = stored_states(cell, over_time, keep)
-    saved = len(derive(cell_of(cell)).saved)
+    saved = len(facts_of(cell_of(cell)).saved)
     if wx.device.type == "cuda":
         kept = wx.new_empty(steps if keep and save == "gates" else 0, batch, heads, dim, saved)
     else:

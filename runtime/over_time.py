@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..codegen.derive import derive
 from ..codegen.layout import Layout, layout_of
+from .facts import facts_of
 
 
 def gates_again(
@@ -33,10 +33,10 @@ def gates_again(
         states: at all steps, (T, B, N, D); empty where neither R nor a diagonal weight reads it.
 
     Returns:
-        (T, B, N, D, saved), in the order of `derive(cell, activations=False).saved`.
+        (T, B, N, D, saved), in the order of the facts' saved_gates.
     """
     layout = layout_of(cell)
-    saved = derive(cell, activations=False).saved
+    saved = facts_of(cell).saved_gates
     batch, steps, heads, dim, _ = wx.shape
     gates = wx.new_zeros(steps, batch, heads, dim, len(saved))
     place = {layout.gates.index(name): i for i, name in enumerate(saved)}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import ctypes
 from functools import cache
-from typing import Any
 
 import torch
 
-from .errors import LaunchError
+from .driver import LaunchConfig, driver_library
 from .launch import Kernel
 
 # cuda.h: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
@@ -25,19 +24,6 @@ class _Attribute(ctypes.Structure):
         ("padding", ctypes.c_char * 4),
         ("value", ctypes.c_int),
         ("rest", ctypes.c_char * 60),
-    ]
-
-
-class _Config(ctypes.Structure):
-    """`CUlaunchConfig`."""
-
-    _fields_ = [
-        ("grid", ctypes.c_uint * 3),
-        ("block", ctypes.c_uint * 3),
-        ("shared", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.POINTER(_Attribute)),
-        ("count", ctypes.c_uint),
     ]
 
 
@@ -61,32 +47,21 @@ def launch_overlapping(
         kernel: of the current device.
         grid: blocks in x, y and z.
         arguments: passed by value.
-
-    Raises:
-        LaunchError: the driver refused it.
     """
+    from cupy_backends.cuda.api import driver
+
     attribute = _Attribute(id=_PROGRAMMATIC_SERIALIZATION, value=1)
-    config = _Config(
-        grid,
-        (kernel.threads, 1, 1),
+    config = LaunchConfig(
+        *grid,
+        *(kernel.threads, 1, 1),
         kernel.shared,
         torch._C._cuda_getCurrentRawStream(kernel.device),
-        ctypes.pointer(attribute),
+        ctypes.addressof(attribute),
         1,
     )
     values = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-    status = _driver().cuLaunchKernelEx(
-        ctypes.byref(config), ctypes.c_void_p(kernel.function), values, None
-    )
-    if status:
-        raise LaunchError(
-            f"launch of {kernel.name} on cuda:{kernel.device}\n"
-            f"  found:  the driver's error {status}, for a launch that may overlap the one before\n"
-            "  wanted: 0, success: cuda.h has the meanings of others\n"
-            '  write:  variant="block", or report it'
+    driver.check_status(
+        driver_library().cuLaunchKernelEx(
+            ctypes.byref(config), ctypes.c_void_p(kernel.function), values, None
         )
-
-
-@cache
-def _driver() -> Any:
-    return ctypes.CDLL("libcuda.so.1")
+    )

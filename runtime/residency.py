@@ -3,22 +3,9 @@
 from __future__ import annotations
 
 import ctypes
-import sys
-from functools import cache
 
 from .device import device_limits
-
-
-class LaunchConfig(ctypes.Structure):
-    """Mirrors `CUlaunchConfig` of cuda.h."""
-
-    _fields_ = [
-        *((f"{what}_{axis}", ctypes.c_uint) for what in ("grid", "block") for axis in "xyz"),
-        ("shared_bytes", ctypes.c_uint),
-        ("stream", ctypes.c_void_p),
-        ("attributes", ctypes.c_void_p),
-        ("attribute_count", ctypes.c_uint),
-    ]
+from .driver import LaunchConfig, driver_library
 
 
 def resident_blocks(function: int, threads: int, shared: int, cluster: int, device: int) -> int:
@@ -41,14 +28,8 @@ def resident_blocks(function: int, threads: int, shared: int, cluster: int, devi
     config = LaunchConfig(cluster, 1, 1, threads, 1, 1, shared)
     found = ctypes.c_int()
     driver.check_status(
-        _driver_library().cuOccupancyMaxActiveClusters(
+        driver_library().cuOccupancyMaxActiveClusters(
             ctypes.byref(found), ctypes.c_void_p(function), ctypes.byref(config)
         )
     )
     return found.value * cluster
-
-
-@cache
-def _driver_library() -> ctypes.CDLL:
-    """The driver, for the one question that CuPy does not pass on."""
-    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")

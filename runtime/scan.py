@@ -16,7 +16,7 @@ from ..codegen.shape import Save
 from .check import check_scan
 from .choose import Choice
 from .compile import find_compiler
-from .device import cupy_nvrtc
+from .device import nvrtc_version
 from .dispatch import Call, cell_of, run_forward, stored_states
 from .eager import Scan
 from .errors import CompileError, TensorError
@@ -232,7 +232,7 @@ def resolve_backend(backend: Backend, device: str) -> Literal["cpu", "cuda", "re
     return "cpu" if device == "cpu" else "cuda"
 
 
-_FIND_COMPILER = {"cpu": find_compiler, "cuda": cupy_nvrtc}
+_FIND_COMPILER = {"cpu": find_compiler, "cuda": nvrtc_version}
 
 
 @cache

@@ -7,26 +7,17 @@ import json
 import os
 import tempfile
 from contextlib import suppress
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 from ..cellspec.cell import CellSpec
-from ..codegen import alternating_plan, block_plan, cluster_plan, grid_plan
 from ..codegen.limits import Limits
 from ..codegen.plan import CudaPlan
 from ..codegen.shape import Save, Shape
 from .cache import cache_folder
 from .compile import package_digest
-
-# The types of plans and of their parts, by the word that stands for them in a file.
-_TYPES: dict[str, Any] = {
-    name: found
-    for module in (alternating_plan, block_plan, cluster_plan, grid_plan)
-    for name, found in vars(module).items()
-    if is_dataclass(found)
-}
+from .plan_text import packed_plan, unpacked_plan
 
 
 @dataclass(frozen=True)
@@ -73,7 +64,7 @@ def remember(asked: Asked, plan: CudaPlan) -> None:
     handle, temporary = tempfile.mkstemp(dir=folder, suffix=".plan")
     try:
         with os.fdopen(handle, "w") as file:
-            json.dump({"asked": asked.key, "plan": _packed(plan)}, file)
+            json.dump({"asked": asked.key, "plan": packed_plan(plan)}, file)
         Path(temporary).replace(asked.path)
     finally:
         Path(temporary).unlink(missing_ok=True)
@@ -88,25 +79,8 @@ def recall(asked: Asked) -> CudaPlan | None:
     with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
         content = json.loads(asked.path.read_text())
         if content["asked"] == asked.key:
-            plan = _unpacked(content["plan"])
-            if isinstance(plan, CudaPlan) and plan.arch == asked.limits.arch:
-                return plan
+            return unpacked_plan(content["plan"], asked.limits.arch)
     return None
-
-
-def _packed(value: Any) -> Any:
-    """A plan as JSON has it: its parts know their types."""
-    if is_dataclass(value):
-        parts = {field.name: _packed(getattr(value, field.name)) for field in fields(value)}
-        return {"type": type(value).__name__, **parts}
-    return [_packed(v) for v in value] if isinstance(value, tuple) else value
-
-
-def _unpacked(value: Any) -> Any:
-    if isinstance(value, dict):
-        parts = {name: _unpacked(part) for name, part in value.items() if name != "type"}
-        return _TYPES[value["type"]](**parts)
-    return tuple(map(_unpacked, value)) if isinstance(value, list) else value
 
 
 def _version(package: str) -> str:

@@ -8,7 +8,6 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen import alternating
 from rnnc.codegen.alternating import alternating_plan, alternating_plans
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.limits import KIB, PRESETS, limits_of
@@ -96,11 +95,3 @@ def test_the_text_says_who_multiplies():
     library = str(plan_of(head_dim=768, dtype="float32"))
     assert "a matrix product and a pointwise kernel a step" in library
     assert "product:  the library's" in library
-
-
-def test_a_product_can_be_asked_for(monkeypatch):
-    for product in ("own", "library"):
-        monkeypatch.setattr(alternating, "PRODUCTS", (product,))
-        assert plan_of(head_dim=768).product == product
-    monkeypatch.setattr(alternating, "PRODUCTS", ("own",))
-    assert plan_of(head_dim=768, dtype="float64").product == "library", "there is no other"

@@ -7,11 +7,10 @@ from itertools import cycle
 import pytest
 import rnnc
 import torch
-from rnnc.codegen import alternating as planning
-from rnnc.codegen.planner import plan_for
-from rnnc.codegen.shape import Shape
+from rnnc.codegen.alternating import alternating_plans
+from rnnc.codegen.shape import SAVES, Shape
 from rnnc.runtime import alternating as running
-from rnnc.runtime.choose import choose_plan
+from rnnc.runtime import cuda
 from rnnc.runtime.device import device_limits
 
 # One and several pairs and sources, gates without input, params, diagonal weights, no matrix.
@@ -25,6 +24,7 @@ DIMS = (40, 768, 13, 96, 200, 1000, 64, 256, 1)
 STEPS = (33, 1, 96, 7)
 BATCHES = (1, 17, 16, 33, 3, 70)
 MOST_UNITS = 2**21  # batch rows x steps x units
+CHOICE_IN_ARGUMENTS = 6  # of `choose_plan`
 
 
 def shapes():
@@ -47,28 +47,26 @@ CASES = [
 
 @pytest.fixture
 def planned(monkeypatch):
-    """Makes one product the only one."""
-
-    def forget():
-        plan_for.cache_clear()
-        choose_plan.cache_clear()
+    """Makes calls run a plan with this product, and gives it; else the test is skipped."""
 
     def choose(cell, product, rows, shape, dtype):
-        monkeypatch.setattr(planning, "PRODUCTS", (product,))
-        monkeypatch.setattr(planning, "_ROWS", (rows,) if rows else planning._ROWS)
-        forget()
         batch, _, heads, dim = shape
         limits = device_limits(torch.cuda.current_device())
-        plan = plan_for(cell, Shape(heads, dim, batch, dtype=dtype), limits, "alternating")
-        if not cell.dense_pairs:
-            assert plan.product == "library", "there is nothing to multiply"
-        elif plan.product != product:
+        plans = {}
+        for save in SAVES:
+            for plan in alternating_plans(
+                cell, Shape(heads, dim, batch, dtype=dtype), limits, save
+            ):
+                if plan.product == product and (not rows or plan.own.rows == rows):
+                    plans.setdefault(save, plan)
+        if not plans:
             pytest.skip(f"{cell.name} has no product of its own with {rows} rows")
-        assert not (plan.own and rows) or plan.own.rows == rows
-        return plan
+        monkeypatch.setattr(
+            cuda, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
+        )
+        return plans["gates"]
 
-    yield choose
-    forget()
+    return choose
 
 
 def case_name(case):
@@ -88,7 +86,7 @@ def test_outputs_and_gradients(case, planned, draw, seeds_for, results, errors_a
         exact = inputs.map(lambda t: t.detach().double().requires_grad_())
         truth = results(cell, exact, {k: s.double() for k, s in seeds.items()}, "reference")
         own = results(cell, inputs, seeds, "reference")
-        for save in ("gates", "states"):
+        for save in SAVES:
             got = results(cell, inputs, seeds, variant="alternating", save=save)
             errors_are_small(got, own, truth)
 

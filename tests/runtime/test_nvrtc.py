@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import subprocess
 import sys
 
@@ -15,8 +16,8 @@ from rnnc.codegen.limits import limits_of
 from rnnc.codegen.planner import plan_for
 from rnnc.codegen.render import render
 from rnnc.codegen.shape import Shape
-from rnnc.runtime import nvrtc
-from rnnc.runtime.device import cupy_nvrtc
+from rnnc.runtime import device, nvrtc
+from rnnc.runtime.device import cupy_nvrtc, nvrtc_version
 from rnnc.runtime.nvrtc import compile_cuda, compile_flags, ptx_of
 
 
@@ -96,23 +97,16 @@ def test_names_depend_on_all_that_makes_the_binary(cache, monkeypatch):
 def test_another_compiler_is_another_entry(cache, monkeypatch):
     compile_cuda(source_of(), "sm_80")
 
-    class Newer:
-        def __getattr__(self, name):
-            return getattr(cupy_nvrtc(), name)
-
-        def getVersion(self):  # noqa: N802 - CuPy's name
-            return (99, 0)
-
-    monkeypatch.setattr(nvrtc, "cupy_nvrtc", Newer)
+    monkeypatch.setattr(nvrtc, "nvrtc_version", lambda: "wheel 99.0.1")
     compile_cuda(source_of(), "sm_80")
     assert len(entries(cache)) == 2
 
 
 def test_only_short_dtypes_give_up_exact_division():
     fast = {"--prec-div=false", "--prec-sqrt=false", "--ftz=true"}
-    assert fast <= set(compile_flags(source_of(), "sm_80"))
-    assert not fast & set(compile_flags(source_of(dtype="float32"), "sm_80"))
-    assert "--gpu-architecture=sm_120" in compile_flags(source_of(), "sm_120")
+    assert fast <= set(compile_flags("bfloat16", "sm_80"))
+    assert not fast & set(compile_flags("float32", "sm_80"))
+    assert "--gpu-architecture=sm_120" in compile_flags("bfloat16", "sm_120")
 
 
 PROGRAM = """
@@ -185,9 +179,25 @@ def test_ptx_is_text_for_the_architecture(cache):
 
 @pytest.fixture
 def asked_again():
-    cupy_nvrtc.cache_clear()
+    for answer in (cupy_nvrtc, nvrtc_version):
+        answer.cache_clear()
     yield
-    cupy_nvrtc.cache_clear()
+    for answer in (cupy_nvrtc, nvrtc_version):
+        answer.cache_clear()
+
+
+def test_the_wheel_tells_its_version_without_the_library(monkeypatch, asked_again):
+    monkeypatch.setattr(device, "cupy_nvrtc", None)  # whoever calls it fails
+    try:
+        found = nvrtc_version()
+    except TypeError:
+        pytest.skip("this NVRTC did not come in a wheel")
+    assert re.fullmatch(r"wheel \d+\.\d+\.\d+", found)
+
+
+def test_without_its_wheel_the_library_is_asked(cache, monkeypatch, asked_again):
+    monkeypatch.setattr(device, "_WHEELS", {})
+    assert nvrtc_version() == str(cupy_nvrtc().getVersion())
 
 
 def test_without_cupy_one_error_says_what_to_install(monkeypatch, asked_again):
@@ -205,7 +215,7 @@ def test_without_cupy_one_error_says_what_to_install(monkeypatch, asked_again):
 def test_a_cupy_for_another_cuda_is_refused(cache, monkeypatch, asked_again):
     monkeypatch.setattr(torch.version, "cuda", "11.8")
     with pytest.raises(rnnc.NoCudaError) as mismatch:
-        cupy_nvrtc()
+        nvrtc_version()
     text = str(mismatch.value)
     assert "beside a torch for CUDA 11.8" in text
     assert "wanted: CuPy for CUDA 11, and no other CuPy" in text

@@ -1,0 +1,170 @@
+"""What is remembered on disk: once made, found again; torn, foreign or outdated, made anew."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+import rnnc
+from rnnc.codegen.derive import derive
+from rnnc.codegen.limits import limits_of
+from rnnc.codegen.planner import plan_for, plans_for
+from rnnc.codegen.render import states_read_before
+from rnnc.codegen.shape import PlanError, Shape
+from rnnc.runtime import memo, planned
+from rnnc.runtime.facts import facts_of
+from rnnc.runtime.memo import remembered
+from rnnc.runtime.plan_text import packed_plan, unpacked_plan
+from rnnc.runtime.tuned import Asked
+
+H200 = limits_of("H200")
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path / "cache"))
+    facts_of.cache_clear()
+    yield tmp_path / "cache"
+    facts_of.cache_clear()
+
+
+def memos(folder):
+    return sorted(folder.glob("*.memo"))
+
+
+def never():
+    raise AssertionError("made again")
+
+
+def test_made_once(folder):
+    assert remembered("a", "from this", lambda: [1, "two"]) == [1, "two"]
+    assert remembered("a", "from this", never) == [1, "two"]
+    assert remembered("a", "from that", lambda: 3) == 3
+    assert len(memos(folder)) == 2
+
+
+@pytest.mark.parametrize(
+    "content", ["", "{", "[]", "{}", '{"made_from": "another", "value": 1}', "\udcff"]
+)
+def test_what_is_torn_or_foreign_is_made_anew(folder, content):
+    remembered("a", "this", lambda: 7)
+    (path,) = memos(folder)
+    path.write_bytes(content.encode(errors="surrogateescape"))
+    assert remembered("a", "this", lambda: 7) == 7
+    assert remembered("a", "this", lambda: 7) == 7
+    assert json.loads(path.read_text())["value"] == 7
+
+
+def test_another_version_of_the_package_is_another_memo(folder, monkeypatch):
+    remembered("a", "this", lambda: 1)
+    monkeypatch.setattr(memo, "package_digest", lambda: "changed")
+    assert remembered("a", "this", lambda: 2) == 2
+    assert len(memos(folder)) == 2
+
+
+def test_without_a_folder_nothing_is_remembered(folder):
+    folder.write_text("a file in its place")
+    assert remembered("a", "this", lambda: 1) == 1
+    assert remembered("a", "this", lambda: 2) == 2
+
+
+def test_an_error_is_the_caller_s_and_leaves_nothing(folder):
+    with pytest.raises(ZeroDivisionError):
+        remembered("a", "this", lambda: 1 // 0)
+    assert not memos(folder)
+
+
+@pytest.mark.parametrize("name", rnnc.cells.names())
+def test_facts_are_those_of_the_derived_cell(name):
+    cell = rnnc.cells.get(name)
+    first = facts_of(cell)
+    derived = derive(cell)
+    assert first.saved == derived.saved
+    assert first.saved_gates == derive(cell, activations=False).saved
+    assert first.reads == states_read_before(derived)
+    facts_of.cache_clear()
+    assert facts_of(cell) == first
+
+
+@pytest.mark.parametrize("heads_and_dim", [(12, 64), (3, 256), (1, 768), (1, 3000)])
+def test_every_plan_is_the_same_from_its_text(heads_and_dim):
+    for plan in plans_for(rnnc.cells.lstm, Shape(*heads_and_dim), H200):
+        text = json.dumps(packed_plan(plan))
+        assert unpacked_plan(json.loads(text), "sm_90") == plan
+        with pytest.raises(ValueError, match="no plan for sm_80"):
+            unpacked_plan(json.loads(text), "sm_80")
+
+
+def test_a_plan_is_searched_for_once(folder, monkeypatch):
+    asked = Asked(rnnc.cells.gru, Shape(12, 64), H200)
+    for variant in ("auto", "block", "alternating"):
+        wanted = plan_for(asked.cell, asked.shape, asked.limits, variant)
+        assert planned.planned(asked, variant) == wanted
+        with monkeypatch.context() as patch:
+            patch.setattr(planned, "plan_for", lambda *_, **__: never())
+            assert planned.planned(asked, variant) == wanted
+    assert len(memos(folder)) == 3
+    others = [
+        Asked(asked.cell, Shape(12, 64, batch=128), H200),
+        Asked(asked.cell, asked.shape, limits_of("A100")),
+        Asked(asked.cell, asked.shape, H200, save="states"),
+        Asked(rnnc.cells.lstm, asked.shape, H200),
+    ]
+    for other in others:
+        options = {"save": other.save}
+        assert planned.planned(other) == plan_for(other.cell, other.shape, other.limits, **options)
+    assert len(memos(folder)) == 3 + len(others)
+
+
+def test_a_memo_that_is_no_plan_is_searched_for_again(folder):
+    asked = Asked(rnnc.cells.gru, Shape(12, 64), H200)
+    wanted = planned.planned(asked)
+    (path,) = memos(folder)
+    content = json.loads(path.read_text())
+    for value in ({"type": "Nonsense"}, {"type": "BlockPlan"}, 3, None):
+        path.write_text(json.dumps(content | {"value": value}))
+        assert planned.planned(asked) == wanted
+
+
+def test_what_does_not_exist_is_said_each_time(folder):
+    asked = Asked(rnnc.cells.lstm, Shape(1, 4096), H200)
+    for _ in range(2):
+        with pytest.raises(PlanError):
+            planned.planned(asked, "block")
+    assert not memos(folder)
+
+
+WARM = """
+import sys
+import rnnc, torch
+from rnnc.codegen import derive
+from rnnc.codegen.limits import limits_of
+from rnnc.codegen.shape import Shape
+from rnnc.runtime.facts import facts_of
+from rnnc.runtime.planned import planned
+from rnnc.runtime.tuned import Asked
+if sys.argv[1] == "warm":
+    derive._derive = None  # whoever derives fails
+asked = Asked(rnnc.cells.lstm, Shape(12, 64), limits_of("H200"))
+print(facts_of(asked.cell), planned(asked), planned(asked, "alternating"))
+x = torch.randn(2, 3, 1, 4, 4, requires_grad=True)
+(h, c), _ = rnnc.scan(rnnc.cells.lstm, x, torch.randn(4, 1, 4, 4))
+h.sum().backward()
+"""
+
+
+def test_a_warm_start_derives_nothing():
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", WARM, kind],
+            env=os.environ.copy(),
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for kind in ("cold", "warm")
+    ]
+    assert said[0] == said[1] != ""
