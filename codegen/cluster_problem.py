@@ -134,7 +134,7 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     )
     inputs = groups * ROWS * _copy_pitch(len(layout.input_gates), 8, shape)
     parts = groups * (splits - 1) * (2 * max(tiles, 1) * _PART_BYTES)
-    buffers = 2 * (sources * ROWS * _EXCHANGE_ROW) * row + 2 * parts
+    buffers = 2 * (sources * ROWS * _EXCHANGE_ROW) * row + parts
     return cluster_forward_registers(pointwise, shape), inputs, buffers
 
 

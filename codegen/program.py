@@ -40,6 +40,15 @@ class Program:
         """How many arithmetic operations and function calls it takes for one unit."""
         return sum(count_operations(s.value) for s in self.statements)
 
+    def reach(self) -> dict[str, set[str]]:
+        """For each output by name, the inputs that it depends on."""
+        found: dict[sympy.Basic, set[sympy.Basic]] = {i: {i} for i in self.inputs}
+        for statement in self.statements:
+            found[statement.target] = set().union(
+                *(found.get(s, set()) for s in statement.value.free_symbols)
+            )
+        return {str(o): {str(i) for i in found.get(o, set())} for o in self.outputs}
+
     def __str__(self) -> str:
         return "\n".join(map(str, self.statements))
 

@@ -79,6 +79,7 @@ def render(pointwise: Pointwise, plan: Plan) -> Source:
             layout=layout,
             source_names=[layout.states[s] for s in layout.sources],
             reads=["true" if r else "false" for r in states_read_before(pointwise)],
+            reaches=_reaches(pointwise),
             functions=emit_used_functions(
                 [pointwise.forward, pointwise.backward], provided=target.provides
             ),
@@ -114,6 +115,22 @@ def states_read_before(pointwise: Pointwise) -> tuple[bool, ...]:
     diagonal = {layout.states[s] for s in layout.diagonal_sources}
     read = {r.removesuffix("_next") for r in pointwise.reads} | diagonal
     return tuple(s in read for s in layout.states)
+
+
+def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:
+    """For each state, whether its gradient after a step reaches those of gates, states, params."""
+    layout, reach = layout_of(pointwise.cell), pointwise.backward.reach()
+    return {
+        kind: [
+            ["true" if f"d_{s}_next" in reach[f"d_{n}"] else "false" for n in names]
+            for s in layout.states
+        ]
+        for kind, names in (
+            ("Gate", layout.gates),
+            ("State", layout.states),
+            ("Param", layout.params),
+        )
+    }
 
 
 @dataclass(frozen=True)

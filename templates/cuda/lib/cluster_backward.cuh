@@ -43,7 +43,8 @@ RNNC_CONSTEXPR int backward_first_chunk(int source) {
 }
 constexpr int kBackwardChunks = at_least_one(backward_first_chunk(kSources));
 using GradientExchange = Exchange<kBackwardChunks * kChunk>;
-constexpr int kBackwardChains = kPack == 1 || kTileSlots > 1 ? 2 : 4;
+// Independent sums hide the latency of an instruction; those of float32 shall be short, too.
+constexpr int kBackwardChains = kPack == 1 ? 2 : kTileSlots == 1 ? 4 : kTileSlots < 4 ? 2 : 1;
 
 // 32 items, (unit, column), are four units of all columns: the items of a warp at a time.
 constexpr int kItemUnits = 4;
@@ -346,12 +347,19 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
         for (int source = 0; source < kSources; ++source) {
           const Gradients& one = added[item][source];
           const real factor = received[item][source];
+          const int from = kSourceState[source];
 #pragma unroll
-          for (int g = 0; g < kGates; ++g) found[item].gate[g] += one.gate[g] * factor;
+          for (int g = 0; g < kGates; ++g) {
+            if (kReachesGate[from][g]) found[item].gate[g] += one.gate[g] * factor;
+          }
 #pragma unroll
-          for (int s = 0; s < kStates; ++s) found[item].state[s] += one.state[s] * factor;
+          for (int s = 0; s < kStates; ++s) {
+            if (kReachesState[from][s]) found[item].state[s] += one.state[s] * factor;
+          }
 #pragma unroll
-          for (int p = 0; p < kParams; ++p) found[item].param[p] += one.param[p] * factor;
+          for (int p = 0; p < kParams; ++p) {
+            if (kReachesParam[from][p]) found[item].param[p] += one.param[p] * factor;
+          }
         }
       }
     }

@@ -49,8 +49,9 @@ RNNC_CONSTEXPR int forward_first_tile(int source) {
   return tiles;
 }
 constexpr int kForwardTiles = at_least_one(forward_first_tile(kSources));
-// As many independent sums as hide the latency of an instruction.
-constexpr int kForwardChains = kPack == 1 || kForwardTiles > 4 ? 2 : 4;
+// Independent sums hide the latency of an instruction; where R takes much, there are fewer.
+constexpr int kForwardChains =
+    kPack == 2 && (kForwardTiles == 1 || kSplitChunks * kForwardTiles <= 8) ? 4 : 2;
 // Whether a sum begins with the rest of its gate. Not for float32, since the instruction truncates.
 constexpr bool kSeeded = kPack == 2;
 // Whether no pair before this one has its gate.
@@ -61,11 +62,12 @@ RNNC_CONSTEXPR bool first_of_gate(int pair) {
   return true;
 }
 
-// Sums of a warp for another that shares its units: two halves of a tile, a lane.
+// Sums of a warp for another that shares its units: two halves of a tile, a lane. One buffer is enough:
+// who leaves a sum at a step has waited for what its reader pushed after reading the last step's.
 constexpr int kPartBytes = kForwardTiles * 32 * static_cast<int>(sizeof(float2));
 constexpr int kPartsBuffer =
     kForwardSplits == 1 ? 0 : kForwardGroups * 2 * (kForwardSplits - 1) * kPartBytes;
-constexpr int kForwardInputs = 2 * kForwardBuffer + 2 * kPartsBuffer;  // where they begin
+constexpr int kForwardInputs = 2 * kForwardBuffer + kPartsBuffer;  // where they begin
 constexpr int kForwardStage = kItemWarps * InputCopy::kBytes;
 constexpr int kForwardBarriers = kForwardInputs + kForwardAhead * kForwardStage;
 constexpr int kForwardShared = kForwardBarriers + 16;
@@ -385,7 +387,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
           total[i / 4][i / 2 % 2][i % kForwardItems] = sum[i / 4].total(i % 4);
         }
       } else {
-        char* const parts = shared + 2 * kForwardBuffer + (t & 1) * kPartsBuffer +
+        char* const parts = shared + 2 * kForwardBuffer +
                             group * 2 * (kForwardSplits - 1) * kPartBytes + lane * 8;
         unroll<2>([&](auto taker_index) {
           constexpr int taker = decltype(taker_index)::value;
