@@ -9,6 +9,9 @@ from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
 import sympy
+
+# sympy's first sum imports it, in tens of ms: with the imports, not with the first call.
+import sympy.tensor.tensor
 from sympy.core.parameters import distribute
 
 from .errors import CellError
