@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from ..cellspec.cell import CellSpec
 from ..cellspec.errors import RnncError
 from ..codegen.limits import Limits
-from ..codegen.plan import VARIANTS, CudaPlan
+from ..codegen.plan import VARIANTS, CudaPlan, Variant
 from ..codegen.planner import plan_for
 from ..codegen.shape import Dtype, PlanError, Shape
 from .bench_rows import Row
@@ -18,20 +18,24 @@ from .nvrtc import compile_plan
 
 
 def compile_ahead(
-    rows: Sequence[tuple[Row, CellSpec]], dtypes: Sequence[str], limits: Limits
+    rows: Sequence[tuple[Row, CellSpec]],
+    dtypes: Sequence[str],
+    limits: Limits,
+    variants: Sequence[Variant] = VARIANTS,
 ) -> float:
-    """Compile every variant of all rows into the cache. What fails, fails again where it is run.
+    """Compile all rows' kernels into the cache. What fails, fails again where it is run.
 
     Args:
         rows: with their cells.
         dtypes: names of dtypes.
         limits: the GPU.
+        variants: of the plans.
 
     Returns:
         Seconds that it took.
     """
     begin = time.perf_counter()
-    plans = dict.fromkeys(_plans(rows, dtypes, limits))
+    plans = dict.fromkeys(_plans(rows, dtypes, limits, variants))
     # The compiler runs without Python's lock.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for done in [pool.submit(compile_plan, *pair) for pair in plans]:
@@ -42,14 +46,17 @@ def compile_ahead(
 
 
 def _plans(
-    rows: Sequence[tuple[Row, CellSpec]], dtypes: Sequence[str], limits: Limits
+    rows: Sequence[tuple[Row, CellSpec]],
+    dtypes: Sequence[str],
+    limits: Limits,
+    variants: Sequence[Variant],
 ) -> list[tuple[CellSpec, CudaPlan]]:
     found = []
     for row, cell in rows:
         for name in dtypes:
             dtype: Dtype = name  # type: ignore[assignment]
             shape = Shape(row.heads, row.head_dim, row.batch, row.steps, dtype)
-            for variant in VARIANTS:
+            for variant in variants:
                 try:
                     found.append((cell, plan_for(cell, shape, limits, variant)))
                 except PlanError:

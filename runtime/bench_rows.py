@@ -23,7 +23,7 @@ class BenchError(RnncError):
         ...     print(error)
         bench
           found:  row '17'
-          wanted: numbers from 1 to 16, with commas between them
+          wanted: all, or numbers from 1 to 16, with commas between them
           write:  --rows 1,2,3
     """
 

@@ -1,0 +1,164 @@
+"""Relative error of h over thousands of steps, ours beside the eager torch loop's.
+
+    python benchmarks/error_over_time.py --output benchmarks/results [--limit 40]
+
+Inputs and matrices are drawn in bfloat16 or float16; the truth is the float64 loop of the very same
+numbers. The eager loop (`backend="reference"`) works in the same dtype as ours. The error of a step
+is the norm of the difference in units of the norm of h, over all heads, units and batch rows; the
+file keeps its root mean square over spans of steps that grow with the step.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import rnnc
+import torch
+import typer
+from error_plot import plot
+from rnnc.runtime.bench_inputs import DTYPES, Inputs
+from rnnc.runtime.bench_report import file_stem, machine
+from rnnc.runtime.bench_rows import Row
+from rnnc.runtime.choose import Choice, choose_plan
+from torch import Tensor
+
+SPANS_A_DOUBLING = 4
+CELLS, SIZES = ("lstm", "gru"), ((12, 64), (1, 768))
+
+
+def main(
+    cells: Annotated[str, typer.Option(help="Cells of the library.")] = ",".join(CELLS),
+    dtypes: Annotated[str, typer.Option(help="Of inputs and results.")] = "bfloat16,float16",
+    variants: Annotated[str, typer.Option(help="Some of auto, block, cluster, …")] = "auto",
+    steps: Annotated[int, typer.Option(help="T.", min=8)] = 4096,
+    batch: Annotated[int, typer.Option(help="Batch rows.", min=1)] = 16,
+    limit: Annotated[float, typer.Option(help="Seconds after which no case is begun.")] = 600,
+    device: Annotated[str, typer.Option(help="cuda, or cpu to try the program.")] = "cuda",
+    output: Annotated[Path, typer.Option(help="Folder of the files.")] = Path("benchmarks/results"),
+) -> None:
+    """Measure all cases, print them, and write JSON and a picture."""
+    began = time.monotonic()
+    here, today = machine(device), date.today().isoformat()
+    stem = file_stem(device, here["device"], today).removeprefix("cuda-")
+    path = output / f"error-over-time-{stem}.json"
+    cases: list[dict[str, Any]] = []
+    wanted = [(c, s, d) for c in cells.split(",") for s in SIZES for d in dtypes.split(",")]
+    for cell, (heads, dim), dtype in wanted:
+        if time.monotonic() - began > limit:
+            typer.echo(
+                f"the time is up: {cell}, {heads} x {dim}, {dtype} and what follows are left"
+            )
+            break
+        torch.manual_seed(0)
+        row = Row(cell, heads, dim, batch, steps)
+        case = measure(row, dtype, variants.split(","), device)
+        cases.append(case)
+        for curve in case["curves"]:
+            typer.echo(f"{row}, {dtype}, {_line(curve)}")
+        record = {
+            "schema": 1,
+            "date": today,
+            "command": f"python benchmarks/error_over_time.py --variants {variants}",
+            "machine": here,
+            "method": "relative error of h against the float64 loop of the same numbers, norms over"
+            " heads, units and batch rows; root mean square over spans of steps, by last step",
+            "cases": cases,
+        }
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(record, indent=1) + "\n")
+    if cases:
+        plot(record, path.with_suffix(".png"))
+        typer.echo(f"wrote {path} and its picture")
+
+
+def measure(row: Row, dtype: str, variants: list[str], device: str) -> dict[str, Any]:
+    """The errors of one case: ours in every variant that has a plan, and the eager loop's."""
+    cell = rnnc.cells.get(row.cell)
+    inputs = Inputs(cell, row, dtype, device)
+    with torch.no_grad():
+        truth = _output(cell, inputs, torch.float64, backend="reference")
+        curves = []
+        for variant in variants:
+            name, plan = _named(cell, row, dtype, variant, device)
+            try:
+                h = _output(cell, inputs, DTYPES[dtype], backend=device, variant=variant)
+            except rnnc.RnncError as error:
+                curves.append({"name": name, "failure": str(error).splitlines()[0]})
+                continue
+            curves.append({"name": name, "plan": plan} | _errors(h, truth))
+        eager = _output(cell, inputs, DTYPES[dtype], backend="reference")
+        curves.append({"name": "eager torch loop"} | _errors(eager, truth))
+    sizes = {"heads": row.heads, "head_dim": row.head_dim, "batch": row.batch, "steps": row.steps}
+    return {"cell": row.cell, **sizes, "dtype": dtype, "curves": curves}
+
+
+def _output(cell: rnnc.Cell, inputs: Inputs, dtype: torch.dtype, **choice: Any) -> Tensor:
+    """The output at all steps, (B, T, N, D)."""
+
+    def given(tensor: Tensor | None) -> Tensor | None:
+        return None if tensor is None else tensor.detach().to(dtype)
+
+    over_time, _ = rnnc.scan(
+        cell,
+        inputs.wx.detach().to(dtype),
+        given(inputs.R),
+        given(inputs.b),
+        R_diag=given(inputs.R_diag),
+        params={name: p.detach().to(dtype) for name, p in inputs.params.items()},
+        **choice,
+    )
+    return over_time[0]
+
+
+def _named(
+    cell: rnnc.Cell, row: Row, dtype: str, variant: str, device: str
+) -> tuple[str, str | None]:
+    """Which plan it is, in a word and in full."""
+    if device != "cuda":
+        return "rnnc", None
+    index = torch.cuda.current_device()
+    sizes = (row.heads, row.head_dim, row.batch, DTYPES[dtype], index)
+    try:
+        plan = choose_plan(cell, *sizes, Choice(variant), False)
+    except rnnc.PlanError:
+        return f"rnnc {variant}", None
+    return f"rnnc {type(plan).__name__.removesuffix('Plan').lower()}", str(plan)
+
+
+def _errors(h: Tensor, truth: Tensor) -> dict[str, Any]:
+    """The relative error by spans of steps, and over all steps."""
+    difference = (h.double() - truth).square().sum((0, 2, 3))
+    size = truth.square().sum((0, 2, 3))
+    each = difference / size
+    spans = list(_spans(h.shape[1]))
+    return {
+        "steps": [end for _, end in spans],
+        "errors": [each[begin:end].mean().sqrt().item() for begin, end in spans],
+        "over_all": (difference.sum() / size.sum()).sqrt().item(),
+    }
+
+
+def _spans(steps: int) -> Iterator[tuple[int, int]]:
+    """Steps from, and up to: so many to each doubling."""
+    ends = {min(math.ceil(2 ** (i / SPANS_A_DOUBLING)), steps) for i in range(256)}
+    begin = 0
+    for end in sorted(ends):
+        yield begin, end
+        begin = end
+
+
+def _line(curve: dict[str, Any]) -> str:
+    if "failure" in curve:
+        return f"{curve['name']}: {curve['failure']}"
+    last = curve["errors"][-1]
+    return f"{curve['name']}: {curve['over_all']:.2e} over all steps, {last:.2e} over the last"
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,64 @@
+"""The picture of `error_over_time.py`: a panel a cell and size, a colour a dtype."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+COLOURS = {"bfloat16": "#d1495b", "float16": "#264653", "float32": "#2a9d8f"}
+MARKERS = {"block": "s", "cluster": "^", "grid": "o", "alternating": "D"}
+
+
+def plot(content: dict[str, Any], path: Path) -> None:
+    """Draw all curves.
+
+    Args:
+        content: of the JSON file.
+        path: the picture.
+    """
+    panels: dict[str, list[dict[str, Any]]] = {}
+    for case in content["cases"]:
+        name = f"{case['cell']}, {case['heads']} x {case['head_dim']}, batch {case['batch']}"
+        panels.setdefault(name, []).append(case)
+    lines = (len(panels) + 1) // 2
+    figure = Figure(figsize=(12, 1 + 3.6 * lines), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(lines, 2, squeeze=False, sharex=True)
+    for axes in list(grid.flat)[len(panels) :]:
+        axes.set_visible(False)
+    for axes, (name, cases) in zip(grid.flat, panels.items(), strict=False):
+        for case in cases:
+            for curve in case["curves"]:
+                if "errors" in curve:
+                    _curve(axes, case["dtype"], curve)
+        axes.set_title(name, fontsize=9, loc="left")
+        axes.set_xscale("log", base=2)
+        axes.set_yscale("log")
+        axes.set_xlabel("step", fontsize=8)
+        axes.set_ylabel("relative error of h", fontsize=8)
+        axes.grid(color="#e5e5e5", linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+        axes.tick_params(labelsize=7)
+        axes.legend(fontsize=7)
+    machine = content["machine"]
+    title = f"Error against float64: {machine['device']}, torch {machine['torch']}"
+    figure.suptitle(f"{title}, {content['date']}", fontsize=10)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def _curve(axes: Any, dtype: str, curve: dict[str, Any]) -> None:
+    ours = curve["name"].startswith("rnnc")
+    marker = MARKERS.get(curve["name"].removeprefix("rnnc "), "")
+    axes.plot(
+        curve["steps"],
+        curve["errors"],
+        linestyle="-" if ours else ":",
+        marker=marker,
+        markersize=3,
+        color=COLOURS[dtype],
+        label=f"{curve['name']}, {dtype}",
+    )

@@ -1,0 +1,229 @@
+"""Microseconds a step of an LSTM over head dim, heads, batch and length, on a GPU.
+
+    python benchmarks/sweeps.py --output benchmarks/results [--sweep head-dim] [--limit 90]
+
+Each point is what `variant="auto"` runs in bfloat16 from ready inputs: forward, and backward with
+all gradients, as GPU time behind queued work. Beside it stand the cost model's estimate of that
+plan, exchange + product + pointwise, and, for one head, `nn.LSTM` in float16 (cuDNN), whose time
+has its input products in it.
+
+A point is kept in the JSON file with a digest of the package: a later call measures what is missing
+or was measured with other code, and what fits its time limit.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import time
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import rnnc
+import torch
+import typer
+from floor import Parts, parts
+from rich.console import Console
+from rnnc.codegen.shape import Shape
+from rnnc.runtime.bench_ahead import compile_ahead
+from rnnc.runtime.bench_contenders import Contender, contenders_for
+from rnnc.runtime.bench_inputs import DTYPES, Inputs
+from rnnc.runtime.bench_report import file_stem, machine
+from rnnc.runtime.bench_rows import Row
+from rnnc.runtime.bench_timing import free, timed, warm_up
+from rnnc.runtime.choose import Choice, choose_plan
+from rnnc.runtime.compile import package_digest
+from rnnc.runtime.device import device_limits
+from sweeps_plot import plot
+
+UNITS = 768
+
+
+class Sweep(NamedTuple):
+    """Sizes of which one is varied: heads, head dim, batch, steps."""
+
+    title: str
+    axis: str
+    sizes: list[tuple[int, int, int, int]]
+
+
+SWEEPS = {
+    "head-dim": Sweep(
+        "one head, batch 16, T = 1024",
+        "head_dim",
+        [
+            (1, dim, 16, 1024)
+            for dim in (16, 32, 64, 96, 128, 192, 256, 384, 512, 640, 768, 1024, 1280, 1536, 2048)
+        ],
+    ),
+    "batch-768": Sweep("1 x 768, T = 1024", "batch", [(1, 768, 2**i, 1024) for i in range(9)]),
+    "batch-64": Sweep("12 x 64, T = 1024", "batch", [(12, 64, 2**i, 1024) for i in range(9)]),
+    "steps-768": Sweep("1 x 768, batch 16", "steps", [(1, 768, 16, 2**i) for i in range(7, 14)]),
+    "steps-64": Sweep("12 x 64, batch 16", "steps", [(12, 64, 16, 2**i) for i in range(7, 14)]),
+    "heads": Sweep(
+        "768 units in heads, batch 16, T = 1024",
+        "head_dim",
+        [(UNITS // dim, dim, 16, 1024) for dim in (16, 32, 64, 96, 128, 192, 256, 384)],
+    ),
+}
+CELL = rnnc.cells.lstm
+
+
+def main(
+    sweep: Annotated[list[str] | None, typer.Option(help="Some of " + ", ".join(SWEEPS))] = None,
+    repeat: Annotated[int, typer.Option(help="Timed runs of a point.", min=1)] = 7,
+    limit: Annotated[float, typer.Option(help="Seconds after which no point is begun.")] = 600,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure what is there again.")] = False,
+    device: Annotated[str, typer.Option(help="cuda, or cpu to try the program.")] = "cuda",
+    output: Annotated[Path, typer.Option(help="Folder of the files.")] = Path("benchmarks/results"),
+) -> None:
+    """Measure points until all are there or the time is up; write JSON and a picture."""
+    began, console = time.monotonic(), Console(highlight=False, width=200)
+    names = sweep or list(SWEEPS)
+    for name in names:
+        if name not in SWEEPS:
+            raise typer.BadParameter(f"{name!r} is none of {', '.join(SWEEPS)}")
+    torch.manual_seed(0)
+    here, today = machine(device), date.today().isoformat()
+    stem = f"sweeps-{file_stem(device, here['device'], today).removeprefix('cuda-')}"
+    path, digest = output / f"{stem}.json", package_digest()[:16]
+    points = {} if fresh else _known(path, here, digest)
+    wanted = [(n, sizes) for n in names for sizes in SWEEPS[n].sizes if _key(sizes) not in points]
+    rows = [(_row(sizes), CELL) for sizes in dict.fromkeys(sizes for _, sizes in wanted)]
+    if device == "cuda" and rows:
+        limits = device_limits(torch.cuda.current_device())
+        seconds = compile_ahead(rows, ["bfloat16"], limits, ["auto"])
+        console.print(f"{len(rows)} points to measure; compiled in {seconds:.1f} s")
+    for name, sizes in wanted:
+        if time.monotonic() - began > limit:
+            console.print(f"the time is up: {name} and what follows are left for another call")
+            break
+        if _key(sizes) not in points:
+            points[_key(sizes)] = measure(sizes, device, repeat) | {"package": digest}
+            _write(path, points, here, today, repeat)
+        console.print(f"{name}: {_line(points[_key(sizes)])}")
+    if points:
+        _write(path, points, here, today, repeat)
+        picture = path.with_suffix(".png")
+        plot(json.loads(path.read_text()), picture)
+        console.print(f"wrote {path} and {picture}")
+
+
+def measure(sizes: tuple[int, int, int, int], device: str, repeat: int) -> dict[str, Any]:
+    """All of a point: what ran and what it took, what the model gives, what cuDNN takes."""
+    row = _row(sizes)
+    dtype, peer = ("bfloat16", "float16") if device == "cuda" else ("float32", "float32")
+    ours = next(
+        c
+        for c in contenders_for(row, CELL, device, [dtype], ["scan"])
+        if c.variant in (None, "auto")
+    )
+    found: dict[str, Any] = dict(
+        zip(("heads", "head_dim", "batch", "steps"), sizes, strict=True), dtype=dtype
+    )
+    if device == "cuda":
+        index = torch.cuda.current_device()
+        limits, shape = device_limits(index), Shape(*sizes, dtype="bfloat16")
+        plan = choose_plan(CELL, *sizes[:3], DTYPES[dtype], index, Choice(), False)
+        found["variant"] = type(plan).__name__.removesuffix("Plan").lower()
+        found["plan"] = str(plan)
+        found["planned_ns"] = dict(zip(("forward", "backward"), plan.nanoseconds, strict=True))
+        try:
+            found["floor_ns"] = _floor(parts(CELL, shape, limits, plan))
+        except (TypeError, AttributeError, KeyError) as error:
+            # The model has other constants than its parts are told by: the figures are worth more.
+            found["floor_failure"] = f"{type(error).__name__}: {error}"
+    found["ours_us"] = _microseconds(ours, row, device, repeat)
+    if row.heads == 1:
+        nn = contenders_for(row, CELL, device, [peer], ["nn"])[0]
+        found["nn"] = {"dtype": peer, "us": _microseconds(nn, row, device, repeat)}
+    return found
+
+
+def _floor(directions: tuple[Parts, Parts]) -> dict[str, dict[str, float]]:
+    names = ("forward", "backward")
+    return {name: each._asdict() for name, each in zip(names, directions, strict=True)}
+
+
+def _microseconds(
+    contender: Contender, row: Row, device: str, repeat: int
+) -> dict[str, float] | str:
+    """Of a step, forward and forward + backward; or why there is none."""
+    try:
+        call = contender.prepare(Inputs(CELL, row, contender.dtype, device))
+        found = {}
+        for name, run in (("forward", call.run), ("forward_backward", call.step)):
+            ahead = warm_up(run, device, runs=3).ahead
+            times = [timed(run, device, ahead)[0] for _ in range(repeat)]
+            found[name] = 1e3 * statistics.median(times) / row.steps
+        return found
+    except (RuntimeError, rnnc.RnncError) as error:
+        # Such as no memory: the other points go on.
+        return f"{type(error).__name__}: {str(error).splitlines()[0]}"
+    finally:
+        call = run = None  # type: ignore[assignment]
+        free(device)
+
+
+def _row(sizes: tuple[int, int, int, int]) -> Row:
+    return Row(CELL.name, *sizes)
+
+
+def _key(sizes: tuple[int, int, int, int]) -> str:
+    heads, dim, batch, steps = sizes
+    return f"{heads} x {dim}, batch {batch}, {steps} steps"
+
+
+def _known(path: Path, here: dict[str, str], digest: str) -> dict[str, Any]:
+    """The points of a file that another call would give again."""
+    if not path.exists():
+        return {}
+    content = json.loads(path.read_text())
+    if content["machine"] != here:
+        return {}
+    points: dict[str, Any] = content["points"]
+    return {key: point for key, point in points.items() if point["package"] == digest}
+
+
+def _write(
+    path: Path, points: dict[str, Any], here: dict[str, str], today: str, repeat: int
+) -> None:
+    record = {
+        "schema": 1,
+        "date": today,
+        "command": "python benchmarks/sweeps.py",
+        "machine": here,
+        "method": f"LSTM; CUDA events; median of {repeat} runs after 3, each behind queued work;"
+        " microseconds a step. Ours from ready inputs, all gradients; nn.LSTM with its input"
+        " products. floor_ns: the cost model's estimate of the plan, by its parts",
+        "sweeps": {
+            name: {"title": s.title, "axis": s.axis, "points": [_key(p) for p in s.sizes]}
+            for name, s in SWEEPS.items()
+        },
+        "points": points,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _line(point: dict[str, Any]) -> str:
+    sizes = tuple(point[name] for name in ("heads", "head_dim", "batch", "steps"))
+    planned = point.get("planned_ns", {})
+    words = [_key(sizes), point.get("variant", ""), _pair(point["ours_us"])]
+    if planned:
+        forward, backward = (planned[d] / 1e3 for d in ("forward", "backward"))
+        words.append(f"model {forward:.2f} / {forward + backward:.2f}")
+    if "nn" in point:
+        words.append(f"nn.LSTM {point['nn']['dtype']} {_pair(point['nn']['us'])}")
+    return "  ".join(words)
+
+
+def _pair(took: dict[str, float] | str) -> str:
+    if isinstance(took, str):
+        return took
+    return f"{took['forward']:.2f} / {took['forward_backward']:.2f} us a step"
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,98 @@
+"""The picture of `sweeps.py`: a row of panels a sweep, microseconds a step on both axes' logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+MARKERS = {"block": "s", "cluster": "^", "grid": "o", "alternating": "D", "": "x"}
+OURS, PEER, PARTS = "#d1495b", "#8d99ae", ("#264653", "#2a9d8f", "#e9c46a")
+AXES = {"head_dim": "head dim", "batch": "batch", "steps": "steps T"}
+PHASES = (("forward", "forward"), ("forward_backward", "forward + backward"))
+
+
+def plot(content: dict[str, Any], path: Path) -> None:
+    """Draw what there is of every sweep.
+
+    Args:
+        content: of the JSON file.
+        path: the picture.
+    """
+    points = content["points"]
+    sweeps = [
+        (s, [points[key] for key in s["points"] if key in points])
+        for s in content["sweeps"].values()
+    ]
+    sweeps = [(s, found) for s, found in sweeps if found]
+    figure = Figure(figsize=(12, 1.1 + 3.1 * len(sweeps)), layout="constrained")
+    FigureCanvasAgg(figure)
+    grid = figure.subplots(len(sweeps), 2, squeeze=False)
+    for line, (sweep, found) in zip(grid, sweeps, strict=True):
+        for axes, (phase, name) in zip(line, PHASES, strict=True):
+            _panel(axes, sweep, found, phase)
+            axes.set_title(f"{sweep['title']}: {name}", fontsize=9, loc="left")
+    handles: dict[str, Any] = {}
+    for axes in grid.flat:
+        own = zip(*reversed(axes.get_legend_handles_labels()), strict=True)
+        handles |= {label: handle for label, handle in own if label not in handles}
+    figure.legend(
+        list(handles.values()), list(handles), loc="outside lower center", ncols=5, fontsize=8
+    )
+    machine = content["machine"]
+    figure.suptitle(
+        f"LSTM, us a step: {machine['device']}, torch {machine['torch']}, {content['date']}",
+        fontsize=10,
+    )
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=110)
+
+
+def _panel(axes: Any, sweep: dict[str, Any], found: list[dict[str, Any]], phase: str) -> None:
+    axis = sweep["axis"]
+    _floor(axes, axis, found, phase)
+    peers = [p for p in found if isinstance(p.get("nn", {}).get("us"), dict)]
+    if peers:
+        label = f"nn.LSTM, {peers[0]['nn']['dtype']}, with input products"
+        took = [p["nn"]["us"][phase] for p in peers]
+        axes.plot([p[axis] for p in peers], took, "o-", color=PEER, markersize=4, label=label)
+    ours = [p for p in found if isinstance(p["ours_us"], dict)]
+    axes.plot([p[axis] for p in ours], [p["ours_us"][phase] for p in ours], "-", color=OURS)
+    for variant, marker in MARKERS.items():
+        own = [p for p in ours if p.get("variant", "") == variant]
+        if own:
+            label = f"rnnc {variant}".strip()
+            places, took = [p[axis] for p in own], [p["ours_us"][phase] for p in own]
+            axes.plot(places, took, marker, color=OURS, markersize=6, label=label)
+    axes.set_xscale("log", base=2)
+    axes.set_yscale("log")
+    places = sorted({p[axis] for p in found})
+    axes.set_xticks(places, [str(place) for place in places], fontsize=7, rotation=45)
+    axes.minorticks_off()
+    axes.set_yticks(*_ticks(axes.get_ylim()), fontsize=7)
+    axes.grid(color="#e5e5e5", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.set_xlabel(AXES[axis], fontsize=8)
+    axes.set_ylabel("us a step", fontsize=8)
+
+
+def _floor(axes: Any, axis: str, found: list[dict[str, Any]], phase: str) -> None:
+    """What the model says, its parts one on the other."""
+    own = [p for p in found if "floor_ns" in p]
+    directions = ["forward"] if phase == "forward" else ["forward", "backward"]
+    below = [0.0] * len(own)
+    for part, colour in zip(("exchange", "product", "pointwise"), PARTS, strict=True):
+        each = [sum(p["floor_ns"][d][part] for d in directions) / 1e3 for p in own]
+        below = [a + b for a, b in zip(below, each, strict=True)]
+        label = f"model: {'+ ' if part != 'exchange' else ''}{part}"
+        axes.plot([p[axis] for p in own], below, "--", color=colour, linewidth=1, label=label)
+
+
+def _ticks(ends: tuple[float, float]) -> tuple[list[float], list[str]]:
+    """Steps of 1, 2 and 5 between the ends."""
+    every = [digit * 10.0**power for power in range(-4, 7) for digit in (1, 2, 5)]
+    inside = [tick for tick in every if ends[0] <= tick <= ends[1]]
+    return inside, [f"{tick:g}" for tick in inside]
