@@ -55,7 +55,7 @@ H200 = GridCosts(
     chunk=20,
     item=40,
     operation=1.2,
-    phase=150,
+    phase=380,
 )
 _SCHEDULERS = 4
 

@@ -23,7 +23,7 @@ def forward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
     layout = layout_of(pointwise.cell)
     states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
     values = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
-    working = 24 + (4 if shape.dtype == "float32" else 0) + _halves(shape)
+    working = 24 + (40 if shape.dtype == "float32" else 0) + _padding(shape)
     return working, states + 6 * gates + 3 * saved + values
 
 
@@ -37,8 +37,8 @@ def backward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
     layout = layout_of(pointwise.cell)
     states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
     values = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
-    working = 18 + (6 if shape.dtype == "float32" else 0) + (20 if gates > 6 else 0)
-    working += _halves(shape)
+    working = 18 + (14 if shape.dtype == "float32" else 0) + (20 if gates > 6 else 0)
+    working += _padding(shape)
     return working, 3 * states + 4 * gates + 3 * saved + values
 
 
@@ -49,11 +49,14 @@ def product_registers(shape: Shape, row_tiles: int) -> tuple[int, int]:
         shape: gives the dtype.
         row_tiles: tiles of 8 batch rows.
     """
-    # float32 has a sum of the large products and one of the small.
-    sums = 8 if shape.dtype == "float32" else 4
+    # float32 has a sum of the large products, one of the small, and a product on its way to them.
+    sums = 12 if shape.dtype == "float32" else 4
     return 4 * row_tiles, sums
 
 
-def _halves(shape: Shape) -> int:
-    """Rows of an odd number of two-byte elements are read by the element."""
-    return 20 if shape.head_dim * shape.element_bytes % 4 else 0
+def _padding(shape: Shape) -> int:
+    """What it takes to know where a row of R ends, and to read those of an odd number of two-byte
+    elements by the element.
+    """
+    row_bytes = shape.head_dim * shape.element_bytes
+    return 20 if row_bytes % 4 else 48 if row_bytes % 64 and shape.dtype == "float32" else 0
