@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .dispatch import Call, run_backward, run_forward
+from .saved import saved_again, saved_from
 
 
 class Scan(torch.autograd.Function):
@@ -36,35 +37,21 @@ class Scan(torch.autograd.Function):
         ctx.call, ctx.has_bias = call, b is not None
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(results[-1])
-        again = call.choice.save == "states" and wx.device.type == "cuda"
-        gates_from = (wx, b) if again else (None, None)
-        states = results[:count]
-        ctx.save_for_backward(*gates_from, R, R_diag, *params, *initial, *states, results[-1])
+        saved = saved_from(call.choice.save, wx, R, R_diag, b, params, initial, results)
+        ctx.save_for_backward(*saved.flat())
         return tuple(results)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
         """The results of `run_backward`; where a second derivative is wanted, the operator's."""
         call: Call = ctx.call
-        wx, b, R, R_diag, *rest = ctx.saved_tensors
         count = len(call.cell.states)
-        split = len(rest) - 2 * count - 1
-        params, initial = rest[:split], rest[split : split + count]
-        states, kept = rest[split + count : -1], rest[-1]
+        saved = saved_again(ctx.saved_tensors, count)
         d_states, d_last = gradients[:count], gradients[count : 2 * count]
-        tensors = (wx, b, R, R_diag, params, initial, states, kept)
         if torch.is_grad_enabled():
             more = (call.cell.text, *call.choice)
-            results = torch.ops.rnnc.scan_backward(list(d_states), list(d_last), *tensors, *more)
+            results = torch.ops.rnnc.scan_backward(list(d_states), list(d_last), *saved, *more)
         else:
-            results = run_backward(call, d_states, d_last, *tensors)
-        d_wx, d_R, d_R_diag, d_b, d_params, *d_initial = results
-        return (
-            None,
-            d_wx,
-            None if R is None else d_R,
-            None if R_diag is None else d_R_diag,
-            d_b if ctx.has_bias else None,
-            *d_params.unbind(0),
-            *d_initial,
-        )
+            results = run_backward(call, d_states, d_last, *saved)
+        *single, d_params, d_initial = saved.named(results, ctx.has_bias)
+        return (None, *single, *d_params, *d_initial)

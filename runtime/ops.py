@@ -17,6 +17,7 @@ from .choose import Choice
 from .dispatch import Call, cell_of, run_backward, run_forward, stored_states
 from .errors import SecondOrderError
 from .facts import facts_of
+from .saved import saved_again, saved_from
 
 
 @torch.library.custom_op("rnnc::scan", mutates_args=(), device_types=("cpu", "cuda"))
@@ -135,45 +136,20 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
     wx, R, R_diag, b, params, initial, ctx.cell, keep, _, ctx.variant, ctx.save = inputs
     if not keep:
         raise RuntimeError("rnnc::scan was called with keep=False on tensors that need gradients")
-    count = len(initial)
-    ctx.count = count
+    ctx.count = len(initial)
     ctx.has_bias = b is not None
     ctx.set_materialize_grads(False)
-    again = ctx.save == "states" and wx.device.type == "cuda"  # the gates are computed again
-    gates_from = (wx, b) if again else (None, None)
-    tensors = (*params, *initial, *output[:count], output[-1])
-    ctx.save_for_backward(*gates_from, R, R_diag, *tensors)
+    saved = saved_from(ctx.save, wx, R, R_diag, b, params, initial, output)
+    ctx.save_for_backward(*saved.flat())
 
 
 def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
-    wx, b, R, R_diag, *rest = ctx.saved_tensors
     count = ctx.count
-    params, rest = rest[: len(rest) - 2 * count - 1], rest[len(rest) - 2 * count - 1 :]
-    initial, states, kept = rest[:count], rest[count : 2 * count], rest[-1]
-    d_wx, d_R, d_R_diag, d_b, d_params, *d_initial = torch.ops.rnnc.scan_backward(
-        list(gradients[:count]),
-        list(gradients[count : 2 * count]),
-        wx,
-        b,
-        R,
-        R_diag,
-        params,
-        initial,
-        states,
-        kept,
-        ctx.cell,
-        ctx.variant,
-        ctx.save,
-    )
-    return (
-        d_wx,
-        None if R is None else d_R,
-        None if R_diag is None else d_R_diag,
-        d_b if ctx.has_bias else None,
-        list(d_params.unbind(0)),
-        d_initial,
-        *(None,) * 5,
-    )
+    saved = saved_again(ctx.saved_tensors, count)
+    d_states, d_last = list(gradients[:count]), list(gradients[count : 2 * count])
+    more = (ctx.cell, ctx.variant, ctx.save)
+    results = torch.ops.rnnc.scan_backward(d_states, d_last, *saved, *more)
+    return (*saved.named(results, ctx.has_bias), *(None,) * 5)
 
 
 def _refuse_second(*_: Any) -> Any:
