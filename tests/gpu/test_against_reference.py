@@ -176,20 +176,29 @@ def known():
     return {}
 
 
+# Rounding grows while a bistable unit chooses its state; how much is luck. In 3 of 24 draws of brc
+# eager torch and the C++ kernel, equally exact in the mean, had twice the other's error.
+DRAWS = {"brc": 8}
+
+
 def reference(known, case, shape, draw, seeds_for, results):
-    """Inputs, gradients of the outputs, the results in float64, and those in the case's dtype."""
+    """Inputs, gradients of the outputs, results in the dtype of the case and in float64: other draws
+    where one does not tell, and these inputs last.
+    """
     key = (case.name, case.dtype, shape, case.time_first)
     if key not in known:
         if len(known) > 1:
             known.clear()
         torch.manual_seed(zlib.crc32(repr(key).encode()))
-        inputs = draw(case.cell, shape, getattr(torch, case.dtype), time_first=case.time_first)
-        seeds = seeds_for(case.cell, inputs)
-        exact = inputs.map(lambda t: t.detach().double().requires_grad_())
-        exact_seeds = {name: seed.double() for name, seed in seeds.items()}
-        truth = results(case.cell, exact, exact_seeds, "reference")
-        own = results(case.cell, inputs, seeds, "reference")
-        known[key] = (inputs, seeds, truth, own)
+        pairs = []
+        for _ in range(DRAWS.get(case.name, 1)):
+            inputs = draw(case.cell, shape, getattr(torch, case.dtype), time_first=case.time_first)
+            seeds = seeds_for(case.cell, inputs)
+            exact = inputs.map(lambda t: t.detach().double().requires_grad_())
+            exact_seeds = {name: seed.double() for name, seed in seeds.items()}
+            truth = results(case.cell, exact, exact_seeds, "reference")
+            pairs.append((results(case.cell, inputs, seeds, "reference"), truth))
+        known[key] = (inputs, seeds, pairs)
     return known[key]
 
 
@@ -197,10 +206,11 @@ def reference(known, case, shape, draw, seeds_for, results):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_outputs_and_gradients(case, known, draw, seeds_for, results, errors_are_small):
     for shape in case.shapes:
-        inputs, seeds, truth, own = reference(known, case, shape, draw, seeds_for, results)
+        inputs, seeds, pairs = reference(known, case, shape, draw, seeds_for, results)
+        own, truth = pairs[-1]  # of these inputs
         for save in SAVES:
             got = results(case.cell, inputs, seeds, variant=case.variant, save=save)
-            errors_are_small(got, own, truth)
+            errors_are_small(got, own, truth, pairs[:-1])
 
 
 @contextmanager
