@@ -42,11 +42,11 @@ def get(name: str) -> Cell:
         return Cell.of(load(name))
     points = _third_party()
     if name not in points:
-        near = difflib.get_close_matches(name, names()) or names()
+        near = difflib.get_close_matches(name.lower(), names())
         raise CellError(
-            f"the cell {name!r}",
-            f"a cell of the library, such as {', '.join(near)}",
-            "rnnc list, which shows them all",
+            f"no cell of the name {name!r}",
+            "a name that `rnnc list` shows, or a cell in a file",
+            " or ".join(near) or "my_cell.py:my_cell",
             where="rnnc.cells",
         )
     try:

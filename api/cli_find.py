@@ -59,14 +59,6 @@ def find_cells(target: str) -> list[Cell]:
                 where=target,
             )
         return list(found.values())
-    if target not in cells.names():
-        close = _nearest(target, cells.names())
-        raise CellError(
-            f"no cell of the name {target!r}",
-            "a name that `rnnc list` shows, or a cell in a file",
-            " or ".join(close) or "my_cell.py:my_cell",
-            where="rnnc.cells",
-        )
     return [cells.get(target)]
 
 

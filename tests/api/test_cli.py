@@ -307,8 +307,8 @@ def test_a_file_that_does_not_load_is_one_message(text: str, wanted: str) -> Non
 def test_errors_of_rnnc_in_a_file_keep_their_words() -> None:
     write("cell.py", "import rnnc\nrnnc.cells.lstn\n")
     assert refused("show", "cell.py").startswith(
-        "cell.py:2\n  2 | rnnc.cells.lstn\n  found:  the cell 'lstn'\n"
-        "  wanted: a cell of the library, such as lstm"
+        "cell.py:2\n  2 | rnnc.cells.lstn\n  found:  no cell of the name 'lstn'\n"
+        "  wanted: a name that `rnnc list` shows, or a cell in a file\n  write:  lstm"
     )
     write("cell.py", "import rnnc\nrnnc.RNN(rnnc.cells.gru, 3, 4, heads=3)\n")
     assert refused("show", "cell.py") == (

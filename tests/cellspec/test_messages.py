@@ -363,5 +363,5 @@ def test_bad_json(change, found):
 
 
 def test_unknown_cell_of_the_library():
-    with pytest.raises(AttributeError, match="such as nas_cell"):
+    with pytest.raises(AttributeError, match="write:  nas_cell"):
         _ = rnnc.cells.no_such_cell
