@@ -2,13 +2,13 @@
 
 import json
 import re
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 import rnnc
-from rnnc.cli import app
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 GOOD = '''\
 import rnnc
@@ -32,39 +32,23 @@ def unstable(g: Gate, f: Gate, h: State):
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, words)
-
-
-def refused(*words: str) -> str:
-    """What the command says on the error stream, when it says nothing else."""
-    result = run(*words)
-    assert result.exit_code == 1
-    assert isinstance(result.exception, SystemExit), result.exception
-    assert result.stdout == ""
-    return result.stderr
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def write(name: str, text: str) -> None:
     Path(name).write_text(text)
 
 
-def test_version_is_the_package_s() -> None:
+def test_version_is_the_package_s(run: Callable[..., Result]) -> None:
     assert run("--version").stdout == f"rnnc {metadata.version('rnnc')}\n"
 
 
-def test_no_word_shows_the_commands() -> None:
+def test_no_word_shows_the_commands(run: Callable[..., Result]) -> None:
     output = run().output
     assert all(word in output for word in ("list", "show", "check"))
 
 
-def test_list_has_a_line_for_each_cell() -> None:
+def test_list_has_a_line_for_each_cell(run: Callable[..., Result]) -> None:
     result = run("list")
     header, *lines = result.stdout.splitlines()
     assert result.exit_code == 0
@@ -85,12 +69,16 @@ def test_list_has_a_line_for_each_cell() -> None:
         ("sru", "diagonal from c"),
     ],
 )
-def test_list_names_the_kind_of_recurrence(name: str, kind: str) -> None:
+def test_list_names_the_kind_of_recurrence(
+    name: str, kind: str, run: Callable[..., Result]
+) -> None:
     line = next(li for li in run("list").stdout.splitlines() if li.startswith(f"{name} "))
     assert f"  {kind}  " in line
 
 
-def test_list_leaves_papers_out_of_a_narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_leaves_papers_out_of_a_narrow_terminal(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
+) -> None:
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
     assert "paper" not in run("list").stdout
@@ -98,7 +86,7 @@ def test_list_leaves_papers_out_of_a_narrow_terminal(monkeypatch: pytest.MonkeyP
     assert "paper" in run("list").stdout
 
 
-def test_show_gives_the_equations() -> None:
+def test_show_gives_the_equations(run: Callable[..., Result]) -> None:
     assert run("show", "elman").stdout.splitlines() == [
         "elman: Simple recurrent network (Elman, 1990).",
         "  g = x_g + R_g h + b_g",
@@ -106,36 +94,40 @@ def test_show_gives_the_equations() -> None:
     ]
 
 
-def test_show_gives_the_values_that_a_cell_starts_from() -> None:
+def test_show_gives_the_values_that_a_cell_starts_from(run: Callable[..., Result]) -> None:
     write("cell.py", GOOD)
     assert "  alpha = 0.1\n" in run("show", "cell.py").stdout
     assert "  nu is learned, a value a unit, and starts at -4\n" in run("show", "fastgrnn").stdout
 
 
-def test_show_gives_the_backward() -> None:
+def test_show_gives_the_backward(run: Callable[..., Result]) -> None:
     first, *lines = run("show", "lstm", "--what", "backward").stdout.splitlines()
     assert first.startswith("# d_x is the gradient of x")
     assert tuple(lines) == rnnc.cells.lstm.backward_equations()
 
 
-def test_show_gives_latex() -> None:
+def test_show_gives_latex(run: Callable[..., Result]) -> None:
     assert run("show", "lstm", "--what", "latex").stdout == rnnc.cells.lstm.latex() + "\n"
 
 
 @pytest.mark.parametrize(("dtype", "scalar"), [("float32", "float"), ("float64", "double")])
-def test_show_gives_the_source_to_the_byte(dtype: str, scalar: str) -> None:
+def test_show_gives_the_source_to_the_byte(
+    dtype: str, scalar: str, run: Callable[..., Result]
+) -> None:
     text = run("show", "lstm", "--what", "cpp", "--dtype", dtype).stdout
     assert text.rstrip() == rnnc.cells.lstm.cpp(dtype).code.rstrip()
     assert f"using real = {scalar};" in text
 
 
-def test_show_gives_json_that_reads_back() -> None:
+def test_show_gives_json_that_reads_back(run: Callable[..., Result]) -> None:
     text = run("show", "gru", "--what", "json").stdout
     assert json.loads(text)["name"] == "gru"
     assert rnnc.Cell.from_json(text).fingerprint == rnnc.cells.gru.fingerprint
 
 
-def test_show_colours_the_source_on_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_show_colours_the_source_on_a_terminal_alone(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
+) -> None:
     plain = run("show", "lstm", "--what", "cpp").stdout
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "40")
@@ -146,12 +138,14 @@ def test_show_colours_the_source_on_a_terminal_alone(monkeypatch: pytest.MonkeyP
     assert len(coloured.splitlines()) == len(plain.splitlines())
 
 
-def test_show_finds_a_cell_in_a_file() -> None:
+def test_show_finds_a_cell_in_a_file(run: Callable[..., Result]) -> None:
     write("cell.py", GOOD + UNSTABLE)
     assert run("show", "cell.py:leaky").stdout.startswith("leaky: A leaky unit.\n")
 
 
-def test_a_file_imports_what_lies_beside_it_and_leaves_nothing(folder: Path) -> None:
+def test_a_file_imports_what_lies_beside_it_and_leaves_nothing(
+    folder: Path, run: Callable[..., Result]
+) -> None:
     (folder / "inside").mkdir()
     write("inside/scale.py", "FACTOR = 0.5\n")
     text = "from __future__ import annotations\nfrom dataclasses import dataclass\n"
@@ -161,7 +155,7 @@ def test_a_file_imports_what_lies_beside_it_and_leaves_nothing(folder: Path) -> 
     assert not list(folder.rglob("cell*.pyc"))
 
 
-def test_check_passes_a_good_cell() -> None:
+def test_check_passes_a_good_cell(run: Callable[..., Result]) -> None:
     result = run("check", "elman", "--seed", "1")
     assert result.exit_code == 0, result.output
     rows = [line.split()[0] for line in result.stdout.splitlines()]
@@ -174,11 +168,13 @@ def test_check_passes_a_good_cell() -> None:
     assert result.stdout.endswith("  passed, seed 1\n")
 
 
-def test_check_says_why_finite_differences_are_not_taken() -> None:
+def test_check_says_why_finite_differences_are_not_taken(run: Callable[..., Result]) -> None:
     assert "not taken: stop_gradient is meant to differ" in run("check", "slstm").stdout
 
 
-def test_check_takes_all_cells_of_a_file_and_fails_the_unstable_one() -> None:
+def test_check_takes_all_cells_of_a_file_and_fails_the_unstable_one(
+    run: Callable[..., Result],
+) -> None:
     write("cell.py", GOOD + UNSTABLE)
     result = run("check", "cell.py")
     leaky, unstable = result.stdout.split("unstable\n")
@@ -188,21 +184,25 @@ def test_check_takes_all_cells_of_a_file_and_fails_the_unstable_one() -> None:
     assert "  failed, seed" in unstable
 
 
-def test_check_takes_one_cell_of_a_file_and_several_words() -> None:
+def test_check_takes_one_cell_of_a_file_and_several_words(run: Callable[..., Result]) -> None:
     write("cell.py", GOOD + UNSTABLE)
     result = run("check", "cell.py:leaky", "elman")
     assert result.exit_code == 0
     assert result.stdout.count("  passed, seed") == 2
 
 
-def test_check_fails_a_cell_that_is_not_finite_for_ordinary_inputs() -> None:
+def test_check_fails_a_cell_that_is_not_finite_for_ordinary_inputs(
+    run: Callable[..., Result],
+) -> None:
     write("cell.py", GOOD.replace("tanh", "log"))
     result = run("check", "cell.py")
     assert result.exit_code == 1
     assert "failed: the output h is not finite for ordinary inputs" in result.stdout
 
 
-def test_check_fails_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_check_fails_a_wrong_gradient(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
+) -> None:
     # Other kernels for the same cell: a reference that is not theirs.
     from rnnc.runtime import scan, trial
 
@@ -216,7 +216,7 @@ def test_check_fails_a_wrong_gradient(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "failed: the gradient d_x_g differs from autograd by " in result.stdout
 
 
-def test_an_unknown_name_is_answered_with_the_nearest() -> None:
+def test_an_unknown_name_is_answered_with_the_nearest(refused: Callable[..., str]) -> None:
     assert refused("show", "LSTN") == (
         "rnnc.cells\n"
         "  found:  no cell of the name 'LSTN'\n"
@@ -226,7 +226,9 @@ def test_an_unknown_name_is_answered_with_the_nearest() -> None:
     assert "  write:  my_cell.py:my_cell\n" in refused("check", "nothing_like_it")
 
 
-def test_an_unknown_name_in_a_file_is_answered_with_the_nearest() -> None:
+def test_an_unknown_name_in_a_file_is_answered_with_the_nearest(
+    refused: Callable[..., str],
+) -> None:
     write("cell.py", GOOD + UNSTABLE)
     assert refused("show", "cell.py:leeky") == (
         "cell.py\n"
@@ -237,14 +239,14 @@ def test_an_unknown_name_in_a_file_is_answered_with_the_nearest() -> None:
     assert "found:  no cell of the name 'tanh'; there it is" in refused("show", "cell.py:tanh")
 
 
-def test_show_asks_which_of_several_cells() -> None:
+def test_show_asks_which_of_several_cells(refused: Callable[..., str]) -> None:
     write("cell.py", GOOD + UNSTABLE)
     assert refused("show", "cell.py") == (
         "cell.py\n  found:  2 cells: leaky, unstable\n  wanted: one cell\n  write:  cell.py:leaky\n"
     )
 
 
-def test_a_broken_cell_is_shown_with_its_line() -> None:
+def test_a_broken_cell_is_shown_with_its_line(refused: Callable[..., str]) -> None:
     write(
         "cell.py",
         GOOD.replace("tanh(g)", "math.tanh(g)").replace("import rnnc", "import rnnc, math"),
@@ -258,7 +260,7 @@ def test_a_broken_cell_is_shown_with_its_line() -> None:
     )
 
 
-def test_a_broken_declaration_is_shown_with_its_line() -> None:
+def test_a_broken_declaration_is_shown_with_its_line(refused: Callable[..., str]) -> None:
     write("cell.py", GOOD.replace("constant(0.1)", 'constant("a")'))
     assert refused("show", "cell.py").startswith(
         'cell.py:6\n  6 | def leaky(g: Gate, h: State, alpha: Constant = constant("a")):\n'
@@ -299,12 +301,14 @@ def test_a_broken_declaration_is_shown_with_its_line() -> None:
     ],
     ids=["syntax", "module", "name", "run", "exit", "no cell"],
 )
-def test_a_file_that_does_not_load_is_one_message(text: str, wanted: str) -> None:
+def test_a_file_that_does_not_load_is_one_message(
+    text: str, wanted: str, refused: Callable[..., str]
+) -> None:
     write("cell.py", text)
     assert refused("check", "cell.py").startswith(wanted)
 
 
-def test_errors_of_rnnc_in_a_file_keep_their_words() -> None:
+def test_errors_of_rnnc_in_a_file_keep_their_words(refused: Callable[..., str]) -> None:
     write("cell.py", "import rnnc\nrnnc.cells.lstn\n")
     assert refused("show", "cell.py").startswith(
         "cell.py:2\n  2 | rnnc.cells.lstn\n  found:  no cell of the name 'lstn'\n"
@@ -319,7 +323,9 @@ def test_errors_of_rnnc_in_a_file_keep_their_words() -> None:
     )
 
 
-def test_a_missing_file_is_answered_with_those_beside_it(folder: Path) -> None:
+def test_a_missing_file_is_answered_with_those_beside_it(
+    folder: Path, refused: Callable[..., str]
+) -> None:
     write("cell.py", GOOD)
     assert refused("show", "cel.py") == (
         "cel.py\n  found:  no such file\n  wanted: a Python file that defines cells\n"
@@ -330,7 +336,9 @@ def test_a_missing_file_is_answered_with_those_beside_it(folder: Path) -> None:
     assert "  found:  no such file\n" in refused("show", "nowhere/cell.py:leaky")
 
 
-def test_no_compiler_is_said_and_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_compiler_is_said_and_is_a_failure(
+    monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
+) -> None:
     from rnnc.runtime.compile import find_compiler
 
     monkeypatch.setenv("CXX", "no-such-compiler")
@@ -343,14 +351,14 @@ def test_no_compiler_is_said_and_is_a_failure(monkeypatch: pytest.MonkeyPatch) -
         find_compiler.cache_clear()
 
 
-def test_unknown_options_are_refused() -> None:
+def test_unknown_options_are_refused(run: Callable[..., Result]) -> None:
     assert run("show", "lstm", "--what", "hip").exit_code == 2
     result = run("show", "lstm", "--dtype", "float64")
     assert result.exit_code == 2
     assert "--what equations has no scalar type" in result.stderr
 
 
-def test_limits() -> None:
+def test_limits(run: Callable[..., Result], refused: Callable[..., str]) -> None:
     shown = run("limits", "--cell", "lstm").stdout
     assert "4 gates (lstm)" in shown
     assert re.search(r"H200\W+sm_90\W+132\W+2048\W", shown)

@@ -2,42 +2,19 @@
 
 import struct
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import rnnc
 from rnnc import cli_build
-from rnnc.cli import app
 from rnnc.runtime.device import cupy_nvrtc, nvrtc_version
-from typer.testing import CliRunner, Result
+from typer.testing import Result
+
+pytestmark = pytest.mark.usefixtures("folder")
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
-
-
-def run(*words: str) -> Result:
-    return CliRunner().invoke(app, words)
-
-
-def refused(*words: str) -> str:
-    """What the command says on the error stream, when it says nothing else."""
-    result = run(*words)
-    assert result.exit_code == 1
-    assert isinstance(result.exception, SystemExit), result.exception
-    assert result.stdout == ""
-    return result.stderr
-
-
-def shown(*words: str) -> str:
-    result = run(*words)
-    assert result.exit_code == 0, result.output
-    return result.stdout
-
-
-def test_show_gives_cuda_to_the_byte() -> None:
+def test_show_gives_cuda_to_the_byte(shown: Callable[..., str]) -> None:
     assert shown("show", "lstm", "--what", "cuda").rstrip() == rnnc.cells.lstm.cuda().code.rstrip()
     words = "--heads 3 --head-dim 48 --dtype float16 --gpu a100 --variant alternating".split()
     source = rnnc.cells.gru.cuda(
@@ -56,13 +33,15 @@ def test_show_gives_cuda_to_the_byte() -> None:
         ("--what json --variant block", "--what json has no variant"),
     ],
 )
-def test_show_refuses_options_of_another_side(words: str, said: str) -> None:
+def test_show_refuses_options_of_another_side(
+    words: str, said: str, run: Callable[..., Result]
+) -> None:
     result = run("show", "lstm", *words.split())
     assert result.exit_code == 2
     assert said in result.stderr
 
 
-def test_errors_of_plans_are_shown_without_a_traceback() -> None:
+def test_errors_of_plans_are_shown_without_a_traceback(refused: Callable[..., str]) -> None:
     assert refused("show", "lstm", "--what", "cuda", "--gpu", "H20").startswith("GPU 'H20'\n")
     assert "found:  head_dim=0\n" in refused("show", "lstm", "--what", "cuda", "--head-dim", "0")
     assert "found:  batch=0\n" in refused("plan", "lstm", "--batch", "0")
@@ -73,7 +52,7 @@ def test_errors_of_plans_are_shown_without_a_traceback() -> None:
     )
 
 
-def test_plan_marks_what_is_taken_and_says_what_binds() -> None:
+def test_plan_marks_what_is_taken_and_says_what_binds(shown: Callable[..., str]) -> None:
     lines = shown("plan", "lstm", "--heads", "12", "--head-dim", "64", "--gpu", "A100").splitlines()
     assert lines[0] == "lstm, 12 x 64, batch 16, 1024 steps, bfloat16"
     assert lines[1].startswith("A100 (sm_80): 108 SMs")
@@ -91,7 +70,7 @@ def test_plan_marks_what_is_taken_and_says_what_binds() -> None:
     assert f"\n* {plan}\n" in "\n".join([*lines, ""])
 
 
-def test_plan_says_why_a_variant_does_not_fit() -> None:
+def test_plan_says_why_a_variant_does_not_fit(shown: Callable[..., str]) -> None:
     *fused, alternating = shown("plan", "lstm", "--head-dim", "4096").splitlines()[4:8]
     for variant, line in zip(("block", "cluster", "grid"), fused, strict=True):
         assert line.split()[:4] == [variant, "-", "-", "-"]
@@ -101,13 +80,15 @@ def test_plan_says_why_a_variant_does_not_fit() -> None:
     assert "does not fit: wants a dtype with matrix instructions: bfloat16, " in text
 
 
-def test_plan_takes_the_variant_that_it_is_told() -> None:
+def test_plan_takes_the_variant_that_it_is_told(shown: Callable[..., str]) -> None:
     text = shown("plan", "gru", "--variant", "alternating")
     assert "\n  block " in text
     assert "\n* alternating " in text
 
 
-def test_build_reports_kernels_and_writes_files_for_other_tools(folder: Path) -> None:
+def test_build_reports_kernels_and_writes_files_for_other_tools(
+    folder: Path, shown: Callable[..., str]
+) -> None:
     text = shown("build", "elman", "--arch", "sm_80", "--head-dim", "16", "--out", "made")
     header, backward, forward, _, place = text.splitlines()
     assert header.split() == (
@@ -139,7 +120,9 @@ def elf_size(elf: bytes) -> int:
     return max(segments + segment * segment_count, sections + section * section_count)
 
 
-def test_build_writes_nothing_where_an_architecture_is_unknown(folder: Path) -> None:
+def test_build_writes_nothing_where_an_architecture_is_unknown(
+    folder: Path, refused: Callable[..., str]
+) -> None:
     assert refused("build", "elman", "--arch", "sm_80, sm_75") == (
         "architecture 'sm_75'\n"
         "  found:  no preset of a GPU that has it\n"
@@ -150,7 +133,9 @@ def test_build_writes_nothing_where_an_architecture_is_unknown(folder: Path) -> 
     assert not list(folder.iterdir())
 
 
-def test_build_needs_cupy_and_says_so(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_build_needs_cupy_and_says_so(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
+) -> None:
     monkeypatch.setitem(sys.modules, "cupy", None)
     for answer in (cupy_nvrtc, nvrtc_version):
         answer.cache_clear()
