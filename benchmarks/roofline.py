@@ -1,0 +1,186 @@
+"""What a step of the kernels is spent on: exchange, product and equations; and what `ncu` counts.
+
+    python benchmarks/roofline.py --output benchmarks/results [--rows 2,5,7] [--no-ncu]
+
+Three views, each with its limits:
+
+- leaving out: the kernel is compiled without its matrix instructions, or without the cell's
+  equations, and timed as a call is. What a step loses is what that part adds to the chain of a
+  step; what hides under something else counts for nothing. The rest is exchange: waiting, sums
+  among warps and blocks, loads and stores. A backward's time includes its product over all steps,
+  which gives the gradient of R.
+- the cost model's parts of the same plan.
+- `ncu`: counters of one launch, with the clocks left alone. It runs a kernel by itself, several
+  times over for all counters, with its memory restored in between: its time is not that of a call,
+  and percentages are means over a whole launch, start and end included. Warps that wait for data of
+  other blocks show as long_scoreboard where they read it from L2, and as what their loop does.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Annotated, Any
+
+import torch
+import typer
+from rich.console import Console
+from rich.table import Table
+from rnnc.runtime.bench_report import file_stem, machine
+from rnnc.runtime.bench_rows import rows_named
+from roofline_ncu import NcuError, counters_of
+from roofline_without import WITHOUT
+
+KERNEL = Path(__file__).with_name("roofline_kernel.py")
+KERNELS = "rnnc_(forward|backward)"
+DIRECTIONS = ("forward", "backward")
+SHOWN = ("SMs active %", "tensor pipe %", "issue slots %", "shared memory %", "L2 %", "DRAM %")
+
+
+def main(
+    rows: Annotated[str, typer.Option(help="Rows of `rnnc bench`.")] = "2,5,7",
+    repeat: Annotated[int, typer.Option(help="Timed runs.", min=1)] = 15,
+    ncu: Annotated[bool, typer.Option(help="Whether ncu counts.")] = True,
+    device: Annotated[str, typer.Option(help="cuda, or cpu to try the program.")] = "cuda",
+    steps: Annotated[int | None, typer.Option(help="Steps; a row's own.")] = None,
+    output: Annotated[Path, typer.Option(help="Folder of the files.")] = Path("benchmarks/results"),
+) -> None:
+    """Measure rows in all three ways, print tables, and write a JSON file."""
+    if device == "cuda" and not torch.cuda.is_available():
+        typer.echo("roofline: found no CUDA device; wanted: a GPU that torch can use", err=True)
+        raise typer.Exit(1)
+    here, today = machine(device), date.today().isoformat()
+    numbers = [row.number for row in rows_named(rows)]
+    request = {"rows": numbers, "repeat": repeat, "device": device, "steps": steps}
+    found: dict[str, Any] = {
+        kind: _child(request | {"without": kind, "profile": False})
+        for kind in ("nothing", *WITHOUT)
+    }
+    counted = _counted(request, numbers) if ncu and device == "cuda" else {}
+    content = {
+        "schema": 1,
+        "date": today,
+        "command": f"python benchmarks/roofline.py --rows {rows}",
+        "machine": here,
+        "method": __doc__,
+        "rows": {
+            str(n): {
+                **found["nothing"][str(n)],
+                "without_us": {k: found[k][str(n)].get("us") for k in WITHOUT},
+                "failures": {
+                    k: v[str(n)]["failure"] for k, v in found.items() if "failure" in v[str(n)]
+                },
+                "shares": shares(found, str(n)),
+                "ncu": counted.get(str(n)),
+            }
+            for n in numbers
+        },
+        "ncu_failure": counted.get("failure"),
+    }
+    console = Console(highlight=False, width=200)
+    console.print(_shares_table(content["rows"]))
+    if counted.get("failure"):
+        console.print(f"no counters: {counted['failure']}", markup=False)
+    elif counted:
+        console.print(_counters_table(content["rows"]))
+    for number, row in content["rows"].items():
+        for kind, failure in row["failures"].items():
+            console.print(f"row {number}, without {kind}: {failure}", markup=False)
+    output.mkdir(parents=True, exist_ok=True)
+    stem = file_stem(device, here["device"], today).removeprefix("cuda-")
+    path = output / f"roofline-{stem}.json"
+    path.write_text(json.dumps(content, indent=1) + "\n")
+    console.print(f"wrote {path}")
+
+
+def shares(found: dict[str, Any], number: str) -> dict[str, dict[str, float]]:
+    """Of a step's time, what each part adds to it; exchange is the rest.
+
+    Args:
+        found: by what was left out, then by row.
+        number: of the row.
+    """
+    times = {kind: rows[number].get("us") for kind, rows in found.items()}
+    if not all(times.values()):
+        return {}
+    result = {}
+    for direction in DIRECTIONS:
+        whole = times["nothing"][direction]
+        own = {k: max(1 - times[k][direction] / whole, 0.0) for k in WITHOUT}
+        result[direction] = {"exchange": 1 - sum(own.values()), **own}
+    return result
+
+
+def _child(request: dict[str, Any]) -> dict[str, Any]:
+    """What a process of its own found; a failure for every row where it found nothing."""
+    command = [sys.executable, str(KERNEL), json.dumps(request)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    if done.returncode:
+        last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+        return {str(n): {"failure": last[:300]} for n in request["rows"]}
+    answer: dict[str, Any] = json.loads(done.stdout.strip().splitlines()[-1])
+    return answer
+
+
+def _counted(request: dict[str, Any], numbers: list[int | None]) -> dict[str, Any]:
+    """The counters of each row's kernels by direction, or why there are none."""
+    asked = json.dumps(request | {"without": "nothing", "profile": True})
+    try:
+        kernels = counters_of([sys.executable, str(KERNEL), asked], KERNELS)
+    except NcuError as error:
+        return {"failure": str(error)}
+    if len(kernels) != 2 * len(numbers):
+        names = ", ".join(k["kernel"] for k in kernels)
+        return {"failure": f"ncu saw {len(kernels)} kernels for {len(numbers)} rows: {names}"}
+    return {
+        str(n): dict(zip(DIRECTIONS, kernels[2 * i : 2 * i + 2], strict=True))
+        for i, n in enumerate(numbers)
+    }
+
+
+def _shares_table(rows: dict[str, Any]) -> Table:
+    table = Table(title="Share of a step by leaving out, % (by the cost model)", box=None)
+    for column in ("row", "direction", "us a step", "exchange", "product", "pointwise"):
+        table.add_column(column, justify="left" if column in ("row", "direction") else "right")
+    for row in rows.values():
+        for direction in DIRECTIONS:
+            if not row["shares"]:
+                continue
+            model = row.get("model_ns", {}).get(direction, {})
+            total = sum(model.values())
+            cells = [
+                f"{100 * row['shares'][direction][part]:.0f}"
+                + (f" ({100 * model[part] / total:.0f})" if total else "")
+                for part in ("exchange", *WITHOUT)
+            ]
+            name = f"{row['row']} ({row.get('variant', '')})"
+            table.add_row(name, direction, f"{row['us'][direction]:.3f}", *cells)
+    return table
+
+
+def _counters_table(rows: dict[str, Any]) -> Table:
+    table = Table(title="Counters of one launch, by ncu", box=None)
+    for column in ("row", "direction", "ms", "GHz", *SHOWN, "what warps wait for"):
+        table.add_column(column)
+    for number, row in rows.items():
+        for direction in DIRECTIONS:
+            kernel = (row["ncu"] or {}).get(direction)
+            if kernel is None:
+                continue
+            counters, stalls = kernel["counters"], kernel["stalls"]
+            cells = [f"{counters[n]:.1f}" if n in counters else "-" for n in SHOWN]
+            clock = counters.get("SM clock, cycles a s")
+            table.add_row(
+                *(number, direction, f"{counters.get('time ns', 0) / 1e6:.2f}"),
+                f"{clock / 1e9:.2f}" if clock else "-",
+                *cells,
+                ", ".join(f"{name} {100 * share:.0f}%" for name, share in list(stalls.items())[:4]),
+            )
+    return table
+
+
+if __name__ == "__main__":
+    typer.run(main)

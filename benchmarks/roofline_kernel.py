@@ -1,0 +1,92 @@
+"""A process of `roofline.py`: times rows of `rnnc bench`, or runs them once for `ncu`.
+
+Reads a JSON object from its argument: `rows`, `repeat`, `device`, `without` ("nothing" or a key of
+`WITHOUT`), `profile`. Prints one, by row.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import sys
+import tempfile
+from typing import Any
+
+import rnnc
+import torch
+from floor import parts
+from rnnc.codegen.shape import Shape
+from rnnc.runtime import nvrtc
+from rnnc.runtime.bench_contenders import contenders_for
+from rnnc.runtime.bench_inputs import DTYPES, Inputs
+from rnnc.runtime.bench_rows import ROWS, Row
+from rnnc.runtime.bench_timing import free, timed, wait, warm_up
+from rnnc.runtime.choose import Choice, choose_plan
+from rnnc.runtime.device import device_limits
+from roofline_without import WITHOUT
+
+
+def main(request: dict[str, Any]) -> dict[str, Any]:
+    """What a request asks for, by the row's number."""
+    # NOTE: a kernel's file is named by its plan and not by its text, so a changed one must not meet
+    # it. The others start from an empty folder too: one could remember a faster plan from a trial.
+    os.environ["RNNC_CACHE_DIR"] = tempfile.mkdtemp()
+    if request["without"] != "nothing":
+        write, change = nvrtc.cuda_source, WITHOUT[request["without"]]
+        nvrtc.cuda_source = lambda cell, plan: change(write(cell, plan))
+    found: dict[str, Any] = {}
+    for number in request["rows"]:
+        row = ROWS[number].resized(steps=request.get("steps"))
+        try:
+            found[str(number)] = _measured(row, request)
+        except Exception as error:
+            found[str(number)] = {"failure": f"{type(error).__name__}: {error}".splitlines()[0]}
+        free(request["device"])
+    return found
+
+
+def _measured(row: Row, request: dict[str, Any]) -> dict[str, Any]:
+    device = request["device"]
+    dtype = "bfloat16" if device == "cuda" else "float32"
+    cell = rnnc.cells.get(row.cell)
+    contender = next(
+        c
+        for c in contenders_for(row, cell, device, [dtype], ["scan"])
+        if c.ours and c.variant in (None, "auto")
+    )
+    call = contender.prepare(Inputs(cell, row, dtype, device))
+    found: dict[str, Any] = {"row": str(row), "dtype": dtype} | _plan(row, cell, device)
+    ahead = [warm_up(run, device, runs=3).ahead for run in (call.run, call.step)]
+    if request["profile"]:
+        torch.cuda.profiler.start()  # type: ignore[no-untyped-call]
+        call.step()
+        wait(device)
+        torch.cuda.profiler.stop()  # type: ignore[no-untyped-call]
+        return found
+    took = [
+        statistics.median(timed(run, device, first)[0] for _ in range(request["repeat"]))
+        for run, first in zip((call.run, call.step), ahead, strict=True)
+    ]
+    forward, both = (1e3 * t / row.steps for t in took)
+    return found | {"us": {"forward": forward, "backward": both - forward}}
+
+
+def _plan(row: Row, cell: rnnc.Cell, device: str) -> dict[str, Any]:
+    """What runs, and the cost model's parts of its step."""
+    if device != "cuda":
+        return {}
+    index = torch.cuda.current_device()
+    sizes = (row.heads, row.head_dim, row.batch)
+    plan = choose_plan(cell, *sizes, DTYPES["bfloat16"], index, Choice(), False)
+    shape, limits = Shape(*sizes, row.steps, "bfloat16"), device_limits(index)
+    directions = zip(("forward", "backward"), parts(cell, shape, limits, plan), strict=True)
+    return {
+        "variant": type(plan).__name__.removesuffix("Plan").lower(),
+        "plan": str(plan),
+        "model_ns": {name: each._asdict() for name, each in directions},
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(json.loads(sys.argv[1]))))

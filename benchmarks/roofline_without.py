@@ -1,0 +1,65 @@
+"""Kernels without their product, or without their equations: what a step loses is their share.
+
+The text of a kernel is changed before it is compiled. Everything else stays: the same words are
+exchanged, waited for and stored, so results are nonsense and times are not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from rnnc.codegen.cuda_source import CudaSource
+
+# A matrix instruction, in place of which one addition keeps the data's way from h to the sums.
+_MATRIX = re.compile(r'asm volatile\(\s*"mma\.sync.*?\);', re.DOTALL)
+_ADDITION = "c[0] += __uint_as_float(b0);"
+# The generated equations: a name, the arguments, the body.
+_POINTWISE = re.compile(
+    r"(RNNC_INLINE void pointwise_(?:forward|backward)\()(.*?)(\) \{\n).*?(\n\}\n)", re.DOTALL
+)
+
+
+class ChangedKernelError(Exception):
+    """The kernels are no longer written as this file expects them."""
+
+
+def without_product(source: CudaSource) -> CudaSource:
+    """The source with an addition in place of each matrix instruction."""
+    return _edited(source, lambda text: _MATRIX.subn(_ADDITION, text), "mma.sync")
+
+
+def without_pointwise(source: CudaSource) -> CudaSource:
+    """The source with sums in place of the cell's equations; every value is still read."""
+    return _edited(source, lambda text: _POINTWISE.subn(_sums, text), "pointwise_forward")
+
+
+WITHOUT: dict[str, Callable[[CudaSource], CudaSource]] = {
+    "product": without_product,
+    "pointwise": without_pointwise,
+}
+
+
+def _sums(found: re.Match[str]) -> str:
+    begin, arguments, brace, end = found.groups()
+    words = [argument.split() for argument in arguments.replace("\n", " ").split(",")]
+    given = [name for kind, name in words if kind == "real"]
+    wanted = [name for kind, name in words if kind == "real&"]
+    lines = []
+    for i, name in enumerate(wanted):
+        share = given[i :: len(wanted)] or [given[i % len(given)]]
+        lines.append(f"  {name} = real(0.25) * ({' + '.join(share)});")
+    return begin + arguments + brace + "\n".join(lines) + end
+
+
+def _edited(source: CudaSource, edit: Callable[[str], tuple[str, int]], what: str) -> CudaSource:
+    code, count = edit(source.code)
+    headers = []
+    for path, text in source.headers:
+        text, found = edit(text)
+        headers.append((path, text))
+        count += found
+    if not count:
+        raise ChangedKernelError(f"found no {what} in the text of {type(source.plan).__name__}")
+    return replace(source, code=code, headers=tuple(headers))
