@@ -146,22 +146,13 @@ struct AccessOf<16> {
   using type = uint4;
 };
 
-template <bool words>
-struct WordOf {
-  using type = u32;
-};
-template <>
-struct WordOf<false> {
-  using type = u16;
-};
-
 // n neighbours that move together, aligned as the widest access that divides them. They stay packed
 // as they came until one is asked for: unpacking at the load would wait for it.
 template <typename T, int n>
 struct Row {
   static constexpr int kBytes = n * static_cast<int>(sizeof(T));
   static constexpr int kAccess = access_bytes(kBytes);
-  using Word = typename WordOf<kBytes % 4 == 0>::type;
+  using Word = typename AccessOf<kBytes % 4 ? 2 : 4>::type;
   static constexpr int kWords = kBytes / static_cast<int>(sizeof(Word));
   static constexpr int kEach = kAccess / static_cast<int>(sizeof(Word));  // words of an access
   Word words[kWords];
