@@ -182,8 +182,8 @@ DRAWS = {"brc": 8}
 
 
 def reference(known, case, shape, draw, seeds_for, results):
-    """Inputs, gradients of the outputs, results in the dtype of the case and in float64: other draws
-    where one does not tell, and these inputs last.
+    """Inputs, gradients of the outputs, and results in the dtype and in float64: other draws where
+    one does not tell, and these inputs last.
     """
     key = (case.name, case.dtype, shape, case.time_first)
     if key not in known:
