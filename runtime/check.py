@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
+from ..cellspec.declare import Param, State
 from .errors import TensorError
 
 Choice = TypeVar("Choice", bound=str)
@@ -32,36 +33,66 @@ def check_scan(
         _check_each(cell, wx, R, b, states, R_diag, params)
 
 
+# A tensor, the shape that it must have (None where no gate takes it), and what it is: the name of a
+# weight, or a param or state of the cell.
+_Wanted = tuple[Any, tuple[int, ...] | None, str | Param | State]
+
+
+def _wanted(
+    cell: CellSpec, wx: Tensor, R: Any, b: Any, states: Any, R_diag: Any, params: Any
+) -> list[_Wanted]:
+    """All tensors but wx, whose sizes the others must have."""
+    batch, _, heads, dim, _ = wx.shape
+    dense, diagonal, bias = len(cell.dense_pairs), len(cell.diagonal_pairs), len(cell.bias_gates)
+    plane, rows = (heads, dim), (batch, heads, dim)
+    return [
+        (R, (dense, *plane, dim) if dense else None, "R"),
+        (R_diag, (diagonal, *plane) if diagonal else None, "R_diag"),
+        (b, (bias, *plane) if bias else None, "b"),
+        *[(params[p.name], plane, p) for p in cell.params],
+        *[(tensor, rows, state) for tensor, state in zip(states, cell.states, strict=True)],
+    ]
+
+
 def _fit(cell: CellSpec, wx: Any, R: Any, b: Any, states: Any, R_diag: Any, params: Any) -> bool:
     """Whether all is right at a glance: words for a message take longer than a launch."""
     if not isinstance(wx, Tensor) or wx.ndim != 5 or not wx.is_floating_point():
         return False
-    batch, _, heads, dim, gates = wx.shape
-    dense, diagonal = len(cell.dense_pairs), len(cell.diagonal_pairs)
-    if not heads * dim or gates != len(cell.input_gates):
+    if not wx.shape[2] * wx.shape[3] or wx.shape[4] != len(cell.input_gates):
         return False
-    if not isinstance(params, Mapping) or len(params) != len(cell.params):
+    if not (_are_params(cell, params) and _are_states(states, len(cell.states))):
         return False
-    if not isinstance(states, tuple | list) or len(states) != len(cell.states):
-        return False
-    wanted: list[tuple[Any, Any]] = [(params.get(p.name), (heads, dim)) for p in cell.params]
-    wanted += [(state, (batch, heads, dim)) for state in states]
-    if dense or R is not None:
-        wanted.append((R, (dense, heads, dim, dim) if dense else None))
-    if diagonal or R_diag is not None:
-        wanted.append((R_diag, (diagonal, heads, dim) if diagonal else None))
-    if b is not None:
-        wanted.append((b, (len(cell.bias_gates), heads, dim) if cell.bias_gates else None))
     dtype, device = wx.dtype, wx.device
-    return all(
-        isinstance(t, Tensor) and t.shape == shape and t.dtype == dtype and t.device == device
-        for t, shape in wanted
+    for tensor, shape, what in _wanted(cell, wx, R, b, states, R_diag, params):
+        if tensor is None:
+            if shape is not None and what != "b":
+                return False
+        elif (
+            not isinstance(tensor, Tensor)
+            or tensor.shape != shape
+            or tensor.dtype != dtype
+            or tensor.device != device
+        ):
+            return False
+    return True
+
+
+def _are_params(cell: CellSpec, params: Any) -> bool:
+    return (
+        isinstance(params, Mapping)
+        and len(params) == len(cell.params)
+        and all(p.name in params for p in cell.params)
     )
+
+
+def _are_states(states: Any, count: int) -> bool:
+    return isinstance(states, tuple | list) and len(states) == count
 
 
 def _check_each(
     cell: CellSpec, wx: Any, R: Any, b: Any, states: Any, R_diag: Any, params: Any
 ) -> None:
+    """The same with words for whatever is wrong first."""
     gates = cell.input_gates
     wanted = f"(B, T, N, D, {len(gates)}), the gates {', '.join(gates)} last"
     _check_tensor("wx", wx, wanted)
@@ -69,56 +100,56 @@ def _check_each(
         raise _shape_error("wx", wx, wanted, "wx = x_projected.view(B, T, heads, head_dim, gates)")
     if not wx.is_floating_point():
         raise TensorError("wx", f"dtype {wx.dtype}", "a floating-point dtype", "wx.float()")
-    batch, _, heads, dim, _ = wx.shape
-    if heads == 0 or dim == 0:
+    if not wx.shape[2] * wx.shape[3]:
         raise _shape_error("wx", wx, "at least one head and one unit", "wx with N > 0 and D > 0")
-    pairs = [f"{p.gate} from {p.source}" for p in cell.dense_pairs]
-    diagonal = [f"{p.gate} from {p.source}" for p in cell.diagonal_pairs]
-    _check_weight("R", R, pairs, (heads, dim, dim), "(Gr, N, D out, D in)", wx, needed=True)
-    _check_weight("R_diag", R_diag, diagonal, (heads, dim), "(Gd, N, D)", wx, needed=True)
-    _check_weight("b", b, list(cell.bias_gates), (heads, dim), "(Gb, N, D)", wx, needed=False)
-    _check_params(cell, params, (heads, dim), wx)
-    names = [s.name for s in cell.states]
-    check_states(states, names, (batch, heads, dim), "(B, N, D)", "wx", wx)
+    if not _are_params(cell, params):
+        names = [p.name for p in cell.params]
+        raise TensorError(
+            "params",
+            f"{list(params) if isinstance(params, Mapping) else type(params).__name__}",
+            f"a dict with a tensor for each of {names}",
+            f"params={{{', '.join(f'{n!r}: …' for n in names)}}}",
+        )
+    _check_count(states, [s.name for s in cell.states])
+    for tensor, shape, what in _wanted(cell, wx, R, b, states, R_diag, params):
+        if isinstance(what, str):
+            _check_weight(cell, what, tensor, shape, wx)
+        elif isinstance(what, Param):
+            _check_like(f"params[{what.name!r}]", tensor, shape, f"{shape}, (N, D)", "wx", wx)
+        else:
+            _check_like(f"states[{what.name}]", tensor, shape, f"{shape}, (B, N, D)", "wx", wx)
 
 
 def _check_weight(
-    name: str,
-    tensor: Any,
-    rows: Sequence[str],
-    rest: tuple[int, ...],
-    axes: str,
-    wx: Tensor,
-    needed: bool,
+    cell: CellSpec, name: str, tensor: Any, shape: tuple[int, ...] | None, wx: Tensor
 ) -> None:
-    if not rows:
+    if shape is None:
         if tensor is not None:
             raise TensorError(
                 name, f"a tensor of {tuple(tensor.shape)}", "none: no gate takes it", f"{name}=None"
             )
         return
-    shape = (len(rows), *rest)
+    axes, rows = {
+        "R": ("(Gr, N, D out, D in)", [f"{p.gate} from {p.source}" for p in cell.dense_pairs]),
+        "R_diag": ("(Gd, N, D)", [f"{p.gate} from {p.source}" for p in cell.diagonal_pairs]),
+        "b": ("(Gb, N, D)", list(cell.bias_gates)),
+    }[name]
     wanted = f"{shape}, {axes}, in the order {', '.join(rows)}"
-    if tensor is None:
-        if needed:
-            raise TensorError(name, "None", wanted, f"{name} = torch.empty{shape}")
-        return
-    _check_like(name, tensor, shape, wanted, "wx", wx)
+    if tensor is not None:
+        _check_like(name, tensor, shape, wanted, "wx", wx)
+    elif name != "b":
+        raise TensorError(name, "None", wanted, f"{name} = torch.empty{shape}")
 
 
-def _check_params(cell: CellSpec, params: Any, shape: tuple[int, ...], wx: Tensor) -> None:
-    names = [p.name for p in cell.params]
-    given = list(params) if isinstance(params, Mapping) else params
-    if not isinstance(params, Mapping) or sorted(given) != sorted(names):
-        shown = given if isinstance(params, Mapping) else type(params).__name__
+def _check_count(states: Any, names: Sequence[str]) -> None:
+    if not _are_states(states, len(names)):
+        many = isinstance(states, tuple | list)
         raise TensorError(
-            "params",
-            f"{shown}",
-            f"a dict with a tensor for each of {names}",
-            f"params={{{', '.join(f'{n!r}: …' for n in names)}}}",
+            "states",
+            f"{len(states)} of them" if many else f"a {type(states).__name__}",
+            f"a tuple with a tensor for each of {', '.join(names)}",
+            f"states=({', '.join(names)},)",
         )
-    for name in names:
-        _check_like(f"params[{name!r}]", params[name], shape, f"{shape}, (N, D)", "wx", wx)
 
 
 def check_states(
@@ -142,14 +173,7 @@ def check_states(
     Raises:
         TensorError: they do not fit.
     """
-    if not isinstance(states, tuple | list) or len(states) != len(names):
-        many = isinstance(states, tuple | list)
-        raise TensorError(
-            "states",
-            f"{len(states)} of them" if many else f"a {type(states).__name__}",
-            f"a tuple with a tensor for each of {', '.join(names)}",
-            f"states=({', '.join(names)},)",
-        )
+    _check_count(states, names)
     for name, state in zip(names, states, strict=True):
         _check_like(f"states[{name}]", state, shape, f"{shape}, {axes}", other_name, other)
 
@@ -178,7 +202,12 @@ def check_input(
 
 
 def _check_like(
-    name: str, tensor: Any, shape: tuple[int, ...], wanted: str, other_name: str, other: Tensor
+    name: str,
+    tensor: Any,
+    shape: tuple[int, ...] | None,
+    wanted: str,
+    other_name: str,
+    other: Tensor,
 ) -> None:
     _check_tensor(name, tensor, wanted)
     if tuple(tensor.shape) != shape:
