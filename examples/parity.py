@@ -7,7 +7,8 @@ strings of at most 40 bits and are validated on 40 to 256, on a GPU where there 
 
 Every model is causal and trained on the running parity, a label after each bit. Accuracy at length
 T is that of the answer after bit T, the parity of a string of T bits. `--out` gets parity.png and
-the C++ that rnnc makes of each cell. A recurrent model below 0.99 makes the exit status 1.
+the source that rnnc makes of each cell: C++, or CUDA where a GPU trains. A recurrent model below
+0.99 makes the exit status 1.
 """
 
 import os
@@ -26,6 +27,7 @@ from matplotlib.figure import Figure
 from rich.progress import track
 from rich.table import Table
 from rnnc import Gate, Param, State, cells, param, tanh
+from rnnc.runtime.device import device_limits
 from torch import Tensor, nn
 
 TRAINED, LONGEST, PASS = 40, 256, 0.99
@@ -124,12 +126,22 @@ def draw(results: dict[str, tuple[dict[int, float], Tensor]], path: Path) -> Non
     figure.savefig(path, dpi=150)
 
 
+def write_sources(folder: Path) -> None:
+    """The kernels that train each cell, as text."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for cell in CELLS.values():
+        source, kind = cell.cpp(), "cpp"
+        if DEVICE == "cuda":
+            here = device_limits(torch.cuda.current_device())
+            source = cell.cuda(head_dim=WIDTH, dtype="float32", gpu=here, batch=BATCH)
+            kind = "cu"
+        (folder / f"{cell.name}.{kind}").write_text(source.code)
+
+
 def main(out: Path = Path("demo"), steps: Count = 1500, seed: int = 0, threads: Count = 2) -> None:
     """Train on short bit strings, at most STEPS steps a model; validate on long ones."""
     torch.set_num_threads(threads)
-    (out / "sources").mkdir(parents=True, exist_ok=True)
-    for cell in CELLS.values():
-        (out / "sources" / f"{cell.name}.cpp").write_text(cell.cpp().code)
+    write_sources(out / "sources")
     columns = "model", "steps", "seconds", f"1..{TRAINED}", f"{TRAINED}..{LONGEST}", "published"
     table = Table(*columns, title=f"Accuracy, trained on lengths <= {TRAINED}")
     table.caption = "Chance is 0.50: half of all strings are odd.\nPublished: FlashRNN, ICLR 2025."

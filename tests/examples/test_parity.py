@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from rnnc.codegen.limits import limits_of
 
 PATH = Path(__file__).parents[2] / "examples" / "parity.py"
 
@@ -91,3 +92,16 @@ def test_accuracy_counts_right_answers_by_length(parity):
         return torch.nn.functional.one_hot(answers, 2).float()
 
     assert parity.accuracy(model, bits, labels).tolist() == [1, 1, 1, 0, 0, 0]
+
+
+def test_sources_are_those_of_the_device_that_trains(parity, tmp_path, monkeypatch):
+    parity.write_sources(tmp_path / "cpu")
+    assert (tmp_path / "cpu" / "lstm.cpp").read_text() == parity.cells.lstm.cpp().code
+    monkeypatch.setattr(parity, "DEVICE", "cuda")
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 0)
+    monkeypatch.setattr(parity, "device_limits", lambda index: limits_of("H200"))
+    parity.write_sources(tmp_path / "gpu")
+    assert {path.name for path in (tmp_path / "gpu").iterdir()} == {
+        f"{name}.cu" for name in parity.CELLS
+    }
+    assert "using Element = float;" in (tmp_path / "gpu" / "lstm.cu").read_text()
