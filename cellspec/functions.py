@@ -9,97 +9,10 @@ gate or a state of a cell gives the expression.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
 
 import sympy
 
-from .errors import CellError
-from .tracer import Arithmetic, Condition, Tracer, expression, shared_owner
-
-Pullback = Callable[..., tuple[sympy.Expr | None, ...]]
-
-
-@dataclass(frozen=True, eq=False)
-class ElementwiseFunction:
-    """One function of the language.
-
-    Attributes:
-        name: how a cell's author and the generated code call it.
-        arguments: the names of its arguments, as `cpp` and `torch` use them.
-        doc: what it is, in a line.
-        cpp: its value as a C++ expression of type `real`, from functions of this table and the
-            mathematics header; empty where that header has it under this name.
-        torch: its value as a Python expression, with torch as `torch`, torch.nn.functional as `F`.
-        pullback: `pullback(d, y, *arguments)` gives the cotangent of each argument from that of
-            the output, `d`, the output's value `y` and the arguments; None where none passes.
-        latex: its name in mathematics.
-        domain: the open interval of its first argument.
-        defaults: values of the last arguments where a caller leaves them out.
-    """
-
-    name: str
-    arguments: tuple[str, ...]
-    doc: str
-    cpp: str
-    torch: str
-    pullback: Pullback
-    latex: str = ""
-    domain: tuple[float, float] = (-math.inf, math.inf)
-    defaults: tuple[float, ...] = ()
-
-    @property
-    def symbol(self) -> Any:
-        """The sympy function of this name."""
-        # Stated, since sympy would take them from the arguments, and a condition has neither.
-        return sympy.Function(self.name, nargs=len(self.arguments), real=True, commutative=True)
-
-    def of(self, *arguments: sympy.Basic) -> sympy.Expr:
-        """The application to sympy expressions."""
-        return self.symbol(*arguments)
-
-    def __call__(self, *operands: Arithmetic | Condition | float) -> Any:
-        """Apply the function to gates, states, params, constants and numbers of a cell.
-
-        Raises:
-            CellError: a wrong number of arguments, no traced argument, or a foreign one.
-        """
-        missing = len(self.arguments) - len(operands)
-        if not 0 <= missing <= len(self.defaults):
-            raise CellError(
-                f"{self.name} with {len(operands)} argument(s)",
-                f"{len(self.arguments)}: {', '.join(self.arguments)}",
-                self.signature,
-            )
-        filled = (*operands, *self.defaults[len(self.defaults) - missing :])
-        if not any(isinstance(x, Tracer | Condition) for x in filled):
-            raise CellError(
-                f"{self.name}({', '.join(map(repr, operands))})",
-                "a gate, state, param or constant of the cell among the arguments",
-                "the value itself, as a number",
-            )
-        return Tracer(self.of(*map(self._argument, self.arguments, filled)), shared_owner(*filled))
-
-    @property
-    def signature(self) -> str:
-        """How it is called, with its defaults."""
-        first = len(self.arguments) - len(self.defaults)
-        named = [f"{a}={v}" for a, v in zip(self.arguments[first:], self.defaults, strict=True)]
-        return f"{self.name}({', '.join([*self.arguments[:first], *named])})"
-
-    def _argument(self, name: str, operand: object) -> sympy.Basic:
-        if name == "condition":
-            if isinstance(operand, Condition):
-                return operand.expression
-            raise CellError(
-                f"{operand!r} as the condition of {self.name}", "a comparison", "where(x > 0, a, b)"
-            )
-        return expression(operand)
-
-    def __repr__(self) -> str:
-        return f"<rnnc function {self.signature}: {self.doc}>"
-
+from .elementwise import ElementwiseFunction, Pullback
 
 TABLE: dict[str, ElementwiseFunction] = {}
 
