@@ -1,4 +1,4 @@
-"""`rnnc limits`: the largest head dim that a fused kernel keeps on chip, for each GPU."""
+"""`rnnc limits`: the largest head that a fused kernel keeps on chip, for each GPU."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
 from .cellspec.errors import RnncError
 from .cli_find import find_cell
-from .cli_text import fail
-from .codegen.placement import LargestHeadDims, largest_head_dims
+from .cli_options import CELL, Heads
+from .cli_text import fail, print_lines, print_table
+from .codegen.largest import largest_head_dims
+from .codegen.limits import PRESETS
 
 
 class Element(StrEnum):
@@ -24,40 +25,33 @@ class Element(StrEnum):
 
 
 def limits_command(
-    cell: Annotated[
-        str | None,
-        typer.Option(help="A cell, as `rnnc show` takes it, or a number of gates; 1, 3 and 4."),
-    ] = None,
+    cell: Annotated[str, typer.Option(help=CELL)] = "lstm",
     dtype: Annotated[Element, typer.Option(help="The type of R.")] = Element.BFLOAT16,
+    heads: Heads = 1,
 ) -> None:
-    """Show the largest head dim of a fused kernel on each GPU, for one head and 8 batch rows."""
+    """Show the largest head dim of each kind of fused plan of a cell, on each GPU.
+
+    They are the sizes that `rnnc plan` finds. Batch does not matter: what does not fit takes turns.
+    A larger head runs alternating.
+    """
     try:
-        gates: tuple[int, ...] = (1, 3, 4)
-        title = "gates"
-        if cell is not None and cell.isdecimal():
-            gates = (int(cell),)
-        elif cell is not None:
-            found = find_cell(cell)
-            # A gate without a dense recurrent matrix takes no room on chip.
-            gates, title = (len(found.dense_pairs),), f"gates ({found.name})"
-        _print(largest_head_dims(gates, dtype.value), title)
+        found = find_cell(cell)
+        largest = [largest_head_dims(found, limits, dtype.value, heads) for limits in PRESETS]
     except RnncError as error:
         fail(error)
-
-
-def _print(dims: LargestHeadDims, title: str) -> None:
-    table = Table(title=f"Largest head dim, {dims.dtype}, R on chip")
-    table.add_column("GPU")
-    table.add_column("arch")
-    table.add_column("SMs", justify="right")
-    for gates in dims.gates:
-        heading = f"{gates} {title if gates != 1 else title.replace('gates', 'gate', 1)}"
-        table.add_column(heading, justify="right")
-    for limits, placements in dims.rows:
+    print_lines(f"{found.name}, {dtype.value}, heads x units: the largest head with R on chip\n")
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("GPU", "arch"):
+        table.add_column(column)
+    for column in ("SMs", "block", "cluster", "grid"):
+        table.add_column(column, justify="right")
+    for each in largest:
+        dims = (each.block, each.cluster, each.grid)
+        limits = each.limits
         table.add_row(
             limits.name,
             limits.arch,
             str(limits.multiprocessors),
-            *(str(placement.head_dim) if placement else "-" for placement in placements),
+            *(f"{heads} x {dim}" if dim else "-" for dim in dims),
         )
-    Console().print(table)
+    print_table(table)

@@ -1,13 +1,14 @@
 """The `rnnc` command: each of its words, and what it says to each bad one."""
 
 import json
-import re
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
 import pytest
 import rnnc
+from rnnc.codegen.largest import largest_head_dims
+from rnnc.codegen.limits import PRESETS, limits_of
 from typer.testing import Result
 
 GOOD = '''\
@@ -359,8 +360,15 @@ def test_unknown_options_are_refused(run: Callable[..., Result]) -> None:
 
 
 def test_limits(run: Callable[..., Result], refused: Callable[..., str]) -> None:
-    shown = run("limits", "--cell", "lstm").stdout
-    assert "4 gates (lstm)" in shown
-    assert re.search(r"H200\W+sm_90\W+132\W+2048\W", shown)
-    assert "1 gate " in run("limits").stdout
-    assert "gates=0\n  wanted: at least 1" in refused("limits", "--cell", "mingru")
+    shown = [line.split() for line in run("limits").stdout.splitlines()]
+    assert shown[2] == "GPU arch SMs block cluster grid".split()
+    by_name = {line[0]: line[1:] for line in shown[3:]}
+    largest = largest_head_dims(rnnc.cells.lstm, limits_of("A100"))
+    wanted = f"sm_80 108 1 x {largest.block} - 1 x {largest.grid}"
+    assert by_name["A100"] == wanted.split()
+    assert set(by_name) == {limits.name.split()[0] for limits in PRESETS}
+    two = run("limits", "--cell", "mingru", "--dtype", "float32", "--heads", "2").stdout
+    assert "mingru, float32" in two
+    assert " 2 x " in two
+    assert "heads=0" in refused("limits", "--heads", "0")
+    assert "no cell of the name 'lstmm'" in refused("limits", "--cell", "lstmm")
