@@ -64,9 +64,10 @@ def _run_grid(
     plan: GridPlan, kernel: Kernel, arguments: ctypes.Structure, like: Tensor, sizes: Sizes
 ) -> None:
     words = exchange_bytes(plan, kernel.name, sizes) // _WORD
-    exchange = like.new_full((words,), _NOT_YET, dtype=torch.int64)
+    exchange = like.new_empty(words, dtype=torch.int64)
     struct = grid_struct(type(arguments))
     for first, groups in turns(plan, sizes.batch):
+        exchange.fill_(_NOT_YET)
         given = struct(arguments, exchange.data_ptr(), first)
         kernel((plan.kernels[kernel.name].blocks, groups, sizes.heads), given)
 
@@ -87,11 +88,12 @@ def exchange_bytes(plan: GridPlan, name: str, sizes: Sizes) -> int:
     """The size of the buffer through which a kernel's blocks give each other what they computed.
 
     Its layout is [slot, head, tile of 8 rows, chunk, 512 bytes]. A step has a slot of its own, so
-    that nothing is overwritten, and so has what is there before the first.
+    that nothing is overwritten while a launch runs; the launches of a batch share the buffer.
     """
-    tiles = batch_tiles(plan, sizes.batch) * plan.rows // TILE_ROWS
+    groups = min(plan.groups, batch_tiles(plan, sizes.batch))
+    tiles = groups * plan.rows // TILE_ROWS
     slot = sizes.heads * tiles * plan.kernels[name].exchange_chunks * SLOT_CHUNK_BYTES
-    return (sizes.steps + 1) * slot
+    return max(sizes.steps, 1) * slot
 
 
 def recurrent_matrix(plan: CudaPlan, R: Tensor | None) -> Tensor | None:

@@ -75,20 +75,19 @@ def test_a_cluster_lies_along_x(launches):
 
 
 def test_a_grid_takes_turns_over_one_buffer(launches, monkeypatch):
-    made = []
-    new_full = torch.Tensor.new_full
-    monkeypatch.setattr(
-        torch.Tensor, "new_full", lambda *a, **o: made.append(new_full(*a, **o)) or made[-1]
-    )
+    filled = []
+    fill = torch.Tensor.fill_
+    monkeypatch.setattr(torch.Tensor, "fill_", lambda t, *a: filled.append(t) or fill(t, *a))
     found = launches(GRID, Sizes(7, 65, 3))  # five groups of 16 rows, two at once
     assert [grid for grid, _ in found] == [(48, 2, 3), (48, 2, 3), (48, 1, 3)]
     assert [given.first_group for _, given in found] == [0, 2, 4]
     assert [given.arguments.steps for _, given in found] == [7, 7, 7]
-    (exchange,) = made
+    assert len(filled) == 3  # anew for each turn
+    exchange = filled[0]
     assert {given.exchange for _, given in found} == {exchange.data_ptr()}
     assert exchange.data_ptr() % 16 == 0
     # Slots, heads, tiles, chunks, bytes: counted from the meaning.
-    assert exchange.nbytes == (7 + 1) * 3 * (5 * 16 // 8) * 24 * 512
+    assert exchange.nbytes == 7 * 3 * (2 * 16 // 8) * 24 * 512
     assert bool((exchange.view(torch.uint8) == 0xFF).all())
 
 

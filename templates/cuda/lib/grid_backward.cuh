@@ -115,11 +115,11 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
         return (matrix * a.heads + head) * kHeadDim * kHeadDim + chunk % kDimChunks * kChunk;
       });
 
-  // The slot of a step: the tiles of this group are neighbours.
+  // The slot of a step, of all groups of this launch: the tiles of a group are neighbours.
   constexpr int chunks = kDensePairs * kDimChunks, tile_bytes = chunks * kSlotChunkBytes;
-  const int64 tiles = ceil_div(static_cast<int>(a.batch), kGroupRows) * int64{kRowTiles};
+  const int64 tiles = static_cast<int64>(gridDim.y) * kRowTiles;
   const int64 slot_bytes = a.heads * tiles * tile_bytes;
-  char* slot = grid.exchange + (head * tiles + group * kRowTiles) * tile_bytes;
+  char* slot = grid.exchange + (head * tiles + blockIdx.y * kRowTiles) * tile_bytes;
   slot += (steps - 1) * slot_bytes;
 
   // Whole warps have items of a phase or none: a shuffle among them needs all lanes.

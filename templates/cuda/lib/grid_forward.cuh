@@ -106,11 +106,11 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
       },
       [&](int, int chunk) { return int64{chunk} * kChunk; });
 
-  // The slot of a step: the tiles of this group are neighbours.
+  // The slot of a step, of all groups of this launch: the tiles of a group are neighbours.
   constexpr int chunks = kSources * kDimChunks, tile_bytes = chunks * kSlotChunkBytes;
-  const int64 tiles = ceil_div(static_cast<int>(a.batch), kGroupRows) * int64{kRowTiles};
+  const int64 tiles = static_cast<int64>(gridDim.y) * kRowTiles;
   const int64 slot_bytes = a.heads * tiles * tile_bytes;
-  char* slot = grid.exchange + (head * tiles + group * kRowTiles) * tile_bytes;
+  char* slot = grid.exchange + (head * tiles + blockIdx.y * kRowTiles) * tile_bytes;
 
   // Whole warps have items of a phase or none: a shuffle among them needs all lanes.
   ForwardItem item[kForwardEach];
