@@ -12,7 +12,8 @@ from sympy.printing.cxx import CXX17CodePrinter
 from sympy.printing.precedence import PRECEDENCE
 
 from ..cellspec.declare import Constant
-from ..cellspec.functions import TABLE, ElementwiseFunction
+from ..cellspec.elementwise import ElementwiseFunction
+from ..cellspec.functions import TABLE
 from ..cellspec.tracer import factored
 from .program import Program, symbols_of
 

@@ -74,9 +74,16 @@ def saved_from(
         results: the call's.
     """
     again = save == "states" and wx.device.type == "cuda"  # the gates are computed again
-    states = tuple(results[: len(initial)])
-    gates_from = (wx, b) if again else (None, None)
-    return Saved(*gates_from, R, R_diag, tuple(params), tuple(initial), states, results[-1])
+    return Saved(
+        wx=wx if again else None,
+        b=b if again else None,
+        R=R,
+        R_diag=R_diag,
+        params=tuple(params),
+        initial=tuple(initial),
+        states=tuple(results[: len(initial)]),
+        kept=results[-1],
+    )
 
 
 def saved_again(flat: Sequence[Any], count: int) -> Saved:
