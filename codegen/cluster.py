@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import math
-from contextlib import suppress
 from functools import lru_cache
-from itertools import product
 
 from ..cellspec.cell import CellSpec
 from ..constrint import Solution, Unsatisfiable
 from .block import DIRECTIONS, Direction
 from .cluster_cost import cluster_nanoseconds
 from .cluster_plan import ClusterKernel, ClusterPlan
-from .cluster_problem import BACKWARD_WARPS, ROWS, SIZES, SPLITS, WARP, cluster_problem
+from .cluster_problem import ROWS, SIZES, WARP, cluster_problem
 from .derive import derive
 from .limits import Limits
 from .shape import Dtype, PlanError, Save, Shape
@@ -85,15 +83,11 @@ def _kernels(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction
 ) -> list[tuple[int, ClusterKernel]]:
     """For each size of a cluster and number of warps the best kernel and its ns; cheapest first."""
-    found = []
-    shares = SPLITS if direction == "forward" else BACKWARD_WARPS
     clusters = shape.heads * math.ceil(shape.batch / ROWS)
-    for cluster, share in product(SIZES, shares):
-        if cluster > limits.cluster:
-            continue
-        together = min(math.ceil(clusters * cluster / limits.multiprocessors), 4)
-        best = _best(cell, _sizes(shape), limits, direction, cluster, share, together)
-        if best is not None:
+    found = []
+    for size in SIZES:
+        together = min(math.ceil(clusters * size / limits.multiprocessors), 4)
+        for best in _best(cell, _sizes(shape), limits, direction, size, together):
             kernel = _kernel(best, limits)
             cost = cluster_nanoseconds(
                 derive(cell), shape, limits, kernel, forward=direction == "forward"
@@ -109,24 +103,22 @@ def _sizes(shape: Shape) -> Shape:
 
 @lru_cache(maxsize=4096)
 def _best(
-    cell: CellSpec,
-    shape: Shape,
-    limits: Limits,
-    direction: Direction,
-    cluster: int,
-    share: int,
-    together: int,
-) -> Solution | None:
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, size: int, together: int
+) -> tuple[Solution, ...]:
+    """The first solution for a size of a cluster and each way that warps share it."""
+    if size > limits.cluster or size > shape.head_dim // 8:
+        return ()
     m = cluster_problem(cell, shape, limits, direction, together)
-    m.require(m["cluster"] == cluster, "the size asked for")
-    m.require(m["splits" if direction == "forward" else "warps"] == share, "the share asked for")
-    with suppress(Unsatisfiable):
-        return m.solve()
-    return None
+    m.require(m["cluster"] == size, "the size asked for")
+    share = m["splits" if direction == "forward" else "warps"]
+    found: dict[int, Solution] = {}
+    for solution in m.solutions(prefer=[share.smallest]):
+        found.setdefault(solution[share.name], solution)
+    return tuple(found.values())
 
 
 def _kernel(found: Solution, limits: Limits) -> ClusterKernel:
-    threads = WARP * found["warps"]
+    threads = 4 * WARP * found["quarter"]
     allowed = limits.registers // (threads * found["blocks"]) // 8 * 8
     return ClusterKernel(
         cluster=found["cluster"],

@@ -38,10 +38,11 @@ class ClusterCosts:
     filled: float
 
 
-# NVIDIA H200, 2026-11-20: all-gathers of 2, 4 and 8 KiB by st.async, a line through each three.
+# NVIDIA H200, 2026-11-20: all-gathers of 2, 4 and 8 KiB by st.async, a line through each three;
+# what is not a power of two lies between its neighbours.
 H200_CLUSTER = ClusterCosts(
-    push={2: 166, 4: 201, 8: 188, 16: 193},
-    kilobyte={2: 32, 4: 32, 8: 32, 16: 39},
+    push={2: 166, 3: 184, 4: 201, 6: 195, 8: 188, 12: 190, 16: 193},
+    kilobyte={2: 32, 3: 32, 4: 32, 6: 32, 8: 32, 12: 36, 16: 39},
     chain=(100, 130),
     item=25,
     split=35,
@@ -72,8 +73,13 @@ def cluster_nanoseconds(
     matrix = busy * kernel.matrix_registers / 4 * H200.matrix
     matrix *= 3 if shape.dtype == "float32" else 1
     operations = (pointwise.forward if forward else pointwise.backward).operations
-    item_warps = math.ceil(kernel.units * _COLUMNS / 32 / H200.schedulers)
-    items = item_warps * (operations + costs.item)
+    # Two columns a thread of the forward, one where warps share K; of the backward's warps as many
+    # as have units.
+    at_once = min(kernel.splits, 2) * kernel.units / 8 if forward else kernel.warps
+    item_warps = math.ceil(kernel.units * _COLUMNS / 32)
+    turns = math.ceil(item_warps / at_once)
+    turns *= math.ceil(min(at_once, item_warps) / H200.schedulers)
+    items = turns * (operations + costs.item)
     alone = exchange + costs.chain[not forward] + costs.split * (kernel.splits > 1)
     # Blocks that share a multiprocessor hide each other's waiting, not each other's work.
     clusters = shape.heads * math.ceil(shape.batch / _COLUMNS)

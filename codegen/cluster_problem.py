@@ -8,7 +8,7 @@ from ..cellspec.cell import CellSpec
 from ..constrint import Model
 from ..constrint.expression import Expression
 from .block import Direction
-from .cluster_registers import cluster_backward_registers, cluster_forward_registers
+from .cluster_registers import TENTHS, cluster_backward_registers, cluster_forward_registers
 from .derive import derive
 from .layout import layout_of
 from .limits import Limits
@@ -16,7 +16,7 @@ from .shape import Shape
 
 WARP = 32
 ROWS = 8  # batch rows of a cluster: the N side of the matrix instructions
-SIZES = (2, 4, 8, 16)  # blocks of a cluster
+SIZES = (2, 3, 4, 6, 8, 12, 16)  # blocks of a cluster
 SPLITS = (1, 2, 4)  # warps of the forward that share K
 BACKWARD_WARPS = (4, 8, 16)  # of a block of the backward
 _AHEAD = (8, 6, 4, 3, 2)  # steps
@@ -90,9 +90,14 @@ def cluster_problem(
         shared == buffers + ahead * bytes_of_step + _BARRIER_BYTES,
         "buffers that take turns, what is read ahead, and mbarriers",
     )
-    m.require(registers >= matrix + working, "registers of a thread")
+    m.require(TENTHS * (registers - matrix) >= working, "registers of a thread")
+    m.require(TENTHS * (registers - matrix) < working + TENTHS, "no more registers than needed")
+    # Its four quarters get as many registers each as the one with the most warps.
+    quarter = m.int("quarter", 1, math.ceil(threads / 4))
+    m.require(4 * quarter >= warps, "warps of a quarter")
+    m.require(4 * (quarter - 1) < warps, "no more warps of a quarter than needed")
     m.require(
-        WARP * warps * blocks * registers <= limits.registers, "registers of a multiprocessor"
+        4 * WARP * quarter * blocks * registers <= limits.registers, "registers of a multiprocessor"
     )
     m.require(
         blocks * (shared + _RESERVED_SHARED) <= limits.shared_per_multiprocessor,
@@ -135,7 +140,17 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     inputs = groups * ROWS * _copy_pitch(len(layout.input_gates), 8, shape)
     parts = groups * (splits - 1) * (2 * max(tiles, 1) * _PART_BYTES)
     buffers = 2 * (sources * ROWS * _EXCHANGE_ROW) * row + parts
-    return cluster_forward_registers(pointwise, shape), inputs, buffers
+    # As `kForwardChains` has it: independent sums hide the latency of an instruction.
+    many, few = 4 * max(tiles, 1), 2 * max(tiles, 1)
+    sums = m.int("sums", sorted({few, many}))
+    if element == 4:
+        m.require(sums == many, "large and small sums")
+    elif tiles > 1:
+        m.require((tiles * chunks > 8).implies(sums == few), "fewer sums beside much of R")
+        m.require((tiles * chunks <= 8).implies(sums == many), "more sums beside little of R")
+    else:
+        m.require(sums == many, "four sums of a tile")
+    return cluster_forward_registers(pointwise, shape, sums), inputs, buffers
 
 
 def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
@@ -168,7 +183,16 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     shares = sources * ROWS * _SUM_BYTES * cluster * units
     buffers = 2 * ROWS * _EXCHANGE_ROW * row + 2 * shares
     inputs = units * (ROWS * step // _ITEM_UNITS)
-    return cluster_backward_registers(pointwise, shape, slots, items), inputs, buffers
+    # As `kBackwardChains` has it.
+    sums = m.int("sums", 0, 4 * sources * (shape.head_dim + 16))
+    if shape.element_bytes == 4:
+        m.require(sums == 4 * sources * slots, "large and small sums")
+    else:
+        m.require((slots == 1).implies(sums == 4 * sources), "four sums of a tile")
+        m.require(slots.isin([2, 3]).implies(sums == 2 * sources * slots), "two sums of a tile")
+        m.require((slots > 3).implies(sums == sources * slots), "one sum of a tile")
+    working = cluster_backward_registers(pointwise, shape, slots, sums, items)
+    return working, inputs, buffers
 
 
 def _copy_pitch(elements: int, units: int, shape: Shape) -> int:

@@ -135,7 +135,7 @@ RNNC_INLINE float sum_shares(const char* shares) {
   if constexpr (n == 1) {
     return *reinterpret_cast<const float*>(shares);
   } else {
-    return sum_shares<n / 2>(shares) + sum_shares<n / 2>(shares + n / 2 * kShareBytes);
+    return sum_shares<n / 2>(shares) + sum_shares<n - n / 2>(shares + n / 2 * kShareBytes);
   }
 }
 

@@ -1,0 +1,137 @@
+"""Every cell's cluster kernels through the compiler, no GPU: no spills, registers as planned."""
+
+from __future__ import annotations
+
+import os
+import re
+from itertools import product
+
+import pytest
+import rnnc
+from rnnc.codegen.cluster import cluster_plans
+from rnnc.codegen.derive import derive
+from rnnc.codegen.limits import limits_of
+from rnnc.codegen.render import render
+from rnnc.codegen.shape import SAVES, PlanError, Shape
+from rnnc.runtime.device import cupy_nvrtc
+from rnnc.runtime.nvrtc import compile_cuda, ptx_of
+
+ARCHS = {"sm_90a": "H200", "sm_100a": "B200", "sm_120": "RTX 5090"}
+NAMES = rnnc.cells.names()
+DIMS = [128, 256, 72, 192, 100, 384]
+DTYPES = ["bfloat16", "float32", "float16"]
+# One and several blocks a multiprocessor.
+BATCHES = [16, 256]
+ALL = list(product(DIMS, DTYPES, BATCHES))
+
+full = pytest.mark.skipif(
+    not os.environ.get("RNNC_SLOW"), reason="tens of minutes: make test-slow, or RNNC_SLOW=1"
+)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def cache(tmp_path_factory):
+    try:
+        cupy_nvrtc()
+    except rnnc.NoCudaError as error:
+        pytest.skip(str(error))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RNNC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
+
+
+def plans_of(name, gpu, dim, dtype, batch=16, save="gates", heads=6):
+    shape = Shape(heads=heads, head_dim=dim, batch=batch, dtype=dtype)
+    return cluster_plans(rnnc.cells.get(name), shape, limits_of(gpu), save)
+
+
+def source_of(name, plan):
+    return render(derive(rnnc.cells.get(name), plan.save == "gates"), plan)
+
+
+def check_compiles(name, plan, arch):
+    """The template's own assertions hold the shared memory; this holds the registers."""
+    reports = compile_cuda(source_of(name, plan), arch).reports
+    assert set(reports) == set(plan.kernel_names)
+    for kernel, report in reports.items():
+        assert (report.spills, report.stack) == (0, 0), (kernel, report, str(plan))
+        assert report.registers <= plan.kernels[kernel].registers, (kernel, report, str(plan))
+
+
+def case_of(name, arch):
+    """One of `ALL` that has a plan, and one of its plans: others for each cell and architecture."""
+    start = 5 * NAMES.index(name) + 7 * list(ARCHS).index(arch)
+    for i in range(len(ALL)):
+        dim, dtype, batch = ALL[(start + i) % len(ALL)]
+        try:
+            plans = plans_of(name, ARCHS[arch], dim, dtype, batch, SAVES[(start + i) % 2])
+        except PlanError:
+            continue
+        return plans[start % min(len(plans), 6)]
+    raise AssertionError(f"{name} has no cluster plan at all on {ARCHS[arch]}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_kernels_compile_as_planned(name):
+    check_compiles(name, case_of(name, "sm_90a"), "sm_90a")
+
+
+@pytest.mark.parametrize("name", NAMES[::3])
+def test_kernels_compile_as_planned_on_later_gpus(name):
+    arch = ["sm_100a", "sm_120"][NAMES.index(name) // 3 % 2]
+    check_compiles(name, case_of(name, arch), arch)
+
+
+def test_the_turns_reach_every_dim_dtype_cluster_and_split():
+    plans = [case_of(name, "sm_90a") for name in NAMES]
+    assert {p.head_dim for p in plans} == set(DIMS)
+    assert {p.dtype for p in plans} == set(DTYPES)
+    assert {p.save for p in plans} == set(SAVES)
+    assert {p.forward.cluster for p in plans} >= {2, 4, 8, 16}
+    assert {p.forward.splits for p in plans} >= {1, 2}
+    assert {p.backward.warps for p in plans} == {4, 8, 16}
+
+
+@pytest.mark.parametrize(("heads", "dim"), [(6, 128), (3, 256), (1, 512)])
+def test_the_target_shapes_compile_as_planned(heads, dim):
+    for plan in plans_of("lstm", "H200", dim, "bfloat16", heads=heads)[:2]:
+        check_compiles("lstm", plan, "sm_90a")
+
+
+def test_blocks_agree_by_what_they_push_alone():
+    """A barrier of the cluster at the beginning and one at the end; no fence for data."""
+    (plan, *_) = plans_of("lstm", "H200", 128, "bfloat16")
+    _, *kernels = re.split(r"\.entry\s+rnnc_\w+", ptx_of(source_of("lstm", plan), "sm_90"))
+    assert len(kernels) == 2
+    for text in kernels:
+        assert len(re.findall(r"barrier\.cluster\.wait", text)) == 2
+        assert re.findall(r"fence\.\S+|membar\S*", text) == ["fence.mbarrier_init.release.cluster;"]
+        assert "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32" in text
+        assert "mbarrier.try_wait.parity" in text
+
+
+def test_a_cell_without_recurrent_matrices_waits_for_nobody():
+    (plan, *_) = plans_of("indrnn", "H200", 128, "bfloat16")
+    text = ptx_of(source_of("indrnn", plan), "sm_90")
+    assert "st.async" not in text
+    assert "try_wait" not in text
+
+
+@full
+@pytest.mark.slow
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize("name", NAMES)
+def test_every_shape_compiles_as_planned(name, arch):
+    wrong = []
+    for turn, (dim, dtype, batch) in enumerate(ALL):
+        save = SAVES[(turn + NAMES.index(name)) % 2]
+        try:
+            plans = plans_of(name, ARCHS[arch], dim, dtype, batch, save)
+        except PlanError:
+            continue
+        plan = plans[turn % len(plans)]
+        try:
+            check_compiles(name, plan, arch)
+        except AssertionError as error:
+            wrong.append((str(plan), str(error).splitlines()[0]))
+    assert not wrong, wrong
