@@ -96,7 +96,7 @@ def bench_command(
         print_lines(", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1))
         torch.manual_seed(0)
         found: list[Comparison] = []
-        stem = file_stem(where, on["device"], today)
+        stem = file_stem(where, on["device"], today) + ("-queued" if queued else "")
         seconds = None
         if ahead and where == "cuda":
             limits = device_limits(torch.cuda.current_device())

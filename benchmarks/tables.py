@@ -1,0 +1,231 @@
+"""The tables of figures in the pages, from the newest files in benchmarks/results.
+
+    python benchmarks/tables.py
+
+A place in a page is `<!-- figures: NAME -->` up to `<!-- end -->`; what stands between is written
+anew. A kind of figures that no file has is said to be not measured, with the command that does.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import textwrap
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from rnnc.runtime.bench_rows import MEASURED_ON
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks" / "results"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+_PLACE = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_BENCH = "rnnc bench --rows all --dtype bfloat16 --queued --ahead --limit 110"
+_ALL_ROWS = 16
+_QUEUED = "behind queued work"
+
+
+def filled(page: str, results: Path = RESULTS) -> str:
+    """A page with its figures as the files have them.
+
+    Args:
+        page: its text.
+        results: the folder of the files.
+    """
+
+    def write(place: re.Match[str]) -> str:
+        lines = TABLES[place[2]](results).splitlines()
+        wrapped = [line if line[:1] in "|!" else _wrapped(line) for line in lines]
+        return "\n".join([place[1].rstrip("\n"), *wrapped, place[3]])
+
+    return _PLACE.sub(write, page)
+
+
+def rows_table(results: Path) -> str:
+    """Our plan of each row, by GPU time, beside its estimate, its target and the peers."""
+    heads = "row, cell, heads x units, batch|plan|ms|target, ms|us a step|by the model"
+    lines = [f"{heads}|cuDNN float16, ms|FlashRNN, ms"]
+    found = _newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
+    if found is None:
+        return _missing(_BENCH)
+    for row, ours in _rows(found):
+        steps, planned = ours["nanoseconds_a_step"], ours["planned_nanoseconds_a_step"] or {}
+        cells = [
+            f"{row['number']}, {_sizes(row)}",
+            ours.get("runs_as") or ours["variant"],
+            _phases(ours),
+            _numbers(row["target"] or ()),
+            _numbers(f"{n / 1e3:.2f}" for n in steps.values() if n),
+            _numbers(f"{n / 1e3:.2f}" for n in planned.values()),
+            _cudnn(row),
+            _numbers(row["flashrnn"] or ()),
+        ]
+        lines.append("|".join(cells))
+    note = f"ms: forward / forward + backward; us a step: forward / backward. {_source(found)}"
+    return f"{_table(lines)}\n\n{note}{_peers_note(found)}"
+
+
+def summary(results: Path) -> str:
+    """The same in short, beside the time from an idle GPU, in which the host's shows."""
+    queued = _newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
+    if queued is None:
+        return _missing(_BENCH)
+    idle = _newest(results, "cuda-*.json", lambda c: _QUEUED not in c["method"])
+    from_idle = {row["number"]: _phases(ours) for row, ours in _rows(idle or {"rows": []})}
+    lines = ["cell, heads x units, batch|plan|GPU time|from an idle GPU|cuDNN float16|FlashRNN"]
+    for row, ours in _rows(queued):
+        plan = ours.get("runs_as") or ours["variant"]
+        cells = [_sizes(row), plan, _phases(ours), from_idle.get(row["number"], "-")]
+        lines.append("|".join([*cells, _cudnn(row), _numbers(row["flashrnn"] or ())]))
+    note = f"{_source(queued)}{_peers_note(queued)}"
+    if idle:
+        note += f" From an idle GPU: {_source(idle)}"
+    return f"{_table(lines)}\n\n{note}"
+
+
+def sweeps(results: Path) -> str:
+    """The picture of the sweeps."""
+    found = _newest(results, "sweeps-*.json")
+    if found is None:
+        return _missing("python benchmarks/sweeps.py")
+    picture = f"../benchmarks/results/{found['path'].with_suffix('.png').name}"
+    return f"![microseconds a step]({picture})\n\n{_source(found)}"
+
+
+def error(results: Path) -> str:
+    """Errors over all steps, and the picture of their course."""
+    found = _newest(results, "error-over-time-*.json")
+    if found is None:
+        return _missing("python benchmarks/error_over_time.py")
+    lines = ["cell, heads x units, dtype|plan|ours|eager torch loop"]
+    for case in found["cases"]:
+        *own, eager = case["curves"]
+        for curve in own:
+            if "over_all" not in curve:
+                continue
+            sizes = f"{_sizes(case)}, {case['dtype']}"
+            name, loop = curve["name"].removeprefix("rnnc "), eager["over_all"]
+            lines.append(f"{sizes}|{name}|{curve['over_all']:.1e}|{loop:.1e}")
+    picture = f"../benchmarks/results/{found['path'].with_suffix('.png').name}"
+    text = f"![error over steps]({picture})\n\n{_table(lines)}\n\n"
+    return text + f"Relative error of h against float64 over all steps. {_source(found)}"
+
+
+def roofline(results: Path) -> str:
+    """Shares of a step, and what warps wait for."""
+    found = _newest(results, "roofline-*.json")
+    if found is None:
+        return _missing("python benchmarks/roofline.py")
+    lines = ["row|plan|direction|us a step|exchange %|product %|pointwise %|warps wait for (ncu)"]
+    for number, row in found["rows"].items():
+        for direction, shares in (row["shares"] or {}).items():
+            model = row.get("model_ns", {}).get(direction, {})
+            total = sum(model.values())
+            parts = [
+                f"{100 * shares[part]:.0f}"
+                + (f" ({100 * model[part] / total:.0f})" if total else "")
+                for part in ("exchange", "product", "pointwise")
+            ]
+            stalls = ((row.get("ncu") or {}).get(direction) or {}).get("stalls", {})
+            waits = ", ".join(f"{k} {100 * v:.0f} %" for k, v in list(stalls.items())[:3])
+            took = f"{row['us'][direction]:.2f}"
+            cells = [number, row.get("variant", ""), direction, took, *parts, waits or "-"]
+            lines.append("|".join(cells))
+    note = "Shares by leaving out, in brackets the cost model's; exchange is the rest."
+    failure = found.get("ncu_failure")
+    note += f" No counters: {failure}." if failure else ""
+    return f"{_table(lines)}\n\n{note} {_source(found)}"
+
+
+TABLES: dict[str, Callable[[Path], str]] = {
+    "rows": rows_table,
+    "summary": summary,
+    "sweeps": sweeps,
+    "error": error,
+    "roofline": roofline,
+}
+
+
+def _newest(
+    results: Path, pattern: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True
+) -> dict[str, Any] | None:
+    """The latest file that is wanted, and of one day's that with the most rows."""
+    contents = []
+    for path in sorted(results.glob(pattern)):
+        content = json.loads(path.read_text())
+        if wanted(content):
+            contents.append(content | {"path": path})
+    return max(contents, key=lambda c: (c["date"], len(c.get("rows", ()))), default=None)
+
+
+def _rows(content: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The rows of the table with what stands for us, by number."""
+    numbered = sorted((r for r in content["rows"] if r["target"]), key=lambda r: r["number"])
+    pairs = [(row, _ours(row)) for row in numbered]
+    return [(row, ours) for row, ours in pairs if ours is not None]
+
+
+def _peers_note(content: dict[str, Any]) -> str:
+    there = {row["number"] for row in content["rows"]}
+    missing = [str(n) for n in range(1, _ALL_ROWS + 1) if n not in there]
+    note = f" FlashRNN 1.0.5, its best kernel: {MEASURED_ON}, from an idle GPU."
+    note += f" Not in that run: rows {', '.join(missing)}." if missing else ""
+    variants = {c["variant"] for row in content["rows"] for c in row["contenders"]}
+    newer = [v for v in ("cluster", "grid") if v not in variants]
+    return note + (f" Newer than that run: {' and '.join(newer)} plans." if newer else "")
+
+
+def _wrapped(line: str) -> str:
+    return textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False)
+
+
+def _missing(command: str) -> str:
+    return f"Not measured yet: `{command}`."
+
+
+def _source(content: dict[str, Any]) -> str:
+    machine = content["machine"]
+    where = f"{machine['device']}, torch {machine['torch']}"
+    return f"{where}, {content['date']}: `{content['command']}`."
+
+
+def _table(lines: list[str]) -> str:
+    head, *rest = (f"| {line.replace('|', ' | ')} |" for line in lines)
+    rule = re.sub(r"[^|]+", "---", head)
+    return "\n".join([head, rule, *rest])
+
+
+def _sizes(row: dict[str, Any]) -> str:
+    return f"{row['cell']}, {row['heads']} x {row['head_dim']}, {row['batch']}"
+
+
+def _ours(row: dict[str, Any]) -> dict[str, Any] | None:
+    """What `"auto"` runs; where it was not measured, the fastest of ours."""
+    ready = [c for c in row["contenders"] if c["variant"] and c["forward_backward"]]
+    ready = [c for c in ready if c["dtype"] == ready[0]["dtype"]]
+    auto = next((c for c in ready if c["variant"] == "auto"), None)
+    return auto or min(ready, key=lambda c: c["forward_backward"]["median"], default=None)
+
+
+def _cudnn(row: dict[str, Any]) -> str:
+    nn = [
+        c
+        for c in row["contenders"]
+        if c["name"].startswith("nn.") and c["dtype"] == "float16" and c["forward_backward"]
+    ]
+    return f"{_phases(nn[0])}{' (one head)' if nn[0]['note'] else ''}" if nn else "-"
+
+
+def _phases(contender: dict[str, Any]) -> str:
+    both = (contender[p]["median"] for p in ("forward", "forward_backward"))
+    return _numbers(f"{median:.3g}" for median in both)
+
+
+def _numbers(values: Iterable[Any]) -> str:
+    return " / ".join(f"{v:g}" if isinstance(v, int | float) else v for v in values) or "-"
+
+
+if __name__ == "__main__":
+    for path in PAGES:
+        path.write_text(filled(path.read_text()))

@@ -1,0 +1,100 @@
+"""The pages' figures are those of the files; what no file has is said to be not measured."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+
+@pytest.fixture
+def tables(script):
+    return script("tables")
+
+
+def test_the_pages_are_as_their_files(tables):
+    for page in tables.PAGES:
+        text = page.read_text()
+        assert tables.filled(text) == text, f"python benchmarks/tables.py writes {page.name} anew"
+        assert "<!-- figures: " in text
+
+
+def test_what_is_not_there_is_not_measured(tables, tmp_path):
+    for name in tables.TABLES:
+        page = f"a\n<!-- figures: {name} -->\nold\n<!-- end -->\nb\n"
+        new = tables.filled(page, tmp_path)
+        assert new.splitlines()[2].startswith("Not measured yet: `")
+        assert "old" not in new
+        assert tables.filled(new, tmp_path) == new
+
+
+def contender(name, variant, forward, both, dtype="bfloat16", **more):
+    return {
+        "name": name,
+        "variant": variant,
+        "dtype": dtype,
+        "note": "",
+        "forward": {"median": forward},
+        "forward_backward": {"median": both},
+        "nanoseconds_a_step": {"forward": 1000.0, "backward": 2000.0},
+        "planned_nanoseconds_a_step": {"forward": 900, "backward": 2100},
+        **more,
+    }
+
+
+def write(folder, name, date, method, rows):
+    machine = {"device": "NVIDIA H200", "torch": "2.11"}
+    content = {"date": date, "command": f"rnnc {date}", "machine": machine, "method": method}
+    (folder / name).write_text(json.dumps(content | {"rows": rows}))
+
+
+def test_rows_are_the_newest_and_auto_s(tables, tmp_path):
+    sizes = {"cell": "lstm", "heads": 1, "head_dim": 768, "batch": 16, "steps": 1024}
+    row = sizes | {"number": 7, "target": [1.5, 4.2], "flashrnn": [5.0, 13.2]}
+    row["contenders"] = [
+        contender("rnnc auto", "auto", 1.1, 3.1, runs_as="grid"),
+        contender("rnnc grid", "grid", 1.0, 3.0),
+        contender("rnnc grid", "grid", 0.5, 0.6, "float16"),
+        contender("nn.LSTM", None, 11.0, 26.0),
+        contender("nn.LSTM", None, 2.3, 6.9, "float16"),
+    ]
+    old = row | {"contenders": row["contenders"][1:]}
+    write(tmp_path, "cuda-a-queued.json", "2026-11-21", "each run behind queued work", [old])
+    write(tmp_path, "cuda-b-queued.json", "2026-11-22", "each run behind queued work", [row])
+    write(tmp_path, "cuda-c.json", "2026-11-23", "from an idle device", [old])
+    text = tables.rows_table(tmp_path)
+    line = "| 7, lstm, 1 x 768, 16 | grid | 1.1 / 3.1 | 1.5 / 4.2 | 1.00 / 2.00 | 0.90 / 2.10 |"
+    assert f"{line} 2.3 / 6.9 | 5 / 13.2 |" in text
+    assert "rnnc 2026-11-22" in text
+    assert "Not in that run: rows 1, 2, 3, 4, 5, 6, 8, 9" in text
+    short = tables.summary(tmp_path)
+    assert "| lstm, 1 x 768, 16 | grid | 1.1 / 3.1 | 1 / 3 | 2.3 / 6.9 | 5 / 13.2 |" in short
+
+
+def test_errors_and_shares_are_read(tables, tmp_path):
+    machine = {"device": "NVIDIA H200", "torch": "2.11"}
+    head = {"date": "2026-11-22", "command": "python x", "machine": machine}
+    curves = [
+        {"name": "rnnc grid", "over_all": 0.0017},
+        {"name": "rnnc block", "failure": "no plan"},
+        {"name": "eager torch loop", "over_all": 0.005},
+    ]
+    case = {"cell": "lstm", "heads": 1, "head_dim": 768, "batch": 16, "dtype": "bfloat16"}
+    content = head | {"cases": [case | {"curves": curves}]}
+    (tmp_path / "error-over-time-h200-x.json").write_text(json.dumps(content))
+    text = tables.error(tmp_path)
+    assert "| lstm, 1 x 768, 16, bfloat16 | grid | 1.7e-03 | 5.0e-03 |" in text
+    assert "(../benchmarks/results/error-over-time-h200-x.png)" in text
+
+    shares = {"exchange": 0.7, "product": 0.2, "pointwise": 0.1}
+    row = {
+        "variant": "grid",
+        "us": {"forward": 1.37},
+        "shares": {"forward": shares},
+        "model_ns": {"forward": {"exchange": 60, "product": 30, "pointwise": 10}},
+        "ncu": {"forward": {"stalls": {"long_scoreboard": 0.5, "barrier": 0.25}}},
+    }
+    content = head | {"rows": {"7": row}, "ncu_failure": None}
+    (tmp_path / "roofline-h200-x.json").write_text(json.dumps(content))
+    wanted = "| 7 | grid | forward | 1.37 | 70 (60) | 20 (30) | 10 (10) | long_scoreboard 50 %, "
+    assert wanted in tables.roofline(tmp_path)
