@@ -18,6 +18,8 @@ class GridCosts:
         clock: cycles a ns, under this load.
         hop: ns from a block's publishing a value to another's computing with it, beside the bytes.
         gather: bytes a ns that a block takes in from L2.
+        block: ns of each block on the chip: the more wait for each other, the later the last is.
+        sector: ns where two blocks write the same 32 bytes, as those of 8 two-byte units do.
         cluster_hop: ns of adding sums among the blocks of a cluster, by its size.
         matrix: cycles of a scheduler's matrix unit for one m16n8k16 instruction.
         shared: bytes a cycle that a block reads from shared memory.
@@ -31,6 +33,8 @@ class GridCosts:
     clock: float
     hop: float
     gather: float
+    block: float
+    sector: float
     cluster_hop: tuple[tuple[int, float], ...]
     matrix: float
     shared: float
@@ -46,18 +50,21 @@ class GridCosts:
 # guess.
 H200 = GridCosts(
     clock=1.67,
-    hop=520,
+    hop=430,
     gather=55,
-    cluster_hop=((1, 0), (2, 700), (4, 1050), (8, 1100), (16, 1150)),
+    block=1.0,
+    sector=200,
+    cluster_hop=((1, 0), (2, 750), (4, 1150), (8, 1250), (16, 1350)),
     matrix=8,
     shared=110,
     warp=(28, 12),
-    chunk=20,
+    chunk=45,
     item=40,
     operation=1.2,
     phase=380,
 )
 _SCHEDULERS = 4
+_SECTOR_BYTES = 32
 
 
 def grid_nanoseconds(
@@ -66,6 +73,7 @@ def grid_nanoseconds(
     kernel: GridKernel,
     row_tiles: int,
     phases: int,
+    groups: int,
     forward: bool,
 ) -> float:
     """An estimate of a step of one direction, in ns, where all its blocks run at once.
@@ -76,6 +84,7 @@ def grid_nanoseconds(
         kernel: the sizes of the direction.
         row_tiles: tiles of 8 batch rows of a group of blocks.
         phases: parts of those that take turns in a step.
+        groups: groups of blocks that are on the chip at once, of all heads.
         forward: the direction.
     """
     tiles = row_tiles // phases
@@ -99,6 +108,8 @@ def grid_nanoseconds(
         + (items - 1) * H200.item
         + items * operations * H200.operation
     )
-    hop = H200.hop + dict(H200.cluster_hop)[kernel.cluster]
+    hop = H200.hop + H200.block * kernel.blocks * groups + dict(H200.cluster_hop)[kernel.cluster]
+    if kernel.units * shape.element_bytes < _SECTOR_BYTES:
+        hop += H200.sector
     # A phase's data is on its way while the others are worked on.
     return max(hop + work, phases * (work + H200.phase)) if phases > 1 else hop + work
