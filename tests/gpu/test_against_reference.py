@@ -176,9 +176,9 @@ def known():
     return {}
 
 
-# Where rounding decides between two ways, what an error is in one draw is luck: which state a bistable
-# unit chooses, on which side of its kink a rectified one lies. Of 24 draws of brc 3 gave eager torch
-# or the C++ kernel, equally exact in the mean, twice the other's error; of 8 of fastgrnn one thrice.
+# Where rounding decides between two ways, the error of one draw is luck: which state a bistable unit
+# chooses, on which side of its kink a rectified one lies. Eager torch and the C++ kernel are equally
+# exact in the mean, and yet one had twice the other's error in 3 of 24 draws of brc.
 DRAWS = {"brc": 8, "fastgrnn": 8, "ligru": 8}
 
 
