@@ -34,7 +34,9 @@ _TABLES: tuple[tuple[ModuleType, str], ...] = (
     (alternating_cost, "H200"),
     (alternating_cost, "OWN"),
 )
-_EXCHANGE = frozenset("exchange launch push kilobyte hop gather cluster_hop phase".split())
+_EXCHANGE = frozenset(
+    "exchange launch push kilobyte hop gather block sector cluster_hop phase".split()
+)
 _PRODUCT = frozenset(
     "matrix product library_bandwidth split shared warp chunk block_bandwidth bandwidth".split()
 )
@@ -100,7 +102,7 @@ def estimate(cell: Any, shape: Shape, limits: Limits, plan: CudaPlan) -> tuple[f
         return alternating_cost.own_nanoseconds(pointwise, shape, limits, plan.own)
     turns = math.ceil(math.ceil(shape.batch / plan.rows) / plan.groups)
     tiles = plan.rows // TILE_ROWS
-    sizes = (tiles, plan.phases)
+    sizes = (tiles, plan.phases, shape.heads * plan.groups)
     return (
         turns * grid_cost.grid_nanoseconds(pointwise, shape, plan.forward, *sizes, True),
         turns * grid_cost.grid_nanoseconds(pointwise, shape, plan.backward, *sizes, False),

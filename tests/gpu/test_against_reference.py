@@ -176,8 +176,8 @@ def known():
     return {}
 
 
-# Where rounding decides between two ways, the error of one draw is luck: which state a bistable unit
-# chooses, on which side of its kink a rectified one lies. Eager torch and the C++ kernel are equally
+# Where rounding decides between two ways, one draw's error is luck: which state a bistable unit
+# chooses, on which side of its kink a rectified one lies. Eager torch and the C++ kernel are as
 # exact in the mean, and yet one had twice the other's error in 3 of 24 draws of brc.
 DRAWS = {"brc": 8, "fastgrnn": 8, "ligru": 8}
 
