@@ -12,6 +12,7 @@ from .cluster_registers import TENTHS, cluster_backward_registers, cluster_forwa
 from .derive import derive
 from .layout import layout_of
 from .limits import Limits
+from .render import states_read_before
 from .shape import Shape
 
 WARP = 32
@@ -179,7 +180,9 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
         2 * row <= chunks + (1 if sources else 2), "a row of the buffer no longer than needed"
     )
     step = _copy_pitch(len(pointwise.saved), _ITEM_UNITS, shape)
-    step += 2 * len(layout.states) * _copy_pitch(1, _ITEM_UNITS, shape)
+    # The states that it reads before each step, and the gradients of all after it.
+    reads = sum(states_read_before(pointwise)) + len(layout.states)
+    step += reads * _copy_pitch(1, _ITEM_UNITS, shape)
     shares = sources * ROWS * _SUM_BYTES * cluster * units
     buffers = 2 * ROWS * _EXCHANGE_ROW * row + 2 * shares
     inputs = units * (ROWS * step // _ITEM_UNITS)
@@ -198,4 +201,6 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
 def _copy_pitch(elements: int, units: int, shape: Shape) -> int:
     """A row of some neighbouring units in shared memory; the padding keeps banks apart."""
     span = elements * units * shape.element_bytes
-    return 32 * math.ceil(span / 32) + 16 if elements else 0
+    if not elements:
+        return 0
+    return 16 if span <= 16 else 32 * math.ceil(span / 32) + 16

@@ -23,127 +23,12 @@
 // - A phase does not end early: it takes the arrival of this block's thread 0, who announces the bytes
 //   of one iteration, and by the same argument none of a later one can come before.
 // - No warp misses a phase: that of iteration i + 2 can not end before this block has pushed at that
-//   iteration, which is after the barriers that all of its warps pass having seen the end of i's.
+//   iteration, which is after the barriers that all of its warps pass having seen the end of i's. A
+//   warp without units waits for no phase, and passes the barriers.
 // - A block does not leave while peers write to it: what was pushed has been waited for.
 #pragma once
 
 namespace rnnc {
-
-constexpr int kTileUnits = 16;
-constexpr int kBlockTiles = kBackwardUnits / kTileUnits;  // of the units of a block
-constexpr int kTiles = kBackwardCluster * kBlockTiles;    // of a source
-constexpr int kTileSlots = ceil_div(kTiles, kBackwardWarps);  // of a warp
-RNNC_CONSTEXPR int backward_chunks(int source) {
-  return ceil_div(kSourcePairs[source] * kBackwardUnits, kChunk);
-}
-RNNC_CONSTEXPR int backward_first_chunk(int source) {
-  int chunks = 0;
-  for (int i = 0; i < source; ++i) chunks += backward_chunks(i);
-  return chunks;
-}
-constexpr int kBackwardChunks = at_least_one(backward_first_chunk(kSources));
-using GradientExchange = Exchange<kBackwardChunks * kChunk>;
-// Independent sums hide the latency of an instruction; those of float32 shall be short, too.
-constexpr int kBackwardChains = kPack == 1 ? 2 : kTileSlots == 1 ? 4 : kTileSlots < 4 ? 2 : 1;
-
-// 32 items, (unit, column), are four units of all columns: the items of a warp at a time.
-constexpr int kItemUnits = 4;
-constexpr int kWarpItems = kBackwardUnits / kItemUnits;                 // such groups, of a block
-constexpr int kBackwardItems = ceil_div(kWarpItems, kBackwardWarps);    // of a warp
-using KeptCopy = WarpCopy<kSaved, kItemUnits, kColumns>;
-using StateCopy = WarpCopy<1, kItemUnits, kColumns>;
-
-// Sums from one block for the units of another, for one source.
-constexpr int kShareBytes = kBackwardUnits * kColumns * static_cast<int>(sizeof(float));
-constexpr int kSharesBuffer = kSources * kBackwardCluster * kShareBytes;
-// What a step reads: kept values, the states before it, the gradients of the states after it.
-constexpr int kItemBytes = KeptCopy::kBytes + 2 * kStates * StateCopy::kBytes;
-constexpr int kBackwardStage = kWarpItems * kItemBytes;
-constexpr int kBackwardShares = 2 * GradientExchange::kBytes;  // where they begin
-constexpr int kBackwardReads = kBackwardShares + 2 * kSharesBuffer;
-constexpr int kBackwardBarriers = kBackwardReads + kBackwardAhead * kBackwardStage;
-constexpr int kBackwardShared = kBackwardBarriers + 16;
-static_assert(kBackwardShared == kPlannedBackwardShared, "the plan counted another size");
-
-// Elements `in` and `in + 1` of a row of R, each in a word; zero where the head has none.
-RNNC_INLINE void load_columns(u32 (&words)[2], const Element* row, int in, bool exists) {
-  if constexpr (kPack == 2 && kHeadDim % 2 == 0) {
-    const bool inside = exists && in < kHeadDim;
-    u32 both;
-    asm volatile("ld.global.u32 %0, [%1];" : "=r"(both) : "l"(row + (inside ? in : 0)) : "memory");
-    words[0] = inside ? both & 0xffffu : 0u;
-    words[1] = inside ? both >> 16 : 0u;
-  } else {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) {
-      const bool inside = exists && in + i < kHeadDim;
-      const Element* at = row + (inside ? in + i : 0);
-      if constexpr (kPack == 1) {
-        asm volatile("ld.global.u32 %0, [%1];" : "=r"(words[i]) : "l"(at) : "memory");
-        words[i] = inside ? quiet(words[i]) : 0u;
-      } else {
-        u16 half;
-        asm volatile("ld.global.u16 %0, [%1];" : "=h"(half) : "l"(at) : "memory");
-        words[i] = inside ? half : 0u;
-      }
-    }
-  }
-}
-
-// The rows of R transposed that a warp multiplies, as fragments. Rows lane / 4 and lane / 4 + 8 of a
-// tile are neighbouring units, so that their values in a row of R are too.
-struct BackwardWeights {
-  u32 fragment[kBackwardChunks][2][kTileSlots][4];
-
-  RNNC_MEMBER void load(const Element* R, int heads, int head, int first_unit,
-                        const int (&tile)[kTileSlots], int lane) {
-    unroll<kSources>([&](auto source_index) {
-      constexpr int source = decltype(source_index)::value;
-#pragma unroll
-      for (int word = 0; word < 4 * backward_chunks(source); ++word) {  // of the lane's quad
-        const int k = word / 4 * kChunk + ((lane & 3) * 4 + word % 4) * kPack;
-        const int pair = k / kBackwardUnits, out = first_unit + k % kBackwardUnits;
-        const bool exists = pair < kSourcePairs[source];
-        const int matrix = kPairMatrix[kSourceFirstPair[source] + (exists ? pair : 0)];
-        const int row = (matrix * heads + head) * kHeadDim;
-        auto& of_word = fragment[backward_first_chunk(source) + word / 4][word / 2 % 2];
-#pragma unroll
-        for (int slot = 0; slot < kTileSlots; ++slot) {
-          const int in = tile[slot] * kTileUnits + 2 * (lane >> 2);
-          u32 found[2] = {0u, 0u};
-#pragma unroll
-          for (int i = 0; i < kPack; ++i) {
-            const bool inside = exists && out + i < kHeadDim;
-            const Element* from = R + (row + (inside ? out + i : 0)) * int64{kHeadDim};
-            u32 columns[2];
-            load_columns(columns, from, in, inside);
-#pragma unroll
-            for (int half = 0; half < 2; ++half) found[half] |= columns[half] << (16 * i);
-          }
-#pragma unroll
-          for (int half = 0; half < 2; ++half) of_word[slot][word % 2 * 2 + half] = found[half];
-        }
-        __syncthreads();  // for the compiler, which moves no load across it
-      }
-    });
-  }
-};
-
-// The sum of what n blocks pushed for an item: halves first, which is short, and always the same.
-template <int n>
-RNNC_INLINE float sum_shares(const char* shares) {
-  if constexpr (n == 1) {
-    return *reinterpret_cast<const float*>(shares);
-  } else {
-    return sum_shares<n / 2>(shares) + sum_shares<n - n / 2>(shares + n / 2 * kShareBytes);
-  }
-}
-
-// What the pointwise map gives for one item: without the gradients from the peers, and what each of
-// them adds for a unit of it.
-struct Gradients {
-  real gate[at_least_one(kGates)], state[kStates], param[at_least_one(kParams)];
-};
 
 RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
   extern __shared__ __align__(128) char shared[];
@@ -167,7 +52,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     share[slot] = owner[slot] + kBackwardShares + rank * kShareBytes + (of_block * 32 + lane) * 16;
   }
   BackwardWeights weights;
-  weights.load(a.R, static_cast<int>(a.heads), blockIdx.y, block_unit, tile, lane);
+  weights.load(shared, a.R, a.heads, head, block_unit, tile, lane);
 
   for (int i = threadIdx.x; i < kBackwardShared / 4; i += 32 * kBackwardWarps) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
@@ -190,7 +75,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
   const int64 row = first_row + column;
   const bool row_given = row < a.batch;
   constexpr bool whole = kWarpItems % kBackwardWarps == 0;
-  bool active[kBackwardItems], given[kBackwardItems];
+  bool active[kBackwardItems], given[kBackwardItems];  // there are such units; and such a row
   // An address is a uniform pointer and one of these offsets, in bytes: of [B, N, D], and of
   // [T, B, N, D] at the step whose results are stored next.
   int64 at[kBackwardItems], now[kBackwardItems];
@@ -255,23 +140,20 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
         char* to = reads(stage, item);
         kept_copy[item].issue(kept_pieces[item], to);
         kept_copy[item].advance(-step_size * kSaved);
-        to += KeptCopy::kBytes;
 #pragma unroll
         for (int s = 0; s < kStates; ++s) {
           if (kReads[s]) {
-            before_copy[item][s].issue(state_pieces[item], to);
+            before_copy[item][s].issue(state_pieces[item], to + before_place(s));
             before_copy[item][s].advance(-step_size);
             // The state before the first step lies elsewhere.
             if (t == 1) {
               before_copy[item][s].start(state_pieces[item], a.initial[s] + head * kHeadDim, plane);
             }
           }
-          to += StateCopy::kBytes;
           if (a.d_states[s]) {
-            d_copy[item][s].issue(state_pieces[item], to);
+            d_copy[item][s].issue(state_pieces[item], to + d_place(s));
             d_copy[item][s].advance(-a.d_states_time[s]);
           }
-          to += StateCopy::kBytes;
         }
       }
     }
@@ -282,6 +164,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
   const int first_share = threadIdx.x * static_cast<int>(sizeof(float));
   const auto receive = [&](int i, real (&received)[kBackwardItems][at_least_one(kSources)]) {
     if constexpr (kSources > 0) {
+      if (!active[0]) return;
       const int buffer = (i - 1) & 1;
       const char* from =
           shared + here(static_cast<u32>(kBackwardShares + buffer * kSharesBuffer + first_share));
@@ -292,7 +175,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
         for (int source = 0; source < kSources; ++source) {
           const char* parts =
               from + source * kBackwardCluster * kShareBytes + item * kBackwardWarps * 128;
-          received[item][source] = active[item] ? sum_shares<kBackwardCluster>(parts) : 0.0f;
+          if (active[item]) received[item][source] = sum_shares<kBackwardCluster>(parts);
         }
       }
     }
@@ -321,11 +204,11 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
       for (int k = 0; k < kSaved; ++k) kept[k] = kept_row[k];
 #pragma unroll
       for (int s = 0; s < kStates; ++s) {
-        const char* const states = now + KeptCopy::kBytes + 2 * s * StateCopy::kBytes;
-        before[item][s] = kReads[s] ? StateCopy::read(states, state_place[item])[0] : real(0);
+        before[item][s] =
+            kReads[s] ? StateCopy::read(now + before_place(s), state_place[item])[0] : real(0);
         found[item].state[s] = d_state[item][s];
         if (a.d_states[s]) {
-          found[item].state[s] += StateCopy::read(states + StateCopy::kBytes, state_place[item])[0];
+          found[item].state[s] += StateCopy::read(now + d_place(s), state_place[item])[0];
         }
       }
       step_backward(kept, before[item], after[item], param[item], found[item].state,
@@ -343,6 +226,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
       receive(i, received);
 #pragma unroll
       for (int item = 0; item < kBackwardItems; ++item) {
+        if (!active[item]) continue;
 #pragma unroll
         for (int source = 0; source < kSources; ++source) {
           const Gradients& one = added[item][source];
@@ -421,6 +305,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     // the place of this step's.
 #pragma unroll
     for (int item = 0; item < kBackwardItems; ++item) {
+      if (!active[item]) continue;
       real wx[at_least_one(kInputGates)], rest[at_least_one(kGates - kInputGates)];
 #pragma unroll
       for (int g = 0; g < kGates; ++g) {
@@ -465,6 +350,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     receive(steps, received);
 #pragma unroll
     for (int item = 0; item < kBackwardItems; ++item) {
+      if (!active[item]) continue;
 #pragma unroll
       for (int source = 0; source < kSources; ++source) {
         d_state[item][kSourceState[source]] += received[item][source];

@@ -12,8 +12,8 @@ struct WarpCopy {
   static constexpr int kUnitBytes = elements * static_cast<int>(sizeof(Element));
   static constexpr int kSpan = units * kUnitBytes;  // of a row
   static constexpr int kAccess = smaller(access_bytes(kSpan), access_bytes(kHeadDim * kUnitBytes));
-  // The padding puts the same unit of several rows into different banks.
-  static constexpr int kPitch = elements ? round_up(kSpan, 32) + 16 : 0;
+  // The padding puts the same unit of several rows into different banks; 16 bytes a row need none.
+  static constexpr int kPitch = !elements ? 0 : kSpan <= 16 ? 16 : round_up(kSpan, 32) + 16;
   static constexpr int kBytes = rows * kPitch;
   static constexpr int kPieces = at_least_one(kSpan / kAccess);
   static constexpr int kCopies = elements ? ceil_div(rows * kPieces, 32) : 0;

@@ -1,0 +1,158 @@
+// What the forward of a cluster keeps where: R in registers, h of all units in shared memory, and how a
+// warp's h gets there. See cluster_forward.cuh.
+#pragma once
+
+namespace rnnc {
+
+constexpr int kGroupUnits = 8;
+constexpr int kForwardGroups = kForwardUnits / kGroupUnits;
+constexpr int kForwardWarps = kForwardGroups * kForwardSplits;
+constexpr int kForwardItems = kForwardSplits == 1 ? 2 : 1;  // columns of a thread
+constexpr int kItemWarps = kForwardGroups * smaller(kForwardSplits, 2);
+constexpr int kDimChunks = ceil_div(kHeadDim, kChunk);
+// Of a warp. Pairs of them, where warps share K: within a pair the exchange buffer is permuted.
+constexpr int kSplitChunks =
+    kForwardSplits == 1 ? kDimChunks : round_up(ceil_div(kDimChunks, kForwardSplits), 2);
+RNNC_CONSTEXPR int larger(int a, int b) { return a > b ? a : b; }
+using StateExchange = Exchange<larger(kForwardCluster * kForwardUnits,
+                                      kForwardSplits * kSplitChunks * kChunk)>;
+constexpr int kForwardBuffer = kSources * StateExchange::kBytes;
+// What the cluster pushes into a buffer in a step.
+constexpr int kForwardPushed =
+    kSources * kForwardCluster * kForwardUnits * kColumns * static_cast<int>(sizeof(Element));
+using InputCopy = WarpCopy<kInputGates, kGroupUnits, 4 * kForwardItems>;
+
+RNNC_CONSTEXPR int forward_tiles(int source) { return ceil_div(kSourcePairs[source], 2); }
+RNNC_CONSTEXPR int forward_first_tile(int source) {
+  int tiles = 0;
+  for (int i = 0; i < source; ++i) tiles += forward_tiles(i);
+  return tiles;
+}
+constexpr int kForwardTiles = at_least_one(forward_first_tile(kSources));
+// Independent sums hide the latency of an instruction; where R takes much, there are fewer.
+constexpr int kForwardChains =
+    kPack == 2 && (kForwardTiles == 1 || kSplitChunks * kForwardTiles <= 8) ? 4 : 2;
+// Whether a sum begins with the rest of its gate. Not for float32, since the instruction truncates.
+constexpr bool kSeeded = kPack == 2;
+// Whether no pair before this one has its gate.
+RNNC_CONSTEXPR bool first_of_gate(int pair) {
+  for (int i = 0; i < pair; ++i) {
+    if (kPairGate[i] == kPairGate[pair]) return false;
+  }
+  return true;
+}
+
+// Sums of a warp for another that shares its units: two halves of a tile, a lane. One buffer is enough:
+// who leaves a sum at a step has waited for what its reader pushed after reading the last step's.
+constexpr int kPartBytes = kForwardTiles * 32 * static_cast<int>(sizeof(float2));
+constexpr int kPartsBuffer =
+    kForwardSplits == 1 ? 0 : kForwardGroups * 2 * (kForwardSplits - 1) * kPartBytes;
+constexpr int kForwardInputs = 2 * kForwardBuffer + kPartsBuffer;  // where they begin
+constexpr int kForwardStage = kItemWarps * InputCopy::kBytes;
+constexpr int kForwardBarriers = kForwardInputs + kForwardAhead * kForwardStage;
+constexpr int kForwardShared = kForwardBarriers + 16;
+static_assert(kForwardShared == kPlannedForwardShared, "the plan counted another size");
+
+// The part of R that a warp multiplies, as fragments.
+struct ForwardWeights {
+  u32 fragment[kSplitChunks][2][kForwardTiles][4];
+
+  RNNC_MEMBER void load(const Element* R, int heads, int head, int unit, int first_chunk, int lane) {
+    unroll<kSources>([&](auto source_index) {
+      constexpr int source = decltype(source_index)::value;
+      unroll<forward_tiles(source)>([&](auto tile_index) {
+        constexpr int tile = decltype(tile_index)::value;
+#pragma unroll
+        for (int chunk = 0; chunk < kSplitChunks; ++chunk) {
+#pragma unroll
+          for (int step = 0; step < 2; ++step) {
+            int from[4], k[4];
+            bool given[4];
+#pragma unroll
+            for (int i = 0; i < 4; ++i) {  // word i / 2 of the step's two, half i % 2 of the tile
+              const int half = 2 * tile + i % 2;
+              k[i] = (first_chunk + chunk) * kChunk + ((lane & 3) * 4 + 2 * step + i / 2) * kPack;
+              given[i] = half < kSourcePairs[source] && unit < kHeadDim;
+              const int pair = half < kSourcePairs[source] ? kSourceFirstPair[source] + half : 0;
+              from[i] = ((kPairMatrix[pair] * heads + head) * kHeadDim + unit) * kHeadDim;
+            }
+            load_weights(fragment[chunk][step][forward_first_tile(source) + tile], R, from, k,
+                         given);
+          }
+          __syncthreads();  // for the compiler, which moves no load across it
+        }
+      });
+    });
+  }
+};
+
+// h of a warp's units in pieces of 16 bytes, each a row of the exchange buffer's, on its way to the
+// peers. The lanes that hold the same piece share the peers.
+struct StatePieces {
+  static constexpr int kShares = (kPack == 2 ? 4 : 2) * (kForwardItems == 1 ? 2 : 1);
+  static constexpr int kPeers = ceil_div(kForwardCluster, kShares);
+
+  u32 peer[kPeers];  // where their shared memory begins
+  bool given[kPeers];
+  int slot;  // in an exchange buffer, in bytes
+
+  RNNC_MEMBER void prepare(u32 shared, u32 rank, int first_unit, int split, int lane) {
+    const int quad = lane & 3, line = lane >> 2;
+    int row, first = first_unit, share;
+    if constexpr (kPack == 2) {
+      row = kForwardItems == 2 ? line : (line & ~1) | split;
+      share = kForwardItems == 2 ? quad : quad + 4 * (line & 1);
+    } else {
+      row = 2 * quad + (kForwardItems == 2 ? line & 1 : split);
+      first += (kForwardItems == 2 ? line >> 1 & 1 : line & 1) * 4;
+      share = kForwardItems == 2 ? line >> 2 : line >> 1;
+    }
+    slot = opaque(StateExchange::offset(row, first));
+#pragma unroll
+    for (int i = 0; i < kPeers; ++i) {
+      const int distance = share + i * kShares;
+      given[i] = distance < kForwardCluster;
+      peer[i] = peer_address(shared, (rank + distance) % kForwardCluster);
+    }
+  }
+
+  // The piece of this lane out of the values of all lanes: value[i] is column 2q + i, or 2q + split,
+  // of unit lane / 4.
+  template <typename T>
+  static RNNC_MEMBER void collect(T, u32 (&words)[4], const real (&value)[kForwardItems], int lane) {
+    const int quad = lane & 3, line = lane >> 2;
+    if constexpr (sizeof(T) == 2) {
+      const u32 columns = pack(T{}, value[0], value[kForwardItems - 1]);
+      u32 units;  // 2q and 2q + 1, of column lane / 4
+      asm volatile("movmatrix.sync.aligned.m8n8.trans.b16 %0, %1;" : "=r"(units) : "r"(columns));
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[i] = __shfl_sync(~0u, units, i, 4);
+    } else if constexpr (kForwardItems == 2) {
+      // Who takes an odd column begins with the second unit, so that a lane gives one column at once.
+      const int odd = line & 1, first = line >> 1 & 1;
+      u32 found[4];
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        const u32 own = __float_as_uint((line ^ i) & 1 ? value[1] : value[0]);
+        found[i] = __shfl_sync(~0u, own, (first * 4 + (i ^ odd)) * 4 + quad);
+      }
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[i] = odd ? found[i ^ 1] : found[i];
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        words[i] = __shfl_sync(~0u, __float_as_uint(value[0]), ((line & 1) * 4 + i) * 4 + quad);
+      }
+    }
+  }
+
+  // To `buffer`, counted by `barrier`; both are offsets in a block's shared memory.
+  RNNC_MEMBER void send(const u32 (&words)[4], int buffer, int barrier) const {
+#pragma unroll
+    for (int i = 0; i < kPeers; ++i) {
+      if (given[i]) push(peer[i] + buffer + slot, words, peer[i] + barrier);
+    }
+  }
+};
+
+}  // namespace rnnc
