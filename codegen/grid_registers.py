@@ -49,8 +49,8 @@ def product_registers(shape: Shape, row_tiles: int) -> tuple[int, int]:
         shape: gives the dtype.
         row_tiles: tiles of 8 batch rows.
     """
-    # float32 has a sum of the large products, one of the small, and a product on its way to them.
-    sums = 12 if shape.dtype == "float32" else 4
+    # float32 has a sum of the large products and one of the small.
+    sums = 8 if shape.dtype == "float32" else 4
     return 4 * row_tiles, sums
 
 
@@ -59,4 +59,4 @@ def _padding(shape: Shape) -> int:
     elements by the element.
     """
     row_bytes = shape.head_dim * shape.element_bytes
-    return 20 if row_bytes % 4 else 48 if row_bytes % 64 and shape.dtype == "float32" else 0
+    return 28 if row_bytes % 4 else 48 if row_bytes % 64 and shape.dtype == "float32" else 0

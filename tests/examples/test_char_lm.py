@@ -120,5 +120,5 @@ def test_unknown_cell_gets_one_clear_error():
     command = [sys.executable, str(PATH), "--cell", "lstmm"]
     run = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert run.returncode == 1
-    assert "found:  the cell 'lstmm'" in run.stderr
+    assert "found:  no cell of the name 'lstmm'" in run.stderr
     assert "Traceback" not in run.stderr

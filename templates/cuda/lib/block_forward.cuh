@@ -223,7 +223,7 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
         }
       }
     }
-    Sums<kForwardChains, true> sum[kForwardTiles];
+    Sums<kForwardChains> sum[kForwardTiles];
 #pragma unroll
     for (int tile = 0; tile < kForwardTiles; ++tile) sum[tile].clear();
     unroll<kSources>([&](auto source_index) {

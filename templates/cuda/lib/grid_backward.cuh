@@ -20,7 +20,6 @@ constexpr int kBackwardEach = ceil_div(kBackwardItems, kBackwardThreads);  // it
 struct BackwardShare {
   static constexpr int kWarps = kBackwardWarps, kSharing = kWarps * kBackwardCluster;
   static constexpr int kWritten = kBackwardBlocks * kBackwardUnits;
-  static constexpr bool kRounds = false;
   RNNC_CONSTEXPR int chunks(int source) { return kSourcePairs[source] * kDimChunks; }
   RNNC_CONSTEXPR int slots(int source) {
     return ceil_div(chunks(source), kSharing);

@@ -19,7 +19,6 @@ constexpr int kForwardEach = ceil_div(kForwardItems, kForwardThreads);  // items
 struct ForwardShare {
   static constexpr int kWarps = kForwardWarps, kSharing = kWarps;
   static constexpr int kWritten = kForwardBlocks * kForwardUnits;
-  static constexpr bool kRounds = true;
   RNNC_CONSTEXPR int chunks(int) { return kDimChunks; }
   RNNC_CONSTEXPR int slots(int) { return ceil_div(kDimChunks, kWarps); }
   RNNC_CONSTEXPR bool in_registers(int, int slot) { return slot < kForwardRegisterSlots; }

@@ -66,9 +66,7 @@ RNNC_INLINE SplitWord split_weight(u32 x) {
 }
 
 // Three products of tf32 leave out what is of the order 2^-22. The small ones have a sum of their own,
-// since the instruction truncates where an addition rounds: fewer truncations of the large sum. With
-// `rounds` there are none: what it gives is added outside of it, at the price of registers.
-template <bool rounds>
+// since the instruction truncates where an addition rounds: fewer truncations of the large sum.
 RNNC_INLINE void multiply_add(float, float (&large)[4], float (&small)[4], const u32 (&a)[4], u32 b0,
                               u32 b1) {
   if constexpr (kTf32) {
@@ -84,20 +82,13 @@ RNNC_INLINE void multiply_add(float, float (&large)[4], float (&small)[4], const
     }
     multiply_add_tf32(small, rest, split_b0.high, split_b1.high);
     multiply_add_tf32(small, high, split_b0.rest, split_b1.rest);
-    if constexpr (rounds) {
-      float product[4] = {};
-      multiply_add_tf32(product, high, split_b0.high, split_b1.high);
-#pragma unroll
-      for (int i = 0; i < 4; ++i) large[i] += product[i];
-    } else {
-      multiply_add_tf32(large, high, split_b0.high, split_b1.high);
-    }
+    multiply_add_tf32(large, high, split_b0.high, split_b1.high);
   }
 }
 
 // Sums of a tile. An instruction waits for its accumulator, so there are `chains` that take turns;
-// what they hold in all is the sum. With `rounds`, those of float32 are as exact as additions.
-template <int chains, bool rounds = false>
+// what they hold in all is the sum.
+template <int chains>
 struct Sums {
   static constexpr int kEach = kPack == 1 ? 2 : 1;  // float32: large and small
   float part[chains][kEach][4];
@@ -106,7 +97,7 @@ struct Sums {
   template <int turn>
   RNNC_MEMBER void add(const u32 (&a)[4], u32 b0, u32 b1) {
     if constexpr (kPack == 1) {
-      multiply_add<rounds>(Element{}, part[turn % chains][0], part[turn % chains][1], a, b0, b1);
+      multiply_add(Element{}, part[turn % chains][0], part[turn % chains][1], a, b0, b1);
     } else {
       multiply_add(Element{}, part[turn % chains][0], a, b0, b1);
     }

@@ -6,7 +6,7 @@
 //
 // A `Share` says how: kWarps, those of a block; slots(source), chunks that a warp has of each
 // source; tiles(source), tiles of 16 rows of R; chunks(source), all there are; in_registers(source,
-// slot), whether R of a slot lies in registers, or else in shared memory; kRounds, as Sums has it; kSharing, the warps that
+// slot), whether R of a slot lies in registers, or else in shared memory; kSharing, the warps that
 // share K, of other blocks too; kWritten, elements of a state that are ever written.
 #pragma once
 
@@ -87,7 +87,7 @@ struct SplitProduct {
   static constexpr int kSharedBytes = Share::kWarps * kWarpBytes;
   // An instruction waits for its accumulator: four of them take turns at least.
   static constexpr int kChains = ceil_div(4, kTiles * kPhaseTiles);
-  using Accumulators = Sums<kChains, Share::kRounds>;
+  using Accumulators = Sums<kChains>;
   // Reading all in vain takes long where it is much: then one lane first watches one word.
   static constexpr bool kWatches = kSlots * kPhaseTiles * Share::kWarps * kSlotChunkBytes > 16384;
   // Vectors that are on their way at once: all, or what 64 registers hold.
