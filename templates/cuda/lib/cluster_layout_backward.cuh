@@ -59,8 +59,10 @@ static_assert(kBackwardShared == kPlannedBackwardShared, "the plan counted anoth
 struct BackwardWeights {
   static constexpr int kRowBytes = kHeadDim * static_cast<int>(sizeof(Element));
   static constexpr int kPitch = round_up(kRowBytes, 16);
-  static constexpr int kStaged = smaller(kBackwardShared / (kChunk * kPitch), kBackwardChunks);
-  static_assert(kSources == 0 || kStaged > 0, "a chunk of R must fit the block's shared memory");
+  // Chunks of K at a time. Without dense pairs there is nothing to bring, and little memory to spare.
+  static constexpr int kStaged =
+      kSources == 0 ? 1 : smaller(kBackwardShared / (kChunk * kPitch), kBackwardChunks);
+  static_assert(kStaged > 0, "a chunk of R must fit the block's shared memory");
 
   u32 fragment[kBackwardChunks][2][kTileSlots][4];
 
