@@ -35,7 +35,7 @@ _TABLES: tuple[tuple[ModuleType, str], ...] = (
     (alternating_cost, "OWN"),
 )
 _EXCHANGE = frozenset(
-    "exchange launch push kilobyte hop gather block sector cluster_hop phase".split()
+    "exchange size launch kilobyte hop gather block sector cluster_hop phase".split()
 )
 _PRODUCT = frozenset(
     "matrix product library_bandwidth split shared warp chunk block_bandwidth bandwidth".split()

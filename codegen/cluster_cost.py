@@ -18,34 +18,41 @@ _SUM_BYTES = 4  # of what a block's product gives for a unit and row
 
 @dataclass(frozen=True)
 class ClusterCosts:
-    """Constants of an architecture, beside those of all fused plans.
+    """Constants of an architecture, beside those of all fused plans; pairs are of the two directions.
 
     Attributes:
-        push: ns until all peers have what a block pushed, by the size of the cluster.
-        kilobyte: ns more for each KiB that a block takes in, likewise.
-        chain: ns of a step, forward and backward, that no other work fills: the first instructions
-            of the product, the pointwise map, barriers of the block.
-        item: instructions of a (unit, batch row) beside its equations that lie on that chain.
-        split: ns of a sum of several warps.
+        exchange: ns of a step that no other work fills: a push's way to the peers, barriers.
+        size: ns more or less by the size of a cluster.
+        kilobyte: ns more for each KiB that a block takes in.
+        each_warp: ns of what a warp does whether it has one item or two, a warp of a scheduler.
+        operation: ns of an operation of the cell's equations, for a turn of a scheduler's warps.
+        split: ns of each further warp that shares K.
+        float32: how many times as long the product of split float32 numbers takes: three
+            instructions of half the depth, and the splitting of R at each use.
         filled: which part of the multiprocessors whole clusters can have.
     """
 
-    push: dict[int, float]
-    kilobyte: dict[int, float]
-    chain: tuple[float, float]
-    item: float
+    exchange: tuple[float, float]
+    size: dict[int, float]
+    kilobyte: float
+    each_warp: tuple[float, float]
+    operation: tuple[float, float]
     split: float
+    float32: float
     filled: float
 
 
-# NVIDIA H200, 2026-11-20: all-gathers of 2, 4 and 8 KiB by st.async, a line through each three;
-# what is not a power of two lies between its neighbours.
+# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to 27 plans of LSTM and sLSTM, head dims 128 to 512,
+# batch 16, within 10 %; but sLSTM's backward takes half as long again as this says. What sizes of
+# clusters differ by is that of an all-gather of 2 KiB; what is not a power of two lies between.
 H200_CLUSTER = ClusterCosts(
-    push={2: 166, 3: 184, 4: 201, 6: 195, 8: 188, 12: 190, 16: 193},
-    kilobyte={2: 32, 3: 32, 4: 32, 6: 32, 8: 32, 12: 36, 16: 39},
-    chain=(100, 130),
-    item=25,
-    split=35,
+    exchange=(103, 190),
+    size={2: -22, 3: -5, 4: 12, 6: 6, 8: 0, 12: 10, 16: 17},
+    kilobyte=35,
+    each_warp=(41, 16),
+    operation=(6.5, 5.2),
+    split=110,
+    float32=10,
     filled=0.9,
 )
 
@@ -63,15 +70,16 @@ def cluster_nanoseconds(
         forward: which direction it is.
     """
     costs, sources = H200_CLUSTER, len(layout_of(pointwise.cell).sources)
+    direction = 0 if forward else 1
     each = shape.element_bytes if forward else _SUM_BYTES
     taken_in = sources * kernel.cluster * kernel.units * _COLUMNS * each / 1024
-    exchange = costs.push[kernel.cluster] + costs.kilobyte[kernel.cluster] * taken_in
-    exchange = exchange if sources else 0
+    exchange = costs.exchange[direction] + costs.size[kernel.cluster] + costs.kilobyte * taken_in
+    alone = exchange if sources else 0
+    alone += costs.split * (kernel.splits - 1)
     busy = math.ceil(kernel.warps / H200.schedulers)
-    # A fragment of R is four registers of an instruction's warp; float32 takes three products of
-    # half the depth.
-    matrix = busy * kernel.matrix_registers / 4 * H200.matrix
-    matrix *= 3 if shape.dtype == "float32" else 1
+    # A fragment of R is four registers of an instruction's warp.
+    matrix = busy * kernel.matrix_registers / 4 * H200.matrix / H200.clock
+    matrix *= costs.float32 if shape.dtype == "float32" else 1
     operations = (pointwise.forward if forward else pointwise.backward).operations
     # Two columns a thread of the forward, one where warps share K; of the backward's warps as many
     # as have units.
@@ -79,11 +87,11 @@ def cluster_nanoseconds(
     item_warps = math.ceil(kernel.units * _COLUMNS / 32)
     turns = math.ceil(item_warps / at_once)
     turns *= math.ceil(min(at_once, item_warps) / H200.schedulers)
-    items = turns * (operations + costs.item)
-    alone = exchange + costs.chain[not forward] + costs.split * (kernel.splits > 1)
+    items = turns * operations * costs.operation[direction]
+    work = matrix + busy * costs.each_warp[direction] + items
     # Blocks that share a multiprocessor hide each other's waiting, not each other's work.
     clusters = shape.heads * math.ceil(shape.batch / _COLUMNS)
     room = costs.filled * limits.multiprocessors / kernel.cluster
     together = max(min(math.ceil(clusters / room), kernel.blocks_per_multiprocessor), 1)
     waves = math.ceil(clusters / max(math.floor(room * together), 1))
-    return round(waves * (alone + together * (matrix + items) / H200.clock))
+    return round(waves * (alone + together * work))

@@ -118,29 +118,26 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     all_chunks = math.ceil(shape.head_dim * element / _CHUNK_BYTES)
     tiles = sum(math.ceil(pairs / 2) for pairs in layout.source_pairs)
     chunks = m.int("chunks", 1, all_chunks + 1)
-    row = m.int("row", 1, 2**20)
+    buffer = m.int("buffer", 1, 2**20)  # chunks
     groups = m.int("groups", 1, math.ceil(shape.head_dim / 8))
 
     m.require(units == 8 * groups, "a warp owns eight units")
     m.require(warps == splits * groups, "warps of a block")
     m.require((splits > 1).implies(groups <= _NAMED_BARRIERS), "a barrier for those who share K")
     m.require(chunks * splits >= all_chunks, "all of K")
-    m.require((splits == 1).implies(chunks == all_chunks), "one warp has all of K")
-    m.require((splits > 1).implies(chunks % 2 == 0), "warps share K in pairs of chunks")
-    m.require((splits > 1).implies((chunks - 2) * splits < all_chunks), "no more of K than needed")
+    m.require((chunks - 1) * splits < all_chunks, "no more of K than needed")
     m.require((splits > 1).implies((splits - 1) * chunks < all_chunks), "no warp without K")
     m.require(m["matrix"] == _CHUNK_REGISTERS * tiles * chunks, "R lies in registers")
-    # A row of the buffer holds the units of all blocks, and the chunks of all warps.
-    taken, read = cluster * units * element, splits * chunks * _CHUNK_BYTES
-    m.require(_EXCHANGE_ROW * row >= taken, "a row of the buffer for all units")
-    m.require(_EXCHANGE_ROW * row >= read, "a row of the buffer for all of K")
+    # The buffer holds the units of all blocks, and the chunks of all warps.
+    taken, read = cluster * units * element, splits * chunks
+    m.require(_CHUNK_BYTES * buffer >= taken, "a buffer for all units")
+    m.require(buffer >= read, "a buffer for all of K")
     m.require(
-        (_EXCHANGE_ROW * (row - 1) < taken) | (_EXCHANGE_ROW * (row - 1) < read),
-        "a row of the buffer no longer than needed",
+        (_CHUNK_BYTES * (buffer - 1) < taken) | (buffer == read), "a buffer no larger than needed"
     )
     inputs = groups * ROWS * _copy_pitch(len(layout.input_gates), 8, shape)
     parts = groups * (splits - 1) * (2 * max(tiles, 1) * _PART_BYTES)
-    buffers = 2 * (sources * ROWS * _EXCHANGE_ROW) * row + parts
+    buffers = 2 * (sources * ROWS * _CHUNK_BYTES) * buffer + parts
     # As `kForwardChains` has it: independent sums hide the latency of an instruction.
     many, few = 4 * max(tiles, 1), 2 * max(tiles, 1)
     sums = m.int("sums", sorted({few, many}))

@@ -165,9 +165,9 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
     for (int stage = 0; stage < kForwardAhead; ++stage) fetch(stage, stage);
   }
 
-  // Where this lane's words of even and of odd chunks begin.
-  const u32 even = shared_begin + StateExchange::first_fragment(lane) + split * (kSplitChunks / 2) * 128;
-  const u32 odd = even ^ 64;
+  // Where this lane's words begin.
+  const u32 fragments = shared_begin + StateExchange::first_fragment(lane) +
+                        split * kSplitChunks * StateExchange::kChunkBytes;
   int stage = 0;
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
@@ -206,15 +206,15 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
         }
       });
       const u32 buffer = (t & 1) * kForwardBuffer;
-      const u32 place[2] = {here(even + buffer), here(odd + buffer)};
+      const u32 place = here(fragments + buffer);
       mbarrier_await(barriers + (t & 1) * 8, t >> 1 & 1, t);
       unroll<kSources>([&](auto source_index) {
         constexpr int source = decltype(source_index)::value;
         constexpr int first_tile = forward_first_tile(source);
         for_chunks<kSplitChunks>(
             [&](int chunk) {
-              return load_shared(place[chunk & 1] + source * StateExchange::kBytes +
-                                 (chunk >> 1) * 128);
+              return load_shared(place + source * StateExchange::kBytes +
+                                 chunk * StateExchange::kChunkBytes);
             },
             [&](auto index, uint4 h) {
               constexpr int chunk = decltype(index)::value;

@@ -4,18 +4,38 @@
 
 namespace rnnc {
 
+// The exchange buffer that peers push to: chunks of K, of all rows. What a warp pushes to a peer lies
+// side by side, the pieces of 16 bytes of all rows that hold the same units: the network between blocks
+// counts packets more than bytes. Even rows lie before odd ones, since a warp that shares its units with
+// another has one or the other; and the place of a pair of rows is permuted by the piece's number, so
+// that the loads of fragments do not meet in a bank.
+template <int chunks>
+struct PushedExchange {
+  static constexpr int kChunkBytes = kColumns * kChunk * static_cast<int>(sizeof(Element));
+  static constexpr int kBytes = chunks * kChunkBytes;
+
+  // Where element k of a row lies, in bytes.
+  static RNNC_MEMBER int offset(int row, int k) {
+    const int byte = k * static_cast<int>(sizeof(Element)), piece = byte >> 4;
+    const int place = (row & 1) << 2 | ((row >> 1) ^ (piece & 3));
+    return (piece << 3 | place) << 4 | (byte & 15);
+  }
+  // The four words of chunk 0 that a lane multiplies: those of row lane / 4 and quad lane % 4.
+  static RNNC_MEMBER int first_fragment(int lane) {
+    return offset(lane >> 2, (lane & 3) * 4 * kPack);
+  }
+};
+
 constexpr int kGroupUnits = 8;
 constexpr int kForwardGroups = kForwardUnits / kGroupUnits;
 constexpr int kForwardWarps = kForwardGroups * kForwardSplits;
 constexpr int kForwardItems = kForwardSplits == 1 ? 2 : 1;  // columns of a thread
 constexpr int kItemWarps = kForwardGroups * smaller(kForwardSplits, 2);
 constexpr int kDimChunks = ceil_div(kHeadDim, kChunk);
-// Of a warp. Pairs of them, where warps share K: within a pair the exchange buffer is permuted.
-constexpr int kSplitChunks =
-    kForwardSplits == 1 ? kDimChunks : round_up(ceil_div(kDimChunks, kForwardSplits), 2);
+constexpr int kSplitChunks = ceil_div(kDimChunks, kForwardSplits);  // of a warp
 RNNC_CONSTEXPR int larger(int a, int b) { return a > b ? a : b; }
-using StateExchange = Exchange<larger(kForwardCluster * kForwardUnits,
-                                      kForwardSplits * kSplitChunks * kChunk)>;
+using StateExchange = PushedExchange<larger(ceil_div(kForwardCluster * kForwardUnits, kChunk),
+                                            kForwardSplits * kSplitChunks)>;
 constexpr int kForwardBuffer = kSources * StateExchange::kBytes;
 // What the cluster pushes into a buffer in a step.
 constexpr int kForwardPushed =
@@ -57,27 +77,59 @@ static_assert(kForwardShared == kPlannedForwardShared, "the plan counted another
 struct ForwardWeights {
   u32 fragment[kSplitChunks][2][kForwardTiles][4];
 
+  // The four words of a chunk that a lane multiplies, from element k of a row of R on; zero where they
+  // are not given, or beyond the end. NOTE: no .nc, so that a barrier holds the loads behind it.
+  static RNNC_MEMBER void load_words_of(u32 (&words)[4], const Element* row, int k, bool given) {
+    if constexpr (kHeadDim * sizeof(Element) % 16 == 0) {
+      const bool inside = given && k < kHeadDim;
+      asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+                   : "l"(row + (inside ? k : 0))
+                   : "memory");
+#pragma unroll
+      for (int i = 0; i < 4; ++i) words[i] = inside ? quiet(words[i]) : 0u;
+    } else {
+#pragma unroll
+      for (int i = 0; i < 4; ++i) {
+        words[i] = 0u;
+#pragma unroll
+        for (int e = 0; e < kPack; ++e) {
+          const int own = k + i * kPack + e;
+          const bool inside = given && own < kHeadDim;
+          const Element* at = row + (inside ? own : 0);
+          if constexpr (kPack == 1) {
+            u32 word;
+            asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
+            words[i] = inside ? quiet(word) : 0u;
+          } else {
+            u16 half;
+            asm volatile("ld.global.u16 %0, [%1];" : "=h"(half) : "l"(at) : "memory");
+            words[i] |= inside ? static_cast<u32>(half) << 16 * e : 0u;
+          }
+        }
+      }
+    }
+  }
+
   RNNC_MEMBER void load(const Element* R, int heads, int head, int unit, int first_chunk, int lane) {
+    const bool exists = unit < kHeadDim;
+    const int first = first_chunk * kChunk + (lane & 3) * 4 * kPack;
     unroll<kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
-      unroll<forward_tiles(source)>([&](auto tile_index) {
-        constexpr int tile = decltype(tile_index)::value;
+      unroll<2 * forward_tiles(source)>([&](auto half_index) {
+        constexpr int half = decltype(half_index)::value;
+        constexpr int tile = forward_first_tile(source) + half / 2;
+        constexpr bool paired = half < kSourcePairs[source];
+        const int matrix = kPairMatrix[kSourceFirstPair[source] + (paired ? half : 0)];
+        const Element* row =
+            R + ((matrix * heads + head) * kHeadDim + (exists ? unit : 0)) * int64{kHeadDim};
 #pragma unroll
         for (int chunk = 0; chunk < kSplitChunks; ++chunk) {
+          u32 words[4] = {0u, 0u, 0u, 0u};
+          if constexpr (paired) load_words_of(words, row, first + chunk * kChunk, exists);
 #pragma unroll
-          for (int step = 0; step < 2; ++step) {
-            int from[4], k[4];
-            bool given[4];
-#pragma unroll
-            for (int i = 0; i < 4; ++i) {  // word i / 2 of the step's two, half i % 2 of the tile
-              const int half = 2 * tile + i % 2;
-              k[i] = (first_chunk + chunk) * kChunk + ((lane & 3) * 4 + 2 * step + i / 2) * kPack;
-              given[i] = half < kSourcePairs[source] && unit < kHeadDim;
-              const int pair = half < kSourcePairs[source] ? kSourceFirstPair[source] + half : 0;
-              from[i] = ((kPairMatrix[pair] * heads + head) * kHeadDim + unit) * kHeadDim;
-            }
-            load_weights(fragment[chunk][step][forward_first_tile(source) + tile], R, from, k,
-                         given);
+          for (int i = 0; i < 4; ++i) {
+            fragment[chunk][i / 2][tile][i % 2 * 2 + half % 2] = words[i];
           }
           __syncthreads();  // for the compiler, which moves no load across it
         }
