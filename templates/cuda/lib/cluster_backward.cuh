@@ -140,21 +140,21 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
         char* to = reads(stage, item);
         kept_copy[item].issue(kept_pieces[item], to);
         kept_copy[item].advance(-step_size * kSaved);
-#pragma unroll
-        for (int s = 0; s < kStates; ++s) {
-          if (kReads[s]) {
-            before_copy[item][s].issue(state_pieces[item], to + before_place(s));
+        unroll<kStates>([&](auto index) {  // so that places are constants, and no loops that count
+          constexpr int s = decltype(index)::value, before = before_place(s), d = d_place(s);
+          if constexpr (kReads[s]) {
+            before_copy[item][s].issue(state_pieces[item], to + before);
             before_copy[item][s].advance(-step_size);
-            // The state before the first step lies elsewhere.
-            if (t == 1) {
+            if (t == 1) {  // The state before the first step lies elsewhere.
+              asm volatile("");  // a branch: its addresses are not computed in every step
               before_copy[item][s].start(state_pieces[item], a.initial[s] + head * kHeadDim, plane);
             }
           }
           if (a.d_states[s]) {
-            d_copy[item][s].issue(state_pieces[item], to + d_place(s));
+            d_copy[item][s].issue(state_pieces[item], to + d);
             d_copy[item][s].advance(-a.d_states_time[s]);
           }
-        }
+        });
       }
     }
     commit_copies();
@@ -202,15 +202,15 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
       const auto kept_row = KeptCopy::read(now, kept_place[item]);
 #pragma unroll
       for (int k = 0; k < kSaved; ++k) kept[k] = kept_row[k];
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
+      unroll<kStates>([&](auto index) {
+        constexpr int s = decltype(index)::value, before_at = before_place(s), d_at = d_place(s);
         before[item][s] =
-            kReads[s] ? StateCopy::read(now + before_place(s), state_place[item])[0] : real(0);
+            kReads[s] ? StateCopy::read(now + before_at, state_place[item])[0] : real(0);
         found[item].state[s] = d_state[item][s];
         if (a.d_states[s]) {
-          found[item].state[s] += StateCopy::read(now + d_place(s), state_place[item])[0];
+          found[item].state[s] += StateCopy::read(now + d_at, state_place[item])[0];
         }
-      }
+      });
       step_backward(kept, before[item], after[item], param[item], found[item].state,
                     found[item].gate, found[item].param);
 #pragma unroll
