@@ -18,7 +18,7 @@ _SUM_BYTES = 4  # of what a block's product gives for a unit and row
 
 @dataclass(frozen=True)
 class ClusterCosts:
-    """Constants of an architecture, beside those of all fused plans; pairs are of the two directions.
+    """Constants of an architecture beside those of all fused plans; pairs: forward, backward.
 
     Attributes:
         exchange: ns of a step that no other work fills: a push's way to the peers, barriers.
@@ -27,8 +27,6 @@ class ClusterCosts:
         each_warp: ns of what a warp does whether it has one item or two, a warp of a scheduler.
         operation: ns of an operation of the cell's equations, for a turn of a scheduler's warps.
         split: ns of each further warp that shares K.
-        float32: how many times as long the product of split float32 numbers takes: three
-            instructions of half the depth, and the splitting of R at each use.
         filled: which part of the multiprocessors whole clusters can have.
     """
 
@@ -38,21 +36,18 @@ class ClusterCosts:
     each_warp: tuple[float, float]
     operation: tuple[float, float]
     split: float
-    float32: float
     filled: float
 
 
-# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to 27 plans of LSTM and sLSTM, head dims 128 to 512,
-# batch 16, within 10 %; but sLSTM's backward takes half as long again as this says. What sizes of
-# clusters differ by is that of an all-gather of 2 KiB; what is not a power of two lies between.
+# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to 27 plans of LSTM and sLSTM, head dims 64 to 512,
+# batch 16, within 10 %.
 H200_CLUSTER = ClusterCosts(
     exchange=(103, 190),
-    size={2: -22, 3: -5, 4: 12, 6: 6, 8: 0, 12: 10, 16: 17},
+    size={2: 125, 3: 125, 4: 30, 6: 15, 8: 0, 12: 10, 16: 17},
     kilobyte=35,
     each_warp=(41, 16),
     operation=(6.5, 5.2),
     split=110,
-    float32=10,
     filled=0.9,
 )
 
@@ -79,7 +74,7 @@ def cluster_nanoseconds(
     busy = math.ceil(kernel.warps / H200.schedulers)
     # A fragment of R is four registers of an instruction's warp.
     matrix = busy * kernel.matrix_registers / 4 * H200.matrix / H200.clock
-    matrix *= costs.float32 if shape.dtype == "float32" else 1
+    matrix *= H200.float32 if shape.dtype == "float32" else 1
     operations = (pointwise.forward if forward else pointwise.backward).operations
     # Two columns a thread of the forward, one where warps share K; of the backward's warps as many
     # as have units.

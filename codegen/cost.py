@@ -19,6 +19,8 @@ class Costs:
         clock: cycles a ns.
         schedulers: of a multiprocessor; each issues an instruction of one of its warps a cycle.
         matrix: cycles of a scheduler's matrix unit for one m16n8k16 instruction.
+        float32: how many times as long float32 takes: three instructions of half the depth, and the
+            splitting of R at each use, measured in clusters.
         exchange: ns of a step, forward and backward, that no other work fills: barrier, shared
             memory, the first instructions of a chain.
         chain: the same for each (unit, batch row) of a thread, which come one after the other.
@@ -32,6 +34,7 @@ class Costs:
     clock: float
     schedulers: int
     matrix: float
+    float32: float
     exchange: tuple[float, float]
     chain: tuple[float, float]
     item: float
@@ -47,6 +50,7 @@ H200 = Costs(
     clock=1.98,
     schedulers=4,
     matrix=8,
+    float32=10,
     exchange=(70, 140),
     chain=(45, 80),
     item=75,
@@ -85,8 +89,7 @@ def block_nanoseconds(
         busy = math.ceil(kernel.warps / H200.schedulers)
         # A fragment of R is four registers of an instruction's warp.
         matrix = busy * kernel.matrix_registers / 4 * H200.matrix
-        # float32 takes three products of half the depth.
-        matrix *= 3 if shape.dtype == "float32" else 1
+        matrix *= H200.float32 if shape.dtype == "float32" else 1
         each = warp_groups * rows // 4
         items = busy * each * (operations + H200.item)
         alone = H200.exchange[direction] + each * H200.chain[direction]

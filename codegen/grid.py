@@ -217,12 +217,14 @@ def _candidates(
         wanted = math.ceil(shape.batch / rows)
         if tiles > 1 and 2 * wanted * rows > 3 * (shape.batch + TILE_ROWS):
             continue  # most of its rows would be padding
-        for groups in range(min(wanted, limits.multiprocessors), 0, -1):
+        for turns in range(1, wanted + 1):
+            groups = math.ceil(wanted / turns)  # turns of one size, or nearly
+            if groups > limits.multiprocessors or math.ceil(wanted / groups) < turns:
+                continue
             cut = Rows(tiles, phases, groups)
             found = [_ranked(cell, _sizes(shape), limits, d, cut) for d in DIRECTIONS]
             if not all(found):
                 continue
-            turns = math.ceil(wanted / groups)
             (forward, forward_ns), (backward, backward_ns) = (each[0] for each in found)
             yield GridPlan(
                 arch=limits.arch,
@@ -238,7 +240,7 @@ def _candidates(
                 tf32=tf32,
                 save=save,
             )
-            break  # fewer groups at once are never better
+            break  # more turns are never better
 
 
 def _sizes(shape: Shape) -> Shape:

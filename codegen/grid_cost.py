@@ -22,6 +22,7 @@ class GridCosts:
         sector: ns where two blocks write the same 32 bytes, as those of 8 two-byte units do.
         cluster_hop: ns of adding sums among the blocks of a cluster, by its size.
         matrix: cycles of a scheduler's matrix unit for one m16n8k16 instruction.
+        float32: how many times as long float32 takes, as in `cost`.
         shared: bytes a cycle that a block reads from shared memory.
         warp: ns of a warp that K is shared with, forward and backward, for adding what it found.
         chunk: ns of a chunk of K that a warp takes one after the other.
@@ -37,6 +38,7 @@ class GridCosts:
     sector: float
     cluster_hop: tuple[tuple[int, float], ...]
     matrix: float
+    float32: float
     shared: float
     warp: tuple[float, float]
     chunk: float
@@ -56,6 +58,7 @@ H200 = GridCosts(
     sector=200,
     cluster_hop=((1, 0), (2, 750), (4, 1150), (8, 1250), (16, 1350)),
     matrix=8,
+    float32=10,
     shared=110,
     warp=(28, 12),
     chunk=45,
@@ -91,11 +94,10 @@ def grid_nanoseconds(
     rows = TILE_ROWS * tiles
     operations = (pointwise.forward if forward else pointwise.backward).operations
     gathered = rows * kernel.exchange_chunks * CHUNK_BYTES / kernel.cluster
-    # A fragment of R is four registers of an instruction's warp, wherever it is kept; float32 takes
-    # three products of half the depth.
+    # A fragment of R is four registers of an instruction's warp, wherever it is kept.
     kept = kernel.matrix_registers / 4
     elsewhere = kept * (kernel.chunks / kernel.register_chunks - 1)
-    instructions = (kept + elsewhere) * tiles * (3 if shape.dtype == "float32" else 1)
+    instructions = (kept + elsewhere) * tiles * (H200.float32 if shape.dtype == "float32" else 1)
     matrix = math.ceil(kernel.warps / _SCHEDULERS) * instructions * H200.matrix
     shared = kernel.warps * elsewhere * 512 / H200.shared
     adding = kernel.warps * H200.warp[0 if forward else 1] * (0.6 + 0.4 * tiles)

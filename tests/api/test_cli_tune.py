@@ -54,7 +54,7 @@ def test_the_winner_has_a_star_and_all_that_was_tried_a_line() -> None:
 def test_a_plan_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = PlanError("no room\n  found:  1")
     monkeypatch.setattr(trials, "measure_plans", lambda _, plans, __: [refused] * len(plans))
-    lines = run("lstm", "--candidates", "1").stdout.splitlines()
+    lines = run("lstm", "--candidates", "1", "--head-dim", "32").stdout.splitlines()
     assert lines[4].startswith("  block: ")
     assert lines[4].split()[-4:] == ["-", "-", "no", "room"]
 

@@ -88,7 +88,7 @@ def test_a_gpu_s_points_name_their_plan_and_its_parts(sweeps, tmp_path, monkeypa
     monkeypatch.setattr(sweeps, "compile_ahead", lambda rows, *_: float(len(rows)))
     took = {"forward": 1.0, "forward_backward": 3.0}
     monkeypatch.setattr(sweeps, "_microseconds", lambda *_: took)
-    head_dims = sweeps.SWEEPS["head-dim"]._replace(sizes=[(1, 64, 16, 9), (1, 768, 16, 9)])
+    head_dims = sweeps.SWEEPS["head-dim"]._replace(sizes=[(1, 32, 16, 9), (1, 768, 16, 9)])
     monkeypatch.setitem(sweeps.SWEEPS, "head-dim", head_dims)
     said, content = run(sweeps, tmp_path, device="cuda")
     small, large = list(content["points"].values())[:2]

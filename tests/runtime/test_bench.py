@@ -269,7 +269,7 @@ def test_what_is_compiled_ahead_is_compiled_once(monkeypatch):
 
 def test_a_plan_is_named_beside_what_it_took():
     measured = result("rnnc auto", 2.0, 5.0, ours=True)
-    measured.plan = plan_for(rnnc.cells.lstm, Shape(1, 64), limits_of("H200"))
+    measured.plan = plan_for(rnnc.cells.lstm, Shape(1, 32), limits_of("H200"))
     assert measured.runs_as == "block"
     forward, backward = measured.plan.nanoseconds
     over = over_plan(measured, 1000)

@@ -67,7 +67,7 @@ def case_of(name, arch):
             plans = plans_of(name, ARCHS[arch], dim, dtype, batch, SAVES[(start + i) % 2])
         except PlanError:
             continue
-        return plans[start % min(len(plans), 6)]
+        return plans[start % min(len(plans), 8)]
     raise AssertionError(f"{name} has no cluster plan at all on {ARCHS[arch]}")
 
 
