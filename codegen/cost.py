@@ -23,8 +23,9 @@ class Costs:
             splitting of R at each use, measured in clusters.
         exchange: ns of a step, forward and backward, that no other work fills: barrier, shared
             memory, the first instructions of a chain.
-        chain: the same for each (unit, batch row) of a thread, which come one after the other.
-        item: instructions of a (unit, batch row) beside its equations.
+        operation: ns of an operation of the equations for each (unit, batch row) of a thread, which
+            come one after the other.
+        item: ns of each (unit, batch row) of a thread for each further warp of its scheduler.
         bandwidth: bytes a ns from and to device memory.
         launch: ns of a kernel in a graph.
         product: ns of a small product by the matrix library.
@@ -36,8 +37,8 @@ class Costs:
     matrix: float
     float32: float
     exchange: tuple[float, float]
-    chain: tuple[float, float]
-    item: float
+    operation: tuple[float, float]
+    item: tuple[float, float]
     bandwidth: float
     launch: float
     product: float
@@ -51,9 +52,9 @@ H200 = Costs(
     schedulers=4,
     matrix=8,
     float32=10,
-    exchange=(70, 140),
-    chain=(45, 80),
-    item=75,
+    exchange=(152, 293),
+    operation=(3.8, 3.0),
+    item=(10, 33),
     bandwidth=4300,
     launch=1500,
     product=2800,
@@ -91,12 +92,12 @@ def block_nanoseconds(
         matrix = busy * kernel.matrix_registers / 4 * H200.matrix
         matrix *= H200.float32 if shape.dtype == "float32" else 1
         each = warp_groups * rows // 4
-        items = busy * each * (operations + H200.item)
-        alone = H200.exchange[direction] + each * H200.chain[direction]
+        chain = H200.exchange[direction] + each * operations * H200.operation[direction]
         # Blocks that share a multiprocessor hide each other's waiting, not each other's work.
         together = min(math.ceil(blocks / limits.multiprocessors), kernel.blocks_per_multiprocessor)
+        further = (together * busy - 1) * each * H200.item[direction]
         waves = math.ceil(blocks / (limits.multiprocessors * together))
-        found.append(waves * (alone + together * (matrix + items) / H200.clock))
+        found.append(waves * (chain + further + together * matrix / H200.clock))
     traffic = traffic_nanoseconds(pointwise, shape)
     return round(max(found[0], traffic)), round(max(found[1], traffic))
 
