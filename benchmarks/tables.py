@@ -53,7 +53,7 @@ def rows_table(results: Path) -> str:
         steps, planned = ours["nanoseconds_a_step"], ours["planned_nanoseconds_a_step"] or {}
         cells = [
             f"{row['number']}, {_sizes(row)}",
-            ours.get("runs_as") or ours["variant"],
+            _plan(ours),
             _phases(ours),
             _numbers(row["target"] or ()),
             _numbers(f"{n / 1e3:.2f}" for n in steps.values() if n),
@@ -72,11 +72,13 @@ def summary(results: Path) -> str:
     if queued is None:
         return _missing(_BENCH)
     idle = _newest(results, "cuda-*.json", lambda c: _QUEUED not in c["method"])
-    from_idle = {row["number"]: _phases(ours) for row, ours in _rows(idle or {"rows": []})}
+    from_idle = {
+        (row["number"], _plan(ours)): _phases(ours) for row, ours in _rows(idle or {"rows": []})
+    }
     lines = ["cell, heads x units, batch|plan|GPU time|from an idle GPU|cuDNN float16|FlashRNN"]
     for row, ours in _rows(queued):
-        plan = ours.get("runs_as") or ours["variant"]
-        cells = [_sizes(row), plan, _phases(ours), from_idle.get(row["number"], "-")]
+        plan = _plan(ours)
+        cells = [_sizes(row), plan, _phases(ours), from_idle.get((row["number"], plan), "-")]
         lines.append("|".join([*cells, _cudnn(row), _numbers(row["flashrnn"] or ())]))
     note = f"{_source(queued)}{_peers_note(queued)}"
     if idle:
@@ -215,6 +217,11 @@ def _cudnn(row: dict[str, Any]) -> str:
         if c["name"].startswith("nn.") and c["dtype"] == "float16" and c["forward_backward"]
     ]
     return f"{_phases(nn[0])}{' (one head)' if nn[0]['note'] else ''}" if nn else "-"
+
+
+def _plan(ours: dict[str, Any]) -> str:
+    """The kind of plan that ran."""
+    return ours.get("runs_as") or ours["variant"]
 
 
 def _phases(contender: dict[str, Any]) -> str:

@@ -23,8 +23,8 @@ class Costs:
             splitting of R at each use, measured in clusters.
         exchange: ns of a step, forward and backward, that no other work fills: barrier, shared
             memory, the first instructions of a chain.
-        operation: ns of an operation of the equations for each (unit, batch row) of a thread, which
-            come one after the other.
+        chain: the same for each (unit, batch row) of a thread, which come one after the other.
+        operation: ns of an operation of the equations for each of those.
         item: ns of each (unit, batch row) of a thread for each further warp of its scheduler.
         bandwidth: bytes a ns from and to device memory.
         launch: ns of a kernel in a graph.
@@ -37,6 +37,7 @@ class Costs:
     matrix: float
     float32: float
     exchange: tuple[float, float]
+    chain: tuple[float, float]
     operation: tuple[float, float]
     item: tuple[float, float]
     bandwidth: float
@@ -45,16 +46,18 @@ class Costs:
     library_bandwidth: float
 
 
-# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to the figures of benchmarks/results. Other GPUs borrow
-# them, so that their ranking stands and their ns are a guess.
+# NVIDIA H200, CUDA 13.0, 2026-11-21: those of blocks fitted to LSTM, sLSTM and Elman, 16 to 128
+# units, batch 16 to 256, in benchmarks/results, within 15 %. Other GPUs borrow them, so that their ranking
+# stands and their ns are a guess.
 H200 = Costs(
     clock=1.98,
     schedulers=4,
     matrix=8,
     float32=10,
-    exchange=(152, 293),
+    exchange=(12, 113),
+    chain=(70, 90),
     operation=(3.8, 3.0),
-    item=(10, 33),
+    item=(45, 85),
     bandwidth=4300,
     launch=1500,
     product=2800,
@@ -87,17 +90,17 @@ def block_nanoseconds(
     )
     found = []
     for direction, (kernel, warp_groups, operations) in enumerate(directions):
-        busy = math.ceil(kernel.warps / H200.schedulers)
+        together = min(math.ceil(blocks / limits.multiprocessors), kernel.blocks_per_multiprocessor)
+        waves = math.ceil(blocks / (limits.multiprocessors * together))
+        # Blocks that share a multiprocessor hide each other's waiting, not each other's work.
+        busy = math.ceil(together * kernel.warps / H200.schedulers)
         # A fragment of R is four registers of an instruction's warp.
-        matrix = busy * kernel.matrix_registers / 4 * H200.matrix
+        matrix = busy * kernel.matrix_registers / 4 * H200.matrix / H200.clock
         matrix *= H200.float32 if shape.dtype == "float32" else 1
         each = warp_groups * rows // 4
-        chain = H200.exchange[direction] + each * operations * H200.operation[direction]
-        # Blocks that share a multiprocessor hide each other's waiting, not each other's work.
-        together = min(math.ceil(blocks / limits.multiprocessors), kernel.blocks_per_multiprocessor)
-        further = (together * busy - 1) * each * H200.item[direction]
-        waves = math.ceil(blocks / (limits.multiprocessors * together))
-        found.append(waves * (chain + further + together * matrix / H200.clock))
+        item = H200.chain[direction] + operations * H200.operation[direction]
+        further = (busy - 1) * H200.item[direction]
+        found.append(waves * (H200.exchange[direction] + each * (item + further) + matrix))
     traffic = traffic_nanoseconds(pointwise, shape)
     return round(max(found[0], traffic)), round(max(found[1], traffic))
 
