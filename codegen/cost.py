@@ -47,8 +47,8 @@ class Costs:
 
 
 # NVIDIA H200, CUDA 13.0, 2026-11-21: those of blocks fitted to LSTM, sLSTM and Elman, 16 to 128
-# units, batch 16 to 256, in benchmarks/results, within 15 %. Other GPUs borrow them, so that their ranking
-# stands and their ns are a guess.
+# units, batch 16 to 256, in benchmarks/results, within 15 %. Other GPUs borrow them, so that their
+# ranking stands and their ns are a guess.
 H200 = Costs(
     clock=1.98,
     schedulers=4,
