@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from .shape import Dtype, Save, counted
+from .fused_plan import FusedPlanBase
+from .shape import counted
 
 
 @dataclass(frozen=True)
@@ -47,51 +48,13 @@ class ClusterKernel:
         )
 
 
-@dataclass(frozen=True)
-class ClusterPlan:
+@dataclass(frozen=True, kw_only=True)
+class ClusterPlan(FusedPlanBase[ClusterKernel]):
     """A cluster of blocks a head and a few batch rows: R in registers, h pushed to the peers.
 
-    Clusters do not wait for each other. Batch and length are run-time: one binary serves all.
-
-    Attributes:
-        arch: the GPU architecture, as the compiler names it.
-        dtype: of all tensors.
-        head_dim: units of a head.
-        rows: batch rows of a cluster.
-        forward: sizes of the forward kernel.
-        backward: sizes of the backward kernel.
-        nanoseconds: estimates of a step, forward and backward, where a shape was given.
-        binding: the constraint that a larger head would break.
-        tf32: whether float32 products may round to tf32.
-        save: whether the forward keeps gates for the backward, or only states.
+    Clusters do not wait for each other. Batch and length are run-time: one binary serves all. The
+    attributes are those of `FusedPlanBase`.
     """
 
-    arch: str
-    dtype: Dtype
-    head_dim: int
-    rows: int
-    forward: ClusterKernel
-    backward: ClusterKernel
-    nanoseconds: tuple[int, int] = (0, 0)
-    binding: str = ""
-    tf32: bool = False
-    save: Save = "gates"
-
-    @property
-    def kernels(self) -> dict[str, ClusterKernel]:
-        """The sizes of each kernel by its name in the source."""
-        return {"rnnc_forward": self.forward, "rnnc_backward": self.backward}
-
-    @property
-    def kernel_names(self) -> tuple[str, ...]:
-        """The entry points of the source."""
-        return tuple(self.kernels)
-
     def __str__(self) -> str:
-        return (
-            f"cluster ({self.arch}, {self.dtype}, head dim {self.head_dim}):"
-            f" a cluster of blocks a head and {self.rows} batch rows\n"
-            f"  forward:  {self.forward}; about {self.nanoseconds[0]} ns a step\n"
-            f"  backward: {self.backward}; about {self.nanoseconds[1]} ns a step\n"
-            f"  keeps {self.save} for the backward; binds: {self.binding}"
-        )
+        return self.describe("cluster", f"a cluster of blocks a head and {self.rows} batch rows")

@@ -24,7 +24,8 @@ def kernel(kind, **sizes):
 
 
 BLOCK = BlockPlan(
-    *("sm_90", "bfloat16", 64, 4, 2),
+    *("sm_90", "bfloat16", 64, 4),
+    unit_groups=2,
     forward=kernel(BlockKernel, warps=4),
     backward=kernel(BlockKernel, warps=4),
 )
@@ -34,7 +35,8 @@ CLUSTER = ClusterPlan(
     backward=kernel(ClusterKernel, cluster=16),
 )
 GRID = GridPlan(
-    *("sm_90", "bfloat16", 768, 16, 2),
+    *("sm_90", "bfloat16", 768, 16),
+    groups=2,
     forward=kernel(GridKernel, blocks=48, exchange_chunks=24),
     backward=kernel(GridKernel, blocks=48, cluster=4, exchange_chunks=96),
 )

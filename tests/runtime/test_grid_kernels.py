@@ -11,9 +11,7 @@ from rnnc.codegen.cuda_source import cuda_source
 from rnnc.codegen.grid import grid_plans
 from rnnc.codegen.shape import PlanError, Shape
 
-pytest.importorskip("cupy", reason="NVRTC is called through CuPy, which is not installed")
-from rnnc.runtime.nvrtc import compile_cuda
-
+pytestmark = pytest.mark.usefixtures("compiler")
 NAMES = sorted(rnnc.cells.names())
 ARCHS = ["sm_80", "sm_90a", "sm_100a", "sm_120"]
 # Sizes with a whole number of chunks and without, R in registers and beyond, one tile of rows and
@@ -28,33 +26,32 @@ SHAPES = [
 ]
 
 
-def check(name: str, shape: Shape, arch: str) -> bool:
+def check(name, shape, arch, compiles_as_planned):
+    """Whether there is such a plan; it compiles."""
     cell = rnnc.cells.get(name)
     try:
         plan = grid_plans(cell, shape, limits_of_arch(arch))[0]
     except PlanError:
         return False
-    binary = compile_cuda(cuda_source(cell, plan), arch)
-    for kernel, report in binary.reports.items():
-        assert report.spills == 0, (kernel, report, plan)
-        assert report.registers <= plan.kernels[kernel].registers
+    compiles_as_planned(cuda_source(cell, plan), arch)
     return True
 
 
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("name", NAMES)
-def test_no_spills(name, arch):
+def test_no_spills(name, arch, compiles_as_planned):
     if not rnnc.cells.get(name).dense_pairs:
         pytest.skip("no gate reads a state through a matrix: blocks have nothing to exchange")
     turn = NAMES.index(name) + ARCHS.index(arch)
     order = SHAPES[turn % len(SHAPES) :] + SHAPES[: turn % len(SHAPES)]
-    assert any(check(name, shape, arch) for shape in order)
+    assert any(check(name, shape, arch, compiles_as_planned) for shape in order)
 
 
 @pytest.mark.slow
 @pytest.mark.skipif("RNNC_SLOW" not in os.environ, reason="tens of minutes: make test-slow")
 @pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_no_spills_of_any_cell(shape, arch):
-    found = [check(name, shape, arch) for name in NAMES if rnnc.cells.get(name).dense_pairs]
+def test_no_spills_of_any_cell(shape, arch, compiles_as_planned):
+    cells = [name for name in NAMES if rnnc.cells.get(name).dense_pairs]
+    found = [check(name, shape, arch, compiles_as_planned) for name in cells]
     assert any(found)

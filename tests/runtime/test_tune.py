@@ -39,7 +39,8 @@ CLUSTER = ClusterPlan(
     binding="registers",
 )
 GRID = GridPlan(
-    *("sm_90", "bfloat16", 768, 16, 2),
+    *("sm_90", "bfloat16", 768, 16),
+    groups=2,
     forward=kernel(GridKernel, blocks=48),
     backward=kernel(GridKernel, blocks=48, cluster=4),
 )

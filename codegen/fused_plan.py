@@ -1,0 +1,64 @@
+"""What all fused plans have: one kernel for all steps of a direction, and what is known of it."""
+
+from __future__ import annotations
+
+from dataclasses import KW_ONLY, dataclass
+from typing import Generic, TypeVar
+
+from .shape import Dtype, Save
+
+Kernel = TypeVar("Kernel")
+
+
+@dataclass(frozen=True)
+class FusedPlanBase(Generic[Kernel]):
+    """One kernel a direction runs all steps; batch and length are run-time values.
+
+    Attributes:
+        arch: the GPU architecture, as the compiler names it.
+        dtype: of all tensors.
+        head_dim: units of a head.
+        rows: batch rows that share a block, a cluster or a group of blocks.
+        forward: sizes of the forward kernel.
+        backward: sizes of the backward kernel.
+        nanoseconds: estimates of a step, forward and backward, where a shape was given.
+        binding: the constraint that a larger head would break.
+        tf32: whether float32 products may round to tf32.
+        save: whether the forward keeps gates for the backward, or only states.
+    """
+
+    arch: str
+    dtype: Dtype
+    head_dim: int
+    rows: int
+    _: KW_ONLY
+    forward: Kernel
+    backward: Kernel
+    nanoseconds: tuple[int, int] = (0, 0)
+    binding: str = ""
+    tf32: bool = False
+    save: Save = "gates"
+
+    @property
+    def kernels(self) -> dict[str, Kernel]:
+        """The sizes of each kernel by its name in the source."""
+        return {"rnnc_forward": self.forward, "rnnc_backward": self.backward}
+
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        """The entry points of the source."""
+        return tuple(self.kernels)
+
+    def describe(self, kind: str, mapping: str) -> str:
+        """The plan in some lines.
+
+        Args:
+            kind: of plan, in a word.
+            mapping: who computes which rows.
+        """
+        return (
+            f"{kind} ({self.arch}, {self.dtype}, head dim {self.head_dim}): {mapping}\n"
+            f"  forward:  {self.forward}; about {self.nanoseconds[0]} ns a step\n"
+            f"  backward: {self.backward}; about {self.nanoseconds[1]} ns a step\n"
+            f"  keeps {self.save} for the backward; binds: {self.binding}"
+        )
