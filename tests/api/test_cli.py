@@ -1,6 +1,8 @@
 """The `rnnc` command: each of its words, and what it says to each bad one."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
@@ -372,3 +374,11 @@ def test_limits(run: Callable[..., Result], refused: Callable[..., str]) -> None
     assert " 2 x " in two
     assert "heads=0" in refused("limits", "--heads", "0")
     assert "no cell of the name 'lstmm'" in refused("limits", "--cell", "lstmm")
+
+
+def test_the_command_runs_as_a_module() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "rnnc", "list"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "lstm" in done.stdout
