@@ -12,6 +12,7 @@ from .alternating_plan import AlternatingPlan
 from .block import block_plan
 from .cluster import cluster_plan, cluster_plans
 from .grid import grid_plan, grid_plans
+from .grid_cost import least_grid_nanoseconds
 from .limits import Limits
 from .plan import VARIANTS, CudaPlan, Variant
 from .shape import SAVES, PlanError, Save, Shape
@@ -61,6 +62,8 @@ def plan_for(
     plans: list[CudaPlan] = []
     refusals = {}
     for name, find in _BEST.items():
+        if name == "grid" and any(_cost(p) <= least_grid_nanoseconds() for p in plans):
+            continue  # the longest search, and none of its plans could be cheaper
         try:
             plans.append(find(cell, shape, limits, save, tf32))
         except PlanError as error:
