@@ -71,7 +71,7 @@ _SECTOR_BYTES = 32
 
 
 def least_grid_nanoseconds() -> int:
-    """What no grid plan's step undercuts, forward and backward together: a hop each, and no work."""
+    """What no step of a grid plan undercuts, forward and backward together: a hop each, no work."""
     return round(2 * H200.hop)
 
 
