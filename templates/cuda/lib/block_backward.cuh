@@ -6,19 +6,14 @@
 // a source. Gradients of biases, params and diagonal weights are summed over time in registers.
 #pragma once
 
+#include "lib/backward_rows.cuh"
+
 namespace rnnc {
 
 constexpr int kWarpUnits = 16;
 constexpr int kPaddedDim = round_up(kHeadDim, kWarpUnits);
-RNNC_CONSTEXPR int backward_chunks(int source) {
-  return ceil_div(kSourcePairs[source] * kPaddedDim, kChunk);
-}
-RNNC_CONSTEXPR int backward_first_chunk(int source) {
-  int chunks = 0;
-  for (int i = 0; i < source; ++i) chunks += backward_chunks(i);
-  return chunks;
-}
-constexpr int kBackwardChunks = at_least_one(backward_first_chunk(kSources));
+using BackwardK = PairUnits<kPaddedDim>;
+constexpr int kBackwardChunks = at_least_one(BackwardK::first_chunk(kSources));
 using GradientExchange = Exchange<kBackwardChunks * kChunk>;
 using KeptCopy = RowCopy<kSaved, 32 * kBackwardWarps>;
 using StateCopy = RowCopy<1, 32 * kBackwardWarps>;
@@ -38,37 +33,6 @@ struct BackwardWeights {
 
   u32 fragment[kBackwardChunks][2][4];
 
-  // The row of R that is row k of all chunks: out of a matrix; none where k is padding.
-  static RNNC_MEMBER const Element* row_of(const Element* R, int64 heads, int64 head, int k) {
-    for (int source = 0; source < kSources; ++source) {
-      const int own = k - backward_first_chunk(source) * kChunk;
-      const int pair = own / kPaddedDim, out = own % kPaddedDim;
-      if (own >= 0 && pair < kSourcePairs[source] && out < kHeadDim) {
-        const int matrix = kPairMatrix[kSourceFirstPair[source] + pair];
-        return R + ((matrix * heads + head) * kHeadDim + out) * kHeadDim;
-      }
-    }
-    return nullptr;
-  }
-
-  static RNNC_MEMBER void stage(char* rows, const Element* R, int64 heads, int64 head, int first) {
-    constexpr int access = access_bytes(kRowBytes), pieces = kRowBytes / access;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < kStaged * kChunk * pieces; i += 32 * kBackwardWarps) {
-      const int k = i / pieces, byte = i % pieces * access;
-      const char* from =
-          reinterpret_cast<const char*>(row_of(R, heads, head, first * kChunk + k));
-      char* to = rows + k * kRowBytes + byte;
-      if (from) {
-        copy_async<access>(to, from + byte);
-      } else {
-        for (int half = 0; half < access; half += 2) *reinterpret_cast<u16*>(to + half) = 0;
-      }
-    }
-    commit_copies();
-    wait_copies<0>();
-  }
-
   RNNC_MEMBER void load(char* rows, const Element* R, int64 heads, int64 head, int first_unit,
                         int lane) {
     constexpr bool whole = kHeadDim % kWarpUnits == 0;
@@ -76,8 +40,7 @@ struct BackwardWeights {
     if constexpr (kSources > 0) {
       unroll<ceil_div(kBackwardChunks, kStaged)>([&](auto index) {
         constexpr int first = decltype(index)::value * kStaged;
-        stage(rows, R, heads, head, first);
-        __syncthreads();
+        BackwardK::stage<kStaged, kRowBytes, 32 * kBackwardWarps>(rows, R, heads, head, 0, first);
 #pragma unroll
         for (int chunk = first; chunk < smaller(first + kStaged, kBackwardChunks); ++chunk) {
 #pragma unroll
@@ -229,7 +192,8 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
         for (int source = 0; source < kSources; ++source) {
 #pragma unroll
           for (int i = 0; i < kSourcePairs[source]; ++i) {
-            const int k = backward_first_chunk(source) * kChunk + i * kPaddedDim + unit + 8 * half;
+            const int k =
+                BackwardK::first_chunk(source) * kChunk + i * kPaddedDim + unit + 8 * half;
             if (given[half][j]) {
               *reinterpret_cast<Element*>(buffer + GradientExchange::offset(2 * quad + j, k)) =
                   to_element<Element>(d_gate[half][j][kPairGate[kSourceFirstPair[source] + i]]);
@@ -260,8 +224,8 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
     for (int source = 0; source < kSources; ++source) sum[source].clear();
     unroll<kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
-      constexpr int first_chunk = backward_first_chunk(source);
-      for_chunks<backward_chunks(source)>(
+      constexpr int first_chunk = BackwardK::first_chunk(source);
+      for_chunks<BackwardK::chunks(source)>(
           [&](int chunk) { return GradientExchange::load(buffer, fragment, first_chunk + chunk); },
           [&](auto index, uint4 d) {
             constexpr int chunk = first_chunk + decltype(index)::value;

@@ -66,6 +66,14 @@ RNNC_INLINE void mbarrier_expect(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
+// Two of them, 8 bytes apart, of one arrival each and so many bytes: by one thread.
+RNNC_INLINE void mbarriers_begin(u32 first, u32 bytes) {
+#pragma unroll
+  for (int i = 0; i < 2; ++i) mbarrier_init(first + 8 * i, 1);
+  mbarrier_init_done();
+#pragma unroll
+  for (int i = 0; i < 2; ++i) mbarrier_expect(first + 8 * i, bytes);
+}
 // Whether the phase of that parity is over; the hardware waits a while before it says no. NOTE: of
 // the block's scope, since what was pushed lies in its own shared memory, which no cache shadows; the
 // cluster's would throw away all of the L1 cache at each wait.

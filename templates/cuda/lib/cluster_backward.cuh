@@ -58,13 +58,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
   }
   __syncthreads();
-  if (threadIdx.x == 0) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) mbarrier_init(barriers + 8 * i, 1);
-    mbarrier_init_done();
-#pragma unroll
-    for (int i = 0; i < 2; ++i) mbarrier_expect(barriers + 8 * i, kSharesBuffer);
-  }
+  if (threadIdx.x == 0) mbarriers_begin(barriers, kSharesBuffer);
 
   // The items of this thread: of a tile's lane l and sum s, item 4 l + s, unit 2 (l / 4) + s / 2 and
   // column 2 (l % 4) + s % 2. So 32 items are 4 units of all columns. Where there is no such unit or
@@ -253,7 +247,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
       for (int source = 0; source < kSources; ++source) {
 #pragma unroll
         for (int p = 0; p < kSourcePairs[source]; ++p) {
-          const int k = backward_first_chunk(source) * kChunk + p * kBackwardUnits + unit[item];
+          const int k = BackwardK::first_chunk(source) * kChunk + p * kBackwardUnits + unit[item];
           if (given[item]) {
             *reinterpret_cast<Element*>(buffer + GradientExchange::offset(column, k)) =
                 to_element<Element>(found[item].gate[kPairGate[kSourceFirstPair[source] + p]]);
@@ -271,8 +265,8 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
       }
       unroll<kSources>([&](auto source_index) {
         constexpr int source = decltype(source_index)::value;
-        constexpr int first_chunk = backward_first_chunk(source);
-        for_chunks<backward_chunks(source)>(
+        constexpr int first_chunk = BackwardK::first_chunk(source);
+        for_chunks<BackwardK::chunks(source)>(
             [&](int chunk) { return GradientExchange::load(buffer, fragment, first_chunk + chunk); },
             [&](auto index, uint4 d) {
               constexpr int chunk = decltype(index)::value;

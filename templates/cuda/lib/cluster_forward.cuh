@@ -56,13 +56,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
   }
   __syncthreads();
-  if (threadIdx.x == 0) {
-#pragma unroll
-    for (int i = 0; i < 2; ++i) mbarrier_init(barriers + 8 * i, 1);
-    mbarrier_init_done();
-#pragma unroll
-    for (int i = 0; i < 2; ++i) mbarrier_expect(barriers + 8 * i, kForwardPushed);
-  }
+  if (threadIdx.x == 0) mbarriers_begin(barriers, kForwardPushed);
 
   // The items of this thread: i is unit first_unit + lane / 4 and column 2 quad + i, or 2 quad +
   // split, which is the batch row that far from the first. Where there is no such unit or row, the

@@ -2,21 +2,16 @@
 // and what is read ahead in shared memory. See cluster_backward.cuh.
 #pragma once
 
+#include "lib/backward_rows.cuh"
+
 namespace rnnc {
 
 constexpr int kTileUnits = 16;
 constexpr int kBlockTiles = kBackwardUnits / kTileUnits;  // of the units of a block
 constexpr int kTiles = kBackwardCluster * kBlockTiles;    // of a source
 constexpr int kTileSlots = ceil_div(kTiles, kBackwardWarps);  // of a warp
-RNNC_CONSTEXPR int backward_chunks(int source) {
-  return ceil_div(kSourcePairs[source] * kBackwardUnits, kChunk);
-}
-RNNC_CONSTEXPR int backward_first_chunk(int source) {
-  int chunks = 0;
-  for (int i = 0; i < source; ++i) chunks += backward_chunks(i);
-  return chunks;
-}
-constexpr int kBackwardChunks = at_least_one(backward_first_chunk(kSources));
+using BackwardK = PairUnits<kBackwardUnits>;
+constexpr int kBackwardChunks = at_least_one(BackwardK::first_chunk(kSources));
 using GradientExchange = Exchange<kBackwardChunks * kChunk>;
 // Independent sums hide the latency of an instruction; those of float32 shall be short, too.
 constexpr int kBackwardChains = kPack == 1 ? 2 : kTileSlots == 1 ? 4 : kTileSlots < 4 ? 2 : 1;
@@ -66,46 +61,13 @@ struct BackwardWeights {
 
   u32 fragment[kBackwardChunks][2][kTileSlots][4];
 
-  // The row of R that is row k of all chunks: out of a matrix; none where k is padding.
-  static RNNC_MEMBER const Element* row_of(const Element* R, int64 heads, int64 head,
-                                           int first_unit, int k) {
-    for (int source = 0; source < kSources; ++source) {
-      const int own = k - backward_first_chunk(source) * kChunk;
-      const int pair = own / kBackwardUnits, out = first_unit + own % kBackwardUnits;
-      if (own >= 0 && pair < kSourcePairs[source] && out < kHeadDim) {
-        const int matrix = kPairMatrix[kSourceFirstPair[source] + pair];
-        return R + ((matrix * heads + head) * kHeadDim + out) * kHeadDim;
-      }
-    }
-    return nullptr;
-  }
-
-  static RNNC_MEMBER void stage(char* rows, const Element* R, int64 heads, int64 head,
-                                int first_unit, int first_chunk) {
-    constexpr int access = access_bytes(kRowBytes), pieces = kRowBytes / access;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < kStaged * kChunk * pieces; i += 32 * kBackwardWarps) {
-      const int k = i / pieces, byte = i % pieces * access;
-      const char* from = reinterpret_cast<const char*>(
-          row_of(R, heads, head, first_unit, first_chunk * kChunk + k));
-      char* to = rows + k * kPitch + byte;
-      if (from) {
-        copy_async<access>(to, from + byte);
-      } else {
-        for (int half = 0; half < access; half += 2) *reinterpret_cast<u16*>(to + half) = 0;
-      }
-    }
-    commit_copies();
-    wait_copies<0>();
-    __syncthreads();
-  }
-
   RNNC_MEMBER void load(char* rows, const Element* R, int64 heads, int64 head, int first_unit,
                         const int (&tile)[kTileSlots], int lane) {
     if constexpr (kSources > 0) {
       unroll<ceil_div(kBackwardChunks, kStaged)>([&](auto index) {
         constexpr int first = decltype(index)::value * kStaged;
-        stage(rows, R, heads, head, first_unit, first);
+        BackwardK::stage<kStaged, kPitch, 32 * kBackwardWarps>(rows, R, heads, head, first_unit,
+                                                               first);
 #pragma unroll
         for (int chunk = first; chunk < smaller(first + kStaged, kBackwardChunks); ++chunk) {
 #pragma unroll

@@ -162,11 +162,7 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
   const u32 barrier = shared_address(barriers);
   constexpr int inbox_bytes = 4 * kBackwardCluster * kSources * kBackwardUnits * kPhaseRows;
   if constexpr (kBackwardCluster > 1) {
-    if (threadIdx.x == 0) {
-      for (int i = 0; i < 2; ++i) mbarrier_init(barrier + 8 * i, 1);
-      mbarrier_init_done();
-      for (int i = 0; i < 2; ++i) mbarrier_expect(barrier + 8 * i, inbox_bytes);
-    }
+    if (threadIdx.x == 0) mbarriers_begin(barrier, inbox_bytes);
     __syncthreads();
     cluster_sync();
   }
