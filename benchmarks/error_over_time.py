@@ -128,7 +128,7 @@ def _named(
         plan = choose_plan(cell, *sizes, Choice(variant), False)
     except rnnc.PlanError:
         return f"rnnc {variant}", None
-    return f"rnnc {type(plan).__name__.removesuffix('Plan').lower()}", str(plan)
+    return f"rnnc {plan.variant}", str(plan)
 
 
 def _errors(h: Tensor, truth: Tensor) -> dict[str, Any]:

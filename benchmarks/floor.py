@@ -78,6 +78,14 @@ def parts(cell: Any, shape: Shape, limits: Limits, plan: CudaPlan) -> tuple[Part
     return forward, backward
 
 
+def named_parts(
+    cell: Any, shape: Shape, limits: Limits, plan: CudaPlan
+) -> dict[str, dict[str, float]]:
+    """The same by direction and name, as JSON has it. The arguments are those of `parts`."""
+    both = zip(("forward", "backward"), parts(cell, shape, limits, plan), strict=True)
+    return {direction: own._asdict() for direction, own in both}
+
+
 def estimate(cell: Any, shape: Shape, limits: Limits, plan: CudaPlan) -> tuple[float, float]:
     """The cost model's nanoseconds of a step, forward and backward, of a plan that is there.
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import rnnc
 import torch
-from floor import parts
+from floor import named_parts
 from rnnc.codegen.shape import Shape
 from rnnc.runtime import nvrtc
 from rnnc.runtime.bench_contenders import contenders_for
@@ -80,11 +80,10 @@ def _plan(row: Row, cell: rnnc.Cell, device: str) -> dict[str, Any]:
     sizes = (row.heads, row.head_dim, row.batch)
     plan = choose_plan(cell, *sizes, DTYPES["bfloat16"], index, Choice(), False)
     shape, limits = Shape(*sizes, row.steps, "bfloat16"), device_limits(index)
-    directions = zip(("forward", "backward"), parts(cell, shape, limits, plan), strict=True)
     return {
-        "variant": type(plan).__name__.removesuffix("Plan").lower(),
+        "variant": plan.variant,
         "plan": str(plan),
-        "model_ns": {name: each._asdict() for name, each in directions},
+        "model_ns": named_parts(cell, shape, limits, plan),
     }
 
 

@@ -23,7 +23,7 @@ from typing import Annotated, Any, NamedTuple
 import rnnc
 import torch
 import typer
-from floor import Parts, parts
+from floor import named_parts
 from rich.console import Console
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.bench_ahead import compile_ahead
@@ -126,11 +126,11 @@ def measure(sizes: tuple[int, int, int, int], device: str, repeat: int) -> dict[
         index = torch.cuda.current_device()
         limits, shape = device_limits(index), Shape(*sizes, dtype="bfloat16")
         plan = choose_plan(CELL, *sizes[:3], DTYPES[dtype], index, Choice(), False)
-        found["variant"] = type(plan).__name__.removesuffix("Plan").lower()
+        found["variant"] = plan.variant
         found["plan"] = str(plan)
         found["planned_ns"] = dict(zip(("forward", "backward"), plan.nanoseconds, strict=True))
         try:
-            found["floor_ns"] = _floor(parts(CELL, shape, limits, plan))
+            found["floor_ns"] = named_parts(CELL, shape, limits, plan)
         except (TypeError, AttributeError, KeyError) as error:
             # The model has other constants than its parts are told by: the figures are worth more.
             found["floor_failure"] = f"{type(error).__name__}: {error}"
@@ -139,11 +139,6 @@ def measure(sizes: tuple[int, int, int, int], device: str, repeat: int) -> dict[
         nn = contenders_for(row, CELL, device, [peer], ["nn"])[0]
         found["nn"] = {"dtype": peer, "us": _microseconds(nn, row, device, repeat)}
     return found
-
-
-def _floor(directions: tuple[Parts, Parts]) -> dict[str, dict[str, float]]:
-    names = ("forward", "backward")
-    return {name: each._asdict() for name, each in zip(names, directions, strict=True)}
 
 
 def _microseconds(

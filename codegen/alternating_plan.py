@@ -71,6 +71,11 @@ class AlternatingPlan:
     save: Save = "gates"
 
     @property
+    def variant(self) -> str:
+        """The kind of plan, in the word that asks for it."""
+        return "alternating"
+
+    @property
     def product(self) -> Product:
         """Who multiplies."""
         return "own" if self.own else "library"

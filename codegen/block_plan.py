@@ -56,6 +56,4 @@ class BlockPlan(FusedPlanBase[BlockKernel]):
     unit_groups: int
 
     def __str__(self) -> str:
-        return self.describe(
-            "block", f"one block a head and {self.rows} batch rows, R in registers"
-        )
+        return self.describe(f"one block a head and {self.rows} batch rows, R in registers")

@@ -57,4 +57,4 @@ class ClusterPlan(FusedPlanBase[ClusterKernel]):
     """
 
     def __str__(self) -> str:
-        return self.describe("cluster", f"a cluster of blocks a head and {self.rows} batch rows")
+        return self.describe(f"a cluster of blocks a head and {self.rows} batch rows")

@@ -49,15 +49,19 @@ class FusedPlanBase(Generic[Kernel]):
         """The entry points of the source."""
         return tuple(self.kernels)
 
-    def describe(self, kind: str, mapping: str) -> str:
+    @property
+    def variant(self) -> str:
+        """The kind of plan, in the word that asks for it."""
+        return type(self).__name__.removesuffix("Plan").lower()
+
+    def describe(self, mapping: str) -> str:
         """The plan in some lines.
 
         Args:
-            kind: of plan, in a word.
             mapping: who computes which rows.
         """
         return (
-            f"{kind} ({self.arch}, {self.dtype}, head dim {self.head_dim}): {mapping}\n"
+            f"{self.variant} ({self.arch}, {self.dtype}, head dim {self.head_dim}): {mapping}\n"
             f"  forward:  {self.forward}; about {self.nanoseconds[0]} ns a step\n"
             f"  backward: {self.backward}; about {self.nanoseconds[1]} ns a step\n"
             f"  keeps {self.save} for the backward; binds: {self.binding}"

@@ -76,7 +76,6 @@ class GridPlan(FusedPlanBase[GridKernel]):
     def __str__(self) -> str:
         in_phases = f", in {self.phases} phases" if self.phases > 1 else ""
         return self.describe(
-            "grid",
             f"blocks all over the chip share a head and {self.rows} batch rows,"
             f" {counted(self.groups, 'group')} at once{in_phases}",
         )

@@ -58,7 +58,7 @@ class Result:
     @property
     def runs_as(self) -> str:
         """The plan's variant, which `"auto"` leaves open; nothing where there is no plan."""
-        return type(self.plan).__name__.removesuffix("Plan").lower() if self.plan else ""
+        return self.plan.variant if self.plan else ""
 
 
 @dataclass

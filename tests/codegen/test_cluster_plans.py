@@ -11,10 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rnnc.codegen.cluster import cluster_plan, cluster_plans, largest_cluster_dim
 from rnnc.codegen.cluster_problem import cluster_problem
-from rnnc.codegen.derive import derive
+from rnnc.codegen.cuda_source import cuda_source
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.limits import KIB, PRESETS, limits_of
-from rnnc.codegen.render import render
 from rnnc.codegen.shape import PlanError, Shape
 
 H200 = limits_of("H200")
@@ -159,7 +158,7 @@ def test_a_plan_prints_its_sizes_costs_and_what_binds():
 
 
 def source_of(name, plan):
-    return render(derive(rnnc.cells.get(name), plan.save == "gates"), plan)
+    return cuda_source(rnnc.cells.get(name), plan)
 
 
 @pytest.mark.parametrize("name", rnnc.cells.names())

@@ -9,9 +9,8 @@ from itertools import product
 import pytest
 import rnnc
 from rnnc.codegen.cluster import cluster_plans
-from rnnc.codegen.derive import derive
+from rnnc.codegen.cuda_source import cuda_source
 from rnnc.codegen.limits import limits_of
-from rnnc.codegen.render import render
 from rnnc.codegen.shape import SAVES, PlanError, Shape
 from rnnc.runtime.nvrtc import ptx_of
 
@@ -35,7 +34,7 @@ def plans_of(name, gpu, dim, dtype, batch=16, save="gates", heads=6):
 
 
 def source_of(name, plan):
-    return render(derive(rnnc.cells.get(name), plan.save == "gates"), plan)
+    return cuda_source(rnnc.cells.get(name), plan)
 
 
 def case_of(name, arch):
