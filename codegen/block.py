@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from contextlib import suppress
 from functools import lru_cache
-from typing import Literal
 
 from ..cellspec.cell import CellSpec
 from ..constrint import Model, Solution, Unsatisfiable
@@ -15,11 +14,9 @@ from .cost import block_nanoseconds
 from .derive import derive
 from .layout import layout_of
 from .limits import Limits
+from .refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
 from .registers import backward_registers, forward_registers
-from .shape import Dtype, PlanError, Save, Shape
-
-Direction = Literal["forward", "backward"]
-DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
+from .shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 
 WARP = 32
 _ROWS = (4, 8)  # batch rows of a block, that of fewer registers first
@@ -150,12 +147,7 @@ def block_plan(
         PlanError: R does not fit one block, or the dtype has no matrix instructions; names what
             binds and the largest head dim that fits.
     """
-    if shape.dtype == "float64":
-        raise PlanError(
-            f"block plan of {cell.name} for {shape}\n  found:  float64\n"
-            "  wanted: a dtype with matrix instructions: bfloat16, float16 or float32\n"
-            '  write:  variant="alternating"'
-        )
+    refuse_float64("block", cell, shape)
     candidates = []
     # Where every block has a multiprocessor of its own, 4 rows are never worse.
     alone = shape.heads * math.ceil(shape.batch / _ROWS[0]) <= limits.multiprocessors
@@ -233,30 +225,15 @@ def _kernel(found: Solution, limits: Limits) -> BlockKernel:
     )
 
 
-def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> tuple[Direction, Unsatisfiable] | None:
-    """What stands in the way, in the direction that fails first; nothing where a block fits."""
-    for direction in DIRECTIONS:
-        try:
-            block_problem(cell, _sizes(shape), limits, direction, _ROWS[0]).solve()
-        except Unsatisfiable as error:
-            return direction, error  # whose words take a while, and not everyone reads them
-    return None
+def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> Clash | None:
+    """What stands in the way of a block."""
+    return first_clash(lambda d: block_problem(cell, _sizes(shape), limits, d, _ROWS[0]))
 
 
 def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
-    clash = _clash(cell, shape, limits)
-    found = f"{clash[0]}, {clash[1]}" if clash else ""
-    largest = largest_block_dim(cell, shape.dtype, limits)
-    if largest:
-        wanted, write = f"a head dim of at most {largest}", f"head_dim={largest}, or "
-    else:
-        wanted, write = "a cell with fewer gates and states: no head dim fits", ""
-    return PlanError(
-        f"block plan of {cell.name} for {shape} on {limits.name}\n"
-        f"  found:  {found}\n"
-        f"  wanted: {wanted}\n"
-        f'  write:  {write}variant="alternating"'
-    )
+    clash, largest = _clash(cell, shape, limits), largest_block_dim(cell, shape.dtype, limits)
+    wanted = "a cell with fewer gates and states: no head dim fits"
+    return refusal("block", cell, shape, limits, clash, largest, wanted)
 
 
 @lru_cache(maxsize=512)
@@ -266,11 +243,4 @@ def largest_block_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
     def fits(dim: int) -> bool:
         return _clash(cell, Shape(1, dim, 1, 1, dtype), limits) is None
 
-    # Doubling, then halving: what fits, fits for every smaller multiple of 8.
-    low, high = 0, 8
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > 8:
-        middle = (low + high) // 16 * 8
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return largest_dim(fits, low=0, high=8, step=8)

@@ -6,14 +6,14 @@ import math
 from functools import lru_cache
 
 from ..cellspec.cell import CellSpec
-from ..constrint import Solution, Unsatisfiable
-from .block import DIRECTIONS, Direction
+from ..constrint import Solution
 from .cluster_cost import cluster_nanoseconds
 from .cluster_plan import ClusterKernel, ClusterPlan
 from .cluster_problem import ROWS, SIZES, WARP, cluster_problem
 from .derive import derive
 from .limits import Limits
-from .shape import Dtype, PlanError, Save, Shape
+from .refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
+from .shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 
 
 def cluster_plan(
@@ -51,12 +51,7 @@ def cluster_plans(
 
     The arguments and errors are those of `cluster_plan`.
     """
-    if shape.dtype == "float64":
-        raise PlanError(
-            f"cluster plan of {cell.name} for {shape}\n  found:  float64\n"
-            "  wanted: a dtype with matrix instructions: bfloat16, float16 or float32\n"
-            '  write:  variant="alternating"'
-        )
+    refuse_float64("cluster", cell, shape)
     forwards, backwards = (_kernels(cell, shape, limits, d) for d in DIRECTIONS)
     if not forwards or not backwards:
         raise _refusal(cell, shape, limits)
@@ -143,32 +138,18 @@ def _binding(forward: ClusterKernel, backward: ClusterKernel, limits: Limits) ->
     )
 
 
-def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> tuple[Direction, Unsatisfiable] | None:
-    """What stands in the way, in the direction that fails first; nothing where a cluster fits."""
-    for direction in DIRECTIONS:
-        try:
-            cluster_problem(cell, _sizes(shape), limits, direction).solve()
-        except Unsatisfiable as error:
-            return direction, error
-    return None
+def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> Clash | None:
+    """What stands in the way of a cluster."""
+    return first_clash(lambda d: cluster_problem(cell, _sizes(shape), limits, d))
 
 
 def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
-    clash = _clash(cell, shape, limits)
-    found = f"{clash[0]}, {clash[1]}" if clash else ""
-    largest = largest_cluster_dim(cell, shape.dtype, limits)
+    clash, largest = _clash(cell, shape, limits), largest_cluster_dim(cell, shape.dtype, limits)
     if limits.cluster < min(SIZES):
-        wanted, write = "a GPU with clusters: compute capability 9.0 or later", ""
-    elif largest:
-        wanted, write = f"a head dim of at most {largest}", f"head_dim={largest}, or "
+        wanted = "a GPU with clusters: compute capability 9.0 or later"
     else:
-        wanted, write = "a cell with fewer gates and states: no head dim fits", ""
-    return PlanError(
-        f"cluster plan of {cell.name} for {shape} on {limits.name}\n"
-        f"  found:  {found}\n"
-        f"  wanted: {wanted}\n"
-        f'  write:  {write}variant="alternating"'
-    )
+        wanted = "a cell with fewer gates and states: no head dim fits"
+    return refusal("cluster", cell, shape, limits, clash, largest, wanted)
 
 
 @lru_cache(maxsize=512)
@@ -180,11 +161,4 @@ def largest_cluster_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
 
     if limits.cluster < min(SIZES) or not fits(32):
         return 0
-    # Doubling, then halving.
-    low, high = 32, 64
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > 16:
-        middle = (low + high) // 32 * 16
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return largest_dim(fits, low=32, high=64, step=16)

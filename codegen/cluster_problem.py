@@ -7,13 +7,12 @@ import math
 from ..cellspec.cell import CellSpec
 from ..constrint import Model
 from ..constrint.expression import Expression
-from .block import Direction
 from .cluster_registers import TENTHS, cluster_backward_registers, cluster_forward_registers
 from .derive import derive
 from .layout import layout_of
 from .limits import Limits
 from .render import states_read_before
-from .shape import Shape
+from .shape import Direction, Shape
 
 WARP = 32
 ROWS = 8  # batch rows of a cluster: the N side of the matrix instructions

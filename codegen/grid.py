@@ -8,16 +8,17 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from ..cellspec.cell import CellSpec
-from ..constrint import Model, Solution, Unsatisfiable
+from ..constrint import Model, Solution
 from ..constrint.expression import Expression
-from .block import DIRECTIONS, WARP, Direction
+from .block import WARP
 from .derive import derive
 from .grid_cost import grid_nanoseconds
 from .grid_plan import CHUNK_BYTES, TILE_ROWS, GridKernel, GridPlan
 from .grid_registers import backward_registers, forward_registers, product_registers
 from .layout import layout_of
 from .limits import Limits
-from .shape import Dtype, PlanError, Save, Shape
+from .refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
+from .shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 
 _CHUNK_REGISTERS = 8  # of a tile and chunk, a thread
 _FRAGMENT_BYTES = 1024  # of a tile and chunk, a warp
@@ -292,12 +293,7 @@ def _binding(forward: GridKernel, backward: GridKernel, limits: Limits, groups: 
 
 
 def _check(cell: CellSpec, shape: Shape) -> None:
-    if shape.dtype == "float64":
-        raise PlanError(
-            f"grid plan of {cell.name} for {shape}\n  found:  float64\n"
-            "  wanted: a dtype with matrix instructions: bfloat16, float16 or float32\n"
-            '  write:  variant="alternating"'
-        )
+    refuse_float64("grid", cell, shape)
     if not layout_of(cell).sources:
         raise PlanError(
             f"grid plan of {cell.name} for {shape}\n  found:  no gate that reads a state through a"
@@ -306,30 +302,16 @@ def _check(cell: CellSpec, shape: Shape) -> None:
         )
 
 
-def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> tuple[Direction, Unsatisfiable] | None:
-    """What stands in the way of one group of blocks, in the direction that fails first."""
-    for direction in DIRECTIONS:
-        try:
-            grid_problem(cell, _sizes(shape), limits, direction, Rows()).solve()
-        except Unsatisfiable as error:
-            return direction, error  # whose words take a while, and not everyone reads them
-    return None
+def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> Clash | None:
+    """What stands in the way of one group of blocks."""
+    return first_clash(lambda d: grid_problem(cell, _sizes(shape), limits, d, Rows()))
 
 
 def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
     clash = _clash(cell, shape, limits)
-    found = f"{clash[0]}, {clash[1]}" if clash else ""
     largest = largest_grid_dim(cell, shape.dtype, limits, shape.heads)
-    if largest:
-        wanted, write = f"a head dim of at most {largest}", f"head_dim={largest}, or "
-    else:
-        wanted, write = "fewer heads: no head dim fits", ""
-    return PlanError(
-        f"grid plan of {cell.name} for {shape} on {limits.name}\n"
-        f"  found:  {found}\n"
-        f"  wanted: {wanted}\n"
-        f'  write:  {write}variant="alternating"'
-    )
+    wanted = "fewer heads: no head dim fits"
+    return refusal("grid", cell, shape, limits, clash, largest, wanted)
 
 
 @lru_cache(maxsize=512)
@@ -339,10 +321,4 @@ def largest_grid_dim(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int = 
     def fits(dim: int) -> bool:
         return dim <= _LARGEST_DIM and _clash(cell, Shape(heads, dim, 1, 1, dtype), limits) is None
 
-    low, high = 0, 64
-    while fits(high):
-        low, high = high, 2 * high
-    while high - low > 8:
-        middle = (low + high) // 16 * 8
-        low, high = (middle, high) if fits(middle) else (low, middle)
-    return low
+    return largest_dim(fits, low=0, high=64, step=8)

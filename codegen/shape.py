@@ -14,6 +14,10 @@ Save = Literal["gates", "states"]
 SAVES: tuple[Save, ...] = ("gates", "states")
 
 
+Direction = Literal["forward", "backward"]
+DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
+
+
 class PlanError(RnncError):
     """The caller asked for a plan that does not exist: names the constraint that binds."""
 
