@@ -88,6 +88,7 @@ def find_ncu() -> str:
     Raises:
         NcuError: there is none.
     """
+    # Where NVIDIA's own installers put it, on any machine.
     places = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), reverse=True)
     for place in (shutil.which("ncu"), "/usr/local/cuda/bin/ncu", *map(str, places)):
         if place and Path(place).exists():

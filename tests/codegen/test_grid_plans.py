@@ -9,8 +9,9 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.grid import Rows, grid_plan, grid_plans, grid_problem, largest_grid_dim
+from rnnc.codegen.grid import grid_plan, grid_plans, largest_grid_dim
 from rnnc.codegen.grid_plan import CHUNK_BYTES, GridPlan
+from rnnc.codegen.grid_problem import Rows, grid_problem
 from rnnc.codegen.limits import PRESETS, limits_of
 from rnnc.codegen.shape import PlanError, Shape
 
