@@ -63,7 +63,7 @@ def main(
     content = {
         "schema": 1,
         "date": today,
-        "command": f"python benchmarks/roofline.py --rows {rows}",
+        "command": f"python benchmarks/roofline.py --rows {rows}" + " --no-ncu" * (not ncu),
         "machine": here,
         "method": __doc__,
         "rows": {
