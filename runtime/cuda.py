@@ -97,6 +97,7 @@ def backward(
     kept: Tensor,
     choice: Choice,
     plan: CudaPlan | None = None,
+    donated: bool = False,
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
 
@@ -115,6 +116,7 @@ def backward(
         kept: what `forward` left.
         choice: of the kernels.
         plan: what to run in place of what the choice leads to.
+        donated: whether nobody reads `kept` again: then d_wx may take its memory.
     """
     layout = layout_of(cell)
     like = initial[0]
@@ -126,7 +128,11 @@ def backward(
     inputs, gates = len(layout.input_gates), len(layout.gates)
     real = torch.float64 if like.dtype == torch.float64 else torch.float32
     counts = [len(layout.bias), len(layout.params), len(layout.diagonal_gates)]
-    d_wx = like.new_empty(steps, batch, heads, dim, inputs)
+    if wx is not None:
+        kept, donated = gates_again(cell, wx, b, R, R_diag, initial, states), True
+    # Who reads a kept value is who writes the gradients of the same unit, row and step, afterwards.
+    in_place = donated and kept.shape[-1] == inputs
+    d_wx = kept if in_place else like.new_empty(steps, batch, heads, dim, inputs)
     d_rest = like.new_empty(steps, batch, heads, dim, gates - inputs)
     sums = like.new_empty(batch_tiles(plan, batch), sum(counts), heads, dim, dtype=real)
     params, initial = [_packed(p) for p in params], [_packed(s) for s in initial]
@@ -134,8 +140,6 @@ def backward(
     R, R_diag = (None if t is None else _packed(t) for t in (R, R_diag))
     d_states = [None if d is None else _side_by_side(d) for d in d_states]
     d_last = [None if d is None else d.contiguous() for d in d_last]
-    if wx is not None:
-        kept = gates_again(cell, wx, b, R, R_diag, initial, states)
     matrix = recurrent_matrix(plan, R)
     arguments = filled(
         backward_arguments(len(layout.states), len(layout.params)),

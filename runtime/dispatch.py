@@ -92,13 +92,15 @@ def run_backward(
     initial: Sequence[Tensor],
     states: Sequence[Tensor],
     kept: Tensor,
+    donated: bool = False,
 ) -> list[Tensor]:
-    """d_wx (B, T, N, D, Gx), d_R, d_R_diag, d_b, d_params (P, N, D) and d_initial of each state."""
+    """d_wx (B, T, N, D, Gx), d_R, d_R_diag, d_b, d_params (P, N, D) and d_initial of each state.
+
+    Where nobody reads `kept` again, it may be `donated`: on a GPU d_wx then takes its memory.
+    """
     if initial[0].device.type == "cuda":
-        choice = call.choice
-        g = cuda.backward(
-            call.cell, d_states, d_last, wx, b, R, R_diag, params, initial, states, kept, choice
-        )
+        saved = (wx, b, R, R_diag, params, initial, states, kept)
+        g = cuda.backward(call.cell, d_states, d_last, *saved, call.choice, donated=donated)
         d_wx = g.d_wx.transpose(0, 1)
     else:
         g = cpu.backward(call.cell, d_states, d_last, R, R_diag, params, initial, states, kept)

@@ -52,6 +52,8 @@ class Scan(torch.autograd.Function):
             more = (call.cell.text, *call.choice)
             results = torch.ops.rnnc.scan_backward(list(d_states), list(d_last), *saved, *more)
         else:
-            results = run_backward(call, d_states, d_last, *saved)
+            # Unless the caller retains the graph, this is the only backward over what was kept.
+            donated = not torch._C._autograd._get_current_graph_task_keep_graph()
+            results = run_backward(call, d_states, d_last, *saved, donated=donated)
         *single, d_params, d_initial = saved.named(results, ctx.has_bias)
         return (None, *single, *d_params, *d_initial)
