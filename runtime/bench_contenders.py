@@ -6,7 +6,7 @@ import importlib
 import importlib.util
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -21,10 +21,10 @@ from .scan import Backend, scan
 
 # What a time includes: wx is ready, or the input GEMM and its gradients are part of it.
 Terms = Literal["wx ready", "with input GEMM"]
-Kind = Literal["scan", "module", "nn", "flashrnn", "flashrnn-alternating", "loop", "compile"]
-KINDS: tuple[Kind, ...] = (
-    *("scan", "module", "nn", "flashrnn", "flashrnn-alternating", "loop", "compile"),
-)
+Kind = Literal[
+    "scan", "module", "nn", "flashrnn", "flashrnn-alternating", "flashrnn-packed", "loop", "compile"
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 DEFAULT_KINDS: tuple[Kind, ...] = ("scan", "module", "nn", "flashrnn")
 _TORCH: dict[str, tuple[str, Callable[[int, int], nn.Module]]] = {
     "lstm": ("nn.LSTM", nn.LSTM),
@@ -34,7 +34,7 @@ _TORCH: dict[str, tuple[str, Callable[[int, int], nn.Module]]] = {
 # FlashRNN's gates: with input, with R, with bias.
 _FLASHRNN = {"lstm": (4, 4, 4), "slstm": (4, 4, 4), "gru": (3, 3, 4), "elman": (1, 1, 1)}
 # What each backend of FlashRNN wants in memory, as an order of our (B, T, N, D, G), and its inverse
-# for the (B, T, G, N, D) that it is called with. In any other order it would copy in every call.
+# for the (B, T, G, N, D) that it is called with. In any other order it copies in every call.
 _FLASHRNN_ORDERS = {
     "cuda_fused": ((1, 0, 2, 3, 4), (1, 0, 4, 2, 3)),  # T B N D G
     "cuda": ((1, 0, 2, 4, 3), (1, 0, 3, 2, 4)),  # T B N G D
@@ -209,16 +209,25 @@ def _flashrnn(row: Row, dtype: str, kinds: Sequence[Kind]) -> Iterator[Contender
         name, run = f"FlashRNN {backend}", _flashrnn_call(backend)
         start = 5 if backend == "triton_fused" else _NVCC_SECONDS
         yield Contender(name, dtype, False, "wx ready", run, start=start)
+    if "flashrnn-packed" in kinds:
+        backend = "cuda" if row.cell == "gru" else "cuda_fused"
+        name, run = f"FlashRNN {backend}, wx packed", _flashrnn_call(backend, packed=True)
+        note = "wx lies as (B, T, G, N, D), and is copied into its own order"
+        yield Contender(name, dtype, False, "wx ready", run, note=note, start=_NVCC_SECONDS)
 
 
-def _flashrnn_call(backend: str) -> Callable[[Inputs], Call]:
+def _flashrnn_call(backend: str, packed: bool = False) -> Callable[[Inputs], Call]:
+    """A call of FlashRNN, on a wx in the memory order that it wants, or `packed` as its own
+    documentation has it.
+    """
+    memory, order = ((0, 1, 4, 2, 3), (0, 1, 2, 3, 4)) if packed else _FLASHRNN_ORDERS[backend]
+
     def prepare(inputs: Inputs) -> Call:
         if importlib.util.find_spec("flashrnn") is None:
             raise BenchError("no module flashrnn", "FlashRNN", "pip install flashrnn")
         flashrnn = importlib.import_module("flashrnn").flashrnn
         row, function = inputs.row, inputs.row.cell
         _, recurrent, biases = _FLASHRNN[function]
-        memory, order = _FLASHRNN_ORDERS[backend]
         wx = inputs.wx.detach().permute(memory).contiguous().permute(order).requires_grad_()
         R = inputs.R
         assert R is not None

@@ -215,17 +215,21 @@ def test_flashrnn_takes_part_once_with_what_it_has():
         "FlashRNN cuda bfloat16",
     ]
     assert names(16, "flashrnn", "flashrnn-alternating") == ["FlashRNN cuda bfloat16"]
+    assert names(3, "flashrnn-packed") == ["FlashRNN cuda_fused, wx packed bfloat16"]
     assert not names(12, "nn")  # torch has no sLSTM
 
 
 @pytest.mark.parametrize("number", [2, 7, 14, 16])
 def test_flashrnn_gets_its_layouts(number, monkeypatch):
-    """In its own memory order, so that its `contiguous()` copies nothing; all gradients."""
+    """In its own memory order, so that its `contiguous()` copies nothing; all gradients. Packed as
+    documented where that is asked for.
+    """
     orders = {"cuda_fused": "TBHDG", "cuda": "TBHGD", "triton_fused": "BTGHD"}
-    seen = []
+    seen, packed = [], []
 
     def flashrnn(wx, R, b, states=None, function="lstm", config=None, backend="", dtype=""):
-        assert wx.permute(["BTGHD".index(axis) for axis in orders[backend]]).is_contiguous()
+        order = "BTGHD" if packed else orders[backend]
+        assert wx.permute(["BTGHD".index(axis) for axis in order]).is_contiguous()
         assert dtype == "float32"
         seen.append(backend)
         gates, heads, dim = wx.shape[2:]
@@ -239,10 +243,12 @@ def test_flashrnn_gets_its_layouts(number, monkeypatch):
     cell = rnnc.cells.get(row.cell)
     kinds = ["flashrnn", "flashrnn-alternating"]
     chosen = contenders_for(row, cell, "cuda", ["float32"], kinds)
+    chosen += contenders_for(row, cell, "cuda", ["float32"], ["flashrnn-packed"])
     for contender in chosen:
+        packed[:] = ["yes"] * contender.name.endswith("packed")
         call = contender.prepare(Inputs(cell, row, "float32", "cpu"))
         assert [g.shape for g in call.step()] == [t.shape for t in call.inputs]
-    assert [c.name.split()[1] for c in chosen] == list(dict.fromkeys(seen))
+    assert [c.name.split()[1].rstrip(",") for c in chosen[:-1]] == list(dict.fromkeys(seen))
 
 
 def test_a_missing_flashrnn_is_left_out():
