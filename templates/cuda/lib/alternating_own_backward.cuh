@@ -25,9 +25,9 @@ struct SentBack {
       if (threadIdx.x == 0) {
         mbarrier_init(shared_address(&arrived), 1);
         mbarrier_init_done();
-        mbarrier_expect(shared_address(&arrived), sizeof received);
       }
       cluster_sync();
+      if (threadIdx.x == 0) mbarrier_expect(shared_address(&arrived), sizeof received);
     }
   }
   // Behind the product; adds to the gradient of each source, where the thread has an item.

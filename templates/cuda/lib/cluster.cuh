@@ -66,11 +66,14 @@ RNNC_INLINE void mbarrier_expect(u32 barrier, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(bytes)
                : "memory");
 }
-// Two of them, 8 bytes apart, of one arrival each and so many bytes: by one thread.
-RNNC_INLINE void mbarriers_begin(u32 first, u32 bytes) {
+// Two of them, 8 bytes apart, of one arrival each: by one thread, which after the cluster_sync
+// announces the bytes of both.
+RNNC_INLINE void mbarriers_begin(u32 first) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) mbarrier_init(first + 8 * i, 1);
   mbarrier_init_done();
+}
+RNNC_INLINE void mbarriers_expect(u32 first, u32 bytes) {
 #pragma unroll
   for (int i = 0; i < 2; ++i) mbarrier_expect(first + 8 * i, bytes);
 }

@@ -58,7 +58,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
   }
   __syncthreads();
-  if (threadIdx.x == 0) mbarriers_begin(barriers, kSharesBuffer);
+  if (threadIdx.x == 0) mbarriers_begin(barriers);
 
   // The items of this thread: of a tile's lane l and sum s, item 4 l + s, unit 2 (l / 4) + s / 2 and
   // column 2 (l % 4) + s % 2. So 32 items are 4 units of all columns. Where there is no such unit or
@@ -176,6 +176,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
   };
 
   cluster_sync();
+  if (leads) mbarriers_expect(barriers, kSharesBuffer);
 #pragma unroll 1
   for (int stage = 0; stage < kBackwardAhead; ++stage) fetch(steps - 1 - stage, stage);
 

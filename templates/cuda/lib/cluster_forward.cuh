@@ -56,7 +56,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
   }
   __syncthreads();
-  if (threadIdx.x == 0) mbarriers_begin(barriers, kForwardPushed);
+  if (threadIdx.x == 0) mbarriers_begin(barriers);
 
   // The items of this thread: i is unit first_unit + lane / 4 and column 2 quad + i, or 2 quad +
   // split, which is the batch row that far from the first. Where there is no such unit or row, the
@@ -153,6 +153,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
   };
 
   cluster_sync();
+  if (leads) mbarriers_expect(barriers, kForwardPushed);
   if (computes && steps > 0) {
     publish(0);
 #pragma unroll 1

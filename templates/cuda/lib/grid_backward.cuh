@@ -162,9 +162,9 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
   const u32 barrier = shared_address(barriers);
   constexpr int inbox_bytes = 4 * kBackwardCluster * kSources * kBackwardUnits * kPhaseRows;
   if constexpr (kBackwardCluster > 1) {
-    if (threadIdx.x == 0) mbarriers_begin(barrier, inbox_bytes);
-    __syncthreads();
+    if (threadIdx.x == 0) mbarriers_begin(barrier);
     cluster_sync();
+    if (threadIdx.x == 0) mbarriers_expect(barrier, inbox_bytes);
   }
 
   const auto fetch = [&](int phase, int t) {
