@@ -139,7 +139,7 @@ def grid_problem(
         m.require((several == 1).implies(cluster >= 2), "blocks of a cluster send each other sums")
         m.require((several == 0).implies(cluster == 1), "a block alone does not")
         work = 2 * 4 * pitch * sources * 16 * warps * tiles
-        work += several * (2 * 4 * pitch * sources * GROUP_UNITS * cluster * unit_groups + 16)
+        work += several * (2 * 4 * phase_rows * sources * GROUP_UNITS * cluster * unit_groups + 16)
         rest = chunks - kept
         working, each_item = backward_registers(pointwise, shape)
     counts = []

@@ -32,11 +32,12 @@ struct BackwardShare {
 };
 using BackwardProduct = SplitProduct<BackwardShare>;
 
-// What the warps found in a phase: [warp][source][unit of the cluster][row]; and what came from the
-// blocks of the cluster: [sender][source][own unit][row]. The padding keeps units in different banks.
+// What the warps found in a phase: [warp][source][unit of the cluster][row], where the padding keeps
+// units in different banks; and what came from the blocks of the cluster: [sender][source][four rows]
+// [own unit][row], without any, since the network between blocks counts packets more than bytes.
 constexpr int kRowPitch = kPhaseRows + 4;
 constexpr int kWarpShare = kSources * round_up(kClusterUnits, 16) * kRowPitch;
-constexpr int kBlockShare = kSources * kBackwardUnits * kRowPitch;
+constexpr int kBlockShare = kSources * kBackwardUnits * kPhaseRows;
 constexpr int kShareBytes = 4 * kBackwardWarps * kWarpShare;
 constexpr int kInboxBytes = kBackwardCluster > 1 ? 4 * kBackwardCluster * kBlockShare : 0;
 constexpr int kBarrierBytes = kBackwardCluster > 1 ? 16 : 0;
@@ -51,7 +52,8 @@ struct BackwardItem {
   int phase;        // in which it is computed, of each step
   int64 row, unit;  // of the batch; of [N, D]
   int64 at;    // in [B, N, D], in elements
-  int sums;    // from the sums of its unit and row on: [.., own unit][row]
+  int sums;    // its place in what a warp found
+  int received;  // its place in what a block sent
   int place;   // in a tile of the exchange buffer, in bytes
   real param[at_least_one(kParams)], diagonal[at_least_one(kDiagonalPairs)];
   real after[kStates], d_state[kStates], sum[at_least_one(kSums)];
@@ -66,8 +68,8 @@ RNNC_INLINE void send_shares(const float* share, u32 inbox, u32 barrier, int ran
   for (int i = 0; i < ceil_div(count, kBackwardThreads); ++i) {
     const int number = static_cast<int>(threadIdx.x) + i * kBackwardThreads;
     if (count % kBackwardThreads != 0 && number >= count) break;
-    const int quarter = number % quarters, unit = number / quarters % kClusterUnits;
-    const int source = number / quarters / kClusterUnits;
+    const int unit = number % kClusterUnits, quarter = number / kClusterUnits % quarters;
+    const int source = number / kClusterUnits / quarters;
     const int place = source * (kWarpShare / kSources) + unit * kRowPitch + 4 * quarter;
     float total[4] = {};
 #pragma unroll
@@ -79,8 +81,8 @@ RNNC_INLINE void send_shares(const float* share, u32 inbox, u32 barrier, int ran
       total[3] += own.w;
     }
     const int owner = unit / kBackwardUnits, own_unit = unit % kBackwardUnits;
-    const int row = (rank * kSources + source) * kBackwardUnits + own_unit;
-    const int to = row * kRowPitch + 4 * quarter;
+    const int block = (rank * kSources + source) * quarters + quarter;
+    const int to = 4 * (block * kBackwardUnits + own_unit);
     const u32 words[4] = {__float_as_uint(total[0]), __float_as_uint(total[1]),
                           __float_as_uint(total[2]), __float_as_uint(total[3])};
     push(peer_address(inbox + 4 * to, owner), words, peer_address(barrier, owner));
@@ -144,6 +146,7 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
     it.unit = place;
     it.at = it.row * plane + place;
     it.sums = own * kRowPitch + row % kPhaseRows;
+    it.received = (row % kPhaseRows / 4 * kBackwardUnits + own) * 4 + row % 4;
     it.place = row / kTileRows * tile_bytes + place_of_word(row % kTileRows, unit);
 #pragma unroll
     for (int p = 0; p < kParams; ++p) it.param[p] = to_real(a.params[p][place]);
@@ -233,11 +236,10 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
                                   : share;
 #pragma unroll
           for (int source = 0; source < kSources; ++source) {
+            const int own = kBackwardCluster > 1 ? it.received : it.sums;
             float total = 0;
 #pragma unroll
-            for (int i = 0; i < senders; ++i) {
-              total += from[i * apart + source * source_apart + it.sums];
-            }
+            for (int i = 0; i < senders; ++i) total += from[i * apart + source * source_apart + own];
             it.d_state[kSourceState[source]] += total;
           }
         });
