@@ -141,7 +141,7 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     many, few = 4 * max(tiles, 1), 2 * max(tiles, 1)
     sums = m.int("sums", sorted({few, many}))
     if element == 4:
-        m.require(sums == many, "large and small sums")
+        m.require(sums == many, "sums, and products to add to them")
     elif tiles > 1:
         m.require((tiles * chunks > 8).implies(sums == few), "fewer sums beside much of R")
         m.require((tiles * chunks <= 8).implies(sums == many), "more sums beside little of R")
@@ -185,7 +185,7 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     # As `kBackwardChains` has it.
     sums = m.int("sums", 0, 4 * sources * (shape.head_dim + 16))
     if shape.element_bytes == 4:
-        m.require(sums == 4 * sources * slots, "large and small sums")
+        m.require(sums == 4 * sources * slots, "sums, and products to add to them")
     else:
         m.require((slots == 1).implies(sums == 4 * sources), "four sums of a tile")
         m.require(slots.isin([2, 3]).implies(sums == 2 * sources * slots), "two sums of a tile")

@@ -49,7 +49,7 @@ def product_registers(shape: Shape, row_tiles: int) -> tuple[int, int]:
         shape: gives the dtype.
         row_tiles: tiles of 8 batch rows.
     """
-    # float32 has a sum of the large products and one of the small.
+    # float32 has a sum, and the products that are added to it next.
     sums = 8 if shape.dtype == "float32" else 4
     return 4 * row_tiles, sums
 

@@ -6,12 +6,20 @@ import pytest
 import rnnc
 from rnnc.codegen.cuda_source import cuda_source
 from rnnc.codegen.largest import largest_head_dims
-from rnnc.codegen.limits import PRESETS
+from rnnc.codegen.limits import PRESETS, limits_of
 from rnnc.codegen.planner import plan_for
 from rnnc.codegen.shape import Shape
 
 LSTM = rnnc.cells.lstm
 pytestmark = pytest.mark.usefixtures("compiler")
+# Long sums, whose additions the compiler would put off and keep their products in registers.
+LONG_FLOAT32 = [
+    ("slstm", "cluster", 192),
+    ("slstm", "grid", 192),
+    ("fastgrnn", "cluster", 384),
+    ("lstm", "grid", 768),
+    ("fastgrnn", "grid", 2048),
+]
 CASES = [(limits, v) for limits in PRESETS for v in ("block", "cluster", "grid")]
 
 
@@ -28,3 +36,10 @@ def test_the_largest_head_compiles_as_planned(limits, variant, compiles_as_plann
         return
     plan = plan_for(LSTM, Shape(1, dim), limits, variant)
     compiles_as_planned(cuda_source(LSTM, plan), limits.arch)
+
+
+@pytest.mark.parametrize(("name", "variant", "dim"), LONG_FLOAT32)
+def test_long_sums_of_float32_compile_as_planned(name, variant, dim, compiles_as_planned):
+    cell, h200 = rnnc.cells.get(name), limits_of("H200")
+    plan = plan_for(cell, Shape(1, dim, 2, dtype="float32"), h200, variant)
+    compiles_as_planned(cuda_source(cell, plan), h200.arch)

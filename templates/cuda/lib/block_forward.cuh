@@ -27,7 +27,7 @@ RNNC_CONSTEXPR int forward_first_tile(int source) {
   return tiles;
 }
 constexpr int kForwardTiles = at_least_one(forward_first_tile(kSources));
-// Two for a single tile, and for float32, whose sums shall be short.
+// Two for a single tile, and for float32, where three instructions and an addition wait in a row.
 constexpr int kForwardChains = kForwardTiles == 1 || kPack == 1 ? 2 : 1;
 
 // The part of R that a warp multiplies, as fragments.

@@ -195,7 +195,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
             const float own = gate[i % kForwardItems][kPairGate[pair]];
-            sum[decltype(tile_index)::value].part[0][0][2 * half + i] =
+            sum[decltype(tile_index)::value].part[0][2 * half + i] =
                 here(kForwardItems == 2 || split == i ? own : 0.0f);
           }
         }

@@ -13,7 +13,7 @@ constexpr int kTileSlots = ceil_div(kTiles, kBackwardWarps);  // of a warp
 using BackwardK = PairUnits<kBackwardUnits>;
 constexpr int kBackwardChunks = at_least_one(BackwardK::first_chunk(kSources));
 using GradientExchange = Exchange<kBackwardChunks * kChunk>;
-// Independent sums hide the latency of an instruction; those of float32 shall be short, too.
+// Independent sums hide the latency of an instruction; of float32, of three and an addition.
 constexpr int kBackwardChains = kPack == 1 ? 2 : kTileSlots == 1 ? 4 : kTileSlots < 4 ? 2 : 1;
 
 // 32 items, (unit, column), are four units of all columns: the items of a warp at a time.

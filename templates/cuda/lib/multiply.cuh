@@ -65,24 +65,41 @@ RNNC_INLINE SplitWord split_weight(u32 x) {
   return split(x, high);
 }
 
-// Three products of tf32 leave out what is of the order 2^-22. The small ones have a sum of their own,
-// since the instruction truncates where an addition rounds: fewer truncations of the large sum.
-RNNC_INLINE void multiply_add(float, float (&large)[4], float (&small)[4], const u32 (&a)[4], u32 b0,
-                              u32 b1) {
+// Zero, whatever x is, but not before x is known. NOTE: the compiler must not see that it is constant.
+RNNC_INLINE float zero_after(float x) {
+  float zero;
+  asm volatile(
+      "{ .reg .f32 size; abs.f32 size, %1; min.f32 %0, size, 0f00000000; }"
+      : "=f"(zero)
+      : "f"(x));
+  return zero;
+}
+
+// Three products of tf32 leave out what is of the order 2^-22. The instruction truncates its
+// accumulator, and truncations of a long sum add up, all towards zero: so it sums eight products
+// only, the small ones first, and an addition, which rounds, takes them to the sum of all.
+// NOTE: nobody waits for that sum, so the compiler puts additions off and keeps the products of all
+// of K in registers, more than there are. It cannot where the next product of this sum begins with
+// a zero that comes after the addition.
+RNNC_INLINE void multiply_add(float, float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   if constexpr (kTf32) {
-    multiply_add_tf32(large, a, b0, b1);
+    multiply_add_tf32(sum, a, b0, b1);
   } else {
     const SplitWord split_b0 = split_state(b0), split_b1 = split_state(b1);
     u32 high[4], rest[4];
+    float product[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
       const SplitWord word = split_weight(a[i]);
       high[i] = word.high;
       rest[i] = word.rest;
+      product[i] = zero_after(sum[i]);
     }
-    multiply_add_tf32(small, rest, split_b0.high, split_b1.high);
-    multiply_add_tf32(small, high, split_b0.rest, split_b1.rest);
-    multiply_add_tf32(large, high, split_b0.high, split_b1.high);
+    multiply_add_tf32(product, rest, split_b0.high, split_b1.high);
+    multiply_add_tf32(product, high, split_b0.rest, split_b1.rest);
+    multiply_add_tf32(product, high, split_b0.high, split_b1.high);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) sum[i] += product[i];
   }
 }
 
@@ -90,26 +107,17 @@ RNNC_INLINE void multiply_add(float, float (&large)[4], float (&small)[4], const
 // what they hold in all is the sum.
 template <int chains>
 struct Sums {
-  static constexpr int kEach = kPack == 1 ? 2 : 1;  // float32: large and small
-  float part[chains][kEach][4];
+  float part[chains][4];
 
   RNNC_MEMBER void clear() { memset(part, 0, sizeof part); }
   template <int turn>
   RNNC_MEMBER void add(const u32 (&a)[4], u32 b0, u32 b1) {
-    if constexpr (kPack == 1) {
-      multiply_add(Element{}, part[turn % chains][0], part[turn % chains][1], a, b0, b1);
-    } else {
-      multiply_add(Element{}, part[turn % chains][0], a, b0, b1);
-    }
+    multiply_add(Element{}, part[turn % chains], a, b0, b1);
   }
   RNNC_MEMBER float total(int i) const {
-    float sum = 0;
+    float sum = part[0][i];
 #pragma unroll
-    for (int chain = 0; chain < chains; ++chain) {
-      float own = part[chain][0][i];
-      if constexpr (kEach == 2) own += part[chain][1][i];
-      sum = chain ? sum + own : own;
-    }
+    for (int chain = 1; chain < chains; ++chain) sum += part[chain][i];
     return sum;
   }
 };
