@@ -7,9 +7,10 @@ from typing import Any, Self
 
 from .cellspec.cell import CellSpec
 from .cellspec.trace import trace
-from .codegen.cuda_source import CudaSource, cuda_source
+from .codegen.cuda_source import CudaSource
 from .codegen.derive import derive
 from .codegen.limits import Limits, limits_of
+from .codegen.mixed_source import MixedSource, source_for
 from .codegen.plan import CpuPlan, Variant
 from .codegen.planner import plan_for
 from .codegen.render import Source, render
@@ -68,7 +69,7 @@ class Cell(CellSpec):
         variant: Variant = "auto",
         batch: int = 16,
         save: Save = "gates",
-    ) -> CudaSource:
+    ) -> CudaSource | MixedSource:
         """The CUDA source of the cell's kernels on a GPU, which need not be here; `print` shows it.
 
         Args:
@@ -77,7 +78,7 @@ class Cell(CellSpec):
             dtype: of all tensors: `"bfloat16"`, `"float16"`, `"float32"` or `"float64"`.
             gpu: a name that `rnnc limits` shows, or a `Limits` with the numbers of another GPU.
             variant: `"block"`, `"cluster"`, `"grid"`, `"alternating"`, or `"auto"` for the cheapest
-                that is feasible.
+                that is feasible, in each direction where two plans gain on one.
             batch: batch rows. A run-time value, as heads and length are: it helps to choose the
                 plan and is no part of the text.
             save: `"gates"`: the forward keeps what the backward needs of the gates; `"states"`: it
@@ -85,7 +86,9 @@ class Cell(CellSpec):
 
         Returns:
             A frozen value: `code` is the translation unit, `headers` what it includes, `plan` why
-            it is as it is; `forward` and `backward` are the text of that direction alone.
+            it is as it is; `forward` and `backward` are the text of that direction alone. Where
+            each direction has a plan of its own, `kernels` has the unit of each, and `code` shows
+            one after the other.
 
         Raises:
             UnknownGpuError: there is no preset of this name.
@@ -95,14 +98,14 @@ class Cell(CellSpec):
         Example:
             >>> import rnnc
             >>> source = rnnc.cells.lstm.cuda(heads=12, head_dim=64, dtype="bfloat16", gpu="H200")
-            >>> print(str(source.plan).splitlines()[0])
-            block (sm_90, bfloat16, head dim 64): one block a head and 4 batch rows, R in registers
+            >>> source.plan.variant
+            'block+cluster'
             >>> "rnnc_backward" in source.code, "rnnc_backward" in source.forward
             (True, False)
         """
         limits = gpu if isinstance(gpu, Limits) else limits_of(str(gpu))
         shape = Shape(heads, head_dim, batch, dtype=dtype)
-        return cuda_source(self, plan_for(self, shape, limits, variant, save=save))
+        return source_for(self, plan_for(self, shape, limits, variant, save=save))
 
 
 def cell(function: Callable[..., Any]) -> Cell:

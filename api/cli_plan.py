@@ -20,7 +20,8 @@ from .cli_options import (
 )
 from .cli_text import fail, print_lines, print_table
 from .codegen.limits import Limits, limits_of
-from .codegen.plan import VARIANTS, CudaPlan
+from .codegen.mixed_plan import CallPlan, MixedPlan
+from .codegen.plan import VARIANTS
 from .codegen.planner import plan_for
 from .codegen.shape import PlanError, Shape
 
@@ -39,7 +40,7 @@ def plan_command(
     """Show the plan of a cell's kernels on a GPU, which need not be here: what fits, what binds.
 
     Every variant has a line with its estimate, or with what it wants instead; a star marks the one
-    that is taken.
+    that is taken, such as the forward of one and the backward of another.
     """
     try:
         found, limits = find_cell(cell), limits_of(gpu)
@@ -52,7 +53,7 @@ def plan_command(
         fail(error)
 
 
-def _table(cell: Cell, shape: Shape, limits: Limits, taken: CudaPlan) -> Table:
+def _table(cell: Cell, shape: Shape, limits: Limits, taken: CallPlan) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("  estimate")
     for column in ("forward", "backward", f"T = {shape.steps}"):
@@ -66,15 +67,22 @@ def _table(cell: Cell, shape: Shape, limits: Limits, taken: CudaPlan) -> Table:
         except PlanError as error:
             table.add_row(f"  {variant}", "-", "-", "-", f"does not fit: wants {_wanted(error)}")
             continue
-        forward, backward = plan.nanoseconds
-        table.add_row(
-            f"{'*' if type(plan) is type(taken) else ' '} {variant}",
-            f"{forward} ns a step",
-            f"{backward} ns a step",
-            f"{(forward + backward) * shape.steps / 1e6:.2f} ms",
-            f"binds: {plan.binding}" if plan.binding else "fits",
-        )
+        binds = f"binds: {plan.binding}" if plan.binding else "fits"
+        table.add_row(*_estimate(plan, taken, shape.steps), binds)
+    if isinstance(taken, MixedPlan):
+        table.add_row(*_estimate(taken, taken, shape.steps), "each direction of its own plan")
     return table
+
+
+def _estimate(plan: CallPlan, taken: CallPlan, steps: int) -> tuple[str, ...]:
+    """A plan's name, and what it costs."""
+    forward, backward = plan.nanoseconds
+    return (
+        f"{'*' if plan.variant == taken.variant else ' '} {plan.variant}",
+        f"{forward} ns a step",
+        f"{backward} ns a step",
+        f"{(forward + backward) * steps / 1e6:.2f} ms",
+    )
 
 
 def _wanted(error: PlanError) -> str:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
-from .shape import Dtype, Save, counted
+from .shape import Direction, Dtype, Save, counted
 
 Product = Literal["library", "own"]
 
@@ -84,6 +84,10 @@ class AlternatingPlan:
     def threads(self) -> int:
         """Of a block."""
         return 32 * self.own.warps if self.own else 128
+
+    def of(self, direction: Direction) -> Self:
+        """The plan whose kernels run in a direction: this one."""
+        return self
 
     @property
     def kernel_names(self) -> tuple[str, ...]:

@@ -55,5 +55,7 @@ class BlockPlan(FusedPlanBase[BlockKernel]):
 
     unit_groups: int
 
-    def __str__(self) -> str:
-        return self.describe(f"one block a head and {self.rows} batch rows, R in registers")
+    @property
+    def mapping(self) -> str:
+        """Who computes which rows, in words."""
+        return f"one block a head and {self.rows} batch rows, R in registers"

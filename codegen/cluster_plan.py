@@ -56,5 +56,7 @@ class ClusterPlan(FusedPlanBase[ClusterKernel]):
     attributes are those of `FusedPlanBase`.
     """
 
-    def __str__(self) -> str:
-        return self.describe(f"a cluster of blocks a head and {self.rows} batch rows")
+    @property
+    def mapping(self) -> str:
+        """Who computes which rows, in words."""
+        return f"a cluster of blocks a head and {self.rows} batch rows"

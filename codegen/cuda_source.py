@@ -19,7 +19,7 @@ class CudaSource(Source):
         name: the cell's name.
         code: the generated translation unit, both directions.
         headers: path and text of each header, by the path that `code` includes.
-        plan: a `BlockPlan` or an `AlternatingPlan`: sizes, bytes, estimates, what binds.
+        plan: one plan for both directions: sizes, bytes, estimates, what binds.
 
     Example:
         >>> import rnnc
@@ -29,6 +29,11 @@ class CudaSource(Source):
     """
 
     plan: CudaPlan
+
+    @property
+    def kernels(self) -> dict[str, CudaSource]:
+        """Each kernel that runs, by name, with the translation unit that has it: this one."""
+        return dict.fromkeys(self.plan.kernel_names, self)
 
     @property
     def forward(self) -> str:
@@ -64,7 +69,7 @@ def cuda_source(cell: CellSpec, plan: CudaPlan) -> CudaSource:
 
     Args:
         cell: the cell.
-        plan: what `plan_for` gave.
+        plan: of both directions; `source_for` takes a mixed one too.
 
     Example:
         >>> import rnnc

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
-from typing import Generic, TypeVar
+from typing import Generic, Self, TypeVar
 
-from .shape import Dtype, Save
+from .shape import Direction, Dtype, Save
 
 Kernel = TypeVar("Kernel")
 
 
 @dataclass(frozen=True)
-class FusedPlanBase(Generic[Kernel]):
+class FusedPlanBase(ABC, Generic[Kernel]):
     """One kernel a direction runs all steps; batch and length are run-time values.
 
     Attributes:
@@ -54,15 +55,26 @@ class FusedPlanBase(Generic[Kernel]):
         """The kind of plan, in the word that asks for it."""
         return type(self).__name__.removesuffix("Plan").lower()
 
-    def describe(self, mapping: str) -> str:
-        """The plan in some lines.
+    @property
+    @abstractmethod
+    def mapping(self) -> str:
+        """Who computes which rows, in words."""
 
-        Args:
-            mapping: who computes which rows.
-        """
+    def of(self, direction: Direction) -> Self:
+        """The plan whose kernel runs in a direction: this one."""
+        return self
+
+    def described(self, direction: Direction) -> str:
+        """The sizes of a direction's kernel and its estimate, in words."""
+        forward = direction == "forward"
+        kernel = self.forward if forward else self.backward
+        return f"{kernel}; about {self.nanoseconds[0 if forward else 1]} ns a step"
+
+    def __str__(self) -> str:
         return (
-            f"{self.variant} ({self.arch}, {self.dtype}, head dim {self.head_dim}): {mapping}\n"
-            f"  forward:  {self.forward}; about {self.nanoseconds[0]} ns a step\n"
-            f"  backward: {self.backward}; about {self.nanoseconds[1]} ns a step\n"
+            f"{self.variant} ({self.arch}, {self.dtype}, head dim {self.head_dim}):"
+            f" {self.mapping}\n"
+            f"  forward:  {self.described('forward')}\n"
+            f"  backward: {self.described('backward')}\n"
             f"  keeps {self.save} for the backward; binds: {self.binding}"
         )

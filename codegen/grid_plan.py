@@ -73,9 +73,11 @@ class GridPlan(FusedPlanBase[GridKernel]):
     groups: int
     phases: int = 1
 
-    def __str__(self) -> str:
+    @property
+    def mapping(self) -> str:
+        """Who computes which rows, in words."""
         in_phases = f", in {self.phases} phases" if self.phases > 1 else ""
-        return self.describe(
+        return (
             f"blocks all over the chip share a head and {self.rows} batch rows,"
-            f" {counted(self.groups, 'group')} at once{in_phases}",
+            f" {counted(self.groups, 'group')} at once{in_phases}"
         )

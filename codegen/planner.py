@@ -14,6 +14,7 @@ from .cluster import cluster_plan, cluster_plans
 from .grid import grid_plan, grid_plans
 from .grid_cost import least_grid_nanoseconds
 from .limits import Limits
+from .mixed_plan import CallPlan, cheapest
 from .plan import VARIANTS, CudaPlan, Variant
 from .shape import SAVES, PlanError, Save, Shape
 
@@ -27,7 +28,7 @@ def plan_for(
     *,
     save: Save = "gates",
     tf32: bool = False,
-) -> CudaPlan:
+) -> CallPlan:
     """The plan of a cell's kernels for a shape and a GPU.
 
     Args:
@@ -36,13 +37,14 @@ def plan_for(
             and steps are run-time values, and only help to choose among plans that all serve them.
         limits: the GPU.
         variant: `"block"`, `"cluster"`, `"grid"`, `"alternating"`, or `"auto"` for the cheapest
-            that is feasible.
+            that is feasible, in each direction where two plans gain on one.
         save: `"gates"`: the forward keeps what the backward needs of the gates; `"states"`: it
             keeps nothing but the states, and the backward computes the gates again.
         tf32: whether float32 products may round to tf32.
 
     Returns:
-        A `BlockPlan`, `ClusterPlan`, `GridPlan` or `AlternatingPlan`; printing it says why.
+        A `BlockPlan`, `ClusterPlan`, `GridPlan` or `AlternatingPlan`, or for `"auto"` a `MixedPlan`
+        of two of the first three; printing it says why, and its `of` gives each direction's plan.
 
     Raises:
         PlanError: no plan of that variant exists; names what binds and the nearest size that fits.
@@ -53,8 +55,8 @@ def plan_for(
         >>> from rnnc.codegen.shape import Shape
         >>> from rnnc.codegen.planner import plan_for
         >>> plan = plan_for(rnnc.cells.lstm, Shape(heads=12, head_dim=64), limits_of("H200"))
-        >>> type(plan).__name__, plan.forward.matrix_registers
-        ('BlockPlan', 64)
+        >>> plan.variant, plan.of("forward").forward.matrix_registers
+        ('block+cluster', 64)
     """
     _check(variant, save)
     if variant != "auto":
@@ -63,12 +65,12 @@ def plan_for(
     refusals = {}
     for name, find in _BEST.items():
         if name == "grid" and any(_cost(p) <= least_grid_nanoseconds() for p in plans):
-            continue  # the longest search, and none of its plans could be cheaper
+            continue  # the longest search: no such plan is cheaper, nor its one direction by much
         try:
             plans.append(find(cell, shape, limits, save, tf32))
         except PlanError as error:
             refusals[name] = error
-    best = min(plans, key=_cost)
+    best = cheapest(plans, [plan.nanoseconds for plan in plans])
     if isinstance(best, AlternatingPlan):
         return replace(best, binding="; ".join(_reason(*item) for item in refusals.items()))
     return best
@@ -77,7 +79,7 @@ def plan_for(
 def plans_for(
     cell: CellSpec, shape: Shape, limits: Limits, *, save: Save = "gates", tf32: bool = False
 ) -> tuple[CudaPlan, ...]:
-    """All feasible plans of all variants, the cheapest first.
+    """All feasible plans of all variants, the cheapest first; none is mixed.
 
     The arguments are those of `plan_for`.
 

@@ -25,7 +25,7 @@ from .cuda_arguments import (
     step_struct,
     work_struct,
 )
-from .launch import load_kernels
+from .launch import load_kernel
 from .overlapped import launch_overlapping, overlap_possible
 
 # A graph of so many chunks where the length allows: what lies between two graphs, some us, counts
@@ -54,7 +54,9 @@ class Work:
     ) -> None:
         layout = layout_of(cell)
         self._plan, self._forward = plan, forward
-        self._kernels = load_kernels(cell, plan, like.device.index)
+        self._kernels = {
+            name: load_kernel(cell, plan, name, like.device.index) for name in plan.kernel_names
+        }
         # A block an item a thread: of the step itself, where the library multiplies.
         self._grid = (math.ceil(math.prod(sizes) / plan.threads), 1, 1)
         self._graphs: dict[int, torch.cuda.CUDAGraph] = {}

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from ..cellspec.cell import CellSpec
-from ..codegen.plan import CudaPlan
+from ..codegen.mixed_plan import CallPlan
 from ..codegen.shape import PlanError
 from .bench_contenders import DEFAULT_KINDS, Contender, Kind, contenders_for
 from .bench_inputs import DTYPES, Call, Inputs
@@ -47,7 +47,7 @@ class Result:
     first_seconds: float | None = None
     warm_ups: dict[Phase, WarmUp] = field(default_factory=dict)
     peak_mib: float | None = None
-    plan: CudaPlan | None = None
+    plan: CallPlan | None = None
     absent: str = ""
 
     @property
@@ -205,7 +205,7 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
     return call
 
 
-def _plan(contender: Contender, inputs: Inputs, device: str) -> CudaPlan | None:
+def _plan(contender: Contender, inputs: Inputs, device: str) -> CallPlan | None:
     if device != "cuda" or contender.variant is None:
         return None
     row, dtype = inputs.row, DTYPES[contender.dtype]

@@ -12,7 +12,7 @@ from ..cellspec.errors import RnncError
 from ..codegen.limits import Limits
 from ..codegen.plan import VARIANTS, CudaPlan, Variant
 from ..codegen.planner import plan_for
-from ..codegen.shape import Dtype, PlanError, Shape
+from ..codegen.shape import DIRECTIONS, Dtype, PlanError, Shape
 from .bench_rows import Row
 from .nvrtc import compile_plan
 
@@ -51,14 +51,15 @@ def _plans(
     limits: Limits,
     variants: Sequence[Variant],
 ) -> list[tuple[CellSpec, CudaPlan]]:
-    found = []
+    found: list[tuple[CellSpec, CudaPlan]] = []
     for row, cell in rows:
         for name in dtypes:
             dtype: Dtype = name  # type: ignore[assignment]
             shape = Shape(row.heads, row.head_dim, row.batch, row.steps, dtype)
             for variant in variants:
                 try:
-                    found.append((cell, plan_for(cell, shape, limits, variant)))
+                    plan = plan_for(cell, shape, limits, variant)
                 except PlanError:
                     continue  # the row says so
+                found += [(cell, plan.of(direction)) for direction in DIRECTIONS]
     return found

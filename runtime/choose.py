@@ -12,13 +12,14 @@ import torch
 from ..cellspec.cell import CellSpec
 from ..codegen.cluster_plan import ClusterPlan
 from ..codegen.grid_plan import GridPlan
+from ..codegen.mixed_plan import CallPlan
 from ..codegen.plan import CudaPlan, Variant
 from ..codegen.planner import plans_for
-from ..codegen.shape import Dtype, Save, Shape
+from ..codegen.shape import DIRECTIONS, Direction, Dtype, Save, Shape
 from .device import device_limits, on_device
 from .errors import ResidencyError
 from .fused import batch_tiles
-from .launch import load_kernels
+from .launch import load_kernel
 from .planned import planned
 from .tuned import Asked, recall
 
@@ -47,8 +48,8 @@ def choose_plan(
     device: int,
     choice: Choice,
     tf32: bool,
-) -> CudaPlan:
-    """The plan of a call.
+) -> CallPlan:
+    """The plan of a call, whose `of` gives that of each direction.
 
     Args:
         cell: the cell.
@@ -86,25 +87,28 @@ def _tuning_wanted() -> bool:
     return os.environ.get("RNNC_TUNE", "") not in ("", "0")
 
 
-def _has_room(cell: CellSpec, plan: CudaPlan, shape: Shape, device: int) -> bool:
-    """Whether blocks that wait for each other are on the chip together.
+def _has_room(cell: CellSpec, plan: CallPlan, shape: Shape, device: int) -> bool:
+    """Whether blocks that wait for each other are on the chip together, in each direction.
 
     A plan counts multiprocessors; how many clusters fit depends on how those lie on this very chip.
     """
+    return all(_fits(cell, plan.of(d), d, shape, device) for d in DIRECTIONS)
+
+
+def _fits(cell: CellSpec, plan: CudaPlan, direction: Direction, shape: Shape, device: int) -> bool:
+    """Whether the blocks of a plan's kernel of a direction are."""
     if not isinstance(plan, ClusterPlan | GridPlan):
         return True
+    name = f"rnnc_{direction}"
     try:
         with on_device(torch.device("cuda", device)):
-            kernels = load_kernels(cell, plan, device)
+            kernel = load_kernel(cell, plan, name, device)
     except ResidencyError:
         return False
     if isinstance(plan, ClusterPlan):
         return True
     groups = min(plan.groups, batch_tiles(plan, shape.batch))
-    return all(
-        (kernels[name].resident or 0) >= kernel.blocks * groups * shape.heads
-        for name, kernel in plan.kernels.items()
-    )
+    return (kernel.resident or 0) >= plan.kernels[name].blocks * groups * shape.heads
 
 
 def _next_best(asked: Asked, device: int) -> CudaPlan:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..cellspec.cell import CellSpec
 from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.layout import layout_of
-from ..codegen.plan import CudaPlan
+from ..codegen.mixed_plan import CallPlan
 from .alternating import run_alternating
 from .choose import Choice, choose_plan
 from .cpu import Forward, Gradients
@@ -35,7 +35,7 @@ def forward(
     keep: bool,
     stored: Sequence[bool],
     choice: Choice,
-    plan: CudaPlan | None = None,
+    plan: CallPlan | None = None,
 ) -> Forward:
     """Run all steps, on the tensors' device and torch's current stream.
 
@@ -57,6 +57,7 @@ def forward(
     if plan is None:
         asked = (heads, dim, batch, wx.dtype, wx.device.index)
         plan = choose_plan(cell, *asked, choice, _tf32())
+    own = plan.of("forward")
     wx = _side_by_side(wx)
     R, R_diag, b = (None if t is None else _packed(t) for t in (R, R_diag, b))
     params, initial = [_packed(p) for p in params], [_packed(s) for s in initial]
@@ -75,11 +76,11 @@ def forward(
     )
     if last[0].numel():
         with on_device(wx.device):
-            if isinstance(plan, AlternatingPlan):
+            if isinstance(own, AlternatingPlan):
                 sizes = (steps, batch, heads, dim)
-                run_alternating(cell, plan, arguments, R, wx, sizes, forward=True)
+                run_alternating(cell, own, arguments, R, wx, sizes, forward=True)
             else:
-                run_fused(cell, plan, arguments, wx, Sizes(steps, batch, heads), forward=True)
+                run_fused(cell, own, arguments, wx, Sizes(steps, batch, heads), forward=True)
     return Forward(states, last, kept)
 
 
@@ -96,7 +97,7 @@ def backward(
     states: Sequence[Tensor],
     kept: Tensor,
     choice: Choice,
-    plan: CudaPlan | None = None,
+    plan: CallPlan | None = None,
     donated: bool = False,
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
@@ -125,6 +126,7 @@ def backward(
     if plan is None:
         asked = (heads, dim, batch, like.dtype, like.device.index)
         plan = choose_plan(cell, *asked, choice, _tf32())
+    own = plan.of("backward")
     inputs, gates = len(layout.input_gates), len(layout.gates)
     real = torch.float64 if like.dtype == torch.float64 else torch.float32
     counts = [len(layout.bias), len(layout.params), len(layout.diagonal_gates)]
@@ -134,13 +136,13 @@ def backward(
     in_place = donated and kept.shape[-1] == inputs
     d_wx = kept if in_place else like.new_empty(steps, batch, heads, dim, inputs)
     d_rest = like.new_empty(steps, batch, heads, dim, gates - inputs)
-    sums = like.new_empty(batch_tiles(plan, batch), sum(counts), heads, dim, dtype=real)
+    sums = like.new_empty(batch_tiles(own, batch), sum(counts), heads, dim, dtype=real)
     params, initial = [_packed(p) for p in params], [_packed(s) for s in initial]
     d_initial = [torch.empty_like(s) for s in initial]
     R, R_diag = (None if t is None else _packed(t) for t in (R, R_diag))
     d_states = [None if d is None else _side_by_side(d) for d in d_states]
     d_last = [None if d is None else d.contiguous() for d in d_last]
-    matrix = recurrent_matrix(plan, R)
+    matrix = recurrent_matrix(own, R)
     arguments = filled(
         backward_arguments(len(layout.states), len(layout.params)),
         *(steps, batch, heads, dim),
@@ -153,11 +155,11 @@ def backward(
     )
     if like.numel():
         with on_device(like.device):
-            if isinstance(plan, AlternatingPlan):
+            if isinstance(own, AlternatingPlan):
                 sizes = (steps, batch, heads, dim)
-                run_alternating(cell, plan, arguments, matrix, like, sizes, forward=False)
+                run_alternating(cell, own, arguments, matrix, like, sizes, forward=False)
             else:
-                run_fused(cell, plan, arguments, like, Sizes(steps, batch, heads), forward=False)
+                run_fused(cell, own, arguments, like, Sizes(steps, batch, heads), forward=False)
     else:
         sums.zero_()
     # Each part is summed by itself: an operator may not return views of one tensor.

@@ -16,7 +16,7 @@ from ..codegen.cluster_plan import ClusterPlan
 from ..codegen.grid_plan import SLOT_CHUNK_BYTES, TILE_ROWS, GridPlan
 from ..codegen.plan import CudaPlan, FusedPlan
 from .cuda_arguments import grid_struct
-from .launch import Kernel, load_kernels
+from .launch import Kernel, load_kernel
 
 _WORD = 8  # bytes that are filled at once
 _NOT_YET = -1  # such a word: 0xFF throughout, which no kernel publishes
@@ -49,7 +49,7 @@ def run_fused(
         forward: the direction.
     """
     name = "rnnc_forward" if forward else "rnnc_backward"
-    kernel = load_kernels(cell, plan, like.device.index)[name]
+    kernel = load_kernel(cell, plan, name, like.device.index)
     if isinstance(plan, GridPlan):
         _run_grid(plan, kernel, arguments, like, sizes)
         return

@@ -101,40 +101,45 @@ def check_room(kernel: Kernel, blocks: int, resident: int) -> None:
         )
 
 
-@lru_cache(maxsize=512)
-def load_kernels(cell: CellSpec, plan: CudaPlan, device: int) -> dict[str, Kernel]:
-    """The kernels of a cell and plan by name, compiled on first use and loaded on a device.
+@lru_cache(maxsize=1024)
+def load_kernel(cell: CellSpec, plan: CudaPlan, name: str, device: int) -> Kernel:
+    """A kernel of a cell and plan, compiled on first use and loaded on a device.
 
     Args:
         cell: the cell.
         plan: what to compile for; its `arch` is the device's.
+        name: one of the plan's `kernel_names`. What another of them needs does not matter.
         device: the device's number; it must be torch's current device.
 
     Raises:
-        ResidencyError: the device has no room for a cluster of the plan's blocks.
+        ResidencyError: the device has no room for a cluster of the kernel's blocks.
     """
-    from cupy.cuda.function import Module
     from cupy_backends.cuda.api import driver
 
-    binary = compile_plan(cell, plan)
+    module = _load_module(cell, plan, device)
+    threads, shared, cluster = _sizes(plan, name)
+    function = module.get_function(name).ptr
+    if shared:
+        driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
+    if cluster > _PORTABLE_CLUSTER:
+        driver.funcSetAttribute(function, _NON_PORTABLE_CLUSTER, 1)
+    kernel = Kernel(name, function, threads, shared, module, device)
+    if isinstance(plan, ClusterPlan | GridPlan):
+        resident = resident_blocks(function, threads, shared, cluster, device)
+        check_room(kernel, cluster, resident)  # not every chip has room for large clusters
+        if isinstance(plan, GridPlan):
+            kernel = replace(kernel, resident=resident)
+    return kernel
+
+
+@lru_cache(maxsize=512)
+def _load_module(cell: CellSpec, plan: CudaPlan, device: int) -> Any:
+    """All kernels of a cell and plan, on a device."""
+    from cupy.cuda.function import Module
+
     module = Module()
-    module.load(binary.cubin)
-    kernels = {}
-    for name in plan.kernel_names:
-        threads, shared, cluster = _sizes(plan, name)
-        function = module.get_function(name).ptr
-        if shared:
-            driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
-        if cluster > _PORTABLE_CLUSTER:
-            driver.funcSetAttribute(function, _NON_PORTABLE_CLUSTER, 1)
-        kernel = Kernel(name, function, threads, shared, module, device)
-        if isinstance(plan, ClusterPlan | GridPlan):
-            resident = resident_blocks(function, threads, shared, cluster, device)
-            check_room(kernel, cluster, resident)  # not every chip has room for large clusters
-            if isinstance(plan, GridPlan):
-                kernel = replace(kernel, resident=resident)
-        kernels[name] = kernel
-    return kernels
+    module.load(compile_plan(cell, plan).cubin)
+    return module
 
 
 def _sizes(plan: CudaPlan, name: str) -> tuple[int, int, int]:

@@ -5,24 +5,24 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from ..codegen import alternating_plan, block_plan, cluster_plan, grid_plan
-from ..codegen.plan import CudaPlan
+from ..codegen import alternating_plan, block_plan, cluster_plan, grid_plan, mixed_plan
+from ..codegen.mixed_plan import CallPlan
 
 # The types of plans and of their parts, by the word that stands for them in a file.
 _TYPES: dict[str, Any] = {
     name: found
-    for module in (alternating_plan, block_plan, cluster_plan, grid_plan)
+    for module in (alternating_plan, block_plan, cluster_plan, grid_plan, mixed_plan)
     for name, found in vars(module).items()
     if is_dataclass(found)
 }
 
 
-def packed_plan(plan: CudaPlan) -> Any:
+def packed_plan(plan: CallPlan) -> Any:
     """A plan as JSON has it: its parts know their types."""
     return _packed(plan)
 
 
-def unpacked_plan(value: Any, arch: str) -> CudaPlan:
+def unpacked_plan(value: Any, arch: str) -> CallPlan:
     """The plan that was packed.
 
     Args:
@@ -33,7 +33,7 @@ def unpacked_plan(value: Any, arch: str) -> CudaPlan:
         KeyError, TypeError, ValueError: it is none, or for another architecture.
     """
     plan = _unpacked(value)
-    if not isinstance(plan, CudaPlan) or plan.arch != arch:
+    if not isinstance(plan, CallPlan) or plan.arch != arch:
         raise ValueError(f"no plan for {arch}: {value!r}")
     return plan
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..codegen.plan import CudaPlan, Variant
+from ..codegen.mixed_plan import CallPlan
+from ..codegen.plan import Variant
 from ..codegen.planner import plan_for
 from .memo import remembered
 from .plan_text import packed_plan, unpacked_plan
 from .tuned import Asked
 
 
-def searched(asked: Asked, variant: Variant = "auto") -> CudaPlan:
+def searched(asked: Asked, variant: Variant = "auto") -> CallPlan:
     """What `plan_for` gives.
 
     Args:
@@ -26,7 +27,7 @@ def searched(asked: Asked, variant: Variant = "auto") -> CudaPlan:
     )
 
 
-def planned(asked: Asked, variant: Variant = "auto") -> CudaPlan:
+def planned(asked: Asked, variant: Variant = "auto") -> CallPlan:
     """The same, read where an earlier process has searched.
 
     Args:

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from ..cellspec.cell import CellSpec
 from ..codegen.limits import Limits
-from ..codegen.plan import CudaPlan
+from ..codegen.mixed_plan import CallPlan
 from ..codegen.shape import Save, Shape
 from .cache import cache_folder
 from .compile import package_digest
@@ -52,7 +52,7 @@ class Asked:
         return cache_folder() / f"{self.cell.name}-{self.key}.plan.json"
 
 
-def remember(asked: Asked, plan: CudaPlan) -> None:
+def remember(asked: Asked, plan: CallPlan) -> None:
     """Write down the fastest plan; it appears by an atomic rename.
 
     Args:
@@ -70,7 +70,7 @@ def remember(asked: Asked, plan: CudaPlan) -> None:
         Path(temporary).unlink(missing_ok=True)
 
 
-def recall(asked: Asked) -> CudaPlan | None:
+def recall(asked: Asked) -> CallPlan | None:
     """The fastest plan that a trial found, if there was one; what is torn or foreign is no answer.
 
     Args:

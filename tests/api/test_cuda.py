@@ -9,6 +9,7 @@ from rnnc.codegen.block_plan import BlockPlan
 from rnnc.codegen.cluster_plan import ClusterPlan
 from rnnc.codegen.grid_plan import GridPlan
 from rnnc.codegen.limits import limits_of
+from rnnc.codegen.mixed_plan import MixedPlan
 from rnnc.codegen.plan import AlternatingPlan
 from rnnc.runtime.nvrtc import ptx_of
 
@@ -29,7 +30,7 @@ def wrong(**options: object) -> str:
 
 
 def test_the_value_is_frozen_and_has_everything() -> None:
-    source = rnnc.cells.lstm.cuda(heads=12, head_dim=64, dtype="bfloat16", gpu="H200")
+    source = rnnc.cells.lstm.cuda(heads=12, head_dim=64, dtype="bfloat16", gpu="A100")
     assert str(source) == source.code
     assert isinstance(source.plan, BlockPlan)
     assert {"lib/matrix.cuh", "lib/block_forward.cuh"} <= set(dict(source.headers))
@@ -42,7 +43,7 @@ def test_the_value_is_frozen_and_has_everything() -> None:
 
 
 def test_the_plan_says_sizes_estimates_and_what_binds() -> None:
-    text = str(rnnc.cells.lstm.cuda(heads=12, head_dim=64).plan)
+    text = str(rnnc.cells.lstm.cuda(heads=12, head_dim=64, variant="block").plan)
     for part in ("registers a thread", "bytes of shared memory", "ns a step", "binds: registers"):
         assert part in text
 
@@ -61,8 +62,30 @@ def test_heads_and_batch_are_no_part_of_the_text() -> None:
 
 
 def test_save_decides_what_the_backward_reads() -> None:
-    assert "pointwise_backward(real sigmoid_i," in rnnc.cells.lstm.cuda().code
-    assert "pointwise_backward(real i," in rnnc.cells.lstm.cuda(save="states").code
+    assert "pointwise_backward(real sigmoid_i," in rnnc.cells.lstm.cuda().backward
+    assert "pointwise_backward(real i," in rnnc.cells.lstm.cuda(save="states").backward
+
+
+def test_a_mixed_plan_shows_what_runs_in_each_direction() -> None:
+    cell, sizes = rnnc.cells.lstm, {"heads": 12, "head_dim": 64}
+    mixed, block, cluster = (cell.cuda(**sizes, variant=v) for v in ("auto", "block", "cluster"))
+    assert mixed.plan == MixedPlan(block.plan, cluster.plan)
+    assert mixed.kernels == {"rnnc_forward": block, "rnnc_backward": cluster}
+    assert mixed.forward == block.forward != cluster.forward
+    assert mixed.backward == cluster.backward != block.backward
+    assert mixed.name == "lstm"
+    assert mixed.headers == block.headers == cluster.headers
+    assert (
+        str(mixed)
+        == mixed.code
+        == (
+            "// Of a block plan, compiled by itself: rnnc_forward is what runs.\n"
+            f"{block.code}\n"
+            "// Of a cluster plan, compiled by itself: rnnc_backward is what runs.\n"
+            f"{cluster.code}"
+        )
+    )
+    assert block.kernels == {"rnnc_forward": block, "rnnc_backward": block}
 
 
 @pytest.mark.parametrize("variant", VARIANTS)

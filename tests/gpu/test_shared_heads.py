@@ -17,7 +17,7 @@ from rnnc.runtime import cuda
 from rnnc.runtime.cuda_arguments import forward_arguments, grid_struct
 from rnnc.runtime.device import device_limits
 from rnnc.runtime.errors import ResidencyError
-from rnnc.runtime.launch import load_kernels
+from rnnc.runtime.launch import load_kernel
 
 SHARED = ["cluster", "grid"]
 
@@ -75,7 +75,8 @@ def test_a_grid_that_does_not_fit_is_refused_before_it_hangs():
     cell, struct = rnnc.cells.lstm, forward_arguments(2, 0)
     plan = plan_of(cell, (8, 3, 1, 250))
     torch.zeros(1, device="cuda")  # this thread has a context
-    for name, kernel in load_kernels(cell, plan, torch.cuda.current_device()).items():
+    for name in plan.kernel_names:
+        kernel = load_kernel(cell, plan, name, torch.cuda.current_device())
         blocks = plan.kernels[name].blocks
         assert kernel.resident >= blocks * plan.groups
         groups = kernel.resident // blocks + 1

@@ -11,6 +11,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.limits import limits_of
+from rnnc.codegen.mixed_plan import MixedPlan
 from rnnc.codegen.plan import VARIANTS
 from rnnc.codegen.planner import plan_for
 from rnnc.codegen.shape import PlanError, Shape
@@ -268,9 +269,8 @@ def test_what_is_compiled_ahead_is_compiled_once(monkeypatch):
     row = ROWS[2]
     cell, h200 = rnnc.cells.lstm, limits_of("H200")
     assert bench_ahead.compile_ahead([(row, cell)], ["bfloat16"], h200) > 0
-    names = sorted(type(plan).__name__ for _, plan in compiled)
-    assert names[0] == "AlternatingPlan"
-    assert len(set(map(str, names))) == len(names), "auto's plan is one of the others"
+    names = sorted(plan.variant for _, plan in compiled)
+    assert names == ["alternating", "block", "cluster", "grid"], "auto's are two of the others"
 
 
 def test_a_plan_is_named_beside_what_it_took():
@@ -281,6 +281,19 @@ def test_a_plan_is_named_beside_what_it_took():
     over = over_plan(measured, 1000)
     assert over == {"forward": 2000 / forward, "backward": 3000 / backward}
     assert over_plan(result("nn.LSTM", 1, 2, ours=False), 1000) is None
+
+
+def test_a_mixed_plan_s_estimates_are_those_of_each_direction_s_plan():
+    measured = result("rnnc auto", 2.0, 5.0, ours=True)
+    asked = (rnnc.cells.lstm, Shape(12, 64), limits_of("H200"))
+    block, cluster = (plan_for(*asked, variant) for variant in ("block", "cluster"))
+    measured.plan = MixedPlan(block, cluster)
+    assert measured.runs_as == "block+cluster"
+    over = over_plan(measured, 1000)
+    assert over == {
+        "forward": 2000 / block.nanoseconds[0],
+        "backward": 3000 / cluster.nanoseconds[1],
+    }
 
 
 def test_a_peer_does_the_same_work():

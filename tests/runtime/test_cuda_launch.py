@@ -58,7 +58,7 @@ def launches(monkeypatch):
 
     def run(plan, sizes, forward=True):
         notes = {name: Notes(name) for name in plan.kernel_names}
-        monkeypatch.setattr(fused, "load_kernels", lambda *_: notes)
+        monkeypatch.setattr(fused, "load_kernel", lambda cell, plan, name, device: notes[name])
         arguments = forward_arguments(2, 0)(steps=sizes.steps)
         run_fused(rnnc.cells.lstm, plan, arguments, torch.zeros(1), sizes, forward)
         (found,) = [n.launches for n in notes.values() if n.launches]

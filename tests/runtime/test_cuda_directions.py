@@ -1,0 +1,82 @@
+"""Which plan each direction of a call runs, with launches that only take notes."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+
+import pytest
+import rnnc
+import torch
+from rnnc.codegen.limits import limits_of
+from rnnc.codegen.mixed_plan import MixedPlan
+from rnnc.codegen.planner import plan_for
+from rnnc.codegen.shape import Shape
+from rnnc.runtime import cuda
+from rnnc.runtime.choose import Choice
+
+LSTM = rnnc.cells.lstm
+BATCH, STEPS, HEADS, DIM = 17, 3, 2, 64
+BLOCK, CLUSTER, GRID, ALTERNATING = (
+    plan_for(LSTM, Shape(HEADS, DIM, BATCH), limits_of("H200"), variant)
+    for variant in ("block", "cluster", "grid", "alternating")
+)
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """What a call would launch: plan, direction, and R as the kernel gets it."""
+    notes = []
+
+    def fused(cell, plan, arguments, like, sizes, forward):
+        notes.append((plan, forward, arguments.R))
+
+    def alternating(cell, plan, arguments, R, like, sizes, forward):
+        notes.append((plan, forward, arguments.R))
+
+    monkeypatch.setattr(cuda, "on_device", lambda device: nullcontext())
+    monkeypatch.setattr(cuda, "run_fused", fused)
+    monkeypatch.setattr(cuda, "run_alternating", alternating)
+    return notes
+
+
+def run(plan=None):
+    """Both directions of a call on zeros; gives R's address, and the sums' rows of the backward."""
+    new = torch.zeros
+    wx, R = new(BATCH, STEPS, HEADS, DIM, 4), new(4, HEADS, DIM, DIM)
+    initial = [new(BATCH, HEADS, DIM) for _ in LSTM.states]
+    choice, rest = Choice(), (R, None)
+    left = cuda.forward(LSTM, wx, *rest, None, [], initial, True, [True, True], choice, plan)
+    nothing = [None, None]
+    cuda.backward(
+        LSTM, nothing, nothing, None, None, *rest, [], initial, left.states, left.kept, choice, plan
+    )
+    return R.data_ptr()
+
+
+@pytest.mark.parametrize("plan", [BLOCK, CLUSTER, GRID, ALTERNATING], ids=lambda p: p.variant)
+def test_a_plan_that_is_given_runs_in_both_directions(plan, ran):
+    run(plan)
+    assert [note[:2] for note in ran] == [(plan, True), (plan, False)]
+
+
+def test_each_direction_runs_its_own_plan(ran, monkeypatch):
+    run(MixedPlan(BLOCK, CLUSTER))
+    monkeypatch.setattr(cuda, "choose_plan", lambda *_: MixedPlan(CLUSTER, BLOCK))
+    run()
+    assert [note[:2] for note in ran] == [
+        *((BLOCK, True), (CLUSTER, False)),
+        *((CLUSTER, True), (BLOCK, False)),
+    ]
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_what_the_backward_reads_is_of_its_own_plan(turned, ran, monkeypatch):
+    cut = []
+    tiles = cuda.batch_tiles
+    monkeypatch.setattr(cuda, "batch_tiles", lambda *a: cut.append(tiles(*a)) or cut[-1])
+    own = GRID if turned else BLOCK
+    R = run(MixedPlan(BLOCK if turned else GRID, own))
+    (_, _, first), (_, _, second) = ran
+    assert first == R
+    assert (second != R) == turned, "only a grid's backward reads the transpose"
+    assert cut == [-(-BATCH // own.rows)]
