@@ -15,8 +15,9 @@ from .cli_text import fail, print_lines, print_table
 from .codegen.alternating_plan import AlternatingPlan
 from .codegen.block_plan import BlockPlan
 from .codegen.cluster_plan import ClusterPlan
+from .codegen.mixed_plan import CallPlan
 from .codegen.plan import CudaPlan
-from .codegen.shape import Shape
+from .codegen.shape import DIRECTIONS, Shape
 from .runtime.device import device_limits
 from .runtime.errors import NoCudaError
 from .runtime.tune import CANDIDATES, Trial, Tuning, tune
@@ -36,8 +37,9 @@ def tune_command(
 ) -> None:
     """Time the best few plans of a cell's kernels on this GPU, and remember the fastest.
 
-    From then on variant="auto" takes it for calls of that size. RNNC_TUNE=1 does the same for every
-    size that comes up. The memory is a file in the folder of the compiled kernels.
+    Forward and backward are timed by themselves; a star marks what is taken for each. From then on
+    variant="auto" takes it for calls of that size. RNNC_TUNE=1 does the same for every size that
+    comes up. The memory is a file in the folder of the compiled kernels.
     """
     try:
         found = find_cell(cell)
@@ -64,21 +66,21 @@ def _device() -> int:
 
 def _table(tuning: Tuning) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("  plan")
+    table.add_column("plan")
     for column in ("estimate", "forward", "backward", "both"):
         table.add_column(column, justify="right", no_wrap=True)
     for trial in tuning.trials:
-        mark = "*" if trial.microseconds and trial.plan == tuning.winner else " "
         estimate = f"{sum(trial.plan.nanoseconds)} ns"
-        table.add_row(f"{mark} {_sizes(trial.plan)}", estimate, *_measured(trial))
+        table.add_row(_sizes(trial.plan), estimate, *_measured(trial, tuning.winner))
     return table
 
 
-def _measured(trial: Trial) -> tuple[str, ...]:
+def _measured(trial: Trial, winner: CallPlan) -> tuple[str, ...]:
     if trial.microseconds is None:
         return ("-", "-", trial.failure)
-    forward, backward = trial.microseconds
-    return (f"{forward:.2f} us", f"{backward:.2f} us", f"{forward + backward:.2f} us a step")
+    both = zip(DIRECTIONS, trial.microseconds, strict=True)
+    times = [f"{'* ' * (trial.plan == winner.of(d))}{took:.2f} us" for d, took in both]
+    return (*times, f"{sum(trial.microseconds):.2f} us a step")
 
 
 def _sizes(plan: CudaPlan) -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from ..cellspec.errors import RnncError
+from ..codegen.mixed_plan import CallPlan, cheapest
 from ..codegen.plan import CudaPlan
 from ..codegen.planner import plans_for
 from ..codegen.shape import PlanError
@@ -55,10 +56,14 @@ class Tuning:
     trials: tuple[Trial, ...]
 
     @property
-    def winner(self) -> CudaPlan:
-        """The fastest plan, forward and backward together; where none ran, the cheapest."""
-        ran = [trial for trial in self.trials if trial.microseconds]
-        return min(ran or self.trials[:1], key=lambda t: sum(t.microseconds or ())).plan
+    def winner(self) -> CallPlan:
+        """The fastest plan, forward and backward together, or the fastest of each direction where
+        that gains; where none ran, the cheapest.
+        """
+        ran = [(t.plan, t.microseconds) for t in self.trials if t.microseconds]
+        if not ran:
+            return self.trials[0].plan
+        return cheapest([plan for plan, _ in ran], [took for _, took in ran])
 
 
 # Times plans: microseconds a step, forward and backward, or an error, for each.

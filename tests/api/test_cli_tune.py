@@ -44,10 +44,24 @@ def test_the_winner_has_a_star_and_all_that_was_tried_a_line() -> None:
     cheapest = plans_for(rnnc.cells.lstm, Shape(12, 64), H200)[0]
     assert first.startswith("block: ")
     assert first.endswith(f" {sum(cheapest.nanoseconds)} ns 1.00 us 2.00 us 3.00 us a step")
-    assert second.startswith("* cluster: ")
-    assert second.endswith(" 0.50 us 0.75 us 1.25 us a step")
-    assert sum(line.startswith("* ") for line in lines[4:8]) == 1
+    assert second.startswith("cluster: ")
+    assert second.endswith(" * 0.50 us * 0.75 us 1.25 us a step")
+    assert sum(line.count("* ") for line in lines[4:8]) == 2
     assert lines[9].startswith("* cluster (sm_90, bfloat16, head dim 64)")
+
+
+@pytest.mark.usefixtures("gpu")
+def test_each_direction_s_winner_has_a_star(monkeypatch: pytest.MonkeyPatch) -> None:
+    def measure(asked, plans, device):
+        return [(1.0, 2.0), (1.5, 1.25), *[(3.0, 3.0)] * len(plans)][: len(plans)]
+
+    monkeypatch.setattr(trials, "measure_plans", measure)
+    lines = run("lstm", "--heads", "12", "--head-dim", "64").stdout.splitlines()
+    first, second = (" ".join(line.split()) for line in lines[4:6])
+    assert first.endswith(" ns * 1.00 us 2.00 us 3.00 us a step")
+    assert second.endswith(" ns 1.50 us * 1.25 us 2.75 us a step")
+    assert sum(line.count("* ") for line in lines[4:8]) == 2
+    assert lines[9].startswith("* block+cluster (sm_90, bfloat16, head dim 64)")
 
 
 @pytest.mark.usefixtures("gpu")
@@ -55,7 +69,7 @@ def test_a_plan_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     refused = PlanError("no room\n  found:  1")
     monkeypatch.setattr(trials, "measure_plans", lambda _, plans, __: [refused] * len(plans))
     lines = run("lstm", "--candidates", "1", "--head-dim", "32").stdout.splitlines()
-    assert lines[4].startswith("  block: ")
+    assert lines[4].startswith("block: ")
     assert lines[4].split()[-4:] == ["-", "-", "no", "room"]
 
 
