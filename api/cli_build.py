@@ -22,24 +22,26 @@ from .cli_options import (
     VariantOption,
 )
 from .cli_text import fail, print_lines, print_table
+from .codegen.alternating_plan import AlternatingPlan
 from .codegen.arch import limits_of_arch, matrix_instructions
-from .codegen.block_plan import BlockPlan
 from .codegen.cuda_source import CudaSource
+from .codegen.mixed_source import MixedSource
 from .runtime.nvrtc import Binary, compile_cuda, ptx_of
 
 
 @dataclass(frozen=True)
 class _Built:
-    """A source and what the compiler made of it for one architecture."""
+    """A translation unit, which of its kernels run, and what the compiler made of it."""
 
     source: CudaSource
+    kernels: list[str]
     binary: Binary
     ptx: str
     seconds: float
 
     @property
     def stem(self) -> str:
-        return f"{self.source.name}.{self.binary.arch}"
+        return f"{self.source.name}.{self.source.plan.variant}.{self.binary.arch}"
 
 
 def build_command(
@@ -57,8 +59,9 @@ def build_command(
 ) -> None:
     """Compile a cell's CUDA kernels by NVRTC, which needs no GPU, and keep what comes out.
 
-    Writes source, PTX and cubin of each architecture, and the headers, to a folder. A kernel's
-    matrix instructions are counted in its PTX. A binary that is in the cache takes no time.
+    Writes source, PTX and cubin of each architecture, and the headers, to a folder. Where forward
+    and backward are of two plans, each has files of its own. A kernel's matrix instructions are
+    counted in its PTX. A binary that is in the cache takes no time.
     """
     try:
         found = find_cell(cell)
@@ -74,7 +77,7 @@ def build_command(
             )
             for name, gpu in limits.items()
         }
-        built = [_build(source, name) for name, source in sources.items()]
+        built = [each for name, source in sources.items() for each in _build(source, name)]
         folder = out or Path(f"{found.name}_cuda")
         _write(built, folder)
         print_table(_table(built))
@@ -83,11 +86,15 @@ def build_command(
         fail(error)
 
 
-def _build(source: CudaSource, arch: str) -> _Built:
-    start = time.perf_counter()
-    binary = compile_cuda(source, arch)
-    seconds = time.perf_counter() - start
-    return _Built(source, binary, ptx_of(source, arch), seconds)
+def _build(source: CudaSource | MixedSource, arch: str) -> list[_Built]:
+    built = []
+    for unit in dict.fromkeys(source.kernels.values()):
+        kernels = [name for name, of in source.kernels.items() if of == unit]
+        start = time.perf_counter()
+        binary = compile_cuda(unit, arch)
+        seconds = time.perf_counter() - start
+        built.append(_Built(unit, kernels, binary, ptx_of(unit, arch), seconds))
+    return built
 
 
 def _write(built: list[_Built], folder: Path) -> None:
@@ -111,16 +118,18 @@ def _write(built: list[_Built], folder: Path) -> None:
 
 def _table(built: list[_Built]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("arch")
-    table.add_column("kernel")
+    for column in ("arch", "plan", "kernel"):
+        table.add_column(column)
     for column in ("registers", "spills", "shared memory", "matrix instructions", "seconds"):
         table.add_column(column, justify="right")
     for each in built:
         plan, counts = each.source.plan, matrix_instructions(each.ptx)
-        for number, (name, report) in enumerate(sorted(each.binary.reports.items())):
-            shared = plan.kernels[name].shared if isinstance(plan, BlockPlan) else 0
+        for number, name in enumerate(sorted(each.kernels)):
+            report = each.binary.reports[name]
+            shared = 0 if isinstance(plan, AlternatingPlan) else plan.kernels[name].shared
             table.add_row(
                 each.binary.arch if number == 0 else "",
+                plan.variant if number == 0 else "",
                 name,
                 str(report.registers),
                 str(report.spills),

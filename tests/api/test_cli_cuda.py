@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import rnnc
 from rnnc import cli_build
+from rnnc.codegen.mixed_plan import MixedPlan
 from rnnc.runtime.device import cupy_nvrtc, nvrtc_version
+from rnnc.runtime.nvrtc import compile_cuda
 from typer.testing import Result
 
 pytestmark = pytest.mark.usefixtures("folder")
@@ -70,6 +72,19 @@ def test_plan_marks_what_is_taken_and_says_what_binds(shown: Callable[..., str])
     assert f"\n* {plan}\n" in "\n".join([*lines, ""])
 
 
+def test_plan_marks_a_mixed_plan_that_is_taken(shown: Callable[..., str]) -> None:
+    lines = shown("plan", "lstm", "--heads", "12", "--head-dim", "64").splitlines()
+    plan = rnnc.cells.lstm.cuda(heads=12, head_dim=64).plan
+    assert [line.split()[0] for line in lines[4:8]] == "block cluster grid alternating".split()
+    assert lines[8].startswith("* block+cluster ")
+    forward, backward = plan.nanoseconds
+    assert f" {forward} ns a step  " in lines[4]
+    assert f"  {backward} ns a step  " in lines[5]
+    for part in (f" {forward} ns a step  ", f"  {backward} ns a step  "):
+        assert part in lines[8]
+    assert "\n".join(lines).endswith(f"\n\n* {plan}")
+
+
 def test_plan_says_why_a_variant_does_not_fit(shown: Callable[..., str]) -> None:
     *fused, alternating = shown("plan", "lstm", "--head-dim", "4096").splitlines()[4:8]
     for variant, line in zip(("block", "cluster", "grid"), fused, strict=True):
@@ -92,25 +107,43 @@ def test_build_reports_kernels_and_writes_files_for_other_tools(
     text = shown("build", "elman", "--arch", "sm_80", "--head-dim", "16", "--out", "made")
     header, backward, forward, _, place = text.splitlines()
     assert header.split() == (
-        "arch kernel registers spills shared memory matrix instructions seconds".split()
+        "arch plan kernel registers spills shared memory matrix instructions seconds".split()
     )
     source = rnnc.cells.elman.cuda(head_dim=16, gpu="A100")
     for line, direction in ((forward, "forward"), (backward, "backward")):
-        name, registers, spills, shared, products = line.removeprefix("sm_80").split()[:5]
+        words = line.removeprefix("sm_80").strip().removeprefix("block").split()
+        name, registers, spills, shared, products = words[:5]
         assert name == f"rnnc_{direction}"
         assert 0 < int(registers) <= 255
         assert spills == "0"
         assert int(shared) == source.plan.kernels[name].shared
         assert products == "2"
-    assert place == "made: elman.sm_80.* and lib/"
+    assert place == "made: elman.block.sm_80.* and lib/"
     made = folder / "made"
-    assert (made / "elman.sm_80.cu").read_text() == source.code
+    assert (made / "elman.block.sm_80.cu").read_text() == source.code
     for path, content in source.headers:
         assert (made / path).read_text() == content
-    assert ".target sm_80" in (made / "elman.sm_80.ptx").read_text()
-    cubin = (made / "elman.sm_80.cubin").read_bytes()
+    assert ".target sm_80" in (made / "elman.block.sm_80.ptx").read_text()
+    cubin = (made / "elman.block.sm_80.cubin").read_bytes()
     assert cubin.startswith(b"\x7fELF")
     assert len(cubin) >= elf_size(cubin)
+
+
+def test_build_compiles_what_each_direction_of_a_mixed_plan_needs(
+    folder: Path, shown: Callable[..., str]
+) -> None:
+    words = "--arch sm_90a --heads 12 --head-dim 64 --out made".split()
+    _, forward, backward, _, place = shown("build", "lstm", *words).splitlines()
+    source = rnnc.cells.lstm.cuda(heads=12, head_dim=64, gpu="H100")
+    assert isinstance(source.plan, MixedPlan)
+    for line, (name, unit) in zip((forward, backward), source.kernels.items(), strict=True):
+        kernel, report = unit.plan.kernels[name], compile_cuda(unit, "sm_90a").reports[name]
+        assert line.split()[:6] == [
+            *("sm_90a", unit.plan.variant, name),
+            *map(str, (report.registers, report.spills, kernel.shared)),
+        ]
+        assert (folder / f"made/lstm.{unit.plan.variant}.sm_90a.cu").read_text() == unit.code
+    assert place == "made: lstm.block.sm_90a.*, lstm.cluster.sm_90a.* and lib/"
 
 
 def elf_size(elf: bytes) -> int:
@@ -152,5 +185,6 @@ def test_build_needs_cupy_and_says_so(
 
 def test_build_says_where_it_cannot_write(folder: Path) -> None:
     (folder / "made").write_text("")
+    built = cli_build._Built(rnnc.cells.elman.cuda(variant="block"), [], None, "", 0.0)
     with pytest.raises(rnnc.RnncError, match="wanted: a folder that can be written to"):
-        cli_build._write([cli_build._Built(rnnc.cells.elman.cuda(), None, "", 0.0)], Path("made"))
+        cli_build._write([built], Path("made"))
