@@ -22,7 +22,7 @@ from rnnc.codegen.cluster_plan import ClusterPlan
 from rnnc.codegen.derive import derive
 from rnnc.codegen.grid_plan import TILE_ROWS
 from rnnc.codegen.limits import Limits
-from rnnc.codegen.plan import CudaPlan
+from rnnc.codegen.mixed_plan import CallPlan, MixedPlan
 from rnnc.codegen.shape import Shape
 
 # The tables of constants that a model reads, by the name that it knows them by.
@@ -52,7 +52,7 @@ class Parts(NamedTuple):
     pointwise: float
 
 
-def parts(cell: Any, shape: Shape, limits: Limits, plan: CudaPlan) -> tuple[Parts, Parts]:
+def parts(cell: Any, shape: Shape, limits: Limits, plan: CallPlan) -> tuple[Parts, Parts]:
     """What a step of a plan is made of, forward and backward, by the cost model.
 
     Args:
@@ -79,18 +79,22 @@ def parts(cell: Any, shape: Shape, limits: Limits, plan: CudaPlan) -> tuple[Part
 
 
 def named_parts(
-    cell: Any, shape: Shape, limits: Limits, plan: CudaPlan
+    cell: Any, shape: Shape, limits: Limits, plan: CallPlan
 ) -> dict[str, dict[str, float]]:
     """The same by direction and name, as JSON has it. The arguments are those of `parts`."""
     both = zip(("forward", "backward"), parts(cell, shape, limits, plan), strict=True)
     return {direction: own._asdict() for direction, own in both}
 
 
-def estimate(cell: Any, shape: Shape, limits: Limits, plan: CudaPlan) -> tuple[float, float]:
+def estimate(cell: Any, shape: Shape, limits: Limits, plan: CallPlan) -> tuple[float, float]:
     """The cost model's nanoseconds of a step, forward and backward, of a plan that is there.
 
     The arguments are those of `parts`.
     """
+    if isinstance(plan, MixedPlan):
+        forward, _ = estimate(cell, shape, limits, plan.forward_plan)
+        _, backward = estimate(cell, shape, limits, plan.backward_plan)
+        return forward, backward
     pointwise = derive(cell)
     if isinstance(plan, BlockPlan):
         kernels = (plan.forward, plan.backward)

@@ -9,6 +9,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 MARKERS = {"block": "s", "cluster": "^", "grid": "o", "alternating": "D", "": "x"}
+MIXED = "P"  # of a plan for each direction, whose variant names both
 OURS, PEER, PARTS = "#d1495b", "#8d99ae", ("#264653", "#2a9d8f", "#e9c46a")
 AXES = {"head_dim": "head dim", "batch": "batch", "steps": "steps T"}
 PHASES = (("forward", "forward"), ("forward_backward", "forward + backward"))
@@ -60,10 +61,10 @@ def _panel(axes: Any, sweep: dict[str, Any], found: list[dict[str, Any]], phase:
         axes.plot([p[axis] for p in peers], took, "o-", color=PEER, markersize=4, label=label)
     ours = [p for p in found if isinstance(p["ours_us"], dict)]
     axes.plot([p[axis] for p in ours], [p["ours_us"][phase] for p in ours], "-", color=OURS)
-    for variant, marker in MARKERS.items():
+    for variant in dict.fromkeys([*MARKERS, *(p.get("variant", "") for p in ours)]):
         own = [p for p in ours if p.get("variant", "") == variant]
         if own:
-            label = f"rnnc {variant}".strip()
+            label, marker = f"rnnc {variant}".strip(), MARKERS.get(variant, MIXED)
             places, took = [p[axis] for p in own], [p["ours_us"][phase] for p in own]
             axes.plot(places, took, marker, color=OURS, markersize=6, label=label)
     axes.set_xscale("log", base=2)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 from rnnc.codegen.limits import limits_of
+from rnnc.codegen.mixed_plan import MixedPlan
 from rnnc.codegen.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
 
@@ -39,6 +40,15 @@ def test_the_estimate_is_the_planner_s(floor, name, batch):
         for plan in plans_for(cell, shape, H200):
             found = floor.estimate(cell, shape, H200, plan)
             assert found == pytest.approx(plan.nanoseconds, abs=1), str(plan)
+
+
+def test_a_mixed_plan_has_each_direction_s_parts(floor):
+    shape = Shape(12, 64)
+    block, cluster = (plan_for(rnnc.cells.lstm, shape, H200, v) for v in ("block", "cluster"))
+    found = floor.parts(rnnc.cells.lstm, shape, H200, MixedPlan(block, cluster))
+    forward, _ = floor.parts(rnnc.cells.lstm, shape, H200, block)
+    _, backward = floor.parts(rnnc.cells.lstm, shape, H200, cluster)
+    assert found == (forward, backward)
 
 
 def test_constants_are_as_before(floor):

@@ -88,11 +88,17 @@ def test_a_gpu_s_points_name_their_plan_and_its_parts(sweeps, tmp_path, monkeypa
     monkeypatch.setattr(sweeps, "compile_ahead", lambda rows, *_: float(len(rows)))
     took = {"forward": 1.0, "forward_backward": 3.0}
     monkeypatch.setattr(sweeps, "_microseconds", lambda *_: took)
-    head_dims = sweeps.SWEEPS["head-dim"]._replace(sizes=[(1, 32, 16, 9), (1, 768, 16, 9)])
+    sizes = [(1, 32, 16, 9), (1, 64, 16, 9), (1, 768, 16, 9)]
+    head_dims = sweeps.SWEEPS["head-dim"]._replace(sizes=sizes)
     monkeypatch.setitem(sweeps.SWEEPS, "head-dim", head_dims)
     said, content = run(sweeps, tmp_path, device="cuda")
-    small, large = list(content["points"].values())[:2]
-    assert (small["variant"], large["variant"]) == ("block", "grid")
+    small, middle, large = list(content["points"].values())[:3]
+    assert (small["variant"], middle["variant"], large["variant"]) == (
+        *("block", "block+cluster", "grid"),
+    )
+    assert sum(middle["floor_ns"]["backward"].values()) == pytest.approx(
+        middle["planned_ns"]["backward"], abs=1
+    )
     floor = large["floor_ns"]
     assert sum(floor["forward"].values()) == pytest.approx(large["planned_ns"]["forward"], abs=1)
     assert set(floor["backward"]) == {"exchange", "product", "pointwise"}
