@@ -9,8 +9,8 @@ from .alternating_plan import AlternatingPlan
 from .plan import CudaPlan, FusedPlan
 from .shape import Direction, Dtype, Save
 
-# The part of a step that two plans in place of one must save: they are two binaries to compile and
-# to load, and estimates are good to some 10 %.
+# Two plans in place of one must save more than this part of a step: they are two binaries to
+# compile and to load, and estimates are good to some 10 %.
 LEAST_GAIN = 0.05
 
 
