@@ -34,14 +34,12 @@ _TABLES: tuple[tuple[ModuleType, str], ...] = (
     (alternating_cost, "H200"),
     (alternating_cost, "OWN"),
 )
-_EXCHANGE = frozenset(
-    "exchange size launch kilobyte hop gather block sector cluster_hop phase".split()
-)
+_EXCHANGE = frozenset("exchange size launch kilobyte hop gather sector cluster_hop phase".split())
 _PRODUCT = frozenset(
-    "matrix product library_bandwidth split shared warp chunk block_bandwidth bandwidth".split()
+    "matrix product library_bandwidth split warp chain block_bandwidth bandwidth".split()
 )
 # Bytes a ns: endless where they are free.
-_RATES = frozenset("gather shared library_bandwidth block_bandwidth bandwidth".split())
+_RATES = frozenset("library_bandwidth block_bandwidth bandwidth".split())
 
 
 class Parts(NamedTuple):
@@ -114,7 +112,7 @@ def estimate(cell: Any, shape: Shape, limits: Limits, plan: CallPlan) -> tuple[f
         return alternating_cost.own_nanoseconds(pointwise, shape, limits, plan.own)
     turns = math.ceil(math.ceil(shape.batch / plan.rows) / plan.groups)
     tiles = plan.rows // TILE_ROWS
-    sizes = (tiles, plan.phases, shape.heads * plan.groups)
+    sizes = (tiles, plan.phases)
     return (
         turns * grid_cost.grid_nanoseconds(pointwise, shape, plan.forward, *sizes, True),
         turns * grid_cost.grid_nanoseconds(pointwise, shape, plan.backward, *sizes, False),

@@ -101,8 +101,7 @@ def _ranked(
     found = []
     for solution in grid_problem(cell, shape, limits, direction, rows).solutions():
         kernel = _kernel(cell, shape, limits, solution, forward)
-        groups = shape.heads * rows.groups
-        costs = grid_nanoseconds(pointwise, shape, kernel, rows.tiles, rows.phases, groups, forward)
+        costs = grid_nanoseconds(pointwise, shape, kernel, rows.tiles, rows.phases, forward)
         found.append((kernel, costs))
     return tuple(sorted(found, key=lambda item: item[1]))
 

@@ -12,67 +12,58 @@ from .shape import Shape
 
 @dataclass(frozen=True)
 class GridCosts:
-    """Constants of an architecture.
+    """Constants of an architecture; pairs: forward, backward.
 
     Attributes:
-        clock: cycles a ns, under this load.
         hop: ns from a block's publishing a value to another's computing with it, beside the bytes.
-        gather: bytes a ns that a block takes in from L2.
-        block: ns of each block on the chip: the more wait for each other, the later the last is.
+        gather: ns of a KiB that a block takes in from L2.
         sector: ns where two blocks write the same 32 bytes, as those of 8 two-byte units do.
         cluster_hop: ns of adding sums among the blocks of a cluster, by its size.
-        matrix: cycles of a scheduler's matrix unit for one m16n8k16 instruction.
+        matrix: ns of a scheduler's matrix unit for one m16n8k16 instruction.
+        chain: ns that an instruction makes the next of its warp wait.
         float32: how many times as long float32 takes, as in `cost`.
-        shared: bytes a cycle that a block reads from shared memory.
-        warp: ns of a warp that K is shared with, forward and backward, for adding what it found.
-        chunk: ns of a chunk of K that a warp takes one after the other.
+        warp: ns of a warp that K is shared with, for adding what it found.
         item: ns of an item of a thread, a unit of a batch row, after the first.
         operation: ns of each operation of its equations.
         phase: ns of a phase that its own work does not explain.
     """
 
-    clock: float
-    hop: float
-    gather: float
-    block: float
-    sector: float
+    hop: tuple[float, float]
+    gather: tuple[float, float]
+    sector: tuple[float, float]
     cluster_hop: tuple[tuple[int, float], ...]
-    matrix: float
+    matrix: tuple[float, float]
+    chain: tuple[float, float]
     float32: float
-    shared: float
     warp: tuple[float, float]
-    chunk: float
-    item: float
-    operation: float
+    item: tuple[float, float]
+    operation: tuple[float, float]
     phase: float
 
 
-# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to LSTM, GRU, sLSTM and Elman from 1 x 512 to 1 x 2048,
-# batch 2 to 64 (docs/performance.md). Other GPUs borrow them: their ranking stands, their ns are a
-# guess.
+# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to 65 forward and 117 backward kernels of LSTM, GRU,
+# sLSTM and Elman from 1 x 512 to 1 x 2048, batch 16 and 64, within 3 and 4 % in the mean
+# (docs/performance.md). Other GPUs borrow them: their ranking stands, their ns are a guess.
 H200 = GridCosts(
-    clock=1.67,
-    hop=430,
-    gather=55,
-    block=1.0,
-    sector=200,
-    cluster_hop=((1, 0), (2, 750), (4, 1150), (8, 1250), (16, 1350)),
-    matrix=8,
+    hop=(686, 875),
+    gather=(18.9, 14.9),
+    sector=(70, 0),
+    cluster_hop=((1, 0), (2, 335), (4, 600), (8, 750), (16, 920)),
+    matrix=(2.1, 8.3),
+    chain=(7.3, 0),
     float32=10,
-    shared=110,
-    warp=(28, 12),
-    chunk=45,
-    item=40,
-    operation=1.2,
+    warp=(14, 8.7),
+    item=(72, 416),
+    operation=(3.9, 3.5),
     phase=380,
 )
 _SCHEDULERS = 4
 _SECTOR_BYTES = 32
 
 
-def least_grid_nanoseconds() -> int:
-    """What no step of a grid plan undercuts, forward and backward together: a hop each, no work."""
-    return round(2 * H200.hop)
+def least_grid_nanoseconds() -> tuple[float, float]:
+    """What no step of a grid plan undercuts, forward and backward: a hop, and no work."""
+    return H200.hop
 
 
 def grid_nanoseconds(
@@ -81,7 +72,6 @@ def grid_nanoseconds(
     kernel: GridKernel,
     row_tiles: int,
     phases: int,
-    groups: int,
     forward: bool,
 ) -> float:
     """An estimate of a step of one direction, in ns, where all its blocks run at once.
@@ -92,31 +82,27 @@ def grid_nanoseconds(
         kernel: the sizes of the direction.
         row_tiles: tiles of 8 batch rows of a group of blocks.
         phases: parts of those that take turns in a step.
-        groups: groups of blocks that are on the chip at once, of all heads.
         forward: the direction.
     """
+    direction = 0 if forward else 1
     tiles = row_tiles // phases
     rows = TILE_ROWS * tiles
     operations = (pointwise.forward if forward else pointwise.backward).operations
-    gathered = rows * kernel.exchange_chunks * CHUNK_BYTES / kernel.cluster
+    gathered = rows * kernel.exchange_chunks * CHUNK_BYTES / kernel.cluster / 1024
     # A fragment of R is four registers of an instruction's warp, wherever it is kept.
-    kept = kernel.matrix_registers / 4
-    elsewhere = kept * (kernel.chunks / kernel.register_chunks - 1)
-    instructions = (kept + elsewhere) * tiles * (H200.float32 if shape.dtype == "float32" else 1)
-    matrix = math.ceil(kernel.warps / _SCHEDULERS) * instructions * H200.matrix
-    shared = kernel.warps * elsewhere * 512 / H200.shared
-    adding = kernel.warps * H200.warp[0 if forward else 1] * (0.6 + 0.4 * tiles)
+    fragments = kernel.matrix_registers / 4 * kernel.chunks / kernel.register_chunks
+    instructions = fragments * tiles * (H200.float32 if shape.dtype == "float32" else 1)
+    turns = math.ceil(kernel.warps / _SCHEDULERS)
     items = math.ceil(rows * kernel.units / kernel.threads)
     work = (
-        gathered / H200.gather
-        + (matrix + shared) / H200.clock
-        + adding
-        + kernel.chunks * tiles * H200.chunk
-        + (items - 1) * H200.item
-        + items * operations * H200.operation
+        gathered * H200.gather[direction]
+        + instructions * (turns * H200.matrix[direction] + H200.chain[direction])
+        + kernel.warps * H200.warp[direction] * (0.6 + 0.4 * tiles)
+        + (items - 1) * H200.item[direction]
+        + items * operations * H200.operation[direction]
     )
-    hop = H200.hop + H200.block * kernel.blocks * groups + dict(H200.cluster_hop)[kernel.cluster]
+    hop = H200.hop[direction] + dict(H200.cluster_hop)[kernel.cluster]
     if kernel.units * shape.element_bytes < _SECTOR_BYTES:
-        hop += H200.sector
+        hop += H200.sector[direction]
     # A phase's data is on its way while the others are worked on.
     return max(hop + work, phases * (work + H200.phase)) if phases > 1 else hop + work

@@ -64,8 +64,8 @@ def plan_for(
     plans: list[CudaPlan] = []
     refusals = {}
     for name, find in _BEST.items():
-        if name == "grid" and any(_cost(p) <= least_grid_nanoseconds() for p in plans):
-            continue  # the longest search: no such plan is cheaper, nor its one direction by much
+        if name == "grid" and _undercut(plans):
+            continue  # the longest search, and none of its plans could be cheaper in any direction
         try:
             plans.append(find(cell, shape, limits, save, tf32))
         except PlanError as error:
@@ -131,6 +131,14 @@ _ALL: dict[Variant, _All] = {
     "grid": grid_plans,
     "alternating": alternating_plans,
 }
+
+
+def _undercut(plans: Sequence[CudaPlan]) -> bool:
+    """Whether each direction has a plan that costs no more than any grid plan can."""
+    costs = zip(*(plan.nanoseconds for plan in plans), strict=True)
+    return bool(plans) and all(
+        min(own) <= least for own, least in zip(costs, least_grid_nanoseconds(), strict=True)
+    )
 
 
 def _cost(plan: CudaPlan) -> int:
