@@ -32,7 +32,7 @@ def limits_command(
     """Show the largest head dim of each kind of fused plan of a cell, on each GPU.
 
     They are the sizes that `rnnc plan` finds. Batch does not matter: what does not fit takes turns.
-    A larger head runs alternating.
+    A larger head runs alternating; a grid plan by name streams what the chip cannot hold.
     """
     try:
         found = find_cell(cell)

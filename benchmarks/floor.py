@@ -36,10 +36,10 @@ _TABLES: tuple[tuple[ModuleType, str], ...] = (
 )
 _EXCHANGE = frozenset("exchange size launch kilobyte hop gather sector cluster_hop phase".split())
 _PRODUCT = frozenset(
-    "matrix product library_bandwidth split warp chain block_bandwidth bandwidth".split()
+    "matrix product library_bandwidth split warp chain stream block_bandwidth bandwidth".split()
 )
 # Bytes a ns: endless where they are free.
-_RATES = frozenset("library_bandwidth block_bandwidth bandwidth".split())
+_RATES = frozenset("library_bandwidth stream block_bandwidth bandwidth".split())
 
 
 class Parts(NamedTuple):
@@ -112,10 +112,10 @@ def estimate(cell: Any, shape: Shape, limits: Limits, plan: CallPlan) -> tuple[f
         return alternating_cost.own_nanoseconds(pointwise, shape, limits, plan.own)
     turns = math.ceil(math.ceil(shape.batch / plan.rows) / plan.groups)
     tiles = plan.rows // TILE_ROWS
-    sizes = (tiles, plan.phases)
+    sizes = (tiles, plan.phases, shape.heads * plan.groups)
     return (
-        turns * grid_cost.grid_nanoseconds(pointwise, shape, plan.forward, *sizes, True),
-        turns * grid_cost.grid_nanoseconds(pointwise, shape, plan.backward, *sizes, False),
+        turns * grid_cost.grid_nanoseconds(pointwise, shape, limits, plan.forward, *sizes, True),
+        turns * grid_cost.grid_nanoseconds(pointwise, shape, limits, plan.backward, *sizes, False),
     )
 
 
@@ -129,7 +129,7 @@ def _freed(table: Any, free: frozenset[str]) -> Any:
 
 def _nothing(name: str, value: Any) -> Any:
     if name in _RATES:
-        return math.inf
+        return tuple(math.inf for _ in value) if isinstance(value, tuple) else math.inf
     if isinstance(value, dict):
         return dict.fromkeys(value, 0)
     if isinstance(value, tuple):

@@ -24,9 +24,17 @@ _ROWS = ((1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4))
 
 
 def grid_plans(
-    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    save: Save = "gates",
+    tf32: bool = False,
+    *,
+    streams: bool = True,
 ) -> tuple[GridPlan, ...]:
     """The feasible grid plans of a cell, the cheapest first: one for each way to cut the batch.
+
+    Only where none keeps all of R on the chip are there plans that stream the rest in every step.
 
     Args:
         cell: the cell.
@@ -34,27 +42,37 @@ def grid_plans(
         limits: the GPU.
         save: what the forward keeps for the backward.
         tf32: whether float32 products may round to tf32.
+        streams: whether plans may stream a part of R.
 
     Raises:
         PlanError: the dtype has no matrix instructions, no gate reads a state through a matrix, or
-            R does not fit the chip; names what binds and the largest head dim that fits.
+            R does not fit the chip, nor what streaming asks of it; names what binds and the largest
+            head dim that fits.
     """
     _check(cell, shape)
     plans = list(_candidates(cell, shape, limits, save, tf32))
+    if streams and not plans:
+        plans = list(_candidates(cell, shape, limits, save, tf32, streams=True))
     if not plans:
-        raise _refusal(cell, shape, limits)
+        raise _refusal(cell, shape, limits, streams)
     return tuple(sorted(plans, key=lambda plan: sum(plan.nanoseconds)))
 
 
 def grid_plan(
-    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    save: Save = "gates",
+    tf32: bool = False,
+    *,
+    streams: bool = True,
 ) -> GridPlan:
     """The cheapest grid plan of a cell; arguments and errors are those of `grid_plans`."""
-    return grid_plans(cell, shape, limits, save, tf32)[0]
+    return grid_plans(cell, shape, limits, save, tf32, streams=streams)[0]
 
 
 def _candidates(
-    cell: CellSpec, shape: Shape, limits: Limits, save: Save, tf32: bool
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save, tf32: bool, streams: bool = False
 ) -> Iterator[GridPlan]:
     for tiles, phases in _ROWS:
         rows = TILE_ROWS * tiles
@@ -65,8 +83,10 @@ def _candidates(
             groups = math.ceil(wanted / turns)  # turns of one size, or nearly
             if groups > limits.multiprocessors or math.ceil(wanted / groups) < turns:
                 continue
+            if streams and max(groups, phases) > 1:
+                continue  # each would stream anew, and of a group of its own less lies on the chip
             cut = Rows(tiles, phases, groups)
-            found = [_ranked(cell, _sizes(shape), limits, d, cut) for d in DIRECTIONS]
+            found = [_ranked(cell, _sizes(shape), limits, d, cut, streams) for d in DIRECTIONS]
             if not all(found):
                 continue
             (forward, forward_ns), (backward, backward_ns) = (each[0] for each in found)
@@ -94,14 +114,17 @@ def _sizes(shape: Shape) -> Shape:
 
 @lru_cache(maxsize=2048)
 def _ranked(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows, streams: bool
 ) -> tuple[tuple[GridKernel, float], ...]:
     """The feasible kernels of a direction with their ns, the cheapest first."""
     pointwise, forward = derive(cell), direction == "forward"
     found = []
-    for solution in grid_problem(cell, shape, limits, direction, rows).solutions():
+    for solution in grid_problem(cell, shape, limits, direction, rows, streams).solutions():
         kernel = _kernel(cell, shape, limits, solution, forward)
-        costs = grid_nanoseconds(pointwise, shape, kernel, rows.tiles, rows.phases, forward)
+        groups = shape.heads * rows.groups
+        costs = grid_nanoseconds(
+            pointwise, shape, limits, kernel, rows.tiles, rows.phases, groups, forward
+        )
         found.append((kernel, costs))
     return tuple(sorted(found, key=lambda item: item[1]))
 
@@ -119,14 +142,17 @@ def _kernel(
         chunks=found["each"] if forward else found["chunks"],
         register_chunks=found["kept"],
         exchange_chunks=dim_chunks * len(layout.sources if forward else layout.pair_gates),
-        matrix_registers=found["matrix"],
+        tiles=found["tiles"],
         registers=min(limits.registers // threads // 8 * 8, limits.registers_per_thread),
         shared=found["shared"],
+        streamed_chunks=found["streamed"],
     )
 
 
 def _binding(forward: GridKernel, backward: GridKernel, limits: Limits, groups: int) -> str:
-    """Which limit a larger head would break first."""
+    """Which limit a larger head would break first, or does already."""
+    if forward.streamed_chunks or backward.streamed_chunks:
+        return "the chip does not hold all of R; auto takes an alternating plan"
     most = max(forward, backward, key=lambda kernel: kernel.blocks)
     return (
         f"{groups * most.blocks} blocks of {limits.multiprocessors} multiprocessors wait for each"
@@ -144,23 +170,34 @@ def _check(cell: CellSpec, shape: Shape) -> None:
         )
 
 
-def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> Clash | None:
-    """What stands in the way of one group of blocks."""
-    return first_clash(lambda d: grid_problem(cell, _sizes(shape), limits, d, Rows()))
+def _clash(cell: CellSpec, shape: Shape, limits: Limits, streams: bool = False) -> Clash | None:
+    """What stands in the way of one group of blocks; of streaming, where all else fails."""
+
+    def clash(streamed: bool) -> Clash | None:
+        return first_clash(lambda d: grid_problem(cell, _sizes(shape), limits, d, Rows(), streamed))
+
+    found = clash(streamed=False)
+    return clash(streamed=True) if found and streams else found
 
 
-def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
-    clash = _clash(cell, shape, limits)
-    largest = largest_grid_dim(cell, shape.dtype, limits, shape.heads)
+def _refusal(cell: CellSpec, shape: Shape, limits: Limits, streams: bool) -> PlanError:
+    clash = _clash(cell, shape, limits, streams)
+    largest = largest_grid_dim(cell, shape.dtype, limits, shape.heads, streams)
     wanted = "fewer heads: no head dim fits"
     return refusal("grid", cell, shape, limits, clash, largest, wanted)
 
 
 @lru_cache(maxsize=512)
-def largest_grid_dim(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int = 1) -> int:
-    """The largest head dim, a multiple of 8, whose R fits the chip; 0 if none does."""
+def largest_grid_dim(
+    cell: CellSpec, dtype: Dtype, limits: Limits, heads: int = 1, streams: bool = False
+) -> int:
+    """The largest head dim, a multiple of 8, whose R fits the chip; 0 if none does.
+
+    Where R may be streamed, it need not fit: what else blocks need of the chip must.
+    """
 
     def fits(dim: int) -> bool:
-        return dim <= _LARGEST_DIM and _clash(cell, Shape(heads, dim, 1, 1, dtype), limits) is None
+        shape = Shape(heads, dim, 1, 1, dtype)
+        return dim <= _LARGEST_DIM and _clash(cell, shape, limits, streams) is None
 
     return largest_dim(fits, low=0, high=64, step=8)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from .derive import Pointwise
 from .grid_plan import CHUNK_BYTES, TILE_ROWS, GridKernel
+from .limits import Limits
 from .shape import Shape
 
 
@@ -22,6 +23,8 @@ class GridCosts:
         matrix: ns of a scheduler's matrix unit for one m16n8k16 instruction.
         chain: ns that an instruction makes the next of its warp wait.
         float32: how many times as long float32 takes, as in `cost`.
+        stream: bytes a ns that all blocks read of what is streamed, where the L2 cache holds it and
+            where it does not.
         warp: ns of a warp that K is shared with, for adding what it found.
         item: ns of an item of a thread, a unit of a batch row, after the first.
         operation: ns of each operation of its equations.
@@ -35,6 +38,7 @@ class GridCosts:
     matrix: tuple[float, float]
     chain: tuple[float, float]
     float32: float
+    stream: tuple[float, float]
     warp: tuple[float, float]
     item: tuple[float, float]
     operation: tuple[float, float]
@@ -43,7 +47,9 @@ class GridCosts:
 
 # NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to 65 forward and 117 backward kernels of LSTM, GRU,
 # sLSTM and Elman from 1 x 512 to 1 x 2048, batch 16 and 64, within 3 and 4 % in the mean
-# (docs/performance.md). Other GPUs borrow them: their ranking stands, their ns are a guess.
+# (docs/performance.md). Other GPUs borrow them: their ranking stands, their ns are a guess. No plan
+# that streams was among those: L2 is taken to give each of 132 blocks 42 bytes a ns, memory what
+# it gives others (`cost.H200.bandwidth`).
 H200 = GridCosts(
     hop=(686, 875),
     gather=(18.9, 14.9),
@@ -52,6 +58,7 @@ H200 = GridCosts(
     matrix=(2.1, 8.3),
     chain=(7.3, 0),
     float32=10,
+    stream=(5500, 4300),
     warp=(14, 8.7),
     item=(72, 416),
     operation=(3.9, 3.5),
@@ -69,9 +76,11 @@ def least_grid_nanoseconds() -> tuple[float, float]:
 def grid_nanoseconds(
     pointwise: Pointwise,
     shape: Shape,
+    limits: Limits,
     kernel: GridKernel,
     row_tiles: int,
     phases: int,
+    groups: int,
     forward: bool,
 ) -> float:
     """An estimate of a step of one direction, in ns, where all its blocks run at once.
@@ -79,9 +88,11 @@ def grid_nanoseconds(
     Args:
         pointwise: of the cell.
         shape: gives the dtype.
+        limits: the GPU.
         kernel: the sizes of the direction.
         row_tiles: tiles of 8 batch rows of a group of blocks.
         phases: parts of those that take turns in a step.
+        groups: groups of blocks that are on the chip at once, of all heads.
         forward: the direction.
     """
     direction = 0 if forward else 1
@@ -89,14 +100,18 @@ def grid_nanoseconds(
     rows = TILE_ROWS * tiles
     operations = (pointwise.forward if forward else pointwise.backward).operations
     gathered = rows * kernel.exchange_chunks * CHUNK_BYTES / kernel.cluster / 1024
-    # A fragment of R is four registers of an instruction's warp, wherever it is kept.
-    fragments = kernel.matrix_registers / 4 * kernel.chunks / kernel.register_chunks
-    instructions = fragments * tiles * (H200.float32 if shape.dtype == "float32" else 1)
+    # A fragment is the operand of a warp's instruction, wherever it is kept: two a tile and chunk.
+    instructions = 2 * kernel.tiles * kernel.chunks * tiles
+    instructions *= H200.float32 if shape.dtype == "float32" else 1
     turns = math.ceil(kernel.warps / _SCHEDULERS)
+    product = instructions * (turns * H200.matrix[direction] + H200.chain[direction])
+    streamed = groups * kernel.blocks * kernel.streamed_bytes
+    # What is streamed is on its way while the rest of R is multiplied.
+    product = max(product, streamed / H200.stream[0 if streamed <= limits.l2 else 1])
     items = math.ceil(rows * kernel.units / kernel.threads)
     work = (
         gathered * H200.gather[direction]
-        + instructions * (turns * H200.matrix[direction] + H200.chain[direction])
+        + product
         + kernel.warps * H200.warp[direction] * (0.6 + 0.4 * tiles)
         + (items - 1) * H200.item[direction]
         + items * operations * H200.operation[direction]

@@ -9,6 +9,8 @@ from .shape import counted
 
 TILE_ROWS = 8  # batch rows of a tile: the N side of the matrix instructions
 CHUNK_BYTES = 64  # of K, a row
+RING_BYTES = 4096  # of a warp that streams, in shared memory: kRingBytes in lib/split_product.cuh
+_CHUNK_REGISTERS = 8  # of a tile of 16 rows of R and a chunk of K, a thread
 SLOT_CHUNK_BYTES = TILE_ROWS * CHUNK_BYTES
 
 
@@ -23,11 +25,14 @@ class GridKernel:
         units: of a block.
         warps: of a block; they share K.
         chunks: of K that a warp multiplies.
-        register_chunks: of those, how many lie in registers; the others lie in shared memory.
+        register_chunks: of those, how many lie in registers. The others lie in shared memory, but
+            for those that are streamed.
         exchange_chunks: of 64 bytes a row that all blocks of a head publish in a step.
-        matrix_registers: registers of a thread that hold R.
+        tiles: of 16 rows of R that a warp multiplies.
         registers: registers of a thread that the compiler may use.
         shared: bytes of shared memory of a block.
+        streamed_chunks: of those of a warp, how many come from global memory in every step, out of
+            the L2 cache where that holds them.
     """
 
     blocks: int
@@ -37,21 +42,39 @@ class GridKernel:
     chunks: int
     register_chunks: int
     exchange_chunks: int
-    matrix_registers: int
+    tiles: int
     registers: int
     shared: int
+    streamed_chunks: int = 0
 
     @property
     def threads(self) -> int:
         """Of a block."""
         return 32 * self.warps
 
+    @property
+    def shared_chunks(self) -> int:
+        """Chunks of K of a warp that lie in shared memory."""
+        return self.chunks - self.register_chunks - self.streamed_chunks
+
+    @property
+    def matrix_registers(self) -> int:
+        """Registers of a thread that hold R."""
+        return _CHUNK_REGISTERS * self.tiles * self.register_chunks
+
+    @property
+    def streamed_bytes(self) -> int:
+        """Bytes of R that a block streams in every step."""
+        return 4 * self.threads * _CHUNK_REGISTERS * self.tiles * self.streamed_chunks
+
     def __str__(self) -> str:
         clusters = f", clusters of {self.cluster} share K" if self.cluster > 1 else ""
+        beyond = f", {self.shared_chunks} in shared memory, {self.streamed_chunks} streamed"
         return (
             f"{counted(self.blocks, 'block')} of {self.units} units{clusters};"
             f" {counted(self.warps, 'warp')} of {counted(self.chunks, 'chunk')} of K,"
-            f" {self.register_chunks} in registers; {self.registers} registers a thread"
+            f" {self.register_chunks} in registers{beyond if self.streamed_chunks else ''};"
+            f" {self.registers} registers a thread"
             f" ({self.matrix_registers} hold R), {self.shared} bytes of shared memory"
         )
 
@@ -59,6 +82,8 @@ class GridKernel:
 @dataclass(frozen=True, kw_only=True)
 class GridPlan(FusedPlanBase[GridKernel]):
     """Blocks all over the chip share a head: R in registers and shared memory, h through L2.
+
+    What they cannot hold of R is streamed: each thread reads its share again in every step.
 
     All blocks of a launch are on the chip at once, and wait for each other's data. Batch and length
     are run-time.
@@ -72,6 +97,11 @@ class GridPlan(FusedPlanBase[GridKernel]):
 
     groups: int
     phases: int = 1
+
+    @property
+    def streams(self) -> bool:
+        """Whether a part of R is not on the chip."""
+        return any(kernel.streamed_chunks for kernel in self.kernels.values())
 
     @property
     def mapping(self) -> str:

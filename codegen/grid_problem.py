@@ -10,8 +10,13 @@ from ..constrint import Model
 from ..constrint.expression import Expression
 from .block import WARP
 from .derive import derive
-from .grid_plan import CHUNK_BYTES, TILE_ROWS
-from .grid_registers import backward_registers, forward_registers, product_registers
+from .grid_plan import CHUNK_BYTES, RING_BYTES, TILE_ROWS
+from .grid_registers import (
+    STREAM_REGISTERS,
+    backward_registers,
+    forward_registers,
+    product_registers,
+)
 from .layout import layout_of
 from .limits import Limits
 from .shape import Direction, Shape
@@ -19,9 +24,13 @@ from .shape import Direction, Shape
 _CHUNK_REGISTERS = 8  # of a tile and chunk, a thread
 _FRAGMENT_BYTES = 1024  # of a tile and chunk, a warp
 _GATHERED = 16  # vectors that a thread has on their way at once
+_GATHERED_STREAMING = 8  # where R is streamed
 _FEWEST_SUMS = 4
 GROUP_UNITS = 8  # units of half a tile
 _WARPS = (8, 4, 12, 16, 6, 10)
+# Where R is streamed: fewer warps have fewer copies on their way, more have fewer registers each;
+# and of larger clusters, whose blocks have more sums, the compiler spills.
+_STREAMING_WARPS, _STREAMING_CLUSTER = 8, 2
 _UNIT_GROUPS = (2, 1, 3, 4, 6, 8)
 
 
@@ -45,6 +54,7 @@ def grid_problem(
     limits: Limits,
     direction: Direction,
     rows: Rows,
+    streams: bool = False,
 ) -> Model:
     """The constraints on blocks that share a head and exchange through L2.
 
@@ -54,13 +64,15 @@ def grid_problem(
         limits: the GPU.
         direction: which of the two kernels.
         rows: how the batch is cut.
+        streams: whether what the chip cannot hold of R may be streamed in every step; else all of R
+            is on the chip.
 
     Returns:
         A model with the variables `cluster` (blocks that share K), `unit_groups` (of 8 units, a
         block), `blocks` (of a group), `warps`, `chunks` (of K, a warp), `kept` (of those, in
-        registers), `tiles` (of 16 rows of R, a block), `items` (units of a batch row, a thread),
-        `matrix` (registers of a thread that hold R), `registers` (of a thread) and `shared` (bytes
-        of a block).
+        registers), `streamed` (of those, from global memory), `tiles` (of 16 rows of R, a block),
+        `items` (units of a batch row, a thread), `matrix` (registers of a thread that hold R),
+        `registers` (of a thread) and `shared` (bytes of a block).
 
     Example:
         >>> import rnnc
@@ -87,10 +99,12 @@ def grid_problem(
     warps = m.int("warps", [w for w in _WARPS if WARP * w <= limits.threads_per_block])
     blocks = m.int("blocks", 1, limits.multiprocessors)
     chunks = m.int("chunks", 1, 512)
-    kept = m.int("kept", 1, 32)
+    kept = m.int("kept", 0 if streams else 1, 32)
+    streamed = m.int("streamed", 0, 512 if streams else 0)
+    streaming = m.int("streaming", [0, 1] if streams else [0])
     tiles = m.int("tiles", 1, 64)
     items = m.int("items", 1, 8)
-    matrix = m.int("matrix", 1, limits.registers_per_thread)
+    matrix = m.int("matrix", 0, limits.registers_per_thread)
     registers = m.int("registers", 1, limits.registers_per_thread)
     shared = m.int("shared", 0, limits.shared_per_block)
 
@@ -119,7 +133,7 @@ def grid_problem(
         halves: list[Expression] = [unit_groups * count for count in layout.source_pairs]
         width = pairs if pairs <= 2 else 4 * math.ceil(pairs / 4)
         work = 2 * 4 * phase_rows * width * warps * (units + 1)
-        rest = each - kept
+        elsewhere = each - kept
         working, each_item = forward_registers(pointwise, shape)
     else:
         of_source = []
@@ -140,7 +154,7 @@ def grid_problem(
         m.require((several == 0).implies(cluster == 1), "a block alone does not")
         work = 2 * 4 * pitch * sources * 16 * warps * tiles
         work += several * (2 * 4 * phase_rows * sources * GROUP_UNITS * cluster * unit_groups + 16)
-        rest = chunks - kept
+        elsewhere = chunks - kept
         working, each_item = backward_registers(pointwise, shape)
     counts = []
     for number, half in enumerate(halves):
@@ -151,7 +165,9 @@ def grid_problem(
     m.require(tiles == sum(counts), "tiles of a block")
     all_tiles = tiles if forward else sources * tiles
     gathered = m.int("gathered", 1, _GATHERED)
-    m.require((gathered == _GATHERED // phase_tiles) | (gathered == chunks), "vectors on their way")
+    fewer = _GATHERED // phase_tiles - _GATHERED_STREAMING // phase_tiles
+    vectors = _GATHERED // phase_tiles - fewer * streaming
+    m.require((gathered == vectors) | (gathered == chunks), "vectors on their way")
     m.require(gathered <= chunks, "no more vectors than chunks")
     each_vector, each_sum = product_registers(shape, phase_tiles)
     # Few tiles have several sums each, which take turns.
@@ -159,15 +175,27 @@ def grid_problem(
     m.require(sums >= phase_tiles * all_tiles, "a sum for each tile")
     m.require((sums == phase_tiles * all_tiles) | (sums == _FEWEST_SUMS), "no more than those")
     m.require(matrix == _CHUNK_REGISTERS * kept * tiles, "R in registers")
+    m.require(streamed <= elsewhere, "chunks beyond registers")
+    m.require((streaming == 1).implies(streamed >= 1), "room for what is streamed alone")
+    m.require((streaming == 0).implies(streamed == 0), "what is streamed has room on its way")
+    m.require((streaming == 1).implies(warps == _STREAMING_WARPS), "warps that stream")
+    m.require((streaming == 1).implies(cluster <= _STREAMING_CLUSTER), "clusters that stream")
     needed = matrix + working + each_vector * gathered + each_sum * sums + each_item * items
+    needed += STREAM_REGISTERS * streaming
     m.require(registers == needed, "registers of a thread")
     m.require(WARP * warps * registers <= limits.registers, "registers of a multiprocessor")
     more = registers + _CHUNK_REGISTERS * tiles
     m.require(
-        (rest >= 1).implies(
+        (elsewhere >= 1).implies(
             (more > limits.registers_per_thread) | (WARP * warps * more > limits.registers)
         ),
         "shared memory holds what registers cannot",
     )
-    m.require(shared == work + _FRAGMENT_BYTES * warps * tiles * rest, "R in shared memory")
+    work += RING_BYTES * warps * streaming
+    in_shared = elsewhere - streamed
+    m.require(shared == work + _FRAGMENT_BYTES * warps * tiles * in_shared, "R in shared memory")
+    m.require(
+        (streamed >= 1).implies(shared + _FRAGMENT_BYTES * warps * tiles > limits.shared_per_block),
+        "what shared memory cannot hold is streamed",
+    )
     return m

@@ -104,6 +104,7 @@ def grid_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
         _fields_ = [
             ("arguments", arguments),
             ("exchange", ctypes.c_void_p),
+            ("streamed", ctypes.c_void_p),
             ("first_group", ctypes.c_int64),
         ]
 

@@ -15,7 +15,7 @@ from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.cluster_plan import ClusterPlan
 from ..codegen.grid_plan import SLOT_CHUNK_BYTES, TILE_ROWS, GridPlan
 from ..codegen.plan import CudaPlan, FusedPlan
-from .cuda_arguments import grid_struct
+from .cuda_arguments import grid_struct, pointer
 from .launch import Kernel, load_kernel
 
 _WORD = 8  # bytes that are filled at once
@@ -65,10 +65,11 @@ def _run_grid(
 ) -> None:
     words = exchange_bytes(plan, kernel.name, sizes) // _WORD
     exchange = like.new_empty(words, dtype=torch.int64)
+    streamed = like.new_empty(streamed_bytes(plan, kernel.name, sizes), dtype=torch.uint8)
     struct = grid_struct(type(arguments))
     for first, groups in turns(plan, sizes.batch):
         exchange.fill_(_NOT_YET)
-        given = struct(arguments, exchange.data_ptr(), first)
+        given = struct(arguments, exchange.data_ptr(), pointer(streamed), first)
         kernel((plan.kernels[kernel.name].blocks, groups, sizes.heads), given)
 
 
@@ -94,6 +95,15 @@ def exchange_bytes(plan: GridPlan, name: str, sizes: Sizes) -> int:
     tiles = groups * plan.rows // TILE_ROWS
     slot = sizes.heads * tiles * plan.kernels[name].exchange_chunks * SLOT_CHUNK_BYTES
     return max(sizes.steps, 1) * slot
+
+
+def streamed_bytes(plan: GridPlan, name: str, sizes: Sizes) -> int:
+    """The size of the buffer from which a kernel streams what the chip cannot hold of R.
+
+    A block's threads write their own share of it, packed, before their first step.
+    """
+    kernel, groups = plan.kernels[name], min(plan.groups, batch_tiles(plan, sizes.batch))
+    return sizes.heads * groups * kernel.blocks * kernel.streamed_bytes
 
 
 def recurrent_matrix(plan: CudaPlan, R: Tensor | None) -> Tensor | None:

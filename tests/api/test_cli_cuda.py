@@ -86,13 +86,21 @@ def test_plan_marks_a_mixed_plan_that_is_taken(shown: Callable[..., str]) -> Non
 
 
 def test_plan_says_why_a_variant_does_not_fit(shown: Callable[..., str]) -> None:
-    *fused, alternating = shown("plan", "lstm", "--head-dim", "4096").splitlines()[4:8]
+    *fused, alternating = shown("plan", "lstm", "--head-dim", "16384").splitlines()[4:8]
     for variant, line in zip(("block", "cluster", "grid"), fused, strict=True):
         assert line.split()[:4] == [variant, "-", "-", "-"]
         assert "does not fit: wants a head dim of at most " in line
     assert alternating.startswith("* alternating ")
     text = shown("plan", "lstm", "--dtype", "float64")
     assert "does not fit: wants a dtype with matrix instructions: bfloat16, " in text
+
+
+def test_plan_says_why_a_grid_that_streams_is_not_taken(shown: Callable[..., str]) -> None:
+    text = shown("plan", "lstm", "--head-dim", "2560", "--gpu", "H200")
+    grid, alternating = text.splitlines()[6:8]
+    assert grid.startswith("  grid ")
+    assert grid.endswith("binds: the chip does not hold all of R; auto takes an alternating plan")
+    assert alternating.startswith("* alternating ")
 
 
 def test_plan_takes_the_variant_that_it_is_told(shown: Callable[..., str]) -> None:

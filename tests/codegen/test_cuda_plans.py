@@ -160,8 +160,9 @@ def test_auto_is_the_cheapest_of_all_plans_and_each_variant_s_the_cheapest_of_it
     costs = [sum(plan.nanoseconds) for plan in plans]
     assert costs == sorted(costs)
     taken = plan_for(cell, shape, limits)
+    best = next(plan for plan in plans if not (isinstance(plan, GridPlan) and plan.streams))
     if not isinstance(taken, MixedPlan):
-        assert replace(taken, binding="") == replace(plans[0], binding="")
+        assert replace(taken, binding="") == replace(best, binding="")
     for variant, kind in KINDS.items():
         mine = [plan for plan in plans if type(plan) is kind]
         if mine:
@@ -188,8 +189,10 @@ def test_plans_of_shared_heads_stay_within_every_limit(cell, shape, limits):
             blocks = kernel.blocks if isinstance(plan, GridPlan) else kernel.cluster
             assert blocks % kernel.cluster == 0
             assert blocks * kernel.units >= shape.head_dim, "every unit has a block"
-            on_chip = blocks * (kernel.threads * kernel.matrix_registers * 4 + kernel.shared)
-            assert on_chip >= pairs * shape.head_dim**2 * shape.element_bytes, "all of R is there"
+            held = kernel.threads * kernel.matrix_registers * 4 + kernel.shared
+            held += kernel.streamed_bytes if isinstance(plan, GridPlan) else 0
+            matrix = pairs * shape.head_dim**2 * shape.element_bytes
+            assert blocks * held >= matrix, "all of R is there"
             if isinstance(plan, GridPlan):
                 resident = shape.heads * plan.groups * blocks
                 assert resident <= limits.multiprocessors, "blocks that wait are on the chip"

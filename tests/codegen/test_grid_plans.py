@@ -53,17 +53,18 @@ def test_no_plan_is_over_a_limit(cell, shape, limits):
             assert kernel.threads * kernel.registers <= limits.registers
             assert kernel.matrix_registers < kernel.registers <= limits.registers_per_thread
             assert kernel.shared <= limits.shared_per_block
-            assert 1 <= kernel.register_chunks <= kernel.chunks
+            assert 0 <= kernel.register_chunks <= kernel.chunks
+            assert 0 <= kernel.streamed_chunks <= kernel.chunks - kernel.register_chunks
 
 
 @settings(max_examples=40, deadline=None)
 @given(cells, shapes, gpus)
 def test_all_of_r_has_a_place(cell, shape, limits):
-    """Tiles of 16 rows by 64 bytes, in registers and in shared memory, cover R."""
+    """Tiles of 16 rows by 64 bytes, in registers, shared memory and the stream, cover R."""
     pairs = len(cell.dense_pairs)
     for plan in found(cell, shape, limits):
         for kernel in plan.kernels.values():
-            tile_chunks = kernel.matrix_registers // 8 * kernel.chunks // kernel.register_chunks
+            tile_chunks = kernel.tiles * kernel.chunks
             covered = kernel.blocks * kernel.warps * tile_chunks * 16 * CHUNK_BYTES
             assert covered >= pairs * shape.head_dim**2 * shape.element_bytes
 
@@ -107,15 +108,16 @@ def test_a_chip_without_clusters_shares_no_k():
     assert plan.backward.cluster == 1
 
 
-def test_a_head_too_large_for_the_chip_names_the_largest():
+@pytest.mark.parametrize(("streams", "dim"), [(False, 8192), (True, 16384)])
+def test_a_head_too_large_names_the_largest(streams, dim):
     with pytest.raises(PlanError) as error:
-        grid_plan(rnnc.cells.lstm, Shape(1, 8192), H200)
-    largest = largest_grid_dim(rnnc.cells.lstm, "bfloat16", H200)
+        grid_plan(rnnc.cells.lstm, Shape(1, dim), H200, streams=streams)
+    largest = largest_grid_dim(rnnc.cells.lstm, "bfloat16", H200, streams=streams)
     assert f"head_dim={largest}" in str(error.value)
-    assert "drop any one" in str(error.value)
-    assert grid_plan(rnnc.cells.lstm, Shape(1, largest, 1), H200)
+    assert "every unit has a block" in str(error.value)
+    assert grid_plan(rnnc.cells.lstm, Shape(1, largest, 1), H200, streams=streams)
     with pytest.raises(PlanError):
-        grid_plan(rnnc.cells.lstm, Shape(1, largest + 8, 1), H200)
+        grid_plan(rnnc.cells.lstm, Shape(1, largest + 8, 1), H200, streams=streams)
 
 
 @pytest.mark.parametrize(

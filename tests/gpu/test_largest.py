@@ -29,6 +29,8 @@ def test_the_largest_head_runs(name, variant, dtype, draw, seeds_for, results, e
         results(cell, inputs, seeds, "reference"),
         results(cell, exact, exact_seeds, "reference"),
     )
+    if variant == "grid":
+        return  # what is larger streams: test_streamed.py
     larger = draw(cell, (3, 5, 1, dim + 8), dtype)
     with pytest.raises(rnnc.PlanError, match=f"wanted: a head dim of at most {dim}"):
         results(cell, larger, seeds_for(cell, larger), variant=variant)

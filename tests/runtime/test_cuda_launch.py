@@ -37,8 +37,8 @@ CLUSTER = ClusterPlan(
 GRID = GridPlan(
     *("sm_90", "bfloat16", 768, 16),
     groups=2,
-    forward=kernel(GridKernel, blocks=48, exchange_chunks=24),
-    backward=kernel(GridKernel, blocks=48, cluster=4, exchange_chunks=96),
+    forward=kernel(GridKernel, blocks=48, exchange_chunks=24, streamed_chunks=0),
+    backward=kernel(GridKernel, blocks=48, cluster=4, exchange_chunks=96, streamed_chunks=0),
 )
 
 
@@ -90,6 +90,7 @@ def test_a_grid_takes_turns_over_one_buffer(launches, monkeypatch):
     assert exchange.data_ptr() % 16 == 0
     # Slots, heads, tiles, chunks, bytes: counted from the meaning.
     assert exchange.nbytes == 7 * 3 * (2 * 16 // 8) * 24 * 512
+    assert {given.streamed for _, given in found} == {None}
     assert bool((exchange.view(torch.uint8) == 0xFF).all())
 
 
@@ -98,6 +99,22 @@ def test_a_grid_s_backward_has_its_own_chunks(launches):
     assert grid == (48, 1, 1)
     assert isinstance(given, grid_struct(forward_arguments(2, 0)))
     assert fused.exchange_bytes(GRID, "rnnc_backward", Sizes(0, 1, 1)) == 2 * 96 * 512
+
+
+def test_what_a_grid_streams_lies_in_a_buffer_of_its_own(launches, monkeypatch):
+    made = []
+    new = torch.Tensor.new_empty
+    monkeypatch.setattr(
+        torch.Tensor, "new_empty", lambda *a, **options: made.append(new(*a, **options)) or made[-1]
+    )
+    forward = replace(GRID.forward, warps=8, chunks=10, tiles=6, streamed_chunks=5)
+    found = launches(replace(GRID, forward=forward), Sizes(7, 65, 3))
+    (streamed,) = {given.streamed for _, given in found}
+    buffer = next(t for t in made if t.data_ptr() == streamed)
+    # Heads, groups, blocks, warps, chunks, halves of a chunk, tiles, bytes: from the meaning.
+    assert buffer.nbytes == 3 * 2 * 48 * 8 * 5 * 2 * 6 * 512
+    assert streamed % 16 == 0
+    assert fused.streamed_bytes(GRID, "rnnc_backward", Sizes(7, 65, 3)) == 0
 
 
 def test_the_batch_is_cut_by_rows():

@@ -5,27 +5,9 @@
 // wait and the first read lies a barrier.
 #pragma once
 
-namespace rnnc {
+#include "lib/async_copy.cuh"
 
-template <int bytes>
-RNNC_INLINE void copy_async(char* to, const char* from) {
-  const u32 shared = static_cast<u32>(__cvta_generic_to_shared(to));
-  if constexpr (bytes == 16) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(from) : "memory");
-  } else if constexpr (bytes >= 4) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(bytes)
-                 : "memory");
-  } else {
-    // Rows of an odd number of two-byte elements are too fine for it.
-    *reinterpret_cast<u16*>(to) = __ldg(reinterpret_cast<const u16*>(from));
-  }
-}
-RNNC_INLINE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until at most `pending` groups of this thread are on their way.
-template <int pending>
-RNNC_INLINE void wait_copies() {
-  asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
-}
+namespace rnnc {
 
 // A thread's share in copying kBlockRows rows, one head of each: `elements` a unit.
 template <int elements, int threads>

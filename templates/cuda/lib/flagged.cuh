@@ -19,6 +19,8 @@ struct GridArguments {
   Arguments arguments;
   // [steps, heads, tiles of 8 rows, chunks of K, 8 rows, 64 bytes]: a slot a step, all kAbsent.
   char* exchange;
+  // [heads, groups, blocks, warps, fragments, 32 lanes, 16 bytes]: R that is streamed; null: none.
+  char* streamed;
   int64 first_group;  // of batch rows, of this launch: what does not fit at once takes turns
 };
 

@@ -24,9 +24,13 @@ struct BackwardShare {
   RNNC_CONSTEXPR int slots(int source) {
     return ceil_div(chunks(source), kSharing);
   }
-  RNNC_CONSTEXPR bool in_registers(int source, int slot) {
-    for (int i = 0; i < source; ++i) slot += slots(i);
-    return slot < kBackwardRegisterSlots;
+  RNNC_CONSTEXPR Memory memory(int source, int slot) {
+    int all = 0;
+    for (int i = 0; i < kSources; ++i) {
+      if (i < source) slot += slots(i);
+      all += slots(i);
+    }
+    return memory_of(slot, all, kBackwardRegisterSlots, kBackwardStreamedSlots);
   }
   RNNC_CONSTEXPR int tiles(int) { return ceil_div(kClusterUnits, 16); }
 };
@@ -44,6 +48,7 @@ constexpr int kBarrierBytes = kBackwardCluster > 1 ? 16 : 0;
 constexpr int kBackwardShared =
     2 * kShareBytes + 2 * kInboxBytes + kBarrierBytes + BackwardProduct::kSharedBytes;
 static_assert(kBackwardShared == kPlannedBackwardShared, "the plan counted another size");
+static_assert(BackwardProduct::kStreamedBytes == kPlannedBackwardStreamed, "and here");
 
 // A unit of a batch row, and what its thread keeps of it.
 struct BackwardItem {
@@ -105,7 +110,7 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
   // a.R is transposed: [kDensePairs, N, D in, D out].
   BackwardProduct product;
   product.load(
-      barriers + kBarrierBytes, a.R, rank * kBackwardWarps + warp, warp, lane,
+      barriers + kBarrierBytes, grid.streamed, a.R, rank * kBackwardWarps + warp, warp, lane,
       [&](int, int tile, int tile_half) {
         const int own = 16 * tile + 8 * tile_half + (lane >> 2), unit = cluster_unit + own;
         return RowPlace{int64{unit} * kHeadDim, own < kClusterUnits && unit < kHeadDim};
@@ -300,6 +305,8 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
     }
     slot -= slot_bytes;
   }
+
+  product.finish();
 
   const auto each_of_all = [&](const auto& body) {
 #pragma unroll

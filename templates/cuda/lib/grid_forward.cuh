@@ -1,5 +1,5 @@
 // All steps of a head and some batch rows by blocks all over the chip: R in registers and shared
-// memory, h through L2.
+// memory, or else streamed; h through L2.
 //
 // A block owns kForwardUnits units. Its warps share K; rows of R are interleaved by gates, so that
 // a thread's accumulators hold its share of all gates of a unit. After one barrier a step each
@@ -21,7 +21,9 @@ struct ForwardShare {
   static constexpr int kWritten = kForwardBlocks * kForwardUnits;
   RNNC_CONSTEXPR int chunks(int) { return kDimChunks; }
   RNNC_CONSTEXPR int slots(int) { return ceil_div(kDimChunks, kWarps); }
-  RNNC_CONSTEXPR bool in_registers(int, int slot) { return slot < kForwardRegisterSlots; }
+  RNNC_CONSTEXPR Memory memory(int source, int slot) {
+    return memory_of(slot, slots(source), kForwardRegisterSlots, kForwardStreamedSlots);
+  }
   // Halves of tiles (group of 8 units, pair) of a source; an odd one is filled with zeros.
   RNNC_CONSTEXPR int halves(int source) { return kForwardUnits / 8 * kSourcePairs[source]; }
   RNNC_CONSTEXPR int tiles(int source) { return ceil_div(halves(source), 2); }
@@ -35,6 +37,7 @@ constexpr int kWarpSums = kPhaseRows * kSumPitch;
 constexpr int kForwardSumBytes = kForwardWarps * kWarpSums * 4;
 constexpr int kForwardShared = 2 * kForwardSumBytes + ForwardProduct::kSharedBytes;
 static_assert(kForwardShared == kPlannedForwardShared, "the plan counted another size");
+static_assert(ForwardProduct::kStreamedBytes == kPlannedForwardStreamed, "and here");
 
 RNNC_INLINE void store_sums(float* to, const float (&sums)[kSumWidth]) {
   if constexpr (kSumWidth % 4 == 0) {
@@ -94,7 +97,7 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
 
   ForwardProduct product;
   product.load(
-      shared + 2 * kForwardSumBytes, a.R, warp, warp, lane,
+      shared + 2 * kForwardSumBytes, grid.streamed, a.R, warp, warp, lane,
       [&](int source, int tile, int tile_half) {
         const int half = 2 * tile + tile_half, pairs = kSourcePairs[source];
         const int unit = first_unit + half / pairs * 8 + (lane >> 2);
@@ -246,6 +249,7 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
     slot += slot_bytes;
     now += step_size;
   }
+  product.finish();
 #pragma unroll
   for (int phase = 0; phase < kPhases; ++phase) {
     each(phase, [&](ForwardItem& it) {

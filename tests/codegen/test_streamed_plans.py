@@ -1,0 +1,98 @@
+"""Grid plans that stream a part of R: only where nothing else fits, and the plan says what."""
+
+from __future__ import annotations
+
+import rnnc
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rnnc.codegen.cuda_source import cuda_source
+from rnnc.codegen.grid import grid_plan, grid_plans
+from rnnc.codegen.grid_plan import CHUNK_BYTES, RING_BYTES, GridPlan
+from rnnc.codegen.limits import PRESETS, limits_of
+from rnnc.codegen.planner import plan_for, plans_for
+from rnnc.codegen.shape import PlanError, Shape
+
+H200 = limits_of("H200")
+LSTM = rnnc.cells.lstm
+
+cells = st.sampled_from(["elman", "gru", "lstm", "slstm", "scrn"]).map(rnnc.cells.get)
+gpus = st.sampled_from(PRESETS)
+shapes = st.builds(
+    Shape,
+    heads=st.integers(1, 2),
+    head_dim=st.integers(900, 5000),
+    batch=st.integers(1, 70),
+    dtype=st.sampled_from(["bfloat16", "float16", "float32"]),
+)
+
+
+def found(cell, shape, limits, streams=True) -> tuple[GridPlan, ...]:
+    try:
+        return grid_plans(cell, shape, limits, streams=streams)
+    except PlanError:
+        return ()
+
+
+@settings(max_examples=40, deadline=None)
+@given(cells, shapes, gpus)
+def test_what_is_streamed_fits_nowhere_else(cell, shape, limits):
+    on_chip = found(cell, shape, limits, streams=False)
+    every = found(cell, shape, limits)
+    assert not any(plan.streams for plan in on_chip)
+    if on_chip:
+        assert every == on_chip
+        return
+    for plan in every:
+        assert plan.streams
+        assert (plan.groups, plan.phases) == (1, 1)
+        for kernel in plan.kernels.values():
+            chunk = 16 * CHUNK_BYTES * kernel.warps * kernel.tiles
+            assert kernel.shared <= limits.shared_per_block
+            assert kernel.threads * kernel.registers <= limits.registers
+            assert kernel.matrix_registers < kernel.registers <= limits.registers_per_thread
+            assert kernel.shared_chunks >= 0
+            assert kernel.blocks * shape.heads <= limits.resident(kernel.cluster)
+            assert kernel.streamed_bytes == chunk * kernel.streamed_chunks
+            if kernel.streamed_chunks:
+                assert kernel.shared + chunk > limits.shared_per_block
+                assert kernel.shared >= chunk * kernel.shared_chunks + RING_BYTES * kernel.warps
+
+
+def test_a_larger_head_streams_more_and_takes_longer():
+    plans = [grid_plan(LSTM, Shape(1, dim), H200) for dim in (2048, 2304, 2560, 3072)]
+    streamed = [plan.forward.blocks * plan.forward.streamed_bytes for plan in plans]
+    assert [plan.streams for plan in plans] == [False, True, True, True]
+    assert streamed == sorted(streamed)
+    costs = [sum(plan.nanoseconds) for plan in plans]
+    assert costs == sorted(costs)
+
+
+def test_the_plan_states_what_lies_where():
+    plan = grid_plan(LSTM, Shape(1, 2560), H200)
+    for kernel in plan.kernels.values():
+        places = (
+            f"8 warps of {kernel.chunks} chunks of K, {kernel.register_chunks} in registers,"
+            f" {kernel.shared_chunks} in shared memory, {kernel.streamed_chunks} streamed;"
+        )
+        assert places in str(plan)
+    assert "the rest of R streamed in every step" in cuda_source(LSTM, plan).code
+
+
+def test_a_plan_that_does_not_stream_says_nothing_of_it():
+    plan = grid_plan(LSTM, Shape(1, 2048), H200)
+    assert plan.forward.shared_chunks > 0
+    assert "stream" not in str(plan)
+    assert f"{plan.forward.register_chunks} in registers; " in str(plan)
+
+
+def test_auto_alternates_where_a_grid_would_stream():
+    shape = Shape(1, 2560)
+    assert plan_for(LSTM, shape, H200, "grid").streams
+    auto = plan_for(LSTM, shape, H200)
+    assert type(auto).__name__ == "AlternatingPlan"
+    assert "a grid wants a head dim of at most 2112" in auto.binding
+
+
+def test_a_trial_may_choose_a_plan_that_streams():
+    plans = plans_for(LSTM, Shape(1, 2560), H200)
+    assert any(isinstance(plan, GridPlan) and plan.streams for plan in plans)

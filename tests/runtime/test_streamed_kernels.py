@@ -1,0 +1,64 @@
+"""Grid kernels that stream R, through the compiler: no spills, sizes as planned. No GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import rnnc
+from rnnc.codegen.arch import limits_of_arch
+from rnnc.codegen.cuda_source import cuda_source
+from rnnc.codegen.grid import grid_plan
+from rnnc.codegen.grid_plan import RING_BYTES
+from rnnc.codegen.shape import Shape
+
+pytestmark = pytest.mark.usefixtures("compiler")
+ARCHS = ["sm_80", "sm_90a", "sm_100a", "sm_120"]
+# The compiler takes many seconds for each: an architecture meets some.
+LARGE = [
+    ("lstm", Shape(1, 2560), ("sm_80", "sm_90a")),
+    ("gru", Shape(1, 2560), ("sm_100a", "sm_120")),
+    ("gru", Shape(1, 3072), ("sm_80", "sm_100a")),
+    ("lstm", Shape(1, 3072), ("sm_90a",)),
+    ("lstm", Shape(1, 1280, dtype="float32"), ("sm_90a", "sm_120")),
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "arch"),
+    [(name, shape, arch) for name, shape, archs in LARGE for arch in archs],
+    ids=str,
+)
+def test_no_spills(name, shape, arch, compiles_as_planned):
+    cell = rnnc.cells.get(name)
+    plan = grid_plan(cell, shape, limits_of_arch(arch))
+    assert plan.streams
+    compiles_as_planned(cuda_source(cell, plan), arch)
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize(
+    ("name", "shape"),
+    [
+        ("lstm", Shape(1, 250)),
+        ("slstm", Shape(2, 200, 33, dtype="float16")),
+        ("scrn", Shape(1, 330, 40)),  # two sources
+        ("gru", Shape(1, 330, dtype="float32")),
+        ("elman", Shape(1, 201, 64)),
+    ],
+    ids=str,
+)
+def test_all_of_r_may_be_streamed(name, shape, arch, compiles_as_planned):
+    """Fewer fragments than are on their way at once, rows of any alignment, tiles in phases."""
+    cell = rnnc.cells.get(name)
+    plan = grid_plan(cell, shape, limits_of_arch(arch))
+    kernels = {
+        direction: replace(
+            kernel,
+            register_chunks=0,
+            streamed_chunks=kernel.register_chunks,
+            shared=kernel.shared + RING_BYTES * kernel.warps,
+        )
+        for direction, kernel in (("forward", plan.forward), ("backward", plan.backward))
+    }
+    compiles_as_planned(cuda_source(cell, replace(plan, **kernels)), arch)
