@@ -132,7 +132,7 @@ def _ranked(
 def _kernel(
     cell: CellSpec, shape: Shape, limits: Limits, found: Solution, forward: bool
 ) -> GridKernel:
-    layout, threads = layout_of(cell), WARP * found["warps"]
+    layout, threads = layout_of(cell), 4 * WARP * found["quarter"]
     dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
     return GridKernel(
         blocks=found["blocks"],

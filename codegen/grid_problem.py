@@ -183,11 +183,16 @@ def grid_problem(
     needed = matrix + working + each_vector * gathered + each_sum * sums + each_item * items
     needed += STREAM_REGISTERS * streaming
     m.require(registers == needed, "registers of a thread")
-    m.require(WARP * warps * registers <= limits.registers, "registers of a multiprocessor")
+    # Its four quarters get as many registers each as the one with the most warps.
+    quarter = m.int("quarter", 1, math.ceil(max(_WARPS) / 4))
+    m.require(4 * quarter >= warps, "warps of a quarter")
+    m.require(4 * (quarter - 1) < warps, "no more warps of a quarter than needed")
+    threads = 4 * WARP * quarter
+    m.require(threads * registers <= limits.registers, "registers of a multiprocessor")
     more = registers + _CHUNK_REGISTERS * tiles
     m.require(
         (elsewhere >= 1).implies(
-            (more > limits.registers_per_thread) | (WARP * warps * more > limits.registers)
+            (more > limits.registers_per_thread) | (threads * more > limits.registers)
         ),
         "shared memory holds what registers cannot",
     )

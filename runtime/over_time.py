@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -10,6 +11,10 @@ from torch import Tensor
 from ..cellspec.cell import CellSpec
 from ..codegen.layout import Layout, layout_of
 from .facts import facts_of
+
+# Of a sum in float32: rows of a part, and how many there are. A launch each, some microseconds.
+_SHORTEST_PART = 128
+_MOST_PARTS = 16
 
 
 def gates_again(
@@ -69,6 +74,8 @@ def gates_again(
 def summed_over_time(rows: Tensor, initial: Tensor, states: Tensor) -> Tensor:
     """The sum over steps and batch of a row times the state before its step, a product a head.
 
+    In float32 it is taken in parts: rounding errors of a long sum add up, those of short ones less.
+
     Args:
         rows: (T * B, N, K), at least one step.
         initial: the state before the first step, (B, N, D).
@@ -80,11 +87,14 @@ def summed_over_time(rows: Tensor, initial: Tensor, states: Tensor) -> Tensor:
     steps, batch, heads, dim = states.shape
     previous = states[:-1].reshape((steps - 1) * batch, heads, dim)
     # (N, K, rows) x (N, rows, D)
-    return torch.baddbmm(
-        torch.bmm(rows[:batch].permute(1, 2, 0), initial.transpose(0, 1)),
-        rows[batch:].permute(1, 2, 0),
-        previous.transpose(0, 1),
-    )
+    total = torch.bmm(rows[:batch].permute(1, 2, 0), initial.transpose(0, 1))
+    factors, previous = rows[batch:].permute(1, 2, 0), previous.transpose(0, 1)
+    if rows.dtype != torch.float32:
+        return torch.baddbmm(total, factors, previous)
+    size = max(math.ceil(previous.shape[1] / _MOST_PARTS), _SHORTEST_PART)
+    for a, b in zip(factors.split(size, 2), previous.split(size, 1), strict=True):
+        total += torch.bmm(a, b)
+    return total
 
 
 def recurrent_gradient(

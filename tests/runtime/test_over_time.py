@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
-from rnnc.runtime.over_time import gates_again, recurrent_gradient
+from rnnc.runtime.over_time import gates_again, recurrent_gradient, summed_over_time
 
 CELLS = ["lstm", "gru", "nas_cell", "fastgrnn", "peephole_lstm", "indrnn", "scrn"]
 STEPS, BATCH, HEADS, DIM = 5, 3, 2, 4
@@ -34,6 +34,18 @@ def test_the_gradient_of_every_recurrent_matrix(name):
         before = torch.cat([initial[source][None], states[source][:-1]])
         d_gate = d_gates[..., layout.gates.index(pair.gate)]
         torch.testing.assert_close(found[i], torch.einsum("tbno,tbni->noi", d_gate, before))
+
+
+@pytest.mark.parametrize("steps", [1, 2, 43, 44, 700])
+def test_a_long_sum_in_float32_is_taken_in_parts(steps):
+    rows = torch.randn(steps * BATCH, HEADS, 6)
+    initial, states = torch.randn(BATCH, HEADS, DIM), torch.randn(steps, BATCH, HEADS, DIM)
+    found = summed_over_time(rows, initial, states)
+    assert found.dtype == torch.float32
+    exact = summed_over_time(rows.double(), initial.double(), states.double())
+    before = torch.cat([initial[None], states[:-1]]).double().view(steps * BATCH, HEADS, DIM)
+    torch.testing.assert_close(exact, torch.einsum("rnk,rnd->nkd", rows.double(), before))
+    assert (found - exact).norm() < 3e-7 * exact.norm()
 
 
 @pytest.mark.parametrize("name", CELLS)
