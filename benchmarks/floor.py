@@ -34,7 +34,9 @@ _TABLES: tuple[tuple[ModuleType, str], ...] = (
     (alternating_cost, "H200"),
     (alternating_cost, "OWN"),
 )
-_EXCHANGE = frozenset("exchange size launch kilobyte hop gather sector cluster_hop phase".split())
+_EXCHANGE = frozenset(
+    "exchange size launch kilobyte hop gather block sector cluster_hop share phase".split()
+)
 _PRODUCT = frozenset(
     "matrix product library_bandwidth split warp chain stream block_bandwidth bandwidth".split()
 )

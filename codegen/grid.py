@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 
 from ..cellspec.cell import CellSpec
@@ -19,6 +19,8 @@ from .refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
 from .shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 
 _LARGEST_DIM = 16384
+_NEAR = 1.1
+_MOST_NEAR = 3
 # Tiles of 8 batch rows of a group of blocks, and the phases in which they are taken.
 _ROWS = ((1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4))
 
@@ -32,7 +34,8 @@ def grid_plans(
     *,
     streams: bool = True,
 ) -> tuple[GridPlan, ...]:
-    """The feasible grid plans of a cell, the cheapest first: one for each way to cut the batch.
+    """The feasible grid plans of a cell, the cheapest first: the best for each way to cut the
+    batch, and some that are estimated to be nearly as good.
 
     Only where none keeps all of R on the chip are there plans that stream the rest in every step.
 
@@ -89,22 +92,38 @@ def _candidates(
             found = [_ranked(cell, _sizes(shape), limits, d, cut, streams) for d in DIRECTIONS]
             if not all(found):
                 continue
-            (forward, forward_ns), (backward, backward_ns) = (each[0] for each in found)
-            yield GridPlan(
-                arch=limits.arch,
-                dtype=shape.dtype,
-                head_dim=shape.head_dim,
-                rows=rows,
-                groups=groups,
-                forward=forward,
-                backward=backward,
-                phases=phases,
-                nanoseconds=(round(turns * forward_ns), round(turns * backward_ns)),
-                binding=_binding(forward, backward, limits, shape.heads * groups),
-                tf32=tf32,
-                save=save,
-            )
+            for (forward, forward_ns), (backward, backward_ns) in _pairs(*found):
+                yield GridPlan(
+                    arch=limits.arch,
+                    dtype=shape.dtype,
+                    head_dim=shape.head_dim,
+                    rows=rows,
+                    groups=groups,
+                    forward=forward,
+                    backward=backward,
+                    phases=phases,
+                    nanoseconds=(round(turns * forward_ns), round(turns * backward_ns)),
+                    binding=_binding(forward, backward, limits, shape.heads * groups),
+                    tf32=tf32,
+                    save=save,
+                )
             break  # more turns are never better
+
+
+_Ranked = Sequence[tuple[GridKernel, float]]
+
+
+def _pairs(
+    forwards: _Ranked, backwards: _Ranked
+) -> Iterator[tuple[tuple[GridKernel, float], tuple[GridKernel, float]]]:
+    """The best kernels together, and each with those of the other direction that cost not much
+    more: by so much estimates are wrong, and a trial may find one of them faster.
+    """
+    first, *others = (ranked for ranked in forwards if ranked[1] < _NEAR * forwards[0][1])
+    best, *more = (ranked for ranked in backwards if ranked[1] < _NEAR * backwards[0][1])
+    yield first, best
+    yield from ((first, other) for other in more[:_MOST_NEAR])
+    yield from ((other, best) for other in others[:_MOST_NEAR])
 
 
 def _sizes(shape: Shape) -> Shape:

@@ -18,6 +18,7 @@ class GridCosts:
     Attributes:
         hop: ns from a block's publishing a value to another's computing with it, beside the bytes.
         gather: ns of a KiB that a block takes in from L2.
+        block: ns of each block on the chip: the more wait for each other, the later the last is.
         sector: ns where two blocks write the same 32 bytes, as those of 8 two-byte units do.
         cluster_hop: ns of adding sums among the blocks of a cluster, by its size.
         matrix: ns of a scheduler's matrix unit for one m16n8k16 instruction.
@@ -26,6 +27,7 @@ class GridCosts:
         stream: bytes a ns that all blocks read of what is streamed, where the L2 cache holds it and
             where it does not.
         warp: ns of a warp that K is shared with, for adding what it found.
+        share: ns more of such a warp where blocks of a cluster send each other sums.
         item: ns of an item of a thread, a unit of a batch row, after the first.
         operation: ns of each operation of its equations.
         phase: ns of a phase that its own work does not explain.
@@ -33,6 +35,7 @@ class GridCosts:
 
     hop: tuple[float, float]
     gather: tuple[float, float]
+    block: tuple[float, float]
     sector: tuple[float, float]
     cluster_hop: tuple[tuple[int, float], ...]
     matrix: tuple[float, float]
@@ -40,29 +43,32 @@ class GridCosts:
     float32: float
     stream: tuple[float, float]
     warp: tuple[float, float]
+    share: float
     item: tuple[float, float]
     operation: tuple[float, float]
-    phase: float
+    phase: tuple[float, float]
 
 
-# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to 65 forward and 117 backward kernels of LSTM, GRU,
-# sLSTM and Elman from 1 x 512 to 1 x 2048, batch 16 and 64, within 3 and 4 % in the mean
+# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to 71 forward and 147 backward kernels of LSTM, GRU,
+# sLSTM and Elman from 1 x 512 to 1 x 2048, batch 2 to 64, within 3 and 6 % in the mean
 # (docs/performance.md). Other GPUs borrow them: their ranking stands, their ns are a guess. No plan
 # that streams was among those: L2 is taken to give each of 132 blocks 42 bytes a ns, memory what
 # it gives others (`cost.H200.bandwidth`).
 H200 = GridCosts(
-    hop=(686, 875),
-    gather=(18.9, 14.9),
-    sector=(70, 0),
-    cluster_hop=((1, 0), (2, 335), (4, 600), (8, 750), (16, 920)),
-    matrix=(2.1, 8.3),
-    chain=(7.3, 0),
+    hop=(686, 886),
+    gather=(16.4, 14.1),
+    block=(0.56, 0),
+    sector=(122, 91),
+    cluster_hop=((1, 0), (2, 163), (4, 334), (8, 407), (16, 410)),
+    matrix=(2.4, 5.55),
+    chain=(6.7, 9.45),
     float32=10,
     stream=(5500, 4300),
-    warp=(14, 8.7),
-    item=(72, 416),
-    operation=(3.9, 3.5),
-    phase=380,
+    warp=(14.2, 5.1),
+    share=20.4,
+    item=(100, 320),
+    operation=(3.35, 2.3),
+    phase=(320, 870),
 )
 _SCHEDULERS = 4
 _SECTOR_BYTES = 32
@@ -113,11 +119,13 @@ def grid_nanoseconds(
         gathered * H200.gather[direction]
         + product
         + kernel.warps * H200.warp[direction] * (0.6 + 0.4 * tiles)
+        + (kernel.warps * H200.share if kernel.cluster > 1 else 0)
         + (items - 1) * H200.item[direction]
         + items * operations * H200.operation[direction]
     )
     hop = H200.hop[direction] + dict(H200.cluster_hop)[kernel.cluster]
+    hop += H200.block[direction] * kernel.blocks * groups
     if kernel.units * shape.element_bytes < _SECTOR_BYTES:
         hop += H200.sector[direction]
     # A phase's data is on its way while the others are worked on.
-    return max(hop + work, phases * (work + H200.phase)) if phases > 1 else hop + work
+    return max(hop + work, phases * (work + H200.phase[direction])) if phases > 1 else hop + work

@@ -68,7 +68,7 @@ def plan_for(
         if name == "grid" and _undercut(plans):
             continue  # the longest search, and none of its plans could be cheaper in any direction
         try:
-            plans.append(find(cell, shape, limits, save, tf32))
+            plans += find(cell, shape, limits, save, tf32)
         except PlanError as error:
             refusals[name] = error
     best = cheapest(plans, [plan.nanoseconds for plan in plans])
@@ -126,15 +126,15 @@ _BEST: dict[Variant, _Best] = {
     "grid": grid_plan,
     "alternating": alternating_plan,
 }
-# What R does not fit, an alternating plan takes: no plan that streams has been measured beside one,
-# and the constants of its estimate are no more than a guess. A trial may choose it.
-_AUTO: dict[Variant, _Best] = {**_BEST, "grid": partial(grid_plan, streams=False)}
 _ALL: dict[Variant, _All] = {
     "block": lambda *asked: (block_plan(*asked),),
     "cluster": cluster_plans,
     "grid": grid_plans,
     "alternating": alternating_plans,
 }
+# What R does not fit, an alternating plan takes: no plan that streams has been measured beside one,
+# and the constants of its estimate are no more than a guess. A trial may choose it.
+_AUTO: dict[Variant, _All] = {**_ALL, "grid": partial(grid_plans, streams=False)}
 
 
 def _undercut(plans: Sequence[CudaPlan]) -> bool:
