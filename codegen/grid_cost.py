@@ -107,8 +107,8 @@ def grid_nanoseconds(
     operations = (pointwise.forward if forward else pointwise.backward).operations
     gathered = rows * kernel.exchange_chunks * CHUNK_BYTES / kernel.cluster / 1024
     # A fragment is the operand of a warp's instruction, wherever it is kept: two a tile and chunk.
-    instructions = 2 * kernel.tiles * kernel.chunks * tiles
-    instructions *= H200.float32 if shape.dtype == "float32" else 1
+    slower = H200.float32 if shape.dtype == "float32" else 1
+    instructions = 2 * kernel.tiles * kernel.chunks * tiles * slower
     turns = math.ceil(kernel.warps / _SCHEDULERS)
     product = instructions * (turns * H200.matrix[direction] + H200.chain[direction])
     streamed = groups * kernel.blocks * kernel.streamed_bytes

@@ -92,7 +92,8 @@ def summed_over_time(rows: Tensor, initial: Tensor, states: Tensor) -> Tensor:
     if rows.dtype != torch.float32:
         return torch.baddbmm(total, factors, previous)
     size = max(math.ceil(previous.shape[1] / _MOST_PARTS), _SHORTEST_PART)
-    for a, b in zip(factors.split(size, 2), previous.split(size, 1), strict=True):
+    parts = zip(torch.split(factors, size, 2), torch.split(previous, size, 1), strict=True)
+    for a, b in parts:
         total += torch.bmm(a, b)
     return total
 
