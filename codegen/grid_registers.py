@@ -42,7 +42,7 @@ def backward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
     layout = layout_of(pointwise.cell)
     states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
     values = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
-    working = 18 + (14 if shape.dtype == "float32" else 0) + (20 if gates > 6 else 0)
+    working = 18 + (20 if shape.dtype == "float32" else 0) + (20 if gates > 6 else 0)
     working += _padding(shape)
     return working, 3 * states + 4 * gates + 3 * saved + values
 
