@@ -19,6 +19,8 @@ from .refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
 from .shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 
 _LARGEST_DIM = 16384
+# Kernels that a trial may find faster than the one with the lowest estimate: what they may cost in
+# units of it, and how many of a direction.
 _NEAR = 1.1
 _MOST_NEAR = 3
 # Tiles of 8 batch rows of a group of blocks, and the phases in which they are taken.
@@ -62,16 +64,10 @@ def grid_plans(
 
 
 def grid_plan(
-    cell: CellSpec,
-    shape: Shape,
-    limits: Limits,
-    save: Save = "gates",
-    tf32: bool = False,
-    *,
-    streams: bool = True,
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
 ) -> GridPlan:
     """The cheapest grid plan of a cell; arguments and errors are those of `grid_plans`."""
-    return grid_plans(cell, shape, limits, save, tf32, streams=streams)[0]
+    return grid_plans(cell, shape, limits, save, tf32)[0]
 
 
 def _candidates(
@@ -110,20 +106,24 @@ def _candidates(
             break  # more turns are never better
 
 
-_Ranked = Sequence[tuple[GridKernel, float]]
+_Priced = tuple[GridKernel, float]
 
 
 def _pairs(
-    forwards: _Ranked, backwards: _Ranked
-) -> Iterator[tuple[tuple[GridKernel, float], tuple[GridKernel, float]]]:
-    """The best kernels together, and each with those of the other direction that cost not much
-    more: by so much estimates are wrong, and a trial may find one of them faster.
-    """
-    first, *others = (ranked for ranked in forwards if ranked[1] < _NEAR * forwards[0][1])
-    best, *more = (ranked for ranked in backwards if ranked[1] < _NEAR * backwards[0][1])
-    yield first, best
-    yield from ((first, other) for other in more[:_MOST_NEAR])
-    yield from ((other, best) for other in others[:_MOST_NEAR])
+    forwards: Sequence[_Priced], backwards: Sequence[_Priced]
+) -> Iterator[tuple[_Priced, _Priced]]:
+    """The best kernels together, and each with those of the other direction that are near."""
+    forward, *forwards = _near(forwards)
+    backward, *backwards = _near(backwards)
+    yield forward, backward
+    yield from ((forward, other) for other in backwards)
+    yield from ((other, backward) for other in forwards)
+
+
+def _near(ranked: Sequence[_Priced]) -> list[_Priced]:
+    """The first, and some that cost nearly as little."""
+    _, least = ranked[0]
+    return [(kernel, ns) for kernel, ns in ranked[: 1 + _MOST_NEAR] if ns < _NEAR * least]
 
 
 def _sizes(shape: Shape) -> Shape:
@@ -134,7 +134,7 @@ def _sizes(shape: Shape) -> Shape:
 @lru_cache(maxsize=2048)
 def _ranked(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows, streams: bool
-) -> tuple[tuple[GridKernel, float], ...]:
+) -> tuple[_Priced, ...]:
     """The feasible kernels of a direction with their ns, the cheapest first."""
     pointwise, forward = derive(cell), direction == "forward"
     found = []

@@ -10,7 +10,7 @@ from .shape import counted
 TILE_ROWS = 8  # batch rows of a tile: the N side of the matrix instructions
 CHUNK_BYTES = 64  # of K, a row
 RING_BYTES = 4096  # of a warp that streams, in shared memory: kRingBytes in lib/split_product.cuh
-_CHUNK_REGISTERS = 8  # of a tile of 16 rows of R and a chunk of K, a thread
+CHUNK_REGISTERS = 8  # of a tile of 16 rows of R and a chunk of K, a thread
 SLOT_CHUNK_BYTES = TILE_ROWS * CHUNK_BYTES
 
 
@@ -60,12 +60,12 @@ class GridKernel:
     @property
     def matrix_registers(self) -> int:
         """Registers of a thread that hold R."""
-        return _CHUNK_REGISTERS * self.tiles * self.register_chunks
+        return CHUNK_REGISTERS * self.tiles * self.register_chunks
 
     @property
     def streamed_bytes(self) -> int:
         """Bytes of R that a block streams in every step."""
-        return 4 * self.threads * _CHUNK_REGISTERS * self.tiles * self.streamed_chunks
+        return 4 * self.threads * CHUNK_REGISTERS * self.tiles * self.streamed_chunks
 
     def __str__(self) -> str:
         clusters = f", clusters of {self.cluster} share K" if self.cluster > 1 else ""

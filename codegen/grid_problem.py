@@ -10,7 +10,7 @@ from ..constrint import Model
 from ..constrint.expression import Expression
 from .block import WARP
 from .derive import derive
-from .grid_plan import CHUNK_BYTES, RING_BYTES, TILE_ROWS
+from .grid_plan import CHUNK_BYTES, CHUNK_REGISTERS, RING_BYTES, TILE_ROWS
 from .grid_registers import (
     STREAM_REGISTERS,
     backward_registers,
@@ -21,8 +21,7 @@ from .layout import layout_of
 from .limits import Limits
 from .shape import Direction, Shape
 
-_CHUNK_REGISTERS = 8  # of a tile and chunk, a thread
-_FRAGMENT_BYTES = 1024  # of a tile and chunk, a warp
+_FRAGMENT_BYTES = 4 * WARP * CHUNK_REGISTERS  # of a tile and chunk, a warp
 _GATHERED = 16  # vectors that a thread has on their way at once
 _GATHERED_STREAMING = 8  # where R is streamed
 _FEWEST_SUMS = 4
@@ -174,7 +173,7 @@ def grid_problem(
     sums = m.int("sums", _FEWEST_SUMS, 512)
     m.require(sums >= phase_tiles * all_tiles, "a sum for each tile")
     m.require((sums == phase_tiles * all_tiles) | (sums == _FEWEST_SUMS), "no more than those")
-    m.require(matrix == _CHUNK_REGISTERS * kept * tiles, "R in registers")
+    m.require(matrix == CHUNK_REGISTERS * kept * tiles, "R in registers")
     m.require(streamed <= elsewhere, "chunks beyond registers")
     m.require((streaming == 1).implies(streamed >= 1), "room for what is streamed alone")
     m.require((streaming == 0).implies(streamed == 0), "what is streamed has room on its way")
@@ -189,7 +188,7 @@ def grid_problem(
     m.require(4 * (quarter - 1) < warps, "no more warps of a quarter than needed")
     threads = 4 * WARP * quarter
     m.require(threads * registers <= limits.registers, "registers of a multiprocessor")
-    more = registers + _CHUNK_REGISTERS * tiles
+    more = registers + CHUNK_REGISTERS * tiles
     m.require(
         (elsewhere >= 1).implies(
             (more > limits.registers_per_thread) | (threads * more > limits.registers)

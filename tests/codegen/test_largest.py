@@ -9,7 +9,7 @@ import pytest
 import rnnc
 from rnnc.codegen.block import block_plan
 from rnnc.codegen.cluster import cluster_plan
-from rnnc.codegen.grid import grid_plan
+from rnnc.codegen.grid import grid_plans
 from rnnc.codegen.largest import largest_head_dims
 from rnnc.codegen.limits import PRESETS, limits_of
 from rnnc.codegen.planner import plan_for
@@ -20,7 +20,7 @@ FUSED = ("block", "cluster", "grid")
 KEEPS = {
     "block": block_plan,
     "cluster": cluster_plan,
-    "grid": partial(grid_plan, streams=False),
+    "grid": partial(grid_plans, streams=False),
 }
 LSTM = rnnc.cells.lstm
 
