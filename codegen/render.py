@@ -102,8 +102,9 @@ def render(pointwise: Pointwise, plan: Plan) -> Source:
                 cell.constants,
             ),
             next_states=next_states,
-            kept=[str(o) for o in pointwise.forward.outputs if str(o) in pointwise.saved],
-            cotangents=[f"d_{n}" for n in (*layout.gates, *layout.states, *layout.params)],
+            kept=[str(o) for o in pointwise.forward.outputs if str(o) not in next_states],
+            # In the order in which the emitted function takes them: the derivation's.
+            cotangents=[str(o) for o in pointwise.backward.outputs],
         )
     )
     return Source(cell.name, code, _headers(target.headers), plan)
