@@ -20,6 +20,7 @@ from .codegen.plan import CudaPlan
 from .codegen.shape import DIRECTIONS, Shape
 from .runtime.device import device_limits
 from .runtime.errors import NoCudaError
+from .runtime.precision import tf32_allowed
 from .runtime.tune import CANDIDATES, Trial, Tuning, tune
 from .runtime.tuned import Asked
 
@@ -45,7 +46,7 @@ def tune_command(
         found = find_cell(cell)
         shape = Shape(heads, head_dim, batch, dtype=dtype.value)
         limits = device_limits(_device())
-        tf32 = dtype is Scalar.FLOAT32 and bool(torch.backends.cuda.matmul.allow_tf32)
+        tf32 = tf32_allowed(getattr(torch, dtype.value))
         asked = Asked(found, shape, limits, save.value, tf32)
         print_lines(f"{found.name}, {shape}\n{limits}\n")
         tuning = tune(asked, _device(), candidates)

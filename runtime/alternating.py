@@ -27,6 +27,7 @@ from .cuda_arguments import (
 )
 from .launch import load_kernel
 from .overlapped import launch_overlapping, overlap_possible
+from .precision import tf32_allowed
 
 # A graph of so many chunks where the length allows: what lies between two graphs, some us, counts
 # less there.
@@ -202,7 +203,7 @@ def run_alternating(
         return
     # Buffers belong to a stream, whose order keeps two calls apart.
     stream = torch.cuda.current_stream().cuda_stream
-    tf32 = torch.backends.cuda.matmul.allow_tf32
+    tf32 = tf32_allowed(like.dtype)
     make: Callable[..., Work] = _work
     key = (like.dtype, like.device.index, (batch, heads, dim), forward, stream, tf32)
     work = make(cell, plan, *key)

@@ -22,9 +22,11 @@ def chosen_pairs(layout: Layout, R: Tensor, source: int) -> Tensor:
     """
     first, pairs = layout.source_first_pair[source], layout.source_pairs[source]
     matrices = list(layout.pair_matrices[first : first + pairs])
-    if matrices == list(range(matrices[0], matrices[0] + pairs)):
-        return R[matrices[0] : matrices[0] + pairs]
-    return R[matrices]
+    step = matrices[1] - matrices[0] if pairs > 1 else 1
+    if step > 0 and matrices == list(range(matrices[0], matrices[-1] + 1, step)):
+        return R[matrices[0] : matrices[-1] + 1 : step]
+    # An index of numbers would be copied from the host, which a capture refuses.
+    return torch.stack([R[matrix] for matrix in matrices])
 
 
 def strips_forward(R: Tensor) -> Tensor:

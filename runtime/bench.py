@@ -18,6 +18,7 @@ from .bench_inputs import DTYPES, Call, Inputs
 from .bench_rows import SHORT_STEPS, BenchError, Row
 from .bench_timing import SECONDS_A_PHASE, Figure, WarmUp, free, peak_mib, timed, wait, warm_up
 from .choose import Choice, choose_plan
+from .precision import tf32_allowed
 
 Phase = Literal["forward", "forward_backward", "inference"]
 PHASES: tuple[Phase, ...] = ("forward", "forward_backward", "inference")
@@ -210,8 +211,7 @@ def _plan(contender: Contender, inputs: Inputs, device: str) -> CallPlan | None:
         return None
     row, dtype = inputs.row, DTYPES[contender.dtype]
     sizes = (row.heads, row.head_dim, row.batch, dtype, torch.cuda.current_device())
-    tf32 = bool(torch.backends.cuda.matmul.allow_tf32)
-    return choose_plan(inputs.cell, *sizes, Choice(contender.variant), tf32)
+    return choose_plan(inputs.cell, *sizes, Choice(contender.variant), tf32_allowed(dtype))
 
 
 def _runner(call: Call, phase: Phase) -> Callable[[], object]:

@@ -20,6 +20,7 @@ from .device import on_device
 from .facts import facts_of
 from .fused import Sizes, batch_tiles, recurrent_matrix, run_fused
 from .over_time import gates_again, recurrent_gradient
+from .precision import tf32_allowed
 
 _WIDEST_ACCESS = 16  # bytes
 
@@ -56,7 +57,7 @@ def forward(
     batch, steps, heads, dim, _ = wx.shape
     if plan is None:
         asked = (heads, dim, batch, wx.dtype, wx.device.index)
-        plan = choose_plan(cell, *asked, choice, _tf32())
+        plan = choose_plan(cell, *asked, choice, tf32_allowed(wx.dtype))
     own = plan.of("forward")
     wx = _side_by_side(wx)
     R, R_diag, b = (None if t is None else _packed(t) for t in (R, R_diag, b))
@@ -125,7 +126,7 @@ def backward(
     steps = kept.shape[0] if wx is None else wx.shape[1]
     if plan is None:
         asked = (heads, dim, batch, like.dtype, like.device.index)
-        plan = choose_plan(cell, *asked, choice, _tf32())
+        plan = choose_plan(cell, *asked, choice, tf32_allowed(like.dtype))
     own = plan.of("backward")
     inputs, gates = len(layout.input_gates), len(layout.gates)
     real = torch.float64 if like.dtype == torch.float64 else torch.float32
@@ -176,11 +177,6 @@ def backward(
         d_params=d_params,
         d_initial=d_initial,
     )
-
-
-def _tf32() -> bool:
-    """Whether torch lets float32 products round to tf32."""
-    return bool(torch.backends.cuda.matmul.allow_tf32)
 
 
 def _packed(tensor: Tensor) -> Tensor:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from types import SimpleNamespace
+
 import pytest
 import rnnc
 import torch
+from rnnc import Gate, State, gate, sigmoid, tanh
 from rnnc.codegen.alternating_plan import CHUNK, STRIP, OwnProduct
 from rnnc.codegen.layout import layout_of
 from rnnc.runtime.alternating_weights import chosen_pairs, strips_backward, strips_forward
@@ -62,9 +66,51 @@ def test_no_copy_of_weights_that_fit():
         assert strips.data_ptr() == R.data_ptr()
 
 
-@pytest.mark.parametrize("name", ["lstm", "cornn", "scrn", "nas_cell"])
+@rnnc.cell
+def two_sources(
+    h: State,
+    c: State,
+    *,
+    i: Gate = gate(source=("h", "c")),
+    f: Gate = gate(source=("h", "c")),
+    o: Gate = gate(source="h"),
+):
+    """Two gates that read two states each, and one that reads one."""
+    c = sigmoid(f) * c + tanh(i)
+    return sigmoid(o) * tanh(c), c
+
+
+def with_matrices(*numbers):
+    """A layout of one source, whose pairs have these matrices."""
+    return SimpleNamespace(
+        source_first_pair=(0,), source_pairs=(len(numbers),), pair_matrices=numbers
+    )
+
+
+@pytest.mark.parametrize("numbers", [(0,), (2,), (0, 1, 2), (1, 3, 5), (0, 1, 4), (3, 2, 0)])
+def test_matrices_are_chosen_without_an_index_from_the_host(numbers, monkeypatch):
+    """A list as an index is copied to the GPU, which a capture refuses."""
+    R = torch.randn(6, 2, 3, 3)
+    wanted = R[list(numbers)]
+    taken = torch.Tensor.__getitem__
+
+    def take(tensor, index):
+        assert isinstance(index, int | slice)
+        return taken(tensor, index)
+
+    monkeypatch.setattr(torch.Tensor, "__getitem__", take)
+    chosen = chosen_pairs(with_matrices(*numbers), R, 0)
+    monkeypatch.undo()
+    assert torch.equal(chosen, wanted)
+    steps = {b - a for a, b in pairwise(numbers)} or {1}
+    same = chosen.untyped_storage().data_ptr() == R.untyped_storage().data_ptr()
+    assert same == (len(steps) == 1 and min(steps) > 0)
+
+
+@pytest.mark.parametrize("name", ["lstm", "cornn", "scrn", "nas_cell", "two_sources"])
 def test_the_matrices_of_a_source_come_in_the_order_of_its_pairs(name):
-    layout = layout_of(rnnc.cells.get(name))
+    cell = two_sources if name == "two_sources" else rnnc.cells.get(name)
+    layout = layout_of(cell)
     R = torch.arange(float(len(layout.dense_gates)))[:, None, None, None].expand(-1, 1, 2, 2)
     found = []
     for source in range(len(layout.sources)):
