@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 import sympy
 from sympy.core.relational import Relational
@@ -13,6 +13,7 @@ from ..cellspec.cell import CellSpec
 from ..cellspec.functions import TABLE, reciprocal
 from ..cellspec.substitute import substitute
 from ..cellspec.tracer import factored
+from .linearity import linear
 from .program import Program
 from .schedule import schedule
 
@@ -38,6 +39,15 @@ class Pointwise:
     backward: Program
     saved: tuple[str, ...]
     reads: tuple[str, ...]
+
+    @cached_property
+    def linear(self) -> bool:
+        """Whether the backward is linear in the cotangents of the new states.
+
+        Where it is not, as with `clip_gradient`, all that adds to a cotangent must be added before
+        the backward maps it.
+        """
+        return linear(self.backward, [f"d_{s.name}_next" for s in self.cell.states])
 
     def __str__(self) -> str:
         return (

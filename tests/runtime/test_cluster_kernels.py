@@ -77,6 +77,22 @@ def test_the_target_shapes_compile_as_planned(heads, dim, compiles_as_planned):
         compiles_as_planned(source_of("lstm", plan), "sm_90a")
 
 
+@rnnc.cell
+def clipped(i: rnnc.Gate, f: rnnc.Gate, z: rnnc.Gate, o: rnnc.Gate, h: rnnc.State, c: rnnc.State):
+    """An LSTM whose recurrent gradients are clipped: its backward waits before it maps."""
+    c = rnnc.clip_gradient(rnnc.sigmoid(f) * c + rnnc.sigmoid(i) * rnnc.tanh(z), 0.1)
+    return rnnc.clip_gradient(rnnc.sigmoid(o) * rnnc.tanh(c), 0.5), c
+
+
+@pytest.mark.parametrize(("heads", "dim", "dtype"), [(2, 128, "bfloat16"), (3, 256, "float32")])
+def test_a_backward_that_is_not_linear_compiles_as_planned(heads, dim, dtype, compiles_as_planned):
+    shape = Shape(heads=heads, head_dim=dim, batch=16, dtype=dtype)
+    for plan in cluster_plans(clipped, shape, limits_of("H200"), "gates")[:2]:
+        source = cuda_source(clipped, plan)
+        assert "constexpr bool kLinear = false;" in source.code
+        compiles_as_planned(source, "sm_90a")
+
+
 def test_blocks_agree_by_what_they_push_alone():
     """A barrier of the cluster at the beginning and one at the end; no fence for data."""
     (plan, *_) = plans_of("lstm", "H200", 128, "bfloat16")

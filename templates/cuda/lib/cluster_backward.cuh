@@ -9,9 +9,10 @@
 // the tile's units, where the sums of all blocks lie side by side and are added in a fixed order.
 //
 // The state before a step gets a gradient from the pointwise map, which is known at once, and one
-// through R, which comes from the peers. The map is linear in the gradients of the states after it:
-// while the pushes are on their way, a thread computes what it gives without them and what a unit of
-// them would add; once they are there, one multiplication and addition finish each value.
+// through R, which comes from the peers. Where the map is linear in the gradients of the states after
+// it (kLinear), a thread computes, while the pushes are on their way, what it gives without them and
+// what a unit of them would add; once they are there, one multiplication and addition finish each
+// value. Where it is not, as with a gradient that is clipped, the map waits for them.
 //
 // Two buffers take turns, each with an mbarrier that counts the bytes of a step. Iteration i waits for
 // what iteration i - 1 pushed into buffer (i - 1) % 2, and pushes into buffer i % 2:
@@ -188,6 +189,10 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     char* const buffer = shared + (i & 1) * GradientExchange::kBytes;
     wait_copies<kBackwardAhead - 1>();
     __syncwarp();
+    [[maybe_unused]] real before_map[kBackwardItems][at_least_one(kSources)] = {};
+    if constexpr (!kLinear) {
+      if (kSources > 0 && i > 0) receive(i, before_map);
+    }
     real before[kBackwardItems][kStates];
     Gradients found[kBackwardItems], added[kBackwardItems][at_least_one(kSources)];
 #pragma unroll
@@ -206,17 +211,23 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
           found[item].state[s] += StateCopy::read(now + d_at, state_place[item])[0];
         }
       });
+      if constexpr (!kLinear) {
+#pragma unroll
+        for (int source = 0; source < kSources; ++source) {
+          found[item].state[kSourceState[source]] += before_map[item][source];
+        }
+      }
       step_backward(kept, before[item], after[item], param[item], found[item].state,
                     found[item].gate, found[item].param);
 #pragma unroll
-      for (int source = 0; source < kSources; ++source) {
+      for (int source = 0; kLinear && source < kSources; ++source) {
         Gradients& one = added[item][source];
 #pragma unroll
         for (int s = 0; s < kStates; ++s) one.state[s] = s == kSourceState[source] ? 1 : 0;
         step_backward(kept, before[item], after[item], param[item], one.state, one.gate, one.param);
       }
     }
-    if (kSources > 0 && i > 0) {
+    if (kLinear && kSources > 0 && i > 0) {
       real received[kBackwardItems][at_least_one(kSources)];
       receive(i, received);
 #pragma unroll

@@ -1,0 +1,77 @@
+"""Which backward maps are linear in the cotangents of the new states."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+from rnnc import (
+    Gate,
+    Param,
+    State,
+    clip,
+    clip_gradient,
+    maximum,
+    sigmoid,
+    stop_gradient,
+    tanh,
+    where,
+)
+from rnnc.codegen.cuda_source import cuda_source
+from rnnc.codegen.derive import derive
+from rnnc.codegen.limits import limits_of
+from rnnc.codegen.planner import plan_for
+from rnnc.codegen.shape import Shape
+
+
+@rnnc.cell
+def clipped_gate(g: Gate, k: Gate, h: State):
+    """The gradient of a gate is clipped."""
+    return tanh(clip_gradient(g, 0.1)) * sigmoid(k)
+
+
+@rnnc.cell
+def clipped_state(g: Gate, c: State, h: State):
+    """What passes back from step to step is clipped."""
+    c = tanh(g) + clip_gradient(c, 0.1)
+    return c, tanh(c) * h
+
+
+@rnnc.cell
+def clipped_in_a_branch(g: Gate, k: Gate, h: State):
+    """The clip is inside a branch."""
+    return where(g > 0, clip_gradient(k * h, 0.1), g)
+
+
+@rnnc.cell
+def clipped_param(g: Gate, h: State, w: Param):
+    """A param alone sees a clipped gradient."""
+    return tanh(g) * clip_gradient(w, 0.1)
+
+
+@rnnc.cell
+def stopped(g: Gate, k: Gate, h: State):
+    """Branches, ties and stopped gradients are linear."""
+    return where(g > 0, stop_gradient(k) * h, maximum(g, k)) + clip(h * k, -1, 1) / (1 + g**2)
+
+
+NOT_LINEAR = [clipped_gate, clipped_state, clipped_in_a_branch, clipped_param]
+
+
+@pytest.mark.parametrize("activations", [True, False])
+@pytest.mark.parametrize("cell", NOT_LINEAR, ids=lambda c: c.name)
+def test_a_clipped_gradient_is_not_linear(cell, activations):
+    assert not derive(cell, activations).linear
+
+
+@pytest.mark.parametrize("activations", [True, False])
+def test_all_other_functions_are_linear(activations):
+    assert derive(stopped, activations).linear
+    for name in rnnc.cells.names():
+        assert derive(rnnc.cells.get(name), activations).linear, name
+
+
+@pytest.mark.parametrize("cell", [*NOT_LINEAR, stopped], ids=lambda c: c.name)
+def test_a_cluster_waits_exactly_where_the_map_is_not_linear(cell):
+    plan = plan_for(cell, Shape(heads=2, head_dim=128), limits_of("H200"), variant="cluster")
+    flag = "false" if cell in NOT_LINEAR else "true"
+    assert f"constexpr bool kLinear = {flag};" in cuda_source(cell, plan).code
