@@ -20,6 +20,7 @@ TABLE: dict[str, ElementwiseFunction] = {}
 where: ElementwiseFunction
 exp: ElementwiseFunction
 minimum: ElementwiseFunction
+reciprocal: ElementwiseFunction
 sign: ElementwiseFunction
 cos: ElementwiseFunction
 
@@ -90,7 +91,8 @@ elu = _row(
     # The clamp keeps the branch not taken finite: autograd would give 0 * inf.
     torch="torch.where(x > 0, x, alpha * torch.expm1(torch.clamp(x, max=0)))",
     pullback=lambda d, y, x, alpha: (
-        where.of(x > 0, d, d * (y + alpha)),
+        # By x: y + alpha has no digits where y is close to -alpha.
+        where.of(x > 0, d, d * alpha * exp.of(x)),
         where.of(x > 0, 0, d * (exp.of(minimum.of(x, 0)) - 1)),
     ),
 )
@@ -99,16 +101,22 @@ _GELU_CUBE = sympy.Float(0.044715)
 
 
 def _gelu_pullback(d: sympy.Expr, y: sympy.Expr, x: sympy.Expr) -> tuple[sympy.Expr]:
-    t = tanh.of(_GELU_SCALE * (x + _GELU_CUBE * x**3))
-    inner = _GELU_SCALE * (1 + 3 * _GELU_CUBE * x**2)
-    return (d * (sympy.Float(0.5) * (1 + t) + sympy.Float(0.5) * x * (1 - t**2) * inner),)
+    # x * s with s = sigmoid(2 z), which keeps its digits where 1 + tanh(z) has none.
+    s = _logistic(2 * _GELU_SCALE * (x + _GELU_CUBE * x**3))
+    inner = 2 * _GELU_SCALE * (1 + 3 * _GELU_CUBE * x**2)
+    return (d * s * (1 + x * (1 - s) * inner),)
+
+
+def _logistic(x: sympy.Expr) -> sympy.Expr:
+    """A sigmoid as exact as exp: a slope that passes through zero cancels all its digits."""
+    return reciprocal.of(1 + exp.of(-x))
 
 
 gelu = _row(
     "gelu(x)",
     "the Gaussian error linear unit in its tanh form (Hendrycks & Gimpel, 2016)",
-    cpp="real(0.5) * x * (real(1) + tanh(real(0.7978845608028654)"
-    " * (x + real(0.044715) * x * x * x)))",
+    # x * sigmoid(2 z): 1 + tanh(z) has no digits where z is far below 0.
+    cpp="x / (real(1) + exp(real(-1.5957691216057308) * (x + real(0.044715) * x * x * x)))",
     torch="F.gelu(x, approximate='tanh')",
     pullback=_gelu_pullback,
 )
@@ -117,7 +125,7 @@ silu = _row(
     "x * sigmoid(x)",
     cpp="x / (real(1) + exp(-x))",
     torch="F.silu(x)",
-    pullback=lambda d, y, x: (d * sigmoid.of(x) * (1 + x * sigmoid.of(-x)),),
+    pullback=lambda d, y, x: (d * _logistic(x) * (1 + x * (1 - _logistic(x))),),
 )
 softplus = _row(
     "softplus(x)",

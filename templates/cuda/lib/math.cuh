@@ -1,7 +1,8 @@
 // Mathematics on `real`: the functions that the table leaves to its target, and sigmoid.
 //
-// kAccuracy says how exact they are: two-byte elements round away what the hardware's approximations
-// leave out, float32 and float64 call CUDA's library.
+// kAccuracy says how exact they are: float32 and float64 call CUDA's library. Two-byte elements take
+// the hardware's approximations, whose relative error is far below their rounding, in forms that keep
+// it so near zero: results that approach zero have as many exact digits as others.
 #pragma once
 
 namespace rnnc {
@@ -44,14 +45,33 @@ constexpr float kLn2 = 0.6931471805599453f;
 RNNC_INLINE float exp(float x) {
   return kAccuracy == Accuracy::kExact ? ::expf(x) : approximate_exp2(x * kLog2E);
 }
+// exp(x) - 1 and log(1 + x) lose their digits where x is small: there, their series.
 RNNC_INLINE float expm1(float x) {
-  return kAccuracy == Accuracy::kExact ? ::expm1f(x) : exp(x) - 1.0f;
+  if constexpr (kAccuracy == Accuracy::kExact) {
+    return ::expm1f(x);
+  } else {
+    const float series = x + x * x * (0.5f + x * (1.0f / 6 + x * (1.0f / 24)));
+    return ::fabsf(x) < 0.125f ? series : exp(x) - 1.0f;
+  }
+}
+RNNC_INLINE float log1p_series(float x) {
+  return x - x * x * (0.5f - x * (1.0f / 3 - x * 0.25f));
 }
 RNNC_INLINE float log(float x) {
-  return kAccuracy == Accuracy::kExact ? ::logf(x) : approximate_log2(x) * kLn2;
+  if constexpr (kAccuracy == Accuracy::kExact) {
+    return ::logf(x);
+  } else {
+    // Near 1 the approximation has an absolute error, and the difference none.
+    const float above = x - 1.0f;
+    return ::fabsf(above) < 0.0625f ? log1p_series(above) : approximate_log2(x) * kLn2;
+  }
 }
 RNNC_INLINE float log1p(float x) {
-  return kAccuracy == Accuracy::kExact ? ::log1pf(x) : log(1.0f + x);
+  if constexpr (kAccuracy == Accuracy::kExact) {
+    return ::log1pf(x);
+  } else {
+    return ::fabsf(x) < 0.0625f ? log1p_series(x) : approximate_log2(1.0f + x) * kLn2;
+  }
 }
 RNNC_INLINE float tanh(float x) {
   if constexpr (kAccuracy == Accuracy::kExact) {
@@ -59,17 +79,28 @@ RNNC_INLINE float tanh(float x) {
   } else if constexpr (kAccuracy == Accuracy::kBfloat16) {
     return approximate_tanh(x);
   } else {
-    // exp overflows to infinity, whose reciprocal is 0.
-    return 1.0f - 2.0f * approximate_reciprocal(1.0f + approximate_exp2(2.0f * kLog2E * x));
+    // exp overflows to infinity, whose reciprocal is 0. Near 0 the difference has no digits.
+    const float square = x * x;
+    const float series = x + x * square * (-1.0f / 3 + square * (2.0f / 15));
+    const float other = 1.0f - 2.0f * approximate_reciprocal(1.0f + exp(2.0f * x));
+    return ::fabsf(x) < 0.125f ? series : other;
   }
 }
+// With e = exp(-|x|): e / (1 + e) below 0 and 1 - e / (1 + e) above. Both ends keep their digits, so
+// that the slope y * (1 - y) and log(y) have some too.
 RNNC_INLINE float sigmoid(float x) {
   if constexpr (kAccuracy == Accuracy::kExact) {
     return 1.0f / (1.0f + ::expf(-x));
   } else if constexpr (kAccuracy == Accuracy::kBfloat16) {
-    return 0.5f * approximate_tanh(0.5f * x) + 0.5f;
+    // e / (1 + e) = half - half * tanh(-|x| / 2) where half = e / 2: no second function waits for the
+    // first, and nothing but one operation for the tanh.
+    const float half = approximate_exp2(::fmaf(::fabsf(x), -kLog2E, -1.0f));
+    const float at_zero = x < 0.0f ? half : 1.0f - half;
+    return ::fmaf(-half, approximate_tanh(0.5f * x), at_zero);
   } else {
-    return approximate_reciprocal(1.0f + approximate_exp2(-kLog2E * x));
+    const float e = approximate_exp2(-kLog2E * ::fabsf(x));
+    const float small = e * approximate_reciprocal(1.0f + e);
+    return x < 0.0f ? small : 1.0f - small;
   }
 }
 RNNC_INLINE float abs(float x) { return ::fabsf(x); }
