@@ -1,0 +1,1 @@
+"""Random cells against plain torch loops: what `rnnc fuzz` runs."""

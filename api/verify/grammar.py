@@ -1,0 +1,222 @@
+"""Random expressions of the language, whose values and slopes stay moderate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from .tree import RELATIONS, Node, name, number
+
+_UNARY = ("sigmoid", "tanh", "gelu", "silu", "softplus", "logsigmoid", "sin", "cos", "erf", "square")
+_POSITIVE = ("exp", "log", "sqrt", "rsqrt", "reciprocal")
+_KINKED = ("relu", "leaky_relu", "elu", "abs", "sign")
+
+
+def call(function: str, *arguments: Node) -> Node:
+    """A call, or an operation."""
+    return Node(function, arguments)
+
+
+class Grammar:
+    """Draws expressions over the names that it is given.
+
+    Where values are rounded coarsely, a comparison of two rounded numbers may go either way: then
+    operands are kept apart by switches, which are small whole numbers and so exact in any dtype.
+
+    Args:
+        random: the source of all choices.
+        leaves: the names to draw from; it may grow.
+        switches: names whose values are -2, -1, 1 or 2.
+        apart: whether the operands of comparisons are kept apart.
+        half: whether numbers must stay in the range of float16.
+    """
+
+    def __init__(
+        self,
+        random: Random,
+        leaves: Sequence[str],
+        switches: Sequence[str],
+        apart: bool,
+        half: bool,
+    ) -> None:
+        self.random = random
+        self.leaves = list(leaves)
+        self.switches = list(switches)
+        self.apart = apart
+        self.half = half
+
+    def expression(self, depth: int) -> Node:
+        """An expression of moderate values."""
+        chance = self.random.random()
+        if depth <= 0 or chance < 0.1:
+            return self.leaf()
+        make: list[tuple[int, Callable[[int], Node]]] = [
+            (16, self._sum),
+            (12, self._product),
+            (6, self._quotient),
+            (4, self._negative),
+            (6, self._power),
+            (20, self._unary),
+            (8, self._of_positive),
+            (9, self._kinked),
+            (6, self._extremum),
+            (4, self._clip),
+            (8, self._where),
+            (4, self._stop),
+            (6, self._clip_gradient),
+            (4, self._scaled),
+        ]
+        drawn = self.random.choices([m for _, m in make], [w for w, _ in make])[0]
+        return drawn(depth - 1)
+
+    def leaf(self) -> Node:
+        """A name, or now and then a literal beside one."""
+        if self.random.random() < 0.12:
+            return self._sum(0) if self.random.random() < 0.5 else self._product(0)
+        return name(self.random.choice(self.leaves))
+
+    def literal(self) -> Node:
+        """A number of moderate size, whole or not."""
+        whole = self.random.random() < 0.3
+        value = self.random.choice([-3, -2, -1, 1, 2, 3]) if whole else self._decimal()
+        return number(value)
+
+    def _decimal(self) -> float:
+        return round(self.random.uniform(-2, 2), self.random.choice([1, 3, 15])) or 0.5
+
+    def bounded(self, depth: int) -> Node:
+        """An expression between -1 and 1."""
+        function = self.random.choice(["tanh", "sigmoid", "sin", "cos", "erf", "tanh"])
+        return call(function, self.expression(depth))
+
+    def positive(self, depth: int) -> Node:
+        """An expression above 0.3 and not large."""
+        inner = self.bounded(depth)
+        return self.random.choice(
+            [
+                call("+", inner, number(1.5)),
+                call("+", call("square", inner), number(0.5)),
+                call("exp", inner),
+                call("-", number(2), inner),
+            ]
+        )
+
+    def _sum(self, depth: int) -> Node:
+        a = self.expression(depth)
+        b = self.literal() if self.random.random() < 0.2 else self.expression(depth)
+        a, b = (b, a) if self.random.random() < 0.5 else (a, b)
+        return call(self.random.choice("+-"), a, b)
+
+    def _product(self, depth: int) -> Node:
+        if self.random.random() < 0.3:
+            a, b = self.literal(), self.expression(depth)
+        else:
+            a, b = self.bounded(depth), self.expression(depth)
+        a, b = (b, a) if self.random.random() < 0.5 else (a, b)
+        return call("*", a, b)
+
+    def _quotient(self, depth: int) -> Node:
+        if self.random.random() < 0.3:
+            return call("/", self.expression(depth), self._apart_from_zero())
+        top = self.literal() if self.random.random() < 0.2 else self.expression(depth)
+        return call("/", top, self.positive(depth))
+
+    def _apart_from_zero(self) -> Node:
+        value = self.literal().value
+        return number(value if abs(value) > 0.2 else 0.75)
+
+    def _negative(self, depth: int) -> Node:
+        return call("neg", self.expression(depth))
+
+    def _power(self, depth: int) -> Node:
+        if self.random.random() < 0.4:
+            exponent = self.random.choice([-1, -2, -3])
+            return Node("**", (self.positive(depth),), value=exponent)
+        exponent = self.random.choice([1, 2, 2, 3, 3, 4, 5])
+        return Node("**", (self.bounded(depth),), value=exponent)
+
+    def _unary(self, depth: int) -> Node:
+        function = self.random.choice(_UNARY)
+        inner = self.bounded(depth) if function == "square" else self.expression(depth)
+        return call(function, inner)
+
+    def _of_positive(self, depth: int) -> Node:
+        function = self.random.choice(_POSITIVE)
+        inner = self.bounded(depth) if function == "exp" else self.positive(depth)
+        return call(function, inner)
+
+    def _scaled(self, depth: int) -> Node:
+        """A large or a small literal, and what brings the value back."""
+        large = [60.0, 1000] if self.half else [1e5, 123456789012, 2**70, 3.5e20]
+        scale = self.random.choice(large)
+        a = self.bounded(depth)
+        if self.random.random() < 0.5:
+            return call("/", call("*", number(scale), a), number(scale * 2))
+        small = number(1e-3 if self.half else self.random.choice([1e-5, 1e-12, 7e-21]))
+        return call("+", a, call("*", small, self.expression(depth)))
+
+    # Where values or slopes jump.
+
+    def _two_apart(self, depth: int) -> tuple[Node, Node]:
+        """Two operands of a comparison."""
+        if not self.apart:
+            b = self.literal() if self.random.random() < 0.3 else self.expression(depth)
+            return self.expression(depth), b
+        switch = name(self.random.choice(self.switches))
+        if self.random.random() < 0.4:
+            return switch, number(self.random.choice([-1, 0, 1, 1.5]))
+        a, b = self.bounded(depth), call("*", number(1.5), switch)
+        return (b, a) if self.random.random() < 0.5 else (a, b)
+
+    def _one_apart(self, depth: int) -> Node:
+        """An operand that is not near zero."""
+        if not self.apart:
+            return self.expression(depth)
+        switch = name(self.random.choice(self.switches))
+        return call("+", self.bounded(depth), call("*", number(1.5), switch))
+
+    def condition(self, depth: int) -> Node:
+        """Comparisons, joined."""
+        chance = self.random.random()
+        if chance < 0.15:
+            return call("&", self.condition(depth), self.condition(depth))
+        if chance < 0.3:
+            return call("|", self.condition(depth), self.condition(depth))
+        if chance < 0.4:
+            return call("~", self.condition(depth))
+        return call(self.random.choice(RELATIONS), *self._two_apart(depth))
+
+    def _kinked(self, depth: int) -> Node:
+        function = self.random.choice(_KINKED)
+        inner = self._one_apart(depth)
+        if function in ("leaky_relu", "elu") and self.random.random() < 0.7:
+            slope = name(self.random.choice(self.leaves))
+            slope = slope if self.random.random() < 0.3 else number(self._decimal())
+            return call(function, inner, slope)
+        return call(function, inner)
+
+    def _extremum(self, depth: int) -> Node:
+        return call(self.random.choice(["maximum", "minimum"]), *self._two_apart(depth))
+
+    def _clip(self, depth: int) -> Node:
+        if self.apart:
+            inner = call("*", number(0.4), self.bounded(depth))
+            inner = call("+", inner, name(self.random.choice(self.switches)))
+            return call("clip", inner, number(-1.5), number(1.5))
+        if self.random.random() < 0.3:
+            bound = self.positive(0)
+            return call("clip", self.expression(depth), call("neg", bound), bound)
+        return call("clip", self.expression(depth), number(-0.75), number(0.5))
+
+    def _where(self, depth: int) -> Node:
+        a = self.literal() if self.random.random() < 0.15 else self.expression(depth)
+        return call("where", self.condition(depth - 1), a, self.expression(depth))
+
+    def _stop(self, depth: int) -> Node:
+        return call("stop_gradient", self.expression(depth))
+
+    def _clip_gradient(self, depth: int) -> Node:
+        bound = number(self.random.choice([0.01, 0.1, 0.3, 1.0]))
+        if self.random.random() < 0.2:
+            bound = self.positive(0)
+        return call("clip_gradient", self.expression(depth), bound)

@@ -1,0 +1,161 @@
+"""What the fuzzer draws: a cell as trees of its own, and one call of it with all options."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+BINARY = ("+", "-", "*", "/")
+RELATIONS = ("<", "<=", ">", ">=", "==", "!=")
+
+
+@dataclass(frozen=True)
+class Node:
+    """A part of an expression.
+
+    Attributes:
+        op: `name`, `number`, an operator (`neg` is the unary minus), or a function of the language.
+        args: its operands.
+        name: what a `name` refers to: a declaration, a variable, or a new state.
+        value: of a `number`; the exponent of `**`.
+    """
+
+    op: str
+    args: tuple[Node, ...] = ()
+    name: str = ""
+    value: float | int = 0
+
+    def walk(self) -> Iterator[Node]:
+        """All nodes, from the root."""
+        yield self
+        for argument in self.args:
+            yield from argument.walk()
+
+    def names(self) -> set[str]:
+        """The names that are referred to."""
+        return {node.name for node in self.walk() if node.op == "name"}
+
+
+def name(word: str) -> Node:
+    """A reference."""
+    return Node("name", name=word)
+
+
+def number(value: float) -> Node:
+    """A literal."""
+    return Node("number", value=value)
+
+
+@dataclass(frozen=True)
+class GateDraw:
+    """A gate: the options of `rnnc.gate`; `switch` says that its inputs are small whole numbers."""
+
+    name: str
+    input: bool = True
+    recurrent: bool | Literal["diagonal"] = True
+    bias: bool = True
+    source: tuple[str, ...] = ()
+    switch: bool = False
+
+
+@dataclass(frozen=True)
+class ValueDraw:
+    """A state, param or constant: its first or only value."""
+
+    name: str
+    value: float = 0.0
+    switch: bool = False
+
+
+@dataclass(frozen=True)
+class CellDraw:
+    """A cell.
+
+    Attributes:
+        gates: in the order of the signature, as are the others.
+        states: likewise.
+        params: likewise.
+        constants: likewise.
+        order: all names, in the order of the signature.
+        body: variables and new states (`new_h` of a state `h`), in the order of assignment.
+    """
+
+    gates: tuple[GateDraw, ...]
+    states: tuple[ValueDraw, ...]
+    params: tuple[ValueDraw, ...]
+    constants: tuple[ValueDraw, ...]
+    order: tuple[str, ...]
+    body: tuple[tuple[str, Node], ...]
+
+    @property
+    def input_gates(self) -> list[GateDraw]:
+        """The gates with a share of the input."""
+        return [g for g in self.gates if g.input]
+
+    @property
+    def bias_gates(self) -> list[GateDraw]:
+        """The gates with a bias."""
+        return [g for g in self.gates if g.bias]
+
+    def pairs(self, kind: bool | str) -> list[tuple[str, str]]:
+        """The (gate, source) pairs of a kind of recurrence."""
+        first = self.states[0].name
+        return [(g.name, s) for g in self.gates if g.recurrent == kind for s in g.source or (first,)]
+
+
+Through = Literal["scan", "module", "step", "compiled"]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call.
+
+    Attributes:
+        cell: the cell.
+        seed: of the tensors' values.
+        device: `cpu` or `cuda`.
+        dtype: of all tensors, without `torch.`.
+        batch: B; may be 0.
+        steps: T; may be 0.
+        heads: N.
+        dim: D.
+        through: `scan`, or an `rnnc.RNN` that is called, stepped, or compiled.
+        layers: of the module.
+        input_size: of the module.
+        batch_first: of the module.
+        bias: whether biases are given.
+        states: whether initial states are given.
+        variant: which plan.
+        save: what is kept.
+        threads: of the CPU.
+        json: whether the cell goes through its JSON.
+        views: how a tensor lies in memory, by its name; `plain` where nothing is said.
+        without: tensors that need no gradient.
+        silent: outputs whose gradient is not asked for.
+        flags: whether the CPU's kernels are compiled with the flags that ship.
+    """
+
+    cell: CellDraw
+    seed: int = 0
+    device: str = "cpu"
+    dtype: str = "float64"
+    batch: int = 2
+    steps: int = 3
+    heads: int = 1
+    dim: int = 2
+    through: Through = "scan"
+    layers: int = 1
+    input_size: int = 3
+    batch_first: bool = False
+    bias: bool = True
+    states: bool = True
+    variant: str = "auto"
+    save: str = "gates"
+    threads: int = 1
+    json: bool = False
+    views: tuple[tuple[str, str], ...] = ()
+    without: tuple[str, ...] = ()
+    silent: tuple[str, ...] = ()
+    flags: str = "quick"
+    extra: dict[str, str] = field(default_factory=dict, compare=False, hash=False)

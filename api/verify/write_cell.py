@@ -1,0 +1,79 @@
+"""From drawn trees to the text of an rnnc cell."""
+
+from __future__ import annotations
+
+from .tree import BINARY, RELATIONS, CellDraw, GateDraw, Node
+
+_INFIX = {*BINARY, *RELATIONS, "&", "|"}
+
+
+def expression_text(node: Node) -> str:
+    """The text of an expression: Python's, every operand in brackets."""
+    texts = [expression_text(a) for a in node.args]
+    if node.op == "name":
+        return node.name
+    if node.op == "number":
+        return repr(node.value) if node.value >= 0 else f"({node.value!r})"
+    if node.op == "neg":
+        return f"(-{texts[0]})"
+    if node.op == "~":
+        return f"(~{texts[0]})"
+    if node.op == "**":
+        return f"({texts[0]} ** {_whole(node.value)})"
+    if node.op in _INFIX:
+        return f"({texts[0]} {node.op} {texts[1]})"
+    return f"{node.op}({', '.join(texts)})"
+
+
+def _whole(value: float) -> str:
+    return str(int(value)) if value >= 0 else f"({int(value)})"
+
+
+def cell_text(cell: CellDraw) -> str:
+    """The text of the cell's function, with its decorator; it needs `rnnc` and its names."""
+    by_name = {d.name: _declaration(cell, d.name) for d in (*cell.gates, *_values(cell))}
+    arguments = [by_name[name] for name in cell.order]
+    lines = ["@rnnc.cell", "def drawn(", "    *,"]
+    lines += [f"    {argument}," for argument in arguments]
+    lines.append("):")
+    lines += [f"    {target} = {expression_text(value)}" for target, value in cell.body]
+    lines.append(f"    return {', '.join(f'new_{s.name}' for s in cell.states)}")
+    return "\n".join(lines) + "\n"
+
+
+def functions_used(cell: CellDraw) -> list[str]:
+    """The functions of the language that the cell calls, in order of appearance."""
+    plain = {"name", "number", "neg", "~", "**", *_INFIX}
+    return list(
+        dict.fromkeys(n.op for _, value in cell.body for n in value.walk() if n.op not in plain)
+    )
+
+
+def _values(cell: CellDraw) -> tuple[object, ...]:
+    return (*cell.states, *cell.params, *cell.constants)
+
+
+def _declaration(cell: CellDraw, name: str) -> str:
+    for gate in cell.gates:
+        if gate.name == name:
+            return f"{name}: Gate{_gate_options(gate)}"
+    for kind, word, group in (
+        ("State", "state", cell.states),
+        ("Param", "param", cell.params),
+        ("Constant", "constant", cell.constants),
+    ):
+        for value in group:
+            if value.name == name:
+                plain = value.value == 0 and kind != "Constant"
+                return f"{name}: {kind}" + ("" if plain else f" = {word}({value.value!r})")
+    raise KeyError(name)
+
+
+def _gate_options(gate: GateDraw) -> str:
+    defaults = GateDraw("")
+    options = [
+        f"{option}={getattr(gate, option)!r}"
+        for option in ("input", "recurrent", "bias", "source")
+        if getattr(gate, option) != getattr(defaults, option)
+    ]
+    return f" = gate({', '.join(options)})" if options else ""

@@ -1,0 +1,155 @@
+"""From drawn trees to the text of a plain torch loop, whose gradients are autograd's.
+
+It shares nothing with the compiler: no tracer, no sympy, no table of functions.
+"""
+
+from __future__ import annotations
+
+from .tree import BINARY, RELATIONS, CellDraw, Node
+from .write_cell import functions_used
+
+_NUMBER = '''
+def tensor(x):
+    return x if isinstance(x, torch.Tensor) else torch.tensor(float(x), dtype=torch.float64)
+'''
+
+_CLIP_GRADIENT = '''
+class ClipGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, bound):
+        ctx.save_for_backward(bound)
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, d):
+        (bound,) = ctx.saved_tensors
+        return torch.where(d > bound, bound.to(d.dtype),
+                           torch.where(d < -bound, -bound.to(d.dtype), d)), None
+'''
+
+# How torch spells each function. `edge(a, b)` marks where values or slopes jump.
+_SPELLINGS = {
+    "sigmoid": "return torch.sigmoid(tensor(x))",
+    "tanh": "return torch.tanh(tensor(x))",
+    "relu": "edge(x, 0); return torch.relu(tensor(x))",
+    "gelu": 'return torch.nn.functional.gelu(tensor(x), approximate="tanh")',
+    "silu": "return torch.nn.functional.silu(tensor(x))",
+    "softplus": "return -torch.nn.functional.logsigmoid(-tensor(x))",
+    "logsigmoid": "return torch.nn.functional.logsigmoid(tensor(x))",
+    "exp": "return torch.exp(tensor(x))",
+    "log": "return torch.log(tensor(x))",
+    "sqrt": "return torch.sqrt(tensor(x))",
+    "rsqrt": "return torch.rsqrt(tensor(x))",
+    "abs": "edge(x, 0); return torch.abs(tensor(x))",
+    "sign": "edge(x, 0); return torch.sign(tensor(x))",
+    "square": "return torch.square(tensor(x))",
+    "reciprocal": "return torch.reciprocal(tensor(x))",
+    "sin": "return torch.sin(tensor(x))",
+    "cos": "return torch.cos(tensor(x))",
+    "erf": "return torch.erf(tensor(x))",
+    "stop_gradient": "return tensor(x).detach()",
+}
+_MANY = {
+    "leaky_relu": ("x, slope=0.01", "edge(x, 0); return torch.where(x > 0, x, slope * x)"),
+    "elu": (
+        "x, alpha=1.0",
+        "edge(x, 0); x = tensor(x)\n"
+        "    return torch.where(x > 0, x, alpha * torch.expm1(torch.clamp(x, max=0)))",
+    ),
+    "maximum": ("a, b", "edge(a, b); return torch.maximum(tensor(a), tensor(b))"),
+    "minimum": ("a, b", "edge(a, b); return torch.minimum(tensor(a), tensor(b))"),
+    "clip": (
+        "x, low, high",
+        "edge(x, low); edge(x, high); x = tensor(x)\n"
+        "    return torch.where(x < low, tensor(low), torch.where(x > high, tensor(high), x))",
+    ),
+    "where": ("condition, a, b", "return torch.where(condition, tensor(a), tensor(b))"),
+    "clip_gradient": (
+        "x, bound",
+        "return ClipGradient.apply(tensor(x), tensor(bound))",
+    ),
+}
+
+
+def loop_text(cell: CellDraw, edges: bool = False) -> str:
+    """The text of `loop(wx, R, R_diag, b, params, states)`; it needs `torch`.
+
+    Args:
+        cell: the cell.
+        edges: whether `edge(a, b)` is called where values or slopes jump.
+    """
+    parts = [_NUMBER]
+    for function in functions_used(cell):
+        if function == "clip_gradient":
+            parts.append(_CLIP_GRADIENT)
+        arguments, body = _MANY.get(function, ("x", _SPELLINGS.get(function, "")))
+        lines = [part.strip() for line in body.splitlines() for part in line.split("; ")]
+        kept = [line for line in lines if edges or not line.startswith("edge(")]
+        parts.append(f"\ndef torch_{function}({arguments}):\n    " + "\n    ".join(kept) + "\n")
+    return "\n".join(parts) + "\n\n" + "\n".join(_loop(cell, edges)) + "\n"
+
+
+def _loop(cell: CellDraw, edges: bool) -> list[str]:
+    names = [s.name for s in cell.states]
+    listed = ", ".join(names)
+    lines = [
+        "def loop(_wx, _R, _R_diag, _b, _params, _states):",
+        f"    {listed}, = _states",
+        "    _history = [[] for _ in _states]",
+        "    for _t in range(_wx.shape[1]):",
+    ]
+    lines += [f"        {c.name} = tensor({c.value!r})" for c in cell.constants]
+    lines += [f"        {p.name} = _params[{p.name!r}].expand_as({names[0]})" for p in cell.params]
+    lines += [f"        {line}" for line in _gates(cell)]
+    lines += [f"        {target} = {_text(value, edges)}" for target, value in cell.body]
+    for name in names:
+        lines.append(f"        {name} = tensor(new_{name}).to({name}.dtype).expand_as({name})")
+    lines += [
+        f"        for _values, _value in zip(_history, ({listed},)):",
+        "            _values.append(_value)",
+        "    if not _wx.shape[1]:",
+        "        return [_s[:, None][:, :0] for _s in _states], list(_states)",
+        f"    return [torch.stack(_values, 1) for _values in _history], [{listed}]",
+    ]
+    return lines
+
+
+def _gates(cell: CellDraw) -> list[str]:
+    """G = x + R s + b, one line a gate."""
+    inputs = [g.name for g in cell.input_gates]
+    biases = [g.name for g in cell.bias_gates]
+    dense, diagonal = cell.pairs(True), cell.pairs("diagonal")
+    lines = []
+    for gate in cell.gates:
+        terms = [f"_wx[:, _t, :, :, {inputs.index(gate.name)}]"] if gate.input else []
+        for i, (owner, source) in enumerate(dense):
+            if owner == gate.name:
+                terms.append(f'torch.einsum("noi,bni->bno", _R[{i}], {source})')
+        for i, (owner, source) in enumerate(diagonal):
+            if owner == gate.name:
+                terms.append(f"_R_diag[{i}] * {source}")
+        if gate.bias:
+            i = biases.index(gate.name)
+            terms.append(f"(0 if _b is None else _b[{i}])")
+        lines.append(f"_gate_{gate.name} = {' + '.join(terms)}")
+    # All products read the states before the step: a gate may bear any name.
+    return [*lines, *(f"{g.name} = _gate_{g.name}" for g in cell.gates)]
+
+
+def _text(node: Node, edges: bool) -> str:
+    texts = [_text(a, edges) for a in node.args]
+    if node.op == "name":
+        return node.name
+    if node.op == "number":
+        # torch takes no whole numbers beyond 64 bits.
+        value = float(node.value) if abs(node.value) > 2**53 else node.value
+        return repr(value) if value >= 0 else f"({value!r})"
+    if node.op in ("neg", "~"):
+        return f"({'-' if node.op == 'neg' else '~'}{texts[0]})"
+    if node.op == "**":
+        return f"({texts[0]} ** {int(node.value)})"
+    if node.op in RELATIONS and edges:
+        return f"(edge({texts[0]}, {texts[1]}) {node.op} 0)"
+    if node.op in (*BINARY, *RELATIONS, "&", "|"):
+        return f"({texts[0]} {node.op} {texts[1]})"
+    return f"torch_{node.op}({', '.join(texts)})"
