@@ -14,6 +14,7 @@ from .cellspec.errors import RnncError
 from .cli_bench import bench_command
 from .cli_build import build_command
 from .cli_find import find_cells
+from .cli_fuzz import fuzz_command
 from .cli_limits import limits_command
 from .cli_options import CELL
 from .cli_plan import plan_command
@@ -91,3 +92,4 @@ app.command("build")(build_command)
 app.command("tune")(tune_command)
 app.command("limits")(limits_command)
 app.command("bench")(bench_command)
+app.command("fuzz")(fuzz_command)

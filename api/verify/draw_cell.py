@@ -23,7 +23,9 @@ def draw_cell(random: Random, apart: bool, half: bool, exact_inputs: bool) -> Ce
         exact_inputs: whether a gate's share of the input can be an exact number.
     """
     names = random.sample(_NAMES, len(_NAMES))
-    states = [ValueDraw(names.pop(), _start(random)) for _ in range(_count(random, [4, 4, 2, 1, 1]))]
+    states = [
+        ValueDraw(names.pop(), _start(random)) for _ in range(_count(random, [4, 4, 2, 1, 1]))
+    ]
     gates = [_gate(random, names.pop(), states) for _ in range(_gates(random))]
     params = [ValueDraw(names.pop(), _start(random)) for _ in range(random.choice([0, 0, 1, 2, 3]))]
     constants = [

@@ -7,7 +7,18 @@ from random import Random
 
 from .tree import RELATIONS, Node, name, number
 
-_UNARY = ("sigmoid", "tanh", "gelu", "silu", "softplus", "logsigmoid", "sin", "cos", "erf", "square")
+_UNARY = (
+    "sigmoid",
+    "tanh",
+    "gelu",
+    "silu",
+    "softplus",
+    "logsigmoid",
+    "sin",
+    "cos",
+    "erf",
+    "square",
+)
 _POSITIVE = ("exp", "log", "sqrt", "rsqrt", "reciprocal")
 _KINKED = ("relu", "leaky_relu", "elu", "abs", "sign")
 

@@ -1,4 +1,4 @@
-"""Right or wrong: results against the loop in float64, by the error of the loop in the same dtype."""
+"""Right or wrong: results against the loop in float64, measured by the loop in the same dtype."""
 
 from __future__ import annotations
 

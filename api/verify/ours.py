@@ -65,6 +65,13 @@ def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:
     }
 
 
+def parameter_name(name: str) -> str:
+    """The name that a module's parameter has: `weight_hh_l0` for `R.0`."""
+    *words, layer = name.split(".")
+    own = words[1] if words[0] == "params" else _WEIGHTS.get(words[0], words[0])
+    return f"{own}_l{layer}"
+
+
 def module_of(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> rnnc.RNN:
     """A module whose parameters are these tensors, so that their gradients have the same names."""
     rnn = rnnc.RNN(
@@ -84,9 +91,7 @@ def module_of(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> rnnc
     for name, tensor in leaves.items():
         if name == "x" or name.startswith("states."):
             continue
-        *words, layer = name.split(".")
-        own = words[1] if words[0] == "params" else _WEIGHTS.get(words[0], words[0])
-        parameter = getattr(rnn, f"{own}_l{layer}")
+        parameter = getattr(rnn, parameter_name(name))
         parameter.requires_grad_(tensor.requires_grad)
         with torch.no_grad():
             parameter.copy_(tensor)
@@ -100,9 +105,7 @@ def parameters_of(rnn: rnnc.RNN, leaves: Mapping[str, Tensor]) -> dict[str, Tens
         if name == "x" or name.startswith("states."):
             found[name] = tensor
             continue
-        *words, layer = name.split(".")
-        own = words[1] if words[0] == "params" else _WEIGHTS.get(words[0], words[0])
-        found[name] = getattr(rnn, f"{own}_l{layer}")
+        found[name] = getattr(rnn, parameter_name(name))
     return found
 
 

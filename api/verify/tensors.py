@@ -38,7 +38,7 @@ def shapes(case: Case) -> dict[str, tuple[int, ...]]:
                 found[f"weight_ih.{layer}"] = (len(cell.input_gates), *plane, size)
             found |= {f"{name}.{layer}": shape for name, shape in weights.items()}
         rows = (case.layers, case.batch, hidden)
-    return found | {name: rows for name in sorted(states)}
+    return found | dict.fromkeys(sorted(states), rows)
 
 
 def outputs(case: Case) -> dict[str, tuple[int, ...]]:

@@ -101,7 +101,9 @@ class CellDraw:
     def pairs(self, kind: bool | str) -> list[tuple[str, str]]:
         """The (gate, source) pairs of a kind of recurrence."""
         first = self.states[0].name
-        return [(g.name, s) for g in self.gates if g.recurrent == kind for s in g.source or (first,)]
+        return [
+            (g.name, s) for g in self.gates if g.recurrent == kind for s in g.source or (first,)
+        ]
 
 
 Through = Literal["scan", "module", "step", "compiled"]

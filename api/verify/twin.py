@@ -23,7 +23,9 @@ class Edges:
 
     def __call__(self, a: Any, b: Any) -> Tensor:
         """Note two operands; gives their difference."""
-        first, second = (x if isinstance(x, Tensor) else torch.tensor(float(x)).double() for x in (a, b))
+        first, second = (
+            x if isinstance(x, Tensor) else torch.tensor(float(x)).double() for x in (a, b)
+        )
         difference = first - second
         if difference.numel():
             noted = difference.detach().double()

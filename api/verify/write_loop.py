@@ -8,12 +8,12 @@ from __future__ import annotations
 from .tree import BINARY, RELATIONS, CellDraw, Node
 from .write_cell import functions_used
 
-_NUMBER = '''
+_NUMBER = """
 def tensor(x):
     return x if isinstance(x, torch.Tensor) else torch.tensor(float(x), dtype=torch.float64)
-'''
+"""
 
-_CLIP_GRADIENT = '''
+_CLIP_GRADIENT = """
 class ClipGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, bound):
@@ -25,7 +25,7 @@ class ClipGradient(torch.autograd.Function):
         (bound,) = ctx.saved_tensors
         return torch.where(d > bound, bound.to(d.dtype),
                            torch.where(d < -bound, -bound.to(d.dtype), d)), None
-'''
+"""
 
 # How torch spells each function. `edge(a, b)` marks where values or slopes jump.
 _SPELLINGS = {
