@@ -47,6 +47,7 @@ from .cellspec.functions import (
 from .codegen.limits import UnknownGpuError
 from .codegen.shape import PlanError
 from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
+from .runtime.kept import free_memory
 from .runtime.module import RNN
 from .runtime.scan import scan
 
@@ -75,6 +76,7 @@ __all__ = [
     "elu",
     "erf",
     "exp",
+    "free_memory",
     "gate",
     "gelu",
     "leaky_relu",

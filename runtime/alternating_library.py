@@ -1,14 +1,16 @@
-"""The products of an alternating plan by torch's library: operands, and a product a step."""
+"""The products of an alternating plan by cuBLAS: operands, and a product a step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor
 
 from ..codegen.layout import Layout
 from .alternating_weights import chosen_pairs
+from .cublas import Blas, Product
 
 
 class LibraryProduct:
@@ -24,6 +26,9 @@ class LibraryProduct:
         dtype: of the operands.
         sizes: B, N and D.
         forward: the direction.
+        blas: the library, on the device.
+        workspace: its memory, which products of a stream may share.
+        tf32: whether factors of float32 may be rounded to tf32.
     """
 
     def __init__(
@@ -33,8 +38,12 @@ class LibraryProduct:
         dtype: torch.dtype,
         sizes: tuple[int, int, int],
         forward: bool,
+        blas: Blas,
+        workspace: Tensor,
+        tf32: bool,
     ) -> None:
         self._layout, self._forward = layout, forward
+        self._blas, self._workspace = blas, workspace
         batch, heads, dim = sizes
         pairs_of = layout.source_pairs
         if forward:
@@ -45,6 +54,19 @@ class LibraryProduct:
             self._weights = [new(heads, p, dim, dim, dtype=dtype) for p in pairs_of]
             self.factors = [new(heads * p, batch, dim, dtype=dtype).zero_() for p in pairs_of]
             self._products = [new(heads * p, batch, dim) for p in pairs_of]
+        self._multiplications = [
+            Product(
+                blas,
+                factors,
+                weights.flatten(1, 2) if forward else weights.flatten(0, 1),
+                products,
+                transposed=forward,
+                tf32=tf32,
+            )
+            for factors, weights, products in zip(
+                self.factors, self._weights, self._products, strict=True
+            )
+        ]
 
     @property
     def operands(self) -> Sequence[Tensor]:
@@ -58,20 +80,11 @@ class LibraryProduct:
             # (pairs, N, out, in) -> (N, out, pairs, in) or (N, pairs, out, in)
             weights.copy_(chosen.permute((1, 2, 0, 3) if self._forward else (1, 0, 2, 3)))
 
+    def on(self, stream: int) -> AbstractContextManager[None]:
+        """A context in which products go to a stream, whose handle is given."""
+        return self._blas.on(stream, self._workspace)
+
     def multiply(self) -> None:
-        """A product of the factors of each source with R."""
-        for weights, factors, products in zip(
-            self._weights, self.factors, self._products, strict=True
-        ):
-            if self._forward:
-                _multiply(factors, weights.flatten(1, 2).transpose(1, 2), products)
-            else:
-                _multiply(factors, weights.flatten(0, 1), products)
-
-
-def _multiply(a: Tensor, b: Tensor, to: Tensor) -> None:
-    """A product of each head, summed and left in `to`'s dtype."""
-    if a.dtype == to.dtype:
-        torch.bmm(a, b, out=to)
-    else:
-        torch.ops.aten.bmm.dtype_out(a, b, to.dtype, out=to)
+        """A product of the factors of each source with R, on the stream of `on`."""
+        for multiply in self._multiplications:
+            multiply()

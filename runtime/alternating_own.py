@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import torch
 from torch import Tensor
@@ -56,6 +57,10 @@ class KernelProduct:
             chosen = chosen_pairs(self._layout, R, source)
             strips = strips_forward(chosen) if self._forward else strips_backward(chosen, self._own)
             weights.view(strips.shape).copy_(strips)
+
+    def on(self, stream: int) -> AbstractContextManager[None]:
+        """Nothing, likewise."""
+        return nullcontext()
 
     def multiply(self) -> None:
         """Nothing: the step's kernel does."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
@@ -14,6 +15,7 @@ from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.cluster_plan import ClusterPlan
 from ..codegen.grid_plan import GridPlan
 from ..codegen.plan import CudaPlan
+from .capture import beside_captures
 from .errors import ResidencyError
 from .nvrtc import compile_plan
 from .residency import resident_blocks
@@ -53,12 +55,19 @@ class Kernel:
     device: int
     resident: int | None = None
 
-    def __call__(self, grid: tuple[int, int, int], arguments: ctypes.Structure) -> None:
+    def __call__(
+        self,
+        grid: tuple[int, int, int],
+        arguments: ctypes.Structure,
+        stream: int | None = None,
+    ) -> None:
         """Launch on torch's current stream of the current device; returns at once.
 
         Args:
             grid: blocks in x, y and z.
             arguments: passed by value.
+            stream: the handle of a stream to launch on instead. If it captures, the caller keeps
+                the kernel as long as the graph.
 
         Raises:
             ResidencyError: the blocks wait for each other, and the device cannot hold all of them.
@@ -68,19 +77,36 @@ class Kernel:
         # Where this does not fit, CuPy's own launch takes a smaller grid; the driver names no size.
         if self.resident is not None:
             check_room(self, grid[0] * grid[1] * grid[2], self.resident)
+        if stream is None:
+            stream = torch._C._cuda_getCurrentRawStream(self.device)
+            if torch.cuda.is_current_stream_capturing():
+                never_unload(self)
         pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         launch = (
             self.function,
             *grid,
             *(self.threads, 1, 1),
             self.shared,
-            torch._C._cuda_getCurrentRawStream(self.device),
+            stream,
             ctypes.addressof(pointers),
         )
         if self.resident is None:
             driver.launchKernel(*launch, 0)
         else:
             driver.launchCooperativeKernel(*launch)
+
+
+# Of kernels that were launched into a caller's graph: nobody tells when that graph is gone.
+_FOR_GOOD: dict[int, Any] = {}
+
+
+def never_unload(kernel: Kernel) -> None:
+    """Keep a kernel loaded until the process ends.
+
+    Args:
+        kernel: of any device.
+    """
+    _FOR_GOOD[id(kernel.module)] = kernel.module
 
 
 def check_room(kernel: Kernel, blocks: int, resident: int) -> None:
@@ -114,11 +140,16 @@ def load_kernel(cell: CellSpec, plan: CudaPlan, name: str, device: int) -> Kerne
     Raises:
         ResidencyError: the device has no room for a cluster of the kernel's blocks.
     """
+    with beside_captures():
+        return _load_kernel(cell, plan, name, device)
+
+
+def _load_kernel(cell: CellSpec, plan: CudaPlan, name: str, device: int) -> Kernel:
     from cupy_backends.cuda.api import driver
 
     module = _load_module(cell, plan, device)
     threads, shared, cluster = _sizes(plan, name)
-    function = module.get_function(name).ptr
+    function = module.function(name)
     if shared:
         driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
     if cluster > _PORTABLE_CLUSTER:
@@ -133,13 +164,33 @@ def load_kernel(cell: CellSpec, plan: CudaPlan, name: str, device: int) -> Kerne
 
 
 @lru_cache(maxsize=512)
-def _load_module(cell: CellSpec, plan: CudaPlan, device: int) -> Any:
+def _load_module(cell: CellSpec, plan: CudaPlan, device: int) -> LoadedModule:
     """All kernels of a cell and plan, on a device."""
-    from cupy.cuda.function import Module
+    return LoadedModule(compile_plan(cell, plan).cubin)
 
-    module = Module()
-    module.load(compile_plan(cell, plan).cubin)
-    return module
+
+class LoadedModule:
+    """Kernels on the current device, unloaded with the last reference to them.
+
+    Args:
+        cubin: what NVRTC made.
+    """
+
+    def __init__(self, cubin: bytes) -> None:
+        from cupy.cuda.function import Module
+
+        self._module: Any = Module()
+        with beside_captures():
+            self._module.load(cubin)
+
+    def function(self, name: str) -> int:
+        """The driver's handle of a kernel."""
+        return int(self._module.get_function(name).ptr)
+
+    def __del__(self) -> None:
+        # Elsewhere a capture may be under way, which an unloading would end.
+        with suppress(Exception), beside_captures():
+            self._module = None
 
 
 def _sizes(plan: CudaPlan, name: str) -> tuple[int, int, int]:

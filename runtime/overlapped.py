@@ -5,8 +5,6 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-import torch
-
 from .driver import LaunchConfig, driver_library
 from .launch import Kernel
 
@@ -36,9 +34,9 @@ def overlap_possible() -> bool:
 
 
 def launch_overlapping(
-    kernel: Kernel, grid: tuple[int, int, int], arguments: ctypes.Structure
+    kernel: Kernel, grid: tuple[int, int, int], arguments: ctypes.Structure, stream: int
 ) -> None:
-    """Launch a kernel on torch's current stream, which itself waits for the one before it.
+    """Launch a kernel that itself waits for the one before it in the stream.
 
     Its blocks may begin when those of the kernel before have all allowed it or ended; it must not
     touch what that one reads or writes before its `griddepcontrol.wait`.
@@ -47,6 +45,7 @@ def launch_overlapping(
         kernel: of the current device.
         grid: blocks in x, y and z.
         arguments: passed by value.
+        stream: the handle of a stream.
     """
     from cupy_backends.cuda.api import driver
 
@@ -55,7 +54,7 @@ def launch_overlapping(
         *grid,
         *(kernel.threads, 1, 1),
         kernel.shared,
-        torch._C._cuda_getCurrentRawStream(kernel.device),
+        stream,
         ctypes.addressof(attribute),
         1,
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
@@ -20,6 +21,7 @@ from .device import nvrtc_version
 from .dispatch import Call, cell_of, run_forward, stored_states
 from .eager import Scan
 from .errors import CompileError, TensorError
+from .kept import freed_with_memory
 from .ops import scan_op
 from .reference import scan_reference
 
@@ -160,6 +162,7 @@ def initial_states(like: Tensor, values: Sequence[float], shape: Sequence[int]) 
     cached = (
         _is_plain(like)
         and like.device.type == "cuda"
+        and math.prod(shape) * like.element_size() <= _LARGEST_CONSTANT
         and not torch.cuda.is_current_stream_capturing()
     )
     if not cached:
@@ -168,12 +171,18 @@ def initial_states(like: Tensor, values: Sequence[float], shape: Sequence[int]) 
     return [_constant(like.dtype, like.device, tuple(shape), v, stream) for v in values]
 
 
+_LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
+
+
 @lru_cache(maxsize=64)
 def _constant(
     dtype: torch.dtype, device: torch.device, shape: tuple[int, ...], value: float, stream: int
 ) -> Tensor:
     with torch.inference_mode(False):
         return torch.full(shape, value, dtype=dtype, device=device)
+
+
+freed_with_memory(_constant.cache_clear)
 
 
 def _scan_directly(

@@ -9,7 +9,7 @@ import rnnc
 import torch
 from rnnc.codegen.alternating import alternating_plans
 from rnnc.codegen.shape import SAVES, Shape
-from rnnc.runtime import alternating as running
+from rnnc.runtime import alternating_work as running
 from rnnc.runtime import cuda
 from rnnc.runtime.device import device_limits
 
@@ -106,9 +106,9 @@ def test_overlapping_steps_give_the_bits_of_steps_in_turn(
     choice = {"variant": "alternating"}
     with monkeypatch.context() as patch:
         patch.setattr(running, "overlap_possible", lambda: False)
-        running._work.cache_clear()
+        rnnc.free_memory()
         wanted = results(cell, inputs, seeds, **choice)
-    running._work.cache_clear()
+    rnnc.free_memory()
     for _ in range(5):
         same_bits(results(cell, inputs, seeds, **choice), wanted)
 
@@ -160,7 +160,7 @@ def test_a_short_call_before_a_long_one(planned, draw, seeds_for, results, error
     """The first leaves arguments behind whose tensors are gone when the graph is captured."""
     cell = rnnc.cells.lstm
     for product in ("own", "library"):
-        running._work.cache_clear()
+        rnnc.free_memory()
         for steps in (5, 40, 0, 70):
             shape = (3, steps, 1, 56)
             planned(cell, product, 0, shape, "bfloat16")

@@ -1,0 +1,69 @@
+"""Graphs captured by the driver on a stream of their own: no state of torch's is touched."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from .driver import driver_library
+
+_RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
+
+
+@contextmanager
+def beside_captures() -> Iterator[None]:
+    """Allocate, free, load or capture although some stream captures.
+
+    A capture in torch's default mode forbids such calls to every thread, and fails when one of them
+    comes. They are harmless to it where they touch none of its memory and kernels.
+    """
+    from cupy_backends.cuda.api import driver
+
+    mode = ctypes.c_int(_RELAXED)
+    exchange = driver_library().cuThreadExchangeStreamCaptureMode
+    try:
+        driver.check_status(exchange(ctypes.byref(mode)))
+        yield
+    finally:
+        exchange(ctypes.byref(mode))
+
+
+def captured(launch: Callable[[int], None]) -> Any:
+    """A graph of launches, as CuPy's `Graph`; what is launched does not run.
+
+    The stream is new, waits for no other and is gone afterwards, so that neither threads nor modes
+    of torch meet the capture. Its own thread may free memory meanwhile, as garbage collection does.
+
+    Args:
+        launch: launches on the stream whose handle it is given; it neither allocates nor waits.
+
+    Raises:
+        BaseException: what `launch` raises; the capture is ended.
+    """
+    from cupy.cuda import Stream, runtime
+
+    with beside_captures():
+        stream = Stream(non_blocking=True)
+        # An interrupt may come between any two calls: whatever is open then is ended.
+        try:
+            stream.begin_capture(runtime.streamCaptureModeRelaxed)
+            launch(stream.ptr)
+            return stream.end_capture()
+        except BaseException:
+            with suppress(Exception):
+                runtime.graphDestroy(runtime.streamEndCapture(stream.ptr))
+            raise
+
+
+def launch_graph(graph: Any, stream: int) -> None:
+    """Launch a graph.
+
+    Args:
+        graph: of `captured`.
+        stream: the handle of a stream.
+    """
+    from cupy.cuda import runtime
+
+    runtime.graphLaunch(graph.graphExec, stream)

@@ -1,0 +1,90 @@
+"""Memory of a device that torch's allocator does not know, for what is kept between calls.
+
+torch routes a thread's allocations into private pools, for example while `torch.compile` warms a
+graph up, and wants them all back; it also remembers the modes that a tensor was made in.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import torch
+from torch import Tensor
+
+from .capture import beside_captures
+
+_GRANULE = 512  # bytes, as the driver deals memory
+_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+
+
+class _Memory:
+    """Bytes of the current device, freed with the last tensor over them."""
+
+    def __init__(self, size: int) -> None:
+        from cupy.cuda import runtime
+
+        with beside_captures():
+            self._address = runtime.malloc(size)
+        self._free = runtime.free
+        self.__cuda_array_interface__ = {
+            "shape": (size,),
+            "typestr": "|u1",
+            "data": (self._address, False),
+            "version": 3,
+        }
+
+    def __del__(self) -> None:
+        # The driver waits for what still runs over it; a process that ends has no driver left.
+        with suppress(Exception), beside_captures():
+            self._free(self._address)
+
+
+def rounded(size: int) -> int:
+    """The bytes that so many take."""
+    return -(-size // _GRANULE) * _GRANULE
+
+
+def device_tensor(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+    """An uninitialised tensor over memory of the driver's, whatever torch's modes are now.
+
+    Args:
+        size: its shape.
+        dtype: of its elements.
+        device: the current device.
+
+    Raises:
+        torch.OutOfMemoryError: the device has no room, even after torch has given back what it
+            does not use.
+    """
+    count = dtype.itemsize
+    for length in size:
+        count *= length
+    with torch.inference_mode(False):
+        if not count:
+            return torch.empty(size, dtype=dtype, device=device)
+        memory = _allocated(count)
+        return torch.as_tensor(memory, device=device).view(dtype).view(size)
+
+
+def _allocated(size: int) -> _Memory:
+    from cupy.cuda import runtime
+
+    try:
+        return _Memory(size)
+    except runtime.CUDARuntimeError as error:
+        if error.status != _OUT_OF_MEMORY:
+            raise
+    torch.cuda.empty_cache()
+    try:
+        return _Memory(size)
+    except runtime.CUDARuntimeError as error:
+        if error.status != _OUT_OF_MEMORY:
+            raise
+        free = torch.cuda.mem_get_info()[0]
+        raise torch.OutOfMemoryError(
+            "buffers of an alternating plan\n"
+            f"  found:  {free} bytes free on the device\n"
+            f"  wanted: {size}\n"
+            "  write:  rnnc.free_memory(), which gives back what earlier calls keep, or a smaller"
+            " batch"
+        ) from error

@@ -1,0 +1,113 @@
+"""What calls leave on a device for later calls, bounded by bytes; and the call that frees it."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from typing import Generic, Protocol, TypeVar
+
+_MIB = 2**20
+_LIMIT = 1024  # MiB, without RNNC_KEPT_SIZE
+# A forward and its backward: without them each step of a training would make its own anew.
+_ALWAYS = 2
+
+
+class Entry(Protocol):
+    """What can be kept: it frees its memory when the last reference to it goes."""
+
+    nbytes: int
+
+
+E = TypeVar("E", bound=Entry)
+F = TypeVar("F", bound=Callable[[], None])
+
+
+class Kept(Generic[E]):
+    """Entries by key; those used longest ago go where all together are beyond the limit.
+
+    An entry that another thread still uses lives until that thread is done with it.
+    """
+
+    def __init__(self) -> None:
+        self._entries: OrderedDict[Hashable, E] = OrderedDict()
+        # Garbage collection inside may run a caller's code, which may come back.
+        self._lock = threading.RLock()
+        _EMPTIED.append(self.clear)
+
+    def get(self, key: Hashable, make: Callable[[], E]) -> E:
+        """The entry of a key, made on first use.
+
+        Args:
+            key: of the entry.
+            make: makes it. Two threads may make one each at once: the first is kept.
+        """
+        with self._lock:
+            entry = self._entries.get(key)
+            if entry is not None:
+                self._entries.move_to_end(key)
+                return entry
+        made = make()
+        gone: list[E] = []  # freed at the end, without the lock: that waits for the device
+        with self._lock:
+            entry = self._entries.setdefault(key, made)
+            while len(self._entries) > _ALWAYS and self.nbytes > kept_limit():
+                gone.append(self._entries.popitem(last=False)[1])
+        return entry
+
+    @property
+    def nbytes(self) -> int:
+        """Of all entries."""
+        with self._lock:
+            return sum(entry.nbytes for entry in self._entries.values())
+
+    def clear(self) -> None:
+        """Let all entries go."""
+        with self._lock:
+            gone, self._entries = self._entries, OrderedDict()
+        gone.clear()
+
+
+def kept_limit() -> int:
+    """Bytes that may be kept: `RNNC_KEPT_SIZE` in MiB; nonsense counts as unset."""
+    wish = os.environ.get("RNNC_KEPT_SIZE", "")
+    return (int(wish) if wish.isdecimal() else _LIMIT) * _MIB
+
+
+_EMPTIED: list[Callable[[], None]] = []
+
+
+def freed_with_memory(clear: F) -> F:
+    """Have `free_memory` call this too.
+
+    Args:
+        clear: empties a store.
+    """
+    _EMPTIED.append(clear)
+    return clear
+
+
+def free_memory() -> None:
+    """Give back the GPU memory that calls keep for later calls.
+
+    An alternating plan keeps its CUDA graphs, the weights in the order that it reads and a few
+    states: some 75 MiB for each direction of an LSTM 1 x 3072, by size, dtype and stream. All of
+    them together stay below `RNNC_KEPT_SIZE` MiB of each process; the two used last are always
+    kept. The other plans keep nothing but constant initial states. Results are not touched. What
+    still runs is waited for; the next call of a size makes its graphs again, which takes some
+    milliseconds. Loaded kernels stay.
+
+    Any thread may call it at any time.
+
+    Example:
+        >>> import rnnc
+        >>> rnnc.free_memory()
+    """
+    for clear in _EMPTIED:
+        clear()
+
+
+# Before the driver goes, while modules still have their names.
+atexit.register(free_memory)

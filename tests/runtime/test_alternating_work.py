@@ -1,0 +1,265 @@
+"""What an alternating plan launches and captures, and where, with kernels that only take notes."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import contextmanager
+
+import pytest
+import rnnc
+import torch
+from rnnc.codegen.alternating_plan import AlternatingPlan
+from rnnc.runtime import alternating, alternating_work
+from rnnc.runtime.alternating import run_alternating
+from rnnc.runtime.alternating_work import Work
+from rnnc.runtime.cuda_arguments import backward_arguments, forward_arguments
+
+PLAN = AlternatingPlan("sm_90", "float32")
+CHUNK = PLAN.chunk
+STREAM, CAPTURING = 5, 9
+CPU = torch.device("cpu")
+
+
+class Blas:
+    """A library whose products are torch's, on the stream that was said last."""
+
+    def __init__(self, log):
+        self.log, self.stream = log, None
+
+    @contextmanager
+    def on(self, stream, workspace):
+        assert workspace.numel() == 64
+        self.stream = stream
+        try:
+            yield
+        finally:
+            self.stream = None
+
+
+class Product:
+    """Notes each product."""
+
+    def __init__(self, blas, a, b, to, *, transposed, tf32):
+        self.blas = blas
+
+    def __call__(self):
+        assert self.blas.stream is not None
+        self.blas.log.append(("product", self.blas.stream))
+
+
+@pytest.fixture
+def log(monkeypatch):
+    """All that is launched, captured and replayed, in order."""
+    found = []
+
+    def load(cell, plan, name, device):
+        def kernel(grid, arguments, stream):
+            found.append((name.removeprefix("rnnc_"), stream))
+
+        return kernel
+
+    def captured(launch):
+        found.append("capture")
+        launch(CAPTURING)
+        found.append("captured")
+        return f"graph {found.count('captured')}"
+
+    blas = Blas(found)
+    for name, fake in {
+        "load_kernel": load,
+        "captured": captured,
+        "launch_graph": lambda graph, stream: found.append((graph, stream)),
+        "blas_of": lambda device: blas,
+        "workspace_bytes": lambda device: 64,
+        "device_tensor": lambda size, dtype, device: torch.empty(size, dtype=dtype),
+        "never_unload": lambda kernel: found.append("for good"),
+    }.items():
+        monkeypatch.setattr(alternating_work, name, fake)
+    monkeypatch.setattr("rnnc.runtime.alternating_library.Product", Product)
+    return found
+
+
+def work(forward=True, lasting=True):
+    return Work(
+        rnnc.cells.elman, PLAN, torch.float32, CPU, (2, 1, 3), forward, STREAM, False, lasting
+    )
+
+
+def run(made, steps):
+    forward = made._forward
+    arguments = (forward_arguments if forward else backward_arguments)(1, 0)()
+    made.run(arguments, steps, torch.randn(1, 1, 3, 3))
+
+
+def test_whole_chunks_are_captured_once_and_replayed(log):
+    made = work()
+    run(made, 2 * CHUNK + 1)
+    step = [("product", CAPTURING), ("forward_step", CAPTURING)]
+    wanted = [
+        ("product", STREAM),  # for the library to load its kernels
+        *("capture", *step * CHUNK, ("advance", CAPTURING), "captured"),
+        *(("forward_begin", STREAM), *[("graph 1", STREAM)] * 2),
+        *(("product", STREAM), ("forward_step", STREAM)),
+    ]
+    assert log == wanted
+    log.clear()
+    run(made, CHUNK)
+    assert log == [("forward_begin", STREAM), ("graph 1", STREAM)]
+
+
+def test_the_backward_multiplies_behind_its_map_and_has_an_end(log):
+    made = work(forward=False)
+    run(made, 1)
+    wanted = [
+        *(("backward_begin", STREAM), ("backward_step", STREAM), ("product", STREAM)),
+        ("backward_end", STREAM),
+    ]
+    assert log == wanted
+
+
+def test_long_sequences_take_long_graphs_first(log):
+    made = work()
+    run(made, 9 * CHUNK)
+    assert sorted(made._graphs) == [CHUNK, 8 * CHUNK]
+    assert log[-2:] == [("graph 1", STREAM), ("graph 2", STREAM)]
+
+
+def test_within_a_caller_s_capture_steps_go_into_the_caller_s_graph(log):
+    made = work(lasting=False)
+    kernels = len(PLAN.kernel_names)
+    assert log == ["for good"] * kernels
+    run(made, CHUNK)
+    assert "capture" not in log
+    assert {entry[1] for entry in log[kernels:]} == {STREAM}
+    assert log.count(("forward_step", STREAM)) == CHUNK
+
+
+def test_a_capture_that_another_thread_ended_is_made_again(log, monkeypatch):
+    once = alternating_work.captured
+    tries = []
+
+    def ended(launch):
+        tries.append(True)
+        if len(tries) < 3:
+            raise RuntimeError("cudaErrorStreamCaptureInvalidated")
+        return once(launch)
+
+    monkeypatch.setattr(alternating_work, "captured", ended)
+    made = work()
+    run(made, CHUNK)
+    assert len(tries) == 3
+    assert log[-1] == ("graph 1", STREAM)
+
+
+def test_steps_that_cannot_be_captured_are_launched_and_it_is_said(log, monkeypatch):
+    def never(launch):
+        raise RuntimeError("cudaErrorStreamCaptureInvalidated")
+
+    monkeypatch.setattr(alternating_work, "captured", never)
+    made = work()
+    with pytest.warns(RuntimeWarning, match="one by one.*Invalidated"):
+        run(made, CHUNK)
+    assert log.count(("forward_step", STREAM)) == CHUNK
+    assert not made._graphs
+
+
+def test_an_interrupt_in_a_capture_leaves_no_graph(log, monkeypatch):
+    once = alternating_work.captured
+
+    def interrupted(launch):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(alternating_work, "captured", interrupted)
+    made = work()
+    with pytest.raises(KeyboardInterrupt):
+        run(made, CHUNK)
+    assert not made._graphs
+    monkeypatch.setattr(alternating_work, "captured", once)
+    log.clear()
+    run(made, CHUNK)
+    assert log[-1] == ("graph 1", STREAM)
+
+
+def test_bytes_are_counted(log):
+    made = work()
+    tensors = [made._workspace.memory, *made._states, *made._buffers.values()]
+    tensors += [*made._product._weights, *made._product.factors, *made._product.operands]
+    assert made.nbytes > sum(t.nbytes for t in tensors)
+    assert made.nbytes - sum(-(-t.nbytes // 512) * 512 for t in tensors) == (
+        64 - 512 + 9 * CHUNK * 2 * alternating_work._NODE_BYTES
+    )
+
+
+@pytest.fixture
+def calls(log, monkeypatch):
+    """Runs a call on a stream, and says which works there are."""
+    state = {"stream": STREAM, "capturing": False}
+    made = []
+    monkeypatch.setattr(
+        torch._C, "_cuda_getCurrentRawStream", lambda _: state["stream"], raising=False
+    )
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: state["capturing"])
+
+    class Noted(Work):
+        def __init__(self, *given, **options):
+            super().__init__(*given, **options)
+            made.append(self)
+
+    monkeypatch.setattr(alternating, "Work", Noted)
+
+    def call(stream=STREAM, rows=2, capturing=False, mode=torch.no_grad):
+        state.update(stream=stream, capturing=capturing)
+        with mode():
+            arguments = forward_arguments(1, 0)()
+            like, R = torch.empty(0), torch.randn(1, 1, 3, 3)
+            run_alternating(rnnc.cells.elman, PLAN, arguments, R, like, (3, rows, 1, 3), True)
+        return made
+
+    rnnc.free_memory()
+    yield call
+    rnnc.free_memory()
+
+
+def test_works_are_kept_by_size_and_stream(calls):
+    for _ in range(2):
+        calls()
+    assert len(calls(rows=4)) == 2
+    first, _, other = calls(stream=6)
+    assert first._workspace is not other._workspace
+    assert calls(rows=9)[-1]._workspace is first._workspace  # one a stream
+    rnnc.free_memory()
+    assert len(calls()) == 5
+
+
+def test_a_capture_s_work_is_not_kept(calls):
+    assert len(calls(capturing=True)) == 1
+    assert len(calls(capturing=True)) == 2
+    assert alternating._works.nbytes == 0
+
+
+@pytest.mark.parametrize("setting", [True, False])
+def test_another_precision_is_another_work(calls, setting, monkeypatch):
+    calls()
+    monkeypatch.setattr(alternating, "tf32_allowed", lambda dtype: setting)
+    assert len(calls()) == 1 + setting
+
+
+def test_two_threads_take_turns_with_a_work(calls, monkeypatch):
+    calls()
+    inside, most, lock = [], [], threading.Lock()
+
+    def run_alone(self, *_):
+        with lock:
+            inside.append(True)
+            most.append(len(inside))
+        threading.Event().wait(0.02)
+        with lock:
+            inside.pop()
+
+    monkeypatch.setattr(Work, "run", run_alone)
+    threads = [threading.Thread(target=calls) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 4

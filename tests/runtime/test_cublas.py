@@ -1,0 +1,116 @@
+"""What cuBLAS is asked for, answered by a library that reads the same memory and multiplies."""
+
+from __future__ import annotations
+
+import ctypes
+from contextlib import contextmanager
+
+import pytest
+import torch
+from rnnc.runtime import cublas
+from rnnc.runtime.cublas import Blas, Product
+from torch import Tensor
+
+KINDS = {0: torch.float32, 1: torch.float64, 2: torch.float16, 14: torch.bfloat16}
+BUFFER = {4: ctypes.c_float, 8: ctypes.c_double, 2: ctypes.c_uint16}
+
+
+def matrix(address, kind, rows, columns, pitch, count, stride) -> Tensor:
+    """(count, rows, columns) that lie by columns."""
+    dtype = KINDS[kind]
+    size = (count - 1) * stride + (columns - 1) * pitch + rows
+    raw = (BUFFER[dtype.itemsize] * size).from_address(address)
+    flat = torch.frombuffer(raw, dtype=dtype)
+    return flat.as_strided((count, rows, columns), (stride, 1, pitch))
+
+
+class Library:
+    """The functions that are called, in their order."""
+
+    def __init__(self):
+        self.calls, self.computes = [], []
+
+    def cublasCreate_v2(self, handle):  # noqa: N802
+        return 0
+
+    def cublasSetStream_v2(self, handle, stream):  # noqa: N802
+        self.calls.append(("stream", stream.value))
+        return 0
+
+    def cublasSetWorkspace_v2(self, handle, address, size):  # noqa: N802
+        self.calls.append(("workspace", address.value, size.value))
+        return 0
+
+    def cublasGemmEx(self, *given):  # noqa: N802
+        values = [getattr(v, "value", v) for v in given]
+        _, opa, opb, m, n, k, one, a, a_kind, lda, b, b_kind, ldb, zero, c, c_kind, ldc, *more = (
+            values
+        )
+        operands = (a, a_kind, lda, 0), (b, b_kind, ldb, 0), (c, c_kind, ldc, 0)
+        return self.multiply((opa, opb), (m, n, k), (one, zero), *operands, 1, *more)
+
+    def cublasGemmStridedBatchedEx(self, *given):  # noqa: N802
+        values = [getattr(v, "value", v) for v in given]
+        _, opa, opb, m, n, k, one, *rest = values
+        a, b, zero, c = rest[:4], rest[4:8], rest[8], rest[9:13]
+        return self.multiply((opa, opb), (m, n, k), (one, zero), a, b, c, *rest[13:])
+
+    def multiply(self, turns, sizes, scales, a, b, c, count, compute, algorithm):
+        (opa, opb), (m, n, k) = turns, sizes
+        assert [scale._obj.value for scale in scales] == [1, 0]
+        assert (opb, algorithm) == (0, -1)
+        self.computes.append(compute)
+        rows, columns = (k, m) if opa else (m, k)
+        first = matrix(*a[:2], rows, columns, a[2], count, a[3]).double()
+        second = matrix(*b[:2], k, n, b[2], count, b[3]).double()
+        result = matrix(*c[:2], m, n, c[2], count, c[3])
+        result.copy_((first.mT if opa else first) @ second)
+        return 0
+
+
+@pytest.fixture
+def blas(monkeypatch):
+    @contextmanager
+    def alone():
+        yield
+
+    monkeypatch.setattr(cublas, "beside_captures", alone)
+    return Blas(Library())
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+@pytest.mark.parametrize("sizes", [(1, 3, 5, 7), (4, 3, 5, 7), (3, 1, 1, 1), (2, 1, 6, 1)])
+@pytest.mark.parametrize("dtype", KINDS.values(), ids=str)
+def test_each_product(blas, dtype, sizes, transposed):
+    count, rows, inner, columns = sizes
+    real = torch.float64 if dtype == torch.float64 else torch.float32
+    a = torch.randn(count, rows, inner).to(dtype)
+    b = torch.randn(count, *((columns, inner) if transposed else (inner, columns))).to(dtype)
+    to = torch.full((count, rows, columns), torch.nan, dtype=real)
+    Product(blas, a, b, to, transposed=transposed, tf32=True)()
+    wanted = a.double() @ (b.mT if transposed else b).double()
+    torch.testing.assert_close(to.double(), wanted, rtol=1e-6, atol=1e-6)
+    computes = {torch.float32: 77, torch.float64: 70}
+    assert blas.library.computes == [computes.get(dtype, 68)]
+
+
+def test_float32_keeps_its_digits_unless_allowed(blas):
+    a = b = torch.randn(1, 2, 2)
+    Product(blas, a, b, torch.empty(1, 2, 2), transposed=False, tf32=False)()
+    assert blas.library.computes == [68]
+
+
+def test_the_workspace_is_given_after_the_stream_which_takes_it_away(blas):
+    workspace = torch.empty(64, dtype=torch.uint8)
+    with blas.on(5, workspace):
+        pass
+    assert blas.library.calls == [("stream", 5), ("workspace", workspace.data_ptr(), 64)]
+
+
+def test_a_failure_is_named(blas):
+    blas.library.cublasSetStream_v2 = lambda *_: 14
+    with pytest.raises(RuntimeError, match="cublasSetStream failed with cublasStatus_t 14"):
+        blas.on(5, torch.empty(64)).__enter__()
+    blas.library.cublasSetStream_v2 = lambda *_: 0
+    with blas.on(5, torch.empty(64)):
+        pass  # the lock is free again
