@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -110,9 +111,9 @@ class Product:
         _check("cublasGemmEx", self._run(*self._given))
 
 
-def _matrix(tensor: Tensor, kind: int, pitch: int, count: int) -> list[ctypes._SimpleCData[int]]:
+def _matrix(tensor: Tensor, kind: int, pitch: int, count: int) -> list[Any]:
     """Address, type, leading dimension and, of several, stride."""
-    found = [ctypes.c_void_p(tensor.data_ptr()), ctypes.c_int(kind), ctypes.c_int(pitch)]
+    found: list[Any] = [ctypes.c_void_p(tensor.data_ptr()), ctypes.c_int(kind), ctypes.c_int(pitch)]
     return [*found, ctypes.c_longlong(tensor.stride(0))] if count > 1 else found
 
 
