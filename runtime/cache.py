@@ -1,72 +1,206 @@
-"""The disk cache of compiled kernels: found by digest, made once, bounded, shared by processes."""
+"""The disk cache: found by digest, made once, bounded, shared by processes and users.
+
+It saves time and decides nothing: where the folder cannot be used, a private one takes its place.
+"""
 
 from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable
-from contextlib import suppress
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import NamedTuple
 
 import filelock
 import platformdirs
 
+from .private import make_private_folder, private_folder
+from .sealed import UNFINISHED, read_sealed, write_sealed
+
 _MIB = 1024 * 1024
 _DEFAULT_SIZE = 1024  # MiB: some thousands of kernels
+_QUIET, _PATIENCE = 10, 120  # seconds of waiting until it is said, and until it ends
+_ABANDONED = 24 * 3600  # seconds, after which nobody finishes an unfinished file
+
+
+class Cached(NamedTuple):
+    """What the cache holds under a name.
+
+    Attributes:
+        content: what was made.
+        path: the file that begins with it; None where no folder could be written.
+    """
+
+    content: bytes
+    path: Path | None
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: `RNNC_CACHE_DIR`, or the user's cache folder."""
-    return Path(os.environ.get("RNNC_CACHE_DIR") or platformdirs.user_cache_dir("rnnc"))
+    """Where compiled kernels are kept: `RNNC_CACHE_DIR`, or the user's cache folder.
+
+    Raises:
+        RuntimeError: it begins with `~`, and the user has no home.
+    """
+    return Path(_wish()).expanduser()
 
 
-def cached_file(name: str, make: Callable[[Path], None]) -> Path:
-    """The cached file of that name, made if it is not there.
+def _wish() -> str:
+    return os.environ.get("RNNC_CACHE_DIR") or platformdirs.user_cache_dir("rnnc")
+
+
+def file_name(cell: str, digest: str, kind: str) -> str:
+    """What a file is called: a long name of a cell is cut, since the digest tells files apart."""
+    return f"{cell[:80]}-{digest}.{kind}"
+
+
+def cached(name: str, make: Callable[[], bytes]) -> Cached:
+    """What is cached under that name, made if it is not there.
+
+    Processes that ask at once wait for one of them to make it. What was damaged is made anew. Where
+    the folder outgrows `RNNC_CACHE_SIZE`, the files that were used longest ago go.
 
     Args:
         name: the file's name; it must hold the digest of everything that the content depends on.
-        make: writes the content to the path that it is given.
-
-    Returns:
-        The file. Processes that ask at once wait for one of them to make it; it appears by an
-        atomic rename, so that nobody ever sees a part of it. Where the folder outgrows
-        `RNNC_CACHE_SIZE`, the files that were used longest ago go.
+        make: gives the content; its errors are the caller's.
     """
-    folder = cache_folder()
-    target = folder / name
-    if target.exists():
-        with suppress(OSError):  # a folder that is shared and read-only serves as well
-            os.utime(target)
-        return target
-    folder.mkdir(parents=True, exist_ok=True)
-    with filelock.FileLock(folder / f"{name}.lock"):
-        if not target.exists():
-            handle, temporary = tempfile.mkstemp(dir=folder, suffix=f".{name}")
-            os.close(handle)
-            try:
-                make(Path(temporary))
-                Path(temporary).replace(target)
-            finally:
-                Path(temporary).unlink(missing_ok=True)
-            _shrink(folder, keep=target)
-    return target
+    found = look_up(name)
+    if found is not None:
+        return found
+    folder = _usable_folder(name)
+    if folder is None:
+        return Cached(make(), None)
+    with _alone(folder, name):
+        return _found(folder, name) or _kept(folder, name, make())
 
 
-def _shrink(folder: Path, keep: Path) -> None:
-    """Remove what was used longest ago, until the rest is within bounds."""
-    files = []
-    for path in folder.iterdir():
-        with suppress(FileNotFoundError):  # another process shrinks the folder too
-            stat = path.stat()
-            if path != keep and path.suffix in _KERNELS:
-                files.append((stat.st_mtime, stat.st_size, path))
-    excess = sum(size for _, size, _ in files) + keep.stat().st_size - _size_limit()
-    for _, size, path in sorted(files):
-        if excess <= 0:
+def look_up(name: str) -> Cached | None:
+    """What is cached under that name, in the cache folder or a private one; None if nothing is."""
+    with suppress(RuntimeError):
+        found = _found(cache_folder(), name)
+        if found is not None:
+            return found
+    private = private_folder()
+    return _found(private, name) if private else None
+
+
+def keep(name: str, content: bytes) -> None:
+    """Write what `look_up` gives from now on.
+
+    Args:
+        name: the file's name.
+        content: what it holds.
+    """
+    folder = _usable_folder(name)
+    if folder is not None:
+        _kept(folder, name, content)
+
+
+def _found(folder: Path, name: str) -> Cached | None:
+    path = folder / name
+    with suppress(OSError):
+        content = read_sealed(path)
+        if content is not None:
+            with suppress(OSError):  # a folder that is shared and read-only serves as well
+                os.utime(path)
+            return Cached(content, path)
+    return None
+
+
+def _usable_folder(name: str) -> Path | None:
+    """The cache folder, or a private one where that cannot be written, or hides the file."""
+    try:
+        folder = cache_folder()
+        folder.mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+        with suppress(FileNotFoundError):
+            # Another user's, who keeps it to themselves, is not ours to replace.
+            (folder / name).open("rb").close()
+    except (OSError, RuntimeError) as error:
+        return make_private_folder(_wish(), error)
+    return folder
+
+
+def _kept(folder: Path, name: str, content: bytes) -> Cached:
+    """The content, written to the folder, or else to a private one, or else to none."""
+    try:
+        return _written(folder, name, content)
+    except OSError as error:
+        other = None if folder == private_folder() else make_private_folder(str(folder), error)
+    if other is not None:
+        with suppress(OSError):
+            return _written(other, name, content)
+    return Cached(content, None)
+
+
+def _written(folder: Path, name: str, content: bytes) -> Cached:
+    write_sealed(folder / name, content)
+    _shrink(folder, name)
+    return Cached(content, folder / name)
+
+
+@contextmanager
+def _alone(folder: Path, name: str) -> Iterator[None]:
+    """One process at a time; where that cannot be had, work done twice does no harm."""
+    path = folder / f"{name}.lock"
+    lock = filelock.FileLock(path)
+    # Where there are no locks, filelock of some versions has an error of another type.
+    with suppress(OSError, NotImplementedError):
+        _wait_for(lock, name)
+    try:
+        yield
+    finally:
+        if lock.is_locked:
+            # Ours. Who waits for it looks for the file next, which is there, or takes a new lock.
+            with suppress(OSError):
+                path.unlink()
+            with suppress(OSError):
+                lock.release()
+
+
+def _wait_for(lock: filelock.BaseFileLock, name: str) -> None:
+    try:
+        lock.acquire(timeout=_QUIET)
+    except filelock.Timeout:
+        warnings.warn(
+            f"rnnc has waited {_QUIET} s for another process to compile {name}, and waits for up to"
+            f" {_PATIENCE} s",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        lock.acquire(timeout=_PATIENCE - _QUIET)
+
+
+def _shrink(folder: Path, latest: str) -> None:
+    """Remove what was used longest ago, but the latest file, until the rest is within bounds.
+
+    Other processes shrink the folder too, and files of other users may have to stay.
+    """
+    files, excess = [], -_size_limit()
+    for entry in _entries(folder):
+        with suppress(OSError):
+            stat = entry.stat(follow_symlinks=False)
+            if Path(entry.name).suffix in _KERNELS:
+                excess += stat.st_size
+                files.append((entry.name == latest, stat.st_mtime, stat.st_size, entry.path))
+            elif entry.name.endswith(UNFINISHED) and time.time() - stat.st_mtime > _ABANDONED:
+                Path(entry.path).unlink()
+    for is_latest, _, size, path in sorted(files):
+        if excess <= 0 or is_latest:
             return
-        path.unlink(missing_ok=True)
-        path.with_name(f"{path.name}.lock").unlink(missing_ok=True)
-        excess -= size
+        with suppress(OSError):
+            Path(path).unlink()
+            excess -= size
+
+
+def _entries(folder: Path) -> list[os.DirEntry[str]]:
+    try:
+        with os.scandir(folder) as entries:
+            return list(entries)
+    except OSError:
+        return []
 
 
 _KERNELS = {".so", ".cubin", ".memo"}

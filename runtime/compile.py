@@ -5,10 +5,6 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-import platform
-import shutil
-import subprocess
-import tempfile
 from functools import cache, lru_cache
 from importlib import metadata, resources
 from pathlib import Path
@@ -16,9 +12,10 @@ from pathlib import Path
 from ..cellspec.cell import CellSpec
 from ..codegen.derive import derive
 from ..codegen.plan import CpuPlan
-from ..codegen.render import Source, render
-from .cache import cached_file
-from .errors import CompileError, NoCompilerError
+from ..codegen.render import render
+from .build import build, find_compiler, tool_digest
+from .cache import Cached, cached, file_name
+from .errors import CompileError
 
 _FLAGS = (
     "-std=c++17",
@@ -54,7 +51,8 @@ def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
 
     Raises:
         NoCompilerError: no C++ compiler was found.
-        CompileError: the compiler refused the source, or its product cannot be loaded.
+        CompileError: the compiler refused the source or had no room, or its product cannot be
+            loaded.
     """
     compiler = find_compiler()
     # The docstring is left out: it changes a comment, no code.
@@ -62,73 +60,36 @@ def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
         cell.fingerprint,
         repr(plan),
         package_digest(),
-        _tool_digest(compiler),
+        tool_digest(compiler),
         _flags(),
     )
     digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:32]
 
-    def make(target: Path) -> None:
-        _build(render(derive(cell), plan), compiler, target)
+    def make() -> bytes:
+        return build(render(derive(cell), plan), compiler, _flags())
 
-    path = cached_file(f"{cell.name}-{digest}.so", make)
-    try:
-        return ctypes.CDLL(str(path))
-    except OSError:
-        # Not a library of this machine, whatever its name says: make it again, once.
-        path.unlink(missing_ok=True)
-        cached_file(path.name, make)
+    return _load(cached(file_name(cell.name, digest, "so"), make))
+
+
+def _load(found: Cached) -> ctypes.CDLL:
+    refused = OSError("no folder can be written")
+    if found.path is not None:
         try:
-            return ctypes.CDLL(str(path))
+            return ctypes.CDLL(str(found.path))
         except OSError as error:
-            raise CompileError(f"{path.name} does not load: {error}") from error
-
-
-@cache
-def find_compiler() -> str:
-    """The C++ compiler: `$CXX`, else `c++`.
-
-    Raises:
-        NoCompilerError: there is none.
-    """
-    wish = os.environ.get("CXX") or "c++"
-    path = shutil.which(wish)
-    if path is None:
-        raise NoCompilerError(
-            f"C++ compiler\n  found:  no `{wish}` on the PATH\n"
-            "  wanted: a C++17 compiler, for example g++\n"
-            "  write:  install one (Debian: the package g++), or set CXX to its path"
-        )
-    return path
-
-
-def _build(source: Source, compiler: str, target: Path) -> None:
-    openmp = ["-fopenmp"] if _has_openmp(compiler) else ["-fopenmp-simd"]
-    with tempfile.TemporaryDirectory() as folder:
-        code = Path(folder) / f"{source.name}.cpp"
-        code.write_text(source.code)
-        for name, text in source.headers:
-            header = Path(folder) / name
-            header.parent.mkdir(exist_ok=True)
-            header.write_text(text)
-        command = [compiler, *_flags(), *openmp, str(code), "-o", str(target)]
-        result = subprocess.run(command, capture_output=True, text=True, check=False)
-    if result.returncode != 0:
+            refused = error
+    # A disk from which nothing may be executed, or no disk: from memory.
+    try:
+        memory = os.memfd_create("rnnc")  # stays open: loaded libraries are known by their paths
+        with open(memory, "wb", closefd=False) as file:
+            file.write(found.content)
+        return ctypes.CDLL(f"/proc/self/fd/{memory}")
+    except (OSError, AttributeError) as error:
         raise CompileError(
-            f"{source.name}: the compiler refused the generated source\n"
-            f"  command: {' '.join([Path(compiler).name, *_flags(), *openmp])}\n{result.stderr}"
-        )
-
-
-@cache
-def _has_openmp(compiler: str) -> bool:
-    probe = subprocess.run(
-        [compiler, "-fopenmp", "-x", "c++", "-", "-o", os.devnull, "-shared", "-fPIC"],
-        input="#include <omp.h>\nint threads() { return omp_get_max_threads(); }\n",
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return probe.returncode == 0
+            f"a compiled library that does not load\n  found:  {refused}\n"
+            "  wanted: a cache folder on a disk from which programs may be executed\n"
+            "  write:  RNNC_CACHE_DIR=… in the environment, naming such a folder"
+        ) from error
 
 
 @cache
@@ -144,20 +105,3 @@ def package_digest() -> str:
 
 
 _TEXT = {".py", ".jinja", ".h", ".cuh"}
-
-
-def _tool_digest(compiler: str) -> str:
-    """Compiler and processor: `-march=native` makes a binary that other processors may refuse."""
-    stat = Path(compiler).resolve().stat()
-    return f"{Path(compiler).resolve()} {stat.st_size} {stat.st_mtime_ns} {_processor()}"
-
-
-@cache
-def _processor() -> str:
-    info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return f"{platform.machine()} {platform.processor()}"
-    wanted = ("model name", "flags", "Features", "CPU part")
-    return "\n".join(
-        sorted({line for line in info.read_text().splitlines() if line.startswith(wanted)})
-    )

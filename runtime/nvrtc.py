@@ -7,7 +7,6 @@ import json
 import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
-from pathlib import Path
 
 from ..cellspec.cell import CellSpec
 from ..codegen.cuda_source import cuda_source
@@ -15,7 +14,7 @@ from ..codegen.grid_plan import GridPlan
 from ..codegen.plan import CudaPlan
 from ..codegen.render import Source
 from ..codegen.shape import Dtype
-from .cache import cached_file
+from .cache import cached, file_name
 from .compile import package_digest
 from .device import cupy_nvrtc, nvrtc_version
 from .errors import CompileError
@@ -105,16 +104,10 @@ def _cached(
     key = repr((made_from, flags, nvrtc_version()))
     digest = hashlib.sha256(key.encode()).hexdigest()[:32]
 
-    def make(target: Path) -> None:
-        target.write_bytes(_pack(_compile(cupy_nvrtc(), source(), arch, flags)))
+    def make() -> bytes:
+        return _pack(_compile(cupy_nvrtc(), source(), arch, flags))
 
-    path = cached_file(f"{name}-{digest}.cubin", make)
-    try:
-        return _unpack(path.read_bytes())
-    except (ValueError, KeyError, TypeError, FileNotFoundError):
-        # Torn, foreign, or just removed to make room: make it again, once.
-        path.unlink(missing_ok=True)
-        return _unpack(cached_file(path.name, make).read_bytes())
+    return _unpack(cached(file_name(name, digest, "cubin"), make).content)
 
 
 def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:
@@ -195,15 +188,12 @@ def _reports(log: str) -> dict[str, KernelReport]:
 
 def _pack(binary: Binary) -> bytes:
     reports = {name: asdict(report) for name, report in binary.reports.items()}
-    digest = hashlib.sha256(binary.cubin).hexdigest()
-    head = {"arch": binary.arch, "reports": reports, "log": binary.log, "digest": digest}
+    head = {"arch": binary.arch, "reports": reports, "log": binary.log}
     return json.dumps(head).encode() + b"\n" + binary.cubin
 
 
 def _unpack(content: bytes) -> Binary:
     head, _, cubin = content.partition(b"\n")
     fields = json.loads(head)
-    if hashlib.sha256(cubin).hexdigest() != fields["digest"]:
-        raise ValueError("the cached binary is not what was written")
     reports = {name: KernelReport(**report) for name, report in fields["reports"].items()}
     return Binary(fields["arch"], cubin, reports, fields["log"])

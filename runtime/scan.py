@@ -14,9 +14,9 @@ from torch import Tensor
 from ..cellspec.cell import CellSpec
 from ..codegen.plan import Variant
 from ..codegen.shape import Save
+from .build import find_compiler
 from .check import check_scan
 from .choose import Choice
-from .compile import find_compiler
 from .device import nvrtc_version
 from .dispatch import Call, cell_of, run_forward, stored_states
 from .eager import Scan

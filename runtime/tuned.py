@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 
 from ..cellspec.cell import CellSpec
 from ..codegen.limits import Limits
 from ..codegen.mixed_plan import CallPlan
 from ..codegen.shape import Save, Shape
-from .cache import cache_folder
+from .cache import file_name, keep, look_up
 from .compile import package_digest
 from .plan_text import packed_plan, unpacked_plan
 
@@ -47,39 +44,31 @@ class Asked:
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
 
     @property
-    def path(self) -> Path:
-        """The file that remembers the answer."""
-        return cache_folder() / f"{self.cell.name}-{self.key}.plan.json"
+    def file_name(self) -> str:
+        """Of the file that remembers the answer, in the cache folder."""
+        return file_name(self.cell.name, self.key, "plan")
 
 
 def remember(asked: Asked, plan: CallPlan) -> None:
-    """Write down the fastest plan; it appears by an atomic rename.
+    """Write down the fastest plan.
 
     Args:
         asked: what it is the answer to.
         plan: the answer.
     """
-    folder = asked.path.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder, suffix=".plan")
-    try:
-        with os.fdopen(handle, "w") as file:
-            json.dump({"asked": asked.key, "plan": packed_plan(plan)}, file)
-        Path(temporary).replace(asked.path)
-    finally:
-        Path(temporary).unlink(missing_ok=True)
+    keep(asked.file_name, json.dumps(packed_plan(plan)).encode())
 
 
 def recall(asked: Asked) -> CallPlan | None:
-    """The fastest plan that a trial found, if there was one; what is torn or foreign is no answer.
+    """The fastest plan that a trial found, if there was one.
 
     Args:
         asked: what the plan is for.
     """
-    with suppress(OSError, ValueError, KeyError, TypeError, AttributeError):
-        content = json.loads(asked.path.read_text())
-        if content["asked"] == asked.key:
-            return unpacked_plan(content["plan"], asked.limits.arch)
+    found = look_up(asked.file_name)
+    if found is not None:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            return unpacked_plan(json.loads(found.content), asked.limits.arch)
     return None
 
 
