@@ -45,7 +45,8 @@ def run_ours(case: Case, values: Mapping[str, Tensor], seeds: Mapping[str, Tenso
         name: lay(t.to(case.device, dtype), views.get(f"d {name}", "plain"))
         for name, t in seeds.items()
     }
-    return results | gradients(case, results, leaves, moved)
+    found = results | gradients(case, results, leaves, moved)
+    return {name: t.detach() for name, t in found.items()}
 
 
 def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:

@@ -68,7 +68,8 @@ def run_twin(
     }
     results = _scan(case, loop, leaves) if case.through == "scan" else _stack(case, loop, leaves)
     moved = {name: t.to(case.device, dtype) for name, t in seeds.items()}
-    return results | gradients(case, results, leaves, moved), edges
+    found = results | gradients(case, results, leaves, moved)
+    return {name: t.detach() for name, t in found.items()}, edges
 
 
 def gradients(
