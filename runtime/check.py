@@ -7,6 +7,7 @@ from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
 
 from ..cellspec.cell import CellSpec
 from ..cellspec.declare import Param, State
@@ -31,6 +32,60 @@ def check_scan(
     """
     if not _fit(cell, wx, R, b, states, R_diag, params):
         _check_each(cell, wx, R, b, states, R_diag, params)
+
+
+def check_operator(
+    cell: CellSpec,
+    wx: Tensor,
+    R: Tensor | None,
+    b: Tensor | None,
+    initial: Sequence[Tensor],
+    R_diag: Tensor | None,
+    params: Sequence[Tensor],
+    over_time: Sequence[bool],
+) -> None:
+    """Check the tensors of `rnnc::scan`, which all kernels read by their address.
+
+    Raises:
+        TensorError: one is missing, too many, or does not fit.
+    """
+    names = [p.name for p in cell.params]
+    if len(params) != len(names) or len(over_time) != len(cell.states):
+        raise TensorError(
+            "params and over_time",
+            f"{len(params)} and {len(over_time)} of them",
+            f"{len(names)} and {len(cell.states)} for {cell.name}",
+            f"a param for each of {names}, a bool for each state",
+        )
+    named = dict(zip(names, params, strict=True))
+    check_scan(cell, wx, R, b, list(initial), R_diag, named)
+    for tensor in (wx, R, b, R_diag, *params, *initial):
+        if tensor is None:
+            continue
+        # Autocast allows what no kernel takes.
+        if tensor.dtype != wx.dtype:
+            raise TensorError(
+                "rnnc::scan",
+                f"tensors of {tensor.dtype} and {wx.dtype}",
+                "one dtype",
+                f"every tensor as .to({wx.dtype})",
+            )
+        check_memory("rnnc::scan", tensor)
+
+
+def check_memory(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor whose memory was given back, as fully sharded modules do between calls.
+
+    Raises:
+        TensorError: it is one.
+    """
+    if tensor.numel() and not tensor.data_ptr():
+        raise TensorError(
+            name,
+            f"a tensor of {tuple(tensor.shape)} without memory",
+            "tensors with memory",
+            "the call where its memory is there: for a sharded module, within its forward",
+        )
 
 
 # A tensor, the shape that it must have (None where no gate takes it), and what it is: the name of a
@@ -195,6 +250,8 @@ def check_input(
     """
     wanted = f"{wanted} with input = {size}"
     _check_tensor("x", x, wanted)
+    if x.is_nested or x.layout != torch.strided:
+        check_strided("x", x)
     if x.ndim not in ranks or x.shape[-1] != size:
         raise _shape_error("x", x, wanted, f"x of the shape {wanted}")
     if weight is not None:
@@ -237,11 +294,65 @@ def check_same(name: str, tensor: Tensor, other_name: str, other: Tensor) -> Non
         )
 
 
-def _check_tensor(name: str, tensor: Any, wanted: str) -> None:
-    if not isinstance(tensor, Tensor):
+def check_kernel_inputs(
+    named: Mapping[str, Tensor | None], computed: torch.dtype, known: Sequence[torch.dtype]
+) -> None:
+    """Check what the tensors of a call are made of, before kernels take them.
+
+    Args:
+        named: the tensors; the first is wx.
+        computed: the dtype that the kernels shall compute in.
+        known: the dtypes that they can.
+
+    Raises:
+        TensorError: one is not strided, of a dtype without kernels, or, without autocast, of
+            another dtype than wx.
+    """
+    wx = next(iter(named.values()))
+    assert wx is not None
+    for name, tensor in named.items():
+        if tensor is not None:
+            check_strided(name, tensor)
+            check_same(name, tensor, "wx", wx)
+    if computed not in known:
         raise TensorError(
-            name, f"a {type(tensor).__name__}", f"a tensor of {wanted}", f"torch.as_tensor({name})"
+            "wx",
+            f"dtype {computed}",
+            f"one of {', '.join(map(str, known))} on {wx.device.type}",
+            f"every tensor as .to({known[0]})",
         )
+
+
+def check_strided(name: str, tensor: Tensor) -> None:
+    """Refuse a sparse, nested or otherwise packed tensor, whose elements have no strides.
+
+    Raises:
+        TensorError: it is one.
+    """
+    if tensor.is_nested:
+        raise TensorError(
+            name,
+            "a nested tensor",
+            "a tensor of one size in each axis; cells have no lengths (docs/limits.md)",
+            f"torch.nested.to_padded_tensor({name}, 0.0)",
+        )
+    if tensor.layout != torch.strided:
+        raise TensorError(name, f"layout {tensor.layout}", "torch.strided", f"{name}.to_dense()")
+
+
+def _check_tensor(name: str, tensor: Any, wanted: str) -> None:
+    if isinstance(tensor, Tensor):
+        return
+    found, wanted = f"a {type(tensor).__name__}", f"a tensor of {wanted}"
+    if isinstance(tensor, PackedSequence):
+        found += ": sequences of different lengths"
+        wanted += "; cells have no lengths (docs/limits.md)"
+        write = f"{name}, lengths = torch.nn.utils.rnn.pad_packed_sequence({name})"
+    elif tensor is None:
+        found, write = "None", f"{name} = torch.randn(...) of that shape, or your data"
+    else:
+        write = f"torch.as_tensor({name})"
+    raise TensorError(name, found, wanted, write)
 
 
 def _shape_error(name: str, tensor: Tensor, wanted: str, write: str) -> TensorError:
@@ -259,6 +370,83 @@ def check_size(name: str, value: Any, minimum: int = 1) -> int:
             name, repr(value), f"a whole number, at least {minimum}", f"{name}={max(minimum, 1)}"
         )
     return value
+
+
+def check_heads(heads: Any, hidden_size: int) -> int:
+    """The heads of a module, which divide its hidden size.
+
+    Raises:
+        TensorError: they are no such number.
+    """
+    check_size("heads", heads)
+    if hidden_size % heads:
+        divisors = [n for n in range(1, hidden_size + 1) if hidden_size % n == 0]
+        nearest = min(divisors, key=lambda n: abs(n - heads))
+        raise TensorError(
+            "heads",
+            f"{heads} with hidden_size={hidden_size}",
+            "a divisor of hidden_size",
+            f"heads={nearest}, or hidden_size={max(round(hidden_size / heads), 1) * heads}",
+        )
+    return cast(int, heads)
+
+
+# What a module calls its weights: f"{name}_l{layer}".
+WEIGHTS = ("weight_ih", "weight_hh", "weight_hd", "bias")
+
+
+def check_cell(cell: Any) -> CellSpec:
+    """The cell of a module.
+
+    Raises:
+        TensorError: it is no cell, or a param has the name of a weight of the module.
+    """
+    if not isinstance(cell, CellSpec):
+        write = "a function under @rnnc.cell"
+        if isinstance(cell, str):
+            write = f"rnnc.cells.get({cell!r}), or a function under @rnnc.cell"
+        elif isinstance(cell, list | tuple):
+            write = "an rnnc.RNN for each cell in an nn.ModuleList, one after the other"
+        raise TensorError(
+            "cell", f"a {type(cell).__name__}", "a cell, the same for all layers", write
+        )
+    for param in cell.params:
+        if param.name in WEIGHTS:
+            raise TensorError(
+                f"the param {param.name} of {cell.name}",
+                f"the name of a weight of rnnc.RNN, {param.name}_l0",
+                f"a name other than {', '.join(WEIGHTS)}",
+                f"own_{param.name}: Param",
+            )
+    return cell
+
+
+def check_module_dtype(dtype: Any) -> None:
+    """Check the dtype of a module's weights.
+
+    Raises:
+        TensorError: it is not one of floating-point numbers.
+    """
+    used = torch.get_default_dtype() if dtype is None else dtype
+    if not isinstance(used, torch.dtype) or not used.is_floating_point:
+        raise TensorError("dtype", repr(dtype), "a floating-point dtype", "dtype=torch.float32")
+
+
+def check_weight_of_module(name: str, weight: Any, shape: tuple[int, ...]) -> None:
+    """Check what stands for a weight of a module.
+
+    Raises:
+        TensorError: there is nothing, no tensor, or one of another shape.
+    """
+    wanted = f"a tensor of {shape}, as the module was built with"
+    if not isinstance(weight, Tensor):
+        found = "nothing" if weight is None else f"a {type(weight).__name__}"
+        write = f"module.{name} = torch.nn.Parameter(torch.zeros{shape})"
+        if name.startswith("bias_l"):
+            write += ", or rnnc.RNN(..., bias=False)"
+        raise TensorError(name, found, wanted, write)
+    if tuple(weight.shape) != shape:
+        raise _shape_error(name, weight, wanted, f"{name} of the shape {shape}")
 
 
 def check_choice(name: str, value: Any, choices: tuple[Choice, ...]) -> Choice:

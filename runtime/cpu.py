@@ -166,10 +166,11 @@ def backward(
         kept: what `forward` left.
     """
     layout = layout_of(cell)
-    steps, batch, heads, dim = states[0].shape
+    steps, (batch, heads, dim) = len(kept), initial[0].shape
+    kept, states = kept.contiguous(), [s.contiguous() for s in states]
     sizes = _sizes(batch, steps, heads, dim)
     tiles = math.ceil(batch / sizes.tile_rows)
-    new = states[0].new_empty
+    new = initial[0].new_empty
     d_gates = new(steps, batch, heads, len(layout.gates), dim)
     d_bias = new(tiles, len(layout.gates), heads, dim)
     d_params = new(tiles, len(layout.params), heads, dim)
@@ -190,7 +191,7 @@ def backward(
         *(t.data_ptr() for t in (d_bias, d_params, d_diagonal)),
     )
     if d_initial[0].numel():
-        _library(cell, states[0]).rnnc_backward(ctypes.byref(arguments))
+        _library(cell, initial[0]).rnnc_backward(ctypes.byref(arguments))
     return Gradients(
         d_wx=d_gates[:, :, :, : len(layout.input_gates)],
         d_R=_recurrent_gradient(layout, d_gates, states, initial),

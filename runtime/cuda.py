@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+from torch.autograd.graph import increment_version
 
 from ..cellspec.cell import CellSpec
 from ..codegen.alternating_plan import AlternatingPlan
@@ -131,14 +132,16 @@ def backward(
     inputs, gates = len(layout.input_gates), len(layout.gates)
     real = torch.float64 if like.dtype == torch.float64 else torch.float32
     counts = [len(layout.bias), len(layout.params), len(layout.diagonal_gates)]
+    given, kept = kept, _packed(kept)
     if wx is not None:
-        kept, donated = gates_again(cell, wx, b, R, R_diag, initial, states), True
+        kept = gates_again(cell, wx, b, R, R_diag, initial, states)
     # Who reads a kept value is who writes the gradients of the same unit, row and step, afterwards.
-    in_place = donated and kept.shape[-1] == inputs
+    in_place = (donated or kept is not given) and kept.shape[-1] == inputs
     d_wx = kept if in_place else like.new_empty(steps, batch, heads, dim, inputs)
     d_rest = like.new_empty(steps, batch, heads, dim, gates - inputs)
     sums = like.new_empty(batch_tiles(own, batch), sum(counts), heads, dim, dtype=real)
     params, initial = [_packed(p) for p in params], [_packed(s) for s in initial]
+    states = [_packed(s) for s in states]
     d_initial = [torch.empty_like(s) for s in initial]
     R, R_diag = (None if t is None else _packed(t) for t in (R, R_diag))
     d_states = [None if d is None else _side_by_side(d) for d in d_states]
@@ -154,6 +157,9 @@ def backward(
         *(*initial, *states, kept, *d_states, *d_last),
         *(d_wx, d_rest, *d_initial, sums),
     )
+    if in_place and kept is given:
+        # From here on it holds gradients: its version tells whoever would read it again.
+        increment_version(kept)
     if like.numel():
         with on_device(like.device):
             if isinstance(own, AlternatingPlan):

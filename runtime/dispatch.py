@@ -45,16 +45,20 @@ def stored_states(cell: str, over_time: Sequence[bool], keep: bool) -> tuple[boo
         over_time: which the caller wants.
         keep: whether the backward's are wanted too.
     """
-    reads = _backward_reads(cell)
+    reads = _reads_of(cell)
     return tuple(w or (keep and read) for w, read in zip(over_time, reads, strict=True))
 
 
 @lru_cache(maxsize=512)
-def _backward_reads(cell: str) -> tuple[bool, ...]:
+def _reads_of(cell: str) -> tuple[bool, ...]:
+    return backward_reads(cell_of(cell))
+
+
+@lru_cache(maxsize=512)
+def backward_reads(cell: CellSpec) -> tuple[bool, ...]:
     """Which states at all steps the backward needs: those it reads, and the sources of products."""
-    spec = cell_of(cell)
-    layout = layout_of(spec)
-    return tuple(r or i in layout.sources for i, r in enumerate(facts_of(spec).reads))
+    layout = layout_of(cell)
+    return tuple(r or i in layout.sources for i, r in enumerate(facts_of(cell).reads))
 
 
 def run_forward(

@@ -37,6 +37,14 @@ class SecondOrderError(RnncError, RuntimeError):
     """The caller differentiates a gradient, which the kernels cannot: the reference can."""
 
 
+class TransformError(RnncError, RuntimeError):
+    """The caller transforms a call in a way that the kernels cannot follow: the reference can."""
+
+
+class BackwardError(RnncError, RuntimeError):
+    """A backward pass cannot run: what it needs was not kept, or overwritten when it failed."""
+
+
 class NoCudaError(CompileError):
     """The machine lacks what CUDA kernels are built with: the caller may install it."""
 

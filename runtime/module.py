@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -12,8 +13,18 @@ from torch import Tensor, nn
 from ..cellspec.cell import CellSpec
 from ..codegen.plan import VARIANTS, Variant
 from ..codegen.shape import SAVES, Save
-from .check import check_choice, check_input, check_size, check_states
+from .check import (
+    check_cell,
+    check_choice,
+    check_heads,
+    check_input,
+    check_module_dtype,
+    check_size,
+    check_states,
+    check_weight_of_module,
+)
 from .errors import TensorError
+from .identity import check_same_cell, identity_of
 from .scan import (
     BACKENDS,
     Backend,
@@ -23,6 +34,8 @@ from .scan import (
     scan,
     scan_kernels,
 )
+from .stand_in import replace_weight
+from .transforms import needs_reference
 
 
 class RNN(nn.Module):
@@ -86,22 +99,12 @@ class RNN(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        if not isinstance(cell, CellSpec):
-            raise TensorError(
-                "cell", f"a {type(cell).__name__}", "a cell", "a function under @rnnc.cell"
-            )
-        self.cell = cell
+        self.cell = check_cell(cell)
         self.input_size = check_size("input_size", input_size)
         self.hidden_size = check_size("hidden_size", hidden_size)
-        self.heads = check_size("heads", heads)
+        self.heads = check_heads(heads, hidden_size)
         self.num_layers = check_size("num_layers", num_layers)
-        if hidden_size % heads:
-            raise TensorError(
-                "heads",
-                f"{heads} with hidden_size={hidden_size}",
-                "a divisor of hidden_size",
-                f"heads={math.gcd(heads, hidden_size)}",
-            )
+        check_module_dtype(dtype)
         if not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
             raise TensorError("dropout", repr(dropout), "a probability", "dropout=0.1")
         if backend not in BACKENDS:
@@ -114,19 +117,33 @@ class RNN(nn.Module):
         self.backend: Backend = backend
         self.variant: Variant = check_choice("variant", variant, VARIANTS)
         self.save: Save = check_choice("save", save, SAVES)
-        # Plain values, so that torch.compile need not look into the cell.
-        self._cell_text = cell.text
-        self._param_names = [p.name for p in cell.params]
-        self._state_names = [s.name for s in cell.states]
-        self._initial_values = [s.init for s in cell.states]
+        self._remember()
         for layer in range(num_layers):
-            size = input_size if layer == 0 else hidden_size
-            for name, shape in self._shapes(size).items():
+            for name, shape in self._shapes(layer).items():
                 parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
                 self.register_parameter(f"{name}_l{layer}", parameter)
         self.reset_parameters()
 
-    def _shapes(self, input_size: int) -> dict[str, tuple[int, ...]]:
+    def _remember(self) -> None:
+        """Plain values of the cell, so that torch.compile need not look into it."""
+        self._cell_text = self.cell.text
+        self._param_names = [p.name for p in self.cell.params]
+        self._state_names = [s.name for s in self.cell.states]
+        self._initial_values = [s.init for s in self.cell.states]
+        # What a layer has is what it was built with. A weight may then become anything that has
+        # its name: a parametrization, a buffer, a tensor that someone put in its place.
+        self._layer_weights = [
+            [(name, f"{name}_l{layer}", shape) for name, shape in self._shapes(layer).items()]
+            for layer in range(self.num_layers)
+        ]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._remember()
+
+    def _shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
+        """Of a layer's weights, by name."""
+        input_size = self.hidden_size if layer else self.input_size
         cell, heads, dim = self.cell, self.heads, self.hidden_size // self.heads
         counts = {
             "weight_ih": (len(cell.input_gates), (heads, dim, input_size)),
@@ -144,28 +161,42 @@ class RNN(nn.Module):
                 self._reset_layer(layer)
 
     def _reset_layer(self, layer: int) -> None:
-        weights = self._weights(layer)
-        for name, weight in weights.items():
-            if name == "weight_ih":
-                bound = math.sqrt(3 / weight.shape[-1])
-                weight.uniform_(-bound, bound)
-            elif name == "weight_hh":
-                # In float32 at least: torch has no QR factorisation in half precision.
-                drawn = weight.to(torch.promote_types(weight.dtype, torch.float32))
-                for matrix in drawn.flatten(0, 1):
-                    nn.init.orthogonal_(matrix)
-                weight.copy_(drawn)
-            elif name == "weight_hd":
-                weight.uniform_(-1, 1)
-            elif name == "bias":
-                weight.zero_()
-        for param in self.cell.params:
-            weights[param.name].fill_(param.init)
+        inits = {p.name: p.init for p in self.cell.params}
+        for name, attribute, _ in self._layer_weights[layer]:
+            weight = self._weights(layer)[name]
+            owned = isinstance(self._parameters.get(attribute), nn.Parameter)
+            drawn = weight if owned else torch.empty_like(weight)
+            self._draw(name, drawn, inits)
+            if not owned:
+                replace_weight(self, attribute, drawn)
+
+    def _draw(self, name: str, weight: Tensor, inits: dict[str, float]) -> None:
+        if name == "weight_ih":
+            bound = math.sqrt(3 / weight.shape[-1])
+            weight.uniform_(-bound, bound)
+        elif name == "weight_hh":
+            # In float32 at least: torch has no QR factorisation in half precision.
+            drawn = weight.to(torch.promote_types(weight.dtype, torch.float32))
+            for matrix in drawn.flatten(0, 1):
+                nn.init.orthogonal_(matrix)
+            weight.copy_(drawn)
+        elif name == "weight_hd":
+            weight.uniform_(-1, 1)
+        else:
+            weight.fill_(inits.get(name, 0.0))
 
     def _weights(self, layer: int) -> dict[str, Tensor]:
-        names = ["weight_ih", "weight_hh", "weight_hd", "bias", *self._param_names]
-        found = {name: self._parameters.get(f"{name}_l{layer}") for name in names}
-        return {name: weight for name, weight in found.items() if weight is not None}
+        """The weights of a layer, whatever they are now: parameters, or what stands for them."""
+        found = {}
+        parameters = self._parameters
+        for name, attribute, shape in self._layer_weights[layer]:
+            weight = parameters.get(attribute)
+            if weight is None:
+                weight = getattr(self, attribute, None)
+            if weight is None or weight.shape != shape:
+                check_weight_of_module(attribute, weight, shape)
+            found[name] = weight
+        return found
 
     def forward(self, x: Tensor, states: Sequence[Tensor] | None = None) -> tuple[Tensor, States]:
         """Run all layers over a sequence.
@@ -248,8 +279,12 @@ class RNN(nn.Module):
         wx = self._project(x, weights.get("weight_ih"))
         recurrent, diagonal = weights.get("weight_hh"), weights.get("weight_hd")
         bias = weights.get("bias")
-        if resolve_backend(self.backend, x.device.type) == "reference":
-            params = {name: weights[name] for name in self._param_names}
+        ordered = [weights[name] for name in self._param_names]
+        tensors = (wx, recurrent, diagonal, bias, *ordered, *initial)
+        if resolve_backend(self.backend, x.device.type) == "reference" or needs_reference(
+            self.backend, tensors
+        ):
+            params = dict(zip(self._param_names, ordered, strict=True))
             over_time, last = scan(
                 self.cell,
                 wx,
@@ -261,7 +296,6 @@ class RNN(nn.Module):
                 backend="reference",
             )
         else:
-            ordered = [weights[name] for name in self._param_names]
             # The output is the first state; the others are wanted after the last step alone.
             wanted = [i == 0 for i in range(len(initial))]
             over_time, last = scan_kernels(
@@ -304,6 +338,18 @@ class RNN(nn.Module):
     def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
         shape = (self.num_layers, *batch, self.hidden_size)
         check_states(states, self._state_names, shape, "(num_layers, B, hidden_size)", "x", x)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[no-untyped-call]
+        metadata = getattr(destination, "_metadata", None)
+        if metadata is not None:  # beside torch's own version number: no key of the dict
+            metadata.setdefault(prefix[:-1], {})["cell"] = identity_of(self.cell)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        check_same_cell(local_metadata.get("cell"), self.cell, prefix)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)  # type: ignore[no-untyped-call]
 
     def extra_repr(self) -> str:
         """The arguments that differ from their defaults."""

@@ -13,11 +13,14 @@ import torch
 from torch import Tensor
 
 from ..codegen.layout import layout_of
+from .check import check_operator
 from .choose import Choice
 from .dispatch import Call, cell_of, run_backward, run_forward, stored_states
-from .errors import SecondOrderError
+from .errors import BackwardError, SecondOrderError
 from .facts import facts_of
-from .saved import saved_again, saved_from
+from .record import check_saved, check_seeds, sizes_of
+from .saved import Saved, saved_again, saved_from
+from .transforms import check_gradients
 
 
 @torch.library.custom_op("rnnc::scan", mutates_args=(), device_types=("cpu", "cuda"))
@@ -39,8 +42,9 @@ def scan_op(
     Of the states at all steps, those that neither `over_time` nor, with `keep`, the backward wants
     are empty. `variant` and `save` choose among the kernels of a GPU.
     """
-    choice = Choice(variant, save)
-    call = Call(cell_of(cell), keep, stored_states(cell, over_time, keep), choice)
+    spec, choice = cell_of(cell), Choice(variant, save)
+    check_operator(spec, wx, R, b, initial, R_diag, params, over_time)
+    call = Call(spec, keep, stored_states(cell, over_time, keep), choice)
     return run_forward(call, wx, R, R_diag, b, params, initial)
 
 
@@ -92,8 +96,13 @@ def scan_backward_op(
 
     `wx` and `b` are given where the gates are computed again.
     """
-    call = Call(cell_of(cell), True, (), Choice(variant, save))
-    return run_backward(call, d_states, d_last, wx, b, R, R_diag, params, initial, states, kept)
+    spec = cell_of(cell)
+    saved = Saved(wx, b, R, R_diag, tuple(params), tuple(initial), tuple(states), kept)
+    sizes = sizes_of(saved)
+    saved = check_saved(spec, save, sizes, saved)
+    check_seeds(spec, sizes, d_states, d_last)
+    call = Call(spec, True, (), Choice(variant, save))
+    return run_backward(call, d_states, d_last, *saved)
 
 
 @scan_backward_op.register_fake
@@ -135,7 +144,12 @@ def _(
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
     wx, R, R_diag, b, params, initial, ctx.cell, keep, _, ctx.variant, ctx.save = inputs
     if not keep:
-        raise RuntimeError("rnnc::scan was called with keep=False on tensors that need gradients")
+        raise BackwardError(
+            "a backward through rnnc::scan\n"
+            "  found:  rnnc::scan was called with keep=False on tensors that need gradients\n"
+            "  wanted: keep=True, or a call without gradients\n"
+            "  write:  keep=True, or with torch.no_grad(): around the call"
+        )
     ctx.count = len(initial)
     ctx.has_bias = b is not None
     ctx.set_materialize_grads(False)
@@ -146,6 +160,8 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
 def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     count = ctx.count
     saved = saved_again(ctx.saved_tensors, count)
+    if not torch.compiler.is_compiling():
+        check_gradients(gradients)
     d_states, d_last = list(gradients[:count]), list(gradients[count : 2 * count])
     more = (ctx.cell, ctx.variant, ctx.save)
     results = torch.ops.rnnc.scan_backward(d_states, d_last, *saved, *more)

@@ -44,9 +44,11 @@ def scan_reference(
         }
         history.append(tuple(current.values()))
     if not history:
-        return tuple(s.new_empty(s.shape[0], 0, *s.shape[1:]) for s in states), tuple(states)
+        empty = tuple(s.new_empty(s.shape[0], 0, *s.shape[1:]) for s in states)
+        return empty, tuple(s.clone() for s in states)
     over_time = tuple(torch.stack(h, dim=1) for h in zip(*history, strict=True))
-    return over_time, tuple(current.values())
+    # A cell may return a state or param as it is: what the caller gets is nobody else's.
+    return over_time, tuple(s.clone() for s in current.values())
 
 
 def _gates(

@@ -14,8 +14,9 @@ from torch import Tensor
 from ..cellspec.cell import CellSpec
 from ..codegen.plan import Variant
 from ..codegen.shape import Save
+from . import flops  # noqa: F401  (tells torch of their operations)
 from .build import find_compiler
-from .check import check_scan
+from .check import check_kernel_inputs, check_scan
 from .choose import Choice
 from .device import nvrtc_version
 from .dispatch import Call, cell_of, run_forward, stored_states
@@ -23,11 +24,18 @@ from .eager import Scan
 from .errors import CompileError, TensorError
 from .kept import freed_with_memory
 from .ops import scan_op
+from .plain import all_plain, is_watched, profiler_enabled
 from .reference import scan_reference
+from .transforms import needs_reference
 
 Backend = Literal["auto", "cpu", "cuda", "reference"]
 BACKENDS: tuple[Backend, ...] = ("auto", "cpu", "cuda", "reference")
 States = tuple[Tensor, ...]
+# What kernels compute in, by device.
+KERNEL_DTYPES = {
+    "cpu": (torch.float32, torch.float64),
+    "cuda": (torch.float32, torch.float64, torch.bfloat16, torch.float16),
+}
 
 
 def scan(
@@ -90,7 +98,8 @@ def scan(
         check_scan(cell, wx, R, b, states, R_diag, params)
     assert states is not None
     ordered = [params[p.name] for p in cell.params]
-    if resolve_backend(backend, wx.device.type) == "reference":
+    tensors = (wx, R, R_diag, b, *ordered, *states)
+    if resolve_backend(backend, wx.device.type) == "reference" or needs_reference(backend, tensors):
         return scan_reference(cell, wx, R, b, states, R_diag, dict(params))
     wanted = [True] * len(states)
     return scan_kernels(cell.text, wx, R, b, states, R_diag, ordered, wanted, variant, save)
@@ -113,6 +122,7 @@ def scan_kernels(
     So `torch.compile` can trace it; the cell comes as its JSON. States that are not wanted
     `over_time` may come back empty.
     """
+    inputs = [t for t in (wx, R, R_diag, b, *params, *states) if t is not None]
     device, dtype = wx.device.type, wx.dtype
     computed = dtype
     if device == "cuda" and torch.is_autocast_enabled(device):
@@ -120,13 +130,22 @@ def scan_kernels(
     elif device == "cpu" and dtype in (torch.float16, torch.bfloat16):
         # The states are as exact as float32 makes them, and rounded once.
         computed = torch.float32
-    if any(t is not None and t.dtype != computed for t in (wx, R, b, R_diag, *states, *params)):
+    keep = mixed = False
+    for tensor in inputs:
+        keep = keep or tensor.requires_grad
+        mixed = mixed or tensor.dtype != computed
+    keep = keep and torch.is_grad_enabled()
+    if mixed or computed not in KERNEL_DTYPES.get(device, ()):
+        _check_kinds(cell, wx, R, R_diag, b, params, states, computed)
+        if any(t.dtype == torch.float64 for t in inputs):  # autocast leaves it alone, as torch's
+            computed = dtype = torch.float64
         wx = wx.to(computed)
         R, b, R_diag = (None if t is None else t.to(computed) for t in (R, b, R_diag))
         states, params = [s.to(computed) for s in states], [p.to(computed) for p in params]
-    inputs = [wx, R, b, R_diag, *states, *params]
-    keep = torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in inputs)
-    if not _is_plain(wx):
+        inputs = [t for t in (wx, R, R_diag, b, *params, *states) if t is not None]
+    if torch.compiler.is_compiling() or not all_plain(inputs) or is_watched():
+        if not torch.compiler.is_compiling():
+            _check_kinds(cell, wx, R, R_diag, b, params, states, computed)
         results = scan_op(wx, R, R_diag, b, params, states, cell, keep, over_time, variant, save)
     else:
         results = _scan_directly(
@@ -139,13 +158,22 @@ def scan_kernels(
     return tuple(s.transpose(0, 1) for s in sequences), tuple(last)
 
 
-def _is_plain(tensor: Tensor) -> bool:
-    """Whether nothing traces or transforms a call: no compiler, fake tensor or `torch.func`."""
-    return (
-        not torch.compiler.is_compiling()
-        and type(tensor) in (Tensor, torch.nn.Parameter)
-        and torch._C._functorch.peek_interpreter_stack() is None
-    )
+def _check_kinds(
+    cell: str,
+    wx: Tensor,
+    R: Tensor | None,
+    R_diag: Tensor | None,
+    b: Tensor | None,
+    params: Sequence[Tensor],
+    states: Sequence[Tensor],
+    computed: torch.dtype,
+) -> None:
+    """Refuse layouts and dtypes that no kernel takes, and dtypes that differ without autocast."""
+    spec = cell_of(cell)
+    named = {"wx": wx, "R": R, "R_diag": R_diag, "b": b}
+    named |= {f"params[{p.name!r}]": t for p, t in zip(spec.params, params, strict=True)}
+    named |= {f"states[{s.name}]": t for s, t in zip(spec.states, states, strict=True)}
+    check_kernel_inputs(named, computed, KERNEL_DTYPES[wx.device.type])
 
 
 def initial_states(like: Tensor, values: Sequence[float], shape: Sequence[int]) -> list[Tensor]:
@@ -160,9 +188,11 @@ def initial_states(like: Tensor, values: Sequence[float], shape: Sequence[int]) 
         shape: of each.
     """
     cached = (
-        _is_plain(like)
+        not torch.compiler.is_compiling()
         and like.device.type == "cuda"
         and math.prod(shape) * like.element_size() <= _LARGEST_CONSTANT
+        and all_plain((like,))
+        and not is_watched()
         and not torch.cuda.is_current_stream_capturing()
     )
     if not cached:
@@ -201,7 +231,22 @@ def _scan_directly(
     """What the operator does, without the host time of an operator."""
     stored = stored_states(cell, over_time, keep)
     call = Call(cell_of(cell), keep, stored, Choice(variant, save))
-    if keep:
+    if profiler_enabled():
+        with torch.profiler.record_function("rnnc::scan"):
+            return _run_directly(call, wx, R, R_diag, b, params, states)
+    return _run_directly(call, wx, R, R_diag, b, params, states)
+
+
+def _run_directly(
+    call: Call,
+    wx: Tensor,
+    R: Tensor | None,
+    R_diag: Tensor | None,
+    b: Tensor | None,
+    params: Sequence[Tensor],
+    states: Sequence[Tensor],
+) -> Sequence[Tensor]:
+    if call.keep:
         scan_apply: Callable[..., Sequence[Tensor]] = Scan.apply
         return scan_apply(call, wx, R, R_diag, b, *params, *states)
     return run_forward(call, wx, R, R_diag, b, params, states)

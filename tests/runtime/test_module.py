@@ -241,7 +241,7 @@ def good(**changes):
 @pytest.mark.parametrize(
     ("changes", "text"),
     [
-        ({"wx": None}, "wx\n  found:  a NoneType"),
+        ({"wx": None}, "wx\n  found:  None"),
         ({"wx": torch.randn(2, 3, 4, 1)}, "wx\n  found:  shape (2, 3, 4, 1)"),
         ({"wx": torch.randn(2, 3, 1, 4, 2)}, "wx\n  found:  shape (2, 3, 1, 4, 2)"),
         ({"wx": torch.zeros(2, 3, 1, 4, 1).long()}, "wx\n  found:  dtype torch.int64"),
