@@ -18,7 +18,8 @@ from .choose import Choice
 from .dispatch import Call, cell_of, run_backward, run_forward, stored_states
 from .errors import BackwardError, SecondOrderError
 from .facts import facts_of
-from .record import check_saved, check_seeds, sizes_of
+from .plain import is_watched, treats_itself
+from .record import Sizes, check_saved, check_seeds, sizes_of
 from .saved import Saved, saved_again, saved_from
 from .transforms import check_gradients
 
@@ -154,7 +155,12 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
     ctx.has_bias = b is not None
     ctx.set_materialize_grads(False)
     saved = saved_from(ctx.save, wx, R, R_diag, b, params, initial, output)
-    ctx.save_for_backward(*saved.flat())
+    flat = saved.flat()
+    batch, steps, heads, dim, _ = wx.shape
+    own = is_watched() or any(t is not None and treats_itself(t) for t in flat)
+    # Who traces, or brings tensors of a type that treats operators itself, answers for them.
+    ctx.sizes = None if own else Sizes(steps, batch, heads, dim, wx.dtype, wx.device)
+    ctx.save_for_backward(*flat)
 
 
 def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
@@ -162,6 +168,8 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     saved = saved_again(ctx.saved_tensors, count)
     if not torch.compiler.is_compiling():
         check_gradients(gradients)
+        if ctx.sizes is not None and not is_watched():
+            saved = check_saved(cell_of(ctx.cell), ctx.save, ctx.sizes, saved)
     d_states, d_last = list(gradients[:count]), list(gradients[count : 2 * count])
     more = (ctx.cell, ctx.variant, ctx.save)
     results = torch.ops.rnnc.scan_backward(d_states, d_last, *saved, *more)

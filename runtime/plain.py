@@ -63,6 +63,11 @@ def is_watched() -> bool:
     )
 
 
+def treats_itself(tensor: Tensor) -> bool:
+    """Whether a tensor is of a type that says what operators do with it (`__torch_dispatch__`)."""
+    return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
+
+
 def is_wrapped(tensor: Tensor | None) -> bool:
     """Whether a tensor is one that a transform of torch wrapped, `vmap` for example."""
     functorch = torch._C._functorch

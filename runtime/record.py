@@ -18,7 +18,7 @@ from .check import check_memory
 from .dispatch import Call, backward_reads
 from .errors import TensorError
 from .facts import facts_of
-from .plain import all_plain
+from .plain import all_plain, treats_itself
 from .saved import Saved
 
 
@@ -218,7 +218,7 @@ def _found(tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> str | None:
         return f"device {tensor.device}"
     if tensor.layout != torch.strided:
         return f"layout {tensor.layout}"
-    if type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__:  # memory of its own?
+    if treats_itself(tensor):
         return f"a {type(tensor).__name__}"
     return None
 

@@ -8,6 +8,7 @@ from functools import cache
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from .errors import TransformError
 from .plain import any_tangent, is_watched, is_wrapped
@@ -27,7 +28,20 @@ def needs_reference(backend: str, tensors: Sequence[Tensor | None]) -> bool:
         TransformError: the kernels were asked for by name, or the call is traced by
             `torch.jit.trace`.
     """
-    found = _transform(tensors)
+    if torch.compiler.is_compiling():
+        return _compiled_needs_reference(backend)
+    return _needs_reference(backend, _transform(tensors))
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _compiled_needs_reference(backend: str) -> bool:
+    """The same while a compiler traces, which enters and guards the transforms themselves."""
+    if torch.onnx.is_in_onnx_export():
+        return _needs_reference(backend, (_ONNX, False))
+    return _needs_reference(backend, _functorch() or _forward_mode())
+
+
+def _needs_reference(backend: str, found: tuple[str, bool] | None) -> bool:
     if found is None:
         return False
     name, always = found
@@ -58,20 +72,26 @@ def check_gradients(gradients: Sequence[Tensor | None]) -> None:
 
 def _transform(tensors: Sequence[Tensor | None]) -> tuple[str, bool] | None:
     """What transforms a call, and whether it is refused whatever the backend."""
-    if torch.compiler.is_compiling():
-        if torch.onnx.is_in_onnx_export():
-            return _ONNX, False
-        return None
     if any_tangent(tensors):
-        return "forward-mode derivatives (torch.autograd.forward_ad)", False
+        return _forward_mode()
     if not is_watched():
         return None
-    top = _FUNCTORCH.peek_interpreter_stack()
-    if top is not None and top.key() != _FUNCTORCH.TransformType.Functionalize:
-        return f"torch.func ({top.key().name})", False
     if torch._C._get_tracing_state() is not None:
         return (_ONNX, False) if torch.onnx.is_in_onnx_export() else ("torch.jit.trace", True)
-    return None
+    return _functorch()
+
+
+def _functorch() -> tuple[str, bool] | None:
+    top = _FUNCTORCH.peek_interpreter_stack()
+    if top is None or top.key() == _FUNCTORCH.TransformType.Functionalize:
+        return None
+    return f"torch.func ({top.key().name})", False
+
+
+def _forward_mode() -> tuple[str, bool] | None:
+    if forward_ad._current_level < 0:
+        return None
+    return "forward-mode derivatives (torch.autograd.forward_ad)", False
 
 
 _ONNX = "ONNX, whose graph holds a loop for exactly as many steps as the example has"
