@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 from ..cellspec.cell import CellSpec
@@ -10,21 +11,27 @@ from .alternating_plan import AlternatingPlan, OwnProduct
 from .derive import derive
 from .layout import layout_of
 from .limits import KIB, Limits
-from .shape import Save, Shape
+from .shape import PlanError, Save, Shape
 
 _WARPS = 8
 _ROWS = (16, 32)  # batch rows of a block: an item a thread at most
 _SHARED = 44 * KIB  # of the 48 that a kernel has without asking; some is for arguments
 _REGISTERS = 96  # of a thread, for sums and what is on its way, of 128: two blocks share an SM
+# Of a step, in all batch rows and heads, with some blocks' worth to spare.
+_MOST_UNITS = 2**32 - 2**10
+_MOST_TILES = 65535  # of batch rows: blocks of a launch along y
 _SPLITS = (1, 2, 4, 4)  # blocks that share K of the backward, by the pairs of a source
 
 
 def alternating_plan(
     cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
 ) -> AlternatingPlan:
-    """The cheapest alternating plan of a cell; every size has one.
+    """The cheapest alternating plan of a cell; every head dim has one.
 
     The arguments are those of `block.block_plan`.
+
+    Raises:
+        PlanError: a step has more units than the kernels count in 32 bits.
     """
     plans = alternating_plans(cell, shape, limits, save, tf32)
     return min(plans, key=lambda plan: sum(plan.nanoseconds))
@@ -37,6 +44,14 @@ def alternating_plans(
 
     The arguments are those of `block.block_plan`.
     """
+    units = shape.batch * shape.heads * shape.head_dim
+    if units > _MOST_UNITS:
+        raise PlanError(
+            f"alternating plan of {cell.name} for {shape}\n"
+            f"  found:  {units} units of a step: batch * heads * head dim\n"
+            f"  wanted: at most {_MOST_UNITS}, which the kernels count in 32 bits\n"
+            "  write:  scan on parts of the batch"
+        )
     pointwise = derive(cell)
 
     def plan(own: OwnProduct | None) -> AlternatingPlan:
@@ -66,6 +81,8 @@ def _own_products(cell: CellSpec, shape: Shape, limits: Limits) -> Iterator[OwnP
     wanted = _SPLITS[min(max(layout.source_pairs), len(_SPLITS)) - 1]
     split = wanted if limits.cluster >= wanted else 1
     for rows in _ROWS:
+        if math.ceil(shape.batch / rows) > _MOST_TILES:
+            continue
         strips = (pairs, sources * split)
         parts = [4 * 8 * rows * _WARPS * n for n in strips]
         shared = (parts[0], parts[1] + 4 * 8 * rows * sources * split)

@@ -9,6 +9,10 @@ from ..cellspec.errors import RnncError
 KIB = 1024
 MIB = 1024 * KIB
 
+# The kernels' matrix instructions and asynchronous copies begin here: PTX ISA, "mma.sync" with
+# .bf16 and .tf32, and "cp.async".
+LEAST_CAPABILITY = (8, 0)
+
 
 class UnknownGpuError(RnncError):
     """The caller named a GPU that has no preset."""

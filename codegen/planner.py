@@ -13,7 +13,7 @@ from .block import block_plan
 from .cluster import cluster_plan, cluster_plans
 from .grid import grid_plan, grid_plans
 from .grid_cost import least_grid_nanoseconds
-from .limits import Limits
+from .limits import LEAST_CAPABILITY, Limits
 from .mixed_plan import CallPlan, cheapest
 from .plan import VARIANTS, CudaPlan, Variant
 from .shape import SAVES, PlanError, Save, Shape
@@ -59,7 +59,7 @@ def plan_for(
         >>> plan.variant, plan.of("forward").forward.matrix_registers
         ('block+cluster', 64)
     """
-    _check(variant, save)
+    _check(variant, save, limits)
     if variant != "auto":
         return _BEST[variant](cell, shape, limits, save, tf32)
     plans: list[CudaPlan] = []
@@ -71,6 +71,8 @@ def plan_for(
             plans += find(cell, shape, limits, save, tf32)
         except PlanError as error:
             refusals[name] = error
+    if not plans:
+        raise refusals["alternating"]
     best = cheapest(plans, [plan.nanoseconds for plan in plans])
     if isinstance(best, AlternatingPlan):
         return replace(best, binding="; ".join(_reason(*item) for item in refusals.items()))
@@ -93,7 +95,7 @@ def plans_for(
         >>> type(plans[0]).__name__, type(plans[-1]).__name__
         ('BlockPlan', 'AlternatingPlan')
     """
-    _check("auto", save)
+    _check("auto", save, limits)
     plans: list[CudaPlan] = []
     for find in _ALL.values():
         try:
@@ -103,7 +105,15 @@ def plans_for(
     return tuple(sorted(plans, key=_cost))
 
 
-def _check(variant: str, save: str) -> None:
+def _check(variant: str, save: str, limits: Limits) -> None:
+    if limits.capability < LEAST_CAPABILITY:
+        wanted = ".".join(map(str, LEAST_CAPABILITY))
+        raise PlanError(
+            f"plan on {limits.name}\n"
+            f"  found:  compute capability {'.'.join(map(str, limits.capability))}\n"
+            f"  wanted: {wanted} or later\n"
+            '  write:  backend="reference"'
+        )
     if variant not in VARIANTS:
         raise PlanError(
             f"plan\n  found:  variant={variant!r}\n  wanted: one of {', '.join(VARIANTS)}\n"

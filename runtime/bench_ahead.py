@@ -12,7 +12,7 @@ from ..cellspec.errors import RnncError
 from ..codegen.limits import Limits
 from ..codegen.plan import VARIANTS, CudaPlan, Variant
 from ..codegen.planner import plan_for
-from ..codegen.shape import DIRECTIONS, Dtype, PlanError, Shape
+from ..codegen.shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
 from .bench_rows import Row
 from .nvrtc import compile_plan
 
@@ -38,7 +38,7 @@ def compile_ahead(
     plans = dict.fromkeys(_plans(rows, dtypes, limits, variants))
     # The compiler runs without Python's lock.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done in [pool.submit(compile_plan, *pair) for pair in plans]:
+        for done in [pool.submit(compile_plan, *each) for each in plans]:
             error = done.exception()
             if error is not None and not isinstance(error, RnncError):
                 raise error
@@ -50,8 +50,8 @@ def _plans(
     dtypes: Sequence[str],
     limits: Limits,
     variants: Sequence[Variant],
-) -> list[tuple[CellSpec, CudaPlan]]:
-    found: list[tuple[CellSpec, CudaPlan]] = []
+) -> list[tuple[CellSpec, CudaPlan, Direction]]:
+    found: list[tuple[CellSpec, CudaPlan, Direction]] = []
     for row, cell in rows:
         for name in dtypes:
             dtype: Dtype = name  # type: ignore[assignment]
@@ -61,5 +61,5 @@ def _plans(
                     plan = plan_for(cell, shape, limits, variant)
                 except PlanError:
                     continue  # the row says so
-                found += [(cell, plan.of(direction)) for direction in DIRECTIONS]
+                found += [(cell, plan.of(direction), direction) for direction in DIRECTIONS]
     return found

@@ -11,9 +11,18 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..cellspec.cell import CellSpec
 from ..cellspec.declare import Param, State
+from ..codegen.shape import Dtype
 from .errors import TensorError
 
 Choice = TypeVar("Choice", bound=str)
+
+# What a cell can be computed in.
+DTYPES: dict[torch.dtype, Dtype] = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+}
 
 
 def check_scan(
@@ -111,7 +120,7 @@ def _wanted(
 
 def _fit(cell: CellSpec, wx: Any, R: Any, b: Any, states: Any, R_diag: Any, params: Any) -> bool:
     """Whether all is right at a glance: words for a message take longer than a launch."""
-    if not isinstance(wx, Tensor) or wx.ndim != 5 or not wx.is_floating_point():
+    if not isinstance(wx, Tensor) or wx.ndim != 5 or wx.dtype not in DTYPES:
         return False
     if not wx.shape[2] * wx.shape[3] or wx.shape[4] != len(cell.input_gates):
         return False
@@ -153,8 +162,9 @@ def _check_each(
     _check_tensor("wx", wx, wanted)
     if wx.ndim != 5 or wx.shape[-1] != len(gates):
         raise _shape_error("wx", wx, wanted, "wx = x_projected.view(B, T, heads, head_dim, gates)")
-    if not wx.is_floating_point():
-        raise TensorError("wx", f"dtype {wx.dtype}", "a floating-point dtype", "wx.float()")
+    if wx.dtype not in DTYPES:
+        wanted = f"a floating-point dtype: {', '.join(DTYPES.values())}"
+        raise TensorError("wx", f"dtype {wx.dtype}", wanted, "wx.float()")
     if not wx.shape[2] * wx.shape[3]:
         raise _shape_error("wx", wx, "at least one head and one unit", "wx with N > 0 and D > 0")
     if not _are_params(cell, params):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -15,20 +16,14 @@ from ..codegen.grid_plan import GridPlan
 from ..codegen.mixed_plan import CallPlan
 from ..codegen.plan import CudaPlan, Variant
 from ..codegen.planner import plans_for
-from ..codegen.shape import DIRECTIONS, Direction, Dtype, Save, Shape
+from ..codegen.shape import DIRECTIONS, Direction, Save, Shape
+from .check import DTYPES
 from .device import device_limits, on_device
 from .errors import ResidencyError
-from .fused import batch_tiles
 from .launch import load_kernel
+from .launch_grid import batch_tiles
 from .planned import planned
 from .tuned import Asked, recall
-
-_DTYPES: dict[torch.dtype, Dtype] = {
-    torch.float32: "float32",
-    torch.float64: "float64",
-    torch.bfloat16: "bfloat16",
-    torch.float16: "float16",
-}
 
 
 class Choice(NamedTuple):
@@ -36,6 +31,10 @@ class Choice(NamedTuple):
 
     variant: str = "auto"
     save: str = "gates"
+
+
+# What a plan is chosen for: the arguments of `choose_plan`, but for the direction.
+Question = tuple[CellSpec, int, int, int, torch.dtype, int, Choice, bool]
 
 
 @lru_cache(maxsize=2048)
@@ -48,8 +47,12 @@ def choose_plan(
     device: int,
     choice: Choice,
     tf32: bool,
+    direction: Direction | None = None,
 ) -> CallPlan:
     """The plan of a call, whose `of` gives that of each direction.
+
+    What a forward leaves for a backward is the same for all plans, so that each direction may step
+    down by itself: a call that runs one direction compiles no kernel of the other.
 
     Args:
         cell: the cell.
@@ -60,16 +63,14 @@ def choose_plan(
         device: the device's number.
         choice: the caller's.
         tf32: whether torch lets float32 products round to tf32.
+        direction: that runs, for which a plan from `"auto"` must have room; None for both.
 
     Raises:
-        PlanError: there is no plan of the variant.
+        PlanError: there is no plan of the variant, or none at all for the device.
+        ResidencyError: no plan has room on the device.
     """
-    shape = Shape(heads, dim, max(batch, 1), dtype=_DTYPES[dtype])
-    limits = device_limits(device)
+    asked = asked_for(cell, heads, dim, batch, dtype, device, choice, tf32)
     variant: Variant = choice.variant  # type: ignore[assignment]
-    save: Save = choice.save  # type: ignore[assignment]
-    tf32 = tf32 and dtype == torch.float32
-    asked = Asked(cell, shape, limits, save, tf32)
     if variant != "auto":
         return planned(asked, variant)
     found = recall(asked)
@@ -79,7 +80,26 @@ def choose_plan(
         found = tune(asked, device).winner
     if found is None:
         found = planned(asked)
-    return found if _has_room(cell, found, shape, device) else _next_best(asked, device)
+    wanted = DIRECTIONS if direction is None else (direction,)
+    if _has_room(cell, found, asked.shape, device, wanted):
+        return found
+    return _next_best(asked, device, wanted)
+
+
+def asked_for(
+    cell: CellSpec,
+    heads: int,
+    dim: int,
+    batch: int,
+    dtype: torch.dtype,
+    device: int,
+    choice: Choice,
+    tf32: bool,
+) -> Asked:
+    """What a plan is asked for, by the arguments of `choose_plan`."""
+    shape = Shape(heads, dim, max(batch, 1), dtype=DTYPES[dtype])
+    save: Save = choice.save  # type: ignore[assignment]
+    return Asked(cell, shape, device_limits(device), save, tf32 and dtype == torch.float32)
 
 
 def _tuning_wanted() -> bool:
@@ -87,12 +107,18 @@ def _tuning_wanted() -> bool:
     return os.environ.get("RNNC_TUNE", "") not in ("", "0")
 
 
-def _has_room(cell: CellSpec, plan: CallPlan, shape: Shape, device: int) -> bool:
-    """Whether blocks that wait for each other are on the chip together, in each direction.
+def _has_room(
+    cell: CellSpec,
+    plan: CallPlan,
+    shape: Shape,
+    device: int,
+    directions: Sequence[Direction] = DIRECTIONS,
+) -> bool:
+    """Whether blocks that wait for each other are on the chip together, in each of some directions.
 
     A plan counts multiprocessors; how many clusters fit depends on how those lie on this very chip.
     """
-    return all(_fits(cell, plan.of(d), d, shape, device) for d in DIRECTIONS)
+    return all(_fits(cell, plan.of(d), d, shape, device) for d in directions)
 
 
 def _fits(cell: CellSpec, plan: CudaPlan, direction: Direction, shape: Shape, device: int) -> bool:
@@ -111,10 +137,19 @@ def _fits(cell: CellSpec, plan: CudaPlan, direction: Direction, shape: Shape, de
     return (kernel.resident or 0) >= plan.kernels[name].blocks * groups * shape.heads
 
 
-def _next_best(asked: Asked, device: int) -> CudaPlan:
+def _next_best(asked: Asked, device: int, directions: Sequence[Direction]) -> CudaPlan:
     """The cheapest plan that there is room for: the one place that steps down, and says so."""
     plans = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
-    plan = next(p for p in plans if _has_room(asked.cell, p, asked.shape, device))
+    plan = next(
+        (p for p in plans if _has_room(asked.cell, p, asked.shape, device, directions)), None
+    )
+    if plan is None:
+        raise ResidencyError(
+            f"plan of {asked.cell.name}, {asked.shape}\n"
+            f"  found:  no plan whose blocks have room on {asked.limits.name}\n"
+            "  wanted: a part of the device that holds the blocks of one of them\n"
+            '  write:  backend="reference", fewer heads, or a smaller batch'
+        )
     warnings.warn(
         f"{asked.limits.name} has no room for the blocks of the cheapest plan of"
         f" {asked.cell.name}, {asked.shape}; rnnc takes the next:\n{plan}",

@@ -13,15 +13,19 @@ from ..cellspec.cell import CellSpec
 from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.layout import layout_of
 from ..codegen.mixed_plan import CallPlan
+from ..codegen.plan import CudaPlan
 from .alternating import run_alternating
 from .choose import Choice, choose_plan
 from .cpu import Forward, Gradients
 from .cuda_arguments import backward_arguments, filled, forward_arguments
 from .device import on_device
 from .facts import facts_of
-from .fused import Sizes, batch_tiles, recurrent_matrix, run_fused
+from .fused import Sizes, recurrent_matrix, run_fused
+from .launch_grid import batch_tiles
 from .over_time import gates_again, recurrent_gradient
 from .precision import tf32_allowed
+from .step_down import with_room
+from .watchdog import watchdog_bound
 
 _WIDEST_ACCESS = 16  # bytes
 
@@ -56,10 +60,11 @@ def forward(
     """
     layout = layout_of(cell)
     batch, steps, heads, dim, _ = wx.shape
+    asked = None
     if plan is None:
-        asked = (heads, dim, batch, wx.dtype, wx.device.index)
-        plan = choose_plan(cell, *asked, choice, tf32_allowed(wx.dtype))
-    own = plan.of("forward")
+        sizes = (heads, dim, batch, wx.dtype, wx.device.index)
+        asked = (cell, *sizes, choice, tf32_allowed(wx.dtype))
+        plan = choose_plan(*asked, "forward")
     wx = _side_by_side(wx)
     R, R_diag, b = (None if t is None else _packed(t) for t in (R, R_diag, b))
     params, initial = [_packed(p) for p in params], [_packed(s) for s in initial]
@@ -70,19 +75,23 @@ def forward(
     kept = wx.new_empty(steps if keep_gates else 0, batch, heads, dim, saved)
     arguments = filled(
         forward_arguments(len(layout.states), len(layout.params)),
-        *(steps, batch, heads, dim),
+        *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
         *(wx.stride(1), wx.stride(0)),
         *(wx, R, R_diag, b),
         *(params or (None,)),
         *(*initial, *states, *last, kept),
     )
+    sizes = Sizes(steps, batch, heads)
+
+    def run(own: CudaPlan) -> None:
+        if isinstance(own, AlternatingPlan):
+            run_alternating(cell, own, arguments, R, wx, (*sizes, dim), forward=True)
+        else:
+            run_fused(cell, own, arguments, wx, sizes, forward=True)
+
     if last[0].numel():
         with on_device(wx.device):
-            if isinstance(own, AlternatingPlan):
-                sizes = (steps, batch, heads, dim)
-                run_alternating(cell, own, arguments, R, wx, sizes, forward=True)
-            else:
-                run_fused(cell, own, arguments, wx, Sizes(steps, batch, heads), forward=True)
+            with_room(plan.of("forward"), run, "forward", sizes, asked)
     return Forward(states, last, kept)
 
 
@@ -125,10 +134,13 @@ def backward(
     like = initial[0]
     batch, heads, dim = like.shape
     steps = kept.shape[0] if wx is None else wx.shape[1]
+    asked = None
     if plan is None:
-        asked = (heads, dim, batch, like.dtype, like.device.index)
-        plan = choose_plan(cell, *asked, choice, tf32_allowed(like.dtype))
-    own = plan.of("backward")
+        asked = (
+            *(cell, heads, dim, batch, like.dtype, like.device.index),
+            *(choice, tf32_allowed(like.dtype)),
+        )
+        plan = choose_plan(*asked, "backward")
     inputs, gates = len(layout.input_gates), len(layout.gates)
     real = torch.float64 if like.dtype == torch.float64 else torch.float32
     counts = [len(layout.bias), len(layout.params), len(layout.diagonal_gates)]
@@ -139,36 +151,41 @@ def backward(
     in_place = (donated or kept is not given) and kept.shape[-1] == inputs
     d_wx = kept if in_place else like.new_empty(steps, batch, heads, dim, inputs)
     d_rest = like.new_empty(steps, batch, heads, dim, gates - inputs)
-    sums = like.new_empty(batch_tiles(own, batch), sum(counts), heads, dim, dtype=real)
     params, initial = [_packed(p) for p in params], [_packed(s) for s in initial]
     states = [_packed(s) for s in states]
     d_initial = [torch.empty_like(s) for s in initial]
     R, R_diag = (None if t is None else _packed(t) for t in (R, R_diag))
     d_states = [None if d is None else _side_by_side(d) for d in d_states]
     d_last = [None if d is None else d.contiguous() for d in d_last]
-    matrix = recurrent_matrix(own, R)
-    arguments = filled(
-        backward_arguments(len(layout.states), len(layout.params)),
-        *(steps, batch, heads, dim),
-        *(0 if d is None else d.stride(0) for d in d_states),
-        *(0 if d is None else d.stride(1) for d in d_states),
-        *(matrix, R_diag),
-        *(params or (None,)),
-        *(*initial, *states, kept, *d_states, *d_last),
-        *(d_wx, d_rest, *d_initial, sums),
-    )
-    if in_place and kept is given:
-        # From here on it holds gradients: its version tells whoever would read it again.
-        increment_version(kept)
+    sizes = Sizes(steps, batch, heads)
+
+    def run(own: CudaPlan) -> Tensor:
+        sums = like.new_empty(batch_tiles(own, batch), sum(counts), heads, dim, dtype=real)
+        matrix = recurrent_matrix(own, R)
+        arguments = filled(
+            backward_arguments(len(layout.states), len(layout.params)),
+            *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
+            *(0 if d is None else d.stride(0) for d in d_states),
+            *(0 if d is None else d.stride(1) for d in d_states),
+            *(matrix, R_diag),
+            *(params or (None,)),
+            *(*initial, *states, kept, *d_states, *d_last),
+            *(d_wx, d_rest, *d_initial, sums),
+        )
+        if in_place and kept is given:
+            # From here on it holds gradients: its version tells whoever would read it again.
+            increment_version(kept)
+        if isinstance(own, AlternatingPlan):
+            run_alternating(cell, own, arguments, matrix, like, (*sizes, dim), forward=False)
+        else:
+            run_fused(cell, own, arguments, like, sizes, forward=False)
+        return sums
+
     if like.numel():
         with on_device(like.device):
-            if isinstance(own, AlternatingPlan):
-                sizes = (steps, batch, heads, dim)
-                run_alternating(cell, own, arguments, matrix, like, sizes, forward=False)
-            else:
-                run_fused(cell, own, arguments, like, Sizes(steps, batch, heads), forward=False)
+            sums = with_room(plan.of("backward"), run, "backward", sizes, asked)
     else:
-        sums.zero_()
+        sums = like.new_zeros(0, sum(counts), heads, dim, dtype=real)
     # Each part is summed by itself: an operator may not return views of one tensor.
     parts = torch.split(sums, counts, dim=1)
     d_b, d_params, d_R_diag = (

@@ -10,7 +10,11 @@ from typing import Any
 
 from torch import Tensor
 
-_SIZES = [(name, ctypes.c_int64) for name in ("steps", "batch", "heads", "dim")]
+# What both directions begin with: the sizes, where a launch begins, and how long a block waits.
+_SIZES = [
+    (name, ctypes.c_int64)
+    for name in ("steps", "batch", "heads", "dim", "first_tile", "first_head", "watchdog")
+]
 
 
 @lru_cache(maxsize=64)

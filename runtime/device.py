@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from ..codegen.limits import Limits
+from ..codegen.limits import LEAST_CAPABILITY, Limits
 from .errors import NoCudaError
 
 
@@ -37,6 +37,27 @@ def device_limits(index: int) -> Limits:
         cluster=16 if capability in ((9, 0), (10, 0)) else 8 if capability >= (9, 0) else 1,
         registers=p["regsPerMultiprocessor"],
     )
+
+
+@cache
+def find_cuda(index: int | None) -> None:
+    """See whether kernels can be built for a device.
+
+    Args:
+        index: the device's number; None for the current one.
+
+    Raises:
+        NoCudaError: as `cupy_nvrtc`; or the device has no matrix instructions that they use.
+    """
+    nvrtc_version()
+    capability = torch.cuda.get_device_capability(index)
+    if capability < LEAST_CAPABILITY:
+        raise NoCudaError(
+            f"{torch.cuda.get_device_name(index)}\n"
+            f"  found:  compute capability {capability[0]}.{capability[1]}\n"
+            f"  wanted: {LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]} or later\n"
+            '  write:  backend="reference"'
+        )
 
 
 @cache

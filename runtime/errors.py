@@ -49,5 +49,9 @@ class NoCudaError(CompileError):
     """The machine lacks what CUDA kernels are built with: the caller may install it."""
 
 
+class SettingError(RnncError, ValueError):
+    """An environment variable of rnnc is at fault: names it, what it says and what it may say."""
+
+
 class ResidencyError(RnncError, RuntimeError):
     """The device has no room for blocks that wait for each other: a smaller launch would run."""

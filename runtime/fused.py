@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import ctypes
-import math
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..codegen.alternating_plan import AlternatingPlan
-from ..codegen.cluster_plan import ClusterPlan
 from ..codegen.grid_plan import SLOT_CHUNK_BYTES, TILE_ROWS, GridPlan
 from ..codegen.plan import CudaPlan, FusedPlan
 from .cuda_arguments import grid_struct, pointer
 from .launch import Kernel, load_kernel
+from .launch_grid import MOST_BLOCKS, batch_tiles, blocks_of, launches
 
 _WORD = 8  # bytes that are filled at once
 _NOT_YET = -1  # such a word: 0xFF throughout, which no kernel publishes
@@ -54,10 +52,13 @@ def run_fused(
         _run_grid(plan, kernel, arguments, like, sizes)
         return
     tiles = batch_tiles(plan, sizes.batch)
-    if isinstance(plan, ClusterPlan):
-        kernel((plan.kernels[name].cluster, sizes.heads, tiles), arguments)
-    else:
-        kernel((sizes.heads, tiles, 1), arguments)
+    if max(tiles, sizes.heads) <= MOST_BLOCKS:  # the arguments say already that it is one launch
+        kernel(blocks_of(plan, name, sizes.heads, tiles), arguments)
+        return
+    given: Any = arguments  # a launch takes a copy of it
+    for part in launches(plan, name, sizes.heads, tiles):
+        given.first_tile, given.first_head = part.first_tile, part.first_head
+        kernel(part.grid, arguments)
 
 
 def _run_grid(
@@ -71,11 +72,6 @@ def _run_grid(
         exchange.fill_(_NOT_YET)
         given = struct(arguments, exchange.data_ptr(), pointer(streamed), first)
         kernel((plan.kernels[kernel.name].blocks, groups, sizes.heads), given)
-
-
-def batch_tiles(plan: CudaPlan, batch: int) -> int:
-    """Into how many parts a plan cuts the batch, each of which leaves sums of its own."""
-    return 1 if isinstance(plan, AlternatingPlan) else math.ceil(batch / plan.rows)
 
 
 def turns(plan: GridPlan, batch: int) -> Iterator[tuple[int, int]]:

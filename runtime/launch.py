@@ -15,7 +15,9 @@ from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.cluster_plan import ClusterPlan
 from ..codegen.grid_plan import GridPlan
 from ..codegen.plan import CudaPlan
+from ..codegen.shape import Direction
 from .capture import beside_captures
+from .driver import as_residency
 from .errors import ResidencyError
 from .nvrtc import compile_plan
 from .residency import resident_blocks
@@ -90,10 +92,13 @@ class Kernel:
             stream,
             ctypes.addressof(pointers),
         )
-        if self.resident is None:
-            driver.launchKernel(*launch, 0)
-        else:
-            driver.launchCooperativeKernel(*launch)
+        try:
+            if self.resident is None:
+                driver.launchKernel(*launch, 0)
+            else:
+                driver.launchCooperativeKernel(*launch)
+        except RuntimeError as error:
+            raise as_residency(error, f"launch of {self.name} on cuda:{self.device}") from None
 
 
 # Of kernels that were launched into a caller's graph: nobody tells when that graph is gone.
@@ -134,20 +139,26 @@ def load_kernel(cell: CellSpec, plan: CudaPlan, name: str, device: int) -> Kerne
     Args:
         cell: the cell.
         plan: what to compile for; its `arch` is the device's.
-        name: one of the plan's `kernel_names`. What another of them needs does not matter.
+        name: one of the plan's `kernel_names`. Of a fused plan, no other is compiled or loaded.
         device: the device's number; it must be torch's current device.
 
     Raises:
         ResidencyError: the device has no room for a cluster of the kernel's blocks.
     """
-    with beside_captures():
-        return _load_kernel(cell, plan, name, device)
+    direction: Direction = "backward" if "backward" in name else "forward"
+    if isinstance(plan, AlternatingPlan):
+        direction = "forward"  # one unit has the kernels of both
+    try:
+        with beside_captures():
+            return _loaded(_load_module(cell, plan, direction, device), plan, name, device)
+    except RuntimeError as error:
+        raise as_residency(error, f"load of {name} on cuda:{device}") from None
 
 
-def _load_kernel(cell: CellSpec, plan: CudaPlan, name: str, device: int) -> Kernel:
+def _loaded(module: LoadedModule, plan: CudaPlan, name: str, device: int) -> Kernel:
+    """A kernel of a module, with the attributes that its launch needs."""
     from cupy_backends.cuda.api import driver
 
-    module = _load_module(cell, plan, device)
     threads, shared, cluster = _sizes(plan, name)
     function = module.function(name)
     if shared:
@@ -164,9 +175,9 @@ def _load_kernel(cell: CellSpec, plan: CudaPlan, name: str, device: int) -> Kern
 
 
 @lru_cache(maxsize=512)
-def _load_module(cell: CellSpec, plan: CudaPlan, device: int) -> LoadedModule:
-    """All kernels of a cell and plan, on a device."""
-    return LoadedModule(compile_plan(cell, plan).cubin)
+def _load_module(cell: CellSpec, plan: CudaPlan, direction: Direction, device: int) -> LoadedModule:
+    """The kernels of a unit, on a device."""
+    return LoadedModule(compile_plan(cell, plan, direction).cubin)
 
 
 class LoadedModule:

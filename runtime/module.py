@@ -281,9 +281,8 @@ class RNN(nn.Module):
         bias = weights.get("bias")
         ordered = [weights[name] for name in self._param_names]
         tensors = (wx, recurrent, diagonal, bias, *ordered, *initial)
-        if resolve_backend(self.backend, x.device.type) == "reference" or needs_reference(
-            self.backend, tensors
-        ):
+        found = resolve_backend(self.backend, x.device.type, x.device.index)
+        if found == "reference" or needs_reference(self.backend, tensors):
             params = dict(zip(self._param_names, ordered, strict=True))
             over_time, last = scan(
                 self.cell,

@@ -9,11 +9,12 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 
 from ..cellspec.cell import CellSpec
+from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.cuda_source import cuda_source
 from ..codegen.grid_plan import GridPlan
 from ..codegen.plan import CudaPlan
 from ..codegen.render import Source
-from ..codegen.shape import Dtype
+from ..codegen.shape import Direction, Dtype
 from .cache import cached, file_name
 from .compile import package_digest
 from .device import cupy_nvrtc, nvrtc_version
@@ -76,14 +77,18 @@ def compile_cuda(source: Source, arch: str) -> Binary:
     return _cached(source.name, source.digest, source.plan.dtype, arch, lambda: source)
 
 
-def compile_plan(cell: CellSpec, plan: CudaPlan) -> Binary:
-    """Compile a cell's kernels for a plan, or find them compiled, without writing their text anew.
+def compile_plan(cell: CellSpec, plan: CudaPlan, direction: Direction) -> Binary:
+    """Compile a cell's kernel of a direction, or find it compiled, without writing its text anew.
 
-    The file is found by what the text depends on: the cell, the plan's sizes and this package.
+    An alternating plan's kernels are one unit, which has both directions.
+
+    The file is found by what the text depends on: the cell, the direction, the sizes of its kernel
+    and this package.
 
     Args:
         cell: the cell.
         plan: what to compile for, and its architecture.
+        direction: which kernel of a fused plan.
 
     Raises:
         NoCudaError: CuPy or NVRTC is missing.
@@ -93,8 +98,14 @@ def compile_plan(cell: CellSpec, plan: CudaPlan) -> Binary:
     sizes = replace(plan, nanoseconds=(0, 0), binding="")
     if isinstance(sizes, GridPlan):
         sizes = replace(sizes, groups=1)
-    made_from = f"{cell.fingerprint} {sizes!r} {package_digest()}"
-    return _cached(cell.name, made_from, plan.dtype, plan.arch, lambda: cuda_source(cell, plan))
+    only = "" if isinstance(plan, AlternatingPlan) else direction
+    made_from = f"{cell.fingerprint} {only} {sizes!r} {package_digest()}"
+
+    def source() -> Source:
+        whole = cuda_source(cell, plan)
+        return replace(whole, code=getattr(whole, only)) if only else whole
+
+    return _cached(cell.name, made_from, plan.dtype, plan.arch, source)
 
 
 def _cached(

@@ -18,10 +18,10 @@ from . import flops  # noqa: F401  (tells torch of their operations)
 from .build import find_compiler
 from .check import check_kernel_inputs, check_scan
 from .choose import Choice
-from .device import nvrtc_version
+from .device import find_cuda
 from .dispatch import Call, cell_of, run_forward, stored_states
 from .eager import Scan
-from .errors import CompileError, TensorError
+from .errors import CompileError, NoCompilerError, TensorError
 from .kept import freed_with_memory
 from .ops import scan_op
 from .plain import all_plain, is_watched, profiler_enabled
@@ -99,7 +99,8 @@ def scan(
     assert states is not None
     ordered = [params[p.name] for p in cell.params]
     tensors = (wx, R, R_diag, b, *ordered, *states)
-    if resolve_backend(backend, wx.device.type) == "reference" or needs_reference(backend, tensors):
+    found = resolve_backend(backend, wx.device.type, wx.device.index)
+    if found == "reference" or needs_reference(backend, tensors):
         return scan_reference(cell, wx, R, b, states, R_diag, dict(params))
     wanted = [True] * len(states)
     return scan_kernels(cell.text, wx, R, b, states, R_diag, ordered, wanted, variant, save)
@@ -253,12 +254,20 @@ def _run_directly(
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def resolve_backend(backend: Backend, device: str) -> Literal["cpu", "cuda", "reference"]:
+def resolve_backend(
+    backend: Backend, device: str, index: int | None = None
+) -> Literal["cpu", "cuda", "reference"]:
     """Which backend serves a device; the one place where `"auto"` takes the next best.
+
+    Args:
+        backend: the caller's.
+        device: its type.
+        index: its number; None where it has none.
 
     Raises:
         TensorError: there is no such backend, or it has no kernels for that device.
         NoCompilerError: the kernels were asked for by name, and there is no compiler.
+        NoCudaError: likewise, and there is no CuPy, or the GPU is older than the kernels want.
     """
     if backend not in BACKENDS:
         raise TensorError(
@@ -277,16 +286,17 @@ def resolve_backend(backend: Backend, device: str) -> Literal["cpu", "cuda", "re
         _say_once(f"rnnc has no kernels for the device {device!r}: it runs the reference loop")
         return "reference"
     try:
-        _FIND_COMPILER[device]()
+        _FIND_COMPILER[device](index)
     except CompileError as error:
         if backend != "auto":
             raise
-        _say_once(f"rnnc runs the slow reference loop, for want of a compiler.\n{error}")
+        what = "a compiler" if isinstance(error, NoCompilerError) else "CUDA kernels"
+        _say_once(f"rnnc runs the slow reference loop, for want of {what}.\n{error}")
         return "reference"
     return "cpu" if device == "cpu" else "cuda"
 
 
-_FIND_COMPILER = {"cpu": find_compiler, "cuda": nvrtc_version}
+_FIND_COMPILER = {"cpu": lambda index: find_compiler(), "cuda": find_cuda}
 
 
 @cache

@@ -15,37 +15,29 @@ Results = dict[str, Tensor]
 
 
 class Edges:
-    """Collects the differences of all operands of comparisons, in the order of their evaluation.
+    """Collects the differences of all operands of comparisons, in the order of their evaluation."""
 
-    Args:
-        device: where numbers are put.
-    """
-
-    def __init__(self, device: str) -> None:
-        self.device = device
+    def __init__(self) -> None:
         self.differences: list[Tensor] = []
-        self.scales: list[Tensor] = []
+        self.scales: list[float] = []
 
     def __call__(self, a: Any, b: Any) -> Tensor:
         """Note two operands; gives their difference."""
-        first, second = self._tensor(a), self._tensor(b)
+        first, second = (
+            x if isinstance(x, Tensor) else torch.tensor(float(x)).double() for x in (a, b)
+        )
         difference = first - second
         if difference.numel():
-            self.differences.append(difference.detach().double())
-            sizes = [x.detach().double().abs().max() for x in (first, second)]
-            self.scales.append(torch.maximum(*sizes))
+            noted = difference.detach().double()
+            self.differences.append(noted)
+            self.scales.append(max(float(x.detach().abs().max()) for x in (first, second)))
         return difference
-
-    def _tensor(self, x: Any) -> Tensor:
-        if isinstance(x, Tensor):
-            return x
-        return torch.tensor(float(x), dtype=torch.float64, device=self.device)
 
 
 def loop_of(case: Case) -> tuple[Callable[..., Any], Edges]:
     """The loop of a case's cell, and what notes its comparisons."""
-    edges = Edges(case.device)
-    scope: dict[str, Any] = {"torch": torch, "edge": edges, "DEVICE": case.device}
+    edges = Edges()
+    scope: dict[str, Any] = {"torch": torch, "edge": edges}
     exec(compile(loop_text(case.cell, edges=True), "<loop>", "exec"), scope)
     return scope["loop"], edges
 
@@ -68,8 +60,7 @@ def run_twin(
     }
     results = _scan(case, loop, leaves) if case.through == "scan" else _stack(case, loop, leaves)
     moved = {name: t.to(case.device, dtype) for name, t in seeds.items()}
-    found = results | gradients(case, results, leaves, moved)
-    return {name: t.detach() for name, t in found.items()}, edges
+    return results | gradients(case, results, leaves, moved), edges
 
 
 def gradients(

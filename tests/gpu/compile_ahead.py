@@ -13,7 +13,7 @@ import rnnc
 from rnnc.codegen import block
 from rnnc.codegen.limits import Limits
 from rnnc.codegen.planner import plan_for
-from rnnc.codegen.shape import PlanError, Shape
+from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
 from rnnc.runtime.nvrtc import compile_plan
 
 
@@ -32,7 +32,8 @@ def main() -> None:
                 plan = plan_for(cell, shape, limits, variant, save=save)
             except PlanError:
                 continue  # the test skips, and says why
-            compile_plan(cell, plan)
+            for direction in DIRECTIONS:
+                compile_plan(cell, plan.of(direction), direction)
 
 
 main()

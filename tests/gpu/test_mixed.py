@@ -52,7 +52,7 @@ def compiled_ahead(request):
                 plans = mixed_plans(name, dtype, pair, sizes).values()
             except PlanError:
                 continue  # the test skips, and says why
-            jobs |= {(rnnc.cells.get(name), p.of(d)): None for p in plans for d in DIRECTIONS}
+            jobs |= {(rnnc.cells.get(name), p.of(d), d): None for p in plans for d in DIRECTIONS}
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda job: compile_plan(*job), jobs))
 

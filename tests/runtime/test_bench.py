@@ -265,12 +265,14 @@ def test_a_missing_flashrnn_is_left_out():
 
 def test_what_is_compiled_ahead_is_compiled_once(monkeypatch):
     compiled = []
-    monkeypatch.setattr(bench_ahead, "compile_plan", lambda *pair: compiled.append(pair))
+    monkeypatch.setattr(bench_ahead, "compile_plan", lambda *asked: compiled.append(asked))
     row = ROWS[2]
     cell, h200 = rnnc.cells.lstm, limits_of("H200")
     assert bench_ahead.compile_ahead([(row, cell)], ["bfloat16"], h200) > 0
-    names = sorted(plan.variant for _, plan in compiled)
-    assert names == ["alternating", "block", "cluster", "grid"], "auto's are two of the others"
+    names = sorted(f"{plan.variant} {direction}" for _, plan, direction in compiled)
+    kinds = ["alternating", "block", "cluster", "grid"]
+    wanted = [f"{kind} {direction}" for kind in kinds for direction in ("backward", "forward")]
+    assert names == wanted, "auto's are two of the others"
 
 
 def test_a_plan_is_named_beside_what_it_took():

@@ -93,7 +93,7 @@ RNNC_INLINE int64 factor_place(const Work& work, const Place& place, int64 step,
            k / kFactorGranule * (kTileRows * kFactorGranule) +
            place_in_chunk(place.b % kTileRows, place.d % kFactorGranule);
   } else {
-    const int64 column = static_cast<int64>(place.n * pairs + pair) * work.batch + place.b;
+    const int64 column = (int64{place.n} * pairs + pair) * work.batch + place.b;
     return column * work.dim + place.d;
   }
 }

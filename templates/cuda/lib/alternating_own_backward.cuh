@@ -31,7 +31,7 @@ struct SentBack {
     }
   }
   // Behind the product; adds to the gradient of each source, where the thread has an item.
-  RNNC_MEMBER void add(const BackwardProduct& product, int item, int step,
+  RNNC_MEMBER void add(const BackwardProduct& product, int item, const Wait& wait,
                        real (&d_state)[kStates]) {
     product.leave(parts);
     __syncthreads();
@@ -46,7 +46,7 @@ struct SentBack {
         push(peer_address(to, peer), __float_as_uint(sum.x), __float_as_uint(sum.y),
              peer_address(barrier, peer));
       }
-      mbarrier_await(barrier, 0, step);
+      mbarrier_await(barrier, 0, wait);
     }
     if (item >= kItems) return;
 #pragma unroll
@@ -124,7 +124,7 @@ RNNC_INLINE void backward_step(const Work& work, int64 number) {
   if (place.given) carried.load_gradients(work, place);
   multiply_backward(product, work);
   if (place.given) carried.load_sums(work, place);
-  back.add(product, tile.item, static_cast<int>(t), carried.d_state);
+  back.add(product, tile.item, Wait{a.watchdog, static_cast<int>(step), kNoStep}, carried.d_state);
   if (place.given) backward_item(a, work, place, t, inputs, carried);
 }
 
@@ -141,7 +141,7 @@ RNNC_INLINE void backward_end(const Work& work) {
   BackwardCarried carried;
   if (place.given) carried.load_gradients(work, place);
   multiply_backward(product, work);
-  back.add(product, tile.item, -1, carried.d_state);
+  back.add(product, tile.item, Wait{a.watchdog, static_cast<int>(a.steps), kNoStep}, carried.d_state);
   if (place.given) backward_last(a, work, place, carried.d_state);
 }
 

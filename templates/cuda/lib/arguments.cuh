@@ -11,6 +11,8 @@ RNNC_CONSTEXPR int at_least_one(int n) { return n > 0 ? n : 1; }
 
 struct ForwardArguments {
   int64 steps, batch, heads, dim;
+  int64 first_tile, first_head;            // of this launch, where one takes no more
+  int64 watchdog;                          // ns that a block waits for another; 0: no end
   int64 wx_time, wx_row;                   // strides of wx, in elements
   const Element* wx;                       // [T, B, N, D, kInputGates]
   const Element* R;                        // [kDensePairs, N, D out, D in]
@@ -25,6 +27,8 @@ struct ForwardArguments {
 
 struct BackwardArguments {
   int64 steps, batch, heads, dim;
+  int64 first_tile, first_head;            // of this launch, where one takes no more
+  int64 watchdog;                          // ns that a block waits for another; 0: no end
   int64 d_states_time[kStates], d_states_row[kStates];  // strides of d_states, in elements
   const Element* R;                        // [kDensePairs, N, D out, D in]
   const Element* R_diag;                   // [kDiagonalPairs, N, D]

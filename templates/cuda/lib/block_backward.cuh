@@ -67,7 +67,7 @@ struct BackwardWeights {
 RNNC_INLINE void block_backward(const BackwardArguments& a) {
   extern __shared__ __align__(128) char shared[];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
-  const int64 head = blockIdx.x, first_row = static_cast<int64>(blockIdx.y) * kBlockRows;
+  const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * kBlockRows;
   const int first_unit = warp * kWarpUnits;
   const int64 plane = a.heads * kHeadDim, step_size = a.batch * plane;
 
@@ -290,7 +290,7 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
       total += __shfl_xor_sync(~0u, total, 1);
       total += __shfl_xor_sync(~0u, total, 2);
       if (quad == 0 && unit + 8 * half < kHeadDim) {
-        a.sums[(static_cast<int64>(blockIdx.y) * kSums + i) * plane + place + 8 * half] = total;
+        a.sums[((a.first_tile + blockIdx.y) * kSums + i) * plane + place + 8 * half] = total;
       }
     }
   }

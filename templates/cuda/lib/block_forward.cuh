@@ -34,7 +34,7 @@ constexpr int kForwardChains = kForwardTiles == 1 || kPack == 1 ? 2 : 1;
 struct ForwardWeights {
   u32 fragment[kDimChunks][2][kForwardTiles][4];
 
-  RNNC_MEMBER void load(const Element* R, int heads, int head, int first_unit, int lane) {
+  RNNC_MEMBER void load(const Element* R, int64 heads, int64 head, int first_unit, int lane) {
     const int quad = lane & 3, row = lane >> 2;
     unroll<kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
@@ -44,6 +44,7 @@ struct ForwardWeights {
         for (int chunk = 0; chunk < kDimChunks; ++chunk) {
 #pragma unroll
           for (int step = 0; step < 2; ++step) {
+            const Element* matrix_of[4];
             int from[4], k[4];
             bool given[4];
 #pragma unroll
@@ -54,10 +55,11 @@ struct ForwardWeights {
               given[i] = half < forward_halves(source) && unit < kHeadDim;
               const int pair = kSourceFirstPair[source] + half % kSourcePairs[source];
               const int matrix = given[i] ? kPairMatrix[pair] : 0;
-              from[i] = ((matrix * heads + head) * kHeadDim + unit) * kHeadDim;
+              matrix_of[i] = R + (matrix * heads + head) * (kHeadDim * kHeadDim);
+              from[i] = unit * kHeadDim;
             }
-            load_weights(fragment[chunk][step][forward_first_tile(source) + tile], R, from, k,
-                            given);
+            load_weights(fragment[chunk][step][forward_first_tile(source) + tile], matrix_of, from,
+                         k, given);
           }
           __syncthreads();  // for the compiler, which moves no load across it
         }
@@ -69,11 +71,11 @@ struct ForwardWeights {
 RNNC_INLINE void block_forward(const ForwardArguments& a) {
   extern __shared__ __align__(128) char shared[];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
-  const int64 head = blockIdx.x, first_row = static_cast<int64>(blockIdx.y) * kBlockRows;
+  const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * kBlockRows;
   const int first_unit = warp * 8 * kUnitGroups;
 
   ForwardWeights weights;
-  weights.load(a.R, static_cast<int>(a.heads), blockIdx.x, first_unit, lane);
+  weights.load(a.R, a.heads, head, first_unit, lane);
 
   // The items of this thread: (group, j) is unit first_unit + 8 group + lane / 4 and column
   // 2 quad + j, which holds batch row first_row + kThreadRows quad + j. Where there is no such unit

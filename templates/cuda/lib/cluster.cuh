@@ -91,10 +91,10 @@ RNNC_INLINE bool mbarrier_over(u32 barrier, u32 parity) {
       : "memory");
   return over != 0;
 }
-RNNC_INLINE void mbarrier_await(u32 barrier, u32 parity, int step) {
+RNNC_INLINE void mbarrier_await(u32 barrier, u32 parity, const Wait& wait) {
   if (mbarrier_over(barrier, parity)) return;
-  Patience patience;
-  while (!mbarrier_over(barrier, parity)) patience.lose(step);
+  Watchdog watchdog;
+  while (!mbarrier_over(barrier, parity)) watchdog.turn(wait);
 }
 
 // Stores into a peer's shared memory; its mbarrier, of the same peer, counts the bytes when they are

@@ -36,7 +36,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const u32 rank = cluster_rank(), shared_begin = shared_address(shared);
   const u32 barriers = shared_begin + kBackwardBarriers;
-  const int64 head = blockIdx.y, first_row = static_cast<int64>(blockIdx.z) * kColumns;
+  const int64 head = a.first_head + blockIdx.y, first_row = (a.first_tile + blockIdx.z) * kColumns;
   const int block_unit = static_cast<int>(rank) * kBackwardUnits;
   const int64 plane = a.heads * kHeadDim, step_size = a.batch * plane;
 
@@ -163,7 +163,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
       const int buffer = (i - 1) & 1;
       const char* from =
           shared + here(static_cast<u32>(kBackwardShares + buffer * kSharesBuffer + first_share));
-      mbarrier_await(barriers + buffer * 8, (i - 1) >> 1 & 1, i);
+      mbarrier_await(barriers + buffer * 8, (i - 1) >> 1 & 1, Wait{a.watchdog, i, kNoStep});
 #pragma unroll
       for (int item = 0; item < kBackwardItems; ++item) {
 #pragma unroll
@@ -380,7 +380,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
       total += __shfl_xor_sync(~0u, total, 4);
       total += __shfl_xor_sync(~0u, total, 8);
       if (column == 0 && active[item] && block_unit + unit[item] < kHeadDim) {
-        a.sums[(static_cast<int64>(blockIdx.z) * kSums + k) * plane + own] = total;
+        a.sums[((a.first_tile + blockIdx.z) * kSums + k) * plane + own] = total;
       }
     }
   }

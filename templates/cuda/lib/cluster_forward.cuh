@@ -45,12 +45,12 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
   const bool computes = kForwardSplits <= 2 || split < 2;
   const u32 rank = cluster_rank(), shared_begin = shared_address(shared);
   const u32 barriers = shared_begin + kForwardBarriers;
-  const int64 head = blockIdx.y, first_row = static_cast<int64>(blockIdx.z) * kColumns;
+  const int64 head = a.first_head + blockIdx.y, first_row = (a.first_tile + blockIdx.z) * kColumns;
   const int first_unit = static_cast<int>(rank) * kForwardUnits + group * kGroupUnits;
   const int unit = first_unit + (lane >> 2);
 
   ForwardWeights weights;
-  weights.load(a.R, static_cast<int>(a.heads), blockIdx.y, unit, split * kSplitChunks, lane);
+  weights.load(a.R, a.heads, head, unit, split * kSplitChunks, lane);
 
   for (int i = threadIdx.x; i < kForwardShared / 4; i += 32 * kForwardWarps) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
@@ -202,7 +202,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
       });
       const u32 buffer = (t & 1) * kForwardBuffer;
       const u32 place = here(fragments + buffer);
-      mbarrier_await(barriers + (t & 1) * 8, t >> 1 & 1, t);
+      mbarrier_await(barriers + (t & 1) * 8, t >> 1 & 1, Wait{a.watchdog, t, kNoStep});
       unroll<kSources>([&](auto source_index) {
         constexpr int source = decltype(source_index)::value;
         constexpr int first_tile = forward_first_tile(source);

@@ -111,7 +111,8 @@ struct ForwardWeights {
     }
   }
 
-  RNNC_MEMBER void load(const Element* R, int heads, int head, int unit, int first_chunk, int lane) {
+  RNNC_MEMBER void load(const Element* R, int64 heads, int64 head, int unit, int first_chunk,
+                        int lane) {
     const bool exists = unit < kHeadDim;
     const int first = first_chunk * kChunk + (lane & 3) * 4 * kPack;
     unroll<kSources>([&](auto source_index) {
@@ -122,7 +123,7 @@ struct ForwardWeights {
         constexpr bool paired = half < kSourcePairs[source];
         const int matrix = kPairMatrix[kSourceFirstPair[source] + (paired ? half : 0)];
         const Element* row =
-            R + ((matrix * heads + head) * kHeadDim + (exists ? unit : 0)) * int64{kHeadDim};
+            R + ((matrix * heads + head) * kHeadDim + (exists ? unit : 0)) * kHeadDim;
 #pragma unroll
         for (int chunk = 0; chunk < kSplitChunks; ++chunk) {
           u32 words[4] = {0u, 0u, 0u, 0u};

@@ -204,6 +204,8 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
         // it was read.
         const int products = (steps - 2 - t) * kPhases + phase, turn = products & 1;
         float* const share = reinterpret_cast<float*>(shared + turn * kShareBytes);
+        // NOTE: the numbers that are in registers anyway where those are short: R fills them.
+        const Wait wait = kPack == 1 ? Wait{a.watchdog, products, 0} : Wait{a.watchdog, t, steps - 2};
         BackwardProduct::Accumulators sum[BackwardProduct::kTiles][kPhaseTiles];
 #pragma unroll
         for (int tile = 0; tile < BackwardProduct::kTiles; ++tile) {
@@ -214,7 +216,7 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
             sum, slot + slot_bytes + lane * kLaneBytes + phase * kPhaseTiles * tile_bytes,
             rank * kBackwardWarps + warp,
             [&](int source) { return kSourceFirstPair[source] * kDimChunks * kSlotChunkBytes; },
-            tile_bytes, t + 1);
+            tile_bytes, wait);
         unroll<BackwardProduct::kTiles * kPhaseTiles * 2>([&](auto index) {
           constexpr int number = decltype(index)::value, half = number % 2;
           constexpr int n = number / 2 % kPhaseTiles, tile = number / 2 / kPhaseTiles;
@@ -229,7 +231,7 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
           send_shares(share, shared_address(inbox + turn * kInboxBytes), barrier + 8 * turn, rank);
           // Re-armed before anybody can send for the next use of this buffer: who does has read
           // what this block publishes after its next barrier.
-          mbarrier_await(barrier + 8 * turn, products >> 1 & 1, t + 1);
+          mbarrier_await(barrier + 8 * turn, products >> 1 & 1, wait);
           if (threadIdx.x == 0) mbarrier_expect(barrier + 8 * turn, inbox_bytes);
         }
         each(phase, [&](BackwardItem& it) {

@@ -189,7 +189,8 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
       }
       product.multiply(
           sum, slot + lane * kLaneBytes + phase * kPhaseTiles * tile_bytes, warp,
-          [&](int source) { return source * kDimChunks * kSlotChunkBytes; }, tile_bytes, t);
+          [&](int source) { return source * kDimChunks * kSlotChunkBytes; }, tile_bytes,
+          Wait{a.watchdog, t, 0});
 
       // Two buffers in turn: who writes one again has passed the barrier after it was read.
       const int turn = (t * kPhases + phase) & 1;

@@ -14,14 +14,14 @@ RNNC_INLINE u32 quiet(u32 x) {
 }
 
 // Four words of R: word i holds the elements k[i] .. k[i] + kPack - 1 of the row that begins at
-// R[from[i]]; it is zero where it is not given, or beyond the end. NOTE: no .nc, so that a barrier
+// matrix[i][from[i]]; it is zero where it is not given, or beyond the end. NOTE: no .nc, so that a barrier
 // between two calls holds the loads of the second.
-RNNC_INLINE void load_weights(u32 (&words)[4], const Element* R, const int (&from)[4],
-                              const int (&k)[4], const bool (&given)[4]) {
+RNNC_INLINE void load_weights(u32 (&words)[4], const Element* const (&matrix)[4],
+                              const int (&from)[4], const int (&k)[4], const bool (&given)[4]) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const bool inside = given[i] && k[i] < kHeadDim;
-    const Element* at = R + (inside ? from[i] + k[i] : 0);
+    const Element* at = matrix[i] + (inside ? from[i] + k[i] : 0);
     if constexpr (kHeadDim % kPack == 0) {
       asm volatile("ld.global.u32 %0, [%1];" : "=r"(words[i]) : "l"(at) : "memory");
       words[i] = inside ? quiet(words[i]) : 0u;

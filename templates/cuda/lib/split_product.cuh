@@ -221,7 +221,7 @@ struct SplitProduct {
   // the distance between tiles of batch rows.
   template <typename Place>
   RNNC_MEMBER void multiply(Accumulators (&sum)[kTiles][kPhaseTiles], const char* states, int warp,
-                            const Place& place, int tile_bytes, int step) {
+                            const Place& place, int tile_bytes, const Wait& wait) {
     const auto address = [&](int slot, int tile) {
       const int source = source_of(slot);
       const int chunk = warp * Share::slots(source);
@@ -231,12 +231,12 @@ struct SplitProduct {
     unroll<ceil_div(kSlots, kGather)>([&](auto batch_index) {
       constexpr int first = decltype(batch_index)::value * kGather;
       constexpr int count = smaller(kGather, kSlots - first);
-      Patience patience;
+      Watchdog watchdog;
       if constexpr (kWatches) {
         constexpr int last = first + count - 1;
         if ((threadIdx.x & 31) == 0 && (kWhole || written[last])) {
           const char* const word = address(last, kPhaseTiles - 1);
-          while (read_word(word) == kAbsent) patience.lose(step);
+          while (read_word(word) == kAbsent) watchdog.turn(wait);
         }
         __syncwarp();
       }
@@ -277,7 +277,7 @@ struct SplitProduct {
       while (!done) {
 #pragma unroll 1
         for (int turn = 0; turn < 1024 && !done; ++turn) done = complete();
-        if (!done) patience.lose(step);
+        if (!done) watchdog.look(wait);
       }
       unroll<count>([&](auto index) {
         constexpr int i = decltype(index)::value, slot = first + i, source = source_of(slot);

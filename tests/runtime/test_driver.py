@@ -1,0 +1,212 @@
+"""What the driver's refusals become: a fake driver raises them, and no GPU is needed."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import nullcontext
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import rnnc
+import torch
+from rnnc.codegen.limits import MIB, limits_of
+from rnnc.codegen.planner import plan_for, plans_for
+from rnnc.codegen.shape import Shape
+from rnnc.runtime import choose, launch, step_down
+from rnnc.runtime.choose import Choice
+from rnnc.runtime.cuda_arguments import forward_arguments
+from rnnc.runtime.driver import as_residency
+from rnnc.runtime.errors import ResidencyError
+from rnnc.runtime.fused import Sizes
+from rnnc.runtime.launch import Kernel
+
+LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
+ASKED = (LSTM, 1, 768, 16, torch.bfloat16, 0, Choice(), False)
+SIZES = Sizes(100, 16, 1)
+ARGUMENTS = forward_arguments(2, 0)()
+NO_ROOM = {
+    701: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
+    720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE",
+    801: "CUDA_ERROR_NOT_SUPPORTED",
+    912: "CUDA_ERROR_INVALID_CLUSTER_SIZE",
+    914: "CUDA_ERROR_INVALID_RESOURCE_TYPE",
+    915: "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION",
+}
+
+
+class DriverError(RuntimeError):
+    """As CuPy raises it."""
+
+    def __init__(self, status):
+        super().__init__(f"error {status}")
+        self.status = status
+
+
+@pytest.fixture
+def driver(monkeypatch):
+    """CuPy's driver module, whose launches raise what a test sets."""
+
+    def fail(*_):
+        raise DriverError(fake.status)
+
+    fake = SimpleNamespace(
+        launchKernel=fail, launchCooperativeKernel=fail, funcSetAttribute=fail, status=720
+    )
+    module = ModuleType("cupy_backends.cuda.api")
+    module.driver = fake
+    for name in ("cupy_backends", "cupy_backends.cuda"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    monkeypatch.setitem(sys.modules, "cupy_backends.cuda.api", module)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False)
+    return fake
+
+
+@pytest.mark.parametrize("status", NO_ROOM)
+@pytest.mark.parametrize("resident", [None, 200])
+def test_a_launch_without_room_is_a_residency_error(driver, status, resident):
+    driver.status = status
+    kernel = Kernel("rnnc_forward", 7, 256, 0, None, 1, resident)
+    with pytest.raises(ResidencyError) as refused:
+        kernel((48, 2, 1), ARGUMENTS)
+    lines = str(refused.value).splitlines()
+    assert lines[0] == "launch of rnnc_forward on cuda:1"
+    assert lines[1].startswith(f"  found:  {NO_ROOM[status]}: ")
+    assert lines[2].startswith("  wanted: ")
+    assert lines[3].startswith('  write:  variant="alternating"')
+
+
+def test_another_error_of_the_driver_stays_what_it_is(driver):
+    driver.status = 1  # CUDA_ERROR_INVALID_VALUE
+    with pytest.raises(DriverError, match="error 1"):
+        Kernel("rnnc_forward", 7, 256, 0, None, 0)((1, 1, 1), ARGUMENTS)
+    error = ValueError("no driver's")
+    assert as_residency(error, "here") is error
+
+
+def test_a_load_without_room_is_a_residency_error(driver, monkeypatch):
+    plan = plan_for(LSTM, Shape(1, 768), H200, "grid")
+    module = SimpleNamespace(function=lambda name: 7)
+    monkeypatch.setattr(launch, "beside_captures", nullcontext)
+    monkeypatch.setattr(launch, "_load_module", lambda *_: module)
+    launch.load_kernel.cache_clear()
+    with pytest.raises(ResidencyError, match="load of rnnc_backward on cuda:0"):
+        launch.load_kernel(LSTM, plan, "rnnc_backward", 0)
+
+
+def test_a_kernel_is_kept_once_a_graph_has_it(driver, monkeypatch):
+    driver.launchKernel = lambda *_: None
+    monkeypatch.setattr(launch, "_FOR_GOOD", {})
+    kernel = Kernel("rnnc_forward", 7, 256, 0, None, 0)
+    kernel((1, 1, 1), ARGUMENTS)
+    assert launch._FOR_GOOD == {}
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    kernel((1, 1, 1), ARGUMENTS)
+    assert list(launch._FOR_GOOD.values()) == [None]  # its module
+
+
+@pytest.fixture
+def h200(monkeypatch):
+    monkeypatch.setattr(choose, "device_limits", lambda index: H200)
+    step_down._others.cache_clear()
+    yield
+    step_down._others.cache_clear()
+
+
+def no_room_for(*refusing):
+    """A launch that some plans have no room for."""
+    tried = []
+
+    def run(plan):
+        tried.append(plan)
+        if plan in refusing:
+            raise ResidencyError("launch\n  found:  no room")
+        return plan
+
+    return run, tried
+
+
+def test_auto_runs_the_next_plan_that_the_driver_takes(h200):
+    plans = plans_for(LSTM, Shape(1, 768), H200)
+    run, tried = no_room_for(*plans[:2])
+    with pytest.warns(RuntimeWarning, match="where it would run the grid plan"):
+        assert step_down.with_room(plans[0], run, "forward", SIZES, ASKED) == plans[2]
+    assert tried == list(plans[:3])
+
+
+def test_where_nothing_has_room_the_first_plan_s_error_is_raised(h200):
+    plans = plans_for(LSTM, Shape(1, 768), H200)
+    run, _ = no_room_for(*plans)
+    with pytest.raises(ResidencyError, match="no room"):
+        step_down.with_room(plans[0], run, "forward", SIZES, ASKED)
+
+
+@pytest.mark.parametrize("asked", [None, (*ASKED[:6], Choice("grid"), False)])
+def test_a_plan_that_was_asked_for_is_not_replaced(asked):
+    plan = plan_for(LSTM, Shape(1, 768), H200, "grid")
+    run, tried = no_room_for(plan)
+    with pytest.raises(ResidencyError):
+        step_down.with_room(plan, run, "forward", SIZES, asked)
+    assert tried == [plan]
+
+
+@pytest.fixture
+def free(monkeypatch):
+    """Sets how many MiB are free, and counts the questions."""
+    asked = []
+
+    def set_free(mebibytes):
+        monkeypatch.setattr(
+            step_down, "free_bytes", lambda device: asked.append(device) or mebibytes * MIB
+        )
+        return asked
+
+    return set_free
+
+
+def test_auto_takes_a_plan_whose_buffers_fit_the_memory(h200, free):
+    free(300)
+    grid = plan_for(LSTM, Shape(1, 768), H200, "grid")
+    long = Sizes(100_000, 16, 1)
+    with pytest.warns(RuntimeWarning, match="300 MiB free"):
+        ran = step_down.with_room(grid, lambda plan: plan, "backward", long, ASKED)
+    assert ran.variant != "grid"
+
+
+def test_the_memory_is_asked_for_large_buffers_alone(h200, free):
+    asked = free(10**6)
+    grid = plan_for(LSTM, Shape(1, 768), H200, "grid")
+    assert step_down.with_room(grid, lambda plan: plan, "forward", SIZES, ASKED) is grid
+    assert asked == []
+    long = Sizes(100_000, 16, 1)
+    assert step_down.with_room(grid, lambda plan: plan, "forward", long, ASKED) is grid
+    assert asked == [0]
+
+
+def test_free_memory_is_the_driver_s_and_torch_s_own_up_to_its_share(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (500, 1000))
+    monkeypatch.setattr(torch.cuda, "memory_reserved", lambda device: 300)
+    monkeypatch.setattr(torch.cuda, "memory_allocated", lambda device: 100)
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 1.0)
+    assert step_down.free_bytes(0) == 500 + 200
+    monkeypatch.setattr(torch.cuda, "get_per_process_memory_fraction", lambda device: 0.4)
+    assert step_down.free_bytes(0) == 100 + 200
+    monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+    assert step_down.free_bytes(0) == 100
+
+
+def test_a_direction_that_does_not_run_is_not_loaded(h200, monkeypatch):
+    loaded = []
+
+    def load(cell, plan, name, device):
+        loaded.append(name)
+        return SimpleNamespace(resident=10**6)
+
+    monkeypatch.setattr(choose, "on_device", lambda device: nullcontext())
+    monkeypatch.setattr(choose, "load_kernel", load)
+    monkeypatch.setattr(choose, "recall", lambda asked: None)
+    choose.choose_plan.cache_clear()
+    choose.choose_plan(*ASKED, "forward")
+    assert loaded == ["rnnc_forward"]
+    choose.choose_plan.cache_clear()

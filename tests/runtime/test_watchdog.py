@@ -1,0 +1,77 @@
+"""The bound that a wait has: the environment variable, and where kernels read it."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+from rnnc.cellspec.errors import RnncError
+from rnnc.codegen.cuda_source import cuda_source
+from rnnc.codegen.limits import limits_of
+from rnnc.codegen.planner import plan_for
+from rnnc.codegen.shape import Shape
+from rnnc.runtime import cuda
+from rnnc.runtime.watchdog import VARIABLE, watchdog_bound
+
+
+@pytest.fixture(autouse=True)
+def _read_again():
+    watchdog_bound.cache_clear()
+    yield
+    watchdog_bound.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("text", "bound"),
+    [(None, 2 * 10**9), ("", 2 * 10**9), ("2", 2 * 10**9), ("0", 0), ("0.0", 0), ("1e-20", 1),
+     ("0.25", 250_000_000), (" 30 ", 30 * 10**9)],
+)  # fmt: skip
+def test_the_variable_sets_nanoseconds(text, bound, monkeypatch):
+    if text is None:
+        monkeypatch.delenv(VARIABLE, raising=False)
+    else:
+        monkeypatch.setenv(VARIABLE, text)
+    assert watchdog_bound() == bound
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan", "inf", "1e10"])
+def test_another_text_is_refused_by_name(text, monkeypatch):
+    monkeypatch.setenv(VARIABLE, text)
+    with pytest.raises(RnncError) as refused:
+        watchdog_bound()
+    lines = str(refused.value).splitlines()
+    assert lines[:2] == ["RNNC_WATCHDOG_SECONDS", f"  found:  {text!r}"]
+    assert lines[-1] == "  write:  RNNC_WATCHDOG_SECONDS=2"
+
+
+def test_a_call_passes_it_to_both_directions(monkeypatch):
+    """With real tensors on the CPU, and launches that only take notes."""
+    monkeypatch.setenv(VARIABLE, "7")
+    noted = []
+    plan = plan_for(rnnc.cells.lstm, Shape(1, 64), limits_of("H200"), "block")
+    monkeypatch.setattr(cuda, "on_device", lambda device: pytest.MonkeyPatch.context())
+    monkeypatch.setattr(
+        cuda, "run_fused", lambda cell, plan, given, *_, forward: noted.append(given.watchdog)
+    )
+    new = torch.zeros
+    initial, R, none = [new(2, 1, 64)] * 2, new(4, 1, 64, 64), [None, None]
+    choice = cuda.Choice()
+    left = cuda.forward(
+        rnnc.cells.lstm, new(2, 3, 1, 64, 4), R, None, None, [], initial, True, [True] * 2,
+        choice, plan,
+    )  # fmt: skip
+    cuda.backward(
+        rnnc.cells.lstm, none, none, None, None, R, None, [], initial, left.states, left.kept,
+        choice, plan,
+    )  # fmt: skip
+    assert noted == [7 * 10**9] * 2
+
+
+@pytest.mark.parametrize("variant", ["cluster", "grid"])
+def test_the_bound_is_not_compiled_in(variant):
+    plan = plan_for(rnnc.cells.lstm, Shape(1, 256), limits_of("H200"), variant)
+    source = cuda_source(rnnc.cells.lstm, plan)
+    for text in (source.forward, source.backward):
+        assert "a.watchdog" in text
+    headers = dict(source.headers)
+    assert "2000000000" not in "".join(headers.values())
