@@ -50,7 +50,7 @@ struct BackwardWeights {
             const int in = exists ? unit + 8 * (i % 2) : 0;
             u32 word;
             if constexpr (kPack == 1) {
-              word = quiet(reinterpret_cast<const u32*>(rows)[k * kHeadDim + in]);
+              word = as_weight(reinterpret_cast<const u32*>(rows)[k * kHeadDim + in]);
             } else {
               const u16* halves = reinterpret_cast<const u16*>(rows) + k * kHeadDim + in;
               word = halves[0] | static_cast<u32>(halves[kHeadDim]) << 16;

@@ -80,7 +80,7 @@ struct BackwardWeights {
               u32 word = 0;
               if (in < kHeadDim) {
                 if constexpr (kPack == 1) {
-                  word = quiet(*reinterpret_cast<const u32*>(at));
+                  word = as_weight(*reinterpret_cast<const u32*>(at));
                 } else {
                   word = *reinterpret_cast<const u16*>(at) |
                          static_cast<u32>(*reinterpret_cast<const u16*>(at + kPitch)) << 16;

@@ -87,7 +87,7 @@ struct ForwardWeights {
                    : "l"(row + (inside ? k : 0))
                    : "memory");
 #pragma unroll
-      for (int i = 0; i < 4; ++i) words[i] = inside ? quiet(words[i]) : 0u;
+      for (int i = 0; i < 4; ++i) words[i] = inside ? as_weight(words[i]) : 0u;
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -100,7 +100,7 @@ struct ForwardWeights {
           if constexpr (kPack == 1) {
             u32 word;
             asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
-            words[i] = inside ? quiet(word) : 0u;
+            words[i] = inside ? as_weight(word) : 0u;
           } else {
             u16 half;
             asm volatile("ld.global.u16 %0, [%1];" : "=h"(half) : "l"(at) : "memory");

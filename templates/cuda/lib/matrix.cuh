@@ -8,11 +8,6 @@ namespace rnnc {
 
 constexpr int kColumns = 8;  // columns of a product: the batch rows, and padding
 
-// A float's NaN with its upper bits alone, so that rounding it by integers keeps it one.
-RNNC_INLINE u32 quiet(u32 x) {
-  return kPack == 1 && (x & 0x7fffffffu) > 0x7f800000u ? 0x7fc00000u : x;
-}
-
 // Four words of R: word i holds the elements k[i] .. k[i] + kPack - 1 of the row that begins at
 // matrix[i][from[i]]; it is zero where it is not given, or beyond the end. NOTE: no .nc, so that a barrier
 // between two calls holds the loads of the second.
@@ -24,7 +19,7 @@ RNNC_INLINE void load_weights(u32 (&words)[4], const Element* const (&matrix)[4]
     const Element* at = matrix[i] + (inside ? from[i] + k[i] : 0);
     if constexpr (kHeadDim % kPack == 0) {
       asm volatile("ld.global.u32 %0, [%1];" : "=r"(words[i]) : "l"(at) : "memory");
-      words[i] = inside ? quiet(words[i]) : 0u;
+      words[i] = inside ? as_weight(words[i]) : 0u;
     } else {
       u16 first, second;
       asm volatile("ld.global.u16 %0, [%1];" : "=h"(first) : "l"(at) : "memory");

@@ -38,31 +38,62 @@ RNNC_INLINE void multiply_add_tf32(float (&c)[4], const u32 (&a)[4], u32 b0, u32
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }
 
-// float32 as the sum of two tf32: the instruction reads the upper 19 bits, so what is rounded to them
-// leaves a rest that is a number of its own.
+// float32 as the sum of two tf32, of which the instruction reads the upper 19 bits.
+//
+// Infinities and zeros are multiplied as they are, whatever the other side is, and nothing of a finite
+// product exceeds what is finite before the product does:
+// - a weight's rest has the weight's sign, since its high part is truncated. So no rest times a huge
+//   state opposes the product of the high parts.
+// - a state's high part is rounded, which halves what the three products leave out. It is the largest
+//   tf32 where that would be infinite, and the rest is the rest, or the infinity.
+// - an infinite weight has 1 as its high part, whose product with a state's rest is finite, and itself
+//   as its rest, which the state's high part gives its sign. A NaN is its own rest.
 struct SplitWord {
   u32 high, rest;
 };
-RNNC_INLINE SplitWord split(u32 x, u32 high) {
-  // An infinity has no rest: the minimum takes a number in the place of infinity minus infinity.
-  const float rest = fminf(__uint_as_float(x) - __uint_as_float(high), 1e30f);
-  // The instruction truncates the rest: half of its last bit more makes that a rounding.
-  return {high, __float_as_uint(rest) + 0x1000u};
-}
+RNNC_INLINE u32 minus(u32 x, float high) { return __float_as_uint(__uint_as_float(x) - high); }
 RNNC_INLINE SplitWord split_state(u32 x) {
-  u32 high;
-  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(high) : "f"(__uint_as_float(x)));
-  return split(x, high);
+  constexpr float largest = 0x1.ffcp127f;
+  u32 rounded;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(rounded) : "f"(__uint_as_float(x)));
+  float high = __uint_as_float(rounded);
+#if __CUDA_ARCH__ >= 860
+  asm("min.xorsign.abs.f32 %0, %0, %1;" : "+f"(high) : "f"(largest));
+#else
+  high = fmaxf(fminf(high, largest), -largest);
+#endif
+  return {__float_as_uint(high), minus(x, high)};
 }
-// Rounded by integers, at four times the rate; a NaN must leave room for it (see quiet).
 // NOTE: volatile, or the compiler would keep all of R split, in as many registers again.
 RNNC_INLINE SplitWord split_weight(u32 x) {
   u32 high;
   asm volatile(
-      "{ .reg .u32 sum; add.u32 sum, %1, 0x1000; and.b32 %0, sum, 0xffffe000; }"
+      "{ .reg .pred infinite;\n"
+      ".reg .f32 size;\n"
+      "abs.f32 size, %2;\n"
+      "setp.eq.f32 infinite, size, 0f7f800000;\n"
+      "and.b32 %0, %1, 0xffffe000;\n"
+      "@infinite xor.b32 %0, %1, 0x40000000; }"
       : "=r"(high)
-      : "r"(x));
-  return split(x, high);
+      : "r"(x), "f"(__uint_as_float(x)));
+  return {high, minus(x, __uint_as_float(high))};
+}
+// A word of R as it is multiplied: where it will be split, rounded to the 22 bits of a truncated high
+// part and a rest, once; elsewhere a NaN that the instruction reads as one.
+RNNC_INLINE u32 as_weight(u32 x) {
+  if constexpr (kPack > 1) return x;
+  const float size = ::fabsf(__uint_as_float(x));
+  if constexpr (kTf32) return size <= __int_as_float(0x7f800000) ? x : 0x7fc00000u;
+  // To even. What is beyond the largest stays below infinity.
+  const u32 rounded = x + 1u + (x >> 2 & 1u);
+  return size < 0x1.fffffcp127f ? rounded & ~3u : size < __int_as_float(0x7f800000) ? x & ~3u : x;
+}
+
+// A state whose lower bits the instruction may leave out: what is left of a NaN may be an infinity.
+RNNC_INLINE u32 quiet_state(u32 x) {
+  float y;
+  asm("min.NaN.f32 %0, %1, 0f7f800000;" : "=f"(y) : "f"(__uint_as_float(x)));
+  return __float_as_uint(y);
 }
 
 // Zero, whatever x is, but not before x is known. NOTE: the compiler must not see that it is constant.
@@ -83,7 +114,7 @@ RNNC_INLINE float zero_after(float x) {
 // a zero that comes after the addition.
 RNNC_INLINE void multiply_add(float, float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   if constexpr (kTf32) {
-    multiply_add_tf32(sum, a, b0, b1);
+    multiply_add_tf32(sum, a, quiet_state(b0), quiet_state(b1));
   } else {
     const SplitWord split_b0 = split_state(b0), split_b1 = split_state(b1);
     u32 high[4], rest[4];

@@ -52,7 +52,7 @@ RNNC_INLINE u32 load_weight(const Element* from, bool given, bool whole) {
         : "=r"(word)
         : "l"(from), "r"(static_cast<u32>(given))
         : "memory");
-    return quiet(word);
+    return as_weight(word);
   } else {
     asm volatile(
         "{ .reg .pred given, whole;\n"
