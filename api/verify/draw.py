@@ -8,7 +8,7 @@ from typing import Any
 
 from .draw_cell import draw_cell
 from .tensors import draw_view, outputs, shapes
-from .tree import Case
+from .tree import Case, CellDraw
 
 _DTYPES = {
     "cpu": {"float64": 50, "float32": 30, "bfloat16": 10, "float16": 10},
@@ -25,13 +25,13 @@ class Settings:
         device: where the kernels run.
         variant: of all cases; `auto` on a GPU tries all kinds.
         compiled: the share of calls through `torch.compile`, which takes long.
-        shipped: the share of cells of the CPU that are compiled with the flags that ship.
+        shipped: one cell of the CPU in so many is compiled with the flags that ship; none by 0.
     """
 
     device: str = "cpu"
     variant: str = "any"
     compiled: float = 0.01
-    shipped: float = 0.1
+    shipped: int = 8
 
 
 def draw_case(seed: int, number: int, settings: Settings) -> Case:
@@ -49,11 +49,9 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
     apart = half or random.random() < 0.25
     through = random.choices(["scan", "module", "step"], [70, 22, 8])[0]
     if random.random() < settings.compiled:
-        through = "compiled"
+        through = random.choices(["compiled", "inductor"], [4, 1])[0]
     cell = draw_cell(random, apart, half, through == "scan")
-    variants = ["auto", "block", "cluster", "grid", "alternating"]
-    weighted = random.choices(variants, [2, 3, 3, 3, 3])[0]
-    variant = weighted if settings.variant == "any" else settings.variant
+    variant = _variant(random, cell, dtype) if settings.variant == "any" else settings.variant
     case = Case(
         cell,
         seed=random.randrange(2**31),
@@ -69,13 +67,23 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
         save="states" if random.random() < 0.3 else "gates",
         threads=random.choice([1, 1, 2, 3]),
         json=random.random() < 0.1,
-        flags="shipped" if random.random() < settings.shipped else "quick",
-        **_sizes(random, half, settings.device),
+        flags="shipped" if settings.shipped and number % settings.shipped == 0 else "quick",
+        **_sizes(random, half, settings.device, variant),
     )
     return _with_views(random, case)
 
 
-def _sizes(random: Random, half: bool, device: str) -> dict[str, Any]:
+def _variant(random: Random, cell: CellDraw, dtype: str) -> str:
+    """A kind of plan that is likely to exist for the cell."""
+    weights = {"auto": 2, "alternating": 3}
+    if dtype != "float64":
+        weights |= {"block": 3, "cluster": 3}
+        if cell.pairs(True):  # else blocks have nothing to tell each other
+            weights["grid"] = 3
+    return random.choices(list(weights), list(weights.values()))[0]
+
+
+def _sizes(random: Random, half: bool, device: str, variant: str) -> dict[str, Any]:
     large = 5000 if device == "cpu" else 40000
     small = [1, 2, 3, 5, 7]
     while True:
@@ -83,7 +91,10 @@ def _sizes(random: Random, half: bool, device: str) -> dict[str, Any]:
         steps = random.choices([0, *small, 11, 17, 30], [1] + [6] * 5 + [0 if half else 1] * 3)[0]
         heads = random.choices([1, 2, 3, 4, 5], [5, 3, 2, 1, 1])[0]
         dims = [*small, 8, 16, 17, 31, 32, 33, 64, 67, 70]
-        dims += [] if device == "cpu" else [24, 40, 48, 96, 128, 130, 200]
+        if device == "cuda":
+            dims += [24, 40, 48, 96, 128, 130, 200]
+            # Blocks share a head from 9 units on.
+            dims = [d for d in dims if d > 8 or variant not in ("cluster", "grid")]
         dim = random.choice(dims)
         if batch * steps * heads * dim <= large:
             return {"batch": batch, "steps": steps, "heads": heads, "dim": dim}

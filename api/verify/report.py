@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from .judge import EXACT
-from .ours import parameter_name
+from .ours import COMPILERS, parameter_name
 from .tensors import draw_values
 from .tree import Case
 from .write_cell import cell_text
@@ -49,8 +49,9 @@ def report(case: Case, reasons: tuple[str, ...]) -> str:
     names = [s.name for s in case.cell.states]
     lines = [f"# {line}" for reason in reasons for line in reason.splitlines()]
     lines += ["import rnnc", "import torch", "from rnnc import *", ""]
+    lines += [f"DEVICE = {case.device!r}", ""]
     lines += [cell_text(case.cell), loop_text(case.cell), "", "def test_drawn():"]
-    lines += [f"    device, names = {case.device!r}, {names!r}"]
+    lines += [f"    device, names = DEVICE, {names!r}"]
     lines += _dict("values", {_leaf(case, n): t for n, t in values.items()})
     lines += _dict("seeds", {n: t for n, t in seeds.items() if n not in case.silent})
     lines += [f"    without = {[_leaf(case, n) for n in case.without]!r}", "    laid = {"]
@@ -149,8 +150,9 @@ def _modules(case: Case) -> list[str]:
         ]
     else:
         called = "rnn"
-        if case.through == "compiled":
-            called = 'torch.compile(rnn, fullgraph=True, backend="aot_eager")'
+        if case.through in COMPILERS:
+            compiler = COMPILERS[case.through]
+            called = f"torch.compile(rnn, fullgraph=True, backend={compiler!r})"
         turn = "" if case.batch_first else ".transpose(0, 1)"
         call = [
             f'        y, last = {called}(leaves["x"]{turn}, states)',

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 BINARY = ("+", "-", "*", "/")
@@ -106,7 +106,7 @@ class CellDraw:
         ]
 
 
-Through = Literal["scan", "module", "step", "compiled"]
+Through = Literal["scan", "module", "step", "compiled", "inductor"]
 
 
 @dataclass(frozen=True)
@@ -122,7 +122,8 @@ class Case:
         steps: T; may be 0.
         heads: N.
         dim: D.
-        through: `scan`, or an `rnnc.RNN` that is called, stepped, or compiled.
+        through: `scan`, or an `rnnc.RNN` that is called, stepped, or compiled (`inductor`: by the
+            compiler that ships).
         layers: of the module.
         input_size: of the module.
         batch_first: of the module.
@@ -160,4 +161,3 @@ class Case:
     without: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     flags: str = "quick"
-    extra: dict[str, str] = field(default_factory=dict, compare=False, hash=False)

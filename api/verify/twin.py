@@ -15,29 +15,37 @@ Results = dict[str, Tensor]
 
 
 class Edges:
-    """Collects the differences of all operands of comparisons, in the order of their evaluation."""
+    """Collects the differences of all operands of comparisons, in the order of their evaluation.
 
-    def __init__(self) -> None:
+    Args:
+        device: where numbers are put.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
         self.differences: list[Tensor] = []
-        self.scales: list[float] = []
+        self.scales: list[Tensor] = []
 
     def __call__(self, a: Any, b: Any) -> Tensor:
         """Note two operands; gives their difference."""
-        first, second = (
-            x if isinstance(x, Tensor) else torch.tensor(float(x)).double() for x in (a, b)
-        )
+        first, second = self._tensor(a), self._tensor(b)
         difference = first - second
         if difference.numel():
-            noted = difference.detach().double()
-            self.differences.append(noted)
-            self.scales.append(max(float(x.detach().abs().max()) for x in (first, second)))
+            self.differences.append(difference.detach().double())
+            sizes = [x.detach().double().abs().max() for x in (first, second)]
+            self.scales.append(torch.maximum(*sizes))
         return difference
+
+    def _tensor(self, x: Any) -> Tensor:
+        if isinstance(x, Tensor):
+            return x
+        return torch.tensor(float(x), dtype=torch.float64, device=self.device)
 
 
 def loop_of(case: Case) -> tuple[Callable[..., Any], Edges]:
     """The loop of a case's cell, and what notes its comparisons."""
-    edges = Edges()
-    scope: dict[str, Any] = {"torch": torch, "edge": edges}
+    edges = Edges(case.device)
+    scope: dict[str, Any] = {"torch": torch, "edge": edges, "DEVICE": case.device}
     exec(compile(loop_text(case.cell, edges=True), "<loop>", "exec"), scope)
     return scope["loop"], edges
 
@@ -60,7 +68,8 @@ def run_twin(
     }
     results = _scan(case, loop, leaves) if case.through == "scan" else _stack(case, loop, leaves)
     moved = {name: t.to(case.device, dtype) for name, t in seeds.items()}
-    return results | gradients(case, results, leaves, moved), edges
+    found = results | gradients(case, results, leaves, moved)
+    return {name: t.detach() for name, t in found.items()}, edges
 
 
 def gradients(

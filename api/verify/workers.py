@@ -11,11 +11,16 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection, wait
 from typing import Any
 
+import torch
+
 from .draw import Settings, draw_case
 from .run import Outcome, run_case
 from .tree import Case
 
 _SECONDS = 240.0  # after which a case counts as hanging
+_DEAD = "a dead context"
+# After these a process is of no use any more.
+_FATAL = ("a crash", "a hang", _DEAD)
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,14 @@ class Worker:
         self.process.join(10)
         self.pipe.close()
 
+    def or_another(self, outcome: Outcome) -> Worker:
+        """This worker, or a new one where the outcome has ended it."""
+        if outcome.kind not in _FATAL:
+            return self
+        if self.process.is_alive():
+            self.stop()
+        return Worker()
+
 
 def _serve(pipe: Connection) -> None:
     while True:
@@ -83,7 +96,21 @@ def _serve(pipe: Connection) -> None:
             outcome = run_case(case)
         except Exception as error:
             outcome = Outcome("wrong", (f"the fuzzer failed: {error!r}",), "the fuzzer")
+        dead = _dead_context(case)
+        if dead:
+            pipe.send(Outcome("wrong", (dead, *outcome.reasons), _DEAD))
+            return
         pipe.send(outcome)
+
+
+def _dead_context(case: Case) -> str:
+    """What a GPU says where a kernel has left it unusable for this process; else nothing."""
+    if case.device == "cuda":
+        try:
+            torch.cuda.synchronize()
+        except Exception as error:
+            return str(error)
+    return ""
 
 
 def run_cases(
@@ -116,8 +143,7 @@ def run_cases(
                 for worker in _ended(busy):
                     busy.remove(worker)
                     done = worker.finish()
-                    alive = done.outcome.kind not in ("a crash", "a hang")
-                    idle.append(worker if alive else Worker())
+                    idle.append(worker.or_another(done.outcome))
                     yield done
         finally:
             for worker in [*idle, *busy]:
@@ -147,19 +173,6 @@ class temporary_cache:  # noqa: N801
         self.folder.cleanup()
 
 
-def fails_alike(case: Case, kind: str) -> bool:
-    """Whether a case fails in that way, in a process of its own: it may crash."""
-    worker = Worker()
-    try:
-        worker.start(0, case)
-        wait([worker.pipe], timeout=_SECONDS)
-        outcome = worker.finish().outcome
-        return outcome.verdict == "wrong" and outcome.kind == kind
-    finally:
-        if worker.process.is_alive():
-            worker.stop()
-
-
 class Tries:
     """Tries cases in one process as long as it lives: for shrinking.
 
@@ -177,8 +190,7 @@ class Tries:
         self.worker.start(0, case)
         wait([self.worker.pipe], timeout=_SECONDS)
         outcome = self.worker.finish().outcome
-        if outcome.kind in ("a crash", "a hang"):
-            self.worker = Worker()
+        self.worker = self.worker.or_another(outcome)
         found = outcome.verdict == "wrong" and outcome.kind == self.kind
         if found:
             self.outcome = outcome

@@ -72,7 +72,7 @@ _MANY = {
 
 
 def loop_text(cell: CellDraw, edges: bool = False) -> str:
-    """The text of `loop(wx, R, R_diag, b, params, states)`; it needs `torch`.
+    """The text of `loop(wx, R, R_diag, b, params, states)`; it needs `torch` and `DEVICE`.
 
     Args:
         cell: the cell.

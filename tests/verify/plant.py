@@ -1,0 +1,168 @@
+"""Faults in the text of kernels, one at a time: what the fuzzer must find."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import pytest
+from rnnc.cellspec.functions import TABLE
+from rnnc.codegen.derive import derive
+from rnnc.runtime import compile as cpu_compile
+from rnnc.runtime import nvrtc
+from rnnc.verify.tree import Case
+from rnnc.verify.write_cell import functions_used
+
+Edit = Callable[[str], str]
+
+
+def swap(old: str, new: str) -> Edit:
+    """Replaces a text wherever it stands."""
+    return lambda text: text.replace(old, new)
+
+
+def matching(pattern: str, new: str) -> Edit:
+    """Replaces what a pattern matches."""
+    return lambda text: re.sub(pattern, new, text)
+
+
+# A fault is an edit of a header, by its name, or of the generated text (""); or a row of the table
+# of functions with another pullback.
+CPU: dict[str, tuple[str, Edit]] = {
+    "an index of another space": (
+        "backward.h",
+        swap("multiply(d_gates + kDenseGate[p] * dim", "multiply(d_gates + p * dim"),
+    ),
+    "R transposed": (
+        "backward.h",
+        swap("pack(a.R + i * area, size.dim, 1,", "pack(a.R + i * area, 1, size.dim,"),
+    ),
+    "states swapped": (
+        "",
+        swap(
+            "before[0][offset + d],\n        before[1][offset + d],",
+            "before[1][offset + d],\n        before[0][offset + d],",
+        ),
+    ),
+    "a bias missed": ("forward.h", swap("i < kBiasGates; ++i", "i < kBiasGates - 1; ++i")),
+    "a saved value overwritten early": (
+        "",
+        matching(r"(kept\[1 \* n \+ d\] = .*;\n)", r"\1      kept[0 * n + d] = kept[1 * n + d];\n"),
+    ),
+    "a tail that is not masked": (
+        "layout.h",
+        swap(
+            "for (int64_t d = 0; d < n; ++d) to[d] += a[d] * b[d];",
+            "for (int64_t d = 0; d < n / 4 * 4; ++d) to[d] += a[d] * b[d];",
+        ),
+    ),
+}
+CUDA: dict[str, tuple[str, Edit]] = {
+    "an index of another space": (
+        "block_backward.cuh",
+        swap("[kPairGate[kSourceFirstPair[source] + i]]", "[kSourceFirstPair[source] + i]"),
+    ),
+    "R transposed": (
+        "block_forward.cuh",
+        # Right for float32 alone, whose words hold one number.
+        swap(
+            "from[i] = ((matrix * heads + head) * kHeadDim + unit) * kHeadDim;",
+            "from[i] = ((matrix * heads + head) * kHeadDim + k[i]) * kHeadDim + unit - k[i];",
+        ),
+    ),
+    "states swapped": (
+        "",
+        swap("      before[0],\n      before[1],", "      before[1],\n      before[0],"),
+    ),
+    "a bias missed": (
+        "block_forward.cuh",
+        matching(
+            r"i < kBiasGates; \+\+i\) \{\n(\s+)if \(a\.bias\)",
+            r"i < kBiasGates - 1; ++i) {\n\1if (a.bias)",
+        ),
+    ),
+    "a saved value overwritten early": (
+        "",
+        matching(r"(\n  kept\[1\] = .*;\n)", r"\1  kept[0] = kept[1];\n"),
+    ),
+    "a tail that is not masked": (
+        "block_backward.cuh",
+        matching(
+            r"if \(given\[half\]\[j\]\) \{(\n#pragma unroll\n\s+for \(int i = 0; i < kBiasGates)",
+            r"if (true) {\1",
+        ),
+    ),
+}
+DERIVATIVES = {
+    # silu' has a second term: x sigmoid(x) sigmoid(-x).
+    "a dropped term of a derivative": ("silu", lambda d, y, x: (d * TABLE["sigmoid"].of(x),)),
+    "a clip of the wrong sign": (
+        "clip_gradient",
+        lambda d, y, x, bound: (TABLE["clip"].of(-d, -bound, bound), None),
+    ),
+}
+FAULTS = sorted([*CPU, *DERIVATIVES])
+
+
+def may_show(fault: str, case: Case) -> bool:
+    """Whether a case has what the fault spoils: others need not be compiled to be found right."""
+    cell = case.cell
+    if not case.batch * case.steps or case.through == "step":
+        return False
+    return {
+        "an index of another space": len(cell.gates) > 1 and bool(cell.pairs(True)),
+        "R transposed": case.dtype == "float32" and bool(cell.pairs(True)) and case.dim > 1,
+        "states swapped": len(cell.states) > 1,
+        "a bias missed": case.bias and bool(cell.bias_gates),
+        "a saved value overwritten early": len(cell.gates) > 1,
+        "a tail that is not masked": bool(case.dim % 16 or case.batch % 4),
+        "a dropped term of a derivative": "silu" in functions_used(cell),
+        "a clip of the wrong sign": "clip_gradient" in functions_used(cell),
+    }[fault]
+
+
+@contextmanager
+def planted(fault: str, device: str, cache: str) -> Iterator[None]:
+    """Inside, all kernels that are compiled have the fault, and none comes from a cache."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RNNC_CACHE_DIR", cache)
+        _forget()
+        if fault in DERIVATIVES:
+            row, pullback = DERIVATIVES[fault]
+            patch.setitem(TABLE[row].__dict__, "pullback", pullback)
+        else:
+            file, edit = (CPU if device == "cpu" else CUDA)[fault]
+            for module, name in ((cpu_compile, "render"), (nvrtc, "cuda_source")):
+                patch.setattr(module, name, _edited(getattr(module, name), file, edit))
+        try:
+            yield
+        finally:
+            _forget()
+
+
+def _edited(render: Callable, file: str, edit: Edit) -> Callable:
+    def faulty(*args: object, **options: object):
+        source = render(*args, **options)
+        if not file:
+            return replace(source, code=edit(source.code))
+        headers = tuple(
+            (name, edit(text) if name.endswith(f"/{file}") else text)
+            for name, text in source.headers
+        )
+        assert headers != source.headers, f"{file} has no place for this fault any more"
+        return replace(source, headers=headers)
+
+    return faulty
+
+
+def _forget() -> None:
+    """What earlier calls have left in memory."""
+    derive.cache_clear()
+    for name in ("compile", "cpu", "nvrtc", "launch", "choose"):
+        module = importlib.import_module(f"rnnc.runtime.{name}")
+        for value in list(vars(module).values()):
+            if hasattr(value, "cache_clear"):
+                value.cache_clear()

@@ -1,0 +1,37 @@
+"""The fuzzer finds faults: each is planted in the kernels' text, one at a time."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from pathlib import Path
+
+import pytest
+from rnnc.verify.draw import Settings, draw_case
+from rnnc.verify.run import run_case
+
+_spec = importlib.util.spec_from_file_location("plant", Path(__file__).with_name("plant.py"))
+plant = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(plant)
+
+CELLS = 200  # within which a fault is found
+SETTINGS = Settings(compiled=0.0, shipped=0)
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(not os.environ.get("RNNC_SLOW"), reason="minutes: make test-slow"),
+]
+
+
+@pytest.mark.parametrize("fault", plant.FAULTS)
+def test_a_planted_fault_is_found(fault, tmp_path):
+    with plant.planted(fault, "cpu", str(tmp_path / "faulty")):
+        found = next((n for n in range(CELLS) if _is_wrong(n)), None)
+    assert found is not None, f"{fault}: not found within {CELLS} cells"
+    print(f"{fault}: found by cell {found + 1}")
+    # It is the fault that was found: without it the case is right.
+    assert not _is_wrong(found)
+
+
+def _is_wrong(number: int) -> bool:
+    return run_case(draw_case(11, number, SETTINGS)).verdict == "wrong"
