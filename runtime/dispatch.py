@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
@@ -102,7 +103,14 @@ def run_backward(
 
     Where nobody reads `kept` again, it may be `donated`: on a GPU d_wx then takes its memory.
     """
-    if initial[0].device.type == "cuda":
+    device = initial[0].device.type
+    if torch.is_autocast_enabled(device):
+        # A caller's backward inside autocast: sums over time are products of torch's, which it
+        # would round. What the kernels compute in was decided by the forward.
+        with torch.autocast(device, enabled=False):
+            saved = (wx, b, R, R_diag, params, initial, states, kept)
+            return run_backward(call, d_states, d_last, *saved, donated=donated)
+    if device == "cuda":
         saved = (wx, b, R, R_diag, params, initial, states, kept)
         g = cuda.backward(call.cell, d_states, d_last, *saved, call.choice, donated=donated)
         d_wx = g.d_wx.transpose(0, 1)
