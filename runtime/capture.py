@@ -19,15 +19,14 @@ def beside_captures() -> Iterator[None]:
     A capture in torch's default mode forbids such calls to every thread, and fails when one of them
     comes. They are harmless to it where they touch none of its memory and kernels.
     """
-    from cupy_backends.cuda.api import driver
-
     mode = ctypes.c_int(_RELAXED)
     exchange = driver_library().cuThreadExchangeStreamCaptureMode
+    done = exchange(ctypes.byref(mode)) == 0  # not in a thread that the driver does not know yet
     try:
-        driver.check_status(exchange(ctypes.byref(mode)))
         yield
     finally:
-        exchange(ctypes.byref(mode))
+        if done:
+            exchange(ctypes.byref(mode))
 
 
 def captured(launch: Callable[[int], None]) -> Any:
