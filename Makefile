@@ -28,19 +28,22 @@ contract: build/wheel
 
 # Two workers of one thread each: threads that wait for each other on a shared machine stall.
 unit: $(VENV)/installed
-	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist worksteal
+	OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
-# Every cell, head dim, dtype and architecture through the CUDA compiler: tens of minutes.
+# What takes long and rarely fails: every cell, head dim, dtype and architecture through the CUDA
+# compiler, and planted faults. Tens of minutes.
 test-slow: $(VENV)/installed
 	RNNC_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m slow
 
-# By the GPU machine's own Python, whose torch has CUDA; nothing is fetched.
+# By the GPU machine's own Python, whose torch has CUDA; nothing is fetched. PART=1/4 runs the first
+# of four parts; JOBS=8 runs in eight processes, where pytest-xdist is installed.
 test-gpu: build/gpu
-	PYTHONPATH="$<:$$PYTHONPATH" $(PYTHON) -m pytest -q -m "not slow" tests/gpu
+	PYTHONPATH="$<:$$PYTHONPATH" RNNC_TEST_PART="$(PART)" $(PYTHON) -m pytest -q -m "not slow" \
+		$(if $(JOBS),-n $(JOBS) --dist worksteal) tests/gpu
 
-# Memory, races and barriers under compute-sanitizer.
+# Memory, races, barriers and uninitialised memory under compute-sanitizer, and what else takes long.
 test-gpu-slow: build/gpu
-	PYTHONPATH="$<:$$PYTHONPATH" $(PYTHON) -m pytest -q -m slow tests/gpu
+	PYTHONPATH="$<:$$PYTHONPATH" RNNC_TEST_PART="$(PART)" $(PYTHON) -m pytest -q -m slow tests/gpu
 
 build/gpu: FORCE
 	rm -rf $@

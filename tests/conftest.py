@@ -100,6 +100,14 @@ def random_inputs(
     )
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """One line in place of two thousand skips."""
+    if not torch.cuda.is_available():
+        terminalreporter.write_line(
+            "tests/gpu: not collected, torch.cuda.is_available() is False (make test-gpu, on a GPU)"
+        )
+
+
 @pytest.fixture(autouse=True)
 def _seed(request: pytest.FixtureRequest) -> None:
     """Other numbers in every test, the same ones in every run of it."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -25,13 +26,38 @@ FLOOR = 3  # eps of the dtype: what rounding alone may cost where torch happens 
 FLOAT64_FLOOR = 1e-11
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+# Without a device only a file that is named on the command line is collected, and skipped.
+collect_ignore_glob = [] if torch.cuda.is_available() else ["*"]
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     without = pytest.mark.skip(reason="no CUDA device: torch.cuda.is_available() is False")
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.gpu)
-            if not torch.cuda.is_available():
-                item.add_marker(without)
+    ours = [item for item in items if HERE in item.path.parents]
+    for item in ours:
+        item.add_marker(pytest.mark.gpu)
+        if not torch.cuda.is_available():
+            item.add_marker(without)
+    part = os.environ.get("RNNC_TEST_PART")
+    if part:
+        kept = part_of(ours, part)
+        config.hook.pytest_deselected(items=[item for item in ours if item not in kept])
+        items[:] = [item for item in items if item in kept or item not in ours]
+
+
+def part_of(items: list[pytest.Item], part: str) -> set[pytest.Item]:
+    """One part of the tests, such as "1/4": each function's cases are dealt out one by one.
+
+    The cases of a function are shuffled by their names first, the same way each time: in their own
+    order every fourth may be of one kind of plan, which takes longer than the others.
+    """
+    number, _, count = part.partition("/")
+    if not (number.isdecimal() and count.isdecimal() and 1 <= int(number) <= int(count)):
+        raise pytest.UsageError(f"PART={part}: wanted a part such as 1/4")
+
+    def place(item: pytest.Item) -> tuple[str, int]:
+        return item.nodeid.partition("[")[0], zlib.crc32(item.nodeid.encode())
+
+    return set(sorted(items, key=place)[int(number) - 1 :: int(count)])
 
 
 def skip_without_plan(cell, heads, dim, batch, dtype, variant) -> None:

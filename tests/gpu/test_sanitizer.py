@@ -17,16 +17,19 @@ SANITIZER = shutil.which("compute-sanitizer") or shutil.which(
 
 @pytest.mark.slow
 @pytest.mark.skipif(SANITIZER is None, reason="needs compute-sanitizer, of the CUDA toolkit")
-@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck"])
+@pytest.mark.parametrize("tool", ["memcheck", "racecheck", "synccheck", "initcheck"])
 def test_sanitizer_finds_nothing(tool, variant):
     script = Path(__file__).with_name("sanitized.py")
+    # Kernels of the libraries are not ours to check. But initcheck must see what they write, which
+    # takes long: it has the smallest case.
+    ours = [] if tool == "initcheck" else ["--kernel-name", "kernel_substring=rnnc"]
+    calls = "smallest" if tool == "initcheck" else "all"
     # As many as the blocks of a launch have; with fewer it loses count, and waits never end.
     more = ["--num-cuda-barriers", "1000000"] if tool == "synccheck" else []
     done = subprocess.run(
-        # Kernels of the libraries are not ours to check.
-        [SANITIZER, "--tool", tool, *more, "--kernel-name", "kernel_substring=rnnc",
-         "--error-exitcode", "9", sys.executable, script, variant],
-        # An allocation each, so that a read beyond one is seen.
+        [SANITIZER, "--tool", tool, *more, *ours,
+         "--error-exitcode", "9", sys.executable, script, variant, calls],
+        # An allocation each, so that a read beyond one, or of what nobody wrote, is seen.
         env={**os.environ, "PYTORCH_NO_CUDA_MEMORY_CACHING": "1"},
         capture_output=True,
         text=True,

@@ -1,0 +1,53 @@
+"""What the repository holds: texts and pictures, nothing large, and nobody else's binaries."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PICTURES = {".png", ".jpg", ".gif", ".svg"}
+LARGEST = 200_000  # bytes
+
+
+def tracked():
+    if not (ROOT / ".git").exists():
+        pytest.skip("no checkout of git: nothing says what is tracked")
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
+    )
+    files = [ROOT / name for name in listed.stdout.split("\0") if name]
+    return [file for file in files if file.is_file()]  # a deleted one is listed until the commit
+
+
+def is_binary(content):
+    return b"\0" in content
+
+
+def refused(files):
+    """The binaries that are no pictures, and the large files that are no pictures or results."""
+    return [
+        file
+        for file in files
+        if file.suffix not in PICTURES
+        and (
+            is_binary(file.read_bytes())
+            or (file.stat().st_size > LARGEST and ROOT / "benchmarks/results" not in file.parents)
+        )
+    ]
+
+
+def test_what_is_tracked_is_text_or_a_picture_and_small():
+    files = tracked()
+    assert len(files) > 100
+    assert not refused(files)
+
+
+def test_wheels_libraries_and_large_files_would_be_refused(tmp_path):
+    wheel, data, picture = (tmp_path / n for n in ("a-1.0-py3-none-any.whl", "data.csv", "a.png"))
+    wheel.write_bytes(b"PK\3\4\0\0")
+    data.write_text("1," * LARGEST)
+    picture.write_bytes(b"\0" * (LARGEST + 1))
+    assert refused([wheel, data, picture]) == [wheel, data]
