@@ -3,6 +3,8 @@
 Write a cell as equations; get its backward, its kernels and a torch module.
 """
 
+from importlib.metadata import version as _version
+
 from . import cells
 from .cell import Cell, cell
 from .cellspec.declare import (
@@ -50,6 +52,8 @@ from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorEr
 from .runtime.kept import free_memory
 from .runtime.module import RNN
 from .runtime.scan import scan
+
+__version__ = _version("rnnc")
 
 __all__ = [
     "RNN",

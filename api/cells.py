@@ -6,12 +6,13 @@ Other packages join by an entry point of the group `rnnc.cells` that names a cel
 from __future__ import annotations
 
 import difflib
+import warnings
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from .cell import Cell
 from .cellspec.cell import CellSpec
-from .cellspec.errors import CellError
+from .cellspec.errors import CellError, kind_of
 from .cellspec.library import NAMES, load
 
 
@@ -51,7 +52,7 @@ def get(name: str) -> Cell:
         )
     try:
         found = points[name].load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         # Whatever another package's import raises: the cell is not to be had, and they are told.
         raise CellError(
             f"the entry point {points[name].value!r}, which raises {type(error).__name__}: {error}",
@@ -61,7 +62,7 @@ def get(name: str) -> Cell:
         ) from error
     if not isinstance(found, CellSpec):
         raise CellError(
-            f"the entry point {points[name].value!r}, a {type(found).__name__}",
+            f"the entry point {points[name].value!r}, {kind_of(found)}",
             "a cell",
             "a function under @rnnc.cell",
             where="rnnc.cells",
@@ -71,7 +72,21 @@ def get(name: str) -> Cell:
 
 @cache
 def _third_party() -> dict[str, EntryPoint]:
-    return {p.name: p for p in entry_points(group="rnnc.cells")}
+    found: dict[str, EntryPoint] = {}
+    for point in entry_points(group="rnnc.cells"):
+        taken = "a cell of the library" if point.name in NAMES else ""
+        if point.name in found:
+            taken = f"the entry point {found[point.name].value!r}"
+        if taken:
+            warnings.warn(
+                f"rnnc.cells: the entry point {point.value!r} is not used, since its name"
+                f" {point.name!r} is that of {taken}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
+        else:
+            found[point.name] = point
+    return found
 
 
 def __getattr__(name: str) -> Cell:

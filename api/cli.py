@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+import sys
+from contextlib import redirect_stdout
 from importlib import metadata
 from typing import Annotated
 
@@ -10,16 +12,17 @@ import typer
 
 from . import cells
 from .cell import Cell
-from .cellspec.errors import RnncError
+from .cellspec.errors import CellError, RnncError
 from .cli_bench import bench_command
 from .cli_build import build_command
 from .cli_find import find_cells
 from .cli_fuzz import fuzz_command
 from .cli_limits import limits_command
+from .cli_load import BrokenCell
 from .cli_options import CELL
 from .cli_plan import plan_command
 from .cli_show import show_command
-from .cli_text import fail, inspection_report, print_cells
+from .cli_text import inspection_report, print_cells, print_error, print_lines
 from .cli_tune import tune_command
 from .codegen.derive import derive
 from .runtime.inspect import inspect
@@ -51,11 +54,16 @@ def _main(
 @app.command("list")
 def list_command() -> None:
     """List the cells: their gates, states, params and recurrence, and operations a unit."""
-    try:
-        known = [cells.get(name) for name in cells.names()]
-        print_cells([derive(cell) for cell in known])
-    except RnncError as error:
-        fail(error)
+    known, broken = [], []
+    with redirect_stdout(sys.stderr):  # other packages' modules may print
+        for name in cells.names():
+            try:
+                known.append(derive(cells.get(name)))
+            except RnncError as error:
+                broken.append((name, error))
+    print_cells(known)
+    for name, error in broken:
+        print_lines(f"{name}: {error.found if isinstance(error, CellError) else error}")
 
 
 @app.command("check")
@@ -64,7 +72,8 @@ def check_command(
         list[str], typer.Argument(help=f"{CELL} A file alone: all of its cells.", metavar="CELL…")
     ],
     seed: Annotated[
-        int | None, typer.Option(help="Of the random inputs; drawn anew each time by default.")
+        int | None,
+        typer.Option(help="The seed of the random inputs; another one each time by default."),
     ] = None,
 ) -> None:
     """Check the compiled kernels of cells.
@@ -73,17 +82,30 @@ def check_command(
     from extreme pre-activations must stay finite in float32 wherever it does in float64. The exit
     code is 1 if anything is wrong.
     """
-    try:
-        found: list[Cell] = [c for target in cell for c in find_cells(target)]
-        drawn = random.randrange(2**31) if seed is None else seed
-        inspections = []
-        for each in found:
-            inspections.append(inspect(each, drawn))
-            inspection_report(inspections[-1])
-    except RnncError as error:
-        fail(error)
-    if any(i.failures for i in inspections):
+    drawn = random.randrange(2**31) if seed is None else seed
+    wrong = False
+    for word in cell:
+        try:
+            for each in find_cells(word):
+                wrong |= not _passes(each, drawn)
+        except RnncError as error:
+            print_error(error)
+            wrong = True
+    if wrong:
         raise typer.Exit(1)
+
+
+def _passes(cell: Cell | BrokenCell, seed: int) -> bool:
+    """Whether a cell is right; what was found is printed."""
+    try:
+        if isinstance(cell, BrokenCell):
+            raise cell.error
+        found = inspect(cell, seed)
+    except RnncError as error:
+        print_error(error)
+        return False
+    inspection_report(found)
+    return not found.failures
 
 
 app.command("show")(show_command)

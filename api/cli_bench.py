@@ -80,8 +80,8 @@ def bench_command(
 ) -> None:
     """Measure rnnc and its peers side by side: forward, forward + backward, inference, memory.
 
-    All contenders of a row get the same inputs and take turns. One that fails is shown with its
-    reason.
+    All contenders of a row get the same inputs and take turns. A contender that fails is
+    shown with its reason.
     """
     began = time.monotonic()
     try:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import difflib
 import sys
-import traceback
 from collections.abc import Iterable
+from contextlib import redirect_stdout
 from pathlib import Path
 from types import ModuleType
 
 from . import cells
 from .cell import Cell
 from .cellspec.cell import CellSpec
-from .cellspec.errors import CellError
-from .runtime.errors import TensorError
+from .cellspec.errors import CellError, kind_of
+from .cli_load import BrokenCell, load_file, said
 
 
 def find_cell(target: str) -> Cell:
@@ -34,11 +34,14 @@ def find_cell(target: str) -> Cell:
             f"{target}:{names[0]}",
             where=target,
         )
-    return found[0]
+    (only,) = found
+    if isinstance(only, BrokenCell):
+        raise only.error
+    return only
 
 
-def find_cells(target: str) -> list[Cell]:
-    """All cells that a word means: one, or a file's.
+def find_cells(target: str) -> list[Cell | BrokenCell]:
+    """All cells that a word means: one, or a file's, with those that have an error.
 
     Args:
         target: a cell's name, `file.py:name`, or a file.
@@ -48,9 +51,9 @@ def find_cells(target: str) -> list[Cell]:
     """
     file, colon, name = target.rpartition(":")
     if colon and file.endswith(".py"):
-        return [_named(_load(Path(file)), file, name)]
+        return [_named(_loaded(Path(file)), file, name)]
     if target.endswith(".py") or "/" in target or "\\" in target:
-        found = _cells_of(_load(Path(target)))
+        found = _cells_of(_loaded(Path(target)))
         if not found:
             raise CellError(
                 "no cell among the names of the file",
@@ -59,15 +62,16 @@ def find_cells(target: str) -> list[Cell]:
                 where=target,
             )
         return list(found.values())
-    return [cells.get(target)]
+    with redirect_stdout(sys.stderr):  # another package's module may print too
+        return [cells.get(target)]
 
 
-def _named(module: ModuleType, file: str, name: str) -> Cell:
+def _named(module: ModuleType, file: str, name: str) -> Cell | BrokenCell:
     found = _cells_of(module)
     if name in found:
         return found[name]
     other = getattr(module, name, None)
-    what = "" if other is None else f"; there it is a {type(other).__name__}"
+    what = "" if other is None else f"; there it is {kind_of(other)}"
     raise CellError(
         f"no cell of the name {name!r}{what}",
         f"one of the file's cells: {', '.join(found)}" if found else "a file that defines cells",
@@ -78,64 +82,19 @@ def _named(module: ModuleType, file: str, name: str) -> Cell:
     )
 
 
-def _cells_of(module: ModuleType) -> dict[str, Cell]:
+def _cells_of(module: ModuleType) -> dict[str, Cell | BrokenCell]:
     """The cells of a file by their names there; one that has two names counts once."""
-    found: dict[str, Cell] = {}
+    found: dict[str, Cell | BrokenCell] = {}
     for name, value in vars(module).items():
         if isinstance(value, CellSpec) and value not in found.values():
             found[name] = value if isinstance(value, Cell) else Cell.of(value)
+        elif isinstance(value, BrokenCell) and all(value is not other for other in found.values()):
+            found[name] = value
     return found
 
 
-def _load(path: Path) -> ModuleType:
-    """Run a user's file as Python would, with its folder first on the path.
-
-    Everything that goes wrong in it becomes an error with file and line.
-    """
-    code = _read(path)
-    module = ModuleType(f"rnnc_file_{path.stem}")
-    module.__file__ = str(path)
-    # Where dataclasses look up their annotations; under a name that hides no other module.
-    sys.modules[module.__name__] = module
-    folder = str(path.resolve().parent)
-    sys.path.insert(0, folder)
-    try:
-        # Not by an importer, which would leave a compiled copy beside the file.
-        exec(compile(code, str(path), "exec"), module.__dict__)
-    except SyntaxError as error:
-        raise CellError(
-            f"{type(error).__name__}: {error.msg}",
-            "a file that Python can read",
-            f"lines that `python -m py_compile {path}` accepts",
-            where=f"{error.filename or path}:{error.lineno or 1}",
-        ) from error
-    except ImportError as error:
-        missing = isinstance(error, ModuleNotFoundError)
-        raise CellError(
-            _said(error),
-            "a module that this Python has, or that lies beside the file"
-            if missing
-            else f"a name that the module {error.name} has",
-            f"`{sys.executable} -m pip install …`, if it is a package" if missing else "that name",
-            where=_place(error, path),
-        ) from error
-    except (Exception, SystemExit) as error:
-        own = error.__cause__ if isinstance(error, AttributeError) else error
-        if isinstance(own, CellError):
-            place = own.where if ".py:" in own.where else _place(error, path)
-            raise CellError(own.found, own.wanted, own.write, place) from error
-        if isinstance(own, TensorError):
-            found = f"{own.argument}, {own.found}"
-            raise CellError(found, own.wanted, own.write, _place(error, path)) from error
-        raise CellError(
-            _said(error),
-            "a file that loads: rnnc runs it to find its cells",
-            'whatever is no definition under `if __name__ == "__main__":`',
-            where=_place(error, path),
-        ) from error
-    finally:
-        sys.path.remove(folder)
-    return module
+def _loaded(path: Path) -> ModuleType:
+    return load_file(path, _read(path))
 
 
 def _read(path: Path) -> bytes:
@@ -151,18 +110,8 @@ def _read(path: Path) -> bytes:
         return path.read_bytes()
     except OSError as error:
         raise CellError(
-            _said(error), "a file that can be read", "chmod +r, or another file", where=str(path)
+            said(error), "a file that can be read", "chmod +r, or another file", where=str(path)
         ) from error
-
-
-def _place(error: BaseException, path: Path) -> str:
-    """The last line of the user's file that the error came through."""
-    lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
-    return f"{path}:{lines[-1]}" if lines else str(path)
-
-
-def _said(error: BaseException) -> str:
-    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 
 def _nearest(word: str, known: Iterable[str]) -> list[str]:

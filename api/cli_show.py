@@ -47,15 +47,18 @@ def show_command(
         Scalar | None,
         typer.Option(help="The scalar type of --what cpp (float32) or cuda (bfloat16)."),
     ] = None,
-    heads: Annotated[int | None, typer.Option(help="Of --what cuda: heads (1).")] = None,
+    heads: Annotated[
+        int | None, typer.Option(help="With --what cuda: the number of heads (1).")
+    ] = None,
     head_dim: Annotated[
-        int | None, typer.Option(help="Of --what cuda: units of a head (64).")
+        int | None, typer.Option(help="With --what cuda: units of a head (64).")
     ] = None,
     gpu: Annotated[
-        str | None, typer.Option(help="Of --what cuda: the GPU, as `rnnc limits` names it (H200).")
+        str | None,
+        typer.Option(help="With --what cuda: the GPU, as `rnnc limits` names it (H200)."),
     ] = None,
     variant: Annotated[
-        Variant | None, typer.Option(help="Of --what cuda: the kind of plan (auto).")
+        Variant | None, typer.Option(help="With --what cuda: the kind of plan (auto).")
     ] = None,
 ) -> None:
     """Show a cell: equations, derived backward, LaTeX, generated C++ or CUDA, or JSON."""

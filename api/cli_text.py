@@ -141,7 +141,7 @@ def inspection_report(found: Inspection) -> None:
     console.print(f"  finite differences: {found.finite_differences or differences}")
     console.print(
         f"  float32 at {found.points} extreme points:"
-        f" {len(found.overflows) or 'none'} lost that float64 holds"
+        f" {len(found.overflows)} values are not finite, though they are in float64"
     )
     if found.undefined:
         console.print(f"  not finite there in float64 either: {' '.join(found.undefined)}")
@@ -163,7 +163,13 @@ def _comparison_table(rows: Sequence[Comparison]) -> Table:
 
 
 def fail(error: RnncError) -> NoReturn:
-    """Print an error, with the line of the file that it names, and leave with exit code 1."""
+    """Print an error, and leave with exit code 1."""
+    print_error(error)
+    raise typer.Exit(1)
+
+
+def print_error(error: RnncError) -> None:
+    """Print an error, with the line of the file that it names, to the error stream."""
     console = Console(stderr=True, highlight=False)
     where, _, rest = str(error).partition("\n")
     shown = Text(where, "bold red")
@@ -171,7 +177,6 @@ def fail(error: RnncError) -> NoReturn:
     if line:
         shown.append(f"\n{line}", "default")
     console.print(shown.append(f"\n{rest}", "default"), soft_wrap=True)
-    raise typer.Exit(1)
 
 
 def _source_line(where: str) -> str:

@@ -59,7 +59,8 @@ def tune_command(
 def _device() -> int:
     if not torch.cuda.is_available():
         raise NoCudaError(
-            "CUDA device\n  found:  none that torch can use\n  wanted: the GPU that is tuned for\n"
+            "CUDA device\n  found:  none that torch can use\n"
+            "  wanted: a GPU, on which the plans are timed\n"
             "  write:  rnnc plan, which estimates, on a machine without one"
         )
     return torch.cuda.current_device()

@@ -39,3 +39,13 @@ class CellError(RnncError):
             f"  wanted: {self.wanted}\n"
             f"  write:  {self.write}"
         )
+
+
+def kind_of(value: object) -> str:
+    """What a value is, with its article: `an int`, `a Tensor`, `None`.
+
+    Args:
+        value: what a caller passed.
+    """
+    name = type(value).__name__
+    return "None" if value is None else f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import unicodedata
+from keyword import iskeyword
 
 from .errors import CellError
 from .functions import TABLE
@@ -48,9 +50,46 @@ def check_name(name: str, what: str) -> None:
 
 def _suggestion(name: str, what: str) -> str:
     """A name near the author's that is free: the first of a few that no rule refuses."""
-    ascii_only = re.sub(r"[^A-Za-z0-9_]", "", name).removeprefix("d_").removesuffix("_next")
+    ascii_only = re.sub(r"[^A-Za-z0-9_]", "", _spelled_out(name))
+    ascii_only = ascii_only.removeprefix("d_").removesuffix("_next")
     base = re.sub(r"__+", "_", ascii_only).strip("_0123456789")
-    return next(n for n in (base, f"{base}_{what}", f"my_{what}") if not _reason(n))
+    return next(
+        n for n in (base, f"{base}_{what}", f"my_{what}") if not (_reason(n) or iskeyword(n))
+    )
+
+
+def _spelled_out(name: str) -> str:
+    """Greek letters by their names, umlauts by two letters, others without their accents."""
+    letters = []
+    for letter in unicodedata.normalize("NFKC", name):
+        words = unicodedata.name(letter, "").split()
+        if letter in _SPELLED:
+            letters.append(_SPELLED[letter])
+        elif words[:1] == ["GREEK"] and "LETTER" in words:
+            greek = (
+                _GREEK.get(words[-1], words[-1])
+                if "WITH" not in words
+                else words[words.index("WITH") - 1]
+            )
+            letters.append(greek.lower().capitalize() if "CAPITAL" in words else greek.lower())
+        else:
+            letters.append(unicodedata.normalize("NFKD", letter))
+    return "".join(letters)
+
+
+_SPELLED = {
+    "ä": "ae",
+    "ö": "oe",
+    "ü": "ue",
+    "Ä": "Ae",
+    "Ö": "Oe",
+    "Ü": "Ue",
+    "ß": "ss",
+    "æ": "ae",
+    "ø": "o",
+}
+# As Unicode names it, and as everybody else does.
+_GREEK = {"LAMDA": "lambda"}
 
 
 def _reason(name: str) -> str:

@@ -14,7 +14,7 @@ import sympy
 import sympy.tensor.tensor
 from sympy.core.parameters import distribute
 
-from .errors import CellError
+from .errors import CellError, kind_of
 
 
 def factored() -> AbstractContextManager[None]:
@@ -255,4 +255,4 @@ def _text(value: object) -> str:
     shown = repr(value)
     if isinstance(value, Tracer | Condition):
         return f"`{shown}`"
-    return shown if len(shown) <= 80 and "\n" not in shown else f"a {type(value).__name__}"
+    return shown if len(shown) <= 80 and "\n" not in shown else kind_of(value)

@@ -11,6 +11,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..cellspec.cell import CellSpec
 from ..cellspec.declare import Param, State
+from ..cellspec.errors import kind_of
 from ..codegen.shape import Dtype
 from .errors import TensorError
 
@@ -211,7 +212,7 @@ def _check_count(states: Any, names: Sequence[str]) -> None:
         many = isinstance(states, tuple | list)
         raise TensorError(
             "states",
-            f"{len(states)} of them" if many else f"a {type(states).__name__}",
+            f"{len(states)} of them" if many else kind_of(states),
             f"a tuple with a tensor for each of {', '.join(names)}",
             f"states=({', '.join(names)},)",
         )
@@ -353,7 +354,7 @@ def check_strided(name: str, tensor: Tensor) -> None:
 def _check_tensor(name: str, tensor: Any, wanted: str) -> None:
     if isinstance(tensor, Tensor):
         return
-    found, wanted = f"a {type(tensor).__name__}", f"a tensor of {wanted}"
+    found, wanted = kind_of(tensor), f"a tensor of {wanted}"
     if isinstance(tensor, PackedSequence):
         found += ": sequences of different lengths"
         wanted += "; cells have no lengths (docs/limits.md)"
@@ -417,9 +418,7 @@ def check_cell(cell: Any) -> CellSpec:
             write = f"rnnc.cells.get({cell!r}), or a function under @rnnc.cell"
         elif isinstance(cell, list | tuple):
             write = "an rnnc.RNN for each cell in an nn.ModuleList, one after the other"
-        raise TensorError(
-            "cell", f"a {type(cell).__name__}", "a cell, the same for all layers", write
-        )
+        raise TensorError("cell", kind_of(cell), "a cell, the same for all layers", write)
     for param in cell.params:
         if param.name in WEIGHTS:
             raise TensorError(
@@ -450,7 +449,7 @@ def check_weight_of_module(name: str, weight: Any, shape: tuple[int, ...]) -> No
     """
     wanted = f"a tensor of {shape}, as the module was built with"
     if not isinstance(weight, Tensor):
-        found = "nothing" if weight is None else f"a {type(weight).__name__}"
+        found = "nothing" if weight is None else kind_of(weight)
         write = f"module.{name} = torch.nn.Parameter(torch.zeros{shape})"
         if name.startswith("bias_l"):
             write += ", or rnnc.RNN(..., bias=False)"

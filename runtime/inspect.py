@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 
 import sympy
@@ -14,7 +15,7 @@ from ..cellspec.cell import CellSpec
 from ..codegen.derive import Pointwise, derive
 from .extremes import Overflow, extremes
 from .scan import Backend
-from .trial import by_name, ordinary
+from .trial import Trial, by_name, ordinary
 
 # Rounding in float64 over a few steps stays far below, a wrong formula far above.
 TOLERANCE = 1e-9
@@ -175,5 +176,17 @@ def _finite_differences(cell: CellSpec) -> str:
     try:
         torch.autograd.gradcheck(outputs, inputs.tensors())
     except GradcheckError as error:
-        return str(error).strip().splitlines()[0]
+        return _in_names(cell, inputs, str(error).strip().splitlines()[0])
     return ""
+
+
+def _in_names(cell: CellSpec, inputs: Trial, said: str) -> str:
+    """What gradcheck says first, with the names of the output and of the input that it counts."""
+    numbers = re.search(r"for output (\d+) with respect to input (\d+)", said)
+    if not numbers:
+        return said.rstrip(",")
+    weights = {"x": inputs.wx, "R": inputs.R, "u": inputs.R_diag, "b": inputs.b}
+    there = [name for name, tensor in weights.items() if tensor is not None]
+    sources = [*there, *(p.name for p in cell.params), *(s.name for s in cell.states)]
+    outputs = [f"{s.name} {when}" for when in ("over time", "last") for s in cell.states]
+    return f"the gradient of {outputs[int(numbers[1])]} by {sources[int(numbers[2])]}"

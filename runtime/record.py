@@ -14,6 +14,7 @@ from torch import Tensor
 from torch._C._dynamo.guards import TensorGuards
 
 from ..cellspec.cell import CellSpec
+from ..cellspec.errors import kind_of
 from .check import check_memory
 from .dispatch import Call, backward_reads
 from .errors import TensorError
@@ -207,7 +208,7 @@ def _checked(name: str, tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> Te
 def _found(tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> str | None:
     """What is wrong with a tensor, in words."""
     if not isinstance(tensor, Tensor):
-        return f"a {type(tensor).__name__}" if tensor is not None else "None"
+        return kind_of(tensor)
     if tensor.is_nested:
         return "a nested tensor"
     if tuple(tensor.shape) != shape:
@@ -219,7 +220,7 @@ def _found(tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> str | None:
     if tensor.layout != torch.strided:
         return f"layout {tensor.layout}"
     if treats_itself(tensor):
-        return f"a {type(tensor).__name__}"
+        return kind_of(tensor)
     return None
 
 

@@ -290,8 +290,8 @@ def resolve_backend(
     except CompileError as error:
         if backend != "auto":
             raise
-        what = "a compiler" if isinstance(error, NoCompilerError) else "CUDA kernels"
-        _say_once(f"rnnc runs the slow reference loop, for want of {what}.\n{error}")
+        what = "is no compiler" if isinstance(error, NoCompilerError) else "are no CUDA kernels"
+        _say_once(f"rnnc runs the slow reference loop, since there {what}:\n{error}")
         return "reference"
     return "cpu" if device == "cpu" else "cuda"
 

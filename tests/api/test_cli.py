@@ -1,6 +1,7 @@
 """The `rnnc` command: each of its words, and what it says to each bad one."""
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import rnnc
+import torch
 from rnnc.codegen.largest import largest_head_dims
 from rnnc.codegen.limits import PRESETS, limits_of
 from typer.testing import Result
@@ -167,7 +169,10 @@ def test_check_passes_a_good_cell(run: Callable[..., Result]) -> None:
     assert "operations a unit: 1 forward, 3 backward" in result.stdout
     assert "kept for the backward: nothing; states h_next" in result.stdout
     assert "finite differences: agree" in result.stdout
-    assert "float32 at 22 extreme points: none lost that" in result.stdout
+    assert (
+        "float32 at 22 extreme points: 0 values are not finite, though they are in float64"
+        in result.stdout
+    )
     assert result.stdout.endswith("  passed, seed 1\n")
 
 
@@ -382,3 +387,124 @@ def test_the_command_runs_as_a_module() -> None:
     )
     assert done.returncode == 0, done.stderr
     assert "lstm" in done.stdout
+
+
+BROKEN = """
+
+@rnnc.cell
+def broken(g: Gate, h: State):
+    return missing(g)
+"""
+
+
+def test_what_a_file_prints_does_not_land_in_a_source(
+    folder: Path, run: Callable[..., Result]
+) -> None:
+    write("cell.py", GOOD + "print('printed by the file')\n")
+    result = run("show", "cell.py", "--what", "cpp")
+    assert result.exit_code == 0
+    assert "printed by the file" not in result.stdout
+    assert "printed by the file" in result.stderr
+    assert result.stdout.rstrip() == run("show", "cell.py", "--what", "cpp").stdout.rstrip()
+
+
+def test_a_cell_with_an_error_does_not_hide_the_others_of_its_file(
+    folder: Path, run: Callable[..., Result], refused: Callable[..., str]
+) -> None:
+    write("cell.py", GOOD.replace("@rnnc.cell", BROKEN + "\n\n@rnnc.cell"))
+    assert run("show", "cell.py:leaky").stdout.startswith("leaky: A leaky unit.\n")
+    for word in ("cell.py:broken", "cell.py"):
+        result = run("check", word)
+        assert result.exit_code == 1
+        assert "broken, cell.py:" in result.stderr
+        assert "found:  the unknown name `missing`" in result.stderr
+        assert ("  passed, seed" in result.stdout) is (word == "cell.py")
+    assert "found:  the unknown name `missing`" in refused("show", "cell.py:broken")
+    assert "found:  2 cells: broken, leaky\n" in refused("show", "cell.py")
+
+
+def test_a_line_that_uses_a_cell_with_an_error_fails_for_its_reason(
+    folder: Path, refused: Callable[..., str]
+) -> None:
+    for line in ("broken.with_constants(a=1)", "rnnc.RNN(broken, 2, 3)", "broken()"):
+        write("cell.py", GOOD + BROKEN + f"\n{line}\n")
+        assert "found:  the unknown name `missing`" in refused("show", "cell.py:leaky")
+
+
+def test_an_unknown_word_does_not_stop_the_check_of_others(run: Callable[..., Result]) -> None:
+    result = run("check", "no_such_cell", "elman", "--seed", "1")
+    assert result.exit_code == 1
+    assert "no cell of the name 'no_such_cell'" in result.stderr
+    assert result.stdout.endswith("  passed, seed 1\n")
+
+
+def test_check_names_the_gradient_that_finite_differences_find(
+    monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
+) -> None:
+    from rnnc.runtime import scan, trial
+
+    class Wrong(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):  # type: ignore[no-untyped-def]
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, d):  # type: ignore[no-untyped-def]
+            return 3 * d
+
+    def wrong(cell, wx, R, *rest, **named):  # type: ignore[no-untyped-def]
+        return scan.scan(cell, wx, Wrong.apply(R), *rest, **named)
+
+    monkeypatch.setattr(trial, "scan", wrong)
+    said = run("check", "elman", "--seed", "1").stdout
+    assert "finite differences disagree: the gradient of h over time by R\n" in said
+
+
+@pytest.fixture
+def entry_points(tmp_path: Path) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """`rnnc list`, where another package offers these cells."""
+    (tmp_path / "their_cells.py").write_text(
+        "import rnnc\nfrom rnnc import Gate, State, sin\nprint('printed')\n"
+        "@rnnc.cell\ndef theirs(g: Gate, h: State):\n    return sin(g)\n"
+    )
+    (tmp_path / "leaving.py").write_text("raise SystemExit(3)\n")
+    info = tmp_path / "their_cells-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: their-cells\nVersion: 1.0\n")
+
+    def listed(points: str) -> subprocess.CompletedProcess[str]:
+        (info / "entry_points.txt").write_text(f"[rnnc.cells]\n{points}")
+        return subprocess.run(
+            [sys.executable, "-m", "rnnc", "list"],
+            env={**os.environ, "PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return listed
+
+
+def test_broken_entry_points_are_listed_with_their_errors(
+    entry_points: Callable[[str], subprocess.CompletedProcess[str]],
+) -> None:
+    result = entry_points(
+        "theirs = their_cells:theirs\nlstm = their_cells:theirs\n"
+        "gone = their_cells:gone\nexits = leaving:cell\nabsent = no_such_module:cell\n"
+    )
+    assert result.returncode == 0, result.stderr
+    lines = {line.split()[0]: line for line in result.stdout.splitlines()}
+    assert set(rnnc.cells.names()) <= set(lines)
+    assert lines["theirs"].split()[1:4] == ["g", "h", "dense"]
+    assert lines["gone:"].startswith("gone: the entry point 'their_cells:gone', which raises Attr")
+    assert "which raises SystemExit: 3" in lines["exits:"]
+    assert "which raises ModuleNotFoundError" in lines["absent:"]
+    assert (
+        "'their_cells:theirs' is not used, since its name 'lstm' is that of a cell of the lib"
+        in (result.stderr)
+    )
+    assert "printed" not in result.stdout
+
+
+def test_the_package_tells_its_version() -> None:
+    assert rnnc.__version__ == metadata.version("rnnc")

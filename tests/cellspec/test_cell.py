@@ -147,4 +147,31 @@ def test_third_party_cells_join_by_entry_point(tmp_path):
         check=True,
     ).stdout
     assert out.startswith("h' = sin(g)")
-    assert "the entry point 'their_cells:not_a_cell', a int" in out
+    assert "the entry point 'their_cells:not_a_cell', an int" in out
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("α", "alpha"),
+        ("Δt", "Deltat"),
+        ("ά", "alpha"),
+        ("µ", "mu"),
+        ("größe", "groesse"),
+        ("élan", "elan"),
+        ("x_ω", "x_omega"),
+        ("λ", "lambda_gate"),  # `lambda` is Python's
+        ("好", "my_gate"),
+    ],
+)
+def test_a_name_of_other_letters_is_answered_with_one_that_works(name, wanted):
+    with pytest.raises(rnnc.CellError) as refused:
+        define(name)
+    assert refused.value.write == f"another name, for example `{wanted}`"
+    define(wanted)
+
+
+def define(name):
+    scope = {"Gate": rnnc.Gate, "State": rnnc.State, "tanh": rnnc.tanh}
+    exec(f"def f({name}: Gate, h: State):\n    return tanh({name})", scope)
+    return rnnc.cell(scope["f"])
