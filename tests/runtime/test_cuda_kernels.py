@@ -21,6 +21,13 @@ DTYPES = ["bfloat16", "float32", "float16"]
 BATCHES = [16, 512]
 ALL = list(product(DIMS, DTYPES, BATCHES))
 
+# Each cell on each architecture: one of them in `make test`, the others in `make test-slow`.
+IN_TURNS = [
+    pytest.param(name, arch, marks=() if (i + j) % len(ARCHS) == 0 else pytest.mark.slow)
+    for i, name in enumerate(NAMES)
+    for j, arch in enumerate(ARCHS)
+]
+
 pytestmark = pytest.mark.usefixtures("compiler")
 full = pytest.mark.skipif(
     not os.environ.get("RNNC_SLOW"), reason="tens of minutes: make test-slow, or RNNC_SLOW=1"
@@ -48,14 +55,12 @@ def case_of(name, arch):
     raise AssertionError(f"{name} has no block plan at all on {ARCHS[arch]}")
 
 
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "arch"), IN_TURNS)
 def test_block_kernels_compile_as_planned(name, arch, compiles_as_planned):
     compiles_as_planned(source_of(name, case_of(name, arch)), arch)
 
 
-@pytest.mark.parametrize("arch", ARCHS)
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("name", "arch"), IN_TURNS)
 def test_alternating_kernels_compile_as_planned(name, arch, compiles_as_planned):
     turn = NAMES.index(name) + list(ARCHS).index(arch)
     dtype, save = [*DTYPES, "float64"][turn % 4], SAVES[turn // 4 % 2]

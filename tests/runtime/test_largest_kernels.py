@@ -20,11 +20,19 @@ LONG_FLOAT32 = [
     ("lstm", "grid", 768),
     ("fastgrnn", "grid", 2048),
 ]
-CASES = [(limits, v) for limits in PRESETS for v in ("block", "cluster", "grid")]
+# The first GPU of each architecture; the others of it, which differ little, in `make test-slow`.
+FIRST = {limits.arch: limits for limits in reversed(PRESETS)}
 
 
 def name_of(case):
     return case.name if hasattr(case, "name") else case
+
+
+CASES = [
+    pytest.param(limits, v, marks=() if FIRST[limits.arch] == limits else pytest.mark.slow)
+    for limits in PRESETS
+    for v in ("block", "cluster", "grid")
+]
 
 
 @pytest.mark.parametrize(("limits", "variant"), CASES, ids=name_of)

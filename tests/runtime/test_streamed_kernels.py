@@ -22,11 +22,22 @@ LARGE = [
     ("lstm", Shape(1, 3072), ("sm_90a",)),
     ("lstm", Shape(1, 1280, dtype="float32"), ("sm_90a", "sm_120")),
 ]
+SMALL = [
+    ("lstm", Shape(1, 250)),
+    ("slstm", Shape(2, 200, 33, dtype="float16")),
+    ("scrn", Shape(1, 330, 40)),  # two sources
+    ("gru", Shape(1, 330, dtype="float32")),
+    ("elman", Shape(1, 201, 64)),
+]
 
 
 @pytest.mark.parametrize(
     ("name", "shape", "arch"),
-    [(name, shape, arch) for name, shape, archs in LARGE for arch in archs],
+    [
+        pytest.param(name, shape, arch, marks=() if arch == "sm_90a" else pytest.mark.slow)
+        for name, shape, archs in LARGE
+        for arch in archs
+    ],
     ids=str,
 )
 def test_no_spills(name, shape, arch, compiles_as_planned):
@@ -36,15 +47,12 @@ def test_no_spills(name, shape, arch, compiles_as_planned):
     compiles_as_planned(cuda_source(cell, plan), arch)
 
 
-@pytest.mark.parametrize("arch", ARCHS)
 @pytest.mark.parametrize(
-    ("name", "shape"),
+    ("name", "shape", "arch"),
     [
-        ("lstm", Shape(1, 250)),
-        ("slstm", Shape(2, 200, 33, dtype="float16")),
-        ("scrn", Shape(1, 330, 40)),  # two sources
-        ("gru", Shape(1, 330, dtype="float32")),
-        ("elman", Shape(1, 201, 64)),
+        pytest.param(name, shape, arch, marks=() if (i + j) % len(ARCHS) == 1 else pytest.mark.slow)
+        for i, (name, shape) in enumerate(SMALL)
+        for j, arch in enumerate(ARCHS)
     ],
     ids=str,
 )

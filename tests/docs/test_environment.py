@@ -1,0 +1,19 @@
+"""The page of environment variables names all that the package reads."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("api", "cellspec", "codegen", "constrint", "runtime")
+
+
+def test_the_page_has_every_variable_that_is_read():
+    texts = [path.read_text() for room in ROOMS for path in (ROOT / room).rglob("*.py")]
+    read = {name for text in texts for name in re.findall(r"\bRNNC_[A-Z_]+\b", text)}
+    listed = set(
+        re.findall(r"^\| `(RNNC_[A-Z_]+)`", (ROOT / "docs/environment.md").read_text(), re.M)
+    )
+    assert {"RNNC_CACHE_DIR", "RNNC_CACHE_SIZE"} < read
+    assert listed == read - {"RNNC_INLINE"}  # a macro of the generated C++
