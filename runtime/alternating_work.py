@@ -110,7 +110,7 @@ class Work:
         self._buffers = {
             "arguments": new(ctypes.sizeof(arguments), dtype=torch.uint8),
             "first_step": new(1, dtype=torch.int32),
-            "sums": new(0 if forward else sums, batch, heads, dim),
+            "sums": new(0 if forward else 2 * sums, batch, heads, dim),
         }
         self._states = [new(batch, heads, dim) for _ in layout.states]
         work = work_struct(len(layout.states), len(layout.sources))

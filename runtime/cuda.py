@@ -21,7 +21,7 @@ from .cuda_arguments import backward_arguments, filled, forward_arguments
 from .device import on_device
 from .facts import facts_of
 from .fused import Sizes, recurrent_matrix, run_fused
-from .launch_grid import batch_tiles
+from .launch_grid import parts_of_sums
 from .over_time import gates_again, recurrent_gradient
 from .precision import tf32_allowed
 from .step_down import with_room
@@ -160,7 +160,9 @@ def backward(
     sizes = Sizes(steps, batch, heads)
 
     def run(own: CudaPlan) -> Tensor:
-        sums = like.new_empty(batch_tiles(own, batch), sum(counts), heads, dim, dtype=real)
+        # Each kernel leaves its sums with step 0.
+        new = like.new_empty if steps else like.new_zeros
+        sums = new(parts_of_sums(own, batch), sum(counts), heads, dim, dtype=real)
         matrix = recurrent_matrix(own, R)
         arguments = filled(
             backward_arguments(len(layout.states), len(layout.params)),

@@ -9,6 +9,7 @@ from typing import NamedTuple
 from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.block_plan import BlockPlan
 from ..codegen.cluster_plan import ClusterPlan
+from ..codegen.grid_plan import GridPlan
 from ..codegen.plan import CudaPlan
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": blocks of a launch
@@ -31,8 +32,16 @@ class Launch(NamedTuple):
 
 
 def batch_tiles(plan: CudaPlan, batch: int) -> int:
-    """Into how many parts a plan cuts the batch, each of which leaves sums of its own."""
+    """Into how many parts a plan cuts the batch."""
     return 1 if isinstance(plan, AlternatingPlan) else math.ceil(batch / plan.rows)
+
+
+def parts_of_sums(plan: CudaPlan, batch: int) -> int:
+    """How many sums a backward leaves of each bias, param and diagonal weight.
+
+    One a tile of batch rows; of a grid plan, whose threads have a row each, one a row.
+    """
+    return batch if isinstance(plan, GridPlan) else batch_tiles(plan, batch)
 
 
 def blocks_of(

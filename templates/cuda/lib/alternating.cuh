@@ -19,7 +19,7 @@ struct Work {
     real* products[at_least_one(kSources)];  // [N, B, D, pairs], or [N, pairs, B, D] of gradients
     const Element* weights[at_least_one(kSources)];  // R as fragments, where kOwnProduct
   };
-  real* sums;                             // [kSums, B, N, D]
+  real* sums;                             // [2, kSums, B, N, D]: of some steps, and of all before
 };
 
 template <typename Arguments>

@@ -78,7 +78,7 @@ RNNC_INLINE void backward_begin(const BackwardArguments& a, const Work& work) {
   }
   const int64 size = static_cast<int64>(work.batch) * work.heads * work.dim;
 #pragma unroll
-  for (int i = 0; i < kSums; ++i) work.sums[i * size + place.row] = 0;
+  for (int i = 0; i < 2 * kSums; ++i) work.sums[i * size + place.row] = 0;
 }
 
 // The cell's equations backwards, and all that step t writes; carried.d_state has the products.
@@ -119,18 +119,24 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Work& work, con
   Row<Element, kGates - kInputGates> rest_row;
   rest_row.set(rest);
   rest_row.store(a.d_rest + here * (kGates - kInputGates));
-  real* sums = work.sums + place.row;
 #pragma unroll
-  for (int i = 0; i < kBiasGates; ++i) sums[i * size] = carried.sums[i] + d_gate[kBias[i]];
+  for (int i = 0; i < kBiasGates; ++i) carried.sums[i] += d_gate[kBias[i]];
 #pragma unroll
-  for (int i = 0; i < kParams; ++i) {
-    sums[(kBiasGates + i) * size] = carried.sums[kBiasGates + i] + d_param[i];
-  }
+  for (int i = 0; i < kParams; ++i) carried.sums[kBiasGates + i] += d_param[i];
 #pragma unroll
   for (int i = 0; i < kDiagonalPairs; ++i) {
-    sums[(kBiasGates + kParams + i) * size] =
-        carried.sums[kBiasGates + kParams + i] +
+    carried.sums[kBiasGates + kParams + i] +=
         d_gate[kDiagonalGate[i]] * inputs.before[kDiagonalSource[i]];
+  }
+  real* sums = work.sums + place.row;
+  const bool ends = t % kSumSteps == 0;
+#pragma unroll
+  for (int i = 0; i < kSums; ++i) {
+    if (ends) {
+      real* all = sums + (kSums + i) * size;
+      *all = load_fresh(all) + carried.sums[i];
+    }
+    sums[i * size] = ends ? real(0) : carried.sums[i];
   }
 }
 
@@ -143,7 +149,9 @@ RNNC_INLINE void backward_last(const BackwardArguments& a, const Work& work, con
   const int64 plane = work.heads * work.dim, size = work.batch * plane;
   for (int i = 0; i < kSums; ++i) {
     real total = 0;
-    for (int64 b = 0; b < work.batch; ++b) total += work.sums[i * size + b * plane + place.row];
+    for (int64 b = 0; b < work.batch; ++b) {
+      total += work.sums[(kSums + i) * size + b * plane + place.row];
+    }
     a.sums[i * plane + place.row] = total;
   }
 }

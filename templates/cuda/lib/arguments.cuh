@@ -41,7 +41,15 @@ struct BackwardArguments {
   Element* d_wx;                           // [T, B, N, D, kInputGates]
   Element* d_rest;                         // [T, B, N, D, kGates - kInputGates]
   Element* d_initial[kStates];             // [B, N, D]
-  real* sums;  // [tiles of the batch, kSums, N, D]: gradients of biases, params, diagonal weights
+  real* sums;  // [parts of the batch, kSums, N, D]: gradients of biases, params, diagonal weights
 };
+
+// A sum over time is a sum of sums of so many steps: one chain of additions would lose a digit at
+// tens of thousands of steps. The last of them ends with step 0.
+constexpr int kSumSteps = 256;
+RNNC_INLINE void leave_sum(real* to, real sum, int64 t, int64 steps) {
+  const bool first = t + kSumSteps >= steps;
+  *to = first ? sum : *to + sum;
+}
 
 }  // namespace rnnc

@@ -216,6 +216,23 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
         for (int s = 0; s < kStates; ++s) after[half][j][s] = before[s];
       }
     }
+    if (t % kSumSteps == 0) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        // The four lanes of a quad hold the rows of one unit.
+#pragma unroll
+        for (int i = 0; i < kSums; ++i) {
+          real total = sums[half][i];
+          total += __shfl_xor_sync(~0u, total, 1);
+          total += __shfl_xor_sync(~0u, total, 2);
+          sums[half][i] = 0;
+          if (quad == 0 && unit + 8 * half < kHeadDim) {
+            const int64 part = (a.first_tile + blockIdx.y) * kSums + i;
+            leave_sum(a.sums + part * plane + place + 8 * half, total, t, a.steps);
+          }
+        }
+      }
+    }
     wait_copies<kBackwardAhead - 2>();
     __syncthreads();
 
@@ -281,16 +298,6 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
         if (given[half][j]) {
           *element_at(a.d_initial[s] + 8 * half, at[j]) = to_element<Element>(d_state[half][j][s]);
         }
-      }
-    }
-    // The four lanes of a quad hold the rows of one unit.
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) {
-      real total = sums[half][i];
-      total += __shfl_xor_sync(~0u, total, 1);
-      total += __shfl_xor_sync(~0u, total, 2);
-      if (quad == 0 && unit + 8 * half < kHeadDim) {
-        a.sums[((a.first_tile + blockIdx.y) * kSums + i) * plane + place + 8 * half] = total;
       }
     }
   }

@@ -349,6 +349,25 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     __syncwarp();
     fetch(t - kBackwardAhead, stage);
     stage = stage + 1 < kBackwardAhead ? stage + 1 : 0;
+    if (t % kSumSteps == 0) {
+#pragma unroll
+      for (int item = 0; item < kBackwardItems; ++item) {
+        // Eight lanes hold the columns of one unit.
+        const int64 own = head * kHeadDim + block_unit + unit[item];
+#pragma unroll
+        for (int k = 0; k < kSums; ++k) {
+          real total = sums[item][k];
+          total += __shfl_xor_sync(~0u, total, 1);
+          total += __shfl_xor_sync(~0u, total, 4);
+          total += __shfl_xor_sync(~0u, total, 8);
+          sums[item][k] = 0;
+          if (column == 0 && active[item] && block_unit + unit[item] < kHeadDim) {
+            const int64 part = (a.first_tile + blockIdx.z) * kSums + k;
+            leave_sum(a.sums + part * plane + own, total, t, a.steps);
+          }
+        }
+      }
+    }
   }
 
   if (kSources > 0 && steps > 0) {
@@ -369,18 +388,6 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     for (int s = 0; s < kStates; ++s) {
       if (given[item]) {
         *element_at(a.d_initial[s], at[item]) = to_element<Element>(d_state[item][s]);
-      }
-    }
-    // Eight lanes hold the columns of one unit.
-    const int64 own = head * kHeadDim + block_unit + unit[item];
-#pragma unroll
-    for (int k = 0; k < kSums; ++k) {
-      real total = sums[item][k];
-      total += __shfl_xor_sync(~0u, total, 1);
-      total += __shfl_xor_sync(~0u, total, 4);
-      total += __shfl_xor_sync(~0u, total, 8);
-      if (column == 0 && active[item] && block_unit + unit[item] < kHeadDim) {
-        a.sums[((a.first_tile + blockIdx.z) * kSums + k) * plane + own] = total;
       }
     }
   }

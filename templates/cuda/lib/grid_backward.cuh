@@ -299,6 +299,13 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
             const real source = before[kDiagonalSource[i]];
             it.sum[kBiasGates + kParams + i] += d_gate[kDiagonalGate[i]] * source;
           }
+          if (t % kSumSteps == 0) {
+#pragma unroll
+            for (int i = 0; i < kSums; ++i) {
+              leave_sum(a.sums + (it.row * kSums + i) * plane + it.unit, it.sum[i], t, a.steps);
+              it.sum[i] = 0;
+            }
+          }
         }
 #pragma unroll
         for (int s = 0; s < kStates; ++s) it.after[s] = before[s];
@@ -320,27 +327,6 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
       if (it.given) a.d_initial[s][it.at] = to_element<Element>(it.d_state[s]);
     }
   });
-  // The rows of a unit are added in order, by the thread of its first row.
-  float* const rows = reinterpret_cast<float*>(shared);
-#pragma unroll 1
-  for (int i = 0; i < kSums; ++i) {
-    __syncthreads();
-    each_of_all([&](BackwardItem& it) {
-      real own = 0;
-#pragma unroll
-      for (int k = 0; k < kSums; ++k) own = k == i ? it.sum[k] : own;
-      const int unit = it.sums / kRowPitch, row = it.phase * kPhaseRows + it.sums % kRowPitch;
-      rows[unit * kGroupRows + row] = it.given ? own : real(0);
-    });
-    __syncthreads();
-    for (int own = threadIdx.x; own < kBackwardUnits; own += kBackwardThreads) {
-      float total = 0;
-      for (int row = 0; row < kGroupRows; ++row) total += rows[own * kGroupRows + row];
-      if (first_unit + own < kHeadDim) {
-        a.sums[(group * kSums + i) * plane + head * kHeadDim + first_unit + own] = total;
-      }
-    }
-  }
   if constexpr (kBackwardCluster > 1) {  // nobody leaves while a peer may still send to it
     cluster_sync();
   }

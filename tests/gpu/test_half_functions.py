@@ -1,0 +1,143 @@
+"""Functions of two-byte elements, value and slope, at every number of [-30, 30].
+
+The largest relative error of each binade of the result is at most twice that of torch, which computes
+in float32 and rounds once; where torch is exact, one unit in the last place.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import rnnc
+import torch
+import torch.nn.functional as F
+from rnnc import Gate, State, gate
+from torch import Tensor
+
+UNITS = 64
+
+
+def logistic(x: Tensor) -> Tensor:
+    e = torch.exp(-x.abs())
+    return torch.where(x < 0, e / (1 + e), 1 / (1 + e))
+
+
+def gelu_inner(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Twice the argument of gelu's tanh, and its slope."""
+    scale = 2 * (2 / torch.pi) ** 0.5
+    return scale * (x + 0.044715 * x**3), scale * (1 + 3 * 0.044715 * x**2)
+
+
+def gelu_slope(x: Tensor) -> Tensor:
+    z, slope = gelu_inner(x)
+    return logistic(z) * (1 + x * logistic(-z) * slope)
+
+
+def log_of_sigmoid(x):
+    return rnnc.log(rnnc.sigmoid(x))
+
+
+# By name: ours; torch's; in float64 the value and the slope, without a difference that cancels.
+FUNCTIONS: dict[str, tuple[Callable, Callable, Callable, Callable]] = {
+    "sigmoid": (
+        *(rnnc.sigmoid, torch.sigmoid, logistic),
+        lambda x: logistic(x) * logistic(-x),
+    ),
+    "tanh": (rnnc.tanh, torch.tanh, torch.tanh, lambda x: 1 / torch.cosh(x) ** 2),
+    "elu": (
+        *(rnnc.elu, F.elu, lambda x: torch.where(x > 0, x, torch.expm1(x.clamp(max=0)))),
+        lambda x: torch.exp(x.clamp(max=0)),
+    ),
+    "softplus": (
+        *(rnnc.softplus, F.softplus, lambda x: torch.logaddexp(x, torch.zeros_like(x))),
+        logistic,
+    ),
+    "logsigmoid": (
+        *(rnnc.logsigmoid, F.logsigmoid, lambda x: -torch.logaddexp(-x, torch.zeros_like(x))),
+        lambda x: logistic(-x),
+    ),
+    "silu": (
+        *(rnnc.silu, F.silu, lambda x: x * logistic(x)),
+        lambda x: logistic(x) * (1 + x * logistic(-x)),
+    ),
+    "gelu": (
+        *(rnnc.gelu, lambda x: F.gelu(x, approximate="tanh")),
+        *(lambda x: x * logistic(gelu_inner(x)[0]), gelu_slope),
+    ),
+    "log of sigmoid": (
+        *(log_of_sigmoid, lambda x: torch.log(torch.sigmoid(x))),
+        *(lambda x: -torch.logaddexp(-x, torch.zeros_like(x)), lambda x: logistic(-x)),
+    ),
+}
+
+
+def every_number(dtype: torch.dtype) -> Tensor:
+    bits = torch.arange(65536, dtype=torch.int32, device="cuda").to(torch.int16)
+    numbers = bits.view(dtype)
+    return numbers[numbers.float().abs() <= 30]
+
+
+def ours(function: Callable, x: Tensor, variant: str) -> tuple[Tensor, Tensor]:
+    """The function of each number and its slope there, by a cell of one gate."""
+
+    def equation(h: State, *, g: Gate = gate(recurrent=False, bias=False)):
+        return function(g)
+
+    cell = rnnc.cell(equation)
+    steps = -(-x.numel() // UNITS)
+    wx = x.new_zeros(1, steps, 1, UNITS, 1)
+    wx.view(-1)[: x.numel()] = x
+    wx.requires_grad_()
+    (h,), _ = rnnc.scan(
+        *(cell, wx, None, None, [x.new_zeros(1, 1, UNITS)]), backend="cuda", variant=variant
+    )
+    (slope,) = torch.autograd.grad(h, wx, torch.ones_like(h))
+    return h.detach().reshape(-1)[: x.numel()], slope.reshape(-1)[: x.numel()]
+
+
+def judge(what: str, got: Tensor, own: Tensor, truth: Tensor) -> list[str]:
+    """Where an error is larger than it may be."""
+    limits = torch.finfo(got.dtype)
+    step = limits.smallest_normal * limits.eps
+    error = (got.double() - truth).abs().nan_to_num(torch.inf)
+    theirs = (own.double() - truth).abs().nan_to_num(torch.inf)
+    normal = truth.abs() >= limits.smallest_normal
+    wrong = []
+    # A subnormal slope that follows from a rounded value may be torch's too, and far off.
+    small = ~normal & (error > torch.maximum(2 * theirs, torch.full_like(theirs, step)))
+    if small.any():
+        wrong.append(f"{what}: subnormal, off by {error[small].max() / step:.1f} steps")
+    binades = torch.frexp(truth)[1]
+    for binade in binades[normal].unique().tolist():
+        here = normal & (binades == binade)
+        relative = (error[here] / truth[here].abs()).max().item()
+        bound = 2 * (theirs[here] / truth[here].abs()).max().item() or limits.eps
+        if not relative <= bound:
+            wrong.append(f"{what}: from 2^{binade - 1}: {relative:.1e}, allowed {bound:.1e}")
+    return wrong
+
+
+@pytest.mark.parametrize("variant", ["auto", "alternating"])
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_every_number_is_nearly_as_exact_as_torch(name, dtype, variant):
+    function, of_torch, value, slope = FUNCTIONS[name]
+    x = every_number(dtype)
+    got, got_slope = ours(function, x, variant)
+    leaf = x.clone().requires_grad_()
+    own = of_torch(leaf)
+    (own_slope,) = torch.autograd.grad(own, leaf, torch.ones_like(own))
+    wrong = judge("value", got, own.detach(), value(x.double()))
+    wrong += judge("slope", got_slope, own_slope, slope(x.double()))
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_beyond_all_numbers(name, dtype):
+    """NaN stays NaN, and at infinity there is what torch has."""
+    function, of_torch, _, _ = FUNCTIONS[name]
+    x = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0], dtype=dtype, device="cuda")
+    got, _ = ours(function, x, "auto")
+    torch.testing.assert_close(got, of_torch(x), rtol=0, atol=0, equal_nan=True)
