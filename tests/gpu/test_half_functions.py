@@ -1,7 +1,7 @@
 """Functions of two-byte elements, value and slope, at every number of [-30, 30].
 
-The largest relative error of each binade of the result is at most twice that of torch, which computes
-in float32 and rounds once; where torch is exact, one unit in the last place.
+The largest relative error of each binade of the result is at most twice that of torch, which
+computes in float32 and rounds once; where torch is exact, one unit in the last place.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Callable
 import pytest
 import rnnc
 import torch
-import torch.nn.functional as F
 from rnnc import Gate, State, gate
 from torch import Tensor
+from torch.nn import functional
 
 UNITS = 64
 
@@ -46,23 +46,27 @@ FUNCTIONS: dict[str, tuple[Callable, Callable, Callable, Callable]] = {
     ),
     "tanh": (rnnc.tanh, torch.tanh, torch.tanh, lambda x: 1 / torch.cosh(x) ** 2),
     "elu": (
-        *(rnnc.elu, F.elu, lambda x: torch.where(x > 0, x, torch.expm1(x.clamp(max=0)))),
+        *(rnnc.elu, functional.elu, lambda x: torch.where(x > 0, x, torch.expm1(x.clamp(max=0)))),
         lambda x: torch.exp(x.clamp(max=0)),
     ),
     "softplus": (
-        *(rnnc.softplus, F.softplus, lambda x: torch.logaddexp(x, torch.zeros_like(x))),
+        *(rnnc.softplus, functional.softplus, lambda x: torch.logaddexp(x, torch.zeros_like(x))),
         logistic,
     ),
     "logsigmoid": (
-        *(rnnc.logsigmoid, F.logsigmoid, lambda x: -torch.logaddexp(-x, torch.zeros_like(x))),
+        *(
+            rnnc.logsigmoid,
+            functional.logsigmoid,
+            lambda x: -torch.logaddexp(-x, torch.zeros_like(x)),
+        ),
         lambda x: logistic(-x),
     ),
     "silu": (
-        *(rnnc.silu, F.silu, lambda x: x * logistic(x)),
+        *(rnnc.silu, functional.silu, lambda x: x * logistic(x)),
         lambda x: logistic(x) * (1 + x * logistic(-x)),
     ),
     "gelu": (
-        *(rnnc.gelu, lambda x: F.gelu(x, approximate="tanh")),
+        *(rnnc.gelu, lambda x: functional.gelu(x, approximate="tanh")),
         *(lambda x: x * logistic(gelu_inner(x)[0]), gelu_slope),
     ),
     "log of sigmoid": (

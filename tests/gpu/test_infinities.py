@@ -1,4 +1,4 @@
-"""Products of float32 with infinities, zeros and the largest numbers, as IEEE arithmetic has them."""
+"""Products of float32 with infinities, zeros and the largest numbers, as IEEE has them."""
 
 from __future__ import annotations
 
@@ -82,4 +82,4 @@ def test_any_nan_of_a_state_stays_one(variant, payload):
         finally:
             torch.backends.cuda.matmul.allow_tf32 = False
         assert last[1].isnan().all(), allowed
-        assert last[0].isfinite().all() and last[2].isfinite().all(), allowed
+        assert last[[0, 2]].isfinite().all(), allowed
