@@ -67,6 +67,17 @@ RNNC_INLINE SplitWord split_state(u32 x) {
 // NOTE: volatile, or the compiler would keep all of R split, in as many registers again.
 RNNC_INLINE SplitWord split_weight(u32 x) {
   u32 high;
+#if __CUDA_ARCH__ >= 1000
+  // NOTE: the largest in place of 1, or the compiler spills: it holds predicates in registers.
+  float clamped;
+  asm volatile(
+      "{ .reg .b32 truncated;\n"
+      "and.b32 truncated, %1, 0xffffe000;\n"
+      "min.xorsign.abs.f32 %0, truncated, 0f7f7fe000; }"
+      : "=f"(clamped)
+      : "r"(x));
+  high = __float_as_uint(clamped);
+#else
   asm volatile(
       "{ .reg .pred infinite;\n"
       ".reg .f32 size;\n"
@@ -76,6 +87,7 @@ RNNC_INLINE SplitWord split_weight(u32 x) {
       "@infinite xor.b32 %0, %1, 0x40000000; }"
       : "=r"(high)
       : "r"(x), "f"(__uint_as_float(x)));
+#endif
   return {high, minus(x, __uint_as_float(high))};
 }
 // A word of R as it is multiplied: where it will be split, rounded to the 22 bits of a truncated high
