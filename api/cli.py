@@ -62,8 +62,8 @@ def list_command() -> None:
             except RnncError as error:
                 broken.append((name, error))
     print_cells(known)
-    for name, error in broken:
-        print_lines(f"{name}: {error.found if isinstance(error, CellError) else error}")
+    for name, why in broken:
+        print_lines(f"{name}: {why.found if isinstance(why, CellError) else why}")
 
 
 @app.command("check")
