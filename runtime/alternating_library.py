@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..codegen.layout import Layout
 from .alternating_weights import chosen_pairs
+from .capture import Captured, captured
 from .cublas import Blas, Product
 
 
@@ -83,6 +84,15 @@ class LibraryProduct:
     def on(self, stream: int) -> AbstractContextManager[None]:
         """A context in which products go to a stream, whose handle is given."""
         return self._blas.on(stream, self._workspace)
+
+    def captured(self) -> Captured:
+        """What `multiply` would launch."""
+
+        def launch(stream: int) -> None:
+            with self.on(stream):
+                self.multiply()
+
+        return captured(launch)
 
     def multiply(self) -> None:
         """A product of the factors of each source with R, on the stream of `on`."""

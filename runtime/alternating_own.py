@@ -62,5 +62,8 @@ class KernelProduct:
         """Nothing, likewise."""
         return nullcontext()
 
+    def captured(self) -> None:
+        """Nothing, likewise."""
+
     def multiply(self) -> None:
         """Nothing: the step's kernel does."""

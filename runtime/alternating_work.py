@@ -6,7 +6,8 @@ import ctypes
 import math
 import threading
 import warnings
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 from weakref import WeakValueDictionary
 
 import torch
@@ -17,7 +18,6 @@ from ..codegen.alternating_plan import AlternatingPlan
 from ..codegen.layout import layout_of
 from .alternating_library import LibraryProduct
 from .alternating_own import KernelProduct
-from .capture import captured, launch_graph
 from .cublas import blas_of, workspace_bytes
 from .cuda_arguments import (
     backward_arguments,
@@ -29,7 +29,8 @@ from .cuda_arguments import (
     work_struct,
 )
 from .device_memory import device_tensor, rounded
-from .launch import load_kernel, never_unload
+from .graphs import Graph, chain
+from .launch import Kernel, load_kernel, never_unload
 from .overlapped import launch_overlapping, overlap_possible
 
 # A graph of so many chunks where the length allows: what lies between two graphs, some us, counts
@@ -75,7 +76,7 @@ class Work:
         self._kernels = {
             name: load_kernel(cell, plan, name, device.index) for name in plan.kernel_names
         }
-        self._graphs: dict[int, Any] = {}
+        self._graphs: dict[int, Graph] = {}
         self.lock = threading.Lock()
         self.nbytes = (_LONG + 1) * plan.chunk * 2 * _NODE_BYTES
         real = torch.float64 if dtype == torch.float64 else torch.float32
@@ -139,7 +140,7 @@ class Work:
         """
         if R is not None:
             self._product.take(R)
-        graphs: list[Any] = []
+        graphs: list[Graph] = []
         if self._lasting:
             for length in (_LONG * self._plan.chunk, self._plan.chunk):
                 count = steps // length
@@ -151,54 +152,65 @@ class Work:
         begin = self._begin(arguments, self._work)
         self._kernels[f"rnnc_{direction}_begin"](self._grid, begin, self._stream)
         for graph in graphs:
-            launch_graph(graph, self._stream)
+            graph.launch(self._stream)
         if steps:
             with self._product.on(self._stream):
                 for number in range(steps):
-                    self._one(number, self._stream)
+                    self._one(number, self._launch, self._product.multiply)
         if not self._forward:
             step = self._step(self._work, 0)
             self._kernels["rnnc_backward_end"](self._step_grid, step, self._stream)
 
-    def _one(self, number: int, stream: int) -> None:
+    def _one(self, number: int, launch: Callable[..., None], multiply: Callable[[], None]) -> None:
         """A step: the product of the states before it, or of the gradients of the gates of it."""
         if self._forward:
-            self._product.multiply()
+            multiply()
         kernel = self._kernels["rnnc_forward_step" if self._forward else "rnnc_backward_step"]
-        step = self._step(self._work, number)
         # The first reads what a kernel wrote that knows of no overlap.
-        if number and self._overlapped:
-            launch_overlapping(kernel, self._step_grid, step, stream)
-        else:
-            kernel(self._step_grid, step, stream)
+        overlapping = bool(number and self._overlapped)
+        launch(kernel, self._step_grid, self._step(self._work, number), overlapping=overlapping)
         if not self._forward:
-            self._product.multiply()
+            multiply()
 
-    def _graph(self, length: int) -> Any:
-        """The graph of that many steps, captured on first use; none where that did not succeed."""
+    def _launch(
+        self,
+        kernel: Kernel,
+        grid: tuple[int, int, int],
+        arguments: ctypes.Structure,
+        overlapping: bool,
+    ) -> None:
+        if overlapping:
+            launch_overlapping(kernel, grid, arguments, self._stream)
+        else:
+            kernel(grid, arguments, self._stream)
+
+    def _graph(self, length: int) -> Graph | None:
+        """The graph of that many steps, made on first use; none where that did not succeed."""
         if length in self._graphs:
             return self._graphs[length]
         # Once outside of it, over what `begin` sets anew: the library loads its kernels.
         with self._product.on(self._stream):
             self._product.multiply()
-
-        def steps(stream: int) -> None:
-            with self._product.on(stream):
-                for number in range(length):
-                    self._one(number, stream)
-            self._kernels["rnnc_advance"]((1, 1, 1), self._step(self._work, length), stream)
-
         for _ in range(_ATTEMPTS):
             try:
-                return self._graphs.setdefault(length, captured(steps))
+                return self._graphs.setdefault(length, self._built(length))
             except Exception as error:
                 reason = error
         warnings.warn(
-            f"rnnc launches steps one by one, since it could not capture them: {reason}",
+            f"rnnc launches steps one by one, since it could not make a graph of them: {reason}",
             RuntimeWarning,
             stacklevel=2,
         )
         return None
+
+    def _built(self, length: int) -> Graph:
+        product = self._product.captured()
+        with chain() as steps:
+            multiply = (lambda: None) if product is None else partial(steps.include, product.handle)
+            for number in range(length):
+                self._one(number, steps.add, multiply)
+            steps.add(self._kernels["rnnc_advance"], (1, 1, 1), self._step(self._work, length))
+            return steps.graph()
 
 
 class Workspace:

@@ -1,11 +1,10 @@
-"""Graphs captured by the driver on a stream of their own: no state of torch's is touched."""
+"""Captures on a stream of their own: no state of torch's is touched."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import Any
 
 from .driver import driver_library
 
@@ -29,8 +28,25 @@ def beside_captures() -> Iterator[None]:
             exchange(ctypes.byref(mode))
 
 
-def captured(launch: Callable[[int], None]) -> Any:
-    """A graph of launches, as CuPy's `Graph`; what is launched does not run.
+class Captured:
+    """Launches as nodes of a graph, to be copied into others.
+
+    Args:
+        handle: the runtime's; destroyed with this object.
+    """
+
+    def __init__(self, handle: int) -> None:
+        from cupy.cuda import runtime
+
+        self.handle, self._destroy = handle, runtime.graphDestroy
+
+    def __del__(self) -> None:
+        with suppress(Exception):
+            self._destroy(self.handle)
+
+
+def captured(launch: Callable[[int], None]) -> Captured:
+    """What launches would do; nothing runs.
 
     The stream is new, waits for no other and is gone afterwards, so that neither threads nor modes
     of torch meet the capture. Its own thread may free memory meanwhile, as garbage collection does.
@@ -47,22 +63,10 @@ def captured(launch: Callable[[int], None]) -> Any:
         stream = Stream(non_blocking=True)
         # An interrupt may come between any two calls: whatever is open then is ended.
         try:
-            stream.begin_capture(runtime.streamCaptureModeRelaxed)
+            runtime.streamBeginCapture(stream.ptr, runtime.streamCaptureModeRelaxed)
             launch(stream.ptr)
-            return stream.end_capture()
+            return Captured(runtime.streamEndCapture(stream.ptr))
         except BaseException:
             with suppress(Exception):
-                runtime.graphDestroy(runtime.streamEndCapture(stream.ptr))
+                Captured(runtime.streamEndCapture(stream.ptr))
             raise
-
-
-def launch_graph(graph: Any, stream: int) -> None:
-    """Launch a graph.
-
-    Args:
-        graph: of `captured`.
-        stream: the handle of a stream.
-    """
-    from cupy.cuda import runtime
-
-    runtime.graphLaunch(graph.graphExec, stream)

@@ -317,12 +317,12 @@ def test_an_interrupt_inside_a_capture(
     numbers = torch.randn(10, device="cuda")
     one, calls = alternating_work.Work._one, []
 
-    def interrupted(work, number, stream):
+    def interrupted(work, number, *more):
         if work._forward == forward:
             calls.append(number)
             if len(calls) == at + 1:
                 raise KeyboardInterrupt
-        one(work, number, stream)
+        one(work, number, *more)
 
     with monkeypatch.context() as patch:
         patch.setattr(alternating_work.Work, "_one", interrupted)
@@ -339,6 +339,55 @@ def test_an_interrupt_inside_a_capture(
     torch.cuda.synchronize()
     torch.empty(300 * MIB, dtype=torch.uint8, device="cuda")
     same_bits(results(cell, inputs, seeds, **ALTERNATING), wanted)
+
+
+@pytest.mark.parametrize("at", [0, 1])
+def test_an_interrupt_where_the_library_s_product_is_captured(
+    at, draw, seeds_for, results, same_bits, monkeypatch
+):
+    """Of the products in a call, the second is captured."""
+    cell = rnnc.cells.lstm
+    inputs = draw(cell, SHAPE, torch.float32)
+    seeds = seeds_for(cell, inputs)
+    wanted = results(cell, inputs, seeds, **ALTERNATING)
+    rnnc.free_memory()
+    multiply, calls = cublas.Product.__call__, []
+
+    def interrupted(product):
+        calls.append(True)
+        if len(calls) == 2 and not at:
+            raise KeyboardInterrupt
+        multiply(product)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cublas.Product, "__call__", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            results(cell, inputs, seeds, **ALTERNATING)
+    torch.cuda.synchronize()  # the driver refuses it while any stream captures
+    assert torch.randn(10, device="cuda").isfinite().all()
+    same_bits(results(cell, inputs, seeds, **ALTERNATING), wanted)
+
+
+def test_a_thread_that_waits_for_the_device_meanwhile(draw):
+    """A graph of steps that multiply themselves is built without a capture."""
+    errors, done = [], threading.Event()
+
+    def waiting():
+        while not done.is_set():
+            try:
+                torch.cuda.synchronize()
+            except Exception as error:
+                errors.append(error)
+
+    thread = threading.Thread(target=waiting)
+    thread.start()
+    for dim in range(40, 80):
+        run(draw(rnnc.cells.elman, (3, 33, 1, dim), torch.bfloat16), rnnc.cells.elman)
+    done.set()
+    thread.join()
+    assert not errors, errors[:1]
 
 
 def test_a_thread_that_draws_numbers_meanwhile(draw):

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from types import SimpleNamespace
 
 import pytest
 import rnnc
 import torch
 from rnnc.codegen.alternating_plan import AlternatingPlan
-from rnnc.runtime import alternating, alternating_work
+from rnnc.runtime import alternating, alternating_library, alternating_work
 from rnnc.runtime.alternating import run_alternating
 from rnnc.runtime.alternating_work import Work
 from rnnc.runtime.cuda_arguments import backward_arguments, forward_arguments
@@ -49,7 +50,7 @@ class Product:
 
 @pytest.fixture
 def log(monkeypatch):
-    """All that is launched, captured and replayed, in order."""
+    """All that is launched, captured, added to a graph and replayed, in order."""
     found = []
 
     def load(cell, plan, name, device):
@@ -59,23 +60,34 @@ def log(monkeypatch):
         return kernel
 
     def captured(launch):
-        found.append("capture")
         launch(CAPTURING)
-        found.append("captured")
-        return f"graph {found.count('captured')}"
+        return SimpleNamespace(handle=11)
+
+    class Chain:
+        def add(self, kernel, grid, arguments, overlapping=False):
+            assert not overlapping
+            kernel(grid, arguments, "node")
+
+        def include(self, handle):
+            found.append(("copy", handle))
+
+        def graph(self):
+            found.append("made")
+            name = f"graph {found.count('made')}"
+            return SimpleNamespace(launch=lambda stream: found.append((name, stream)))
 
     blas = Blas(found)
     for name, fake in {
         "load_kernel": load,
-        "captured": captured,
-        "launch_graph": lambda graph, stream: found.append((graph, stream)),
+        "chain": lambda: nullcontext(Chain()),
         "blas_of": lambda device: blas,
         "workspace_bytes": lambda device: 64,
         "device_tensor": lambda size, dtype, device: torch.empty(size, dtype=dtype),
         "never_unload": lambda kernel: found.append("for good"),
     }.items():
         monkeypatch.setattr(alternating_work, name, fake)
-    monkeypatch.setattr("rnnc.runtime.alternating_library.Product", Product)
+    monkeypatch.setattr(alternating_library, "Product", Product)
+    monkeypatch.setattr(alternating_library, "captured", captured)
     return found
 
 
@@ -91,13 +103,14 @@ def run(made, steps):
     made.run(arguments, steps, torch.randn(1, 1, 3, 3))
 
 
-def test_whole_chunks_are_captured_once_and_replayed(log):
+def test_whole_chunks_are_a_graph_made_once_and_replayed(log):
     made = work()
     run(made, 2 * CHUNK + 1)
-    step = [("product", CAPTURING), ("forward_step", CAPTURING)]
+    step = [("copy", 11), ("forward_step", "node")]
     wanted = [
         ("product", STREAM),  # for the library to load its kernels
-        *("capture", *step * CHUNK, ("advance", CAPTURING), "captured"),
+        ("product", CAPTURING),
+        *(*step * CHUNK, ("advance", "node"), "made"),
         *(("forward_begin", STREAM), *[("graph 1", STREAM)] * 2),
         *(("product", STREAM), ("forward_step", STREAM)),
     ]
@@ -129,13 +142,13 @@ def test_within_a_caller_s_capture_steps_go_into_the_caller_s_graph(log):
     kernels = len(PLAN.kernel_names)
     assert log == ["for good"] * kernels
     run(made, CHUNK)
-    assert "capture" not in log
+    assert "made" not in log
     assert {entry[1] for entry in log[kernels:]} == {STREAM}
     assert log.count(("forward_step", STREAM)) == CHUNK
 
 
 def test_a_capture_that_another_thread_ended_is_made_again(log, monkeypatch):
-    once = alternating_work.captured
+    once = alternating_library.captured
     tries = []
 
     def ended(launch):
@@ -144,7 +157,7 @@ def test_a_capture_that_another_thread_ended_is_made_again(log, monkeypatch):
             raise RuntimeError("cudaErrorStreamCaptureInvalidated")
         return once(launch)
 
-    monkeypatch.setattr(alternating_work, "captured", ended)
+    monkeypatch.setattr(alternating_library, "captured", ended)
     made = work()
     run(made, CHUNK)
     assert len(tries) == 3
@@ -155,7 +168,7 @@ def test_steps_that_cannot_be_captured_are_launched_and_it_is_said(log, monkeypa
     def never(launch):
         raise RuntimeError("cudaErrorStreamCaptureInvalidated")
 
-    monkeypatch.setattr(alternating_work, "captured", never)
+    monkeypatch.setattr(alternating_library, "captured", never)
     made = work()
     with pytest.warns(RuntimeWarning, match="one by one.*Invalidated"):
         run(made, CHUNK)
@@ -164,17 +177,17 @@ def test_steps_that_cannot_be_captured_are_launched_and_it_is_said(log, monkeypa
 
 
 def test_an_interrupt_in_a_capture_leaves_no_graph(log, monkeypatch):
-    once = alternating_work.captured
+    once = alternating_library.captured
 
     def interrupted(launch):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(alternating_work, "captured", interrupted)
+    monkeypatch.setattr(alternating_library, "captured", interrupted)
     made = work()
     with pytest.raises(KeyboardInterrupt):
         run(made, CHUNK)
     assert not made._graphs
-    monkeypatch.setattr(alternating_work, "captured", once)
+    monkeypatch.setattr(alternating_library, "captured", once)
     log.clear()
     run(made, CHUNK)
     assert log[-1] == ("graph 1", STREAM)

@@ -23,47 +23,42 @@ class Driver:
 
 
 class Stream:
-    """A stream of CuPy's."""
+    """A stream of CuPy's, and the runtime's calls on it."""
 
     ptr = 7
-    interrupted_at = None
+    capturing = False
 
     def __init__(self, non_blocking):
         assert non_blocking
-        self.capturing = False
-        Stream.last = self
-
-    def begin_capture(self, mode):
-        assert mode == RELAXED
-        self.capturing = True
-        self.interrupt("begin")
-
-    def end_capture(self):
-        assert self.capturing
-        self.capturing = False
-        self.interrupt("end")
-        return "graph"
-
-    def interrupt(self, place):
-        """As Ctrl-C does: once the driver's call is over."""
-        if self.interrupted_at == place:
-            raise KeyboardInterrupt
+        self.made.append(self)
 
 
 @pytest.fixture
 def driver(monkeypatch):
     cuda = pytest.importorskip("cupy.cuda")
     found = Driver()
+    found.streams, found.destroyed, found.interrupted_at = [], [], None
     monkeypatch.setattr(capture, "driver_library", lambda: found)
-    monkeypatch.setattr(cuda, "Stream", Stream)
+    monkeypatch.setattr(cuda, "Stream", type("Made", (Stream,), {"made": found.streams}))
+
+    def interrupt(place):
+        """As Ctrl-C does: once the driver's call is over."""
+        if found.interrupted_at == place:
+            raise KeyboardInterrupt
+
+    def begin(stream, mode):
+        assert (stream, mode) == (7, RELAXED)
+        found.streams[-1].capturing = True
+        interrupt("begin")
 
     def end(stream):
-        if not Stream.last.capturing:
+        if not found.streams[-1].capturing:
             raise RuntimeError("illegal state")
-        Stream.last.capturing = False
+        found.streams[-1].capturing = False
+        interrupt("end")
         return 11
 
-    found.destroyed = []
+    monkeypatch.setattr(cuda.runtime, "streamBeginCapture", begin)
     monkeypatch.setattr(cuda.runtime, "streamEndCapture", end)
     monkeypatch.setattr(cuda.runtime, "graphDestroy", found.destroyed.append)
     return found
@@ -71,10 +66,13 @@ def driver(monkeypatch):
 
 def test_a_capture_is_relaxed_and_leaves_the_mode_as_it_was(driver):
     seen = []
-    assert captured(lambda stream: seen.append((stream, driver.mode))) == "graph"
+    graph = captured(lambda stream: seen.append((stream, driver.mode)))
+    assert graph.handle == 11
     assert seen == [(7, RELAXED)]
     assert driver.mode == THREAD_LOCAL
     assert driver.destroyed == []
+    del graph
+    assert driver.destroyed == [11]
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt, RuntimeError, SystemExit])
@@ -84,17 +82,17 @@ def test_an_error_or_interrupt_inside_ends_the_capture(driver, error):
 
     with pytest.raises(error):
         captured(launch)
-    assert not Stream.last.capturing
+    assert not driver.streams[-1].capturing
     assert driver.destroyed == [11]
     assert driver.mode == THREAD_LOCAL
 
 
 @pytest.mark.parametrize("place", ["begin", "end"])
-def test_an_interrupt_at_the_border_too(driver, monkeypatch, place):
-    monkeypatch.setattr(Stream, "interrupted_at", place)
+def test_an_interrupt_at_the_border_too(driver, place):
+    driver.interrupted_at = place
     with pytest.raises(KeyboardInterrupt):
         captured(lambda stream: None)
-    assert not Stream.last.capturing
+    assert not driver.streams[-1].capturing
     assert driver.mode == THREAD_LOCAL
 
 
