@@ -80,10 +80,12 @@ class Work:
         self.lock = threading.Lock()
         self.nbytes = (_LONG + 1) * plan.chunk * 2 * _NODE_BYTES
         real = torch.float64 if dtype == torch.float64 else torch.float32
-        make = device_tensor if lasting else _temporary
 
         def new(*size: int, dtype: torch.dtype = real) -> Tensor:
-            tensor = make(size, dtype, device)
+            if lasting:
+                tensor = device_tensor(size, dtype, device, stream)
+            else:
+                tensor = torch.empty(size, dtype=dtype, device=device)
             self.nbytes += rounded(tensor.nbytes)
             return tensor
 
@@ -227,10 +229,6 @@ def _shared_workspace(device: torch.device, stream: int, size: int) -> Workspace
     found = _workspaces.get((device.index, stream))
     if found is None:
         # Two threads may make one each at once: both serve the same stream.
-        found = Workspace(device_tensor((size,), torch.uint8, device))
+        found = Workspace(device_tensor((size,), torch.uint8, device, stream))
         _workspaces[device.index, stream] = found
     return found
-
-
-def _temporary(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
-    return torch.empty(size, dtype=dtype, device=device)

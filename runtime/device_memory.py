@@ -14,18 +14,28 @@ from torch import Tensor
 from .capture import beside_captures
 
 _GRANULE = 512  # bytes, as the driver deals memory
-_OUT_OF_MEMORY = 2  # cudaErrorMemoryAllocation
+_OUT_OF_MEMORY, _NOT_SUPPORTED = 2, 801  # cudaErrorMemoryAllocation, cudaErrorNotSupported
 
 
 class _Memory:
-    """Bytes of the current device, freed with the last tensor over them."""
+    """Bytes of the current device, freed with the last tensor over them, in the order of a stream.
 
-    def __init__(self, size: int) -> None:
+    Neither call waits for the device: one that does meets the captures of other threads.
+    """
+
+    _stream: int | None
+
+    def __init__(self, size: int, stream: int) -> None:
         from cupy.cuda import runtime
 
+        self._runtime, self._stream = runtime, stream
         with beside_captures():
-            self._address = runtime.malloc(size)
-        self._free = runtime.free
+            try:
+                self._address = runtime.mallocAsync(size, stream)
+            except runtime.CUDARuntimeError as error:
+                if error.status != _NOT_SUPPORTED:
+                    raise
+                self._address, self._stream = runtime.malloc(size), None
         self.__cuda_array_interface__ = {
             "shape": (size,),
             "typestr": "|u1",
@@ -34,9 +44,14 @@ class _Memory:
         }
 
     def __del__(self) -> None:
-        # The driver waits for what still runs over it; a process that ends has no driver left.
+        # A process that ends has no driver left.
         with suppress(Exception), beside_captures():
-            self._free(self._address)
+            # In a stream that captures it would be a node of the caller's graph. What ran there
+            # before is over: whoever captures waits first.
+            if self._stream is None or self._runtime.streamIsCapturing(self._stream):
+                self._runtime.free(self._address)
+            else:
+                self._runtime.freeAsync(self._address, self._stream)
 
 
 def rounded(size: int) -> int:
@@ -44,13 +59,16 @@ def rounded(size: int) -> int:
     return -(-size // _GRANULE) * _GRANULE
 
 
-def device_tensor(size: tuple[int, ...], dtype: torch.dtype, device: torch.device) -> Tensor:
+def device_tensor(
+    size: tuple[int, ...], dtype: torch.dtype, device: torch.device, stream: int
+) -> Tensor:
     """An uninitialised tensor over memory of the driver's, whatever torch's modes are now.
 
     Args:
         size: its shape.
         dtype: of its elements.
         device: the current device.
+        stream: the handle of the one stream that uses it.
 
     Raises:
         torch.OutOfMemoryError: the device has no room, even after torch has given back what it
@@ -62,21 +80,21 @@ def device_tensor(size: tuple[int, ...], dtype: torch.dtype, device: torch.devic
     with torch.inference_mode(False):
         if not count:
             return torch.empty(size, dtype=dtype, device=device)
-        memory = _allocated(count)
+        memory = _allocated(count, stream)
         return torch.as_tensor(memory, device=device).view(dtype).view(size)
 
 
-def _allocated(size: int) -> _Memory:
+def _allocated(size: int, stream: int) -> _Memory:
     from cupy.cuda import runtime
 
     try:
-        return _Memory(size)
+        return _Memory(size, stream)
     except runtime.CUDARuntimeError as error:
         if error.status != _OUT_OF_MEMORY:
             raise
     torch.cuda.empty_cache()
     try:
-        return _Memory(size)
+        return _Memory(size, stream)
     except runtime.CUDARuntimeError as error:
         if error.status != _OUT_OF_MEMORY:
             raise

@@ -82,7 +82,7 @@ def log(monkeypatch):
         "chain": lambda: nullcontext(Chain()),
         "blas_of": lambda device: blas,
         "workspace_bytes": lambda device: 64,
-        "device_tensor": lambda size, dtype, device: torch.empty(size, dtype=dtype),
+        "device_tensor": lambda size, dtype, device, stream: torch.empty(size, dtype=dtype),
         "never_unload": lambda kernel: found.append("for good"),
     }.items():
         monkeypatch.setattr(alternating_work, name, fake)
