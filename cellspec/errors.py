@@ -48,4 +48,5 @@ def kind_of(value: object) -> str:
         value: what a caller passed.
     """
     name = type(value).__name__
-    return "None" if value is None else f"{'an' if name[0] in 'aeioAEIO' else 'a'} {name}"
+    vowel = name[0] in "aeioAEIO" or name.startswith("nd")  # an ndarray
+    return "None" if value is None else f"{'an' if vowel else 'a'} {name}"

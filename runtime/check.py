@@ -161,6 +161,7 @@ def _check_each(
     gates = cell.input_gates
     wanted = f"(B, T, N, D, {len(gates)}), the gates {', '.join(gates)} last"
     _check_tensor("wx", wx, wanted)
+    check_strided("wx", wx)
     if wx.ndim != 5 or wx.shape[-1] != len(gates):
         raise _shape_error("wx", wx, wanted, "wx = x_projected.view(B, T, heads, head_dim, gates)")
     if wx.dtype not in DTYPES:
@@ -172,9 +173,9 @@ def _check_each(
         names = [p.name for p in cell.params]
         raise TensorError(
             "params",
-            f"{list(params) if isinstance(params, Mapping) else type(params).__name__}",
+            str(list(params)) if isinstance(params, Mapping) else kind_of(params),
             f"a dict with a tensor for each of {names}",
-            f"params={{{', '.join(f'{n!r}: …' for n in names)}}}",
+            _params_advice(cell, wx),
         )
     _check_count(states, [s.name for s in cell.states])
     for tensor, shape, what in _wanted(cell, wx, R, b, states, R_diag, params):
@@ -203,8 +204,12 @@ def _check_weight(
     wanted = f"{shape}, {axes}, in the order {', '.join(rows)}"
     if tensor is not None:
         _check_like(name, tensor, shape, wanted, "wx", wx)
-    elif name != "b":
-        raise TensorError(name, "None", wanted, f"{name} = torch.empty{shape}")
+    elif name == "R":
+        # Orthogonal, as rnnc.RNN starts.
+        write = f"R = torch.linalg.qr(torch.randn{shape}).Q.to(wx)"
+        raise TensorError(name, "None", wanted, write)
+    elif name == "R_diag":
+        raise TensorError(name, "None", wanted, f"R_diag = torch.rand{shape}.to(wx)")
 
 
 def _check_count(states: Any, names: Sequence[str]) -> None:
@@ -266,6 +271,14 @@ def check_input(
     if x.ndim not in ranks or x.shape[-1] != size:
         raise _shape_error("x", x, wanted, f"x of the shape {wanted}")
     if weight is not None:
+        doubles = [t.dtype == torch.float64 for t in (x, weight)]
+        if doubles[0] != doubles[1] and torch.is_autocast_enabled(x.device.type):
+            raise TensorError(
+                "x",
+                f"dtype {x.dtype}",
+                f"{weight.dtype}, the dtype of the module: autocast leaves float64 alone",
+                f"x.to({weight.dtype})",
+            )
         check_same("x", x, "the module", weight)
 
 
@@ -354,16 +367,23 @@ def check_strided(name: str, tensor: Tensor) -> None:
 def _check_tensor(name: str, tensor: Any, wanted: str) -> None:
     if isinstance(tensor, Tensor):
         return
+    batch_first = ", batch_first=True" if wanted.startswith("(B, T") else ""
     found, wanted = kind_of(tensor), f"a tensor of {wanted}"
     if isinstance(tensor, PackedSequence):
         found += ": sequences of different lengths"
         wanted += "; cells have no lengths (docs/limits.md)"
-        write = f"{name}, lengths = torch.nn.utils.rnn.pad_packed_sequence({name})"
+        write = f"{name}, lengths = torch.nn.utils.rnn.pad_packed_sequence({name}{batch_first})"
     elif tensor is None:
         found, write = "None", f"{name} = torch.randn(...) of that shape, or your data"
     else:
         write = f"torch.as_tensor({name})"
     raise TensorError(name, found, wanted, write)
+
+
+def _params_advice(cell: CellSpec, wx: Tensor) -> str:
+    plane = tuple(wx.shape[2:4])
+    each = (f"{p.name!r}: torch.full({plane}, {p.init}).to(wx)" for p in cell.params)
+    return f"params={{{', '.join(each)}}}"
 
 
 def _shape_error(name: str, tensor: Tensor, wanted: str, write: str) -> TensorError:
@@ -406,11 +426,11 @@ def check_heads(heads: Any, hidden_size: int) -> int:
 WEIGHTS = ("weight_ih", "weight_hh", "weight_hd", "bias")
 
 
-def check_cell(cell: Any) -> CellSpec:
-    """The cell of a module.
+def check_is_cell(cell: Any) -> CellSpec:
+    """A cell.
 
     Raises:
-        TensorError: it is no cell, or a param has the name of a weight of the module.
+        TensorError: it is none.
     """
     if not isinstance(cell, CellSpec):
         write = "a function under @rnnc.cell"
@@ -418,8 +438,18 @@ def check_cell(cell: Any) -> CellSpec:
             write = f"rnnc.cells.get({cell!r}), or a function under @rnnc.cell"
         elif isinstance(cell, list | tuple):
             write = "an rnnc.RNN for each cell in an nn.ModuleList, one after the other"
-        raise TensorError("cell", kind_of(cell), "a cell, the same for all layers", write)
-    for param in cell.params:
+        wanted = "a cell, the same for all layers"
+        raise TensorError("cell", kind_of(cell), wanted, write)
+    return cell
+
+
+def check_cell(cell: Any) -> CellSpec:
+    """The cell of a module.
+
+    Raises:
+        TensorError: it is no cell, or a param has the name of a weight of the module.
+    """
+    for param in check_is_cell(cell).params:
         if param.name in WEIGHTS:
             raise TensorError(
                 f"the param {param.name} of {cell.name}",
@@ -427,7 +457,7 @@ def check_cell(cell: Any) -> CellSpec:
                 f"a name other than {', '.join(WEIGHTS)}",
                 f"own_{param.name}: Param",
             )
-    return cell
+    return cast(CellSpec, cell)
 
 
 def check_module_dtype(dtype: Any) -> None:

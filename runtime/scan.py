@@ -16,7 +16,7 @@ from ..codegen.plan import Variant
 from ..codegen.shape import Save
 from . import flops  # noqa: F401  (tells torch of their operations)
 from .build import find_compiler
-from .check import check_kernel_inputs, check_scan
+from .check import check_is_cell, check_kernel_inputs, check_scan
 from .choose import Choice
 from .device import find_cuda
 from .dispatch import Call, cell_of, run_forward, stored_states
@@ -91,8 +91,11 @@ def scan(
         >>> h.shape, torch.equal(h[:, -1], last)
         (torch.Size([2, 5, 1, 8]), True)
     """
+    if not isinstance(cell, CellSpec):
+        check_is_cell(cell)
     params = {} if params is None else params
-    if states is None and isinstance(wx, Tensor) and wx.ndim == 5:
+    strided = isinstance(wx, Tensor) and wx.layout == torch.strided and wx.ndim == 5
+    if states is None and strided:
         states = initial_states(wx, [s.init for s in cell.states], (wx.shape[0], *wx.shape[2:4]))
     if not torch.compiler.is_compiling():  # there, the operator's fake meets bad shapes
         check_scan(cell, wx, R, b, states, R_diag, params)
@@ -137,7 +140,8 @@ def scan_kernels(
         mixed = mixed or tensor.dtype != computed
     keep = keep and torch.is_grad_enabled()
     if mixed or computed not in KERNEL_DTYPES.get(device, ()):
-        _check_kinds(cell, wx, R, R_diag, b, params, states, computed)
+        if not torch.compiler.is_compiling():
+            _check_kinds(cell, wx, R, R_diag, b, params, states, computed)
         if any(t.dtype == torch.float64 for t in inputs):  # autocast leaves it alone, as torch's
             computed = dtype = torch.float64
         wx = wx.to(computed)

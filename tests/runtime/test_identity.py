@@ -1,0 +1,139 @@
+"""A state dict knows the cell that its weights are of."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+import rnnc
+import torch
+from rnnc import Constant, Gate, Param, State, constant, param, relu, tanh
+from torch import nn
+
+
+def saved(module):
+    """Through a file."""
+    file = io.BytesIO()
+    torch.save(module.state_dict(), file)
+    file.seek(0)
+    return torch.load(file)
+
+
+def test_another_cells_weights_are_refused_by_both_names():
+    source = rnnc.RNN(rnnc.cells.slstm, 3, 8)
+    target = rnnc.RNN(rnnc.cells.lstm, 3, 8)
+    assert source.state_dict().keys() == target.state_dict().keys()
+    before = {k: v.clone() for k, v in target.state_dict().items()}
+    for state_dict in (source.state_dict(), saved(source)):
+        for strict in (True, False):
+            with pytest.raises(rnnc.TensorError) as caught:
+                target.load_state_dict(state_dict, strict=strict)
+            for text in ("found:  the weights of slstm", "wanted: those of lstm", "write:  "):
+                assert text in str(caught.value)
+    for key, value in target.state_dict().items():
+        assert torch.equal(value, before[key])
+    # The advice: all the same.
+    target.load_state_dict(dict(source.state_dict()))
+    assert torch.equal(target.weight_hh_l0, source.weight_hh_l0)
+    rnnc.RNN(rnnc.cells.get("slstm"), 3, 8).load_state_dict(saved(source))
+
+
+def test_nested_modules_and_prefixes():
+    def model(cell):
+        return nn.Sequential(nn.Linear(2, 3), nn.Sequential(rnnc.RNN(cell, 3, 8, num_layers=2)))
+
+    source, target = model(rnnc.cells.gru), model(rnnc.cells.gru)
+    target.load_state_dict(saved(source))
+    with pytest.raises(
+        rnnc.TensorError, match=r"state_dict of 1.0\n  found:  the weights of slstm"
+    ):
+        model(rnnc.cells.lstm).load_state_dict(saved(model(rnnc.cells.slstm)))
+    # As DistributedDataParallel prefixes them.
+    wrapped = saved(nn.ModuleDict({"module": model(rnnc.cells.slstm)}))
+    nn.modules.utils.consume_prefix_in_state_dict_if_present(wrapped, "module.")
+    model(rnnc.cells.slstm).load_state_dict(wrapped)
+    with pytest.raises(rnnc.TensorError, match="weights of slstm"):
+        model(rnnc.cells.lstm).load_state_dict(wrapped)
+
+
+def test_no_word_of_a_cell_is_no_complaint():
+    source = rnnc.RNN(rnnc.cells.slstm, 3, 8).state_dict()
+    del source._metadata[""]["cell"]
+    rnnc.RNN(rnnc.cells.lstm, 3, 8).load_state_dict(source)
+    assert set(source) == {"weight_ih_l0", "weight_hh_l0", "bias_l0"}
+
+
+def test_constants_may_change_and_equations_may_not():
+    def one(g: Gate, h: State, *, alpha: Constant = constant(0.1)):
+        """A leak."""
+        return (1 - alpha) * h + alpha * tanh(g)
+
+    leak = rnnc.cell(one)
+    source = saved(rnnc.RNN(leak.with_constants(alpha=0.7), 3, 8))
+    rnnc.RNN(leak, 3, 8).load_state_dict(source)
+    assert leak.with_constants(alpha=0.7).fingerprint != leak.fingerprint
+
+    def one(g: Gate, h: State, *, alpha: Constant = constant(0.1)):
+        """Another function of the same name."""
+        return (1 - alpha) * h + alpha * relu(g)
+
+    with pytest.raises(rnnc.TensorError, match="another cell that is called one"):
+        rnnc.RNN(rnnc.cell(one), 3, 8).load_state_dict(source)
+
+
+@pytest.mark.parametrize("name", list(rnnc.cells.names()))
+def test_every_cell_of_the_library_differs_from_all_others(name):
+    digests = {n: rnnc.runtime.identity.identity_of(rnnc.cells.get(n)) for n in rnnc.cells.names()}
+    own = digests.pop(name)
+    assert own["name"] == name
+    assert own["digest"] not in [d["digest"] for d in digests.values()]
+
+
+def test_the_digest_depends_on_no_mode():
+    cell = rnnc.cells.unicornn
+    wanted = rnnc.runtime.identity.identity_of(cell)
+    state = torch.random.get_rng_state()
+    for context in (
+        torch.inference_mode(),
+        torch.device("meta"),
+        torch._subclasses.FakeTensorMode(),
+        torch.autocast("cpu", torch.bfloat16),
+    ):
+        rnnc.runtime.identity._digest.cache_clear()
+        with context:
+            assert rnnc.runtime.identity.identity_of(cell) == wanted
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+NAMES = ["weight_ih", "weight_hh", "weight_hd", "bias"]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_param_with_the_name_of_a_weight_is_refused_and_the_advice_works(name):
+    def build(param_name):
+        namespace = {}
+        text = f"""
+def lb(i: Gate, f: Gate, h: State, c: State, {param_name}: Param = param(0.5)):
+    c = tanh(f) * c + tanh(i)
+    return tanh(c) + {param_name}, c
+"""
+        scope = {"Gate": Gate, "State": State, "Param": Param, "param": param, "tanh": tanh}
+        exec(text, scope, namespace)
+        return rnnc.cell(namespace["lb"])
+
+    for bias in (True, False):
+        with pytest.raises(rnnc.TensorError) as caught:
+            rnnc.RNN(build(name), 3, 16, bias=bias)
+    assert f"the param {name} of lb" in str(caught.value)
+    advised = str(caught.value).split("write:  ")[1].split(":")[0]
+    rnn = rnnc.RNN(build(advised), 3, 16, dtype=torch.float64)
+    twin = rnnc.RNN(build(advised), 3, 16, backend="reference", dtype=torch.float64)
+    twin.load_state_dict(rnn.state_dict())
+    x = torch.randn(5, 2, 3, dtype=torch.float64)
+    torch.testing.assert_close(rnn(x)[0], twin(x)[0])
+    # `scan` has no such names, and takes it.
+    cell = build(name)
+    wx, R = torch.randn(2, 3, 1, 4, 2), torch.randn(2, 1, 4, 4)
+    given = {"params": {name: torch.randn(1, 4)}}
+    got = rnnc.scan(cell, wx, R, **given)[0][0]
+    torch.testing.assert_close(got, rnnc.scan(cell, wx, R, **given, backend="reference")[0][0])
