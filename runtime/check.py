@@ -471,7 +471,7 @@ def check_module_dtype(dtype: Any) -> None:
         raise TensorError("dtype", repr(dtype), "a floating-point dtype", "dtype=torch.float32")
 
 
-def check_weight_of_module(name: str, weight: Any, shape: tuple[int, ...]) -> None:
+def check_weight_of_module(name: str, weight: Any, shape: tuple[int, ...]) -> Tensor:
     """Check what stands for a weight of a module.
 
     Raises:
@@ -486,6 +486,7 @@ def check_weight_of_module(name: str, weight: Any, shape: tuple[int, ...]) -> No
         raise TensorError(name, found, wanted, write)
     if tuple(weight.shape) != shape:
         raise _shape_error(name, weight, wanted, f"{name} of the shape {shape}")
+    return weight
 
 
 def check_choice(name: str, value: Any, choices: tuple[Choice, ...]) -> Choice:

@@ -7,6 +7,7 @@ operators.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -65,7 +66,7 @@ class Scan(torch.autograd.Function):
             saved = ctx.record.checked(flat, saved)
             if not all_plain(gradients):
                 check_gradients(gradients)
-                gradients = plain_gradients(gradients)
+                gradients = tuple(plain_gradients(gradients))
             # Unless the caller retains the graph, this is the only backward over what was kept.
             donated = not (
                 torch._C._autograd._get_current_graph_task_keep_graph() or saved.kept.is_inference()
@@ -73,7 +74,9 @@ class Scan(torch.autograd.Function):
             before = saved.kept._version if donated else 0
             try:
                 d_states, d_last = gradients[:count], gradients[count : 2 * count]
-                run = _profiled_backward if profiler_enabled() else run_backward
+                run: Callable[..., list[Tensor]] = run_backward
+                if profiler_enabled():
+                    run = _profiled_backward
                 results = run(call, d_states, d_last, *saved, donated=donated)
             except BaseException:
                 ctx.spent = donated and saved.kept._version != before

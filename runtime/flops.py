@@ -13,12 +13,12 @@ from . import ops  # noqa: F401  (there the operators are made)
 Shape = Sequence[int]
 
 
-@register_flop_formula(torch.ops.rnnc.scan)  # type: ignore[untyped-decorator]
+@register_flop_formula(torch.ops.rnnc.scan)
 def _forward(wx: Shape, R: Shape | None, *_: Any, **__: Any) -> int:
     return _products(wx[0] * wx[1], R)
 
 
-@register_flop_formula(torch.ops.rnnc.scan_backward)  # type: ignore[untyped-decorator]
+@register_flop_formula(torch.ops.rnnc.scan_backward)
 def _backward(
     d_states: Any,
     d_last: Any,

@@ -187,14 +187,14 @@ class RNN(nn.Module):
 
     def _weights(self, layer: int) -> dict[str, Tensor]:
         """The weights of a layer, whatever they are now: parameters, or what stands for them."""
-        found = {}
+        found: dict[str, Tensor] = {}
         parameters = self._parameters
         for name, attribute, shape in self._layer_weights[layer]:
-            weight = parameters.get(attribute)
+            weight: Tensor | None = parameters.get(attribute)
             if weight is None:
                 weight = getattr(self, attribute, None)
             if weight is None or weight.shape != shape:
-                check_weight_of_module(attribute, weight, shape)
+                weight = check_weight_of_module(attribute, weight, shape)
             found[name] = weight
         return found
 
@@ -339,7 +339,7 @@ class RNN(nn.Module):
         check_states(states, self._state_names, shape, "(num_layers, B, hidden_size)", "x", x)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)  # type: ignore[no-untyped-call]
+        super()._save_to_state_dict(destination, prefix, keep_vars)
         metadata = getattr(destination, "_metadata", None)
         if metadata is not None:  # beside torch's own version number: no key of the dict
             metadata.setdefault(prefix[:-1], {})["cell"] = identity_of(self.cell)
@@ -348,7 +348,7 @@ class RNN(nn.Module):
         self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *rest: Any
     ) -> None:
         check_same_cell(local_metadata.get("cell"), self.cell, prefix)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)  # type: ignore[no-untyped-call]
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def extra_repr(self) -> str:
         """The arguments that differ from their defaults."""

@@ -8,17 +8,19 @@ Such calls take the operators, which the dispatcher, modes and subclasses know h
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, overrides
 from torch.autograd import forward_ad
-from torch.overrides import _get_current_function_mode_stack
 from torch.utils._device import DeviceContext
 
 _included = torch._C._dispatch_tls_local_include_set
 profiler_enabled = torch._C._autograd._profiler_enabled
 _function_modes = torch._C._len_torch_function_stack
+_mode_stack: Callable[[], list[Any]] = overrides._get_current_function_mode_stack
+_unpack_dual: Callable[[Tensor], Any] = forward_ad.unpack_dual
 _CLASSES = frozenset((Tensor, torch.nn.Parameter))
 
 
@@ -58,8 +60,7 @@ def is_watched() -> bool:
     `with torch.device(...)` is a mode too; it only concerns tensors that are made.
     """
     return bool(_included().raw_repr() & _UNWATCHED) or (
-        bool(_function_modes())
-        and any(not isinstance(m, DeviceContext) for m in _get_current_function_mode_stack())
+        bool(_function_modes()) and any(not isinstance(m, DeviceContext) for m in _mode_stack())
     )
 
 
@@ -79,5 +80,5 @@ def is_wrapped(tensor: Tensor | None) -> bool:
 def any_tangent(tensors: Sequence[Tensor | None]) -> bool:
     """Whether a tensor carries a derivative of forward mode."""
     return forward_ad._current_level >= 0 and any(
-        t is not None and forward_ad.unpack_dual(t).tangent is not None for t in tensors
+        t is not None and _unpack_dual(t).tangent is not None for t in tensors
     )

@@ -29,7 +29,7 @@ def needs_reference(backend: str, tensors: Sequence[Tensor | None]) -> bool:
             `torch.jit.trace`.
     """
     if torch.compiler.is_compiling():
-        return _compiled_needs_reference(backend)
+        return bool(_compiled_needs_reference(backend))
     return _needs_reference(backend, _transform(tensors))
 
 
