@@ -5,16 +5,14 @@ from __future__ import annotations
 import random
 import time
 from collections import Counter
-from enum import StrEnum
 from typing import Annotated
 
-import torch
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from .cellspec.errors import RnncError
-from .cli_options import Variant
+from .cli_options import Device, Variant, need_gpu
 from .cli_text import fail, print_lines
 from .verify.draw import Settings
 from .verify.report import report
@@ -23,31 +21,6 @@ from .verify.workers import Done, Tries, run_cases, temporary_cache
 
 _DEFAULT_COUNT = 100
 _SHOWN = 3  # failures that are shrunk: the others are likely the same
-
-
-class Device(StrEnum):
-    """Where kernels run."""
-
-    CPU = "cpu"
-    CUDA = "cuda"
-
-
-class NoGpuError(RnncError):
-    """The caller asked for a GPU, and there is none."""
-
-
-def need_gpu(command: str) -> None:
-    """Refuse a check on a GPU where there is none.
-
-    Raises:
-        NoGpuError: torch sees no CUDA device.
-    """
-    if not torch.cuda.is_available():
-        raise NoGpuError(
-            f"{command} --device cuda\n  found:  no CUDA device that torch can use\n"
-            "  wanted: an NVIDIA GPU of compute capability 8.0 or newer\n"
-            f"  write:  {command} --device cpu"
-        )
 
 
 def fuzz_command(
@@ -103,9 +76,15 @@ def _run(
 ) -> list[Done]:
     done: list[Done] = []
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    with Progress(*columns, TimeElapsedColumn(), console=console, transient=True) as progress:
-        task = progress.add_task("cells", total=count, visible=console.is_terminal)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task("cells", total=count)
         for each in run_cases(seed, count, seconds, settings, jobs):
             done.append(each)
             failures = sum(d.outcome.verdict == "wrong" for d in done)

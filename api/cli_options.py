@@ -5,7 +5,10 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Annotated
 
+import torch
 import typer
+
+from .cellspec.errors import RnncError
 
 CELL = "A cell's name, as `rnnc list` has it, or a file and a name in it: my_cell.py:my_cell."
 
@@ -27,6 +30,34 @@ class Variant(StrEnum):
     CLUSTER = "cluster"
     GRID = "grid"
     ALTERNATING = "alternating"
+
+
+class Device(StrEnum):
+    """Where kernels run."""
+
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class NoGpuError(RnncError):
+    """The caller asked for a GPU, and there is none."""
+
+
+def need_gpu(command: str) -> None:
+    """Refuse what needs a GPU where there is none.
+
+    Args:
+        command: what was asked for, without its device.
+
+    Raises:
+        NoGpuError: torch sees no CUDA device.
+    """
+    if not torch.cuda.is_available():
+        raise NoGpuError(
+            f"{command} --device cuda\n  found:  no CUDA device that torch can use\n"
+            "  wanted: an NVIDIA GPU of compute capability 8.0 or newer\n"
+            f"  write:  {command} --device cpu"
+        )
 
 
 class SaveWord(StrEnum):

@@ -39,8 +39,9 @@ def draw_cell(random: Random, apart: bool, half: bool, exact_inputs: bool) -> Ce
             params.append(ValueDraw(names.pop(), 1.0, switch=True))
     random.shuffle(gates)
     random.shuffle(params)
-    declared = [d.name for d in (*gates, *states, *params, *constants)]
-    switches = [d.name for d in (*gates, *params) if d.switch]
+    everything: list[GateDraw | ValueDraw] = [*gates, *states, *params, *constants]
+    declared = [d.name for d in everything]
+    switches = [d.name for d in everything if d.switch]
     grammar = Grammar(random, declared, switches, apart, half)
     body = _body(random, grammar, gates, states, declared)
     order = declared.copy()

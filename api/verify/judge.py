@@ -138,24 +138,24 @@ def judge(case: Case, ours: Results, truth: Results, loop: Results) -> list[Wron
     scale, own = scales(case, truth), dict(parts(case, loop))
     found = dict(parts(case, ours))
     for name, part in parts(case, truth):
-        bound = allowed(case, scale[name], largest(own[name].double() - part))
+        bound = allowed(case.dtype, scale[name], largest(own[name].double() - part))
         error = largest(found[name].double() - part)
         if not error <= bound:
             wrong.append(Wrong(name, _words(error, bound, scale[name])))
     return wrong
 
 
-def allowed(case: Case, scale: float, loop_error: float) -> float:
+def allowed(dtype: str, scale: float, loop_error: float) -> float:
     """The error that a result may have.
 
     Args:
-        case: the case.
+        dtype: of the result.
         scale: of the result.
-        loop_error: of the loop in the case's dtype.
+        loop_error: of the loop in that dtype.
     """
-    if case.dtype == "float64":
+    if dtype == "float64":
         return EXACT * scale
-    info = torch.finfo(getattr(torch, case.dtype))
+    info = torch.finfo(getattr(torch, dtype))
     # Below the smallest normal number, a rounding is a whole step.
     return TIMES * loop_error + FLOOR * (info.eps * scale + info.tiny * info.eps)
 

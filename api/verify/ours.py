@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import rnnc
@@ -126,7 +126,7 @@ def _module(case: Case, cell: rnnc.Cell, leaves: dict[str, Tensor]) -> Results:
         return {"y": torch.stack(ys, 1)} | {
             f"{n} last": t for n, t in zip(names, states or (), strict=True)
         }
-    call = rnn
+    call: Callable[..., Any] = rnn
     if case.through in COMPILERS:
         call = torch.compile(rnn, fullgraph=True, backend=COMPILERS[case.through])
     if case.batch_first:

@@ -105,5 +105,5 @@ def _again(
         for w in wrong
         if w.name not in exact
         or not largest(found[w.name].double() - exact[w.name])
-        <= allowed(case, scale[w.name], shares[w.name] * scale[w.name])
+        <= allowed(case.dtype, scale[w.name], shares[w.name] * scale[w.name])
     ]

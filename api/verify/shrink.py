@@ -46,7 +46,7 @@ def _is_valid(cell: CellDraw) -> bool:
     used = {n for _, value in cell.body for n in value.names()}
     news = [value for target, value in cell.body if target.startswith("new_")]
     return (
-        all(d.name in used for d in (*cell.gates, *cell.params, *cell.constants))
+        all(d.name in used for d in cell.declared if d not in cell.states)
         and len(set(news)) == len(news)
         and not any(value.op == "number" for _, value in cell.body)
         and all(g.input or g.recurrent for g in cell.gates)
@@ -99,8 +99,8 @@ def _cells(cell: CellDraw) -> Iterator[CellDraw]:
         if len(gate.source) > 1:
             changes += [{"source": (source,)} for source in gate.source]
         for change in changes:
-            less = replace(gate, **change)  # type: ignore[arg-type]
-            yield replace(cell, gates=(*cell.gates[:i], less, *cell.gates[i + 1 :]))
+            fewer = replace(gate, **change)  # type: ignore[arg-type]
+            yield replace(cell, gates=(*cell.gates[:i], fewer, *cell.gates[i + 1 :]))
     for group in ("states", "params"):
         values = getattr(cell, group)
         for i, value in enumerate(values):

@@ -45,11 +45,13 @@ def outputs(case: Case) -> dict[str, tuple[int, ...]]:
     """The shape of each output, by name."""
     plane, names = (case.heads, case.dim), [s.name for s in case.cell.states]
     if case.through == "scan":
-        found = {f"{n} over time": (case.batch, case.steps, *plane) for n in names}
+        found: dict[str, tuple[int, ...]] = {
+            f"{n} over time": (case.batch, case.steps, *plane) for n in names
+        }
         return found | {f"{n} last": (case.batch, *plane) for n in names}
     hidden = case.heads * case.dim
-    found = {"y": (case.batch, case.steps, hidden)}
-    return found | {f"{n} last": (case.layers, case.batch, hidden) for n in names}  # type: ignore[return-value]
+    module: dict[str, tuple[int, ...]] = {"y": (case.batch, case.steps, hidden)}
+    return module | {f"{n} last": (case.layers, case.batch, hidden) for n in names}
 
 
 def draw_values(case: Case, seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

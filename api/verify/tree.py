@@ -89,6 +89,11 @@ class CellDraw:
     body: tuple[tuple[str, Node], ...]
 
     @property
+    def declared(self) -> tuple[GateDraw | ValueDraw, ...]:
+        """All declarations: gates, states, params and constants."""
+        return (*self.gates, *self.states, *self.params, *self.constants)
+
+    @property
     def input_gates(self) -> list[GateDraw]:
         """The gates with a share of the input."""
         return [g for g in self.gates if g.input]

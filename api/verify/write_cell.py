@@ -31,7 +31,7 @@ def _whole(value: float) -> str:
 
 def cell_text(cell: CellDraw) -> str:
     """The text of the cell's function, with its decorator; it needs `rnnc` and its names."""
-    by_name = {d.name: _declaration(cell, d.name) for d in (*cell.gates, *_values(cell))}
+    by_name = {d.name: _declaration(cell, d.name) for d in cell.declared}
     arguments = [by_name[name] for name in cell.order]
     lines = ["@rnnc.cell", "def drawn(", "    *,"]
     lines += [f"    {argument}," for argument in arguments]
@@ -47,10 +47,6 @@ def functions_used(cell: CellDraw) -> list[str]:
     return list(
         dict.fromkeys(n.op for _, value in cell.body for n in value.walk() if n.op not in plain)
     )
-
-
-def _values(cell: CellDraw) -> tuple[object, ...]:
-    return (*cell.states, *cell.params, *cell.constants)
 
 
 def _declaration(cell: CellDraw, name: str) -> str:

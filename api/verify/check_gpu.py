@@ -1,0 +1,198 @@
+"""`rnnc check --device cuda`: a cell's CUDA kernels of every plan that fits, judged by loops."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..cellspec.cell import CellSpec
+from ..codegen.largest import largest_head_dims
+from ..codegen.limits import Limits
+from ..codegen.plan import Variant
+from ..codegen.planner import plan_for
+from ..codegen.shape import Dtype, PlanError, Shape
+from ..runtime.scan import scan
+from ..runtime.trial import Trial, by_name, ordinary
+from .judge import LOST, NEGLIGIBLE, allowed, largest
+
+_BATCH, _STEPS = 5, 7
+# An alternating plan has no largest head: one that no block holds, and an odd one.
+_ALTERNATING = (160, 37)
+_DRAWS = 3  # of the loop's error, where the first was lucky
+
+
+@dataclass(frozen=True)
+class PlanCheck:
+    """The kernels of one plan against the loop.
+
+    Attributes:
+        variant: the kind of plan.
+        dtype: of the tensors.
+        heads: N.
+        dim: D.
+        worst: the result that is nearest to its bound, or beyond it.
+        error: of it, as a share of its largest value.
+        bound: what it may be.
+        failure: what is wrong; empty if nothing is.
+    """
+
+    variant: str
+    dtype: str
+    heads: int
+    dim: int
+    worst: str = ""
+    error: float = 0.0
+    bound: float = 0.0
+    failure: str = ""
+
+
+def check_gpu(cell: CellSpec, limits: Limits, seed: int) -> Iterator[PlanCheck]:
+    """Run all plans of a cell, forward and backward: the largest head of each kind, and an odd one.
+
+    Args:
+        cell: the cell.
+        limits: of the GPU.
+        seed: of the random inputs.
+    """
+    for variant, dtype, dim in plans_to_check(cell, limits):
+        heads = 1 if variant == "grid" else 2
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            try:
+                yield _check(cell, variant, dtype, heads, dim)
+            except Exception as error:
+                failure = f"{type(error).__name__}: {error}"
+                yield PlanCheck(variant, dtype, heads, dim, failure=failure)
+
+
+def plans_to_check(cell: CellSpec, limits: Limits) -> list[tuple[Variant, Dtype, int]]:
+    """Kind, dtype and head dim of each plan that fits."""
+    found: list[tuple[Variant, Dtype, int]] = []
+    dtypes: tuple[Dtype, ...] = ("float32", "bfloat16")
+    for dtype in dtypes:
+        most = largest_head_dims(cell, limits, dtype)
+        kinds: tuple[tuple[Variant, int], ...] = (
+            ("block", most.block),
+            ("cluster", most.cluster),
+            ("grid", most.grid),
+        )
+        for variant, dim in kinds:
+            sizes = [dim, *_odd(cell, limits, variant, dtype, dim)] if dim else []
+            found += [(variant, dtype, size) for size in sizes]
+    alternating: tuple[Dtype, ...] = ("float32", "bfloat16", "float64")
+    found += [("alternating", dtype, dim) for dtype in alternating for dim in _ALTERNATING]
+    return found
+
+
+def _odd(cell: CellSpec, limits: Limits, variant: Variant, dtype: Dtype, largest: int) -> list[int]:
+    """An odd head dim that has a plan: about half of the largest; none where there is none."""
+    for dim in range(largest // 2 | 1, 0, -2):
+        try:
+            plan_for(cell, Shape(1, dim, _BATCH, dtype=dtype), limits, variant)
+        except PlanError:
+            continue
+        return [dim]
+    return []
+
+
+def _check(cell: CellSpec, variant: Variant, dtype: Dtype, heads: int, dim: int) -> PlanCheck:
+    computed: torch.dtype = getattr(torch, dtype)
+    rough = torch.float32 if dtype == "float64" else computed
+    inputs, weights = _inputs(cell, heads, dim, computed)
+    found = _results(cell, inputs, weights, computed, "cuda", variant)
+    truth = _results(cell, inputs, weights, torch.float64, "reference", "auto")
+    loop = _results(cell, inputs, weights, rough, "reference", "auto")
+    shares = _shares(truth, loop)
+    rows = _rows(found, truth, shares, dtype)
+    if any(not error <= bound for _, error, bound in rows) and dtype != "float64":
+        for _ in range(_DRAWS):
+            more, others = _inputs(cell, heads, dim, computed)
+            exact = _results(cell, more, others, torch.float64, "reference", "auto")
+            again = _results(cell, more, others, rough, "reference", "auto")
+            for name, share in _shares(exact, again).items():
+                shares[name] = max(shares[name], share)
+        rows = _rows(found, truth, shares, dtype)
+    wrong = [
+        f"{name} is off by {error:.1e} of its largest value, allowed {bound:.1e}"
+        for name, error, bound in rows
+        if not error <= bound
+    ]
+    name, error, bound = max(rows, key=lambda row: _nearness(row[1], row[2]))
+    return PlanCheck(variant, dtype, heads, dim, name, error, bound, "; ".join(wrong[:3]))
+
+
+def _nearness(error: float, bound: float) -> float:
+    return math.inf if math.isnan(error) else error / bound
+
+
+def _inputs(cell: CellSpec, heads: int, dim: int, dtype: torch.dtype) -> tuple[Trial, list[Tensor]]:
+    """Tensors, and gradients of all outputs, exact in the dtype."""
+    drawn = ordinary(cell, _BATCH, _STEPS, heads, dim)
+    rounded = drawn.of([t.detach().to(dtype).double().cuda() for t in drawn.tensors()])
+    shapes = [(_BATCH, _STEPS, heads, dim)] * len(cell.states)
+    shapes += [(_BATCH, heads, dim)] * len(cell.states)  # type: ignore[list-item]
+    return rounded, [torch.randn(s).to(dtype).double().cuda() for s in shapes]
+
+
+def _results(
+    cell: CellSpec,
+    inputs: Trial,
+    weights: list[Tensor],
+    dtype: torch.dtype,
+    backend: str,
+    variant: Variant,
+) -> dict[str, Tensor]:
+    """Outputs and gradients, by name."""
+    leaves = inputs.detached(dtype)
+    names = [p.name for p in cell.params]
+    over_time, last = scan(
+        cell,
+        leaves.wx,
+        leaves.R,
+        leaves.b,
+        leaves.initial,
+        R_diag=leaves.R_diag,
+        params=dict(zip(names, leaves.params, strict=True)),
+        backend=backend,  # type: ignore[arg-type]
+        variant=variant,
+    )
+    given = torch.autograd.grad(
+        [*over_time, *last],
+        leaves.tensors(),
+        [w.to(dtype) for w in weights],
+        materialize_grads=True,
+    )
+    states = [s.name for s in cell.states]
+    outputs = {f"{n} over time": t.detach() for n, t in zip(states, over_time, strict=True)}
+    outputs |= {f"{n} last": t.detach() for n, t in zip(states, last, strict=True)}
+    return outputs | by_name(cell, inputs.of(given))
+
+
+def _scales(truth: Mapping[str, Tensor]) -> dict[str, float]:
+    sizes = {name: largest(t) for name, t in truth.items()}
+    every = {d: max(v for n, v in sizes.items() if n.startswith("d_") == d) for d in (False, True)}
+    return {n: max(v, NEGLIGIBLE * every[n.startswith("d_")]) or 1.0 for n, v in sizes.items()}
+
+
+def _shares(truth: Mapping[str, Tensor], loop: Mapping[str, Tensor]) -> dict[str, float]:
+    """The loop's errors, as shares of the largest values; one that lost its digits counts not."""
+    scales = _scales(truth)
+    errors = {n: largest(loop[n].double() - t) / scales[n] for n, t in truth.items()}
+    return {n: e if e <= LOST else 0.0 for n, e in errors.items()}
+
+
+def _rows(
+    found: Mapping[str, Tensor],
+    truth: Mapping[str, Tensor],
+    shares: Mapping[str, float],
+    dtype: str,
+) -> list[tuple[str, float, float]]:
+    scales = _scales(truth)
+    return [
+        (n, largest(found[n].double() - t) / scales[n], allowed(dtype, 1.0, shares[n]))
+        for n, t in truth.items()
+    ]
