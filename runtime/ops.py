@@ -19,7 +19,7 @@ from .dispatch import Call, cell_of, run_backward, run_forward, stored_states
 from .errors import BackwardError, SecondOrderError
 from .facts import facts_of
 from .plain import is_watched, treats_itself
-from .record import Sizes, check_saved, check_seeds, sizes_of
+from .record import Sizes, check_saved, check_seeds, plain_gradients, sizes_of
 from .saved import Saved, saved_again, saved_from
 from .transforms import check_gradients
 
@@ -102,6 +102,8 @@ def scan_backward_op(
     sizes = sizes_of(saved)
     saved = check_saved(spec, save, sizes, saved)
     check_seeds(spec, sizes, d_states, d_last)
+    # The dispatcher writes negatives out of tensors and lists of them, not of lists with gaps.
+    d_states, d_last = plain_gradients(d_states), plain_gradients(d_last)
     call = Call(spec, True, (), Choice(variant, save))
     return run_backward(call, d_states, d_last, *saved)
 
