@@ -91,7 +91,7 @@ def _body(
         # What is named is used, more than once.
         grammar.leaves += [f"v{i}"] * 3
     for state in random.sample(states, len(states)):
-        update = _update(random, grammar, gates, states, state)
+        update = _update(random, grammar, gates, states, state, body)
         if update in whole:
             update = call("+", call("tanh", update), call("*", number(0.25), name(state.name)))
         whole.add(update)
@@ -106,13 +106,15 @@ def _update(
     gates: list[GateDraw],
     states: list[ValueDraw],
     state: ValueDraw,
+    body: list[tuple[str, Node]],
 ) -> Node:
     """The new value of a state: nearly always such that errors do not grow from step to step."""
     own, depth, chance = name(state.name), random.choice([1, 2, 3, 4]), random.random()
     if chance < 0.5:
         return grammar.bounded(depth)
     if chance < 0.7:
-        share = call("sigmoid", grammar.expression(depth - 1))
+        body.append((f"share_{state.name}", call("sigmoid", grammar.expression(depth - 1))))
+        share = name(f"share_{state.name}")
         kept = call("*", share, own)
         return call("+", kept, call("*", call("-", number(1), share), grammar.bounded(depth)))
     if chance < 0.85:
@@ -135,7 +137,9 @@ def _with_all(
     for missing in declared:
         # A state that nothing reads is allowed, and a case of its own.
         if missing not in used and not (missing in states and random.random() < 0.5):
-            i = random.choice([i for i, (target, _) in enumerate(body) if target[:4] == "new_"])
+            i = random.choice(
+                [i for i, (target, _) in enumerate(body) if target.startswith("new_")]
+            )
             target, value = body[i]
             share = call("*", number(0.25), call("tanh", name(missing)))
             body[i] = target, call("+", value, share)
