@@ -137,9 +137,7 @@ def _with_all(
     for missing in declared:
         # A state that nothing reads is allowed, and a case of its own.
         if missing not in used and not (missing in states and random.random() < 0.5):
-            i = random.choice(
-                [i for i, (target, _) in enumerate(body) if target.startswith("new_")]
-            )
+            i = random.choice([i for i, (t, _) in enumerate(body) if t.startswith("new_")])
             target, value = body[i]
             share = call("*", number(0.25), call("tanh", name(missing)))
             body[i] = target, call("+", value, share)
