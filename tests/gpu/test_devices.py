@@ -62,6 +62,22 @@ def test_data_parallel_training(variant, needs_plan):
     assert done.stdout.strip().endswith("equal")
 
 
+@two
+def test_a_rank_that_is_late_by_seconds():
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    done = subprocess.run(
+        [sys.executable, Path(__file__).with_name("ddp_late.py"), port, "grid"],
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().endswith("equal")
+
+
 def test_another_thread_s_first_call(variant, shape, draw, seeds_for, results, same_bits):
     """A thread that has launched nothing yet has no context of its own."""
     cell = rnnc.cells.lstm

@@ -194,11 +194,10 @@ extern "C" __global__ void occupy(long long nanoseconds) {
 """
 
 
+@pytest.mark.parametrize("share", [1, 2], ids=["whole", "half"])
 @pytest.mark.parametrize("variant", SHARED)
-def test_other_work_may_take_half_of_the_chip_for_long(
-    variant, draw, seeds_for, results, same_bits
-):
-    """Nobody's patience ends: blocks that wait begin with those that they wait for, or nearly."""
+def test_other_work_may_take_the_chip_for_long(variant, share, draw, seeds_for, results, same_bits):
+    """No watchdog acts: blocks that have no multiprocessor yet are waited for with patience."""
     import cupy
     import numpy as np
 
@@ -212,7 +211,7 @@ def test_other_work_may_take_half_of_the_chip_for_long(
     busy, other = torch.cuda.Stream(), torch.cuda.Stream()
     torch.cuda.synchronize()
     with cupy.cuda.Stream.from_external(busy):
-        grid, seconds = (limits.multiprocessors // 2,), np.int64(4)
+        grid, seconds = (limits.multiprocessors // share,), np.int64(4)
         occupy(grid, (32,), (seconds * 10**9,), shared_mem=limits.shared_per_block)
     with torch.cuda.stream(other):
         got = results(cell, inputs, seeds, variant=variant)
@@ -220,19 +219,57 @@ def test_other_work_may_take_half_of_the_chip_for_long(
     same_bits(got, wanted)
 
 
-@pytest.mark.parametrize("variant", SHARED)
-def test_a_wait_in_vain_ends_with_a_message(variant, tmp_path, needs_plan):
-    needs_plan(rnnc.cells.lstm, 1, 250, 4, torch.bfloat16, variant)
-    done = subprocess.run(
+def test_grids_of_two_priorities(draw, seeds_for, results, same_bits):
+    """Each wants most of the chip, and the scheduler prefers one of them."""
+    cell, shape = rnnc.cells.lstm, (16, 200, 1, 1024)
+    inputs = draw(cell, shape, torch.bfloat16, "grid")
+    seeds = seeds_for(cell, inputs)
+    wanted = results(cell, inputs, seeds, variant="grid")
+    streams = [torch.cuda.Stream(priority=priority) for priority in (0, -1)]
+    torch.cuda.synchronize()
+    found = []
+    for _ in range(10):
+        for stream in streams:
+            with torch.cuda.stream(stream):
+                found.append(results(cell, inputs, seeds, variant="grid"))
+    torch.cuda.synchronize()
+    for got in found:
+        same_bits(got, wanted)
+
+
+def late_block(variant, tmp_path, **environment):
+    """A process in which a block's data comes five seconds late."""
+    return subprocess.run(
         [sys.executable, Path(__file__).with_name("hanging.py"), variant],
-        env={**os.environ, "RNNC_CACHE_DIR": str(tmp_path)},  # what it compiles is for nobody else
+        # What it compiles is for nobody else.
+        env={**os.environ, "RNNC_CACHE_DIR": str(tmp_path), **environment},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=90,
         check=False,
     )
+
+
+@pytest.mark.parametrize(("environment", "seconds"), [("", "2.0"), ("0.5", "0.5"), ("3", "3.0")])
+@pytest.mark.parametrize("variant", SHARED)
+def test_a_wait_in_vain_ends_with_one_message(variant, environment, seconds, tmp_path, needs_plan):
+    needs_plan(rnnc.cells.lstm, 1, 250, 4, torch.bfloat16, variant)
+    given = {"RNNC_WATCHDOG_SECONDS": environment} if environment else {}
+    done = late_block(variant, tmp_path, **given)
+    said = done.stdout + done.stderr
     assert done.returncode != 0
     assert "done" not in done.stdout
     # The plan, and the step in the place of a line's number.
-    assert f"lstm, {variant} plan of head dim 250:" in done.stdout + done.stderr
-    assert "came within two seconds" in done.stdout + done.stderr
+    assert f"lstm, {variant} plan of head dim 250:" in said
+    message = f"`another block's data did not arrive within {seconds} seconds` failed"
+    assert said.count(message) == 1, said
+    assert said.count("Assertion") == 1, said
+
+
+@pytest.mark.parametrize("bound", ["0", "60"])
+@pytest.mark.parametrize("variant", SHARED)
+def test_the_watchdog_may_be_turned_off_or_more_patient(variant, bound, tmp_path, needs_plan):
+    needs_plan(rnnc.cells.lstm, 1, 250, 4, torch.bfloat16, variant)
+    done = late_block(variant, tmp_path, RNNC_WATCHDOG_SECONDS=bound)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout == "done\n"

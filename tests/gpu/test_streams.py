@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import rnnc
 import torch
@@ -94,3 +97,33 @@ def test_a_new_stream_s_first_call_may_be_captured(variant, shape, draw, results
     graph.replay()
     torch.cuda.synchronize()
     same_bits(static, wanted)
+
+
+FIRST = """
+import sys, rnnc, torch
+variant, dim = sys.argv[1], int(sys.argv[2])
+wx = torch.randn(5, 6, 1, dim, 4, device="cuda", dtype=torch.bfloat16)
+R = torch.randn(4, 1, dim, dim, device="cuda", dtype=torch.bfloat16) / dim**0.5
+graph = torch.cuda.CUDAGraph()
+torch.cuda.synchronize()
+with torch.cuda.graph(graph):
+    (h, _), _ = rnnc.scan(rnnc.cells.lstm, wx, R, variant=variant)
+graph.replay()
+(wanted, _), _ = rnnc.scan(rnnc.cells.lstm, wx, R, variant=variant)
+assert torch.equal(h, wanted)
+print("equal")
+"""
+
+
+def test_a_process_s_first_call_may_be_captured(variant, dim, needs_plan):
+    """Its kernels are loaded during the capture, which is in torch's strictest mode."""
+    needs_plan(rnnc.cells.lstm, 1, dim, 5, torch.bfloat16, variant)
+    done = subprocess.run(
+        [sys.executable, "-c", FIRST, variant, str(dim)],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == "equal\n"
