@@ -15,6 +15,8 @@ from .limits import Limits
 from .refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
 from .shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 
+_GRANULE = 16  # units: the largest head is a multiple of it
+
 
 def cluster_plan(
     cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
@@ -149,7 +151,15 @@ def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
         wanted = "a GPU with clusters: compute capability 9.0 or later"
     else:
         wanted = "a cell with fewer gates and states: no head dim fits"
-    return refusal("cluster", cell, shape, limits, clash, largest, wanted)
+    # A head may be too small to be shared, or fall between two that whole tiles divide.
+    above = range(_GRANULE * (shape.head_dim // _GRANULE + 1), largest + 1, _GRANULE)
+    larger = next((dim for dim in above if _fits(cell, dim, shape.dtype, limits)), 0)
+    return refusal("cluster", cell, shape, limits, clash, largest, wanted, larger)
+
+
+def _fits(cell: CellSpec, dim: int, dtype: Dtype, limits: Limits) -> bool:
+    """Whether a head of that many units has a cluster."""
+    return _clash(cell, Shape(1, dim, 1, 1, dtype), limits) is None
 
 
 @lru_cache(maxsize=512)
@@ -157,7 +167,7 @@ def largest_cluster_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
     """The largest head dim, a multiple of 16, whose R fits a cluster; 0 if none does."""
 
     def fits(dim: int) -> bool:
-        return _clash(cell, Shape(1, dim, 1, 1, dtype), limits) is None
+        return _fits(cell, dim, dtype, limits)
 
     if limits.cluster < min(SIZES) or not fits(32):
         return 0

@@ -72,6 +72,7 @@ def refusal(
     clash: Clash | None,
     largest: int,
     wanted: str,
+    larger: int = 0,
 ) -> PlanError:
     """The error of a plan that does not exist.
 
@@ -83,11 +84,17 @@ def refusal(
         clash: what stands in the way.
         largest: the largest head dim that fits; 0 if none does.
         wanted: what would fit where no head dim does.
+        larger: the next larger head dim that fits, where the one asked for is too small.
     """
     found = f"{clash[0]}, {clash[1]}" if clash else ""
+    if larger:
+        wanted = f"a head dim that blocks can share, such as {larger}"
+    elif largest:
+        wanted = f"a head dim of at most {largest}"
+    dim = larger or largest
     return PlanError(
         f"{variant} plan of {cell.name} for {shape} on {limits.name}\n"
         f"  found:  {found}\n"
-        f"  wanted: {f'a head dim of at most {largest}' if largest else wanted}\n"
-        f'  write:  {f"head_dim={largest}, or " if largest else ""}variant="alternating"'
+        f"  wanted: {wanted}\n"
+        f'  write:  {f"head_dim={dim}, or " if dim else ""}variant="alternating"'
     )

@@ -62,8 +62,10 @@ def forward(
     batch, steps, heads, dim, _ = wx.shape
     asked = None
     if plan is None:
-        sizes = (heads, dim, batch, wx.dtype, wx.device.index)
-        asked = (cell, *sizes, choice, tf32_allowed(wx.dtype))
+        asked = (
+            *(cell, heads, dim, batch, wx.dtype, wx.device.index),
+            *(choice, tf32_allowed(wx.dtype)),
+        )
         plan = choose_plan(*asked, "forward")
     wx = _side_by_side(wx)
     R, R_diag, b = (None if t is None else _packed(t) for t in (R, R_diag, b))

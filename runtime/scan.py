@@ -300,7 +300,10 @@ def resolve_backend(
     return "cpu" if device == "cpu" else "cuda"
 
 
-_FIND_COMPILER = {"cpu": lambda index: find_compiler(), "cuda": find_cuda}
+_FIND_COMPILER: dict[str, Callable[[int | None], object]] = {
+    "cpu": lambda index: find_compiler(),
+    "cuda": find_cuda,
+}
 
 
 @cache

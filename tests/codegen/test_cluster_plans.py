@@ -180,3 +180,11 @@ def test_warps_share_all_of_k_and_no_more():
         assert found["chunks"] % 2 == 0  # eight chunks, two or four warps
         assert found["chunks"] * found["splits"] * 32 >= 256
         assert (found["chunks"] - 1) * found["splits"] * 32 < 256
+
+
+def test_a_head_too_small_to_share_is_told_the_next_that_is_not():
+    with pytest.raises(PlanError) as refused:
+        cluster_plan(rnnc.cells.lstm, Shape(66_000, 8, 3), H200)
+    assert "wanted: a head dim that blocks can share, such as 32\n" in str(refused.value)
+    assert str(refused.value).endswith('  write:  head_dim=32, or variant="alternating"')
+    assert cluster_plan(rnnc.cells.lstm, Shape(66_000, 32, 3), H200).head_dim == 32

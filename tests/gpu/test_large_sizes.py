@@ -54,7 +54,7 @@ def test_a_batch_beyond_a_launch(variant, dim, needs_plan):
 
 
 @pytest.mark.parametrize(
-    ("variant", "dim"), [("auto", 4), ("auto", 8), ("block", 8), ("cluster", 16)]
+    ("variant", "dim"), [("auto", 4), ("auto", 8), ("block", 8), ("cluster", 32)]
 )
 def test_heads_beyond_a_launch(variant, dim, needs_plan):
     needs_plan(LSTM, 66_000, dim, 3, torch.bfloat16, variant)
