@@ -22,7 +22,7 @@ def watchdog_bound() -> int:
     Raises:
         SettingError: the variable is no number of seconds.
     """
-    text = os.environ.get(VARIABLE, "").strip() or _DEFAULT
+    text = os.environ.get("RNNC_WATCHDOG_SECONDS", "").strip() or _DEFAULT
     try:
         seconds = float(text)
     except ValueError:
