@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from typing import Any, Self
+from typing import Any, Self, overload
 
 from .cellspec.cell import CellSpec
 from .cellspec.errors import CellError
@@ -110,8 +110,12 @@ class Cell(CellSpec):
         return source_for(self, plan_for(self, shape, limits, variant, save=save))
 
 
-def cell(function: Callable[..., Any]) -> Cell:
-    """Make a cell of a function: a decorator.
+@overload
+def cell(function: Callable[..., Any]) -> Cell: ...
+@overload
+def cell() -> Callable[[Callable[..., Any]], Cell]: ...
+def cell(function: Callable[..., Any] | None = None) -> Any:
+    """Make a cell of a function: a decorator, with or without brackets.
 
     The arguments are annotated `Gate`, `State`, `Param` or `Constant`; options come as defaults
     made by `gate()`, `state()`, `param()` and `constant()`. The function runs once, on symbols,
@@ -129,8 +133,10 @@ def cell(function: Callable[..., Any]) -> Cell:
         ... def leaky(g: Gate, h: State, alpha: Constant = constant(0.1)):
         ...     return (1 - alpha) * h + alpha * tanh(g)
         >>> leaky.equations()[-1]
-        "h' = alpha*tanh(g) + h*(1 - alpha)"
+        "h' = (1 - alpha)*h + alpha*tanh(g)"
     """
+    if function is None:
+        return cell
     try:
         return trace(function, Cell)
     except CellError as error:

@@ -7,20 +7,25 @@ import json
 from functools import cached_property
 from typing import Annotated, Any, Self
 
-import sympy
-from pydantic import BaseModel, BeforeValidator, ConfigDict, PlainSerializer, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    PlainSerializer,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
 
 from .check import check_cell
 from .declare import Constant, Gate, Param, State, finite
 from .equations import equation_lines, latex_block
 from .errors import CellError
-from .text import from_text, to_text
+from .expression import Node
+from .json_form import node_from, updates_as_text, updates_from_text
 
-Expression = Annotated[
-    sympy.Expr,
-    BeforeValidator(lambda v: from_text(v) if isinstance(v, str) else v),
-    PlainSerializer(to_text, return_type=str),
-]
+# A cell writes all of its updates together: here they need not be more than short.
+Expression = Annotated[Node, BeforeValidator(node_from), PlainSerializer(repr, return_type=str)]
 
 
 class Pair(BaseModel):
@@ -42,7 +47,8 @@ class CellSpec(BaseModel):
         states: the states; the first is also the output.
         params: learned values of each unit.
         constants: numbers.
-        updates: the new value of each state, in the order of `states`, over the names above.
+        updates: the new value of each state, in the order of `states`, over the names above, as
+            written: nothing is simplified or put into another order.
 
     Raises:
         CellError: the parts contradict each other; the text says which and what to write.
@@ -57,6 +63,15 @@ class CellSpec(BaseModel):
     params: tuple[Param, ...] = ()
     constants: tuple[Constant, ...] = ()
     updates: tuple[Expression, ...]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _read(cls, fields: Any) -> Any:
+        return updates_from_text(fields) if isinstance(fields, dict) else fields
+
+    @model_serializer(mode="wrap")
+    def _write(self, others: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        return {**others(self), **updates_as_text(self.updates)}
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -5,13 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-import sympy
-
 from .declare import Gate, finite
 from .errors import CellError
+from .expression import calls, ordered
 from .functions import TABLE
 from .names import check_name
-from .text import to_text
 
 if TYPE_CHECKING:
     from .cell import CellSpec
@@ -72,8 +70,7 @@ def _check_states(cell: CellSpec) -> None:
         if update in cell.updates[:i]:
             twin = names[cell.updates.index(update)]
             raise CellError(
-                f"one value returned twice, for the states `{twin}` and `{names[i]}`:"
-                f" {to_text(update)}",
+                f"one value returned twice, for the states `{twin}` and `{names[i]}`: {update}",
                 f"one value for each state in order: {', '.join(names)}",
                 f"return {', '.join(names)}",
             )
@@ -119,26 +116,32 @@ def _check_numbers(cell: CellSpec) -> None:
 def _check_updates(cell: CellSpec) -> None:
     declared = {d.name for d in (*cell.gates, *cell.states, *cell.params, *cell.constants)}
     for state, update in zip(cell.states, cell.updates, strict=True):
-        for symbol in sorted(update.free_symbols, key=str):
-            if symbol.name not in declared:
+        for symbol in sorted(s.name for s in update.free_symbols):
+            if symbol not in declared:
                 raise CellError(
-                    f"the unknown symbol `{symbol.name}` in the new value of `{state.name}`",
+                    f"the unknown symbol `{symbol}` in the new value of `{state.name}`",
                     f"the names of the signature: {', '.join(sorted(declared))}",
-                    f"{symbol.name}: Gate, State, Param or Constant in the signature",
+                    f"{symbol}: Gate, State, Param or Constant in the signature",
                 )
-        for call in sorted(update.atoms(sympy.Function), key=str):
-            if call.func.__name__ not in TABLE:
-                raise CellError(
-                    f"the unknown function `{call.func.__name__}`",
-                    f"one of {', '.join(sorted(TABLE))}",
-                    "the function as an expression of those",
-                )
-        if update.has(sympy.zoo, sympy.nan, sympy.oo, -sympy.oo):
+        for name in sorted(calls([update]) - set(TABLE)):
             raise CellError(
-                f"the new value of `{state.name}`, {to_text(update)}, which is not finite",
-                "an expression without a division by zero",
-                "another divisor",
+                f"the unknown function `{name}`",
+                f"one of {', '.join(sorted(TABLE))}",
+                "the function as an expression of those",
             )
+        if update.is_condition:
+            raise CellError(
+                f"the condition {update} as the new value of `{state.name}`",
+                "a number",
+                f"where({update}, 1, 0)",
+            )
+        for node in ordered([update]):
+            if node.op == "/" and node.args[1].is_number and node.args[1].value == 0:
+                raise CellError(
+                    f"{node} in the new value of `{state.name}`",
+                    "an expression without a division by zero",
+                    "another divisor",
+                )
 
 
 def _check_use(cell: CellSpec) -> None:

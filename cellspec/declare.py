@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import numbers
 from typing import TYPE_CHECKING, Any, Literal
 
 from pydantic import BaseModel, ConfigDict
@@ -119,7 +120,14 @@ def gate(
         >>> gate(recurrent="diagonal", source="c").source
         ('c',)
     """
-    sources = (source,) if isinstance(source, str) else tuple(source or ())
+    sources = (source,) if isinstance(source, str) else source or ()
+    if not isinstance(sources, tuple | list) or not all(isinstance(s, str) for s in sources):
+        raise CellError(
+            f"gate(source={'a function' if callable(source) else repr(source)})",
+            "the name of a state, or a tuple of names: a product reads states of the step before",
+            'gate(source="h"); for a product of a value of this step see docs/limits.md',
+            where=place_of_caller(),
+        )
     options = {"input": input, "bias": bias, "recurrent": recurrent}
     for option, value in options.items():
         if not isinstance(value, bool) and (option, value) != ("recurrent", "diagonal"):
@@ -130,7 +138,7 @@ def gate(
                 'gate(recurrent="diagonal")' if diagonal else f"gate({option}=False)",
                 where=place_of_caller(),
             )
-    return Gate(name="", input=input, recurrent=recurrent, bias=bias, source=sources)
+    return Gate(name="", input=input, recurrent=recurrent, bias=bias, source=tuple(sources))
 
 
 def state(init: float = 0.0) -> State:
@@ -177,8 +185,13 @@ def constant(value: float) -> Constant:
 
 def finite(value: Any, what: str) -> float:
     """The value as a float, if it is a finite number; else an error that names `what`."""
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    try:
+        exact = float(value) if number else math.nan
+    except OverflowError:  # a whole number beyond all floats
+        exact = math.inf
+    if not math.isfinite(exact):
         raise CellError(
             f"{value!r} as {what}", "a finite number", "for example 0.1", where=place_of_caller()
         )
-    return float(value)
+    return exact

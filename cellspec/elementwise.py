@@ -10,7 +10,8 @@ from typing import Any
 import sympy
 
 from .errors import CellError
-from .tracer import Arithmetic, Condition, Tracer, expression, shared_owner
+from .expression import Node, call, node_of
+from .tracer import Arithmetic, Condition, Tracer, expression, shared_owner, shown
 
 Pullback = Callable[..., tuple[sympy.Expr | None, ...]]
 
@@ -49,8 +50,10 @@ class ElementwiseFunction:
         # Stated, since sympy would take them from the arguments, and a condition has neither.
         return sympy.Function(self.name, nargs=len(self.arguments), real=True, commutative=True)
 
-    def of(self, *arguments: sympy.Basic) -> sympy.Expr:
-        """The application to sympy expressions."""
+    def of(self, *arguments: Any) -> Any:
+        """The application to nodes; in pullbacks, which are small, to sympy expressions."""
+        if any(isinstance(a, Node) for a in arguments):
+            return call(self.name, *map(node_of, arguments))
         return self.symbol(*arguments)
 
     def __call__(self, *operands: Arithmetic | Condition | float) -> Any:
@@ -69,11 +72,12 @@ class ElementwiseFunction:
         filled = (*operands, *self.defaults[len(self.defaults) - missing :])
         if not any(isinstance(x, Tracer | Condition) for x in filled):
             raise CellError(
-                f"{self.name}({', '.join(map(repr, operands))})",
+                f"{self.name}({', '.join(map(shown, operands))})",
                 "a gate, state, param or constant of the cell among the arguments",
                 "the value itself, as a number",
             )
-        return Tracer(self.of(*map(self._argument, self.arguments, filled)), shared_owner(*filled))
+        nodes = map(self._argument, self.arguments, filled)
+        return Tracer(call(self.name, *nodes), shared_owner(*filled))
 
     @property
     def signature(self) -> str:
@@ -82,12 +86,14 @@ class ElementwiseFunction:
         named = [f"{a}={v}" for a, v in zip(self.arguments[first:], self.defaults, strict=True)]
         return f"{self.name}({', '.join([*self.arguments[:first], *named])})"
 
-    def _argument(self, name: str, operand: object) -> sympy.Basic:
+    def _argument(self, name: str, operand: object) -> Node:
         if name == "condition":
             if isinstance(operand, Condition):
                 return operand.expression
             raise CellError(
-                f"{operand!r} as the condition of {self.name}", "a comparison", "where(x > 0, a, b)"
+                f"{shown(operand)} as the condition of {self.name}",
+                "a comparison",
+                "where(x > 0, a, b)",
             )
         return expression(operand)
 

@@ -7,125 +7,168 @@ Reading goes through Python's parser and an explicit list of what is allowed, ne
 from __future__ import annotations
 
 import ast
-from typing import Any
-
-import sympy
-from sympy.printing.str import StrPrinter
+from collections.abc import Mapping
 
 from .errors import CellError
+from .expression import (
+    Node,
+    binary,
+    both,
+    call,
+    compare,
+    either,
+    negated,
+    negative,
+    number,
+    power,
+    symbol,
+    truth,
+)
 from .functions import TABLE
-from .tracer import factored
+from .spell import EXACT, PYTHON, spell
 
-_RELATIONS: dict[type[ast.cmpop], Any] = {
-    ast.Lt: sympy.Lt,
-    ast.LtE: sympy.Le,
-    ast.Gt: sympy.Gt,
-    ast.GtE: sympy.Ge,
-    ast.Eq: sympy.Eq,
-    ast.NotEq: sympy.Ne,
+_RELATIONS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
 }
 
 
-class _TextPrinter(StrPrinter):  # type: ignore[misc]
-    def _print_Float(self, expr: sympy.Float) -> str:
-        return repr(float(expr))
+def to_text(value: Node, named: Mapping[Node, str] | None = None) -> str:
+    """The expression as a cell's author would write it.
 
-    def _print_Relational(self, expr: sympy.Rel) -> str:
-        return f"({self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)})"
-
-    def _print_And(self, expr: sympy.And) -> str:
-        return "(" + " & ".join(self._print(a) for a in sorted(expr.args, key=str)) + ")"
-
-    def _print_Or(self, expr: sympy.Or) -> str:
-        return "(" + " | ".join(self._print(a) for a in sorted(expr.args, key=str)) + ")"
-
-
-def to_text(value: sympy.Basic) -> str:
-    """The expression as a cell's author would write it; `from_text` reads it back.
+    Args:
+        value: the expression.
+        named: nodes in it that are written by a name.
 
     Example:
         >>> from rnnc.cellspec.text import from_text, to_text
         >>> to_text(from_text("sigmoid(f)*c + sigmoid(i)*tanh(z)"))
-        'c*sigmoid(f) + tanh(z)*sigmoid(i)'
+        'sigmoid(f)*c + sigmoid(i)*tanh(z)'
     """
-    return str(_TextPrinter().doprint(value))
+    return spell(value, PYTHON, named)
 
 
-def from_text(text: str) -> sympy.Expr:
-    """The expression that a text stands for.
+def to_exact_text(value: Node, named: Mapping[Node, str] | None = None) -> str:
+    """The text that `from_text` reads back as the same node."""
+    return spell(value, EXACT, named)
+
+
+def from_text(text: str, named: Mapping[str, Node] | None = None) -> Node:
+    """The expression that a text stands for, in its order and grouping.
+
+    Args:
+        text: an expression of the language.
+        named: what names in it stand for, other than symbols.
 
     Raises:
         CellError: the text is no expression of the language.
     """
     try:
+        # Python bounds the digits of a number and the depth of brackets itself.
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:
         raise _refusal(text, f"column {error.offset}") from error
-    with factored():
-        return _read(tree.body, text)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise _refusal(text, f"a depth that Python's parser refuses ({error})") from error
+    return _Reader(text, named or {}).read(tree.body)
 
 
-def _read(node: ast.expr, text: str) -> Any:
-    """Sums and products are gathered before they are built, as sympy keeps them: in pairs, some
-    would come out in another form than the expression that was printed.
-    """
-    match node:
-        case ast.Constant(value=bool() as value):
-            return sympy.true if value else sympy.false
-        case ast.Constant(value=int() as value):
-            return sympy.Integer(value)
-        case ast.Constant(value=float() as value):
-            # As it was printed: what became a whole float in arithmetic stays one.
-            return sympy.Float(value)
-        case ast.Name(id=name):
-            return sympy.Symbol(name)
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return -_read(operand, text)
-        case ast.UnaryOp(op=ast.Invert(), operand=operand):
-            return sympy.Not(_read(operand, text))
-        case ast.BinOp(op=ast.Add() | ast.Sub()):
-            return sympy.Add(*_terms(node, text))
-        case ast.BinOp(op=ast.Mult() | ast.Div()):
-            return sympy.Mul(*_factors(node, text))
-        case ast.BinOp(left=base, op=ast.Pow(), right=exponent):
-            return _read(base, text) ** _read(exponent, text)
-        case ast.BinOp(left=left, op=ast.BitAnd(), right=right):
-            return sympy.And(_read(left, text), _read(right, text))
-        case ast.BinOp(left=left, op=ast.BitOr(), right=right):
-            return sympy.Or(_read(left, text), _read(right, text))
-        case ast.Compare(left=left, ops=[relation], comparators=[right]) if (
-            type(relation) in _RELATIONS
-        ):
-            return _RELATIONS[type(relation)](_read(left, text), _read(right, text))
-        case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in TABLE:
-            if len(arguments) == len(TABLE[name].arguments):
-                return TABLE[name].of(*(_read(a, text) for a in arguments))
-    raise _refusal(text, ast.unparse(node))
+class _Reader:
+    """Reads one text; a chain of operators is a loop, brackets are calls."""
+
+    def __init__(self, text: str, named: Mapping[str, Node]) -> None:
+        self.text = text
+        self.named = named
+
+    def read(self, node: ast.expr) -> Node:
+        chain: list[tuple[str, ast.expr]] = []
+        while isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            chain.append((_OPERATORS[type(node.op)], node.right))
+            node = node.left
+        value = self._operand(node)
+        for operator, right in reversed(chain):
+            value = self._joined(operator, value, self.read(right))
+        return value
+
+    def _operand(self, node: ast.expr) -> Node:
+        match node:
+            case ast.Constant(value=bool() as value):
+                return truth(value)
+            case ast.Constant(value=int() | float() as value):
+                return number(value)
+            case ast.Name(id=name):
+                return self.named.get(name) or symbol(name)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return negative(self._arithmetic(self.read(operand)))
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                return negated(self._condition(self.read(operand)))
+            case ast.BinOp(left=base, op=ast.Pow(), right=exponent):
+                return power(self._arithmetic(self.read(base)), self._exponent(exponent))
+            case ast.Compare(left=left, ops=[relation], comparators=[right]) if (
+                type(relation) in _RELATIONS
+            ):
+                sides = self._arithmetic(self.read(left)), self._arithmetic(self.read(right))
+                return compare(_RELATIONS[type(relation)], *sides)
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in TABLE:
+                expected = TABLE[name].arguments
+                if len(arguments) == len(expected):
+                    values = map(self.read, arguments)
+                    kinds = (
+                        self._condition if a == "condition" else self._arithmetic for a in expected
+                    )
+                    return call(name, *(kind(v) for kind, v in zip(kinds, values, strict=True)))
+        raise _refusal(self.text, _shown(node))
+
+    def _joined(self, operator: str, left: Node, right: Node) -> Node:
+        if operator == "&":
+            return both(self._condition(left), self._condition(right))
+        if operator == "|":
+            return either(self._condition(left), self._condition(right))
+        return binary(operator, self._arithmetic(left), self._arithmetic(right))
+
+    def _exponent(self, node: ast.expr) -> int:
+        """A whole number as it stands: towers of powers are not computed."""
+        sign = 1
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            sign, node = -1, node.operand
+        match node:
+            case ast.Constant(value=int() as value) if not isinstance(value, bool):
+                return sign * value
+        raise _refusal(self.text, f"the exponent {_shown(node)}")
+
+    def _condition(self, value: Node) -> Node:
+        # A symbol stands for a number, so that it is no condition.
+        if not value.is_condition:
+            raise _refusal(self.text, f"`{value}` in the place of a condition")
+        return value
+
+    def _arithmetic(self, value: Node) -> Node:
+        if value.is_condition:
+            raise _refusal(self.text, f"the condition `{value}` in the place of a number")
+        return value
 
 
-def _terms(node: ast.expr, text: str) -> list[Any]:
-    match node:
-        case ast.BinOp(left=left, op=ast.Add(), right=right):
-            return [*_terms(left, text), *_terms(right, text)]
-        case ast.BinOp(left=left, op=ast.Sub(), right=right):
-            return [*_terms(left, text), -_read(right, text)]
-    return [_read(node, text)]
-
-
-def _factors(node: ast.expr, text: str) -> list[Any]:
-    match node:
-        case ast.UnaryOp(op=ast.USub(), operand=operand):
-            return [sympy.Integer(-1), *_factors(operand, text)]
-        case ast.BinOp(left=left, op=ast.Mult(), right=right):
-            return [*_factors(left, text), *_factors(right, text)]
-        case ast.BinOp(left=left, op=ast.Div(), right=right):
-            return [*_factors(left, text), *(1 / f for f in _factors(right, text))]
-    return [_read(node, text)]
+def _shown(node: ast.expr) -> str:
+    shown = ast.unparse(node)
+    return shown if len(shown) <= 80 else f"column {node.col_offset}"
 
 
 def _refusal(text: str, place: str) -> CellError:
+    shown = text if len(text) <= 200 else f"{text[:100]} … {text[-80:]}"
     return CellError(
-        f"`{text}`, at {place}",
+        f"`{shown}`, at {place}",
         "an expression of + - * / **, comparisons and the functions of rnnc's table",
         "for example sigmoid(f)*c + sigmoid(i)*tanh(z)",
     )

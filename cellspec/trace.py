@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import inspect
+import linecache
+import math
+import numbers
+import re
+import traceback
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
-import sympy
-
+from . import refuse
 from .cell import CellSpec
 from .declare import Constant, Gate, Param, State, gate, param, state
 from .errors import CellError
+from .expression import Node, number, symbol
 from .functions import TABLE
 from .place import place, place_of_error
-from .tracer import Tracer, expression, factored, shared_owner
+from .tracer import Tracer, expression, number_of, shared_owner, shown
 
 CellType = TypeVar("CellType", bound=CellSpec)
 
@@ -35,12 +40,18 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
     Raises:
         CellError: the signature or the body is not in the language; names file and line.
     """
+    if not inspect.isfunction(inspect.unwrap(function)):
+        raise CellError(
+            f"cell({shown(function)})",
+            "a function of Gate, State, Param and Constant arguments",
+            "@rnnc.cell above its def",
+        )
     code = inspect.unwrap(function).__code__
     header = f"{function.__name__}, {place(code.co_filename, code.co_firstlineno)}"
     try:
         parameters = _signature(function).parameters.values()
         declarations = [_declaration(p) for p in parameters]
-        tracers = {d.name: Tracer(sympy.Symbol(d.name), function.__name__) for d in declarations}
+        tracers = {d.name: Tracer(symbol(d.name), function.__name__) for d in declarations}
         by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
         returned = _run(function, tracers, by_name)
         return kind(
@@ -77,11 +88,13 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Param | Constan
             f"the argument *{name}", "arguments by name, each with an annotation", f"{name}: Gate"
         )
     if kind not in _DEFAULTS:
-        shown = "no annotation" if kind is parameter.empty else f"the annotation {kind!r}"
+        found = "no annotation" if kind is parameter.empty else f"the annotation {kind!r}"
         raise CellError(
-            f"the argument `{name}` with {shown}",
+            f"the argument `{name}` with {found}",
             "Gate, State, Param or Constant",
-            f"{name}: Gate",
+            f"{name}: Constant = constant({number_of(default)!r})"
+            if _is_number(default)
+            else f"{name}: Gate",
         )
     if default is parameter.empty:
         make = _DEFAULTS[kind]
@@ -94,10 +107,14 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Param | Constan
         default = make()
     if not isinstance(default, kind):
         maker = kind.__name__.lower()
+        value = (
+            repr(number_of(default)) if _is_number(default) else "0.1" if kind is Constant else ""
+        )
+        option = value if kind is Constant or not value else f"init={value}"
         raise CellError(
             f"the argument `{name}: {kind.__name__}` with the default {default!r}",
             f"a default made by {maker}()",
-            f"{name}: {kind.__name__} = {maker}({'0.1' if maker == 'constant' else ''})",
+            f"{name}: {kind.__name__} = {maker}({option if kind is not Gate else ''})",
         )
     declared: Gate | State | Param | Constant = default.model_copy(update={"name": name})
     return declared
@@ -109,35 +126,77 @@ def _run(
     positional = [t for name, t in tracers.items() if name not in by_name]
     keyword = {name: tracers[name] for name in by_name}
     try:
-        with factored():
-            returned = function(*positional, **keyword)
+        returned = function(*positional, **keyword)
     except CellError as error:
         where = place_of_error(error, function.__code__.co_filename)
         raise error.at(f"{function.__name__}, {where}") from None
     except NameError as error:
         where = place_of_error(error, function.__code__.co_filename)
-        remedy = f"{error.name}: Gate, State, Param or Constant = constant(…) in the signature"
+        unknown = _unknown_name(str(error.name), error, list(tracers))
+        raise unknown.at(f"{function.__name__}, {where}") from error
+    except RecursionError as error:
         raise CellError(
-            f"the unknown name `{error.name}`",
-            f"the names of the signature: {', '.join(tracers)}",
-            f"from rnnc import {error.name}" if error.name in TABLE else remedy,
-            where=f"{function.__name__}, {where}",
+            "a Python function that calls itself too often",
+            "a body whose own calls end; its expressions may be of any depth",
+            "a loop in place of the recursion",
         ) from error
+    if isinstance(returned, dict):
+        raise CellError(
+            f"a dict returned, with {', '.join(map(repr, returned))}",
+            "the new value of each state, in the order of the signature",
+            f"return {', '.join(map(str, returned))}",
+        )
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 
-def _update(value: Any, owner: str) -> sympy.Expr:
+def _unknown_name(name: str, error: BaseException, known: list[str]) -> CellError:
+    line = ""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        line = line or linecache.getline(frame.filename, frame.lineno or 0)
+    if name in TABLE or not re.search(rf"\b{re.escape(name)}\s*\(", line):
+        remedy = f"{name}: Gate, State, Param or Constant = constant(…) in the signature"
+        write = f"from rnnc import {name}" if name in TABLE else remedy
+        return CellError(
+            f"the unknown name `{name}`", f"the names of the signature: {', '.join(known)}", write
+        )
+    return CellError(
+        f"a call of the unknown name `{name}`",
+        "a function of rnnc's table or of Python; a matrix product with a state is a gate",
+        f"n: Gate = gate(input=False), and n in place of {name}(h);"
+        f" for a product of a value of this step see {refuse.LIMITS}",
+    )
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, numbers.Real)
+        and not isinstance(value, bool)
+        and math.isfinite(number_of(value))
+    )
+
+
+def _update(value: Any, owner: str) -> Node:
     if value is None:
         raise CellError(
             "a function that returns nothing", "the new value of each state, in order", "return h"
         )
+    if isinstance(value, set | frozenset | str):
+        raise CellError(
+            f"{shown(value)} returned",
+            "the new value of each state, in the order of the signature",
+            "return h, c",
+        )
     update = expression(value)
     if isinstance(value, Tracer):
-        shared_owner(value, Tracer(sympy.Integer(0), owner))
+        shared_owner(value, Tracer(number(0), owner))
     return update
 
 
-def cell(function: Callable[..., Any]) -> CellSpec:
+@overload
+def cell(function: Callable[..., Any]) -> CellSpec: ...
+@overload
+def cell() -> Callable[[Callable[..., Any]], CellSpec]: ...
+def cell(function: Callable[..., Any] | None = None) -> Any:
     """Make a plain `CellSpec` of a function: how the library's own files declare their cells.
 
     Users call `rnnc.cell`, which gives the `rnnc.Cell` with all its doors.
@@ -145,4 +204,4 @@ def cell(function: Callable[..., Any]) -> CellSpec:
     Raises:
         CellError: the signature or the body is not in the language; names file and line.
     """
-    return trace(function, CellSpec)
+    return cell if function is None else trace(function, CellSpec)

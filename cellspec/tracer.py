@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import math
 import numbers
-import operator
-from contextlib import AbstractContextManager
 from typing import Any, NoReturn
 
-import sympy
-
-# sympy's first sum imports it, in tens of ms: with the imports, not with the first call.
-import sympy.tensor.tensor
-from sympy.core.parameters import distribute
-
+from . import refuse
 from .errors import CellError, kind_of
-
-
-def factored() -> AbstractContextManager[None]:
-    """Inside, a number times a sum stays a product: `0.1 * (a + b)` is two operations, not three.
-
-    sympy multiplies it out unless told; whatever builds or rebuilds expressions of a cell is told.
-    """
-    manager: AbstractContextManager[None] = distribute(False)
-    return manager
+from .expression import (
+    Node,
+    binary,
+    both,
+    call,
+    compare,
+    either,
+    negated,
+    negative,
+    number,
+    power,
+    tree_size,
+)
 
 
 class Arithmetic:
@@ -58,176 +54,242 @@ class Arithmetic:
     def __rtruediv__(self, other: float) -> Any:
         return combine("/", other, self)
 
-    def __pow__(self, exponent: int) -> Any:
-        if isinstance(exponent, bool) or not isinstance(exponent, int):
-            raise CellError(
-                f"{_text(self)} ** {_text(exponent)}",
-                "a power with a whole number as its exponent",
-                "sqrt(x), rsqrt(x), or exp(p * log(x)) for other powers",
-            )
-        return Tracer(expression(self) ** exponent, shared_owner(self))
+    def __pow__(self, exponent: float) -> Any:
+        return Tracer(_powered(self, exponent), shared_owner(self))
 
     def __neg__(self) -> Any:
-        return Tracer(-expression(self), shared_owner(self))
+        return Tracer(negative(expression(self)), shared_owner(self))
 
     def __pos__(self) -> Any:
         return Tracer(expression(self), shared_owner(self))
 
+    def __abs__(self) -> Any:
+        return Tracer(call("abs", expression(self)), shared_owner(self))
+
     def __lt__(self, other: Arithmetic | float) -> Any:
-        return compare(sympy.Lt, self, other)
+        return compared("<", self, other)
 
     def __le__(self, other: Arithmetic | float) -> Any:
-        return compare(sympy.Le, self, other)
+        return compared("<=", self, other)
 
     def __gt__(self, other: Arithmetic | float) -> Any:
-        return compare(sympy.Gt, self, other)
+        return compared(">", self, other)
 
     def __ge__(self, other: Arithmetic | float) -> Any:
-        return compare(sympy.Ge, self, other)
+        return compared(">=", self, other)
 
 
 class _Refusing:
     """Turns each use that has no meaning for a symbol into an error that names the remedy."""
 
-    __hash__ = object.__hash__
+    expression: Node
+    owner: str
 
     def __bool__(self) -> NoReturn:
-        raise CellError(
-            f"a Python decision (if, and, or, not, max, min) on {_text(self)}",
-            "one expression for all units: its value is not known while the cell is traced",
-            "where(condition, a, b), maximum(a, b) or minimum(a, b); & and | join conditions",
-        )
+        raise refuse.decision(shown(self))
 
     def _not_a_number(self, *_: object) -> NoReturn:
-        raise CellError(
-            f"{_text(self)} turned into a Python number, as the functions of math do",
-            "a function of rnnc's table, which has a derivative and a CUDA spelling",
-            "from rnnc import tanh, exp, … and call that one",
-        )
+        raise refuse.python_number(shown(self))
 
     __float__ = __int__ = __index__ = __complex__ = __round__ = __trunc__ = _not_a_number
+    __floor__ = __ceil__ = _not_a_number
 
     def _not_a_sequence(self, *_: object) -> NoReturn:
-        raise CellError(
-            f"{_text(self)} used as a sequence (a loop, an index, len)",
-            "an expression for one unit: a symbol has no length",
-            "the arithmetic of one unit; heads, batch and time are the compiler's",
-        )
+        raise refuse.sequence(shown(self))
 
     __iter__ = __len__ = __getitem__ = __contains__ = _not_a_sequence
 
-    def _no_such_operator(self, *_: object) -> NoReturn:
-        raise CellError(
-            f"an operator on {_text(self)} that is not in the language",
-            "+ - * / ** and comparisons",
-            "a recurrent product as a gate, for example n: Gate = gate(input=False)",
-        )
-
-    __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = _no_such_operator
-    __matmul__ = __rmatmul__ = __lshift__ = __rshift__ = __rpow__ = _no_such_operator
+    def __format__(self, specification: str) -> str:
+        if specification:
+            raise refuse.formatted(shown(self), specification)
+        return repr(self)
 
     @classmethod
     def __torch_function__(cls, function: Any, *_: object, **__: object) -> NoReturn:
-        raise foreign_call("torch", getattr(function, "__name__", str(function)))
+        raise refuse.foreign_call("torch", getattr(function, "__name__", str(function)))
 
-    def __array_ufunc__(self, ufunc: Any, *_: object, **__: object) -> NoReturn:
-        raise foreign_call("numpy", ufunc.__name__)
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        # A scalar of numpy on the left asks numpy first: its operators are Python's.
+        operator = _UFUNCS.get(ufunc.__name__)
+        # In a comparison numpy gives its scalar as an array of no dimension.
+        inputs = tuple(map(_scalar, inputs))
+        scalars = all(isinstance(x, _Refusing | numbers.Real) for x in inputs)
+        if operator and method == "__call__" and scalars and "out" not in options:
+            first, *rest = inputs
+            own = first if isinstance(first, _Refusing) else number_of(first)
+            if isinstance(first, _Refusing):
+                return getattr(own, f"__{operator}__")(*rest)
+            mirrored = _MIRRORED.get(operator, f"r{operator}")
+            return getattr(rest[0], f"__{mirrored}__")(own)
+        raise refuse.foreign_call("numpy", ufunc.__name__)
 
     def _sympy_(self) -> NoReturn:
-        raise foreign_call("sympy", "sympify")
+        raise refuse.foreign_call("sympy", "sympify")
 
     def __getattr__(self, name: str) -> NoReturn:
         if name.startswith("_"):
             raise AttributeError(name)
-        raise CellError(
-            f"the attribute .{name} of {_text(self)}",
-            "arithmetic and functions of rnnc's table",
-            f"from rnnc import {name}, if the table has it, and {name}(x)",
-        )
+        raise refuse.attribute(shown(self), name)
+
+    def __repr__(self) -> str:
+        return repr(self.expression)
+
+
+_UFUNCS = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "truediv",
+    "true_divide": "truediv",
+    "power": "pow",
+    "remainder": "mod",
+    "floor_divide": "floordiv",
+    "negative": "neg",
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "equal": "eq",
+    "not_equal": "ne",
+}
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def _no_operator(symbol: str) -> Any:
+    def method(self: _Refusing, other: object) -> NoReturn:
+        raise refuse.operator(symbol, shown(self), shown(other))
+
+    return method
+
+
+def _no_reversed(symbol: str) -> Any:
+    def method(self: _Refusing, other: object) -> NoReturn:
+        raise refuse.operator(symbol, shown(other), shown(self))
+
+    return method
 
 
 class Tracer(_Refusing, Arithmetic):
-    """One number of one unit of a cell while its function runs: a sympy expression."""
+    """One number of one unit of a cell while its function runs: a node."""
 
-    def __init__(self, value: sympy.Expr, owner: str) -> None:
+    def __init__(self, value: Node, owner: str) -> None:
         self.expression = value
         self.owner = owner
 
     def __eq__(self, other: Any) -> Condition:  # type: ignore[override]
-        return compare(sympy.Eq, self, other)
+        return compared("==", self, other)
 
     def __ne__(self, other: Any) -> Condition:  # type: ignore[override]
-        return compare(sympy.Ne, self, other)
+        return compared("!=", self, other)
 
     __hash__ = object.__hash__
 
-    def __repr__(self) -> str:
-        return str(self.expression)
+    def __rpow__(self, base: object) -> NoReturn:
+        raise refuse.power_of(shown(base), shown(self), base)
+
+    __mod__, __rmod__ = _no_operator("%"), _no_reversed("%")
+    __floordiv__, __rfloordiv__ = _no_operator("//"), _no_reversed("//")
+    __matmul__, __rmatmul__ = _no_operator("@"), _no_reversed("@")
+    __lshift__, __rlshift__ = _no_operator("<<"), _no_reversed("<<")
+    __rshift__, __rrshift__ = _no_operator(">>"), _no_reversed(">>")
+    __and__, __rand__ = _no_operator("&"), _no_reversed("&")
+    __or__, __ror__ = _no_operator("|"), _no_reversed("|")
+    __xor__, __rxor__ = _no_operator("^"), _no_reversed("^")
+
+    def __invert__(self) -> NoReturn:
+        raise refuse.operator("~", "", shown(self))
 
 
 class Condition(_Refusing):
     """A comparison of traced values, for `where`; & and | join two, ~ negates one."""
 
-    def __init__(self, value: sympy.Basic, owner: str) -> None:
+    def __init__(self, value: Node, owner: str) -> None:
         self.expression = value
         self.owner = owner
 
     def __and__(self, other: Condition) -> Condition:
-        return Condition(sympy.And(self.expression, _condition(other)), self.owner)
+        return Condition(both(self.expression, _condition(other)), shared_owner(self, other))
 
     def __or__(self, other: Condition) -> Condition:
-        return Condition(sympy.Or(self.expression, _condition(other)), self.owner)
+        return Condition(either(self.expression, _condition(other)), shared_owner(self, other))
 
     def __invert__(self) -> Condition:
-        return Condition(sympy.Not(self.expression), self.owner)
+        return Condition(negated(self.expression), self.owner)
 
-    def __repr__(self) -> str:
-        return str(self.expression)
+    def _joined(self, other: object) -> NoReturn:
+        _condition(other)
+        raise AssertionError  # pragma: no cover
+
+    __rand__ = __ror__ = _joined
+
+    def _not_arithmetic(self, *others: object) -> NoReturn:
+        other = next((shown(o) for o in others if not isinstance(o, Condition)), "")
+        raise refuse.condition(shown(self), other)
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = _not_arithmetic
+    __mul__ = __rmul__ = __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _not_arithmetic
+    __lt__ = __le__ = __gt__ = __ge__ = __xor__ = __rxor__ = _not_arithmetic
+    __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __matmul__ = __rmatmul__ = _not_arithmetic
+
+    def __eq__(self, other: object) -> NoReturn:
+        self._not_arithmetic(other)
+
+    def __ne__(self, other: object) -> NoReturn:
+        self._not_arithmetic(other)
+
+    __hash__ = object.__hash__
 
 
-def foreign_call(library: str, name: str) -> CellError:
-    """The error for a call of another library's function on a symbol."""
-    return CellError(
-        f"a call of {library}.{name}",
-        "a function of rnnc's table, which has a derivative and a CUDA spelling",
-        f"from rnnc import {name}, if the table has it; else build it from those that are there",
-    )
-
-
-def expression(value: object) -> sympy.Expr:
-    """The sympy expression of an operand: a traced value or a finite Python number."""
+def expression(value: object) -> Node:
+    """The node of an operand: a traced value or a finite number of Python or numpy."""
     if isinstance(value, Tracer):
         return value.expression
+    if isinstance(value, Condition):
+        raise refuse.condition(shown(value), "")
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise CellError(
-            f"{_text(value)} inside the equations",
-            "gates, states, params, constants and plain numbers",
-            "a learned value as w: Param, a number as alpha: Constant = constant(0.1)",
-        )
-    return number(float(value) if not isinstance(value, int) else value)
+        raise refuse.operand(shown(value), value)
+    return number(number_of(value))
 
 
-def number(value: float) -> sympy.Expr:
-    """The sympy number of a finite Python number; whole floats become integers."""
-    if not math.isfinite(value):
-        raise CellError(f"the number {value}", "a finite number", "a finite number")
-    return sympy.Integer(int(value)) if value == int(value) else sympy.Float(value)
+def number_of(value: object) -> float:
+    """A number of Python or numpy as Python's int or float."""
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    assert isinstance(value, numbers.Real)
+    return float(value)
+
+
+def _scalar(value: Any) -> Any:
+    """What numpy holds in no dimension, as the number."""
+    if isinstance(value, _Refusing) or getattr(value, "shape", None) != ():
+        return value
+    return value.item()
 
 
 def combine(symbol: str, a: object, b: object) -> Tracer:
     """Join two operands by an operator, checking that both belong to the same cell."""
+    if isinstance(a, Condition) or isinstance(b, Condition):
+        own, other = (a, b) if isinstance(a, Condition) else (b, a)
+        raise refuse.condition(shown(own), shown(other))
     left, right = expression(a), expression(b)
-    if symbol == "/" and right.is_zero:
-        raise CellError(f"{_text(a)} / 0", "a divisor that is not zero", "another divisor")
-    return Tracer(_OPERATIONS[symbol](left, right), shared_owner(a, b))
+    if symbol == "/" and right.is_number and right.value == 0:
+        raise CellError(f"{shown(a)} / 0", "a divisor that is not zero", "another divisor")
+    return Tracer(binary(symbol, left, right), shared_owner(a, b))
 
 
-_OPERATIONS = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv}
-
-
-def compare(relation: Any, a: object, b: object) -> Condition:
+def compared(relation: str, a: object, b: object) -> Condition:
     """Compare two operands."""
-    return Condition(relation(expression(a), expression(b)), shared_owner(a, b))
+    return Condition(compare(relation, expression(a), expression(b)), shared_owner(a, b))
+
+
+def _powered(base: Arithmetic, exponent: object) -> Node:
+    if isinstance(exponent, numbers.Real) and not isinstance(exponent, bool):
+        value = number_of(exponent)
+        if value == int(value):
+            return power(expression(base), int(value))
+        if abs(value) == 0.5:
+            return call("sqrt" if value > 0 else "rsqrt", expression(base))
+    raise refuse.exponent(shown(base), shown(exponent), exponent)
 
 
 def shared_owner(*operands: object) -> str:
@@ -243,16 +305,26 @@ def shared_owner(*operands: object) -> str:
     return next(iter(owners))
 
 
-def _condition(value: object) -> sympy.Basic:
+def _condition(value: object) -> Node:
     if isinstance(value, Condition):
         return value.expression
     raise CellError(
-        f"{_text(value)} joined to a condition", "two comparisons", "(a > 0) & (b > 0), in brackets"
+        f"{shown(value)} joined to a condition",
+        "two comparisons",
+        "(a > 0) & (b > 0), in brackets",
     )
 
 
-def _text(value: object) -> str:
-    shown = repr(value)
-    if isinstance(value, Tracer | Condition):
-        return f"`{shown}`"
-    return shown if len(shown) <= 80 and "\n" not in shown else kind_of(value)
+def shown(value: object) -> str:
+    """A value as a message shows it."""
+    if isinstance(value, _Refusing):
+        text = repr(value)
+        if isinstance(value, Condition) and text[0] == "(":
+            text = text[1:-1]
+        return (
+            f"`{text}`" if len(text) <= 200 else f"a value of {tree_size(value.expression)} nodes"
+        )
+    text = repr(value)
+    if len(text) <= 80 and "\n" not in text:
+        return text
+    return kind_of(value)

@@ -1,18 +1,13 @@
-"""The adjoint of a cell's pointwise map: reverse mode, once, on expressions."""
+"""What a cell's kernels compute for each unit, forward and backward, and what they keep."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-import sympy
-from sympy.core.relational import Relational
-from sympy.logic.boolalg import BooleanAtom, BooleanFunction
-
 from ..cellspec.cell import CellSpec
-from ..cellspec.functions import TABLE, reciprocal
-from ..cellspec.substitute import substitute
-from ..cellspec.tracer import factored
+from ..cellspec.expression import Node, ordered, rewritten, symbol
+from .adjoint import adjoint
 from .linearity import linear
 from .program import Program
 from .schedule import schedule
@@ -80,33 +75,26 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
         >>> derive(rnnc.cells.elman).saved      # tanh' = 1 - h_next**2: no pre-activation needed
         ()
     """
-    with factored():
-        return _derive(cell, activations)
-
-
-def _derive(cell: CellSpec, with_activations: bool) -> Pointwise:
-    updates = [_with_reciprocals(u) for u in cell.updates]
-    news = [sympy.Symbol(f"{s.name}_next") for s in cell.states]
-    known = {u: new for u, new in zip(updates, news, strict=True) if not u.is_Atom}
-    naming = {
-        "constants": [c.name for c in cell.constants],
-        "taken": [d.name for d in (*cell.gates, *cell.states, *cell.params)],
-    }
-    cotangents = [sympy.Symbol(f"d_{d.name}") for d in (*cell.gates, *cell.states, *cell.params)]
-    definitions = {
-        target: substitute(_with_reciprocals(value), known)
-        for target, value in _adjoint(cell, updates, news).items()
-    }
-    activations = _activations(cell, definitions) if with_activations else {}
-    definitions = {t: d.xreplace(activations) for t, d in definitions.items()}
-    kept = list(activations.values())
-    results = dict(zip(news, updates, strict=True)) | {s: a for a, s in activations.items()}
-    forward = schedule(results, [*news, *kept], **naming)
-    backward = schedule(definitions, cotangents, **naming)
+    updates = {f"{s.name}_next": u for s, u in zip(cell.states, cell.updates, strict=True)}
+    known = {u: symbol(new) for new, u in updates.items() if not u.is_leaf}
+    wanted = [d.name for d in (*cell.gates, *cell.states, *cell.params)]
+    back = adjoint(updates, wanted, known)
+    gradients = list(back.gradients.values())
+    kept = _activations(cell, gradients) if activations else {}
+    constants = [c.name for c in cell.constants]
+    parts = list(back.sums)
+    backward = schedule(
+        dict(zip((f"d_{w}" for w in wanted), rewritten(gradients, kept), strict=True)),
+        constants=constants,
+        taken=wanted,
+        wishes=dict(zip(rewritten(parts, kept), back.sums.values(), strict=True)),
+    )
+    named = {s.name: value for value, s in kept.items()}
+    forward = schedule({**updates, **named}, constants=constants, taken=wanted, first=kept)
     needed = {s.name for s in backward.inputs}
-    values = {a.args[0].name: s.name for a, s in activations.items()}
+    values = {value.args[0].name: s.name for value, s in kept.items()}
     saved = [values.get(g.name, g.name) for g in cell.gates]
-    reads = [*(s.name for s in cell.states), *map(str, news)]
+    reads = [*(s.name for s in cell.states), *updates]
     return Pointwise(
         cell=cell,
         forward=forward,
@@ -116,95 +104,28 @@ def _derive(cell: CellSpec, with_activations: bool) -> Pointwise:
     )
 
 
-def _activations(
-    cell: CellSpec, definitions: dict[sympy.Symbol, sympy.Expr]
-) -> dict[sympy.Expr, sympy.Symbol]:
+def _activations(cell: CellSpec, gradients: list[Node]) -> dict[Node, Node]:
     """The functions of one gate that the backward can be given in the gate's place.
 
     Saving sigmoid(f) instead of f takes the same room, and spares the backward the function.
     """
     names = {d.name for d in (*cell.gates, *cell.states, *cell.params, *cell.constants)}
-    found: dict[sympy.Expr, sympy.Symbol] = {}
-    for gate in (sympy.Symbol(g.name) for g in cell.gates):
-        users = {
-            node
-            for definition in definitions.values()
-            for node in sympy.preorder_traversal(definition)
-            if gate in node.args
-        }
-        if len(users) != 1:
-            continue
-        (user,) = users
-        name = f"{user.func.__name__}_{gate}"
-        if user.func.__name__ in TABLE and user.args == (gate,) and name not in names:
-            found[user] = sympy.Symbol(name)
-    return found
-
-
-def _with_reciprocals(expression: sympy.Expr) -> sympy.Expr:
-    """Divide once, then multiply: b**-n becomes reciprocal(b)**n, whose adjoint reuses it."""
-    return expression.replace(
-        lambda e: isinstance(e, sympy.Pow) and e.exp.is_Integer and e.exp < 0,
-        lambda e: reciprocal.of(e.base) ** (-e.exp),
-    )
-
-
-def _adjoint(
-    cell: CellSpec, updates: list[sympy.Expr], news: list[sympy.Symbol]
-) -> dict[sympy.Symbol, sympy.Expr]:
-    """Each cotangent as an expression over the forward's subexpressions and other cotangents."""
-    nodes = _topological(updates)
-    contributions: dict[sympy.Basic, list[sympy.Expr]] = {node: [] for node in nodes}
-    for update, new in zip(updates, news, strict=True):
-        contributions[update].append(sympy.Symbol(f"d_{new}"))
-    definitions: dict[sympy.Symbol, sympy.Expr] = {}
-    for count, node in enumerate(reversed(nodes)):
-        total = sympy.Add(*contributions[node])
-        if total == 0 or node.is_Atom:
-            continue
-        if not total.is_Atom:
-            # No cell has a name that starts with d_; a state's whole cotangent is worth a name.
-            sums = [f"d_{n}_sum" for u, n in zip(updates, news, strict=True) if u == node]
-            bound = sympy.Symbol(sums[0] if sums else f"d_{count}")
-            definitions[bound] = total
-            total = bound
-        for argument, share in zip(node.args, _pull_back(node, total), strict=True):
-            if share is not None and argument in contributions:
-                contributions[argument].append(share)
-    wanted = [*cell.gates, *cell.states, *cell.params]
-    for declared in wanted:
-        shares = contributions.get(sympy.Symbol(declared.name), [])
-        definitions[sympy.Symbol(f"d_{declared.name}")] = sympy.Add(*shares)
-    return definitions
-
-
-def _topological(updates: list[sympy.Expr]) -> list[sympy.Basic]:
-    """Distinct subexpressions that can carry a gradient, arguments before their users."""
-    order: dict[sympy.Basic, None] = {}
-
-    def visit(node: sympy.Basic) -> None:
-        condition = isinstance(node, Relational | BooleanFunction | BooleanAtom)
-        if node in order or node.is_Number or condition:
-            return
+    gates = {symbol(g.name): g.name for g in cell.gates}
+    users: dict[str, set[Node]] = {}
+    for node in ordered(gradients):
         for argument in node.args:
-            visit(argument)
-        order[node] = None
-
-    for update in updates:
-        visit(update)
-    return list(order)
-
-
-def _pull_back(node: sympy.Expr, d: sympy.Expr) -> tuple[sympy.Expr | None, ...]:
-    if isinstance(node, sympy.Add):
-        return (d,) * len(node.args)
-    if isinstance(node, sympy.Mul):
-        others = [sympy.Mul(*node.args[:i], *node.args[i + 1 :]) for i in range(len(node.args))]
-        return tuple(d * other for other in others)
-    if isinstance(node, sympy.Pow):
-        base, exponent = node.args
-        return (d * exponent * base ** (exponent - 1), None)
-    return TABLE[node.func.__name__].pullback(d, node, *node.args)
+            if argument in gates:
+                users.setdefault(gates[argument], set()).add(node)
+    found: dict[Node, Node] = {}
+    for gate in (g.name for g in cell.gates):
+        # A gradient that is the gate itself needs it too.
+        if len(users.get(gate, ())) != 1 or symbol(gate) in gradients:
+            continue
+        (user,) = users[gate]
+        name = f"{user.name}_{gate}"
+        if user.op == "call" and user.args == (symbol(gate),) and name not in names:
+            found[user] = symbol(name)
+    return found
 
 
 def _indented(program: Program) -> str:

@@ -5,73 +5,48 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
-import sympy
-from sympy.core.relational import Relational
-from sympy.logic.boolalg import BooleanAtom, BooleanFunction
-from sympy.printing.cxx import CXX17CodePrinter
-from sympy.printing.precedence import PRECEDENCE
-
 from ..cellspec.declare import Constant
 from ..cellspec.elementwise import ElementwiseFunction
+from ..cellspec.expression import Node, calls
 from ..cellspec.functions import TABLE
-from ..cellspec.tracer import factored
+from ..cellspec.spell import ATOM, PRODUCT, Form, spell
 from .program import Program, symbols_of
 
 NBSP = "\N{NO-BREAK SPACE}"
 
 
-class CppPrinter(CXX17CodePrinter):  # type: ignore[misc]
-    """Expressions in C++: every number a `real`, powers as products, functions by their name."""
+#: The first number that rounds to an infinite float.
+_BEYOND_FLOAT = 2.0**128 - 2.0**103
 
-    def _print_Float(self, expr: sympy.Float) -> str:
-        return f"real({float(expr)!r})"
 
-    def _print_Integer(self, expr: sympy.Integer) -> str:
-        return f"real({int(expr)})"
+def cpp(value: Node) -> str:
+    """An expression in C++: every number a `real`, powers as products, functions by their name.
 
-    def _print_Rational(self, expr: sympy.Rational) -> str:
-        return f"real({float(expr)!r})"
+    It is written as its author wrote it, and C++ keeps the order and the grouping.
+    """
+    return spell(value, _CPP)
 
-    _print_NegativeOne = _print_Zero = _print_One = _print_Integer
-    _print_Half = _print_Rational
 
-    def _print_Symbol(self, expr: sympy.Symbol) -> str:
-        return str(expr.name)
+def literal(value: float) -> str:
+    """A number of the type `real`, whatever that is: beyond its range it is infinite."""
+    text = repr(value)
+    return f"real({text})" if abs(value) < _BEYOND_FLOAT else f"rnnc::literal({text})"
 
-    def _print_Pow(self, expr: sympy.Pow) -> str:
-        exponent = int(expr.exp)
-        if expr.base.is_Symbol and exponent in (2, 3):
-            return "*".join([self._print(expr.base)] * exponent)
-        return f"power<{exponent}>({self._print(expr.base)})"
 
-    def _print_Mul(self, expr: sympy.Mul) -> str:
-        if expr.as_coeff_Mul()[0] < 0:
-            with factored():
-                positive = -expr
-            return f"-{self.parenthesize(positive, PRECEDENCE['Mul'], strict=True)}"
-        numerator, denominator = [], []
-        for factor in expr.args:
-            if factor.func.__name__ == "reciprocal":
-                denominator.append(self.parenthesize(factor.args[0], PRECEDENCE["Pow"]))
-            else:
-                numerator.append(self.parenthesize(factor, PRECEDENCE["Mul"], strict=True))
-        text = "*".join(numerator or ["real(1)"])
-        return text + "".join(f"/{d}" for d in denominator)
+def _power(base: Node, text: str, exponent: int) -> tuple[str, int]:
+    if base.is_symbol and exponent in (2, 3):
+        return "*".join([text] * exponent), PRODUCT
+    inner = text if base.is_leaf or text[0] != "(" else text[1:-1]
+    if exponent > 0:
+        return f"power<{exponent}>({inner})", ATOM
+    return f"power<{-exponent}>(real(1)/{text})", ATOM
 
-    def _print_Function(self, expr: sympy.Function) -> str:
-        return f"{expr.func.__name__}({', '.join(map(self._print, expr.args))})"
 
-    def _print_Relational(self, expr: Relational) -> str:
-        return f"({self._print(expr.lhs)} {expr.rel_op} {self._print(expr.rhs)})"
-
-    def _print_And(self, expr: sympy.And) -> str:
-        return "(" + " && ".join(sorted(map(self._print, expr.args))) + ")"
-
-    def _print_Or(self, expr: sympy.Or) -> str:
-        return "(" + " || ".join(sorted(map(self._print, expr.args))) + ")"
-
-    def _print_Not(self, expr: sympy.Not) -> str:
-        return f"!{self._print(expr.args[0])}"
+_CPP = Form(
+    lambda value: (literal(value), ATOM),
+    _power,
+    {"&": "&&", "|": "||", "~": "!", "true": "true", "false": "false"},
+)
 
 
 def emit_function(
@@ -89,7 +64,6 @@ def emit_function(
     Returns:
         Its text, the same to the byte in every process.
     """
-    printer = CppPrinter()
     outputs = {o.name for o in program.outputs}
     parameters = [f"real {a}" for a in arguments] + [f"real& {o}" for o in program.outputs]
     # A space that does not break keeps a type with its name.
@@ -99,12 +73,14 @@ def emit_function(
     used = {s.name for s in symbols_of(s.value for s in program.statements)}
     for constant in constants:
         if constant.name in used:
-            lines.append(f"  constexpr real {constant.name} = real({constant.value!r});")
+            text = literal(constant.value)
+            kind = "constexpr" if text.startswith("real(") else "const"
+            lines.append(f"  {kind} real {constant.name} = {text};")
     for statement in program.statements:
         target = statement.target.name
-        boolean = isinstance(statement.value, Relational | BooleanFunction | BooleanAtom)
-        kind = "" if target in outputs else "const bool " if boolean else "const real "
-        lines.append(f"  {kind}{target} = {printer.doprint(statement.value)};")
+        temporary = "const bool " if statement.value.is_condition else "const real "
+        declared = "" if target in outputs else temporary
+        lines.append(f"  {declared}{target} = {cpp(statement.value)};")
     return "\n".join([*lines, "}"])
 
 
@@ -115,12 +91,7 @@ def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = 
         programs: what calls them.
         provided: rows that the target's own header spells better than the table does.
     """
-    used = {
-        call.func.__name__
-        for program in programs
-        for statement in program.statements
-        for call in statement.value.atoms(sympy.Function)
-    }
+    used = calls(s.value for program in programs for s in program.statements)
     used -= provided
     return "\n".join(_emit_row(f) for name, f in TABLE.items() if name in used and f.cpp)
 

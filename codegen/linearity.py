@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-import sympy
-
+from ..cellspec.expression import Node, ordered
 from .program import Program
 
 # What a value is in the inputs asked about: none of them, one times what knows none, or else.
@@ -34,24 +33,40 @@ def linear(program: Program, inputs: Collection[str]) -> bool:
         degrees[statement.target] = _degree(statement.value, degrees)
     # A number, 0, is what an output is that nothing reaches.
     return all(
-        degrees[s.target] == _LINEAR or s.value.is_zero
+        degrees[s.target] == _LINEAR or _is_zero(s.value)
         for s in program.statements
         if s.target in program.outputs
     )
 
 
-def _degree(value: sympy.Basic, degrees: dict[sympy.Basic, int]) -> int:
+def _degree(value: Node, symbols: dict[Node, int]) -> int:
     """What a value is, given what the symbols are."""
-    if value.is_Symbol:
-        return degrees.get(value, _FREE)
-    found = [_degree(a, degrees) for a in value.args]
-    if max(found, default=_FREE) == _FREE:
-        return _FREE
-    if value.is_Mul:
-        return _LINEAR if sum(found) == _LINEAR else _OTHER
-    if value.is_Add or value.func.__name__ == "where":
-        condition = found.pop(0) if not value.is_Add else _FREE
+    degrees: dict[Node, int] = {}
+    for node in ordered([value]):
+        found = [degrees[a] for a in node.args]
+        if node.is_symbol:
+            degrees[node] = symbols.get(node, _FREE)
+        elif max(found, default=_FREE) == _FREE:
+            degrees[node] = _FREE
+        else:
+            degrees[node] = _LINEAR if _keeps_linear(node, found) else _OTHER
+    return degrees[value]
+
+
+def _keeps_linear(node: Node, found: list[int]) -> bool:
+    """Whether an operation on what is in part linear is linear."""
+    if node.op == "*":
+        return sum(found) == _LINEAR
+    if node.op in ("neg", "/"):
+        return found[0] == _LINEAR and sum(found) == _LINEAR
+    chooses = node.op == "call" and node.name == "where"
+    if node.op in ("+", "-") or chooses:
         # 0 is linear beside anything that is.
-        terms = [d for d, a in zip(found[::-1], value.args[::-1], strict=False) if not a.is_zero]
-        return _LINEAR if condition == _FREE and {*terms} == {_LINEAR} else _OTHER
-    return _OTHER
+        terms = list(zip(node.args, found, strict=True))[chooses:]
+        free = not chooses or found[0] == _FREE
+        return free and all(d == _LINEAR or _is_zero(a) for a, d in terms)
+    return False
+
+
+def _is_zero(node: Node) -> bool:
+    return node.is_number and node.value == 0

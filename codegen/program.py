@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import sympy
-
+from ..cellspec.expression import Node, ordered
 from ..cellspec.text import to_text
 
 
@@ -14,8 +13,8 @@ from ..cellspec.text import to_text
 class Statement:
     """`target = value`; a target is assigned once."""
 
-    target: sympy.Symbol
-    value: sympy.Basic
+    target: Node
+    value: Node
 
     def __str__(self) -> str:
         return f"{self.target} = {to_text(self.value)}"
@@ -31,9 +30,9 @@ class Program:
         outputs: the targets that are results, in the order of the caller.
     """
 
-    inputs: tuple[sympy.Symbol, ...]
+    inputs: tuple[Node, ...]
     statements: tuple[Statement, ...]
-    outputs: tuple[sympy.Symbol, ...]
+    outputs: tuple[Node, ...]
 
     @property
     def operations(self) -> int:
@@ -42,7 +41,7 @@ class Program:
 
     def reach(self) -> dict[str, set[str]]:
         """For each output by name, the inputs that it depends on."""
-        found: dict[sympy.Basic, set[sympy.Basic]] = {i: {i} for i in self.inputs}
+        found: dict[Node, set[Node]] = {i: {i} for i in self.inputs}
         for statement in self.statements:
             found[statement.target] = set().union(
                 *(found.get(s, set()) for s in statement.value.free_symbols)
@@ -53,26 +52,21 @@ class Program:
         return "\n".join(map(str, self.statements))
 
 
-def count_operations(value: sympy.Basic) -> int:
+def count_operations(value: Node) -> int:
     """Operations of one expression as C++ spells it: a power n takes n - 1 products."""
-    if value.is_Atom:
-        return 0
-    inside = sum(count_operations(a) for a in value.args)
-    if isinstance(value, sympy.Pow):
-        exponent = abs(int(value.exp))
-        return count_operations(value.base) + max(exponent - 1, 0) + int(value.exp.is_negative)
-    if isinstance(value, sympy.Add):
-        # A product with -1 is spelled as a subtraction.
-        signs = sum(1 for a in value.args if a.is_Mul and a.args[0] == -1)
-        negated = 1 if signs == len(value.args) else 0
-        return inside + len(value.args) - 1 - signs + negated
-    if isinstance(value, sympy.Mul):
-        # A product with a reciprocal is spelled as a division.
-        divisions = sum(1 for a in value.args if a.func.__name__ == "reciprocal")
-        return inside + len(value.args) - 1 - min(divisions, len(value.args) - 1)
-    return inside + 1
+    total = 0
+    pending = [value]
+    while pending:
+        node = pending.pop()
+        pending.extend(node.args)
+        if node.op == "**":
+            assert isinstance(node.value, int)
+            total += abs(node.value) - 1 + (node.value < 0)
+        elif not node.is_leaf:
+            total += 1
+    return total
 
 
-def symbols_of(values: Iterable[sympy.Basic]) -> set[sympy.Symbol]:
+def symbols_of(values: Iterable[Node]) -> set[Node]:
     """All symbols that the expressions use."""
-    return {symbol for value in values for symbol in value.free_symbols}
+    return {node for node in ordered(values) if node.is_symbol}

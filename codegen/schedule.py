@@ -1,131 +1,88 @@
-"""From definitions to statements: shared subexpressions computed once, in an order that runs."""
+"""From values to statements: what is used more than once is computed once, in order."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping
 
-import sympy
-
+from ..cellspec.expression import Node, make, ordered, symbol
 from ..cellspec.functions import TABLE
+from ..cellspec.sharing import worth_a_name
 from .program import Program, Statement, symbols_of
-
-_Bodies = dict[sympy.Symbol, sympy.Basic]
 
 
 def schedule(
-    definitions: Mapping[sympy.Symbol, sympy.Expr],
-    outputs: Iterable[sympy.Symbol],
+    results: Mapping[str, Node],
     *,
     constants: Iterable[str],
     taken: Iterable[str],
+    wishes: Mapping[Node, str] | None = None,
+    first: Iterable[Node] = (),
 ) -> Program:
-    """Order definitions into a program, with common subexpressions in temporaries.
+    """Order values into a program, with what they share in temporaries.
 
     Args:
-        definitions: a value for each target, over inputs and other targets.
-        outputs: the targets that are results; the others are temporaries and appear only where
-            an output needs them more than once.
+        results: the value of each output by name.
         constants: symbols that are no inputs, because the source spells them as numbers.
         taken: names that temporaries must not take.
+        wishes: names that some values would like to have.
+        first: values among the results, or parts of them, that are computed before the others.
 
     Returns:
         The program; temporaries are named after what they hold (`sigmoid_f`) or `t0`, `t1`, ….
     """
-    outputs = tuple(outputs)
-    values = list(definitions.values())
-    placeholders = sympy.numbered_symbols("_")  # no name of a cell starts with _
-    shared, values = sympy.cse(values, symbols=placeholders, order="canonical", list=True)
-    bodies: _Bodies = {**dict(shared), **dict(zip(definitions, values, strict=True))}
-    _adopt_outputs(bodies, outputs)
-    _inline_single_uses(bodies, outputs)
-    order = _reachable(outputs, bodies)
-    names = _names(order, bodies, outputs, {*taken, *constants})
-    statements = tuple(Statement(names[t], bodies[t].xreplace(names)) for t in order)
+    constants = set(constants)
+    outputs = {name: symbol(name) for name in results}
+    owners: dict[Node, str] = {}
+    for name, value in results.items():
+        if not value.is_leaf:
+            owners.setdefault(value, name)
+    shared = {*worth_a_name(results.values()), *owners}
+    names = _Names({*taken, *constants, *outputs}, wishes or {})
+    symbols: dict[Node, Node] = {}
+    short: dict[Node, Node] = {}
+    statements = []
+    for node in ordered([*first, *results.values()]):
+        args = tuple(symbols.get(a) or short[a] for a in node.args)
+        body = node if args == node.args else make(node.op, node.value, args)
+        short[node] = body
+        if node in shared:
+            target = outputs[owners[node]] if node in owners else names.of(node, body)
+            symbols[node] = target
+            statements.append(Statement(target, body))
+    for name, value in results.items():
+        if owners.get(value) != name:
+            # A number, an input, or what another output is already.
+            statements.append(Statement(outputs[name], symbols.get(value, value)))
     inputs = symbols_of(s.value for s in statements) - {s.target for s in statements}
     return Program(
-        inputs=tuple(sorted((s for s in inputs if s.name not in set(constants)), key=str)),
-        statements=statements,
-        outputs=outputs,
+        inputs=tuple(sorted((s for s in inputs if s.name not in constants), key=str)),
+        statements=tuple(statements),
+        outputs=tuple(outputs.values()),
     )
 
 
-def _adopt_outputs(bodies: _Bodies, outputs: tuple[sympy.Symbol, ...]) -> None:
-    """Where an output is no more than a temporary, let the output be computed in its place."""
-    for output in outputs:
-        temporary = bodies[output]
-        if temporary in bodies and temporary not in outputs:
-            bodies[output] = bodies.pop(temporary)
-            for target in bodies:
-                bodies[target] = bodies[target].xreplace({temporary: output})
+#: A function of a function of … has no name of all of them.
+_LONGEST_NAME = 40
 
 
-def _inline_single_uses(bodies: _Bodies, outputs: tuple[sympy.Symbol, ...]) -> None:
-    """Dissolve temporaries that save nothing: those used once, and mere changes of sign."""
-    while True:
-        order = _reachable(outputs, bodies)
-        uses = Counter(
-            node
-            for target in order
-            for node in sympy.preorder_traversal(bodies[target])
-            if node in bodies
-        )
-        single = next(
-            (t for t in order if t not in outputs and (uses[t] == 1 or _is_sign_change(bodies[t]))),
-            None,
-        )
-        if single is None:
-            return
-        body = bodies.pop(single)
-        for target in bodies:
-            bodies[target] = bodies[target].xreplace({single: body})
+class _Names:
+    """Names for temporaries: a function of one symbol is named after both."""
 
+    def __init__(self, used: set[str], wishes: Mapping[Node, str]) -> None:
+        self.used = used
+        self.wishes = wishes
+        self.count = 0
 
-def _is_sign_change(value: sympy.Basic) -> bool:
-    return bool(
-        value.is_Mul and len(value.args) == 2 and value.args[0] == -1 and value.args[1].is_Symbol
-    )
-
-
-def _reachable(outputs: tuple[sympy.Symbol, ...], bodies: _Bodies) -> list[sympy.Symbol]:
-    """The targets that the outputs need, each after those that it needs itself."""
-    order: dict[sympy.Symbol, None] = {}
-
-    def visit(target: sympy.Symbol) -> None:
-        if target in order:
-            return
-        for symbol in sorted(bodies[target].free_symbols, key=str):
-            if symbol in bodies:
-                visit(symbol)
-        order[target] = None
-
-    for output in outputs:
-        visit(output)
-    return list(order)
-
-
-def _names(
-    order: list[sympy.Symbol],
-    bodies: _Bodies,
-    outputs: tuple[sympy.Symbol, ...],
-    taken: set[str],
-) -> dict[sympy.Symbol, sympy.Symbol]:
-    """A name for each target: outputs keep theirs, a function of one symbol is named after both."""
-    names: dict[sympy.Symbol, sympy.Symbol] = {}
-    used = {*taken, *(o.name for o in outputs)}
-    for target in order:
-        if target in outputs:
-            names[target] = target
-            continue
-        body = bodies[target].xreplace(names)
-        if target.name.endswith("_sum"):
-            wish = target.name
-        elif body.func.__name__ in TABLE and len(body.args) == 1 and body.args[0].is_Symbol:
-            wish = f"{body.func.__name__}_{body.args[0]}"
-        else:
+    def of(self, node: Node, body: Node) -> Node:
+        """A free name for a value that is computed as `body`."""
+        wish = self.wishes.get(node, "")
+        if not wish and body.op == "call" and len(body.args) == 1 and body.args[0].is_symbol:
+            assert body.name in TABLE
+            wish = f"{body.name}_{body.args[0].name}"
+        if len(wish) > _LONGEST_NAME:
             wish = ""
-        if not wish or wish in used:
-            wish = next(n for n in (f"t{i}" for i in range(len(order) + 1)) if n not in used)
-        used.add(wish)
-        names[target] = sympy.Symbol(wish)
-    return names
+        while not wish or wish in self.used:
+            wish = f"t{self.count}"
+            self.count += 1
+        self.used.add(wish)
+        return symbol(wish)

@@ -6,12 +6,12 @@ import math
 import re
 from dataclasses import dataclass
 
-import sympy
 import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
 from ..cellspec.cell import CellSpec
+from ..cellspec.expression import calls
 from ..codegen.derive import Pointwise, derive
 from .extremes import Overflow, extremes
 from .scan import Backend
@@ -122,8 +122,7 @@ def inspect(cell: CellSpec, seed: int) -> Inspection:
 
 
 def _uses(cell: CellSpec, function: str) -> bool:
-    calls = {call.func.__name__ for u in cell.updates for call in u.atoms(sympy.Function)}
-    return function in calls
+    return function in calls(cell.updates)
 
 
 def _compare(cell: CellSpec) -> tuple[tuple[Comparison, ...], tuple[Comparison, ...]]:

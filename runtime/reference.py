@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from types import CodeType
 from typing import Any
 
-import sympy
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
+from ..cellspec.expression import Node, ordered
 from ..cellspec.functions import TABLE
 
 
@@ -37,8 +37,7 @@ def scan_reference(
         values = {name: p.expand_as(states[0]) for name, p in params.items()} | current
         values |= _gates(cell, wx[:, step], R, b, R_diag, current)
         values |= {c.name: wx.new_tensor(c.value) for c in cell.constants}
-        memory: dict[sympy.Basic, Tensor] = {}
-        new = [_evaluate(update, values, memory, wx) for update in cell.updates]
+        new = evaluate(cell.updates, values, wx)
         current = {
             s.name: value.expand_as(states[0]) for s, value in zip(cell.states, new, strict=True)
         }
@@ -92,67 +91,72 @@ class ClipGradient(torch.autograd.Function):
         return torch.minimum(torch.maximum(gradients[0], -bound), bound), None
 
 
-def _evaluate(
-    node: sympy.Basic,
-    values: Mapping[str, Tensor],
-    memory: dict[sympy.Basic, Tensor],
-    like: Tensor,
-) -> Tensor:
-    """An expression's value; each subexpression once."""
-    if node not in memory:
-        arguments = [_evaluate(a, values, memory, like) for a in node.args]
-        memory[node] = _apply(node, arguments, values, like)
-    return memory[node]
+def evaluate(roots: Sequence[Node], values: Mapping[str, Tensor], like: Tensor) -> list[Tensor]:
+    """The values of expressions as they are written, each shared part once.
+
+    Args:
+        roots: the expressions.
+        values: the value of each symbol by name.
+        like: a tensor of the dtype and on the device of the results.
+    """
+    memory: dict[Node, Tensor] = {}
+    for node in ordered(roots):
+        memory[node] = _apply(node, [memory[a] for a in node.args], values, like)
+    return [memory[root] for root in roots]
 
 
 def _apply(
-    node: sympy.Basic, arguments: list[Tensor], values: Mapping[str, Tensor], like: Tensor
+    node: Node, arguments: list[Tensor], values: Mapping[str, Tensor], like: Tensor
 ) -> Tensor:
-    match node:
-        case sympy.Symbol():
+    match node.op:
+        case "symbol":
             return values[node.name]
-        case sympy.Number():
-            return like.new_tensor(float(node))
-        case sympy.Add():
-            return _fold(torch.add, arguments)
-        case sympy.Mul():
-            return _fold(torch.mul, arguments)
-        case sympy.Pow():
-            return arguments[0] ** int(node.exp)
-        case sympy.logic.boolalg.BooleanAtom():
-            return torch.tensor(bool(node), device=like.device)
-        case sympy.And():
-            return _fold(torch.logical_and, arguments)
-        case sympy.Or():
-            return _fold(torch.logical_or, arguments)
-        case sympy.Not():
-            return torch.logical_not(arguments[0])
-        case sympy.core.relational.Relational():
-            return _RELATIONS[node.rel_op](*arguments)
-    function = TABLE[node.func.__name__]
-    scope = {"torch": torch, "F": F, "ClipGradient": ClipGradient}
-    scope |= dict(zip(function.arguments, arguments, strict=True))
-    result: Tensor = eval(_twin(function.torch), scope)
-    return result
+        case "number":
+            return like.new_tensor(node.value)
+        case "true" | "false":
+            return torch.tensor(node.op == "true", device=like.device)
+        case "neg":
+            return torch.neg(arguments[0])
+        case "**":
+            assert isinstance(node.value, int)
+            base = arguments[0]
+            return _power(base if node.value > 0 else torch.reciprocal(base), abs(node.value))
+        case "call":
+            function = TABLE[node.name]
+            scope = {"torch": torch, "F": F, "ClipGradient": ClipGradient}
+            scope |= dict(zip(function.arguments, arguments, strict=True))
+            result: Tensor = eval(_twin(function.torch), scope)
+            return result
+    return _OPERATORS[node.op](*arguments)
 
 
-_RELATIONS = {
+def _power(base: Tensor, exponent: int) -> Tensor:
+    """By the products that the kernels take."""
+    if exponent == 1:
+        return base
+    if exponent == 3:
+        return base * base * base
+    half = _power(base, exponent // 2)
+    return half * half * base if exponent % 2 else half * half
+
+
+_OPERATORS: dict[str, Callable[..., Tensor]] = {
+    "+": torch.add,
+    "-": torch.sub,
+    "*": torch.mul,
+    "/": torch.div,
     "<": torch.lt,
     "<=": torch.le,
     ">": torch.gt,
     ">=": torch.ge,
     "==": torch.eq,
     "!=": torch.ne,
+    "&": torch.logical_and,
+    "|": torch.logical_or,
+    "~": torch.logical_not,
 }
 
 
 @cache
 def _twin(text: str) -> CodeType:
     return compile(text, "<torch twin>", "eval")
-
-
-def _fold(operation: Any, arguments: list[Tensor]) -> Tensor:
-    result = arguments[0]
-    for argument in arguments[1:]:
-        result = operation(result, argument)
-    return result

@@ -84,8 +84,8 @@ def test_orders_are_those_of_the_signature():
         "b = x_b + u_b,y * y + u_b,z * z + b_b",
         "c = R_c,z z + R_c,y y",
         "d = x_d + b_d",
-        "y' = w*tanh(a + b)",
-        "z' = k*tanh(c + d)",
+        "y' = tanh(a + b)*w",
+        "z' = tanh(c + d)*k",
     )
 
 
@@ -101,10 +101,10 @@ def test_state_start_values():
 def test_equations_and_latex():
     lstm = rnnc.cells.lstm
     assert lstm.equations()[-2:] == (
-        "c' = c*sigmoid(f) + tanh(z)*sigmoid(i)",
-        "h' = tanh(c')*sigmoid(o)",
+        "c' = sigmoid(f)*c + sigmoid(i)*tanh(z)",
+        "h' = sigmoid(o)*tanh(c')",
     )
-    assert lstm.latex().splitlines()[-2] == r"h_t &= \tanh\left(c_t\right) \sigma\left(o_t\right)"
+    assert lstm.latex().splitlines()[-2] == r"h_t &= \sigma\left(o_t\right) \tanh\left(c_t\right)"
     assert r"R_{i} h_{t-1}" in lstm.latex()
     assert lstm._repr_latex_() == f"$${lstm.latex()}$$"
     for name in rnnc.cells.names():

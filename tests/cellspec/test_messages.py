@@ -131,7 +131,7 @@ def modulo(g: Gate, h: State):
 
 
 def float_power(g: Gate, h: State):
-    return g**0.5
+    return g**0.3
 
 
 def division_by_zero(g: Gate, h: State):
@@ -184,10 +184,6 @@ def unicode_name(größe: Gate, h: State):
 
 def unused_gate(g: Gate, k: Gate, h: State):
     return tanh(g)
-
-
-def cancelled_gate(g: Gate, k: Gate, h: State):
-    return tanh(g) + k - k
 
 
 def unused_param(g: Gate, h: State, w: Param):
@@ -258,10 +254,10 @@ def star_arguments(g: Gate, h: State, *rest: Gate):
         (numpy_call, "a call of numpy.tanh", "from rnnc import tanh"),
         (method_call, "the attribute .tanh", "from rnnc import tanh"),
         (matrix_product, "an operator", "n: Gate = gate(input=False)"),
-        (modulo, "an operator", "gate(input=False)"),
-        (float_power, "`g` ** 0.5", "sqrt(x)"),
+        (modulo, "an operator", "where(x >= m, x - m, x)"),
+        (float_power, "`g` ** 0.3", "exp(0.3 * log(g))"),
         (division_by_zero, "`g` / 0", "another divisor"),
-        (infinite_number, "the number inf", "a finite number"),
+        (infinite_number, "the number inf", "a large one such as 1e30"),
         (not_a_condition, "as the condition of where", "where(x > 0, a, b)"),
         (wrong_count, "sigmoid with 2 argument(s)", "sigmoid(x)"),
         (cpp_keyword, "`double`, which is a keyword of C++", "`double_gate`"),
@@ -273,7 +269,6 @@ def star_arguments(g: Gate, h: State, *rest: Gate):
         (next_name, "`h_next`, whose ending _next", "another name"),
         (unicode_name, "`größe`, which is not an ASCII identifier", "another name"),
         (unused_gate, "the gate `k`, which no state's new value uses", "without `k`"),
-        (cancelled_gate, "the gate `k`, which no state's new value uses", "without `k`"),
         (unused_param, "the param `w`, which no state's new value uses", "without `w`"),
         (unused_constant, "the constant `alpha`, which no state's new", "without `alpha`"),
         (empty_gate, "input=False and recurrent=False, which leaves it empty", "k: Param"),

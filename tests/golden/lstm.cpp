@@ -3,8 +3,8 @@
 //   f = x_f + R_f h + b_f
 //   z = x_z + R_z h + b_z
 //   o = x_o + R_o h + b_o
-//   c' = c*sigmoid(f) + tanh(z)*sigmoid(i)
-//   h' = tanh(c')*sigmoid(o)
+//   c' = sigmoid(f)*c + sigmoid(i)*tanh(z)
+//   h' = sigmoid(o)*tanh(c')
 // The forward keeps sigmoid_i, sigmoid_f, tanh_z, sigmoid_o for the backward, which reads the states
 // c, c_next besides.
 
@@ -38,26 +38,28 @@ RNNC_INLINE real sigmoid(real x) { return real(1) / (real(1) + exp(-x)); }
 // 9 operations a unit
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
     real& c_next, real& sigmoid_i, real& sigmoid_f, real& tanh_z, real& sigmoid_o) {
-  sigmoid_f = sigmoid(f);
   sigmoid_i = sigmoid(i);
+  sigmoid_f = sigmoid(f);
   tanh_z = tanh(z);
-  c_next = c*sigmoid_f + sigmoid_i*tanh_z;
   sigmoid_o = sigmoid(o);
+  c_next = sigmoid_f*c + sigmoid_i*tanh_z;
   h_next = sigmoid_o*tanh(c_next);
 }
 
-// 23 operations a unit
+// 20 operations a unit
 RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
     real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_i, real& d_f,
     real& d_z, real& d_o, real& d_h, real& d_c) {
+  const real t0 = d_h_next*sigmoid_o;
   const real tanh_c_next = tanh(c_next);
-  const real d_c_next_sum = d_c_next + d_h_next*sigmoid_o*(real(1) - tanh_c_next*tanh_c_next);
-  d_i = d_c_next_sum*sigmoid_i*tanh_z*(real(1) - sigmoid_i);
-  d_f = c*d_c_next_sum*sigmoid_f*(real(1) - sigmoid_f);
-  d_z = d_c_next_sum*sigmoid_i*(real(1) - tanh_z*tanh_z);
-  d_o = d_h_next*sigmoid_o*tanh_c_next*(real(1) - sigmoid_o);
-  d_h = real(0);
+  const real d_c_next_sum = d_c_next + t0*(real(1) - tanh_c_next*tanh_c_next);
+  const real t1 = d_c_next_sum*sigmoid_i;
+  d_i = t1*tanh_z*(real(1) - sigmoid_i);
   d_c = d_c_next_sum*sigmoid_f;
+  d_f = d_c*c*(real(1) - sigmoid_f);
+  d_z = t1*(real(1) - tanh_z*tanh_z);
+  d_o = t0*tanh_c_next*(real(1) - sigmoid_o);
+  d_h = real(0);
 }
 
 // A row of n units. gates [kGates][width], params [kParams][width], kept [kSaved][n]; the states

@@ -3,10 +3,10 @@
 //   f = x_f + R_f h + b_f
 //   z = x_z + R_z h + b_z
 //   o = x_o + R_o h + b_o
-//   m' = stop_gradient(where((n == 0), i, maximum(i, m + logsigmoid(f))))
-//   n' = n*exp(minimum(m - m' + logsigmoid(f), 60)) + exp(i - m')
-//   c' = c*exp(minimum(m - m' + logsigmoid(f), 60)) + exp(i - m')*tanh(z)
-//   h' = c'*sigmoid(o)/n'
+//   m' = stop_gradient(where((n == 0), i, maximum(i, logsigmoid(f) + m)))
+//   n' = exp(minimum(logsigmoid(f) + m - m', 60))*n + exp(i - m')
+//   c' = exp(minimum(logsigmoid(f) + m - m', 60))*c + exp(i - m')*tanh(z)
+//   h' = sigmoid(o)*c'/n'
 //
 // One block a head and 4 batch rows runs all steps, with R in registers and h
 // through shared memory. The forward keeps i, f, tanh_z, sigmoid_o for the backward, which
@@ -54,7 +54,6 @@ __device__ constexpr bool kReads[] = {false, true, true, true};
 namespace rnnc {
 
 RNNC_INLINE real logsigmoid(real x) { return (x > real(0) ? real(0) : x) - log1p(exp(-abs(x))); }
-RNNC_INLINE real reciprocal(real x) { return real(1) / x; }
 RNNC_INLINE real maximum(real a, real b) { return (a > b || a != a) ? a : b; }
 RNNC_INLINE real minimum(real a, real b) { return (a < b || a != a) ? a : b; }
 RNNC_INLINE real where(bool condition, real a, real b) { return condition ? a : b; }
@@ -63,38 +62,39 @@ RNNC_INLINE real stop_gradient(real x) { return x; }
 // 20 operations a unit
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real n, real m,
     real& h_next, real& c_next, real& n_next, real& m_next, real& tanh_z, real& sigmoid_o) {
-  const real t0 = m + logsigmoid(f);
-  m_next = stop_gradient(where((n == real(0)), i, maximum(i, t0)));
-  const real t1 = exp(i - m_next);
-  const real t2 = exp(minimum(-m_next + t0, real(60)));
   tanh_z = tanh(z);
-  c_next = c*t2 + t1*tanh_z;
-  n_next = n*t2 + t1;
   sigmoid_o = sigmoid(o);
-  h_next = c_next*sigmoid_o/n_next;
+  const real t0 = logsigmoid(f) + m;
+  m_next = stop_gradient(where((n == real(0)), i, maximum(i, t0)));
+  const real t1 = exp(minimum(t0 - m_next, real(60)));
+  const real t2 = exp(i - m_next);
+  c_next = t1*c + t2*tanh_z;
+  n_next = t1*n + t2;
+  h_next = sigmoid_o*c_next/n_next;
 }
 
-// 41 operations a unit
+// 39 operations a unit
 RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o, real h, real c,
     real n, real m, real h_next, real c_next, real n_next, real m_next, real d_h_next,
     real d_c_next, real d_n_next, real d_m_next, real& d_i, real& d_f, real& d_z, real& d_o,
     real& d_h, real& d_c, real& d_n, real& d_m) {
   const real t0 = exp(i - m_next);
-  const real reciprocal_n_next = reciprocal(n_next);
-  const real d_c_next_sum = d_c_next + d_h_next*reciprocal_n_next*sigmoid_o;
-  const real t1 = c_next*d_h_next;
-  const real d_n_next_sum = d_n_next - sigmoid_o*t1*reciprocal_n_next*reciprocal_n_next;
-  d_i = t0*(d_c_next_sum*tanh_z + d_n_next_sum);
-  const real t2 = m - m_next + logsigmoid(f);
-  const real t3 = exp(minimum(t2, real(60)));
-  const real t4 = t3*(c*d_c_next_sum + d_n_next_sum*n);
-  d_m = where((t2 < real(60)), t4, where((t2 == real(60)), real(0.5)*t4, real(0)));
+  const real t1 = real(1)/n_next;
+  const real t2 = t1*d_h_next;
+  const real d_n_next_sum = d_n_next - t1*t2*(sigmoid_o*c_next);
+  const real t3 = t2*sigmoid_o;
+  const real d_c_next_sum = t3 + d_c_next;
+  d_i = t0*(d_n_next_sum + d_c_next_sum*tanh_z);
+  const real t4 = logsigmoid(f) + m - m_next;
+  const real t5 = exp(minimum(t4, real(60)));
+  const real t6 = t5*(d_n_next_sum*n + d_c_next_sum*c);
+  d_m = where((t4 < real(60)), t6, where((t4 == real(60)), real(0.5)*t6, real(0)));
   d_f = d_m*sigmoid(-f);
   d_z = d_c_next_sum*t0*(real(1) - tanh_z*tanh_z);
-  d_o = reciprocal_n_next*sigmoid_o*t1*(real(1) - sigmoid_o);
+  d_o = t3*c_next*(real(1) - sigmoid_o);
+  d_c = d_c_next_sum*t5;
+  d_n = d_n_next_sum*t5;
   d_h = real(0);
-  d_c = d_c_next_sum*t3;
-  d_n = d_n_next_sum*t3;
 }
 
 // A step of one unit: the states are replaced by the next ones.

@@ -11,6 +11,11 @@
 
 namespace rnnc {
 
+// A number beyond float: infinite where `real` is one. C++ leaves that conversion undefined.
+RNNC_INLINE real literal(double x) {
+  return sizeof(real) == sizeof(double) ? real(x) : real(x > 0 ? __builtin_inf() : -__builtin_inf());
+}
+
 template <int n>
 RNNC_INLINE real power(real x) {
   if constexpr (n == 1) {

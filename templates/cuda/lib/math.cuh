@@ -7,6 +7,11 @@
 
 namespace rnnc {
 
+// A number beyond float: infinite where `real` is one. C++ leaves that conversion undefined.
+RNNC_INLINE real literal(double x) {
+  return sizeof(real) == sizeof(double) ? real(x) : real(x > 0 ? __longlong_as_double(0x7ff0000000000000ll) : -__longlong_as_double(0x7ff0000000000000ll));
+}
+
 template <int n>
 RNNC_INLINE real power(real x) {
   if constexpr (n == 1) {

@@ -1,0 +1,222 @@
+"""The adjoint of a cell's pointwise map: reverse mode over its nodes, each derived by sympy.
+
+sympy sees one node at a time: symbols for the node's arguments and its value. What it gives, sums
+and products of cotangents and such symbols, it may rearrange and share; the values of the forward
+behind the symbols stay as they were written.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+
+import sympy
+
+from ..cellspec.expression import Node, ordered, rewritten, symbol, uses
+from ..cellspec.functions import TABLE
+from ..cellspec.symbolic import factored, from_sympy
+
+#: Beyond it, sympy's search for common sums and products takes longer than it is worth.
+_LARGEST_SEARCH = 400
+#: Products of more factors are taken apart two by two.
+_MOST_FACTORS = 8
+#: Sums and products of more parts keep a name, so that long chains cost no more than short ones.
+_LARGEST_INLINED = 6
+#: Numbers beyond these magnitudes are symbols to sympy, so that their products cannot overflow.
+_TINY, _HUGE = 1e-8, 1e8
+
+
+@dataclass(frozen=True)
+class Adjoint:
+    """What the reverse mode gives.
+
+    Attributes:
+        gradients: the cotangent of each wanted symbol, over the values of the forward and the
+            cotangents of the results.
+        sums: names for some of their parts: `d_c_sum`, the whole cotangent of a result.
+    """
+
+    gradients: dict[str, Node]
+    sums: dict[Node, str]
+
+
+def adjoint(
+    results: Mapping[str, Node], wanted: Iterable[str], known: Mapping[Node, Node]
+) -> Adjoint:
+    """The cotangents of symbols from those of results.
+
+    Args:
+        results: values by name; the cotangent of `h_next` is the symbol `d_h_next`.
+        wanted: names of symbols.
+        known: what some nodes are given as, so that they are not computed again.
+    """
+    with factored():
+        return _Reverse(results, tuple(wanted), known).adjoint()
+
+
+class _Reverse:
+    def __init__(
+        self, results: Mapping[str, Node], wanted: tuple[str, ...], known: Mapping[Node, Node]
+    ) -> None:
+        self.results = results
+        self.wanted = wanted
+        self.known = known
+        self.uses = uses(results.values())
+        self.values: dict[Node, sympy.Expr] = {}
+        self.behind: dict[sympy.Symbol, Node] = {}
+        self.definitions: dict[sympy.Symbol, sympy.Expr] = {}
+
+    def adjoint(self) -> Adjoint:
+        nodes = ordered(self.results.values())
+        active = self._active(nodes)
+        shares: dict[Node, list[sympy.Expr]] = {node: [] for node in active}
+        names: dict[Node, str] = {}
+        for name, value in self.results.items():
+            if value in shares:
+                shares[value].append(sympy.Symbol(f"d_{name}"))
+                names.setdefault(value, name)
+        sums: dict[sympy.Symbol, str] = {}
+        for node in reversed([n for n in nodes if n in active and not n.is_leaf]):
+            total = sympy.Add(*shares[node])
+            if total == 0:
+                continue
+            if not total.is_Atom and not (total.is_Mul and total == -total.args[-1]):
+                total = self._bound(total)
+                if node in names:
+                    sums[total] = f"d_{names[node]}_sum"
+            args = self._factors(node) if node.op == "*" else node.args
+            for argument, share in zip(args, self._pulled_back(node, args, total), strict=True):
+                if share is not None and argument in active:
+                    shares[argument].append(share)
+        totals = {name: sympy.Add(*shares.get(symbol(name), [])) for name in self.wanted}
+        return self._resolved(totals, sums)
+
+    def _active(self, nodes: list[Node]) -> set[Node]:
+        """The nodes that depend on what is wanted and can carry a gradient."""
+        wanted = {symbol(name) for name in self.wanted}
+        active: set[Node] = set()
+        for node in nodes:
+            if node in wanted or (not node.is_condition and any(a in active for a in node.args)):
+                active.add(node)
+        return active
+
+    def _factors(self, node: Node) -> tuple[Node, ...]:
+        """The factors of a product of several, whose partial products nothing else needs.
+
+        Their gradients are then products of the others, and share what they have in common.
+        """
+        factors = [node]
+        while len(factors) < _MOST_FACTORS:
+            inner = next((i for i, f in enumerate(factors) if self._dissolves(f, node)), None)
+            if inner is None:
+                break
+            factors[inner : inner + 1] = factors[inner].args
+        return tuple(factors)
+
+    def _dissolves(self, factor: Node, root: Node) -> bool:
+        inside = self.uses[factor] == 1 and factor not in self.known
+        return factor.op == "*" and (factor is root or inside)
+
+    def _pulled_back(
+        self, node: Node, operands: tuple[Node, ...], d: sympy.Expr
+    ) -> tuple[sympy.Expr | None, ...]:
+        y, args = self._value(node), [self._value(a) for a in operands]
+        match node.op:
+            case "+":
+                return d, d
+            case "-":
+                return d, -d
+            case "neg":
+                return (-d,)
+            case "*":
+                return tuple(sympy.Mul(d, *args[:i], *args[i + 1 :]) for i in range(len(args)))
+            case "/" if node.args[0].is_number and node.args[0].value == 1:
+                return None, -d * y**2
+            case "/" if node in self.known:
+                # A new state might not be read otherwise: the quotient is computed again.
+                inverse = self._bound(1 / args[1])
+                share = self._bound(d * inverse)
+                return share, -share * self._bound(args[0] * inverse)
+            case "/":
+                share = self._bound(d / args[1])
+                return share, -share * y
+            case "**":
+                assert isinstance(node.value, int)
+                if node.value < 0:
+                    return (d * node.value * y / args[0],)
+                return (d * node.value * args[0] ** (node.value - 1),)
+        return TABLE[node.name].pullback(d, y, *args)
+
+    def _value(self, node: Node) -> sympy.Expr:
+        """What stands for a node's value: the symbol or number itself, else a symbol of its own."""
+        if node not in self.values:
+            self.values[node] = self._stand_in(node)
+        return self.values[node]
+
+    def _stand_in(self, node: Node) -> sympy.Expr:
+        if node.is_symbol and node not in self.known:
+            return sympy.Symbol(node.name)
+        if isinstance(node.value, int | float) and node.is_number:
+            size = abs(node.value)
+            if size == 0 or _TINY <= size <= _HUGE:
+                return sympy.Integer(node.value) if size == int(size) else sympy.Float(node.value)
+        # A name that no cell has, and that sympy sorts behind those of the cell.
+        stand_in = sympy.Symbol(f"~{node.value or ''}{len(self.behind):05}")
+        self.behind[stand_in] = node
+        return stand_in
+
+    def _bound(self, value: sympy.Expr) -> sympy.Symbol:
+        bound = sympy.Symbol(f"_d{len(self.definitions):05}")
+        self.definitions[bound] = value
+        return bound
+
+    def _resolved(self, totals: dict[str, sympy.Expr], sums: dict[sympy.Symbol, str]) -> Adjoint:
+        """From sympy to nodes: every definition, in the order in which it is needed."""
+        results = {sympy.Symbol(f"_result_{name}"): total for name, total in totals.items()}
+        bodies = _inlined({**self.definitions, **results}, {*results, *sums})
+        if len(bodies) <= _LARGEST_SEARCH:
+            fresh = sympy.numbered_symbols("_c")
+            shared, values = sympy.cse(
+                list(bodies.values()), symbols=fresh, order="canonical", list=True
+            )
+            bodies = {**dict(shared), **dict(zip(bodies, values, strict=True))}
+        stand_ins = list(self.behind)
+        nodes = rewritten(self.behind.values(), self.known)
+        resolved = dict(zip(stand_ins, nodes, strict=True))
+        for target in [*results, *sums]:
+            stack = [target]
+            while stack:
+                now = stack[-1]
+                missing = [
+                    s
+                    for s in sorted(bodies[now].free_symbols, key=str)
+                    if s in bodies and s not in resolved
+                ]
+                if missing:
+                    stack.extend(missing)
+                else:
+                    resolved[stack.pop()] = from_sympy(bodies[now], resolved)
+        gradients = {name: resolved[sympy.Symbol(f"_result_{name}")] for name in totals}
+        return Adjoint(gradients, {resolved[s]: name for s, name in sums.items()})
+
+
+def _inlined(
+    definitions: dict[sympy.Symbol, sympy.Expr], kept: set[sympy.Symbol]
+) -> dict[sympy.Symbol, sympy.Expr]:
+    """The definitions without those that one other uses once, which takes them up.
+
+    A product of products is one product then, whose parts can be shared in any order.
+    """
+    uses = Counter(s for body in definitions.values() for s in _symbols(body))
+    once: dict[sympy.Symbol, sympy.Expr] = {}
+    rest: dict[sympy.Symbol, sympy.Expr] = {}
+    for target, definition in definitions.items():
+        body = definition.xreplace({s: once[s] for s in definition.free_symbols if s in once})
+        small = len(body.args) <= _LARGEST_INLINED
+        (once if uses[target] == 1 and small and target not in kept else rest)[target] = body
+    return rest
+
+
+def _symbols(value: sympy.Expr) -> Iterator[sympy.Symbol]:
+    return (node for node in sympy.preorder_traversal(value) if node.is_Symbol)
