@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from ..cellspec.cell import CellSpec
 from ..cellspec.expression import Node, ordered, rewritten, symbol
+from ..cellspec.functions import TABLE
 from .adjoint import adjoint
 from .linearity import linear
 from .program import Program
@@ -75,6 +76,16 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
         >>> derive(rnnc.cells.elman).saved      # tanh' = 1 - h_next**2: no pre-activation needed
         ()
     """
+    # Declarations in another order give the same statements, and so the same roundings.
+    declared = {"gates": cell.gates, "params": cell.params, "constants": cell.constants}
+    by_name = {kind: tuple(sorted(ds, key=lambda d: d.name)) for kind, ds in declared.items()}
+    found = _derive(cell.model_copy(update=by_name), activations)
+    gates = [g.name for g in cell.gates]
+    values = [value for g in gates for value in (g, *(f"{name}_{g}" for name in TABLE))]
+    return replace(found, cell=cell, saved=tuple(sorted(found.saved, key=values.index)))
+
+
+def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     updates = {f"{s.name}_next": u for s, u in zip(cell.states, cell.updates, strict=True)}
     known = {u: symbol(new) for new, u in updates.items() if not u.is_leaf}
     wanted = [d.name for d in (*cell.gates, *cell.states, *cell.params)]

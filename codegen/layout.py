@@ -3,73 +3,152 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
-from ..cellspec.cell import CellSpec
+from ..cellspec.cell import CellSpec, Pair
+from .spaces import (
+    BiasIndex,
+    DenseIndex,
+    DiagonalIndex,
+    GateIndex,
+    InputIndex,
+    PairIndex,
+    ParamIndex,
+    RestIndex,
+    SourceIndex,
+    Space,
+    StateIndex,
+    Table,
+)
+
+
+@dataclass(frozen=True)
+class Shares:
+    """What one product over all steps gives of d_R: the gradients of some gates times a state.
+
+    Attributes:
+        source: the state.
+        pairs: the dense pairs that it is the gradient of, with their places among those gates.
+        whole: whether these are all pairs of the cell, and all of those gates, in one order.
+    """
+
+    source: StateIndex
+    pairs: tuple[tuple[DenseIndex, InputIndex | RestIndex], ...]
+    whole: bool
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Orders and index tables that a template writes as constants.
+    """The spaces of a cell, and tables that lead from one to another.
 
-    Gates that take input come first, so that their gradients are one slice.
+    Gates that take input come first, so that their gradients are one slice. Sums run in orders
+    that no declaration decides: pairs by the source's place among the states, then by the gate's
+    name. So a cell whose gates, params or sources are declared in another order has the same bits.
 
     Attributes:
         gates: gate names in the kernel's order.
         input_gates: the names of the first of them, those with input, in the cell's order.
+        rest_gates: the others.
         states: state names in the cell's order.
         params: param names in the cell's order.
-        bias: the gate index of each bias.
-        dense_gates: the gate index of each dense matrix.
-        dense_sources: the state index of each dense matrix.
-        diagonal_gates: the gate index of each diagonal weight.
-        diagonal_sources: the state index of each diagonal weight.
-        sources: the state index of each state that a dense gate reads, once.
+        bias: the gate of each bias.
+        dense_gates: the gate of each dense matrix.
+        dense_sources: the state of each dense matrix.
+        diagonal_gates: the gate of each diagonal weight.
+        diagonal_sources: the state of each diagonal weight.
+        diagonal_order: the diagonal weights in the order in which they are added.
+        sources: each state that a dense gate reads, once.
         source_pairs: how many dense pairs (gate, source) each of them has.
-        source_first_pair: where they begin among the pairs in the order of sources.
-        pair_gates: the gate index of each pair in that order.
+        source_first_pair: where they begin among the pairs in the order of products.
+        pair_gates: the gate of each pair in that order.
         pair_matrices: which dense matrix it is.
     """
 
-    gates: tuple[str, ...]
-    input_gates: tuple[str, ...]
-    states: tuple[str, ...]
-    params: tuple[str, ...]
-    bias: tuple[int, ...]
-    dense_gates: tuple[int, ...]
-    dense_sources: tuple[int, ...]
-    diagonal_gates: tuple[int, ...]
-    diagonal_sources: tuple[int, ...]
-    sources: tuple[int, ...]
-    source_pairs: tuple[int, ...]
-    source_first_pair: tuple[int, ...]
-    pair_gates: tuple[int, ...]
-    pair_matrices: tuple[int, ...]
+    gates: Space[GateIndex]
+    input_gates: Space[InputIndex]
+    rest_gates: Space[RestIndex]
+    states: Space[StateIndex]
+    params: Space[ParamIndex]
+    bias: Table[BiasIndex, GateIndex]
+    dense_gates: Table[DenseIndex, GateIndex]
+    dense_sources: Table[DenseIndex, StateIndex]
+    diagonal_gates: Table[DiagonalIndex, GateIndex]
+    diagonal_sources: Table[DiagonalIndex, StateIndex]
+    diagonal_order: tuple[DiagonalIndex, ...]
+    sources: Table[SourceIndex, StateIndex]
+    source_pairs: Table[SourceIndex, int]
+    source_first_pair: Table[SourceIndex, int]
+    pair_gates: Table[PairIndex, GateIndex]
+    pair_matrices: Table[PairIndex, DenseIndex]
+
+    def matrices_of(self, source: SourceIndex) -> tuple[DenseIndex, ...]:
+        """The dense matrices of a source, in the order of products."""
+        first = self.source_first_pair[source]
+        return self.pair_matrices.values[first : first + self.source_pairs[source]]
+
+    @cached_property
+    def input_shares(self) -> tuple[Shares, ...]:
+        """The products over all steps with the gradients of gates with input, of (…, Gx)."""
+        return self._shares(self.input_gates)
+
+    @cached_property
+    def rest_shares(self) -> tuple[Shares, ...]:
+        """The products over all steps with the gradients of the other gates, of (…, G - Gx)."""
+        return self._shares(self.rest_gates)
+
+    def _shares(self, gates: Space[InputIndex] | Space[RestIndex]) -> tuple[Shares, ...]:
+        found = []
+        named = {matrix: self.gates[gate] for matrix, gate in self.dense_gates.items()}
+        for source in self.sources:
+            pairs = tuple(
+                (matrix, gates.at(named[matrix]))
+                for matrix, state in self.dense_sources.items()
+                if state == source and named[matrix] in gates
+            )
+            whole = tuple(named.values()) == gates.names and len(pairs) == len(named)
+            if pairs:
+                found.append(Shares(source, pairs, whole))
+        return tuple(found)
 
 
 @lru_cache(maxsize=512)
 def layout_of(cell: CellSpec) -> Layout:
     """The layout of a cell's kernels."""
-    gates = cell.input_gates + tuple(g.name for g in cell.gates if not g.input)
-    states = tuple(s.name for s in cell.states)
-    dense_gates = tuple(gates.index(p.gate) for p in cell.dense_pairs)
-    dense_sources = tuple(states.index(p.source) for p in cell.dense_pairs)
-    sources = tuple(sorted(set(dense_sources)))
-    pairs = [i for source in sources for i, s in enumerate(dense_sources) if s == source]
-    counts = [dense_sources.count(source) for source in sources]
+    rest = tuple(g.name for g in cell.gates if not g.input)
+    gates = Space(GateIndex, cell.input_gates + rest)
+    states = Space(StateIndex, tuple(s.name for s in cell.states))
+    dense = Space(DenseIndex, tuple(map(_name, cell.dense_pairs)))
+    diagonal = Space(DiagonalIndex, tuple(map(_name, cell.diagonal_pairs)))
+    dense_gates = Table(dense, tuple(gates.at(p.gate) for p in cell.dense_pairs))
+    dense_sources = Table(dense, tuple(states.at(p.source) for p in cell.dense_pairs))
+
+    def place(pair: Pair) -> tuple[int, str]:
+        return states.at(pair.source).number, pair.gate
+
+    products = tuple(dense.at(_name(p)) for p in sorted(cell.dense_pairs, key=place))
+    pairs = Space(PairIndex, tuple(dense[m] for m in products))
+    read = [s for s in states if s in dense_sources.values]
+    sources = Space(SourceIndex, tuple(states[s] for s in read))
+    counts = [dense_sources.values.count(s) for s in read]
     return Layout(
         gates=gates,
-        input_gates=cell.input_gates,
+        input_gates=Space(InputIndex, cell.input_gates),
+        rest_gates=Space(RestIndex, rest),
         states=states,
-        params=tuple(p.name for p in cell.params),
-        bias=tuple(gates.index(g) for g in cell.bias_gates),
+        params=Space(ParamIndex, tuple(p.name for p in cell.params)),
+        bias=Table(Space(BiasIndex, cell.bias_gates), tuple(map(gates.at, cell.bias_gates))),
         dense_gates=dense_gates,
         dense_sources=dense_sources,
-        diagonal_gates=tuple(gates.index(p.gate) for p in cell.diagonal_pairs),
-        diagonal_sources=tuple(states.index(p.source) for p in cell.diagonal_pairs),
-        sources=sources,
-        source_pairs=tuple(counts),
-        source_first_pair=tuple(sum(counts[:i]) for i in range(len(counts))),
-        pair_gates=tuple(dense_gates[i] for i in pairs),
-        pair_matrices=tuple(pairs),
+        diagonal_gates=Table(diagonal, tuple(gates.at(p.gate) for p in cell.diagonal_pairs)),
+        diagonal_sources=Table(diagonal, tuple(states.at(p.source) for p in cell.diagonal_pairs)),
+        diagonal_order=tuple(diagonal.at(_name(p)) for p in sorted(cell.diagonal_pairs, key=place)),
+        sources=Table(sources, tuple(read)),
+        source_pairs=Table(sources, tuple(counts)),
+        source_first_pair=Table(sources, tuple(sum(counts[:i]) for i in range(len(counts)))),
+        pair_gates=Table(pairs, tuple(dense_gates[m] for m in products)),
+        pair_matrices=Table(pairs, products),
     )
+
+
+def _name(pair: Pair) -> str:
+    return f"{pair.gate} from {pair.source}"

@@ -13,11 +13,13 @@ from .alternating_plan import AlternatingPlan
 from .block_plan import BlockPlan
 from .cluster_plan import ClusterPlan
 from .derive import Pointwise
-from .emit import emit_function, emit_used_functions
+from .emit import emit_used_functions
 from .grid_plan import GridPlan
 from .layout import layout_of
 from .plan import CpuPlan, Plan
+from .pointwise_functions import pointwise_functions
 from .shape import Dtype
+from .spaces import numbers
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,6 @@ def render(pointwise: Pointwise, plan: Plan) -> Source:
     cell = pointwise.cell
     target = _TARGETS[type(plan)]
     layout = layout_of(cell)
-    next_states = [f"{s}_next" for s in layout.states]
     code = (
         _environment()
         .get_template(target.template)
@@ -77,34 +78,14 @@ def render(pointwise: Pointwise, plan: Plan) -> Source:
             scalar=None if isinstance(plan, CpuPlan) else _CUDA_SCALARS[plan.dtype],
             pointwise=pointwise,
             layout=layout,
-            source_names=[layout.states[s] for s in layout.sources],
+            numbers=numbers,
+            source_names=layout.sources.space.names,
             reads=["true" if r else "false" for r in states_read_before(pointwise)],
             reaches=_reaches(pointwise),
             functions=emit_used_functions(
                 [pointwise.forward, pointwise.backward], provided=target.provides
             ),
-            forward=emit_function(
-                "pointwise_forward",
-                pointwise.forward,
-                [*layout.gates, *layout.states, *layout.params],
-                cell.constants,
-            ),
-            backward=emit_function(
-                "pointwise_backward",
-                pointwise.backward,
-                [
-                    *pointwise.saved,
-                    *layout.states,
-                    *next_states,
-                    *layout.params,
-                    *(f"d_{s}" for s in next_states),
-                ],
-                cell.constants,
-            ),
-            next_states=next_states,
-            kept=[str(o) for o in pointwise.forward.outputs if str(o) not in next_states],
-            # In the order in which the emitted function takes them: the derivation's.
-            cotangents=[str(o) for o in pointwise.backward.outputs],
+            **pointwise_functions(pointwise),
         )
     )
     return Source(cell.name, code, _headers(target.headers), plan)
@@ -113,9 +94,10 @@ def render(pointwise: Pointwise, plan: Plan) -> Source:
 def states_read_before(pointwise: Pointwise) -> tuple[bool, ...]:
     """For each state, whether the backward reads its values before or after a step."""
     layout = layout_of(pointwise.cell)
-    diagonal = {layout.states[s] for s in layout.diagonal_sources}
-    read = {r.removesuffix("_next") for r in pointwise.reads} | diagonal
-    return tuple(s in read for s in layout.states)
+    read = {r.removesuffix("_next") for r in pointwise.reads}
+    return tuple(
+        layout.states[s] in read or s in layout.diagonal_sources.values for s in layout.states
+    )
 
 
 def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:
@@ -124,12 +106,12 @@ def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:
     return {
         kind: [
             ["true" if f"d_{s}_next" in reach[f"d_{n}"] else "false" for n in names]
-            for s in layout.states
+            for s in layout.states.names
         ]
         for kind, names in (
-            ("Gate", layout.gates),
-            ("State", layout.states),
-            ("Param", layout.params),
+            ("Gate", layout.gates.names),
+            ("State", layout.states.names),
+            ("Param", layout.params.names),
         )
     }
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..codegen.layout import Layout
-from .alternating_weights import chosen_pairs
+from .alternating_weights import copy_pairs
 from .capture import Captured, captured
 from .cublas import Blas, Product
 
@@ -76,10 +76,10 @@ class LibraryProduct:
 
     def take(self, R: Tensor) -> None:
         """Take over the weights of a call, (Gr, N, D out, D in)."""
-        for source, weights in enumerate(self._weights):
-            chosen = chosen_pairs(self._layout, R, source)
-            # (pairs, N, out, in) -> (N, out, pairs, in) or (N, pairs, out, in)
-            weights.copy_(chosen.permute((1, 2, 0, 3) if self._forward else (1, 0, 2, 3)))
+        # (pairs, N, out, in) -> (N, out, pairs, in) or (N, pairs, out, in)
+        axes, pair_axis = ((1, 2, 0, 3), 2) if self._forward else ((1, 0, 2, 3), 1)
+        for source, weights in zip(self._layout.sources.space, self._weights, strict=True):
+            copy_pairs(self._layout, R, source, weights, pair_axis, lambda r: r.permute(axes))
 
     def on(self, stream: int) -> AbstractContextManager[None]:
         """A context in which products go to a stream, whose handle is given."""

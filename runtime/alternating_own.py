@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 
 import torch
 from torch import Tensor
 
 from ..codegen.alternating_plan import CHUNK, STRIP, OwnProduct
 from ..codegen.layout import Layout
-from .alternating_weights import chosen_pairs, strips_backward, strips_forward
+from .alternating_weights import copy_pairs, strips_backward, strips_forward
 
 
 class KernelProduct:
@@ -53,10 +54,12 @@ class KernelProduct:
 
     def take(self, R: Tensor) -> None:
         """Take over the weights of a call, (Gr, N, D out, D in)."""
-        for source, weights in enumerate(self.operands):
-            chosen = chosen_pairs(self._layout, R, source)
-            strips = strips_forward(chosen) if self._forward else strips_backward(chosen, self._own)
-            weights.view(strips.shape).copy_(strips)
+        for source, weights in zip(self._layout.sources.space, self.operands, strict=True):
+            if self._forward:
+                copy_pairs(self._layout, R, source, weights, 3, strips_forward)
+            else:
+                own = partial(strips_backward, own=self._own)
+                copy_pairs(self._layout, R, source, weights, 2, own)
 
     def on(self, stream: int) -> AbstractContextManager[None]:
         """Nothing, likewise."""

@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from ..codegen.alternating_plan import CHUNK, STRIP, OwnProduct
 from ..codegen.layout import Layout
+from ..codegen.spaces import SourceIndex, numbers
 
 
-def chosen_pairs(layout: Layout, R: Tensor, source: int) -> Tensor:
-    """The matrices of a source's pairs in their order, (pairs, N, D out, D in); a view where it can
-    be one.
+def copy_pairs(
+    layout: Layout,
+    R: Tensor,
+    source: SourceIndex,
+    to: Tensor,
+    axis: int,
+    arrange: Callable[[Tensor], Tensor],
+) -> None:
+    """Copy the matrices of a source's pairs, in the order of products.
 
     Args:
         layout: of the cell.
         R: (Gr, N, D out, D in).
-        source: its number among the layout's sources.
+        source: among the states that dense gates read.
+        to: what `arrange` makes of all of them, contiguous.
+        axis: of the pairs in it.
+        arrange: gives the order of `to`, of some matrices, (pairs, N, D out, D in).
     """
-    first, pairs = layout.source_first_pair[source], layout.source_pairs[source]
-    matrices = list(layout.pair_matrices[first : first + pairs])
-    step = matrices[1] - matrices[0] if pairs > 1 else 1
+    matrices = numbers(layout.matrices_of(source))
+    step = matrices[1] - matrices[0] if len(matrices) > 1 else 1
     if step > 0 and matrices == list(range(matrices[0], matrices[-1] + 1, step)):
-        return R[matrices[0] : matrices[-1] + 1 : step]
-    # An index of numbers would be copied from the host, which a capture refuses.
-    return torch.stack([R[matrix] for matrix in matrices])
+        arranged = arrange(R[matrices[0] : matrices[-1] + 1 : step])
+        to.view(arranged.shape).copy_(arranged)
+        return
+    # One by one: an index of numbers would be copied from the host, which a capture refuses, and
+    # a tensor of all of them would take the room of R again.
+    for place, matrix in enumerate(matrices):
+        arranged = arrange(R[matrix : matrix + 1])
+        shape = [*arranged.shape]
+        shape[axis] = len(matrices)
+        to.view(shape).narrow(axis, place, 1).copy_(arranged)
 
 
 def strips_forward(R: Tensor) -> Tensor:

@@ -16,6 +16,7 @@ from ..cellspec.cell import CellSpec
 from ..codegen.layout import Layout, layout_of
 from ..codegen.plan import CpuPlan
 from ..codegen.shape import Dtype
+from ..codegen.spaces import Table, numbers
 from .compile import cpu_library
 from .over_time import summed_over_time
 
@@ -196,7 +197,7 @@ def backward(
         d_wx=d_gates[:, :, :, : len(layout.input_gates)],
         d_R=_recurrent_gradient(layout, d_gates, states, initial),
         d_R_diag=d_diagonal.sum(0),
-        d_b=d_bias.sum(0)[list(layout.bias)],
+        d_b=d_bias.sum(0)[numbers(layout.bias)],
         d_params=d_params.sum(0),
         d_initial=d_initial,
     )
@@ -205,22 +206,29 @@ def backward(
 def _recurrent_gradient(
     layout: Layout, d_gates: Tensor, states: Sequence[Tensor], initial: Sequence[Tensor]
 ) -> Tensor:
-    """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM a head and run of gates."""
+    """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM a head and source.
+
+    A GEMM has all gates that read the source, by name: a library's roundings depend on where a
+    gate stands, which the order of declarations shall not decide.
+    """
     steps, batch, heads, _, dim = d_gates.shape
-    pairs = list(zip(layout.dense_gates, layout.dense_sources, strict=True))
-    d_R = d_gates.new_zeros(len(pairs), heads, dim, dim)
+    d_R = d_gates.new_empty(len(layout.dense_gates), heads, dim, dim)
     if not steps:
-        return d_R
-    start = 0
-    while start < len(pairs):
-        gate, source = pairs[start]
-        count = 1
-        while pairs[start + count : start + count + 1] == [(gate + count, source)]:
-            count += 1
-        run = d_gates[:, :, :, gate : gate + count].reshape(steps * batch, heads, count * dim)
-        product = summed_over_time(run, initial[source], states[source])
-        d_R[start : start + count] = product.view(heads, count, dim, dim).transpose(0, 1)
-        start += count
+        return d_R.zero_()
+    before, after = (Table(layout.states, tuple(ts)) for ts in (initial, states))
+    for source, state in layout.sources.items():
+        matrices = layout.matrices_of(source)
+        gates = numbers(layout.dense_gates[matrix] for matrix in matrices)
+        first, count = gates[0], len(gates)
+        if gates == list(range(first, first + count)):
+            run = d_gates[:, :, :, first : first + count]
+        else:
+            run = d_gates.index_select(3, torch.tensor(gates))
+        rows = run.reshape(steps * batch, heads, count * dim)
+        product = summed_over_time(rows, before[state], after[state])
+        product = product.view(heads, count, dim, dim)
+        for place, matrix in enumerate(matrices):
+            d_R[matrix.number] = product[:, place]
     return d_R
 
 

@@ -59,7 +59,8 @@ def _reads_of(cell: str) -> tuple[bool, ...]:
 def backward_reads(cell: CellSpec) -> tuple[bool, ...]:
     """Which states at all steps the backward needs: those it reads, and the sources of products."""
     layout = layout_of(cell)
-    return tuple(r or i in layout.sources for i, r in enumerate(facts_of(cell).reads))
+    reads = zip(layout.states, facts_of(cell).reads, strict=True)
+    return tuple(r or state in layout.sources.values for state, r in reads)
 
 
 def run_forward(

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from ..codegen.layout import Layout, layout_of
+from ..codegen.spaces import Table
 from .facts import facts_of
 
 # Of a sum in float32: rows of a part, and how many there are. A launch each, some microseconds.
@@ -44,30 +45,32 @@ def gates_again(
     saved = facts_of(cell).saved_gates
     batch, steps, heads, dim, _ = wx.shape
     gates = wx.new_zeros(steps, batch, heads, dim, len(saved))
-    place = {layout.gates.index(name): i for i, name in enumerate(saved)}
-    for gate, i in place.items():
-        if gate < wx.shape[-1]:
-            gates[..., i] = wx[..., gate].transpose(0, 1)
+    place = {layout.gates.at(name): i for i, name in enumerate(saved)}
+    for column in layout.input_gates:
+        gate = layout.gates.at(layout.input_gates[column])
+        if gate in place:
+            gates[..., place[gate]] = wx[..., column.number].transpose(0, 1)
     if b is not None:
-        for row, gate in enumerate(layout.bias):
+        for bias, gate in layout.bias.items():
             if gate in place:
-                gates[..., place[gate]] += b[row]
-    before = [
+                gates[..., place[gate]] += b[bias.number]
+    previous = [
         torch.cat([first[None], s[:-1]]) if len(s) else s
         for first, s in zip(initial, states, strict=True)
     ]
-    pairs = zip(layout.dense_gates, layout.dense_sources, strict=True)
-    for matrix, (gate, source) in enumerate(pairs):
+    before = Table(layout.states, tuple(previous))
+    for matrix in layout.pair_matrices:
+        gate, source = layout.dense_gates[matrix], layout.dense_sources[matrix]
         if gate in place and steps:
             assert R is not None
             factors = before[source].view(steps * batch, heads, dim).transpose(0, 1)
-            product = torch.bmm(factors, R[matrix].transpose(1, 2))  # (N, T * B, D)
+            product = torch.bmm(factors, R[matrix.number].transpose(1, 2))  # (N, T * B, D)
             gates[..., place[gate]] += product.transpose(0, 1).reshape(steps, batch, heads, dim)
-    diagonal = zip(layout.diagonal_gates, layout.diagonal_sources, strict=True)
-    for row, (gate, source) in enumerate(diagonal):
+    for row in layout.diagonal_order:
+        gate, source = layout.diagonal_gates[row], layout.diagonal_sources[row]
         if gate in place and steps:
             assert R_diag is not None
-            gates[..., place[gate]] += R_diag[row] * before[source]
+            gates[..., place[gate]] += R_diag[row.number] * before[source]
     return gates
 
 
@@ -117,25 +120,19 @@ def recurrent_gradient(
     Returns:
         (Gr, N, D out, D in).
     """
-    steps, batch, heads, dim, inputs = d_wx.shape
-    pairs = list(zip(layout.dense_gates, layout.dense_sources, strict=True))
-    d_R = d_wx.new_empty(len(pairs), heads, dim, dim)
+    steps, batch, heads, dim, _ = d_wx.shape
+    d_R = d_wx.new_empty(len(layout.dense_gates), heads, dim, dim)
     if not steps:
         return d_R.zero_()
-    for d_gates, first in ((d_wx, 0), (d_rest, inputs)):
+    before, after = (Table(layout.states, tuple(ts)) for ts in (initial, states))
+    for d_gates, shares in ((d_wx, layout.input_shares), (d_rest, layout.rest_shares)):
         count = d_gates.shape[-1]
-        for source in layout.sources:
-            wanted = [
-                i for i, (g, s) in enumerate(pairs) if s == source and first <= g < first + count
-            ]
-            if not wanted:
-                continue
+        for share in shares:
             rows = d_gates.view(steps * batch, heads, dim * count)
-            product = summed_over_time(rows, initial[source], states[source])
+            product = summed_over_time(rows, before[share.source], after[share.source])
             product = product.view(heads, dim, count, dim)
-            chosen = [pairs[i][0] - first for i in wanted]
-            if wanted == list(range(len(pairs))) and chosen == list(range(count)):
+            if share.whole:
                 return product.permute(2, 0, 1, 3).contiguous()
-            for i, gate in zip(wanted, chosen, strict=True):
-                d_R[i] = product[:, :, gate]
+            for matrix, column in share.pairs:
+                d_R[matrix.number] = product[:, :, column.number]
     return d_R

@@ -14,6 +14,7 @@ from torch import Tensor
 from ..cellspec.cell import CellSpec
 from ..cellspec.expression import Node, ordered
 from ..cellspec.functions import TABLE
+from ..codegen.layout import layout_of
 
 
 def scan_reference(
@@ -62,12 +63,16 @@ def _gates(
     gates = {g.name: torch.zeros_like(states[cell.states[0].name]) for g in cell.gates}
     for i, name in enumerate(cell.input_gates):
         gates[name] = gates[name] + wx[..., i]
-    for i, pair in enumerate(cell.dense_pairs):
+    # Sums run in the order of the kernels, which no declaration decides.
+    layout = layout_of(cell)
+    for i in (matrix.number for matrix in layout.pair_matrices):
         assert R is not None
+        pair = cell.dense_pairs[i]
         product = torch.einsum("noi,bni->bno", R[i], states[pair.source])
         gates[pair.gate] = gates[pair.gate] + product
-    for i, pair in enumerate(cell.diagonal_pairs):
+    for i in (row.number for row in layout.diagonal_order):
         assert R_diag is not None
+        pair = cell.diagonal_pairs[i]
         gates[pair.gate] = gates[pair.gate] + R_diag[i] * states[pair.source]
     if b is not None:
         for i, name in enumerate(cell.bias_gates):

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import importlib.util
+import sys
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import rnnc
@@ -128,3 +132,15 @@ def poisoned() -> Iterator[None]:
     assert torch.empty(3).isnan().all()
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="session")
+def mixed_cells() -> ModuleType:
+    """`mixed_cells.py`, as a fixture, since tests cannot import each other."""
+    path = Path(__file__).with_name("mixed_cells.py")
+    found = importlib.util.spec_from_file_location("mixed_cells", path)
+    assert found is not None
+    assert found.loader is not None
+    module = sys.modules["mixed_cells"] = importlib.util.module_from_spec(found)
+    found.loader.exec_module(module)
+    return module

@@ -29,18 +29,19 @@ constexpr int kDiagonalPairs = 0;
 constexpr int kParams = 0;
 constexpr int kSaved = 4;  // i, f, tanh_z, sigmoid_o
 constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
-__device__ constexpr int kBias[] = {0, 1, 2, 3};
-__device__ constexpr int kDiagonalGate[] = {-1};
-__device__ constexpr int kDiagonalSource[] = {-1};
+__device__ constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
+__device__ constexpr int kDiagonalGate[] = {-1};  // diagonal pair -> gate
+__device__ constexpr int kDiagonalSource[] = {-1};  // diagonal pair -> state
+__device__ constexpr int kDiagonalOrder[] = {-1};  // in which they are added -> diagonal pair
 
-// Dense pairs (gate, source), those of a source together.
+// Dense pairs (gate, source), those of a source together; a matrix is a pair's place in R.
 constexpr int kDensePairs = 4;
 constexpr int kSources = 1;
-__device__ constexpr int kSourceState[] = {0};
-__device__ constexpr int kSourcePairs[] = {4};
-__device__ constexpr int kSourceFirstPair[] = {0};
-__device__ constexpr int kPairGate[] = {0, 1, 2, 3};
-__device__ constexpr int kPairMatrix[] = {0, 1, 2, 3};
+__device__ constexpr int kSourceState[] = {0};  // source -> state
+__device__ constexpr int kSourcePairs[] = {4};  // source -> count
+__device__ constexpr int kSourceFirstPair[] = {0};  // source -> pair
+__device__ constexpr int kPairGate[] = {1, 0, 3, 2};  // pair -> gate
+__device__ constexpr int kPairMatrix[] = {1, 0, 3, 2};  // pair -> matrix
 
 // States whose values before a step the backward reads.
 __device__ constexpr bool kReads[] = {false, true, true, true};

@@ -30,9 +30,9 @@ def test_the_gradient_of_every_recurrent_matrix(name):
     d_gates = torch.cat([d_wx, d_rest], dim=-1)
     assert found.shape == (len(cell.dense_pairs), HEADS, DIM, DIM)
     for i, pair in enumerate(cell.dense_pairs):
-        source = layout.states.index(pair.source)
+        source = layout.states.at(pair.source).number
         before = torch.cat([initial[source][None], states[source][:-1]])
-        d_gate = d_gates[..., layout.gates.index(pair.gate)]
+        d_gate = d_gates[..., layout.gates.at(pair.gate).number]
         torch.testing.assert_close(found[i], torch.einsum("tbno,tbni->noi", d_gate, before))
 
 
@@ -69,7 +69,7 @@ def test_the_gates_come_back_from_the_states(name, bias):
     for i, gate in enumerate(saved):
         wanted = torch.zeros(STEPS, BATCH, HEADS, DIM, dtype=torch.float64)
         if gate in layout.input_gates:
-            wanted += wx[..., layout.input_gates.index(gate)].transpose(0, 1)
+            wanted += wx[..., layout.input_gates.at(gate).number].transpose(0, 1)
         if b is not None and gate in cell.bias_gates:
             wanted += b[cell.bias_gates.index(gate)]
         for k, pair in enumerate(cell.dense_pairs):

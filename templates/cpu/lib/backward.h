@@ -48,7 +48,8 @@ static void run_backward(const BackwardArguments& a, const Task& task, const rea
       backward_row(a.kept + place * kSaved, before, after, offset, params, width,
                    d_states + row * width, state_width, d_gate_row, d_params, dim);
       for (int g = 0; g < kGates; ++g) add_row(d_gate_row + g * dim, d_bias + g * width, dim);
-      for (int p = 0; p < kDiagonalPairs; ++p) {
+      for (int i = 0; i < kDiagonalPairs; ++i) {
+        const int p = kDiagonalOrder[i];
         const real* d_gate = d_gate_row + kDiagonalGate[p] * dim;
         real* d_source = d_states + kDiagonalSource[p] * state_width + row * width;
         add_product(d_gate, before[kDiagonalSource[p]] + offset, d_diagonal + p * width, dim);
@@ -56,7 +57,8 @@ static void run_backward(const BackwardArguments& a, const Task& task, const rea
       }
     }
     add_row(step_sums, sums, kSums * width);
-    for (int p = 0; p < kDensePairs; ++p) {
+    for (int i = 0; i < kDensePairs; ++i) {
+      const int p = kDenseOrder[i];
       multiply(d_gates + kDenseGate[p] * dim, row_stride * kGates,
                packed + (p * size.heads + task.head) * matrix, task.rows, dim, dim,
                d_states + kDenseSource[p] * state_width, width);

@@ -51,7 +51,8 @@ static void run_forward(const ForwardArguments& a, const Task& task, const real*
       after[s] = a.states[s] + step * step_stride + origin;
     }
     load_inputs(a, task, step, bias, gates, width);
-    for (int p = 0; p < kDensePairs; ++p) {
+    for (int i = 0; i < kDensePairs; ++i) {
+      const int p = kDenseOrder[i];
       const real* source = before[kDenseSource[p]];
       real* gate = gates + kDenseGate[p] * width;
       const int64_t place = p * size.heads + task.head;
@@ -66,7 +67,8 @@ static void run_forward(const ForwardArguments& a, const Task& task, const real*
     for (int64_t row = 0; row < task.rows; ++row) {
       real* gate_row = gates + row * kGates * width;
       const int64_t offset = row * row_stride;
-      for (int p = 0; p < kDiagonalPairs; ++p) {
+      for (int i = 0; i < kDiagonalPairs; ++i) {
+        const int p = kDiagonalOrder[i];
         add_product(diagonal + p * width, before[kDiagonalSource[p]] + offset,
                     gate_row + kDiagonalGate[p] * width, dim);
       }

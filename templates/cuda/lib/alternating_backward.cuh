@@ -101,7 +101,8 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Work& work, con
     }
   }
 #pragma unroll
-  for (int i = 0; i < kDiagonalPairs; ++i) {
+  for (int n = 0; n < kDiagonalPairs; ++n) {
+    const int i = kDiagonalOrder[n];
     d_state[kDiagonalSource[i]] += inputs.diagonal[i] * d_gate[kDiagonalGate[i]];
   }
 #pragma unroll

@@ -57,7 +57,8 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Work& work, const
 #pragma unroll
   for (int g = 0; g < kGates; ++g) gate[g] += inputs.gate[g];
 #pragma unroll
-  for (int i = 0; i < kDiagonalPairs; ++i) {
+  for (int n = 0; n < kDiagonalPairs; ++n) {
+    const int i = kDiagonalOrder[n];
     gate[kDiagonalGate[i]] += inputs.diagonal[i] * state[kDiagonalSource[i]];
   }
   real kept[at_least_one(kSaved)];

@@ -184,7 +184,8 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
         step_backward(kept, before, after[half][j], param[half], d_state[half][j],
                       d_gate[half][j], d_param);
 #pragma unroll
-        for (int i = 0; i < kDiagonalPairs; ++i) {
+        for (int n = 0; n < kDiagonalPairs; ++n) {
+          const int i = kDiagonalOrder[n];
           d_state[half][j][kDiagonalSource[i]] +=
               diagonal[half][i] * d_gate[half][j][kDiagonalGate[i]];
         }

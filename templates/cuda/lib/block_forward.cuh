@@ -219,7 +219,8 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
           if (g < kInputGates) gate[group][j][g] += x[g];
         }
 #pragma unroll
-        for (int i = 0; i < kDiagonalPairs; ++i) {
+        for (int n = 0; n < kDiagonalPairs; ++n) {
+          const int i = kDiagonalOrder[n];
           gate[group][j][kDiagonalGate[i]] +=
               diagonal[group][i] * state[group][j][kDiagonalSource[i]];
         }

@@ -342,7 +342,8 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
         after[item][s] = before[item][s];
       }
 #pragma unroll
-      for (int k = 0; k < kDiagonalPairs; ++k) {
+      for (int n = 0; n < kDiagonalPairs; ++n) {
+        const int k = kDiagonalOrder[n];
         d_state[item][kDiagonalSource[k]] += diagonal[item][k] * found[item].gate[kDiagonalGate[k]];
       }
     }

@@ -180,7 +180,8 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
           if (g < kInputGates) gate[i][g] += x[g];
         }
 #pragma unroll
-        for (int d = 0; d < kDiagonalPairs; ++d) {
+        for (int n = 0; n < kDiagonalPairs; ++n) {
+          const int d = kDiagonalOrder[n];
           gate[i][kDiagonalGate[d]] += diagonal[d] * state[i][kDiagonalSource[d]];
         }
       }

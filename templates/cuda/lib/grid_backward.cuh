@@ -273,7 +273,8 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
           return slot + it.place + pair * kDimChunks * kSlotChunkBytes;
         });
 #pragma unroll
-        for (int d = 0; d < kDiagonalPairs; ++d) {
+        for (int n = 0; n < kDiagonalPairs; ++n) {
+          const int d = kDiagonalOrder[n];
           it.d_state[kDiagonalSource[d]] += it.diagonal[d] * d_gate[kDiagonalGate[d]];
         }
         real wx[at_least_one(kInputGates)], rest[at_least_one(kGates - kInputGates)];

@@ -221,7 +221,8 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
           if (g < kInputGates) gate[g] += it.input[g];
         }
 #pragma unroll
-        for (int d = 0; d < kDiagonalPairs; ++d) {
+        for (int n = 0; n < kDiagonalPairs; ++n) {
+          const int d = kDiagonalOrder[n];
           gate[kDiagonalGate[d]] += it.diagonal[d] * it.state[kDiagonalSource[d]];
         }
         float total[kSumWidth] = {};
