@@ -86,7 +86,8 @@ def test_the_order_of_declarations_decides_no_statement(seed, mixed_cells):
     """The derived programs are the same, statement by statement."""
     spec = mixed_cells.mixed(seed)
     one, other = derive(spec.cell()), derive(spec.shuffled(seed).cell())
-    assert (one.forward, one.backward, one.saved) == (other.forward, other.backward, other.saved)
+    assert (one.forward, one.backward) == (other.forward, other.backward)
+    assert {*one.saved} == {*other.saved}
 
 
 def test_an_index_of_one_space_does_not_fit_another():
