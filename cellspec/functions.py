@@ -52,7 +52,8 @@ def _row(
     return function
 
 
-# Comparisons are written so that a NaN argument comes out as NaN, as it does in torch.
+# Comparisons are written so that a NaN argument comes out as NaN, as it does in torch; those of
+# pullbacks so that it has the slope that torch's own function gives it.
 
 sigmoid = _row(
     "sigmoid(x)",
@@ -75,7 +76,7 @@ relu = _row(
     "max(x, 0), with slope 0 at 0",
     cpp="x < real(0) ? real(0) : x",
     torch="torch.relu(x)",
-    pullback=lambda d, y, x: (where.of(x > 0, d, 0),),
+    pullback=lambda d, y, x: (where.of(x <= 0, 0, d),),
 )
 leaky_relu = _row(
     "leaky_relu(x, slope=0.01)",
@@ -88,12 +89,12 @@ elu = _row(
     "elu(x, alpha=1.0)",
     "x above 0, alpha * (exp(x) - 1) below (Clevert et al., 2016)",
     cpp="x > real(0) ? x : alpha * expm1(x)",
-    # The clamp keeps the branch not taken finite: autograd would give 0 * inf.
-    torch="torch.where(x > 0, x, alpha * torch.expm1(torch.clamp(x, max=0)))",
+    # The inner choice keeps the branch not taken finite: autograd would give 0 * inf.
+    torch="torch.where(x <= 0, alpha * F.elu(torch.where(x <= 0, x, 0.0)), x)",
     pullback=lambda d, y, x, alpha: (
         # By x: y + alpha has no digits where y is close to -alpha.
-        where.of(x > 0, d, d * alpha * exp.of(x)),
-        where.of(x > 0, 0, d * (exp.of(minimum.of(x, 0)) - 1)),
+        where.of(x <= 0, d * alpha * exp.of(x), d),
+        where.of(x <= 0, d * (exp.of(minimum.of(x, 0)) - 1), 0),
     ),
 )
 _GELU_SCALE = sympy.Float(math.sqrt(2 / math.pi))
@@ -230,11 +231,11 @@ erf = _row(
 
 
 def _extremum_pullback(
-    d: sympy.Expr, first_wins: sympy.Basic, second_wins: sympy.Basic, tie: sympy.Basic
+    d: sympy.Expr, first_loses: sympy.Basic, second_loses: sympy.Basic, tie: sympy.Basic
 ) -> tuple[sympy.Expr, sympy.Expr]:
-    # At a tie each side gets half, as in torch.
-    half = where.of(tie, d / 2, 0)
-    return where.of(first_wins, d, half), where.of(second_wins, d, half)
+    # At a tie each side gets half, at a NaN each gets all, as in torch.
+    kept = where.of(tie, d / 2, d)
+    return where.of(first_loses, 0, kept), where.of(second_loses, 0, kept)
 
 
 maximum = _row(
@@ -242,7 +243,7 @@ maximum = _row(
     "the larger of two; at a tie each gets half the gradient",
     cpp="(a > b || a != a) ? a : b",
     torch="torch.maximum(a, b)",
-    pullback=lambda d, y, a, b: _extremum_pullback(d, a > b, b > a, sympy.Eq(a, b)),
+    pullback=lambda d, y, a, b: _extremum_pullback(d, a < b, b < a, sympy.Eq(a, b)),
     latex=r"\max",
 )
 minimum = _row(
@@ -250,16 +251,17 @@ minimum = _row(
     "the smaller of two; at a tie each gets half the gradient",
     cpp="(a < b || a != a) ? a : b",
     torch="torch.minimum(a, b)",
-    pullback=lambda d, y, a, b: _extremum_pullback(d, a < b, b < a, sympy.Eq(a, b)),
+    pullback=lambda d, y, a, b: _extremum_pullback(d, a > b, b > a, sympy.Eq(a, b)),
     latex=r"\min",
 )
 clip = _row(
     "clip(x, low, high)",
     "x held between low and high; the gradient passes where it is not held",
     cpp="x < low ? low : (x > high ? high : x)",
-    torch="torch.where(x < low, low, torch.where(x > high, high, x))",
+    torch="torch.where((x >= low) & (x <= high), x,"
+    " torch.where(x < low, low, torch.where(x > high, high, x.detach())))",
     pullback=lambda d, y, x, low, high: (
-        where.of(sympy.Or(x < low, x > high), 0, d),
+        where.of(sympy.And(x >= low, x <= high), d, 0),
         where.of(x < low, d, 0),
         where.of(sympy.And(x > high, x >= low), d, 0),
     ),
