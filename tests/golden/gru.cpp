@@ -19,11 +19,13 @@ constexpr int kDensePairs = 3;
 constexpr int kDiagonalPairs = 0;
 constexpr int kParams = 0;
 constexpr int kSaved = 4;
-constexpr int kBias[] = {0, 1, 2, 3};
-constexpr int kDenseGate[] = {0, 1, 3};
-constexpr int kDenseSource[] = {0, 0, 0};
-constexpr int kDiagonalGate[] = {-1};
-constexpr int kDiagonalSource[] = {-1};
+constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
+constexpr int kDenseGate[] = {0, 1, 3};  // dense pair -> gate
+constexpr int kDenseSource[] = {0, 0, 0};  // dense pair -> state
+constexpr int kDenseOrder[] = {2, 0, 1};  // in which they are added -> dense pair
+constexpr int kDiagonalGate[] = {-1};  // diagonal pair -> gate
+constexpr int kDiagonalSource[] = {-1};  // diagonal pair -> state
+constexpr int kDiagonalOrder[] = {-1};  // in which they are added -> diagonal pair
 
 }  // namespace rnnc
 
@@ -44,7 +46,7 @@ RNNC_INLINE void pointwise_forward(real r, real z, real n, real m, real h, real&
 
 // 18 operations a unit
 RNNC_INLINE void pointwise_backward(real sigmoid_r, real sigmoid_z, real n, real m, real h,
-    real h_next, real d_h_next, real& d_r, real& d_z, real& d_n, real& d_m, real& d_h) {
+    real h_next, real d_h_next, real& d_m, real& d_n, real& d_r, real& d_z, real& d_h) {
   const real t0 = real(1) - sigmoid_z;
   const real t1 = tanh(n + sigmoid_r*m);
   d_n = d_h_next*t0*(real(1) - t1*t1);
@@ -87,7 +89,7 @@ static void backward_row(const real* kept, const real* const* before, const real
                          int64_t state_width, real* d_gates, real* d_params, int64_t n) {
 #pragma omp simd
   for (int64_t d = 0; d < n; ++d) {
-    real d_r, d_z, d_n, d_m, d_h;
+    real d_m, d_n, d_r, d_z, d_h;
     pointwise_backward(
         kept[0 * n + d],
         kept[1 * n + d],
@@ -96,7 +98,7 @@ static void backward_row(const real* kept, const real* const* before, const real
         before[0][offset + d],
         after[0][offset + d],
         d_states[0 * state_width + d],
-        d_r, d_z, d_n, d_m, d_h);
+        d_m, d_n, d_r, d_z, d_h);
     d_gates[0 * n + d] = d_r;
     d_gates[1 * n + d] = d_z;
     d_gates[2 * n + d] = d_n;

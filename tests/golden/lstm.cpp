@@ -20,11 +20,13 @@ constexpr int kDensePairs = 4;
 constexpr int kDiagonalPairs = 0;
 constexpr int kParams = 0;
 constexpr int kSaved = 4;
-constexpr int kBias[] = {0, 1, 2, 3};
-constexpr int kDenseGate[] = {0, 1, 2, 3};
-constexpr int kDenseSource[] = {0, 0, 0, 0};
-constexpr int kDiagonalGate[] = {-1};
-constexpr int kDiagonalSource[] = {-1};
+constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
+constexpr int kDenseGate[] = {0, 1, 2, 3};  // dense pair -> gate
+constexpr int kDenseSource[] = {0, 0, 0, 0};  // dense pair -> state
+constexpr int kDenseOrder[] = {1, 0, 3, 2};  // in which they are added -> dense pair
+constexpr int kDiagonalGate[] = {-1};  // diagonal pair -> gate
+constexpr int kDiagonalSource[] = {-1};  // diagonal pair -> state
+constexpr int kDiagonalOrder[] = {-1};  // in which they are added -> diagonal pair
 
 }  // namespace rnnc
 
@@ -37,28 +39,28 @@ RNNC_INLINE real sigmoid(real x) { return real(1) / (real(1) + exp(-x)); }
 
 // 9 operations a unit
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
-    real& c_next, real& sigmoid_i, real& sigmoid_f, real& tanh_z, real& sigmoid_o) {
-  sigmoid_i = sigmoid(i);
+    real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z) {
   sigmoid_f = sigmoid(f);
-  tanh_z = tanh(z);
+  sigmoid_i = sigmoid(i);
   sigmoid_o = sigmoid(o);
+  tanh_z = tanh(z);
   c_next = sigmoid_f*c + sigmoid_i*tanh_z;
   h_next = sigmoid_o*tanh(c_next);
 }
 
 // 20 operations a unit
 RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
-    real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_i, real& d_f,
-    real& d_z, real& d_o, real& d_h, real& d_c) {
+    real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_f, real& d_i,
+    real& d_o, real& d_z, real& d_h, real& d_c) {
   const real t0 = d_h_next*sigmoid_o;
   const real tanh_c_next = tanh(c_next);
   const real d_c_next_sum = d_c_next + t0*(real(1) - tanh_c_next*tanh_c_next);
-  const real t1 = d_c_next_sum*sigmoid_i;
-  d_i = t1*tanh_z*(real(1) - sigmoid_i);
   d_c = d_c_next_sum*sigmoid_f;
   d_f = d_c*c*(real(1) - sigmoid_f);
-  d_z = t1*(real(1) - tanh_z*tanh_z);
+  const real t1 = d_c_next_sum*sigmoid_i;
+  d_i = t1*tanh_z*(real(1) - sigmoid_i);
   d_o = t0*tanh_c_next*(real(1) - sigmoid_o);
+  d_z = t1*(real(1) - tanh_z*tanh_z);
   d_h = real(0);
 }
 
@@ -69,7 +71,7 @@ static void forward_row(const real* gates, const real* const* before, real* cons
                         int64_t offset, const real* params, int64_t width, real* kept, int64_t n) {
 #pragma omp simd
   for (int64_t d = 0; d < n; ++d) {
-    real h_next, c_next, sigmoid_i, sigmoid_f, tanh_z, sigmoid_o;
+    real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
     pointwise_forward(
         gates[0 * width + d],
         gates[1 * width + d],
@@ -77,7 +79,7 @@ static void forward_row(const real* gates, const real* const* before, real* cons
         gates[3 * width + d],
         before[0][offset + d],
         before[1][offset + d],
-        h_next, c_next, sigmoid_i, sigmoid_f, tanh_z, sigmoid_o);
+        h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z);
     after[0][offset + d] = h_next;
     after[1][offset + d] = c_next;
     if constexpr (keep) {
@@ -97,7 +99,7 @@ static void backward_row(const real* kept, const real* const* before, const real
                          int64_t state_width, real* d_gates, real* d_params, int64_t n) {
 #pragma omp simd
   for (int64_t d = 0; d < n; ++d) {
-    real d_i, d_f, d_z, d_o, d_h, d_c;
+    real d_f, d_i, d_o, d_z, d_h, d_c;
     pointwise_backward(
         kept[0 * n + d],
         kept[1 * n + d],
@@ -109,7 +111,7 @@ static void backward_row(const real* kept, const real* const* before, const real
         after[1][offset + d],
         d_states[0 * state_width + d],
         d_states[1 * state_width + d],
-        d_i, d_f, d_z, d_o, d_h, d_c);
+        d_f, d_i, d_o, d_z, d_h, d_c);
     d_gates[0 * n + d] = d_i;
     d_gates[1 * n + d] = d_f;
     d_gates[2 * n + d] = d_z;

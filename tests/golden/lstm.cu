@@ -54,28 +54,28 @@ namespace rnnc {
 
 // 9 operations a unit
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
-    real& c_next, real& sigmoid_i, real& sigmoid_f, real& tanh_z, real& sigmoid_o) {
-  sigmoid_i = sigmoid(i);
+    real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z) {
   sigmoid_f = sigmoid(f);
-  tanh_z = tanh(z);
+  sigmoid_i = sigmoid(i);
   sigmoid_o = sigmoid(o);
+  tanh_z = tanh(z);
   c_next = sigmoid_f*c + sigmoid_i*tanh_z;
   h_next = sigmoid_o*tanh(c_next);
 }
 
 // 20 operations a unit
 RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
-    real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_i, real& d_f,
-    real& d_z, real& d_o, real& d_h, real& d_c) {
+    real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_f, real& d_i,
+    real& d_o, real& d_z, real& d_h, real& d_c) {
   const real t0 = d_h_next*sigmoid_o;
   const real tanh_c_next = tanh(c_next);
   const real d_c_next_sum = d_c_next + t0*(real(1) - tanh_c_next*tanh_c_next);
-  const real t1 = d_c_next_sum*sigmoid_i;
-  d_i = t1*tanh_z*(real(1) - sigmoid_i);
   d_c = d_c_next_sum*sigmoid_f;
   d_f = d_c*c*(real(1) - sigmoid_f);
-  d_z = t1*(real(1) - tanh_z*tanh_z);
+  const real t1 = d_c_next_sum*sigmoid_i;
+  d_i = t1*tanh_z*(real(1) - sigmoid_i);
   d_o = t0*tanh_c_next*(real(1) - sigmoid_o);
+  d_z = t1*(real(1) - tanh_z*tanh_z);
   d_h = real(0);
 }
 
@@ -83,7 +83,7 @@ RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z,
 RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&state)[kStates],
                               const real (&param)[at_least_one(kParams)],
                               real (&kept)[at_least_one(kSaved)]) {
-  real h_next, c_next, sigmoid_i, sigmoid_f, tanh_z, sigmoid_o;
+  real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
   pointwise_forward(
       gate[0],
       gate[1],
@@ -91,7 +91,7 @@ RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&s
       gate[3],
       state[0],
       state[1],
-      h_next, c_next, sigmoid_i, sigmoid_f, tanh_z, sigmoid_o);
+      h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z);
   state[0] = h_next;
   state[1] = c_next;
   kept[0] = sigmoid_i;
@@ -107,7 +107,7 @@ RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
                                const real (&param)[at_least_one(kParams)],
                                real (&d_state)[kStates], real (&d_gate)[at_least_one(kGates)],
                                real (&d_param)[at_least_one(kParams)]) {
-  real d_i, d_f, d_z, d_o, d_h, d_c;
+  real d_f, d_i, d_o, d_z, d_h, d_c;
   pointwise_backward(
       kept[0],
       kept[1],
@@ -119,7 +119,7 @@ RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
       after[1],
       d_state[0],
       d_state[1],
-      d_i, d_f, d_z, d_o, d_h, d_c);
+      d_f, d_i, d_o, d_z, d_h, d_c);
   d_gate[0] = d_i;
   d_gate[1] = d_f;
   d_gate[2] = d_z;

@@ -22,11 +22,13 @@ constexpr int kDensePairs = 4;
 constexpr int kDiagonalPairs = 0;
 constexpr int kParams = 0;
 constexpr int kSaved = 4;
-constexpr int kBias[] = {0, 1, 2, 3};
-constexpr int kDenseGate[] = {0, 1, 2, 3};
-constexpr int kDenseSource[] = {0, 0, 0, 0};
-constexpr int kDiagonalGate[] = {-1};
-constexpr int kDiagonalSource[] = {-1};
+constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
+constexpr int kDenseGate[] = {0, 1, 2, 3};  // dense pair -> gate
+constexpr int kDenseSource[] = {0, 0, 0, 0};  // dense pair -> state
+constexpr int kDenseOrder[] = {1, 0, 3, 2};  // in which they are added -> dense pair
+constexpr int kDiagonalGate[] = {-1};  // diagonal pair -> gate
+constexpr int kDiagonalSource[] = {-1};  // diagonal pair -> state
+constexpr int kDiagonalOrder[] = {-1};  // in which they are added -> diagonal pair
 
 }  // namespace rnnc
 
@@ -44,9 +46,9 @@ RNNC_INLINE real stop_gradient(real x) { return x; }
 
 // 20 operations a unit
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real n, real m,
-    real& h_next, real& c_next, real& n_next, real& m_next, real& tanh_z, real& sigmoid_o) {
-  tanh_z = tanh(z);
+    real& h_next, real& c_next, real& n_next, real& m_next, real& sigmoid_o, real& tanh_z) {
   sigmoid_o = sigmoid(o);
+  tanh_z = tanh(z);
   const real t0 = logsigmoid(f) + m;
   m_next = stop_gradient(where((n == real(0)), i, maximum(i, t0)));
   const real t1 = exp(minimum(t0 - m_next, real(60)));
@@ -59,24 +61,24 @@ RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real 
 // 39 operations a unit
 RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o, real h, real c,
     real n, real m, real h_next, real c_next, real n_next, real m_next, real d_h_next,
-    real d_c_next, real d_n_next, real d_m_next, real& d_i, real& d_f, real& d_z, real& d_o,
+    real d_c_next, real d_n_next, real d_m_next, real& d_f, real& d_i, real& d_o, real& d_z,
     real& d_h, real& d_c, real& d_n, real& d_m) {
-  const real t0 = exp(i - m_next);
-  const real t1 = real(1)/n_next;
-  const real t2 = t1*d_h_next;
-  const real d_n_next_sum = d_n_next - t1*t2*(sigmoid_o*c_next);
-  const real t3 = t2*sigmoid_o;
-  const real d_c_next_sum = t3 + d_c_next;
-  d_i = t0*(d_n_next_sum + d_c_next_sum*tanh_z);
-  const real t4 = logsigmoid(f) + m - m_next;
-  const real t5 = exp(minimum(t4, real(60)));
-  const real t6 = t5*(d_n_next_sum*n + d_c_next_sum*c);
-  d_m = where((t4 < real(60)), t6, where((t4 == real(60)), real(0.5)*t6, real(0)));
+  const real t0 = logsigmoid(f) + m - m_next;
+  const real t1 = exp(minimum(t0, real(60)));
+  const real t2 = real(1)/n_next;
+  const real t3 = t2*d_h_next;
+  const real d_n_next_sum = d_n_next - t2*t3*(sigmoid_o*c_next);
+  const real t4 = t3*sigmoid_o;
+  const real d_c_next_sum = t4 + d_c_next;
+  const real t5 = t1*(d_n_next_sum*n + d_c_next_sum*c);
+  d_m = where((t0 > real(60)), real(0), where((t0 == real(60)), real(0.5)*t5, t5));
   d_f = d_m*sigmoid(-f);
-  d_z = d_c_next_sum*t0*(real(1) - tanh_z*tanh_z);
-  d_o = t3*c_next*(real(1) - sigmoid_o);
-  d_c = d_c_next_sum*t5;
-  d_n = d_n_next_sum*t5;
+  const real t6 = exp(i - m_next);
+  d_i = t6*(d_n_next_sum + d_c_next_sum*tanh_z);
+  d_o = t4*c_next*(real(1) - sigmoid_o);
+  d_z = d_c_next_sum*t6*(real(1) - tanh_z*tanh_z);
+  d_c = d_c_next_sum*t1;
+  d_n = d_n_next_sum*t1;
   d_h = real(0);
 }
 
@@ -87,7 +89,7 @@ static void forward_row(const real* gates, const real* const* before, real* cons
                         int64_t offset, const real* params, int64_t width, real* kept, int64_t n) {
 #pragma omp simd
   for (int64_t d = 0; d < n; ++d) {
-    real h_next, c_next, n_next, m_next, tanh_z, sigmoid_o;
+    real h_next, c_next, n_next, m_next, sigmoid_o, tanh_z;
     pointwise_forward(
         gates[0 * width + d],
         gates[1 * width + d],
@@ -97,7 +99,7 @@ static void forward_row(const real* gates, const real* const* before, real* cons
         before[1][offset + d],
         before[2][offset + d],
         before[3][offset + d],
-        h_next, c_next, n_next, m_next, tanh_z, sigmoid_o);
+        h_next, c_next, n_next, m_next, sigmoid_o, tanh_z);
     after[0][offset + d] = h_next;
     after[1][offset + d] = c_next;
     after[2][offset + d] = n_next;
@@ -119,7 +121,7 @@ static void backward_row(const real* kept, const real* const* before, const real
                          int64_t state_width, real* d_gates, real* d_params, int64_t n) {
 #pragma omp simd
   for (int64_t d = 0; d < n; ++d) {
-    real d_i, d_f, d_z, d_o, d_h, d_c, d_n, d_m;
+    real d_f, d_i, d_o, d_z, d_h, d_c, d_n, d_m;
     pointwise_backward(
         kept[0 * n + d],
         kept[1 * n + d],
@@ -137,7 +139,7 @@ static void backward_row(const real* kept, const real* const* before, const real
         d_states[1 * state_width + d],
         d_states[2 * state_width + d],
         d_states[3 * state_width + d],
-        d_i, d_f, d_z, d_o, d_h, d_c, d_n, d_m);
+        d_f, d_i, d_o, d_z, d_h, d_c, d_n, d_m);
     d_gates[0 * n + d] = d_i;
     d_gates[1 * n + d] = d_f;
     d_gates[2 * n + d] = d_z;

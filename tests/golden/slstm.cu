@@ -62,9 +62,9 @@ RNNC_INLINE real stop_gradient(real x) { return x; }
 
 // 20 operations a unit
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real n, real m,
-    real& h_next, real& c_next, real& n_next, real& m_next, real& tanh_z, real& sigmoid_o) {
-  tanh_z = tanh(z);
+    real& h_next, real& c_next, real& n_next, real& m_next, real& sigmoid_o, real& tanh_z) {
   sigmoid_o = sigmoid(o);
+  tanh_z = tanh(z);
   const real t0 = logsigmoid(f) + m;
   m_next = stop_gradient(where((n == real(0)), i, maximum(i, t0)));
   const real t1 = exp(minimum(t0 - m_next, real(60)));
@@ -77,24 +77,24 @@ RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real 
 // 39 operations a unit
 RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o, real h, real c,
     real n, real m, real h_next, real c_next, real n_next, real m_next, real d_h_next,
-    real d_c_next, real d_n_next, real d_m_next, real& d_i, real& d_f, real& d_z, real& d_o,
+    real d_c_next, real d_n_next, real d_m_next, real& d_f, real& d_i, real& d_o, real& d_z,
     real& d_h, real& d_c, real& d_n, real& d_m) {
-  const real t0 = exp(i - m_next);
-  const real t1 = real(1)/n_next;
-  const real t2 = t1*d_h_next;
-  const real d_n_next_sum = d_n_next - t1*t2*(sigmoid_o*c_next);
-  const real t3 = t2*sigmoid_o;
-  const real d_c_next_sum = t3 + d_c_next;
-  d_i = t0*(d_n_next_sum + d_c_next_sum*tanh_z);
-  const real t4 = logsigmoid(f) + m - m_next;
-  const real t5 = exp(minimum(t4, real(60)));
-  const real t6 = t5*(d_n_next_sum*n + d_c_next_sum*c);
-  d_m = where((t4 < real(60)), t6, where((t4 == real(60)), real(0.5)*t6, real(0)));
+  const real t0 = logsigmoid(f) + m - m_next;
+  const real t1 = exp(minimum(t0, real(60)));
+  const real t2 = real(1)/n_next;
+  const real t3 = t2*d_h_next;
+  const real d_n_next_sum = d_n_next - t2*t3*(sigmoid_o*c_next);
+  const real t4 = t3*sigmoid_o;
+  const real d_c_next_sum = t4 + d_c_next;
+  const real t5 = t1*(d_n_next_sum*n + d_c_next_sum*c);
+  d_m = where((t0 > real(60)), real(0), where((t0 == real(60)), real(0.5)*t5, t5));
   d_f = d_m*sigmoid(-f);
-  d_z = d_c_next_sum*t0*(real(1) - tanh_z*tanh_z);
-  d_o = t3*c_next*(real(1) - sigmoid_o);
-  d_c = d_c_next_sum*t5;
-  d_n = d_n_next_sum*t5;
+  const real t6 = exp(i - m_next);
+  d_i = t6*(d_n_next_sum + d_c_next_sum*tanh_z);
+  d_o = t4*c_next*(real(1) - sigmoid_o);
+  d_z = d_c_next_sum*t6*(real(1) - tanh_z*tanh_z);
+  d_c = d_c_next_sum*t1;
+  d_n = d_n_next_sum*t1;
   d_h = real(0);
 }
 
@@ -102,7 +102,7 @@ RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o,
 RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&state)[kStates],
                               const real (&param)[at_least_one(kParams)],
                               real (&kept)[at_least_one(kSaved)]) {
-  real h_next, c_next, n_next, m_next, tanh_z, sigmoid_o;
+  real h_next, c_next, n_next, m_next, sigmoid_o, tanh_z;
   pointwise_forward(
       gate[0],
       gate[1],
@@ -112,7 +112,7 @@ RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&s
       state[1],
       state[2],
       state[3],
-      h_next, c_next, n_next, m_next, tanh_z, sigmoid_o);
+      h_next, c_next, n_next, m_next, sigmoid_o, tanh_z);
   state[0] = h_next;
   state[1] = c_next;
   state[2] = n_next;
@@ -130,7 +130,7 @@ RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
                                const real (&param)[at_least_one(kParams)],
                                real (&d_state)[kStates], real (&d_gate)[at_least_one(kGates)],
                                real (&d_param)[at_least_one(kParams)]) {
-  real d_i, d_f, d_z, d_o, d_h, d_c, d_n, d_m;
+  real d_f, d_i, d_o, d_z, d_h, d_c, d_n, d_m;
   pointwise_backward(
       kept[0],
       kept[1],
@@ -148,7 +148,7 @@ RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
       d_state[1],
       d_state[2],
       d_state[3],
-      d_i, d_f, d_z, d_o, d_h, d_c, d_n, d_m);
+      d_f, d_i, d_o, d_z, d_h, d_c, d_n, d_m);
   d_gate[0] = d_i;
   d_gate[1] = d_f;
   d_gate[2] = d_z;
