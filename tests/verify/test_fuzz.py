@@ -1,0 +1,143 @@
+"""Random cells against plain torch loops, with a fixed seed; the judge, the shrinking, the text."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import pytest
+import torch
+from rnnc.verify.draw import Settings, draw_case
+from rnnc.verify.judge import judge
+from rnnc.verify.report import report
+from rnnc.verify.run import Outcome, run_case
+from rnnc.verify.shrink import shrink
+from rnnc.verify.tensors import VIEWS, draw_values, lay
+from rnnc.verify.tree import Case
+from rnnc.verify.twin import run_twin
+
+CELLS, PARTS, SEED = 150, 2, 20
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_random_cells_are_right(part):
+    """A part each for two cores."""
+    began, outcomes = time.monotonic(), []
+    for number in range(part, CELLS, PARTS):
+        case = draw_case(SEED, number, Settings(compiled=0.0))
+        outcomes.append(run_case(case))
+        if outcomes[-1].verdict == "wrong":
+            pytest.fail(report(case, (f"cell {number} of seed {SEED}", *outcomes[-1].reasons)))
+    discarded = sum(o.verdict == "discarded" for o in outcomes)
+    assert discarded <= 0.1 * len(outcomes)
+    print(f"{len(outcomes)} cells, {discarded} discarded, {time.monotonic() - began:.0f} s")
+
+
+def test_some_cells_have_the_flags_that_ship():
+    cases = [draw_case(SEED, number, Settings()) for number in range(CELLS)]
+    assert sum(case.flags == "shipped" for case in cases) >= 15
+
+
+def test_a_case_depends_on_its_number_alone():
+    assert draw_case(3, 5, Settings()) == draw_case(3, 5, Settings())
+    assert draw_case(3, 5, Settings()) != draw_case(3, 6, Settings())
+
+
+def test_draws_everything():
+    cases = [draw_case(1, number, Settings(compiled=0.1)) for number in range(600)]
+    operations = {n.op for c in cases for _, value in c.cell.body for n in value.walk()}
+    functions = """sigmoid tanh relu leaky_relu elu gelu silu softplus logsigmoid exp log sqrt rsqrt
+    abs sign square reciprocal sin cos erf maximum minimum clip where stop_gradient clip_gradient
+    """.split()
+    assert operations >= {*functions, *"+ - * / ** neg < <= > >= == != & | ~".split()}
+    assert {len(c.cell.states) for c in cases} == {1, 2, 3, 4, 5}
+    assert {g.recurrent for c in cases for g in c.cell.gates} == {True, False, "diagonal"}
+    assert {c.through for c in cases} == {"scan", "module", "step", "compiled", "inductor"}
+    assert {c.dtype for c in cases} == {"float64", "float32", "bfloat16", "float16"}
+    assert {v.partition(":")[0] for c in cases for _, v in c.views} == set(VIEWS)
+    for size in ("batch", "steps"):
+        assert {getattr(c, size) for c in cases} >= {0, 1, 7, 17}
+    for option in ("bias", "states", "json", "batch_first"):
+        assert {getattr(c, option) for c in cases} == {True, False}
+    assert any(c.without for c in cases)
+    assert any(c.silent for c in cases)
+
+
+@pytest.mark.parametrize("view", [*VIEWS[:3], "expanded:1", "negative"])
+def test_a_view_has_the_values(view):
+    values = torch.randn(3, 1, 5).expand(3, 4, 5).clone()
+    laid = lay(values, view)
+    assert torch.equal(laid, values)
+    assert laid.stride() != values.stride() or laid.storage_offset() or laid.is_neg()
+
+
+def results(dtype="float64"):
+    """A case, and what the loop gives for it."""
+    case = next(
+        c
+        for c in (draw_case(2, n, Settings(compiled=0.0)) for n in range(200))
+        if c.dtype == dtype and c.through == "scan" and c.batch and c.steps > 1 and not c.without
+        if not c.silent and c.cell.pairs(True)
+    )
+    values, seeds = draw_values(case, case.seed)
+    truth, _ = run_twin(case, values, seeds, torch.float64)
+    return case, truth
+
+
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+def test_each_result_is_judged(dtype):
+    case, truth = results(dtype)
+    for name, exact in truth.items():
+        for factor, wrong in ((1e-8, False), (1e-2, True)):
+            share = factor * (1e-3 if dtype == "float64" else 1)
+            found = {n: t.to(getattr(torch, dtype)) for n, t in truth.items()}
+            off = exact.clone().flatten()
+            off[-1] += share * exact.abs().max()
+            found[name] = off.view(exact.shape).to(found[name].dtype)
+            named = [w.name for w in judge(case, found, truth, truth)]
+            expected = wrong and bool(exact.abs().max())
+            assert bool(named) == expected, (name, factor, named)
+
+
+def test_a_wrong_shape_dtype_or_number_is_judged():
+    case, truth = results()
+    name = next(iter(truth))
+    for change in (lambda t: t[:, :1], lambda t: t.float(), lambda t: t * float("nan")):
+        assert judge(case, truth | {name: change(truth[name])}, truth, truth)
+    assert judge(case, {n: t for n, t in truth.items() if n != name}, truth, truth)
+
+
+def test_shrinks_to_what_matters():
+    """A case fails here where its cell has a silu: little else stays."""
+
+    def fails(case: Case) -> bool:
+        return any(n.op == "silu" for _, value in case.cell.body for n in value.walk())
+
+    case = next(c for c in (draw_case(4, n, Settings()) for n in range(100)) if fails(c))
+    smallest = shrink(case, fails)
+    assert fails(smallest)
+    assert len(smallest.cell.states) == 1
+    assert len(smallest.cell.gates) + len(smallest.cell.params) <= 1
+    assert (smallest.batch, smallest.steps, smallest.heads, smallest.dim) == (1, 1, 1, 1)
+    assert smallest.through == "scan"
+    assert not smallest.views
+
+
+@pytest.mark.parametrize("through", ["scan", "module", "step"])
+def test_a_report_runs_and_can_fail(through):
+    case = next(
+        c
+        for c in (draw_case(6, n, Settings(compiled=0.0)) for n in range(300))
+        if c.through == through and c.dtype == "float64"
+        if 0 < c.batch * c.steps * c.heads * c.dim < 200 and run_case(c) == Outcome("right")
+    )
+    text = report(replace(case, flags="shipped"), ("a reason",))
+    scope: dict = {}
+    exec(compile(text, "<report>", "exec"), scope)
+    scope["test_drawn"]()
+    broken = text.replace(
+        "wanted = run(twin,", "wanted = run(lambda t: {n: 2 * v for n, v in twin(t).items()},"
+    )
+    exec(compile(broken, "<report>", "exec"), scope)
+    with pytest.raises(AssertionError):
+        scope["test_drawn"]()
