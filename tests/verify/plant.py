@@ -29,6 +29,11 @@ def matching(pattern: str, new: str) -> Edit:
     return lambda text: re.sub(pattern, new, text)
 
 
+# In the call of the generated function.
+SWAPPED = matching(
+    r"(?s)(\bpointwise_backward\([^;]*?)before\[0\]([^;]*?)before\[1\]", r"\1before[1]\2before[0]"
+)
+
 # A fault is an edit of a header, by its name, or of the generated text (""); or a row of the table
 # of functions with another pullback.
 CPU: dict[str, tuple[str, Edit]] = {
@@ -42,10 +47,7 @@ CPU: dict[str, tuple[str, Edit]] = {
     ),
     "states swapped": (
         "",
-        swap(
-            "before[0][offset + d],\n        before[1][offset + d],",
-            "before[1][offset + d],\n        before[0][offset + d],",
-        ),
+        SWAPPED,
     ),
     "a bias missed": ("forward.h", swap("i < kBiasGates; ++i", "i < kBiasGates - 1; ++i")),
     "a saved value overwritten early": (
@@ -69,13 +71,13 @@ CUDA: dict[str, tuple[str, Edit]] = {
         "block_forward.cuh",
         # Right for float32 alone, whose words hold one number.
         swap(
-            "from[i] = ((matrix * heads + head) * kHeadDim + unit) * kHeadDim;",
-            "from[i] = ((matrix * heads + head) * kHeadDim + k[i]) * kHeadDim + unit - k[i];",
+            "from[i] = unit * kHeadDim;",
+            "from[i] = k[i] * kHeadDim + unit - k[i];",
         ),
     ),
     "states swapped": (
         "",
-        swap("      before[0],\n      before[1],", "      before[1],\n      before[0],"),
+        SWAPPED,
     ),
     "a bias missed": (
         "block_forward.cuh",
