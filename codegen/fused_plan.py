@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
 from typing import Generic, Self, TypeVar
 
 from .shape import Direction, Dtype, Save
@@ -40,7 +41,7 @@ class FusedPlanBase(ABC, Generic[Kernel]):
     tf32: bool = False
     save: Save = "gates"
 
-    @property
+    @cached_property  # it is asked for in every call
     def kernels(self) -> dict[str, Kernel]:
         """The sizes of each kernel by its name in the source."""
         return {"rnnc_forward": self.forward, "rnnc_backward": self.backward}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from .fused_plan import FusedPlanBase
 from .shape import counted
@@ -62,7 +63,7 @@ class GridKernel:
         """Registers of a thread that hold R."""
         return CHUNK_REGISTERS * self.tiles * self.register_chunks
 
-    @property
+    @cached_property  # it is asked for in every call
     def streamed_bytes(self) -> int:
         """Bytes of R that a block streams in every step."""
         return 4 * self.threads * CHUNK_REGISTERS * self.tiles * self.streamed_chunks

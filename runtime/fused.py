@@ -64,9 +64,9 @@ def run_fused(
 def _run_grid(
     plan: GridPlan, kernel: Kernel, arguments: ctypes.Structure, like: Tensor, sizes: Sizes
 ) -> None:
-    words = exchange_bytes(plan, kernel.name, sizes) // _WORD
-    exchange = like.new_empty(words, dtype=torch.int64)
-    streamed = like.new_empty(streamed_bytes(plan, kernel.name, sizes), dtype=torch.uint8)
+    exchanged, streams = buffer_bytes(plan, kernel.name, sizes)
+    exchange = like.new_empty(exchanged // _WORD, dtype=torch.int64)
+    streamed = like.new_empty(streams, dtype=torch.uint8)
     struct = grid_struct(type(arguments))
     for first, groups in turns(plan, sizes.batch):
         exchange.fill_(_NOT_YET)
@@ -81,25 +81,23 @@ def turns(plan: GridPlan, batch: int) -> Iterator[tuple[int, int]]:
         yield first, min(plan.groups, groups - first)
 
 
-def exchange_bytes(plan: GridPlan, name: str, sizes: Sizes) -> int:
-    """The size of the buffer through which a kernel's blocks give each other what they computed.
+def buffer_bytes(plan: GridPlan, name: str, sizes: Sizes) -> tuple[int, int]:
+    """The sizes of a kernel's two buffers: for what its blocks exchange, and for what they stream.
 
-    Its layout is [slot, head, tile of 8 rows, chunk, 512 bytes]. A step has a slot of its own, so
-    that nothing is overwritten while a launch runs; the launches of a batch share the buffer.
+    Through the first, blocks give each other what they computed. Its layout is [slot, head, tile of
+    8 rows, chunk, 512 bytes]. A step has a slot of its own, so that nothing is overwritten while a
+    launch runs; the launches of a batch share the buffer.
+
+    From the second, a kernel streams what the chip cannot hold of R. A block's threads write their
+    own share of it, packed, before their first step.
     """
-    groups = min(plan.groups, batch_tiles(plan, sizes.batch))
-    tiles = groups * plan.rows // TILE_ROWS
-    slot = sizes.heads * tiles * plan.kernels[name].exchange_chunks * SLOT_CHUNK_BYTES
-    return max(sizes.steps, 1) * slot
-
-
-def streamed_bytes(plan: GridPlan, name: str, sizes: Sizes) -> int:
-    """The size of the buffer from which a kernel streams what the chip cannot hold of R.
-
-    A block's threads write their own share of it, packed, before their first step.
-    """
-    kernel, groups = plan.kernels[name], min(plan.groups, batch_tiles(plan, sizes.batch))
-    return sizes.heads * groups * kernel.blocks * kernel.streamed_bytes
+    kernel, rows = plan.kernels[name], plan.rows
+    groups = (sizes.batch + rows - 1) // rows  # as `batch_tiles`, which takes longer
+    if groups > plan.groups:
+        groups = plan.groups
+    shared = sizes.heads * groups
+    slot = shared * (rows // TILE_ROWS) * kernel.exchange_chunks * SLOT_CHUNK_BYTES
+    return (sizes.steps or 1) * slot, shared * kernel.blocks * kernel.streamed_bytes
 
 
 def recurrent_matrix(plan: CudaPlan, R: Tensor | None) -> Tensor | None:

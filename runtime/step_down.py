@@ -16,7 +16,7 @@ from ..codegen.planner import plans_for
 from ..codegen.shape import Direction
 from .choose import Question, asked_for
 from .errors import ResidencyError, TensorError
-from .fused import Sizes, exchange_bytes, streamed_bytes
+from .fused import Sizes, buffer_bytes
 
 Result = TypeVar("Result")
 
@@ -88,7 +88,7 @@ def _lack_of_memory(plan: CudaPlan, direction: Direction, sizes: Sizes, device: 
     if not isinstance(plan, GridPlan):
         return ""
     name = f"rnnc_{direction}"
-    needed = exchange_bytes(plan, name, sizes) + streamed_bytes(plan, name, sizes)
+    needed = sum(buffer_bytes(plan, name, sizes))
     if needed < _LARGE:
         return ""
     free = free_bytes(device)
