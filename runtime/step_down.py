@@ -24,6 +24,9 @@ MOST_COUNT = 2**31 - 2**10  # steps, rows or heads: kernels count some of them i
 
 # The device is asked for its free memory from here on: that takes as long as ten launches.
 _LARGE = 256 * MIB
+# Free memory may lie in pieces, or be taken by another process after it was counted. A plan allocates
+# its buffers before its launch, so that nothing is half done where they do not fit.
+_NO_ROOM = (ResidencyError, torch.OutOfMemoryError)
 
 
 def with_room(
@@ -47,7 +50,8 @@ def with_room(
         asked: what `choose_plan` was asked, by a caller who takes any plan; None for another.
 
     Raises:
-        ResidencyError: no plan had room.
+        ResidencyError: no plan had room on the device.
+        torch.OutOfMemoryError: no plan's buffers had memory.
         TensorError: there are more steps, rows or heads than the kernels count.
     """
     if max(sizes) > MOST_COUNT:
@@ -64,14 +68,14 @@ def with_room(
     if not why:
         try:
             return run(own)
-        except ResidencyError as error:
+        except _NO_ROOM as error:
             why = str(error)
     for plan in _others(asked):
         if plan == own or _lack_of_memory(plan, direction, sizes, device):
             continue
         try:
             result = run(plan)
-        except ResidencyError:
+        except _NO_ROOM:
             continue
         warnings.warn(
             f"rnnc runs the {plan.variant} plan of {asked[0].name} where it would run the"

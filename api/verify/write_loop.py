@@ -10,7 +10,9 @@ from .write_cell import functions_used
 
 _NUMBER = """
 def tensor(x):
-    return x if isinstance(x, torch.Tensor) else torch.tensor(float(x), dtype=torch.float64)
+    if isinstance(x, torch.Tensor):
+        return x
+    return torch.tensor(float(x), dtype=torch.float64, device=DEVICE)
 """
 
 _CLIP_GRADIENT = """

@@ -86,7 +86,7 @@ def test_a_grid_s_buffers_that_do_not_fit_make_way_for_another_plan():
     share = (torch.cuda.memory_reserved() + 700 * 2**20) / total
     torch.cuda.set_per_process_memory_fraction(share)
     try:
-        with pytest.warns(RuntimeWarning, match="exchange buffer of rnnc_backward"):
+        with pytest.warns(RuntimeWarning, match="plan of lstm where it would run the grid plan"):
             got = torch.autograd.grad(h.float().sum(), wx)[0].double()
     finally:
         torch.cuda.set_per_process_memory_fraction(1.0)

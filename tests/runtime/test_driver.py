@@ -134,6 +134,18 @@ def test_auto_runs_the_next_plan_that_the_driver_takes(h200):
     assert tried == list(plans[:3])
 
 
+def test_auto_runs_another_plan_where_memory_ends(h200):
+    plans = plans_for(LSTM, Shape(1, 768), H200)
+
+    def run(plan):
+        if plan == plans[0]:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return plan
+
+    with pytest.warns(RuntimeWarning, match="out of memory"):
+        assert step_down.with_room(plans[0], run, "forward", SIZES, ASKED) == plans[1]
+
+
 def test_where_nothing_has_room_the_first_plan_s_error_is_raised(h200):
     plans = plans_for(LSTM, Shape(1, 768), H200)
     run, _ = no_room_for(*plans)
