@@ -471,11 +471,19 @@ def check_module_dtype(dtype: Any) -> None:
         raise TensorError("dtype", repr(dtype), "a floating-point dtype", "dtype=torch.float32")
 
 
-def check_weight_of_module(name: str, weight: Any, shape: tuple[int, ...]) -> Tensor:
+def check_weight_of_module(
+    name: str, weight: Any, shape: tuple[int, ...], device: torch.device | None
+) -> Tensor:
     """Check what stands for a weight of a module.
 
+    Args:
+        name: of the weight.
+        weight: what is there.
+        shape: what it must have.
+        device: where the input is; None where no input is given.
+
     Raises:
-        TensorError: there is nothing, no tensor, or one of another shape.
+        TensorError: there is nothing, no tensor, or one of another shape or on another device.
     """
     wanted = f"a tensor of {shape}, as the module was built with"
     if not isinstance(weight, Tensor):
@@ -486,6 +494,13 @@ def check_weight_of_module(name: str, weight: Any, shape: tuple[int, ...]) -> Te
         raise TensorError(name, found, wanted, write)
     if tuple(weight.shape) != shape:
         raise _shape_error(name, weight, wanted, f"{name} of the shape {shape}")
+    if device is not None and weight.device != device:
+        raise TensorError(
+            name,
+            f"device {weight.device}",
+            f"{device}, the device of x: a module's weights lie on one device",
+            f"module.to({str(device)!r})",
+        )
     return weight
 
 

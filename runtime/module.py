@@ -185,16 +185,23 @@ class RNN(nn.Module):
         else:
             weight.fill_(inits.get(name, 0.0))
 
-    def _weights(self, layer: int) -> dict[str, Tensor]:
-        """The weights of a layer, whatever they are now: parameters, or what stands for them."""
+    def _weights(self, layer: int, device: torch.device | None = None) -> dict[str, Tensor]:
+        """The weights of a layer, whatever they are now: parameters, or what stands for them.
+
+        With a device, they must be there: kernels read them by their address.
+        """
         found: dict[str, Tensor] = {}
         parameters = self._parameters
         for name, attribute, shape in self._layer_weights[layer]:
             weight: Tensor | None = parameters.get(attribute)
             if weight is None:
                 weight = getattr(self, attribute, None)
-            if weight is None or weight.shape != shape:
-                weight = check_weight_of_module(attribute, weight, shape)
+            if (
+                weight is None
+                or weight.shape != shape
+                or (device is not None and weight.device != device)
+            ):
+                weight = check_weight_of_module(attribute, weight, shape, device)
             found[name] = weight
         return found
 
@@ -271,7 +278,7 @@ class RNN(nn.Module):
     ) -> tuple[Tensor, States]:
         steps, batch, _ = x.shape
         heads, dim = self.heads, self.hidden_size // self.heads
-        weights = self._weights(layer)
+        weights = self._weights(layer, x.device)
         if states is None:
             initial = initial_states(x, self._initial_values, (batch, heads, dim))
         else:

@@ -283,3 +283,18 @@ def test_the_operators_refuse_what_their_kernels_would_misread(variant, inputs):
         with pytest.raises(rnnc.TensorError):
             torch.ops.rnnc.scan(*given[:place], bad, *given[place + 1 :], *rest)
     torch.cuda.synchronize()
+
+
+def test_a_weight_that_was_left_on_the_cpu(variant):
+    x = torch.randn(5, 3, 8, device="cuda")
+    rnn = rnnc.RNN(CELL, 8, 32, heads=2, num_layers=2, variant=variant, device="cuda")
+    devices = ["cpu", "cuda:1"] if torch.cuda.device_count() > 1 else ["cpu"]
+    for name, weight in list(rnn.named_parameters())[1:]:
+        for device in devices:
+            rnn.register_parameter(name, nn.Parameter(weight.detach().to(device)))
+            with pytest.raises(rnnc.TensorError) as caught:
+                rnn(x)
+            assert f"{name}\n  found:  device {device}\n  wanted: cuda:0" in str(caught.value)
+        rnn.register_parameter(name, weight)
+    rnn(x)
+    torch.cuda.synchronize()  # the context lives

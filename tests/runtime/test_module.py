@@ -227,6 +227,23 @@ def test_bad_tensors(x, states, text):
     assert text in str(caught.value)
 
 
+@pytest.mark.parametrize("layer", [0, 1])
+@pytest.mark.parametrize("name", ["weight_ih", "weight_hh", "bias", "weight_hd", "w"])
+def test_a_weight_on_another_device_is_named(name, layer):
+    x, attribute = torch.randn(2, 3, 3), f"{name}_l{layer}"
+    rnn = rnnc.RNN(odd, 3, 4, num_layers=2)
+    rnn(x)
+    weight = getattr(rnn, attribute).detach().to("meta")
+    setattr(rnn, attribute, torch.nn.Parameter(weight))
+    elsewhere = attribute if (name, layer) != ("weight_ih", 0) else "x"  # the first one met
+    for call, given in ((rnn, x), (rnn.step, x[0])):
+        with pytest.raises(rnnc.TensorError) as caught:
+            call(given)
+        assert str(caught.value).startswith(f"{elsewhere}\n  found:  device ")
+        assert "meta" in str(caught.value)
+        assert "cpu" in str(caught.value)
+
+
 def good(**changes):
     call = {
         "wx": torch.randn(2, 3, 1, 4, 1),
