@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from ..cellspec.declare import Constant
 from ..cellspec.elementwise import ElementwiseFunction
@@ -50,7 +50,11 @@ _CPP = Form(
 
 
 def emit_function(
-    name: str, program: Program, arguments: Iterable[str], constants: Iterable[Constant]
+    name: str,
+    program: Program,
+    arguments: Iterable[str],
+    constants: Iterable[Constant],
+    passed: Sequence[str] = (),
 ) -> str:
     """A program as an inline C++ function: values in, references out.
 
@@ -60,16 +64,21 @@ def emit_function(
         arguments: the names of its inputs in order; those that the program does not use stay, so
             that every cell's function is called in the same way.
         constants: the cell's numbers; those in use are declared in the function.
+        passed: functions of the table that the caller passes, last, as objects of any type; each
+            type has the function's name with a `_` before it, which no name of a cell begins with.
 
     Returns:
         Its text, the same to the byte in every process.
     """
     outputs = {o.name for o in program.outputs}
     parameters = [f"real {a}" for a in arguments] + [f"real& {o}" for o in program.outputs]
+    parameters += [f"_{f}& {f}" for f in passed]
     # A space that does not break keeps a type with its name.
     head = f"RNNC_INLINE void {name}({', '.join(p.replace(' ', NBSP) for p in parameters)}) {{"
     wrapped = textwrap.wrap(head, width=100, subsequent_indent="    ", break_long_words=False)
-    lines = [line.replace(NBSP, " ") for line in wrapped]
+    types = ", ".join(f"typename _{f}" for f in passed)
+    lines = [f"template <{types}>"] if passed else []
+    lines += [line.replace(NBSP, " ") for line in wrapped]
     used = {s.name for s in symbols_of(s.value for s in program.statements)}
     for constant in constants:
         if constant.name in used:

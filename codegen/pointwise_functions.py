@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .derive import Pointwise
@@ -47,11 +47,14 @@ class PointwiseFunction:
         return self.text
 
 
-def pointwise_functions(pointwise: Pointwise) -> dict[str, PointwiseFunction]:
+def pointwise_functions(
+    pointwise: Pointwise, passed: Sequence[str] = ()
+) -> dict[str, PointwiseFunction]:
     """The forward and the backward of a cell, by direction.
 
     Args:
         pointwise: the derived maps of the cell.
+        passed: functions of the table that the forward is passed, after its results.
     """
     layout, constants = layout_of(pointwise.cell), pointwise.cell.constants
     states, params = layout.states.names, layout.params.names
@@ -70,7 +73,13 @@ def pointwise_functions(pointwise: Pointwise) -> dict[str, PointwiseFunction]:
     for direction, program in (("forward", pointwise.forward), ("backward", pointwise.backward)):
         parameters = tuple(name for names in kinds[direction].values() for name in names)
         functions[direction] = PointwiseFunction(
-            emit_function(f"pointwise_{direction}", program, parameters, constants),
+            emit_function(
+                f"pointwise_{direction}",
+                program,
+                parameters,
+                constants,
+                passed if direction == "forward" else (),
+            ),
             parameters,
             tuple(str(o) for o in program.outputs),
             kinds[direction],

@@ -85,7 +85,7 @@ def render(pointwise: Pointwise, plan: Plan) -> Source:
             functions=emit_used_functions(
                 [pointwise.forward, pointwise.backward], provided=target.provides
             ),
-            **pointwise_functions(pointwise),
+            **pointwise_functions(pointwise, sorted(target.provides)),
         )
     )
     return Source(cell.name, code, _headers(target.headers), plan)
@@ -118,7 +118,10 @@ def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:
 
 @dataclass(frozen=True)
 class _Target:
-    """Where a plan's text comes from, and which rows of the table its headers spell themselves."""
+    """Where a plan's text comes from, and which rows of the table its headers spell themselves.
+
+    A forward is passed those, so that a kernel can choose how exact they are.
+    """
 
     template: str
     headers: str

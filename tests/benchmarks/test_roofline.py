@@ -47,7 +47,7 @@ def test_equations_become_sums_of_all_that_they_read(script):
     body = text[text.index("void pointwise_forward(") :].partition("\n}\n")[0]
     # Six inputs, six outputs.
     assert "h_next = real(0.25) * (i);" in body
-    assert "sigmoid_o = real(0.25) * (c);" in body
+    assert "tanh_z = real(0.25) * (c);" in body
 
 
 def test_kernels_that_are_written_otherwise_are_noticed(script):

@@ -135,6 +135,16 @@ def test_function_text():
     )
 
 
+def test_functions_that_the_caller_passes_hide_those_of_the_header():
+    value = rnnc.sigmoid.of(x)
+    program = Program((x,), (Statement(symbol("x_next"), value),), (symbol("x_next"),))
+    assert emit_function("f", program, ["x"], (), ["sigmoid"]) == (
+        "template <typename _sigmoid>\n"
+        "RNNC_INLINE void f(real x, real& x_next, _sigmoid& sigmoid) {\n"
+        "  x_next = sigmoid(x);\n}"
+    )
+
+
 def test_templates_state_their_contract_and_miss_nothing_in_silence():
     environment = _environment()
     assert environment.undefined is jinja2.StrictUndefined

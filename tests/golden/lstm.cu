@@ -48,13 +48,16 @@ __device__ constexpr bool kReads[] = {false, true};
 
 #include "lib/element.cuh"
 #include "lib/math.cuh"
+#include "lib/sigmoid.cuh"
 #include "lib/arguments.cuh"
 
 namespace rnnc {
 
 // 9 operations a unit
+template <typename _sigmoid>
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
-    real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z) {
+    real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z,
+    _sigmoid& sigmoid) {
   sigmoid_f = sigmoid(f);
   sigmoid_i = sigmoid(i);
   sigmoid_o = sigmoid(o);
@@ -79,10 +82,12 @@ RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z,
   d_h = real(0);
 }
 
-// A step of one unit: the states are replaced by the next ones.
-RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&state)[kStates],
-                              const real (&param)[at_least_one(kParams)],
-                              real (&kept)[at_least_one(kSaved)]) {
+// A step of one unit, with the sigmoid that is given.
+template <typename Sigmoid>
+RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)],
+                              const real (&state)[kStates],
+                              const real (&param)[at_least_one(kParams)], real (&next)[kStates],
+                              real (&kept)[at_least_one(kSaved)], Sigmoid& sigmoid) {
   real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
   pointwise_forward(
       gate[0],
@@ -91,9 +96,9 @@ RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&s
       gate[3],
       state[0],
       state[1],
-      h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z);
-  state[0] = h_next;
-  state[1] = c_next;
+      h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
+  next[0] = h_next;
+  next[1] = c_next;
   kept[0] = sigmoid_i;
   kept[1] = sigmoid_f;
   kept[2] = tanh_z;
@@ -105,8 +110,8 @@ RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&s
 RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
                                const real (&before)[kStates], const real (&after)[kStates],
                                const real (&param)[at_least_one(kParams)],
-                               real (&d_state)[kStates], real (&d_gate)[at_least_one(kGates)],
-                               real (&d_param)[at_least_one(kParams)]) {
+                               real (&d_states)[kStates], real (&d_gates)[at_least_one(kGates)],
+                               real (&d_params)[at_least_one(kParams)]) {
   real d_f, d_i, d_o, d_z, d_h, d_c;
   pointwise_backward(
       kept[0],
@@ -117,15 +122,15 @@ RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
       before[1],
       after[0],
       after[1],
-      d_state[0],
-      d_state[1],
+      d_states[0],
+      d_states[1],
       d_f, d_i, d_o, d_z, d_h, d_c);
-  d_gate[0] = d_i;
-  d_gate[1] = d_f;
-  d_gate[2] = d_z;
-  d_gate[3] = d_o;
-  d_state[0] = d_h;
-  d_state[1] = d_c;
+  d_gates[0] = d_i;
+  d_gates[1] = d_f;
+  d_gates[2] = d_z;
+  d_gates[3] = d_o;
+  d_states[0] = d_h;
+  d_states[1] = d_c;
 }
 
 }  // namespace rnnc

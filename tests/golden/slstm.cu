@@ -50,6 +50,7 @@ __device__ constexpr bool kReads[] = {false, true, true, true};
 
 #include "lib/element.cuh"
 #include "lib/math.cuh"
+#include "lib/sigmoid.cuh"
 #include "lib/arguments.cuh"
 
 namespace rnnc {
@@ -61,8 +62,10 @@ RNNC_INLINE real where(bool condition, real a, real b) { return condition ? a : 
 RNNC_INLINE real stop_gradient(real x) { return x; }
 
 // 20 operations a unit
+template <typename _sigmoid>
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real n, real m,
-    real& h_next, real& c_next, real& n_next, real& m_next, real& sigmoid_o, real& tanh_z) {
+    real& h_next, real& c_next, real& n_next, real& m_next, real& sigmoid_o, real& tanh_z,
+    _sigmoid& sigmoid) {
   sigmoid_o = sigmoid(o);
   tanh_z = tanh(z);
   const real t0 = logsigmoid(f) + m;
@@ -98,10 +101,12 @@ RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o,
   d_h = real(0);
 }
 
-// A step of one unit: the states are replaced by the next ones.
-RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&state)[kStates],
-                              const real (&param)[at_least_one(kParams)],
-                              real (&kept)[at_least_one(kSaved)]) {
+// A step of one unit, with the sigmoid that is given.
+template <typename Sigmoid>
+RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)],
+                              const real (&state)[kStates],
+                              const real (&param)[at_least_one(kParams)], real (&next)[kStates],
+                              real (&kept)[at_least_one(kSaved)], Sigmoid& sigmoid) {
   real h_next, c_next, n_next, m_next, sigmoid_o, tanh_z;
   pointwise_forward(
       gate[0],
@@ -112,11 +117,11 @@ RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&s
       state[1],
       state[2],
       state[3],
-      h_next, c_next, n_next, m_next, sigmoid_o, tanh_z);
-  state[0] = h_next;
-  state[1] = c_next;
-  state[2] = n_next;
-  state[3] = m_next;
+      h_next, c_next, n_next, m_next, sigmoid_o, tanh_z, sigmoid);
+  next[0] = h_next;
+  next[1] = c_next;
+  next[2] = n_next;
+  next[3] = m_next;
   kept[0] = gate[0];
   kept[1] = gate[1];
   kept[2] = tanh_z;
@@ -128,8 +133,8 @@ RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)], real (&s
 RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
                                const real (&before)[kStates], const real (&after)[kStates],
                                const real (&param)[at_least_one(kParams)],
-                               real (&d_state)[kStates], real (&d_gate)[at_least_one(kGates)],
-                               real (&d_param)[at_least_one(kParams)]) {
+                               real (&d_states)[kStates], real (&d_gates)[at_least_one(kGates)],
+                               real (&d_params)[at_least_one(kParams)]) {
   real d_f, d_i, d_o, d_z, d_h, d_c, d_n, d_m;
   pointwise_backward(
       kept[0],
@@ -144,19 +149,19 @@ RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
       after[1],
       after[2],
       after[3],
-      d_state[0],
-      d_state[1],
-      d_state[2],
-      d_state[3],
+      d_states[0],
+      d_states[1],
+      d_states[2],
+      d_states[3],
       d_f, d_i, d_o, d_z, d_h, d_c, d_n, d_m);
-  d_gate[0] = d_i;
-  d_gate[1] = d_f;
-  d_gate[2] = d_z;
-  d_gate[3] = d_o;
-  d_state[0] = d_h;
-  d_state[1] = d_c;
-  d_state[2] = d_n;
-  d_state[3] = d_m;
+  d_gates[0] = d_i;
+  d_gates[1] = d_f;
+  d_gates[2] = d_z;
+  d_gates[3] = d_o;
+  d_states[0] = d_h;
+  d_states[1] = d_c;
+  d_states[2] = d_n;
+  d_states[3] = d_m;
 }
 
 }  // namespace rnnc

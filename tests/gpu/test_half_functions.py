@@ -11,7 +11,7 @@ from collections.abc import Callable
 import pytest
 import rnnc
 import torch
-from rnnc import Gate, State, gate
+from rnnc import Gate, State, gate, sigmoid
 from torch import Tensor
 from torch.nn import functional
 
@@ -145,3 +145,31 @@ def test_beyond_all_numbers(name, dtype):
     x = torch.tensor([torch.nan, torch.inf, -torch.inf, 0.0, -0.0], dtype=dtype, device="cuda")
     got, _ = ours(function, x, "auto")
     torch.testing.assert_close(got, of_torch(x), rtol=0, atol=0, equal_nan=True)
+
+
+def three_sigmoids(h: State, c: State, *, i: Gate, f: Gate, o: Gate):
+    c = sigmoid(i)
+    return sigmoid(f) * sigmoid(o), c
+
+
+@pytest.mark.parametrize("variant", ["block", "cluster", "grid", "alternating"])
+def test_items_of_a_thread_near_and_far_below_zero(variant):
+    """A thread whose items meet both keeps the digits of each, and an item is as it is alone."""
+    cell = rnnc.cell(three_sigmoids)
+    batch, steps, heads, dim = 16, 40, 2, 64
+    wx = (60 * torch.rand(batch, steps, heads, dim, 3, device="cuda") - 30).bfloat16()
+    R = wx.new_zeros(3, heads, dim, dim)  # so that a gate is its input, exactly
+
+    def values(wx: Tensor) -> Tensor:
+        over_time, _ = rnnc.scan(cell, wx, R, backend="cuda", variant=variant)
+        return torch.stack(over_time, dim=-1)
+
+    got = values(wx)
+    i, f, o = logistic(wx.double()).unbind(-1)
+    wanted = torch.stack([f * o, i], dim=-1)
+    # The rounding to bfloat16 is 2^-9, and the error of a sigmoid 2^-10.9.
+    torch.testing.assert_close(got.double(), wanted, rtol=2.0**-8, atol=0)
+
+    near = (wx >= -6).all(-1, keepdim=True)
+    assert near.any()
+    assert torch.equal(got[near[..., 0]], values(wx.where(near, 0))[near[..., 0]])

@@ -62,7 +62,11 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Work& work, const
     gate[kDiagonalGate[i]] += inputs.diagonal[i] * state[kDiagonalSource[i]];
   }
   real kept[at_least_one(kSaved)];
-  step_forward(gate, state, inputs.param, kept);
+  real next[kStates];
+  with_sigmoid([&](auto& sigmoid) {
+    step_forward(gate, state, inputs.param, next, kept, sigmoid);
+  });
+  assign(state, next);
 
   const int64 here = t * work.batch * work.heads * work.dim + place.row;
 #pragma unroll

@@ -267,12 +267,21 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
         }
       });
     });
+    real next[kUnitGroups][kThreadRows][kStates];
+    with_sigmoid([&](auto& sigmoid) {
+#pragma unroll
+      for (int group = 0; group < kUnitGroups; ++group) {
+#pragma unroll
+        for (int j = 0; j < kThreadRows; ++j) {
+          step_forward(gate[group][j], state[group][j], param[group], next[group][j],
+                       kept[group][j], sigmoid);
+        }
+      }
+    });
 #pragma unroll
     for (int group = 0; group < kUnitGroups; ++group) {
 #pragma unroll
-      for (int j = 0; j < kThreadRows; ++j) {
-        step_forward(gate[group][j], state[group][j], param[group], kept[group][j]);
-      }
+      for (int j = 0; j < kThreadRows; ++j) assign(state[group][j], next[group][j]);
     }
     buffer ^= kForwardBuffer;
     publish(shared + buffer);

@@ -275,8 +275,15 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
       });
     }
     if (computes) {
+      real next[kForwardItems][kStates];
+      with_sigmoid([&](auto& sigmoid) {
 #pragma unroll
-      for (int i = 0; i < kForwardItems; ++i) step_forward(gate[i], state[i], param, kept[i]);
+        for (int i = 0; i < kForwardItems; ++i) {
+          step_forward(gate[i], state[i], param, next[i], kept[i], sigmoid);
+        }
+      });
+#pragma unroll
+      for (int i = 0; i < kForwardItems; ++i) assign(state[i], next[i]);
       if (t + 1 < steps) publish(t + 1);
       // While h is on its way: thread 0 announces the bytes of step t + 2, results leave, and a later
       // input is sent for, into the place of this step's.

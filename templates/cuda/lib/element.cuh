@@ -28,6 +28,12 @@ RNNC_INLINE void unroll(const Body& body) {
   }
 }
 
+template <typename T, int n>
+RNNC_INLINE void assign(T (&to)[n], const T (&from)[n]) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) to[i] = from[i];
+}
+
 struct bfloat16 {
   u16 bits;
 };

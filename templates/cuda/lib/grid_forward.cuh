@@ -230,7 +230,11 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
         for (int w = 0; w < kForwardWarps; ++w) add_sums(total, sums + w * kWarpSums + it.sums);
 #pragma unroll
         for (int pair = 0; pair < kDensePairs; ++pair) gate[kPairGate[pair]] += total[pair];
-        step_forward(gate, it.state, it.param, it.kept);
+        real next[kStates];
+        with_sigmoid([&](auto& sigmoid) {
+          step_forward(gate, it.state, it.param, next, it.kept, sigmoid);
+        });
+        assign(it.state, next);
       });
       if (t + 1 < steps) publish(phase, slot + slot_bytes);
       fetch(phase, t + 1);

@@ -97,28 +97,11 @@ RNNC_INLINE float sigmoid(float x) {
   if constexpr (kAccuracy == Accuracy::kExact) {
     return 1.0f / (1.0f + ::expf(-x));
   } else if constexpr (kAccuracy == Accuracy::kBfloat16) {
-#if __CUDA_ARCH__ == 900
-    // Here the tanh's error is 2^-16.5, relative (measured), so that its sum with 1 has digits enough
-    // down to the bound. Below it, e - e * e. NOTE: predicated, not chosen: most warps have no such x,
-    // and a function that no lane needs takes no time.
-    float y = ::fmaf(0.5f, approximate_tanh(0.5f * x), 0.5f);
-    asm("{ .reg .pred small;\n"
-        ".reg .f32 e, negative;\n"
-        "setp.lt.f32 small, %1, 0fC0A00000;\n"  // -5
-        "mul.f32 e, %1, 0f3FB8AA3B;\n"          // log2(e)
-        "@small ex2.approx.ftz.f32 e, e;\n"
-        "neg.f32 negative, e;\n"
-        "@small fma.rn.f32 %0, negative, e, e; }"
-        : "+f"(y)
-        : "f"(x));
-    return y;
-#else
     // e / (1 + e) = half - half * tanh(-|x| / 2) where half = e / 2: no second function waits for the
     // first, and nothing but one operation for the tanh.
     const float half = approximate_exp2(::fmaf(::fabsf(x), -kLog2E, -1.0f));
     const float at_zero = x < 0.0f ? half : 1.0f - half;
     return ::fmaf(-half, approximate_tanh(0.5f * x), at_zero);
-#endif
   } else {
     const float e = approximate_exp2(-kLog2E * ::fabsf(x));
     const float small = e * approximate_reciprocal(1.0f + e);
