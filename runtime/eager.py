@@ -43,9 +43,8 @@ class Scan(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(results[-1])
         saved = saved_from(call.choice.save, wx, R, R_diag, b, params, initial, results)
-        flat = saved.flat()
-        ctx.record = Record(call, wx, flat)
-        ctx.save_for_backward(*flat)
+        ctx.record = Record(call, wx.shape, wx.dtype, wx.device)
+        ctx.save_for_backward(*saved.flat())
         return tuple(results)
 
     @staticmethod
