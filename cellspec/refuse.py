@@ -19,7 +19,8 @@ def decision(value: str) -> CellError:
     return CellError(
         f"a Python decision (if, and, or, not, max, min) on {value}",
         "one expression for all units: its value is not known while the cell is traced",
-        "where(condition, a, b), maximum(a, b) or minimum(a, b); & and | join conditions",
+        "where(condition, a, b), maximum(a, b) or minimum(a, b);"
+        " & and | join conditions, ~ negates one",
     )
 
 
@@ -136,14 +137,36 @@ def exponent(left: str, right: str, value: object) -> CellError:
     )
 
 
-def condition(value: str, other: str) -> CellError:
-    """Arithmetic with a condition."""
+def condition(value: str, factor: str = "") -> CellError:
+    """Arithmetic with a condition, which may be a product with a factor."""
     inner = value.strip("`")
-    factor = other.strip("`") or "1"
+    factor = factor.strip("`") or "1"
     return CellError(
         f"the condition {value} in arithmetic",
         "a number: a condition chooses between two",
         f"where({inner}, {factor}, 0)",
+    )
+
+
+def conditions_compared(relation: str, left: str, right: str) -> CellError:
+    """Two conditions asked whether they are equal."""
+    a, b = (f"({side.strip('`')})" for side in (left, right))
+    unequal = f"({a} & ~{b}) | (~{a} & {b})"
+    return CellError(
+        f"{left} {relation} {right}, which compares two conditions",
+        "conditions joined by & and |, or negated by ~",
+        f"({a} & {b}) | (~{a} & ~{b})" if relation == "==" else unequal,
+    )
+
+
+def returned(values: dict[object, object], states: list[str]) -> CellError:
+    """New values returned by name."""
+    names = ", ".join(states)
+    given = ", ".join(f"values[{state!r}]" for state in states)
+    return CellError(
+        f"a dict returned, with {', '.join(map(repr, values))}",
+        f"the new value of each state, in the order of the signature: {names}",
+        f"return {given}, where `values` is that dict",
     )
 
 

@@ -79,9 +79,13 @@ def from_text(text: str, named: Mapping[str, Node] | None = None) -> Node:
         # Python bounds the digits of a number and the depth of brackets itself.
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:
+        if "too many nested" in str(error.msg):
+            raise _too_deep(text) from error
         raise _refusal(text, f"column {error.offset}") from error
-    except (ValueError, RecursionError, MemoryError) as error:
-        raise _refusal(text, f"a depth that Python's parser refuses ({error})") from error
+    except (RecursionError, MemoryError) as error:
+        raise _too_deep(text) from error
+    except ValueError as error:
+        raise _refusal(text, str(error)) from error
     return _Reader(text, named or {}).read(tree.body)
 
 
@@ -165,10 +169,21 @@ def _shown(node: ast.expr) -> str:
     return shown if len(shown) <= 80 else f"column {node.col_offset}"
 
 
-def _refusal(text: str, place: str) -> CellError:
-    shown = text if len(text) <= 200 else f"{text[:100]} … {text[-80:]}"
+def _too_deep(text: str) -> CellError:
     return CellError(
-        f"`{shown}`, at {place}",
+        f"`{_shortened(text)}`, at a depth that Python's parser refuses",
+        "texts that name their deep parts: an expression itself may be of any depth",
+        '"shared": [["t0", "tanh(g)"], …] in the JSON, and t0 in place of that part',
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:100]} … {text[-80:]}"
+
+
+def _refusal(text: str, place: str) -> CellError:
+    return CellError(
+        f"`{_shortened(text)}`, at {place}",
         "an expression of + - * / **, comparisons and the functions of rnnc's table",
         "for example sigmoid(f)*c + sigmoid(i)*tanh(z)",
     )

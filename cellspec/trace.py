@@ -53,7 +53,8 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
         declarations = [_declaration(p) for p in parameters]
         tracers = {d.name: Tracer(symbol(d.name), function.__name__) for d in declarations}
         by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
-        returned = _run(function, tracers, by_name)
+        states = [d.name for d in declarations if isinstance(d, State)]
+        returned = _run(function, tracers, by_name, states)
         return kind(
             name=function.__name__,
             doc=inspect.getdoc(function) or "",
@@ -121,7 +122,10 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Param | Constan
 
 
 def _run(
-    function: Callable[..., Any], tracers: dict[str, Tracer], by_name: set[str]
+    function: Callable[..., Any],
+    tracers: dict[str, Tracer],
+    by_name: set[str],
+    states: list[str],
 ) -> tuple[Any, ...]:
     positional = [t for name, t in tracers.items() if name not in by_name]
     keyword = {name: tracers[name] for name in by_name}
@@ -141,11 +145,7 @@ def _run(
             "a loop in place of the recursion",
         ) from error
     if isinstance(returned, dict):
-        raise CellError(
-            f"a dict returned, with {', '.join(map(repr, returned))}",
-            "the new value of each state, in the order of the signature",
-            f"return {', '.join(map(str, returned))}",
-        )
+        raise refuse.returned(returned, states)
     return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
 
 

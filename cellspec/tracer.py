@@ -222,21 +222,33 @@ class Condition(_Refusing):
 
     __rand__ = __ror__ = _joined
 
-    def _not_arithmetic(self, *others: object) -> NoReturn:
-        other = next((shown(o) for o in others if not isinstance(o, Condition)), "")
-        raise refuse.condition(shown(self), other)
+    def _not_arithmetic(self, *_: object) -> NoReturn:
+        raise refuse.condition(shown(self))
+
+    def _no_factor(self, other: object) -> NoReturn:
+        raise refuse.condition(shown(self), _factor(other))
 
     __add__ = __radd__ = __sub__ = __rsub__ = __truediv__ = __rtruediv__ = _not_arithmetic
-    __mul__ = __rmul__ = __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _not_arithmetic
-    __lt__ = __le__ = __gt__ = __ge__ = __xor__ = __rxor__ = _not_arithmetic
+    __mul__ = __rmul__ = _no_factor
+    __pow__ = __rpow__ = __neg__ = __pos__ = __abs__ = _not_arithmetic
+    __lt__ = __le__ = __gt__ = __ge__ = _not_arithmetic
     __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __matmul__ = __rmatmul__ = _not_arithmetic
 
+    def _equality(self, relation: str, other: object) -> NoReturn:
+        if isinstance(other, Condition):
+            raise refuse.conditions_compared(relation, shown(self), shown(other))
+        self._not_arithmetic()
+
     def __eq__(self, other: object) -> NoReturn:
-        self._not_arithmetic(other)
+        self._equality("==", other)
 
     def __ne__(self, other: object) -> NoReturn:
-        self._not_arithmetic(other)
+        self._equality("!=", other)
 
+    def __xor__(self, other: object) -> NoReturn:
+        self._equality("^", other)
+
+    __rxor__ = __xor__
     __hash__ = object.__hash__
 
 
@@ -245,7 +257,7 @@ def expression(value: object) -> Node:
     if isinstance(value, Tracer):
         return value.expression
     if isinstance(value, Condition):
-        raise refuse.condition(shown(value), "")
+        raise refuse.condition(shown(value))
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise refuse.operand(shown(value), value)
     return number(number_of(value))
@@ -270,7 +282,7 @@ def combine(symbol: str, a: object, b: object) -> Tracer:
     """Join two operands by an operator, checking that both belong to the same cell."""
     if isinstance(a, Condition) or isinstance(b, Condition):
         own, other = (a, b) if isinstance(a, Condition) else (b, a)
-        raise refuse.condition(shown(own), shown(other))
+        raise refuse.condition(shown(own), _factor(other) if symbol == "*" else "")
     left, right = expression(a), expression(b)
     if symbol == "/" and right.is_number and right.value == 0:
         raise CellError(f"{shown(a)} / 0", "a divisor that is not zero", "another divisor")
@@ -303,6 +315,11 @@ def shared_owner(*operands: object) -> str:
             "each symbol as an argument of this function",
         )
     return next(iter(owners))
+
+
+def _factor(value: object) -> str:
+    """What a condition is multiplied with, where it can stand in the place of a number."""
+    return "" if isinstance(value, Condition) else shown(value)
 
 
 def _condition(value: object) -> Node:

@@ -1,0 +1,280 @@
+"""What the author of a wrong cell is told to write works when it is written."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+
+import pytest
+import rnnc
+import torch
+from torch import Tensor
+
+HEAD = """import math
+import numpy as np
+import rnnc
+from rnnc import (
+    Constant, Gate, Param, State, abs, constant, exp, gate, log, param, state, tanh, where
+)
+
+"""
+_numbers = itertools.count()
+
+
+class Author:
+    """Writes cells into files, as people do."""
+
+    def __init__(self, folder) -> None:
+        self.folder = folder
+
+    def cell(self, signature: str, body: str, decorator: str = "@rnnc.cell") -> rnnc.Cell:
+        path = self.folder / f"cell_{next(_numbers)}.py"
+        lines = "".join(f"    {line}\n" for line in body.splitlines())
+        path.write_text(f"{HEAD}{decorator}\ndef advised({signature}):\n{lines}")
+        scope: dict[str, object] = {}
+        exec(compile(path.read_text(), str(path), "exec"), scope)
+        return scope["advised"]
+
+    def advice(self, signature: str, body: str) -> str:
+        with pytest.raises(rnnc.CellError) as caught:
+            self.cell(signature, body)
+        return caught.value.write
+
+
+@pytest.fixture
+def author(tmp_path):
+    return Author(tmp_path)
+
+
+def step(cell: rnnc.Cell, gates: Tensor, *states: Tensor) -> tuple[Tensor, ...]:
+    """The states after one step from states, with no recurrent share: gates are the input's."""
+    pairs = len(cell.dense_pairs)
+    R = gates.new_zeros(pairs, 1, gates.shape[-2], gates.shape[-2]) if pairs else None
+    _, last = rnnc.scan(
+        cell,
+        gates[:, None, None],
+        R,
+        states=[s[:, None] for s in states],
+        backend="reference",
+        params={p.name: torch.full(gates.shape[1:2], p.init)[None].double() for p in cell.params},
+    )
+    return tuple(s[:, 0] for s in last)
+
+
+def same(cell: rnnc.Cell, expected, states: int = 1) -> None:
+    """The cell computes what is expected of its gates and states."""
+    gates = torch.randn(64, 2, len(cell.input_gates), dtype=torch.float64)
+    before = torch.randn(states, 64, 2, dtype=torch.float64)
+    after = step(cell, gates, *before)
+    wanted = expected(*gates.unbind(-1), *before)
+    for got, value in zip(after, wanted if isinstance(wanted, tuple) else (wanted,), strict=True):
+        torch.testing.assert_close(got, value, rtol=1e-12, atol=1e-12)
+
+
+def code(advice: str) -> str:
+    """The code that an advice starts with."""
+    return re.split(r", (?:for|where) |; for ", advice)[0]
+
+
+G_H = "g: Gate, h: State"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ("2 ** h", lambda g, h: 2**h),
+        ("math.e ** (g + h)", lambda g, h: torch.exp(g + h)),
+        ("np.float64(2) ** h", lambda g, h: 2**h),
+        ("abs(h) ** 0.3", lambda g, h: h.abs() ** 0.3),
+        ("abs(h) ** (g + h)", lambda g, h: h.abs() ** (g + h)),
+        ("(h > 0) * h", lambda g, h: torch.where(h > 0, h, 0)),
+        ("h * (h > 0)", lambda g, h: torch.where(h > 0, h, 0)),
+        ("0.5 * (h > 0)", lambda g, h: torch.where(h > 0, 0.5, 0).double()),
+    ],
+)
+def test_the_advised_expression_takes_the_place_of_the_wrong_one(author, wrong, expected):
+    right = code(author.advice(G_H, f"return g + {wrong}"))
+    same(author.cell(G_H, f"return g + {right}"), lambda g, h: g + expected(g, h))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ("g - (h > 0)", lambda g, h: g - (h > 0).double()),
+        ("(h > 0) + g", lambda g, h: g + (h > 0).double()),
+        ("g / (2 - (h > 0))", lambda g, h: g / (2 - (h > 0).double())),
+        ("g - -(h > 0)", lambda g, h: g + (h > 0).double()),
+        ("g + tanh(h > 0)", lambda g, h: g + torch.tanh((h > 0).double())),
+    ],
+)
+def test_a_condition_in_a_sum_becomes_one_or_zero(author, wrong, expected):
+    right = author.advice(G_H, f"return {wrong}")
+    assert right == "where(h > 0, 1, 0)"
+    same(author.cell(G_H, f"return {wrong.replace('h > 0', right)}"), expected)
+
+
+def test_a_condition_as_a_new_value_becomes_one_or_zero(author):
+    right = author.advice(G_H, "return g > h")
+    same(author.cell(G_H, f"return {right}"), lambda g, h: (g > h).double())
+
+
+@pytest.mark.parametrize(
+    ("wrong", "expected"),
+    [
+        ("(g > 0) ^ (h > 0)", lambda g, h: (g > 0) ^ (h > 0)),
+        ("(g > 0) != (h > 0)", lambda g, h: (g > 0) != (h > 0)),
+        ("(g > 0) == (h > 0)", lambda g, h: (g > 0) == (h > 0)),
+        ("(g > 0) == ~((h > 0) & (g > h))", lambda g, h: (g > 0) == ~((h > 0) & (g > h))),
+    ],
+)
+def test_conditions_are_compared_by_joining_them(author, wrong, expected):
+    right = author.advice(G_H, f"return where({wrong}, g, h)")
+    cell = author.cell(G_H, f"return where({right}, g, h)")
+    same(cell, lambda g, h: torch.where(expected(g, h), g, h))
+
+
+@pytest.mark.parametrize("wrong", ["g > 0 & h > 0", "g > 0 & (h > 0)", "(g > 0) & h > 0"])
+def test_comparisons_are_joined_in_brackets(author, wrong):
+    advice = author.advice(G_H, f"return where({wrong}, g, h)")
+    assert advice.startswith("(a > 0) & (b > 0)")
+    right = "(a > 0) & (b > 0)".replace("a", "g").replace("b", "h")
+    same(
+        author.cell(G_H, f"return where({right}, g, h)"),
+        lambda g, h: torch.where((g > 0) & (h > 0), g, h),
+    )
+
+
+def test_a_negated_condition(author):
+    assert "~ negates one" in author.advice(G_H, "return where(not g > 0, g, h)")
+    cell = author.cell(G_H, "return where(~(g > 0), g, h)")
+    same(cell, lambda g, h: torch.where(g > 0, h, g))
+
+
+def test_a_remainder_is_one_step_back(author):
+    advice = author.advice(G_H, "return g % 1 + h")
+    assert advice.startswith("where(x >= m, x - m, x), for a value that leaves [0, m)")
+    right = re.sub("x", "y", code(advice)).replace("m", "1")
+    cell = author.cell(G_H, f"y = abs(tanh(g)) + abs(tanh(h))\nreturn {right}")
+    same(cell, lambda g, h: (g.tanh().abs() + h.tanh().abs()) % 1)
+
+
+def test_a_matrix_product_in_the_body_is_a_gate(author):
+    advice = author.advice("r: Gate, z: Gate, h: State", "return r * R(h) + z")
+    declaration = re.match(r"n: Gate = gate\(input=False\)", advice)
+    assert "n in place of R(h)" in advice
+    cell = author.cell(f"r: Gate, z: Gate, h: State, {declaration[0]}", "return r * n + z")
+    assert [(p.gate, p.source) for p in cell.dense_pairs][-1] == ("n", "h")
+    same(cell, lambda r, z, h: z)
+    product = author.advice("r: Gate, z: Gate, h: State", "return R(tanh(r) * h) + z")
+    assert "see docs/limits.md" in product
+
+
+@pytest.mark.parametrize(
+    "argument", ["alpha=0.1", "alpha: float = 0.1", "alpha: Constant = 0.1", "alpha: Constant"]
+)
+def test_a_number_in_the_signature_is_a_constant(author, argument):
+    signature = f"g: Gate = gate(), h: State = state(), {argument}"
+    if argument == "alpha: Constant":
+        signature = "g: Gate, h: State, alpha: Constant"
+    advice = author.advice(signature, "return alpha * tanh(g)")
+    assert advice == "alpha: Constant = constant(0.1)"
+    cell = author.cell(signature.replace(argument, advice), "return alpha * tanh(g)")
+    same(cell, lambda g, h: 0.1 * g.tanh())
+
+
+def test_plain_numbers_as_defaults_of_states_and_params(author):
+    for argument in ("w: Param = 0.5", "h: State = 0.25", "g: Gate = 1"):
+        names = {"g": "g: Gate = gate()", "h": "h: State = state()", "w": "w: Param = param(0.5)"}
+        before = names | {argument[0]: argument}
+        advice = author.advice(", ".join(before.values()), "return w * tanh(g)")
+        after = names | {argument[0]: advice}
+        cell = author.cell(", ".join(after.values()), "return w * tanh(g)")
+        if argument[0] == "h":
+            assert cell.states[0].init == 0.25
+        else:
+            same(cell, lambda g, h: 0.5 * g.tanh())
+
+
+def test_new_values_by_name_are_returned_in_order(author):
+    signature = "g: Gate, h: State, c: State"
+    body = "c = 0.5 * c + g\nvalues = dict(c=c, h=tanh(c))\n{}"
+    advice = author.advice(signature, body.format("return values"))
+    cell = author.cell(signature, body.format(code(advice)))
+    same(cell, lambda g, h, c: (torch.tanh(0.5 * c + g), 0.5 * c + g), states=2)
+
+
+def test_a_symbol_s_text_has_no_digits(author):
+    advice = author.advice(G_H, 'text = f"{g:.2f}"\nreturn tanh(g)')
+    right = code(advice).split(", which")[0]
+    same(author.cell(G_H, f"assert {right} == 'g'\nreturn tanh(g)"), lambda g, h: g.tanh())
+
+
+def test_a_source_is_a_state_s_name(author):
+    body = "return tanh(g) + c, h * c"
+    advice = author.advice("h: State, c: State, g: Gate = gate(source=lambda h: h)", body)
+    cell = author.cell(f"h: State, c: State, *, g: Gate = {code(advice)}", body)
+    assert cell.dense_pairs[0].source == "h"
+    same(cell, lambda g, h, c: (g.tanh() + c, h * c), states=2)
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("return abs(g)", lambda g, h: g.abs()),
+        ("return h ** 2.0 + g", lambda g, h: h**2 + g),
+        ("return np.float64(0.5) * tanh(g)", lambda g, h: 0.5 * g.tanh()),
+        ("return where(np.float32(0.5) < g, g, h)", lambda g, h: torch.where(g > 0.5, g, h)),
+    ],
+)
+def test_what_needs_no_advice(author, body, expected):
+    same(author.cell(G_H, body), expected)
+
+
+def test_python_s_own_abs(tmp_path):
+    author = Author(tmp_path)
+    cell = author.cell(G_H, "import builtins\nreturn builtins.abs(g)")
+    same(cell, lambda g, h: g.abs())
+
+
+def test_a_decorator_with_brackets(author):
+    same(author.cell(G_H, "return tanh(g)", "@rnnc.cell()"), lambda g, h: g.tanh())
+
+
+def test_a_number_as_a_state_s_new_value(author):
+    cell = author.cell("g: Gate, h: State, c: State", "return tanh(g) + c, 1.0")
+    same(cell, lambda g, h, c: (g.tanh() + c, torch.ones_like(c)), states=2)
+    advice = author.advice(G_H, "return 1.0")
+    assert advice == "a signature without `g`, or an equation with it"
+    same(author.cell(G_H, "return 1.0 + 0.5 * g"), lambda g, h: 1 + 0.5 * g)
+
+
+def test_a_body_may_loop_as_deeply_as_it_likes(author):
+    recursion = "def deep(x):\n    return deep(tanh(x + h))\nreturn deep(g)"
+    assert author.advice(G_H, recursion) == "a loop in place of the recursion"
+    cell = author.cell(G_H, "x = g\nfor _ in range(3000):\n    x = x * 0.999 + h\nreturn x")
+    assert rnnc.Cell.from_json(cell.to_json()) == cell
+    power = 0.999**3000
+    same(cell, lambda g, h: power * g + h * (1 - power) / (1 - 0.999))
+
+
+@pytest.mark.parametrize("deep", ["(" * 300 + "tanh(g)" + ")" * 300, "-" * 5000 + "tanh(g)"])
+def test_deep_texts_in_json_name_their_parts(deep):
+    text = rnnc.cells.elman.to_json()
+    with pytest.raises(rnnc.CellError) as caught:
+        rnnc.Cell.from_json(text.replace("tanh(g)", deep))
+    shared = re.match(r'("shared": \[\["t0", "tanh\(g\)"\]), …\]', caught.value.write)
+    named = text.replace("tanh(g)", "-t0").replace("{", "{" + shared[1] + "], ", 1)
+    same(rnnc.Cell.from_json(named), lambda g, h: -g.tanh())
+
+
+def test_a_power_beyond_products_is_an_exponential(author):
+    advice = author.advice(G_H, "return g + (1.001 + 0.001 * tanh(h)) ** 2000")
+    right = code(advice).replace("p", "2000", 1) if advice.startswith("p") else code(advice)
+    right = right.replace("exp(p ", "exp(2000 ").replace("log(x)", "log(1.001 + 0.001 * tanh(h))")
+    cell = author.cell(G_H, f"return g + {right}")
+    gates, h = torch.randn(8, 2, 1).double(), torch.randn(8, 2).double()
+    (got,) = step(cell, gates, h)
+    wanted = gates[..., 0] + (1.001 + 0.001 * h.tanh()) ** 2000
+    torch.testing.assert_close(got, wanted, rtol=1e-10, atol=0)
+    assert math.isfinite(wanted.sum())
