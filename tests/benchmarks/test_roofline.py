@@ -141,6 +141,7 @@ def test_without_a_gpu_it_says_so(script, tmp_path, monkeypatch):
     assert "found no CUDA device" in outcome.output
 
 
+@pytest.mark.slow
 def test_rows_are_measured_in_processes_of_their_own(script, tmp_path):
     outcome = run(script, tmp_path, *"--device cpu --rows 14 --steps 8 --repeat 1".split())
     assert outcome.exit_code == 0, outcome.output

@@ -422,6 +422,7 @@ def test_json_gives_the_cell_back(name):
     assert again.fingerprint == cell.fingerprint
 
 
+@pytest.mark.slow
 def test_fingerprints_do_not_depend_on_the_process():
     script = (
         "import json; from rnnc.cellspec.library import NAMES, load;"

@@ -152,7 +152,7 @@ def test_auto_always_finds_a_plan_and_says_why_it_is_no_block(cell, shape, limit
 
 
 @given(cells, shapes, gpus())
-@quick
+@settings(max_examples=8, deadline=None)
 def test_auto_is_the_cheapest_of_all_plans_and_each_variant_s_the_cheapest_of_its_kind(
     cell, shape, limits
 ):

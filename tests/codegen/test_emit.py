@@ -45,6 +45,7 @@ def test_every_cell_renders_in_one_scalar_type(name):
         assert f"real({literal})" in generated or f"real(-{literal})" in generated, literal
 
 
+@pytest.mark.slow
 def test_text_does_not_depend_on_the_process():
     program = (
         "import rnnc, hashlib\n"

@@ -30,7 +30,7 @@ def dims_of(cell, limits, dtype="bfloat16", heads=1):
     return {variant: getattr(found, variant) for variant in FUSED}
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
 @pytest.mark.parametrize("limits", PRESETS, ids=lambda limits: limits.name)
 def test_the_planner_takes_the_largest_and_refuses_the_next(limits, dtype):
     for variant, dim in dims_of(LSTM, limits, dtype).items():

@@ -28,6 +28,12 @@ full = pytest.mark.skipif(
 )
 
 
+def some_of(names, turn):
+    """All names; those out of turn in `make test-slow`."""
+    slow = pytest.mark.slow
+    return [pytest.param(n, marks=slow if i % turn else ()) for i, n in enumerate(names)]
+
+
 def plans_of(name, gpu, dim, dtype, batch=16, save="gates", heads=6):
     shape = Shape(heads=heads, head_dim=dim, batch=batch, dtype=dtype)
     return cluster_plans(rnnc.cells.get(name), shape, limits_of(gpu), save)
@@ -50,12 +56,12 @@ def case_of(name, arch):
     raise AssertionError(f"{name} has no cluster plan at all on {ARCHS[arch]}")
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", some_of(NAMES, 2))
 def test_kernels_compile_as_planned(name, compiles_as_planned):
     compiles_as_planned(source_of(name, case_of(name, "sm_90a")), "sm_90a")
 
 
-@pytest.mark.parametrize("name", NAMES[::3])
+@pytest.mark.parametrize("name", some_of(NAMES[::3], 3))
 def test_kernels_compile_as_planned_on_later_gpus(name, compiles_as_planned):
     arch = ["sm_100a", "sm_120"][NAMES.index(name) // 3 % 2]
     compiles_as_planned(source_of(name, case_of(name, arch)), arch)

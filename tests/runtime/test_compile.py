@@ -51,6 +51,7 @@ def test_two_processes_at_once_make_one_library(empty_cache):
     assert {p.suffix for p in empty_cache.iterdir()} <= {".so", ".memo"}
 
 
+@pytest.mark.slow
 def test_a_broken_entry_is_made_again(empty_cache):
     outputs = []
     # A library cut short ends a process by a signal, where it is loaded.

@@ -20,19 +20,26 @@ LONG_FLOAT32 = [
     ("lstm", "grid", 768),
     ("fastgrnn", "grid", 2048),
 ]
-# The first GPU of each architecture; the others of it, which differ little, in `make test-slow`.
+# A kind of plan on the first GPU of each architecture; all others in `make test-slow`.
+QUICK = {
+    "sm_80": "grid",
+    "sm_86": "block",
+    "sm_89": "block",
+    "sm_90": "cluster",
+    "sm_100": "grid",
+    "sm_120": "cluster",
+}
 FIRST = {limits.arch: limits for limits in reversed(PRESETS)}
+CASES = [
+    pytest.param(limits, v, marks=() if quick else pytest.mark.slow)
+    for limits in PRESETS
+    for v in ("block", "cluster", "grid")
+    for quick in (FIRST[limits.arch] == limits and QUICK[limits.arch] == v,)
+]
 
 
 def name_of(case):
     return case.name if hasattr(case, "name") else case
-
-
-CASES = [
-    pytest.param(limits, v, marks=() if FIRST[limits.arch] == limits else pytest.mark.slow)
-    for limits in PRESETS
-    for v in ("block", "cluster", "grid")
-]
 
 
 @pytest.mark.parametrize(("limits", "variant"), CASES, ids=name_of)

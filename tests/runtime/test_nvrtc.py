@@ -123,6 +123,7 @@ print(hashlib.sha256(binary.cubin).hexdigest())
 """
 
 
+@pytest.mark.slow
 def test_two_processes_at_once_make_one_binary(cache):
     both = [
         subprocess.Popen(

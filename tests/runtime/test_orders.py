@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 import rnnc
 import torch
@@ -12,10 +10,7 @@ from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.spaces import ParamIndex
 
-slow = pytest.mark.skipif(
-    not os.environ.get("RNNC_SLOW"), reason="a minute more: make test-slow, or RNNC_SLOW=1"
-)
-SEEDS = [*range(8), *(pytest.param(seed, marks=slow) for seed in range(8, 24))]
+SEEDS = [*range(4), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(4, 24))]
 SHAPE = (3, 5, 2, 7)
 
 

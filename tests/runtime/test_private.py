@@ -270,7 +270,7 @@ print(sorted(p.suffix for p in private_folder().iterdir() if p.suffix == ".so"))
 """
 
 
-@pytest.mark.parametrize("home", ["/nonexistent", None])
+@pytest.mark.parametrize("home", ["/nonexistent", pytest.param(None, marks=pytest.mark.slow)])
 def test_training_starts_without_a_home_and_leaves_nothing(home, tmp_path):
     kept = {"PATH", "LD_LIBRARY_PATH", "CXX"}
     environment = {name: value for name, value in os.environ.items() if name in kept}
