@@ -60,7 +60,7 @@ def test_list_has_a_line_for_each_cell(run: Callable[..., Result]) -> None:
     assert header.split() == "name gates states params recurrent forward + backward paper".split()
     assert [line.split()[0] for line in lines] == list(rnnc.cells.names())
     lstm = next(line for line in lines if line.startswith("lstm "))
-    assert lstm.split()[1:11] == "i f z o h c dense 9 + 23".split()
+    assert lstm.split()[1:11] == "i f z o h c dense 9 + 20".split()
     assert lstm.endswith("Long short-term memory (Hochreiter & Schmidhuber, 1997).")
 
 
@@ -327,7 +327,7 @@ def test_errors_of_rnnc_in_a_file_keep_their_words(refused: Callable[..., str]) 
         "cell.py:2\n  2 | rnnc.RNN(rnnc.cells.gru, 3, 4, heads=3)\n"
         "  found:  heads, 3 with hidden_size=4\n"
         "  wanted: a divisor of hidden_size\n"
-        "  write:  heads=1\n"
+        "  write:  heads=2, or hidden_size=3\n"
     )
 
 
@@ -417,9 +417,9 @@ def test_a_cell_with_an_error_does_not_hide_the_others_of_its_file(
         result = run("check", word)
         assert result.exit_code == 1
         assert "broken, cell.py:" in result.stderr
-        assert "found:  the unknown name `missing`" in result.stderr
+        assert "found:  a call of the unknown name `missing`" in result.stderr
         assert ("  passed, seed" in result.stdout) is (word == "cell.py")
-    assert "found:  the unknown name `missing`" in refused("show", "cell.py:broken")
+    assert "found:  a call of the unknown name `missing`" in refused("show", "cell.py:broken")
     assert "found:  2 cells: broken, leaky\n" in refused("show", "cell.py")
 
 
@@ -428,7 +428,7 @@ def test_a_line_that_uses_a_cell_with_an_error_fails_for_its_reason(
 ) -> None:
     for line in ("broken.with_constants(a=1)", "rnnc.RNN(broken, 2, 3)", "broken()"):
         write("cell.py", GOOD + BROKEN + f"\n{line}\n")
-        assert "found:  the unknown name `missing`" in refused("show", "cell.py:leaky")
+        assert "found:  a call of the unknown name `missing`" in refused("show", "cell.py:leaky")
 
 
 def test_an_unknown_word_does_not_stop_the_check_of_others(run: Callable[..., Result]) -> None:

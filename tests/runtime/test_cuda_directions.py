@@ -72,11 +72,12 @@ def test_each_direction_runs_its_own_plan(ran, monkeypatch):
 @pytest.mark.parametrize("turned", [False, True])
 def test_what_the_backward_reads_is_of_its_own_plan(turned, ran, monkeypatch):
     cut = []
-    tiles = cuda.batch_tiles
-    monkeypatch.setattr(cuda, "batch_tiles", lambda *a: cut.append(tiles(*a)) or cut[-1])
+    parts = cuda.parts_of_sums
+    monkeypatch.setattr(cuda, "parts_of_sums", lambda *a: cut.append(parts(*a)) or cut[-1])
     own = GRID if turned else BLOCK
     R = run(MixedPlan(BLOCK if turned else GRID, own))
     (_, _, first), (_, _, second) = ran
     assert first == R
     assert (second != R) == turned, "only a grid's backward reads the transpose"
-    assert cut == [-(-BATCH // own.rows)]
+    # A grid's blocks leave a sum for each row, a block one for its tile of rows.
+    assert cut == [BATCH if turned else -(-BATCH // own.rows)]

@@ -103,9 +103,11 @@ def test_another_compiler_is_another_entry(cache, monkeypatch):
 
 
 def test_only_short_dtypes_give_up_exact_division():
-    fast = {"--prec-div=false", "--prec-sqrt=false", "--ftz=true"}
+    fast = {"--prec-div=false", "--prec-sqrt=false"}
     assert fast <= set(compile_flags("bfloat16", "sm_80"))
     assert not fast & set(compile_flags("float32", "sm_80"))
+    for dtype in ("bfloat16", "float32"):
+        assert "--ftz=true" not in compile_flags(dtype, "sm_80"), "subnormal numbers are kept"
     assert "--gpu-architecture=sm_120" in compile_flags("bfloat16", "sm_120")
 
 
