@@ -24,12 +24,15 @@ class Form:
         logic: the words for `&`, `|`, `~`, and for `"true"` and `"false"`.
         exact: whether the sign of a product is kept apart: `-(a*b)`, not `-a*b`. Their values are
             the same, but they are two nodes.
+        cancel: a sum that is written for x - x, with `{}` for x; nothing where it is written as it
+            is.
     """
 
     number: Callable[[float], tuple[str, int]]
     power: Callable[[Node, str, int], tuple[str, int]]
     logic: Mapping[str, str]
     exact: bool = False
+    cancel: str = ""
 
 
 def spell(root: Node, form: Form, named: Mapping[Node, str] | None = None) -> str:
@@ -70,6 +73,8 @@ def _spelled(node: Node, args: list[tuple[str, int]], form: Form) -> tuple[str, 
         return f"{node.name}({', '.join(text for text, _ in args)})", ATOM
     if op in _BINDING:
         binding = _BINDING[op]
+        if op == "-" and node.args[0] is node.args[1] and form.cancel:
+            return form.cancel.format(_within(args[0], PRODUCT)), SUM
         left = _within(args[0], binding)
         # A sign stands in brackets behind an operator.
         right = _within(args[1], binding + 1, sign=False)

@@ -46,6 +46,9 @@ _CPP = Form(
     lambda value: (literal(value), ATOM),
     _power,
     {"&": "&&", "|": "||", "~": "!", "true": "true", "false": "false"},
+    # Compilers make one instruction of a product and a difference, which rounds once: where x is a
+    # product, x - x would be its rounding error. This is zero, or NaN, in any case.
+    cancel="{}*real(0) + real(0)",
 )
 
 

@@ -42,8 +42,10 @@ def schedule(
     short: dict[Node, Node] = {}
     statements = []
     for node in ordered([*first, *results.values()]):
-        args = tuple(symbols.get(a) or short[a] for a in node.args)
-        body = node if args == node.args else make(node.op, node.value, args)
+        same = _difference_of_itself(node)
+        of = node if same is None else make("-", None, (same, same))
+        args = tuple(symbols.get(a) or short[a] for a in of.args)
+        body = of if args == of.args else make(of.op, of.value, args)
         short[node] = body
         if node in shared:
             target = outputs[owners[node]] if node in owners else names.of(node, body)
@@ -59,6 +61,33 @@ def schedule(
         statements=tuple(statements),
         outputs=tuple(outputs.values()),
     )
+
+
+_IDENTITIES = ("stop_gradient", "clip_gradient")  # in the forward
+
+
+def _difference_of_itself(node: Node) -> Node | None:
+    """The value x of an expression whose two sides are x but for their gradients; else None.
+
+    `u - stop_gradient(u)` is a usual way to give a value another gradient.
+    """
+    if node.op not in ("+", "-"):
+        return None
+    left, right = node.args
+    if node.op == "+":
+        if left.op == "neg":
+            left, right = right, left
+        if right.op != "neg":
+            return None
+        (right,) = right.args
+    left, right = _without_gradient(left), _without_gradient(right)
+    return left if left is right else None
+
+
+def _without_gradient(node: Node) -> Node:
+    while node.op == "call" and node.name in _IDENTITIES:
+        node = node.args[0]
+    return node
 
 
 #: A function of a function of … has no name of all of them.

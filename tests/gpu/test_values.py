@@ -163,3 +163,22 @@ def test_tf32_is_torch_s_choice(draw, seeds_for, results):
         torch.backends.cuda.matmul.allow_tf32 = False
     assert not torch.equal(rounded["h last"], exact["h last"])
     torch.testing.assert_close(rounded["h last"], exact["h last"], rtol=1e-2, atol=1e-2)
+
+
+@rnnc.cell
+def straight_through(
+    z: rnnc.Gate, v: rnnc.Gate, w: rnnc.Param = rnnc.param(0.7), h: rnnc.State = rnnc.state()
+):
+    """Is 0 or 1, whatever its gradient."""
+    u = z * w
+    hard = rnnc.where(u > 0, 1, 0)
+    return hard + v * (u - rnnc.stop_gradient(u))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
+def test_a_straight_through_value_is_binary(dtype):
+    wx = torch.randn(3, 7, 1, 32, 2, dtype=dtype, device="cuda")
+    R = torch.randn(2, 1, 32, 32, dtype=dtype, device="cuda") / 6
+    params = {"w": torch.rand(1, 32, dtype=dtype, device="cuda")}
+    (h,), _ = rnnc.scan(straight_through, wx, R, params=params, backend="cuda")
+    assert h.unique().tolist() == [0.0, 1.0]

@@ -5,7 +5,20 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc import Constant, Gate, State, constant, gate, state, stop_gradient, tanh, where
+from rnnc import (
+    Constant,
+    Gate,
+    State,
+    clip_gradient,
+    constant,
+    gate,
+    state,
+    stop_gradient,
+    tanh,
+    where,
+)
+from rnnc.codegen.derive import derive
+from rnnc.codegen.emit import emit_function
 from torch import Tensor
 
 INPUT = gate(recurrent=False, bias=False)
@@ -221,3 +234,27 @@ def test_substeps_and_chains_agree_with_the_reference():
             results.append((over_time[0], *torch.autograd.grad(over_time[0].sum(), [wx, R])))
         for got, wanted in zip(*results, strict=True):
             torch.testing.assert_close(got, wanted, rtol=1e-9, atol=1e-10)
+
+
+@rnnc.cell
+def straight_through(
+    z: Gate = INPUT, v: Gate = INPUT, w: Gate = INPUT, c: Gate = INPUT, h: State = state()
+):
+    u = z * w
+    hard = where(u > 0, 1, 0)
+    slope = v * (u - stop_gradient(u)) + v * (stop_gradient(u) + (-u))
+    return hard + slope + v * (clip_gradient(u, c) - u)
+
+
+def test_a_value_less_itself_is_no_rounding_error_of_a_product():
+    text = emit_function("f", derive(straight_through).forward, "zvwch", ())
+    assert text.count("t0*real(0) + real(0)") == 3
+    assert "- stop_gradient" not in text
+    assert "- t0" not in text
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_straight_through_value_is_binary(dtype):
+    wx = torch.randn(3, 7, 1, 33, 4, dtype=dtype)
+    (h,), _ = rnnc.scan(straight_through, wx, backend="cpu")
+    assert torch.equal(h, (wx[..., 0] * wx[..., 2] > 0).to(dtype)), h.unique()
