@@ -24,8 +24,8 @@ MOST_COUNT = 2**31 - 2**10  # steps, rows or heads: kernels count some of them i
 
 # The device is asked for its free memory from here on: that takes as long as ten launches.
 _LARGE = 256 * MIB
-# Free memory may lie in pieces, or be taken by another process after it was counted. A plan allocates
-# its buffers before its launch, so that nothing is half done where they do not fit.
+# Free memory may lie in pieces, or be taken by another process after it was counted. A plan
+# allocates its buffers before its launch, so that nothing is half done where they do not fit.
 _NO_ROOM = (ResidencyError, torch.OutOfMemoryError)
 
 
