@@ -21,6 +21,7 @@ struct Work {
   };
   real* sums;                             // [2, kSums, B, N, D]: of some steps, and of all before
 };
+constexpr int kCarriedSteps = 256;  // of so many steps
 
 template <typename Arguments>
 struct Begin {

@@ -130,7 +130,7 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Work& work, con
         d_gate[kDiagonalGate[i]] * inputs.before[kDiagonalSource[i]];
   }
   real* sums = work.sums + place.row;
-  const bool ends = t % kSumSteps == 0;
+  const bool ends = t % kCarriedSteps == 0;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
     if (ends) {

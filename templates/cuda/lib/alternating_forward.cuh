@@ -63,7 +63,7 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Work& work, const
   }
   real kept[at_least_one(kSaved)];
   real next[kStates];
-  with_sigmoid([&](auto& sigmoid) {
+  with_sigmoid<false>([&](auto& sigmoid) {
     step_forward(gate, state, inputs.param, next, kept, sigmoid);
   });
   assign(state, next);

@@ -25,6 +25,21 @@ struct ForwardArguments {
   Element* kept;                           // [T, B, N, D, kSaved]; null: no backward follows
 };
 
+// float32 sums of parts are added in double.
+template <int bytes>
+struct SumOf {
+  using type = float;
+};
+template <>
+struct SumOf<4> {
+  using type = double;
+};
+template <>
+struct SumOf<8> {
+  using type = double;
+};
+using SumOverTime = typename SumOf<sizeof(Element)>::type;
+
 struct BackwardArguments {
   int64 steps, batch, heads, dim;
   int64 first_tile, first_head;            // of this launch, where one takes no more
@@ -41,15 +56,16 @@ struct BackwardArguments {
   Element* d_wx;                           // [T, B, N, D, kInputGates]
   Element* d_rest;                         // [T, B, N, D, kGates - kInputGates]
   Element* d_initial[kStates];             // [B, N, D]
-  real* sums;  // [parts of the batch, kSums, N, D]: gradients of biases, params, diagonal weights
+  SumOverTime* sums;  // [parts of the batch, kSums, N, D]: gradients of biases, params, diagonal weights
 };
 
-// A sum over time is a sum of sums of so many steps: one chain of additions would lose a digit at
-// tens of thousands of steps. The last of them ends with step 0.
-constexpr int kSumSteps = 256;
-RNNC_INLINE void leave_sum(real* to, real sum, int64 t, int64 steps) {
-  const bool first = t + kSumSteps >= steps;
-  *to = first ? sum : *to + sum;
+// Where the elements show it, a sum over time is a sum of sums of so many steps: one chain of additions
+// would lose a digit at tens of thousands of steps. The last of them ends with step 0.
+constexpr bool kSumsInParts = sizeof(Element) > 2;
+constexpr int kPartSteps = 32;
+RNNC_INLINE void leave_sum(SumOverTime* to, real sum, int64 t, int64 steps) {
+  const bool first = !kSumsInParts || t + kPartSteps >= steps;
+  *to = first ? SumOverTime(sum) : *to + SumOverTime(sum);
 }
 
 }  // namespace rnnc

@@ -159,6 +159,23 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
 
   const int fragment = opaque(GradientExchange::first_fragment(lane));
   int stage = 0, exchange = 0;
+  const auto leave_sums = [&](int64 t) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+      // The four lanes of a quad hold the rows of one unit.
+#pragma unroll
+      for (int i = 0; i < kSums; ++i) {
+        real total = sums[half][i];
+        total += __shfl_xor_sync(~0u, total, 1);
+        total += __shfl_xor_sync(~0u, total, 2);
+        sums[half][i] = 0;
+        if (quad == 0 && unit + 8 * half < kHeadDim) {
+          const int64 part = (a.first_tile + blockIdx.y) * kSums + i;
+          leave_sum(a.sums + part * plane + place + 8 * half, total, t, a.steps);
+        }
+      }
+    }
+  };
 #pragma unroll 1
   for (int t = steps - 1; t >= 0; --t) {
     char* const buffer = shared + exchange;
@@ -217,22 +234,8 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
         for (int s = 0; s < kStates; ++s) after[half][j][s] = before[s];
       }
     }
-    if (t % kSumSteps == 0) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        // The four lanes of a quad hold the rows of one unit.
-#pragma unroll
-        for (int i = 0; i < kSums; ++i) {
-          real total = sums[half][i];
-          total += __shfl_xor_sync(~0u, total, 1);
-          total += __shfl_xor_sync(~0u, total, 2);
-          sums[half][i] = 0;
-          if (quad == 0 && unit + 8 * half < kHeadDim) {
-            const int64 part = (a.first_tile + blockIdx.y) * kSums + i;
-            leave_sum(a.sums + part * plane + place + 8 * half, total, t, a.steps);
-          }
-        }
-      }
+    if constexpr (kSumsInParts) {
+      if (t % kPartSteps == 0) leave_sums(t);
     }
     wait_copies<kBackwardAhead - 2>();
     __syncthreads();
@@ -290,6 +293,7 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
     }
   }
 
+  if constexpr (!kSumsInParts) leave_sums(0);
 #pragma unroll
   for (int half = 0; half < 2; ++half) {
 #pragma unroll

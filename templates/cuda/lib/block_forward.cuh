@@ -268,7 +268,7 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
       });
     });
     real next[kUnitGroups][kThreadRows][kStates];
-    with_sigmoid([&](auto& sigmoid) {
+    with_sigmoid<true>([&](auto& sigmoid) {
 #pragma unroll
       for (int group = 0; group < kUnitGroups; ++group) {
 #pragma unroll

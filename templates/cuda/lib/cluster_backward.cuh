@@ -38,6 +38,8 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
   const u32 barriers = shared_begin + kBackwardBarriers;
   const int64 head = a.first_head + blockIdx.y, first_row = (a.first_tile + blockIdx.z) * kColumns;
   const int block_unit = static_cast<int>(rank) * kBackwardUnits;
+  // NOTE: opaque, so that it stays in registers: a constant is loaded anew in each wait.
+  const int64 watchdog = opaque(a.watchdog);
   const int64 plane = a.heads * kHeadDim, step_size = a.batch * plane;
 
   // Tiles of this warp, the first of them for the own block, which is another one in each block: who
@@ -163,7 +165,7 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
       const int buffer = (i - 1) & 1;
       const char* from =
           shared + here(static_cast<u32>(kBackwardShares + buffer * kSharesBuffer + first_share));
-      mbarrier_await(barriers + buffer * 8, (i - 1) >> 1 & 1, Wait{a.watchdog, i, kNoStep});
+      mbarrier_await(barriers + buffer * 8, (i - 1) >> 1 & 1, Wait{watchdog, i, kNoStep});
 #pragma unroll
       for (int item = 0; item < kBackwardItems; ++item) {
 #pragma unroll
@@ -183,6 +185,25 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
 
   const int fragment = opaque(GradientExchange::first_fragment(lane));
   int stage = 0;
+  const auto leave_sums = [&](int64 t) {
+#pragma unroll
+    for (int item = 0; item < kBackwardItems; ++item) {
+      // Eight lanes hold the columns of one unit.
+      const int64 own = head * kHeadDim + block_unit + unit[item];
+#pragma unroll
+      for (int k = 0; k < kSums; ++k) {
+        real total = sums[item][k];
+        total += __shfl_xor_sync(~0u, total, 1);
+        total += __shfl_xor_sync(~0u, total, 4);
+        total += __shfl_xor_sync(~0u, total, 8);
+        sums[item][k] = 0;
+        if (column == 0 && active[item] && block_unit + unit[item] < kHeadDim) {
+          const int64 part = (a.first_tile + blockIdx.z) * kSums + k;
+          leave_sum(a.sums + part * plane + own, total, t, a.steps);
+        }
+      }
+    }
+  };
 #pragma unroll 1
   for (int i = 0; i < steps; ++i) {
     const int t = steps - 1 - i;
@@ -350,26 +371,11 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
     __syncwarp();
     fetch(t - kBackwardAhead, stage);
     stage = stage + 1 < kBackwardAhead ? stage + 1 : 0;
-    if (t % kSumSteps == 0) {
-#pragma unroll
-      for (int item = 0; item < kBackwardItems; ++item) {
-        // Eight lanes hold the columns of one unit.
-        const int64 own = head * kHeadDim + block_unit + unit[item];
-#pragma unroll
-        for (int k = 0; k < kSums; ++k) {
-          real total = sums[item][k];
-          total += __shfl_xor_sync(~0u, total, 1);
-          total += __shfl_xor_sync(~0u, total, 4);
-          total += __shfl_xor_sync(~0u, total, 8);
-          sums[item][k] = 0;
-          if (column == 0 && active[item] && block_unit + unit[item] < kHeadDim) {
-            const int64 part = (a.first_tile + blockIdx.z) * kSums + k;
-            leave_sum(a.sums + part * plane + own, total, t, a.steps);
-          }
-        }
-      }
+    if constexpr (kSumsInParts) {
+      if (t % kPartSteps == 0) leave_sums(t);
     }
   }
+  if constexpr (!kSumsInParts) leave_sums(0);
 
   if (kSources > 0 && steps > 0) {
     real received[kBackwardItems][at_least_one(kSources)];

@@ -43,6 +43,8 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
   const int group = warp / kForwardSplits, split = warp % kForwardSplits;
   // Whether this warp has items: sums of columns, as opposed to sums for other warps alone.
   const bool computes = kForwardSplits <= 2 || split < 2;
+  // NOTE: opaque, so that it stays in registers: a constant is loaded anew in each wait.
+  const int64 watchdog = opaque(a.watchdog);
   const u32 rank = cluster_rank(), shared_begin = shared_address(shared);
   const u32 barriers = shared_begin + kForwardBarriers;
   const int64 head = a.first_head + blockIdx.y, first_row = (a.first_tile + blockIdx.z) * kColumns;
@@ -203,7 +205,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
       });
       const u32 buffer = (t & 1) * kForwardBuffer;
       const u32 place = here(fragments + buffer);
-      mbarrier_await(barriers + (t & 1) * 8, t >> 1 & 1, Wait{a.watchdog, t, kNoStep});
+      mbarrier_await(barriers + (t & 1) * 8, t >> 1 & 1, Wait{watchdog, t, kNoStep});
       unroll<kSources>([&](auto source_index) {
         constexpr int source = decltype(source_index)::value;
         constexpr int first_tile = forward_first_tile(source);
@@ -276,7 +278,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
     }
     if (computes) {
       real next[kForwardItems][kStates];
-      with_sigmoid([&](auto& sigmoid) {
+      with_sigmoid<true>([&](auto& sigmoid) {
 #pragma unroll
         for (int i = 0; i < kForwardItems; ++i) {
           step_forward(gate[i], state[i], param, next[i], kept[i], sigmoid);

@@ -300,7 +300,7 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
             const real source = before[kDiagonalSource[i]];
             it.sum[kBiasGates + kParams + i] += d_gate[kDiagonalGate[i]] * source;
           }
-          if (t % kSumSteps == 0) {
+          if (kSumsInParts ? t % kPartSteps == 0 : t == 0) {
 #pragma unroll
             for (int i = 0; i < kSums; ++i) {
               leave_sum(a.sums + (it.row * kSums + i) * plane + it.unit, it.sum[i], t, a.steps);

@@ -231,7 +231,7 @@ RNNC_INLINE void grid_forward(const GridArguments<ForwardArguments>& grid) {
 #pragma unroll
         for (int pair = 0; pair < kDensePairs; ++pair) gate[kPairGate[pair]] += total[pair];
         real next[kStates];
-        with_sigmoid([&](auto& sigmoid) {
+        with_sigmoid<false>([&](auto& sigmoid) {
           step_forward(gate, it.state, it.param, next, it.kept, sigmoid);
         });
         assign(it.state, next);

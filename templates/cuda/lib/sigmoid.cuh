@@ -38,13 +38,16 @@ struct WholeSigmoid {
 // items(sigmoid) computes all items of a thread: with the quick sigmoid, and once more, from the same
 // inputs, where that got an argument below its bound. NOTE: one branch for all items, since a special
 // function of a false predicate takes its turn in the pipe too.
-template <typename Items>
+// Where whole warps call it, all lanes take the branch together: no lane waits for others behind it.
+template <bool whole_warps, typename Items>
 RNNC_INLINE void with_sigmoid(const Items& items) {
   WholeSigmoid whole;
   if constexpr (kHasQuickSigmoid) {
     QuickSigmoid quick;
     items(quick);
-    if (__builtin_expect(quick.lowest < kFarBelowZero, 0)) items(whole);
+    bool far = quick.lowest < kFarBelowZero;
+    if constexpr (whole_warps) far = __any_sync(~0u, far);
+    if (__builtin_expect(far, 0)) items(whole);
   } else {
     items(whole);
   }
