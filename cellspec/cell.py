@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Annotated, Any, Self
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,7 +22,7 @@ from .check import check_cell
 from .declare import Constant, Gate, Param, State, finite
 from .equations import equation_lines, latex_block
 from .errors import CellError
-from .expression import Node
+from .expression import Node, with_canonical_tags
 from .json_form import node_from, updates_as_text, updates_from_text
 
 # A cell writes all of its updates together: here they need not be more than short.
@@ -62,7 +63,7 @@ class CellSpec(BaseModel):
     states: tuple[State, ...]
     params: tuple[Param, ...] = ()
     constants: tuple[Constant, ...] = ()
-    updates: tuple[Expression, ...]
+    updates: Annotated[tuple[Expression, ...], AfterValidator(with_canonical_tags)]
 
     @model_validator(mode="before")
     @classmethod

@@ -10,7 +10,7 @@ from typing import Any
 import sympy
 
 from .errors import CellError
-from .expression import Node, call, node_of
+from .expression import Node, call, call_of_its_own, node_of
 from .tracer import Arithmetic, Condition, Tracer, expression, shared_owner, shown
 
 Pullback = Callable[..., tuple[sympy.Expr | None, ...]]
@@ -32,6 +32,8 @@ class ElementwiseFunction:
         latex: its name in mathematics.
         domain: the open interval of its first argument.
         defaults: values of the last arguments where a caller leaves them out.
+        linear: whether its pullback is linear in `d`. Where it is not, equal applications must not
+            become one: the pullback of a sum is not the sum of the pullbacks.
     """
 
     name: str
@@ -43,6 +45,7 @@ class ElementwiseFunction:
     latex: str = ""
     domain: tuple[float, float] = (-math.inf, math.inf)
     defaults: tuple[float, ...] = ()
+    linear: bool = True
 
     @property
     def symbol(self) -> Any:
@@ -53,8 +56,12 @@ class ElementwiseFunction:
     def of(self, *arguments: Any) -> Any:
         """The application to nodes; in pullbacks, which are small, to sympy expressions."""
         if any(isinstance(a, Node) for a in arguments):
-            return call(self.name, *map(node_of, arguments))
+            return self.node(*map(node_of, arguments))
         return self.symbol(*arguments)
+
+    def node(self, *arguments: Node) -> Node:
+        """An application that is written once; equal ones are one node where that is the same."""
+        return (call if self.linear else call_of_its_own)(self.name, *arguments)
 
     def __call__(self, *operands: Arithmetic | Condition | float) -> Any:
         """Apply the function to gates, states, params, constants and numbers of a cell.
@@ -77,7 +84,7 @@ class ElementwiseFunction:
                 "the value itself, as a number",
             )
         nodes = map(self._argument, self.arguments, filled)
-        return Tracer(call(self.name, *nodes), shared_owner(*filled))
+        return Tracer(self.node(*nodes), shared_owner(*filled))
 
     @property
     def signature(self) -> str:

@@ -2,8 +2,10 @@
 
 A node is an operation and its arguments, in the author's order and grouping. Two nodes with the
 same operation and the same arguments are one object, so `==` is identity, a value that is used
-twice is kept once, and a graph with many paths costs no more than its nodes. Nothing here
-recurses: a chain may be thousands of nodes long.
+twice is kept once, and a graph with many paths costs no more than its nodes. An application of a
+function whose gradient is not linear has a tag besides: two that are written are two nodes, since
+what comes back to each is not what comes back to both. Nothing here recurses: a chain may be
+thousands of nodes long.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import numbers
 import threading
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -38,6 +41,8 @@ class Node:
             comparison such as `"<"`, one of `& | ~`, or `"call"` for a function of the table.
         value: a symbol's or function's name, a number, or the whole exponent of a power.
         args: the operands in order.
+        tag: what tells an application from others of the same function to the same operands, where
+            the function's gradient is not linear; else None.
 
     Example:
         >>> import rnnc
@@ -46,11 +51,12 @@ class Node:
         ('+', ['sigmoid(u)*h', '(1 - sigmoid(u))*tanh(z)'])
     """
 
-    __slots__ = ("__weakref__", "args", "op", "value")
+    __slots__ = ("__weakref__", "args", "op", "tag", "value")
 
     op: str
     value: Value
     args: tuple[Node, ...]
+    tag: int | None
 
     @property
     def name(self) -> str:
@@ -125,7 +131,7 @@ class Node:
     def __reduce__(self) -> tuple[Any, ...]:
         nodes = ordered([self])
         places = {node: i for i, node in enumerate(nodes)}
-        return _unpacked, ([(n.op, n.value, [places[a] for a in n.args]) for n in nodes],)
+        return _unpacked, ([(n.op, n.value, [places[a] for a in n.args], n.tag) for n in nodes],)
 
     def __repr__(self) -> str:
         if tree_size(self) > 2000:
@@ -135,17 +141,19 @@ class Node:
 
 _nodes: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
 _lock = threading.Lock()
+# Below zero: the tags of a cell's own nodes are 0, 1, ….
+_fresh_tags = count(-1, -1)
 
 
-def make(op: str, value: Value = None, args: tuple[Node, ...] = ()) -> Node:
+def make(op: str, value: Value = None, args: tuple[Node, ...] = (), tag: int | None = None) -> Node:
     """The node of an operation on arguments, taken as they are."""
     # 0 and -0.0 are equal in Python, and are two numbers.
-    key = (op, repr(value), *args)
+    key = (op, repr(value), tag, *args)
     with _lock:
         node = _nodes.get(key)
         if node is None:
             node = Node()
-            node.op, node.value, node.args = op, value, args
+            node.op, node.value, node.args, node.tag = op, value, args, tag
             _nodes[key] = node
     return node
 
@@ -246,6 +254,11 @@ def call(name: str, *args: Node) -> Node:
     return make("call", name, args)
 
 
+def call_of_its_own(name: str, *args: Node) -> Node:
+    """A function of the table, applied: another node at every call."""
+    return make("call", name, args, next(_fresh_tags))
+
+
 def ordered(roots: Iterable[Node], stop: Mapping[Node, Any] | None = None) -> list[Node]:
     """Every node below the roots once, arguments before their users, left before right.
 
@@ -277,10 +290,26 @@ def rewritten(roots: Iterable[Node], known: Mapping[Node, Node]) -> list[Node]:
             new[node] = known[node]
         elif args:
             now = tuple(new[a] for a in args)
-            new[node] = node if now == args else make(node.op, node.value, now)
+            new[node] = node if now == args else make(node.op, node.value, now, node.tag)
         else:
             new[node] = node
     return [new[root] for root in roots]
+
+
+def with_canonical_tags(roots: Iterable[Node]) -> tuple[Node, ...]:
+    """The roots with the tags 0, 1, … in the order of first appearance.
+
+    Expressions that differ in no more than their tags become the same nodes.
+    """
+    roots = tuple(roots)
+    tags = count()
+    new: dict[Node, Node] = {}
+    for node in ordered(roots):
+        tag = None if node.tag is None else next(tags)
+        now = tuple(new[a] for a in node.args)
+        same = now == node.args and tag == node.tag
+        new[node] = node if same else make(node.op, node.value, now, tag)
+    return tuple(new[root] for root in roots)
 
 
 def calls(roots: Iterable[Node]) -> set[str]:
@@ -311,8 +340,8 @@ def operands(node: Node, op: str) -> Iterator[Node]:
     yield from reversed(spine)
 
 
-def _unpacked(packed: list[tuple[str, Value, list[int]]]) -> Node:
+def _unpacked(packed: list[tuple[str, Value, list[int], int | None]]) -> Node:
     nodes: list[Node] = []
-    for op, value, places in packed:
-        nodes.append(make(op, value, tuple(nodes[i] for i in places)))
+    for op, value, places, tag in packed:
+        nodes.append(make(op, value, tuple(nodes[i] for i in places), tag))
     return nodes[-1]

@@ -34,6 +34,7 @@ def _row(
     pullback: Pullback,
     latex: str = "",
     domain: tuple[float, float] = (-math.inf, math.inf),
+    linear: bool = True,
 ) -> ElementwiseFunction:
     name, _, rest = signature.rstrip(")").partition("(")
     arguments = [a.strip().partition("=") for a in rest.split(",")]
@@ -47,6 +48,7 @@ def _row(
         latex=latex or rf"\operatorname{{{name.replace('_', chr(92) + '_')}}}",
         domain=domain,
         defaults=tuple(float(v) for _, equals, v in arguments if equals),
+        linear=linear,
     )
     TABLE[name] = function
     return function
@@ -290,4 +292,5 @@ clip_gradient = _row(
     cpp="x",
     torch="ClipGradient.apply(x, bound)",
     pullback=lambda d, y, x, bound: (clip.of(d, -bound, bound), None),
+    linear=False,
 )

@@ -7,16 +7,16 @@ from typing import Any
 
 from .errors import CellError
 from .expression import Node, node_of
-from .sharing import named_values
+from .sharing import exactly_named_values
 from .text import from_text, to_exact_text
 
 
 def updates_as_text(updates: Sequence[Node]) -> dict[str, Any]:
-    """The fields `updates` and, where values are shared so often that texts explode, `shared`.
+    """The fields `updates` and, where values must have names, `shared`.
 
     `shared` is a list of pairs of a name and a text, each over the names before it.
     """
-    named = named_values(updates)
+    named = exactly_named_values(updates)
     texts: dict[str, Any] = {
         "updates": [named.get(u) or to_exact_text(u, named) for u in updates],
     }

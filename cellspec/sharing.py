@@ -1,11 +1,14 @@
 """Which values of expressions get a name of their own where they are written as text.
 
 Ordinary expressions are written out. Where values are shared so often that the text would grow
-without bound, or nest deeper than parsers read, shared and deep values become statements.
+without bound, or nest deeper than parsers read, shared and deep values become statements. So do,
+where a text must be read back as the same cell, applications with a tag that would be written more
+than once: read back, they would be several.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 from .expression import Node, ordered, uses
@@ -26,6 +29,27 @@ def named_values(roots: Iterable[Node]) -> dict[Node, str]:
     if _is_moderate(roots):
         return {}
     return {node: f"t{i}" for i, node in enumerate(worth_a_name(roots))}
+
+
+def exactly_named_values(roots: Iterable[Node]) -> dict[Node, str]:
+    """Those of `named_values`, and each application with a tag that its text has twice or more."""
+    roots = list(roots)
+    known = named_values(roots)
+    found = {*known, *_written_again(roots, known)}
+    return {n: f"t{i}" for i, n in enumerate(n for n in ordered(roots) if n in found)}
+
+
+def _written_again(roots: list[Node], named: Iterable[Node]) -> set[Node]:
+    """The nodes with a tag that are written more than once where only some have a name."""
+    once = {*named}
+    written = Counter(roots)
+    for node in reversed(ordered(roots)):
+        if node.tag is not None and written[node] > 1:
+            once.add(node)
+        for argument in node.args:
+            # Two stands for any larger number: how many paths there are grows without bound.
+            written[argument] = min(2, written[argument] + (1 if node in once else written[node]))
+    return {node for node in once if node.tag is not None}
 
 
 def worth_a_name(roots: Iterable[Node], depth: int = _DEPTH) -> list[Node]:

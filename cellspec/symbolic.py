@@ -15,7 +15,6 @@ from .expression import (
     Node,
     binary,
     both,
-    call,
     compare,
     either,
     negated,
@@ -87,7 +86,7 @@ class _Converter:
         if isinstance(value, sympy.Not):
             return negated(self.node(value.args[0]))
         if value.func.__name__ in TABLE:
-            return call(value.func.__name__, *map(self.node, value.args))
+            return TABLE[value.func.__name__].node(*map(self.node, value.args))
         raise CellError(
             f"`{value}`, which is {value.func.__name__} in sympy",
             "+ - * / **, comparisons and the functions of rnnc's table",

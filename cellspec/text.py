@@ -14,7 +14,6 @@ from .expression import (
     Node,
     binary,
     both,
-    call,
     compare,
     either,
     negated,
@@ -61,12 +60,14 @@ def to_text(value: Node, named: Mapping[Node, str] | None = None) -> str:
 
 
 def to_exact_text(value: Node, named: Mapping[Node, str] | None = None) -> str:
-    """The text that `from_text` reads back as the same node."""
+    """The text that `from_text` reads back as the same node, but for tags."""
     return spell(value, EXACT, named)
 
 
 def from_text(text: str, named: Mapping[str, Node] | None = None) -> Node:
     """The expression that a text stands for, in its order and grouping.
+
+    Applications of a function whose gradient is not linear are each a node of its own.
 
     Args:
         text: an expression of the language.
@@ -132,7 +133,8 @@ class _Reader:
                     kinds = (
                         self._condition if a == "condition" else self._arithmetic for a in expected
                     )
-                    return call(name, *(kind(v) for kind, v in zip(kinds, values, strict=True)))
+                    checked = (kind(v) for kind, v in zip(kinds, values, strict=True))
+                    return TABLE[name].node(*checked)
         raise _refusal(self.text, _shown(node))
 
     def _joined(self, operator: str, left: Node, right: Node) -> Node:

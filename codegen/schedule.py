@@ -45,7 +45,7 @@ def schedule(
         same = _difference_of_itself(node)
         of = node if same is None else make("-", None, (same, same))
         args = tuple(symbols.get(a) or short[a] for a in of.args)
-        body = of if args == of.args else make(of.op, of.value, args)
+        body = of if args == of.args else make(of.op, of.value, args, of.tag)
         short[node] = body
         if node in shared:
             target = outputs[owners[node]] if node in owners else names.of(node, body)

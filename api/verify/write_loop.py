@@ -103,9 +103,7 @@ def _loop(cell: CellDraw, edges: bool) -> list[str]:
     lines += [f"        {c.name} = tensor({c.value!r})" for c in cell.constants]
     lines += [f"        {p.name} = _params[{p.name!r}].expand_as({names[0]})" for p in cell.params]
     lines += [f"        {line}" for line in _gates(cell)]
-    writer = _Writer(edges)
-    lines += ["        _once = {}"] if "clip_gradient" in functions_used(cell) else []
-    lines += [f"        {target} = {writer.assigned(target, value)}" for target, value in cell.body]
+    lines += [f"        {target} = {_text(value, edges)}" for target, value in cell.body]
     for name in names:
         lines.append(f"        {name} = tensor(new_{name}).to({name}.dtype).expand_as({name})")
     lines += [
@@ -140,53 +138,20 @@ def _gates(cell: CellDraw) -> list[str]:
     return [*lines, *(f"{g.name} = _gate_{g.name}" for g in cell.gates)]
 
 
-class _Writer:
-    """Writes expressions.
-
-    In a cell equal expressions are one value. For autograd, whatever holds a gradient must then be
-    applied once: the sum of what comes back is held, and not each share.
-
-    Args:
-        edges: whether `edge(a, b)` is called where values or slopes jump.
-    """
-
-    def __init__(self, edges: bool) -> None:
-        self.edges = edges
-        self.numbers: dict[object, int] = {}  # of distinct expressions
-        self.variables: dict[str, int] = {}
-
-    def assigned(self, target: str, value: Node) -> str:
-        """The text of a variable's value."""
-        text, self.variables[target] = self.write(value)
-        return text
-
-    def write(self, node: Node) -> tuple[str, int]:
-        """The text of an expression, and the number that equal expressions share."""
-        written = [self.write(a) for a in node.args]
-        texts = [text for text, _ in written]
-        if node.op == "name" and node.name in self.variables:
-            return node.name, self.variables[node.name]
-        key = (node.op, node.name, node.value, *(n for _, n in written))
-        number = self.numbers.setdefault(key, len(self.numbers))
-        if node.op == "clip_gradient":
-            call = f"torch_clip_gradient({', '.join(texts)})"
-            known = f"_once[{number}] if {number} in _once else"
-            return f"({known} _once.setdefault({number}, {call}))", number
-        return self._text(node, texts), number
-
-    def _text(self, node: Node, texts: list[str]) -> str:
-        if node.op == "name":
-            return node.name
-        if node.op == "number":
-            # torch takes no whole numbers beyond 64 bits.
-            value = float(node.value) if abs(node.value) > 2**53 else node.value
-            return repr(value) if value >= 0 else f"({value!r})"
-        if node.op in ("neg", "~"):
-            return f"({'-' if node.op == 'neg' else '~'}{texts[0]})"
-        if node.op == "**":
-            return f"({texts[0]} ** {int(node.value)})"
-        if node.op in RELATIONS and self.edges:
-            return f"(edge({texts[0]}, {texts[1]}) {node.op} 0)"
-        if node.op in (*BINARY, *RELATIONS, "&", "|"):
-            return f"({texts[0]} {node.op} {texts[1]})"
-        return f"torch_{node.op}({', '.join(texts)})"
+def _text(node: Node, edges: bool) -> str:
+    texts = [_text(a, edges) for a in node.args]
+    if node.op == "name":
+        return node.name
+    if node.op == "number":
+        # torch takes no whole numbers beyond 64 bits.
+        value = float(node.value) if abs(node.value) > 2**53 else node.value
+        return repr(value) if value >= 0 else f"({value!r})"
+    if node.op in ("neg", "~"):
+        return f"({'-' if node.op == 'neg' else '~'}{texts[0]})"
+    if node.op == "**":
+        return f"({texts[0]} ** {int(node.value)})"
+    if node.op in RELATIONS and edges:
+        return f"(edge({texts[0]}, {texts[1]}) {node.op} 0)"
+    if node.op in (*BINARY, *RELATIONS, "&", "|"):
+        return f"({texts[0]} {node.op} {texts[1]})"
+    return f"torch_{node.op}({', '.join(texts)})"
