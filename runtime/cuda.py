@@ -144,7 +144,8 @@ def backward(
         )
         plan = choose_plan(*asked, "backward")
     inputs, gates = len(layout.input_gates), len(layout.gates)
-    # As `SumOverTime` of the kernels: sums of parts of the time are added in double but for short types.
+    # As `SumOverTime` of the kernels: but for short types, parts of a sum over time are added in
+    # double.
     real = torch.float32 if like.element_size() == 2 else torch.float64
     counts = [len(layout.bias), len(layout.params), len(layout.diagonal_gates)]
     given, kept = kept, _packed(kept)
