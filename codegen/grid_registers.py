@@ -13,7 +13,7 @@ from .shape import Shape
 # More of a thread where a part of R is streamed. What the kernel names is four; the others are what
 # the compiler spilled without them, of LSTM and GRU from 1 x 1280 to 1 x 3072. Of larger heads, and
 # of many items a thread, some kernels still spill, up to 150 bytes.
-STREAM_REGISTERS = 60
+STREAM_REGISTERS = 80
 
 
 def forward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:

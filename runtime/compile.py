@@ -16,6 +16,7 @@ from ..codegen.render import render
 from .build import build, find_compiler, tool_digest
 from .cache import Cached, cached, file_name
 from .errors import CompileError
+from .long_work import said_if_long
 
 _FLAGS = (
     "-std=c++17",
@@ -66,7 +67,11 @@ def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
     digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:32]
 
     def make() -> bytes:
-        return build(render(derive(cell), plan), compiler, _flags())
+        with said_if_long(
+            f"deriving and compiling the C++ of {cell.name}",
+            "Fewer operations in the cell take less.",
+        ):
+            return build(render(derive(cell), plan), compiler, _flags())
 
     return _load(cached(file_name(cell.name, digest, "so"), make))
 

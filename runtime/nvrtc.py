@@ -19,6 +19,7 @@ from .cache import cached, file_name
 from .compile import package_digest
 from .device import cupy_nvrtc, nvrtc_version
 from .errors import CompileError
+from .long_work import said_if_long
 
 _FLAGS = (
     "-std=c++17",
@@ -116,7 +117,10 @@ def _cached(
     digest = hashlib.sha256(key.encode()).hexdigest()[:32]
 
     def make() -> bytes:
-        return _pack(_compile(cupy_nvrtc(), source(), arch, flags))
+        with said_if_long(
+            f"deriving and compiling the CUDA of {name}", "Fewer operations in the cell take less."
+        ):
+            return _pack(_compile(cupy_nvrtc(), source(), arch, flags))
 
     return _unpack(cached(file_name(name, digest, "cubin"), make).content)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import rnnc
 import torch
 
 
@@ -24,7 +25,10 @@ def test_the_order_of_declarations_decides_no_bit(seed, variant, sizes, mixed_ce
     wanted = mixed_cells.loop(spec, {k: v.double() for k, v in named.items()}, seeds)
     for save in ("gates", "states"):
         choice = {"backend": "cuda", "variant": variant, "save": save}
-        got = mixed_cells.run(spec, named, seeds, **choice)
+        try:
+            got = mixed_cells.run(spec, named, seeds, **choice)
+        except rnnc.PlanError as error:  # a block holds no cell of so many gates and states
+            pytest.skip(str(error))
         bound = 1e-10 if dtype == torch.float64 else 1e-4
         wrong = {}
         for k, w in wanted.items():
