@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from ..cellspec.cell import CellSpec, Pair
+from ..cellspec.expression import ordered
 from .spaces import (
     BiasIndex,
     DenseIndex,
@@ -43,7 +44,8 @@ class Layout:
 
     Gates that take input come first, so that their gradients are one slice. Sums run in orders
     that no declaration decides: pairs by the source's place among the states, then by the gate's
-    name. So a cell whose gates, params or sources are declared in another order has the same bits.
+    first use in the equations. So a cell whose gates, params or sources are declared in another
+    order has the same bits.
 
     Attributes:
         gates: gate names in the kernel's order.
@@ -122,8 +124,10 @@ def layout_of(cell: CellSpec) -> Layout:
     dense_gates = Table(dense, tuple(gates.at(p.gate) for p in cell.dense_pairs))
     dense_sources = Table(dense, tuple(states.at(p.source) for p in cell.dense_pairs))
 
-    def place(pair: Pair) -> tuple[int, str]:
-        return states.at(pair.source).number, pair.gate
+    by_use = _by_use(cell)
+
+    def place(pair: Pair) -> tuple[int, int]:
+        return states.at(pair.source).number, by_use.index(pair.gate)
 
     products = tuple(dense.at(_name(p)) for p in sorted(cell.dense_pairs, key=place))
     pairs = Space(PairIndex, tuple(dense[m] for m in products))
@@ -152,3 +156,10 @@ def layout_of(cell: CellSpec) -> Layout:
 
 def _name(pair: Pair) -> str:
     return f"{pair.gate} from {pair.source}"
+
+
+def _by_use(cell: CellSpec) -> list[str]:
+    """Gate names in the order in which the equations use them first, then the unused by name."""
+    used = [node.name for node in ordered(cell.updates) if node.is_symbol]
+    names = {g.name for g in cell.gates}
+    return [*(n for n in used if n in names), *sorted(names.difference(used))]
