@@ -30,6 +30,19 @@ constexpr int kForwardTiles = at_least_one(forward_first_tile(kSources));
 // Two for a single tile, and for float32, where three instructions and an addition wait in a row.
 constexpr int kForwardChains = kForwardTiles == 1 || kPack == 1 ? 2 : 1;
 
+// body(pair, group, tile, half): where the sums of each pair of gate and source are, for each group.
+template <typename Body>
+RNNC_INLINE void for_halves(const Body& body) {
+  unroll<kSources>([&](auto source_index) {
+    constexpr int source = decltype(source_index)::value;
+    unroll<forward_halves(source)>([&](auto index) {
+      constexpr int i = decltype(index)::value, pairs = kSourcePairs[source];
+      body(Index<kSourceFirstPair[source] + i % pairs>{}, Index<i / pairs>{},
+           Index<forward_first_tile(source) + i / 2>{}, Index<i % 2>{});
+    });
+  });
+}
+
 // The part of R that a warp multiplies, as fragments.
 struct ForwardWeights {
   u32 fragment[kDimChunks][2][kForwardTiles][4];
@@ -81,16 +94,16 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
   // 2 quad + j, which holds batch row first_row + kThreadRows quad + j. Where there is no such unit
   // or row, the thread computes another item's values and stores none.
   const int steps = static_cast<int>(a.steps);
-  const int unit = first_unit + (lane >> 2);
+  const int unit = held(first_unit + (lane >> 2));
   const int64 plane = a.heads * kHeadDim, row = first_row + kThreadRows * quad;
   constexpr bool whole = kHeadDim % (8 * kUnitGroups) == 0;
   // An address is a uniform pointer and one of these offsets, in bytes.
   int64 at[kThreadRows];
-  bool row_given[kThreadRows];
+  const int64 rows_left = a.batch - row;
+  const int given_rows = held(rows_left < 1 ? 0 : rows_left < kThreadRows ? 1 : kThreadRows);
 #pragma unroll
   for (int j = 0; j < kThreadRows; ++j) {
-    row_given[j] = row + j < a.batch;
-    const int64 real_row = row_given[j] ? row + j : 0;
+    const int64 real_row = j < given_rows ? row + j : 0;
     const int64 place = head * kHeadDim + (whole || unit < kHeadDim ? unit : 0);
     at[j] = opaque((real_row * plane + place) * int64{sizeof(Element)});
   }
@@ -119,7 +132,7 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
     for (int i = 0; i < kDiagonalPairs; ++i) diagonal[group][i] = to_real(a.R_diag[i * plane + own]);
 #pragma unroll
     for (int j = 0; j < kThreadRows; ++j) {
-      given[group][j] = exists && row_given[j];
+      given[group][j] = exists && j < given_rows;
       slot[group][j] = opaque(StateExchange::offset(2 * quad + j, unit + 8 * group));
       input_place[group][j] =
           opaque(InputCopy::place(kThreadRows * quad + j, whole || exists ? unit + 8 * group : 0));
@@ -135,7 +148,7 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
   }
   __syncthreads();
-  const auto publish = [&](char* buffer) {
+  const auto publish = [&](char* buffer, const real (&states)[kUnitGroups][kThreadRows][kStates]) {
 #pragma unroll
     for (int group = 0; group < kUnitGroups; ++group) {
 #pragma unroll
@@ -144,13 +157,13 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
         for (int source = 0; source < kSources; ++source) {
           if (given[group][j]) {
             *reinterpret_cast<Element*>(buffer + source * StateExchange::kBytes + slot[group][j]) =
-                to_element<Element>(state[group][j][kSourceState[source]]);
+                to_element<Element>(states[group][j][kSourceState[source]]);
           }
         }
       }
     }
   };
-  publish(shared);
+  publish(shared, state);
 
   // wx of the next steps, on its way: a step is shorter than a round trip to memory.
   InputCopy input;
@@ -166,7 +179,43 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
   };
 #pragma unroll 1
   for (int stage = 0; stage < kForwardAhead; ++stage) fetch(stage, stage);
-  wait_copies<kForwardAhead - 1>();
+  wait_copies<kForwardAhead - 2>();
+  __syncthreads();
+
+  // What the gates of the next step are without the product: ready ahead of h, with which the sums of
+  // two-byte elements begin.
+  real rest[kUnitGroups][kThreadRows][at_least_one(kGates)];
+  const auto read_inputs = [&](int stage) {
+#pragma unroll
+    for (int group = 0; group < kUnitGroups; ++group) {
+#pragma unroll
+      for (int j = 0; j < kThreadRows; ++j) {
+        const auto x = InputCopy::read(inputs + stage * InputCopy::kBytes, input_place[group][j]);
+#pragma unroll
+        for (int g = 0; g < kGates; ++g) {
+          rest[group][j][g] = bias[group][g];
+          if (g < kInputGates) rest[group][j][g] += x[g];
+          rest[group][j][g] = here(rest[group][j][g]);
+        }
+      }
+    }
+  };
+  const auto add_diagonal = [&]() {
+#pragma unroll
+    for (int group = 0; group < kUnitGroups; ++group) {
+#pragma unroll
+      for (int j = 0; j < kThreadRows; ++j) {
+#pragma unroll
+        for (int n = 0; n < kDiagonalPairs; ++n) {
+          const int i = kDiagonalOrder[n];
+          rest[group][j][kDiagonalGate[i]] +=
+              diagonal[group][i] * state[group][j][kDiagonalSource[i]];
+        }
+      }
+    }
+  };
+  read_inputs(0);
+  add_diagonal();
   __syncthreads();
 
   const int64 step_size = a.batch * plane;
@@ -206,29 +255,19 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
   int stage = 0, buffer = 0;
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
-    // What the gates are without the product.
-    real gate[kUnitGroups][kThreadRows][at_least_one(kGates)];
-#pragma unroll
-    for (int group = 0; group < kUnitGroups; ++group) {
-#pragma unroll
-      for (int j = 0; j < kThreadRows; ++j) {
-        const auto x = InputCopy::read(inputs + stage * InputCopy::kBytes, input_place[group][j]);
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) {
-          gate[group][j][g] = bias[group][g];
-          if (g < kInputGates) gate[group][j][g] += x[g];
-        }
-#pragma unroll
-        for (int n = 0; n < kDiagonalPairs; ++n) {
-          const int i = kDiagonalOrder[n];
-          gate[group][j][kDiagonalGate[i]] +=
-              diagonal[group][i] * state[group][j][kDiagonalSource[i]];
-        }
-      }
-    }
     Sums<kForwardChains> sum[kForwardTiles];
 #pragma unroll
     for (int tile = 0; tile < kForwardTiles; ++tile) sum[tile].clear();
+    for_halves([&](auto pair_index, auto group_index, auto tile_index, auto half_index) {
+      constexpr int pair = decltype(pair_index)::value, group = decltype(group_index)::value;
+      if constexpr (kSeeded && first_of_gate(pair)) {
+        auto& part = sum[decltype(tile_index)::value].part[0];
+#pragma unroll
+        for (int j = 0; j < kThreadRows; ++j) {
+          part[2 * decltype(half_index)::value + j] = rest[group][j][kPairGate[pair]];
+        }
+      }
+    });
     unroll<kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       constexpr int first_tile = forward_first_tile(source);
@@ -247,28 +286,33 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
             });
           });
     });
-    // While the product runs: the results of the last step leave, and a later input is sent for,
-    // into the place of the last step's.
-    if (t > 0) {
-      store();
-      fetch(t + kForwardAhead - 1, stage > 0 ? stage - 1 : kForwardAhead - 1);
-    }
+    // While the product runs: the results of the last step leave, and a later input is sent for, into
+    // the place of this step's.
+    if (t > 0) store();
+    fetch(t + kForwardAhead, stage);
+    wait_copies<kForwardAhead - 2>();
+    stage = stage + 1 < kForwardAhead ? stage + 1 : 0;
 
-    unroll<kSources>([&](auto source_index) {
-      constexpr int source = decltype(source_index)::value;
-      unroll<forward_halves(source)>([&](auto half_index) {
-        constexpr int half = decltype(half_index)::value;
-        constexpr int group = half / kSourcePairs[source];
-        constexpr int pair = kSourceFirstPair[source] + half % kSourcePairs[source];
-        constexpr int tile = forward_first_tile(source) + half / 2;
+    real gate[kUnitGroups][kThreadRows][at_least_one(kGates)];
 #pragma unroll
-        for (int j = 0; j < kThreadRows; ++j) {
-          gate[group][j][kPairGate[pair]] += sum[tile].total(half % 2 * 2 + j);
-        }
-      });
+    for (int group = 0; group < kUnitGroups; ++group) {
+#pragma unroll
+      for (int j = 0; j < kThreadRows; ++j) assign(gate[group][j], rest[group][j]);
+    }
+    for_halves([&](auto pair_index, auto group_index, auto tile_index, auto half_index) {
+      constexpr int pair = decltype(pair_index)::value, group = decltype(group_index)::value;
+#pragma unroll
+      for (int j = 0; j < kThreadRows; ++j) {
+        const float own =
+            sum[decltype(tile_index)::value].total(2 * decltype(half_index)::value + j);
+        real& all = gate[group][j][kPairGate[pair]];
+        all = kSeeded && first_of_gate(pair) ? own : all + own;
+      }
     });
+    read_inputs(stage);
+    buffer ^= kForwardBuffer;
     real next[kUnitGroups][kThreadRows][kStates];
-    with_sigmoid<true>([&](auto& sigmoid) {
+    const auto compute = [&](auto& sigmoid) {
 #pragma unroll
       for (int group = 0; group < kUnitGroups; ++group) {
 #pragma unroll
@@ -277,16 +321,14 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
                        kept[group][j], sigmoid);
         }
       }
-    });
+    };
+    with_sigmoid<true>(compute, [&] { publish(shared + buffer, next); });
 #pragma unroll
     for (int group = 0; group < kUnitGroups; ++group) {
 #pragma unroll
       for (int j = 0; j < kThreadRows; ++j) assign(state[group][j], next[group][j]);
     }
-    buffer ^= kForwardBuffer;
-    publish(shared + buffer);
-    stage = stage + 1 < kForwardAhead ? stage + 1 : 0;
-    wait_copies<kForwardAhead - 2>();
+    add_diagonal();
     __syncthreads();
   }
   if (steps > 0) store();

@@ -11,14 +11,8 @@ RNNC_INLINE u32 shared_address(const void* pointer) {
   return static_cast<u32>(__cvta_generic_to_shared(pointer));
 }
 
-// A value that is computed here, ahead of a wait, and not where the compiler would use it first.
-RNNC_INLINE float here(float x) {
-  asm volatile("" : "+f"(x));
-  return x;
-}
-RNNC_INLINE u32 here(u32 x) {
-  asm volatile("" : "+r"(x));
-  return x;
+RNNC_INLINE char* shared_pointer(u32 address) {
+  return static_cast<char*>(__cvta_shared_to_generic(address));
 }
 
 // NOTE: volatile, as are the products, so that it stays where it is written.

@@ -38,14 +38,15 @@ RNNC_INLINE void for_pairs(const Body& body) {
 }
 
 RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
-  extern __shared__ __align__(128) char shared[];
+  extern __shared__ __align__(128) char shared_memory[];
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
   const int group = warp / kForwardSplits, split = warp % kForwardSplits;
   // Whether this warp has items: sums of columns, as opposed to sums for other warps alone.
   const bool computes = kForwardSplits <= 2 || split < 2;
   // NOTE: opaque, so that it stays in registers: a constant is loaded anew in each wait.
   const int64 watchdog = opaque(a.watchdog);
-  const u32 rank = cluster_rank(), shared_begin = shared_address(shared);
+  const u32 rank = cluster_rank(), shared_begin = held(shared_address(shared_memory));
+  char* const shared = shared_pointer(shared_begin);
   const u32 barriers = shared_begin + kForwardBarriers;
   const int64 head = a.first_head + blockIdx.y, first_row = (a.first_tile + blockIdx.z) * kColumns;
   const int first_unit = static_cast<int>(rank) * kForwardUnits + group * kGroupUnits;
@@ -68,7 +69,9 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
   const bool exists = kForwardCluster * kForwardUnits == kHeadDim || unit < kHeadDim;
   const int64 plane = a.heads * kHeadDim, own = head * kHeadDim + (exists ? unit : 0);
   const int first_column = kForwardItems == 2 ? 0 : split & 1;
-  bool given[kForwardItems];
+  const int64 own_row = first_row + 2 * quad + first_column;
+  // Of this thread's items, so many first ones have results to store.
+  const int given = held(!exists || own_row >= a.batch ? 0 : own_row + 1 < a.batch ? 2 : 1);
   int64 at[kForwardItems];  // an address is a uniform pointer and this offset, in bytes
   int input_place[kForwardItems];
   real bias[at_least_one(kGates)] = {}, param[at_least_one(kParams)];
@@ -83,8 +86,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
   for (int i = 0; i < kDiagonalPairs; ++i) diagonal[i] = to_real(a.R_diag[i * plane + own]);
 #pragma unroll
   for (int i = 0; i < kForwardItems; ++i) {
-    const int64 row = first_row + 2 * quad + first_column + i;
-    given[i] = exists && row < a.batch;
+    const int64 row = own_row + i;
     at[i] = opaque(((row < a.batch ? row : 0) * plane + own) * int64{sizeof(Element)});
     input_place[i] = opaque(InputCopy::place(kForwardItems * quad + i, exists ? lane >> 2 : 0));
 #pragma unroll
@@ -93,20 +95,24 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
 
   StatePieces pieces;
   pieces.prepare(shared_begin, rank, first_unit, split & 1, lane);
-  // h before step t, to all blocks.
-  const auto publish = [&](int t) {
+  // h of all sources, as words that are ready to leave.
+  using Words = u32[at_least_one(kSources)][4];
+  const auto collect = [&](Words& words, const real (&states)[kForwardItems][kStates]) {
 #pragma unroll
     for (int source = 0; source < kSources; ++source) {
       real value[kForwardItems];
 #pragma unroll
       for (int i = 0; i < kForwardItems; ++i) {
-        value[i] = exists ? state[i][kSourceState[source]] : real(0);
+        value[i] = exists ? states[i][kSourceState[source]] : real(0);
       }
-      u32 words[4];
-      StatePieces::collect(Element{}, words, value, lane);
-      pieces.send(words, (t & 1) * kForwardBuffer + source * StateExchange::kBytes,
-                  kForwardBarriers + (t & 1) * 8);
+      StatePieces::collect(Element{}, words[source], value, lane);
     }
+  };
+  // To all blocks.
+  const auto publish = [&](const Words& words) {
+#pragma unroll
+    for (int source = 0; source < kSources; ++source) pieces.send(words[source], source);
+    pieces.turn();
   };
 
   // wx of the next steps, on its way: a step is shorter than a round trip to memory.
@@ -115,9 +121,9 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
                        a.batch);
   InputCopy input;
   input.start(input_pieces, a.wx + head * kHeadDim * kInputGates, a.wx_row);
+  const int own_inputs = kForwardSplits == 1 ? group : group * 2 + (split & 1);
   char* const inputs =
-      shared + kForwardInputs +
-      (kForwardSplits == 1 ? group : group * 2 + (split & 1)) * InputCopy::kBytes;
+      shared_pointer(held(shared_begin + kForwardInputs + own_inputs * InputCopy::kBytes));
   const auto fetch = [&](int t, int stage) {
     if (t < steps) {
       input.issue(input_pieces, inputs + stage * kForwardStage);
@@ -139,7 +145,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
       for (int i = 0; i < kForwardItems; ++i) {
         Row<Element, 1> row;
         row.set({state[i][s]});
-        if (given[i]) row.store(element_at(a.states[s], now[i]));
+        if (i < given) row.store(element_at(a.states[s], now[i]));
       }
     }
     if (kSaved && a.kept) {
@@ -147,7 +153,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
       for (int i = 0; i < kForwardItems; ++i) {
         Row<Element, kSaved> row;
         row.set(kept[i]);
-        if (given[i]) row.store(element_at(a.kept, now[i] * kSaved));
+        if (i < given) row.store(element_at(a.kept, now[i] * kSaved));
       }
     }
 #pragma unroll
@@ -157,14 +163,16 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
   cluster_sync();
   if (leads) mbarriers_expect(barriers, kForwardPushed);
   if (computes && steps > 0) {
-    publish(0);
+    Words words;
+    collect(words, state);
+    publish(words);
 #pragma unroll 1
     for (int stage = 0; stage < kForwardAhead; ++stage) fetch(stage, stage);
   }
 
   // Where this lane's words begin.
-  const u32 fragments = shared_begin + StateExchange::first_fragment(lane) +
-                        split * kSplitChunks * StateExchange::kChunkBytes;
+  const u32 fragments = held(shared_begin + StateExchange::first_fragment(lane) +
+                             split * kSplitChunks * StateExchange::kChunkBytes);
   int stage = 0;
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
@@ -278,15 +286,17 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
     }
     if (computes) {
       real next[kForwardItems][kStates];
-      with_sigmoid<true>([&](auto& sigmoid) {
+      Words words;
+      const auto compute = [&](auto& sigmoid) {
 #pragma unroll
         for (int i = 0; i < kForwardItems; ++i) {
           step_forward(gate[i], state[i], param, next[i], kept[i], sigmoid);
         }
-      });
+      };
+      with_sigmoid<true>(compute, [&] { collect(words, next); });
 #pragma unroll
       for (int i = 0; i < kForwardItems; ++i) assign(state[i], next[i]);
-      if (t + 1 < steps) publish(t + 1);
+      if (t + 1 < steps) publish(words);
       // While h is on its way: thread 0 announces the bytes of step t + 2, results leave, and a later
       // input is sent for, into the place of this step's.
       if (kSources > 0 && leads) mbarrier_expect(barriers + (t & 1) * 8, kForwardPushed);
@@ -301,7 +311,7 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
     for (int i = 0; i < kForwardItems; ++i) {
 #pragma unroll
       for (int s = 0; s < kStates; ++s) {
-        if (given[i]) *element_at(a.last[s], at[i]) = to_element<Element>(state[i][s]);
+        if (i < given) *element_at(a.last[s], at[i]) = to_element<Element>(state[i][s]);
       }
     }
   }

@@ -52,16 +52,6 @@ constexpr int kForwardTiles = at_least_one(forward_first_tile(kSources));
 // Independent sums hide the latency of an instruction; where R takes much, there are fewer.
 constexpr int kForwardChains =
     kPack == 2 && (kForwardTiles == 1 || kSplitChunks * kForwardTiles <= 8) ? 4 : 2;
-// Whether a sum begins with the rest of its gate. Not for float32, since the instruction truncates.
-constexpr bool kSeeded = kPack == 2;
-// Whether no pair before this one has its gate.
-RNNC_CONSTEXPR bool first_of_gate(int pair) {
-  for (int i = 0; i < pair; ++i) {
-    if (kPairGate[i] == kPairGate[pair]) return false;
-  }
-  return true;
-}
-
 // Sums of a warp for another that shares its units: two halves of a tile, a lane. One buffer is enough:
 // who leaves a sum at a step has waited for what its reader pushed after reading the last step's.
 constexpr int kPartBytes = kForwardTiles * 32 * static_cast<int>(sizeof(float2));
@@ -145,10 +135,13 @@ struct StatePieces {
   static constexpr int kShares = (kPack == 2 ? 4 : 2) * (kForwardItems == 1 ? 2 : 1);
   static constexpr int kPeers = ceil_div(kForwardCluster, kShares);
 
-  u32 peer[kPeers];  // where their shared memory begins
+  // Where the next pieces go, and what counts them: addresses at the peers. NOTE: they are ready ahead of
+  // the pieces, which wait for nothing else.
+  u32 to[kPeers], barrier[kPeers];
   bool given[kPeers];
-  int slot;  // in an exchange buffer, in bytes
+  int buffer_distance = kForwardBuffer, barrier_distance = 8;  // to the other buffer's
 
+  // The first pieces go to buffer 0.
   RNNC_MEMBER void prepare(u32 shared, u32 rank, int first_unit, int split, int lane) {
     const int quad = lane & 3, line = lane >> 2;
     int row, first = first_unit, share;
@@ -160,12 +153,13 @@ struct StatePieces {
       first += (kForwardItems == 2 ? line >> 1 & 1 : line & 1) * 4;
       share = kForwardItems == 2 ? line >> 2 : line >> 1;
     }
-    slot = opaque(StateExchange::offset(row, first));
 #pragma unroll
     for (int i = 0; i < kPeers; ++i) {
       const int distance = share + i * kShares;
       given[i] = distance < kForwardCluster;
-      peer[i] = peer_address(shared, (rank + distance) % kForwardCluster);
+      const u32 peer = peer_address(shared, (rank + distance) % kForwardCluster);
+      to[i] = peer + StateExchange::offset(row, first);
+      barrier[i] = peer + kForwardBarriers;
     }
   }
 
@@ -199,12 +193,21 @@ struct StatePieces {
     }
   }
 
-  // To `buffer`, counted by `barrier`; both are offsets in a block's shared memory.
-  RNNC_MEMBER void send(const u32 (&words)[4], int buffer, int barrier) const {
+  RNNC_MEMBER void send(const u32 (&words)[4], int source) const {
 #pragma unroll
     for (int i = 0; i < kPeers; ++i) {
-      if (given[i]) push(peer[i] + buffer + slot, words, peer[i] + barrier);
+      if (given[i]) push(to[i] + source * StateExchange::kBytes, words, barrier[i]);
     }
+  }
+  // The buffers take turns.
+  RNNC_MEMBER void turn() {
+#pragma unroll
+    for (int i = 0; i < kPeers; ++i) {
+      to[i] += buffer_distance;
+      barrier[i] += barrier_distance;
+    }
+    buffer_distance = -buffer_distance;
+    barrier_distance = -barrier_distance;
   }
 };
 

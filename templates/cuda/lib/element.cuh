@@ -97,6 +97,21 @@ RNNC_INLINE int opaque(int x) {
   return x;
 }
 
+// A value of this thread that stays in a register. NOTE: taken from a lane, for the assembler computes
+// anew, in every step, whatever it knows how to: even the thread's number, which takes 20 cycles.
+RNNC_INLINE int held(int x) { return __shfl_sync(~0u, x, threadIdx.x & 31); }
+RNNC_INLINE u32 held(u32 x) { return __shfl_sync(~0u, x, threadIdx.x & 31); }
+
+// A value that is computed here and not where the compiler would use it first.
+RNNC_INLINE float here(float x) {
+  asm volatile("" : "+f"(x));
+  return x;
+}
+RNNC_INLINE u32 here(u32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 template <typename T>
 RNNC_INLINE T* element_at(T* base, int64 bytes) {
   return reinterpret_cast<T*>(reinterpret_cast<unsigned long long>(base) + bytes);

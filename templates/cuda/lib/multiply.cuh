@@ -146,6 +146,16 @@ RNNC_INLINE void multiply_add(float, float (&sum)[4], const u32 (&a)[4], u32 b0,
   }
 }
 
+// Whether a sum begins with the rest of its gate. Not for float32, since the instruction truncates.
+constexpr bool kSeeded = kPack == 2;
+// Whether no pair before this one has its gate.
+RNNC_CONSTEXPR bool first_of_gate(int pair) {
+  for (int i = 0; i < pair; ++i) {
+    if (kPairGate[i] == kPairGate[pair]) return false;
+  }
+  return true;
+}
+
 // Sums of a tile. An instruction waits for its accumulator, so there are `chains` that take turns;
 // what they hold in all is the sum.
 template <int chains>
