@@ -23,7 +23,8 @@ _LARGEST_SEARCH = 400
 _MOST_FACTORS = 8
 #: Sums and products of more parts keep a name, so that long chains cost no more than short ones.
 _LARGEST_INLINED = 6
-#: Numbers beyond these magnitudes are symbols to sympy, so that their products cannot overflow.
+#: Numbers beyond these magnitudes are symbols to sympy, and a cotangent is multiplied by one at a
+#: time, as torch does it: their own products could overflow.
 _TINY, _HUGE = 1e-8, 1e8
 
 
@@ -66,6 +67,7 @@ class _Reverse:
         self.values: dict[Node, sympy.Expr] = {}
         self.behind: dict[sympy.Symbol, Node] = {}
         self.definitions: dict[sympy.Symbol, sympy.Expr] = {}
+        self.kept: set[sympy.Symbol] = set()  # definitions that no other takes up
 
     def adjoint(self) -> Adjoint:
         nodes = ordered(self.results.values())
@@ -86,7 +88,11 @@ class _Reverse:
                 if node in names:
                     sums[total] = f"d_{names[node]}_sum"
             args = self._factors(node) if node.op == "*" else node.args
+            extreme = any(_is_extreme(a) for a in node.args)
             for argument, share in zip(args, self._pulled_back(node, args, total), strict=True):
+                if share is not None and extreme and argument in active:
+                    share = self._bound(share)
+                    self.kept.add(share)
                 if share is not None and argument in active:
                     shares[argument].append(share)
         totals = {name: sympy.Add(*shares.get(symbol(name), [])) for name in self.wanted}
@@ -116,7 +122,8 @@ class _Reverse:
 
     def _dissolves(self, factor: Node, root: Node) -> bool:
         inside = self.uses[factor] == 1 and factor not in self.known
-        return factor.op == "*" and (factor is root or inside)
+        extreme = any(_is_extreme(a) for a in factor.args)
+        return factor.op == "*" and (factor is root or (inside and not extreme))
 
     def _pulled_back(
         self, node: Node, operands: tuple[Node, ...], d: sympy.Expr
@@ -157,10 +164,10 @@ class _Reverse:
     def _stand_in(self, node: Node) -> sympy.Expr:
         if node.is_symbol and node not in self.known:
             return sympy.Symbol(node.name)
-        if isinstance(node.value, int | float) and node.is_number:
-            size = abs(node.value)
-            if size == 0 or _TINY <= size <= _HUGE:
-                return sympy.Integer(node.value) if size == int(size) else sympy.Float(node.value)
+        if node.is_number and not _is_extreme(node):
+            assert isinstance(node.value, int | float)
+            whole = node.value == int(node.value)
+            return sympy.Integer(node.value) if whole else sympy.Float(node.value)
         # A name that no cell has, and that sympy sorts behind those of the cell.
         stand_in = sympy.Symbol(f"~{node.value or ''}{len(self.behind):05}")
         self.behind[stand_in] = node
@@ -174,7 +181,7 @@ class _Reverse:
     def _resolved(self, totals: dict[str, sympy.Expr], sums: dict[sympy.Symbol, str]) -> Adjoint:
         """From sympy to nodes: every definition, in the order in which it is needed."""
         results = {sympy.Symbol(f"_result_{name}"): total for name, total in totals.items()}
-        bodies = _inlined({**self.definitions, **results}, {*results, *sums})
+        bodies = _inlined({**self.definitions, **results}, {*results, *sums, *self.kept})
         if len(bodies) <= _LARGEST_SEARCH:
             fresh = sympy.numbered_symbols("_c")
             shared, values = sympy.cse(
@@ -199,6 +206,14 @@ class _Reverse:
                     resolved[stack.pop()] = from_sympy(bodies[now], resolved)
         gradients = {name: resolved[sympy.Symbol(f"_result_{name}")] for name in totals}
         return Adjoint(gradients, {resolved[s]: name for s, name in sums.items()})
+
+
+def _is_extreme(node: Node) -> bool:
+    """Whether a node is a number that products of several might take out of range."""
+    if not node.is_number:
+        return False
+    assert isinstance(node.value, int | float)
+    return node.value != 0 and not _TINY <= abs(node.value) <= _HUGE
 
 
 def _inlined(

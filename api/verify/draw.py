@@ -107,10 +107,10 @@ def _with_views(random: Random, case: Case) -> Case:
     for name, shape in taken.items():
         movable = case.through == "scan" or name == "x" or name.startswith("states.")
         if movable and random.random() < chance:
-            views.append((name, draw_view(random, len(shape))))
+            views.append((name, draw_view(random, len(shape), case.through)))
     for name, shape in given.items():
         if random.random() < chance:
-            views.append((f"d {name}", draw_view(random, len(shape))))
+            views.append((f"d {name}", draw_view(random, len(shape), case.through)))
     without: list[str] = []
     silent: list[str] = []
     if random.random() < 0.4:

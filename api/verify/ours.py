@@ -128,6 +128,8 @@ def _module(case: Case, cell: rnnc.Cell, leaves: dict[str, Tensor]) -> Results:
         }
     call: Callable[..., Any] = rnn
     if case.through in COMPILERS:
+        # Else torch counts the modules of a process as one that it compiles again and again.
+        torch._dynamo.reset()
         call = torch.compile(rnn, fullgraph=True, backend=COMPILERS[case.through])
     if case.batch_first:
         y, last = call(x, states)

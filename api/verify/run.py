@@ -5,20 +5,23 @@ from __future__ import annotations
 import os
 import traceback
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import torch
+from torch import Tensor
 
 from ..codegen.shape import PlanError
 from .judge import Wrong, allowed, judge, largest, near_border, no_yardstick, parts, scales
 from .ours import run_ours
-from .tensors import draw_values
+from .tensors import draw_values, neighbours
 from .tree import Case
 from .twin import Results, run_twin
 
 Verdict = Literal["right", "wrong", "discarded", "refused"]
-# Further inputs on which the eager loop is measured, where one draw may have been lucky.
+# Further inputs on which the eager loop is measured, where one draw may have been lucky: so many
+# drawn anew, and so many that are one rounding away, where the same terms cancel.
 _MORE_DRAWS = 6
 
 
@@ -80,6 +83,13 @@ def _raised(error: Exception) -> Outcome:
     return Outcome("wrong", lines, f"{type(error).__name__} in {place.name}")
 
 
+def _more_inputs(case: Case) -> Iterator[tuple[dict[str, Tensor], dict[str, Tensor]]]:
+    values, seeds = draw_values(case, case.seed)
+    for draw in range(1, _MORE_DRAWS + 1):
+        yield draw_values(case, case.seed + draw)
+        yield neighbours(case, values, draw), neighbours(case, seeds, -draw, "d ")
+
+
 def _again(
     case: Case, wrong: list[Wrong], ours: Results, truth: Results, loop: Results
 ) -> list[Wrong]:
@@ -90,8 +100,7 @@ def _again(
     scale, own = scales(case, truth), dict(parts(case, loop))
     exact = dict(parts(case, truth))
     shares = {n: largest(own[n].double() - exact[n]) / (scale[n] or 1) for n in exact}
-    for draw in range(1, _MORE_DRAWS + 1):
-        values, seeds = draw_values(case, case.seed + draw)
+    for values, seeds in _more_inputs(case):
         more, _ = run_twin(case, values, seeds, torch.float64)
         rough, _ = run_twin(case, values, seeds, _yardstick(case))
         sizes, found = scales(case, more), dict(parts(case, rough))

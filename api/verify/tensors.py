@@ -82,6 +82,28 @@ def draw_values(case: Case, seed: int) -> tuple[dict[str, Tensor], dict[str, Ten
     )
 
 
+def neighbours(
+    case: Case, tensors: dict[str, Tensor], seed: int, prefix: str = ""
+) -> dict[str, Tensor]:
+    """The same values, each up to one rounding of the case's dtype away; whole numbers stay.
+
+    Args:
+        case: the call.
+        tensors: values, or gradients of outputs, as `draw_values` gives them.
+        seed: of the distances.
+        prefix: of the names of their views: `d ` for gradients.
+    """
+    generator = torch.Generator().manual_seed(seed)
+    dtype, views = getattr(torch, case.dtype), dict(case.views)
+    found = {}
+    for name, values in tensors.items():
+        away = torch.randint(-1, 2, values.shape, generator=generator)
+        moved = values * (1 + away * torch.finfo(dtype).eps)
+        moved = torch.where(values == values.round(), values, moved).to(dtype).double()
+        found[name] = _repeated(moved, views.get(prefix + name, "plain"))
+    return found
+
+
 def _scale(case: Case, name: str) -> float:
     kind = name.partition(".")[0]
     if kind == "R":
@@ -148,7 +170,9 @@ def lay(values: Tensor, view: str) -> Tensor:
     raise ValueError(view)
 
 
-def draw_view(random: Random, axes: int) -> str:
-    """A view for a tensor of so many axes."""
+def draw_view(random: Random, axes: int, through: str) -> str:
+    """A view for a tensor of so many axes, in a call through `scan`, a module or a compiler."""
     kind = random.choice(VIEWS)
+    if kind == "negative" and through == "inductor":
+        return "offset"  # inductor itself reads such inputs without their sign
     return f"{kind}:{random.randrange(axes)}" if kind == "expanded" else kind

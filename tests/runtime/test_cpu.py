@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from statistics import mean
+
 import pytest
 import rnnc
 import torch
@@ -66,22 +69,25 @@ def test_gradcheck_through_the_kernels(name, inputs_for):
 @pytest.mark.parametrize("name", ["lstm", "gru", "slstm", "cornn", "unicornn", "fastgrnn"])
 def test_float32_is_as_exact_as_torch_in_float32(name, inputs_for, poisoned):
     cell = rnnc.cells.get(name)
-    single = inputs_for(cell, 5, 40, 2, 24, torch.float32)
-    exact = single.map(lambda t: t.detach().double().requires_grad_())
-    truth, got = exact.scan(cell, "reference"), single.scan(cell, "cpu")
-    torch_own = single.scan(cell, "reference")
-    singles = {k: torch.randn_like(v) for k, v in got.items()}
-    seeds = {k: v.double() for k, v in singles.items()}
-    truth_d = gradients(truth, exact.named(), seeds)
-    got_d = gradients(got, single.named(), singles)
-    own_d = gradients(torch_own, single.named(), singles)
+    ours: defaultdict[str, list[float]] = defaultdict(list)
+    torchs: defaultdict[str, list[float]] = defaultdict(list)
+    for _ in range(4):  # the error of one draw says little
+        single = inputs_for(cell, 5, 40, 2, 24, torch.float32)
+        exact = single.map(lambda t: t.detach().double().requires_grad_())
+        truth, got = exact.scan(cell, "reference"), single.scan(cell, "cpu")
+        torch_own = single.scan(cell, "reference")
+        singles = {k: torch.randn_like(v) for k, v in got.items()}
+        seeds = {k: v.double() for k, v in singles.items()}
+        truth_d = gradients(truth, exact.named(), seeds)
+        got_d = gradients(got, single.named(), singles)
+        own_d = gradients(torch_own, single.named(), singles)
+        for kind, a, b, c in [("", truth, got, torch_own), ("d ", truth_d, got_d, own_d)]:
+            for name, value in a.items():
+                ours[kind + name].append(relative_error(b[name], value))
+                torchs[kind + name].append(relative_error(c[name], value))
     floor = 1e-7  # one rounding of float32
-    for key in truth:
-        own = relative_error(torch_own[key], truth[key])
-        assert relative_error(got[key], truth[key]) <= 2 * max(own, floor), key
-    for key in truth_d:
-        own = relative_error(own_d[key], truth_d[key])
-        assert relative_error(got_d[key], truth_d[key]) <= 2 * max(own, floor), key
+    for key in ours:
+        assert mean(ours[key]) <= 1.5 * max(mean(torchs[key]), floor), key
 
 
 def test_any_strides_of_wx_and_weights(inputs_for):

@@ -15,9 +15,10 @@ static void run_backward(const BackwardArguments& a, const Task& task, const rea
   Scratch diagonal(kDiagonalPairs * width), params(kParams * width);
   Scratch d_states(kStates * state_width);
   // Sums over rows and steps: of biases, params and diagonal weights. A step's rows are summed
-  // first, so that rounding grows with rows plus steps and not with their product.
+  // first, and steps in double, so that long sequences cost no digits.
   constexpr int kSums = kGates + kParams + kDiagonalPairs;
-  Scratch sums(kSums * width), step_sums(kSums * width);
+  Scratch step_sums(kSums * width);
+  ScratchOf<double> sums(kSums * width);
   real* const d_bias = step_sums;
   real* const d_params = d_bias + kGates * width;
   real* const d_diagonal = d_params + kParams * width;
@@ -56,7 +57,7 @@ static void run_backward(const BackwardArguments& a, const Task& task, const rea
         add_product(d_gate, diagonal + p * width, d_source, dim);
       }
     }
-    add_row(step_sums, sums, kSums * width);
+    add_row(step_sums, (double*)sums, kSums * width);
     for (int i = 0; i < kDensePairs; ++i) {
       const int p = kDenseOrder[i];
       multiply(d_gates + kDenseGate[p] * dim, row_stride * kGates,
@@ -72,8 +73,8 @@ static void run_backward(const BackwardArguments& a, const Task& task, const rea
   }
   const auto store_sums = [&](int first, int count, real* to) {
     for (int i = 0; i < count; ++i) {
-      copy_row(sums + (first + i) * width,
-               to + ((task.tile * count + i) * size.heads + task.head) * dim, dim);
+      real* const row = to + ((task.tile * count + i) * size.heads + task.head) * dim;
+      for (int64_t d = 0; d < dim; ++d) row[d] = (real)sums[(first + i) * width + d];
     }
   };
   store_sums(0, kGates, a.d_bias);

@@ -51,28 +51,31 @@ struct BackwardArguments {
 };
 
 // Aligned, zeroed memory that is given back at the end of its scope.
-class Scratch {
+template <typename T>
+class ScratchOf {
  public:
-  explicit Scratch(int64_t count) {
-    const size_t bytes = ((size_t)count * sizeof(real) / 64 + 1) * 64;
-    data_ = (real*)std::aligned_alloc(64, bytes);
+  explicit ScratchOf(int64_t count) {
+    const size_t bytes = ((size_t)count * sizeof(T) / 64 + 1) * 64;
+    data_ = (T*)std::aligned_alloc(64, bytes);
     if (data_ == nullptr) std::abort();
     std::memset(data_, 0, bytes);
   }
-  ~Scratch() { std::free(data_); }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  operator real*() { return data_; }
+  ~ScratchOf() { std::free(data_); }
+  ScratchOf(const ScratchOf&) = delete;
+  ScratchOf& operator=(const ScratchOf&) = delete;
+  operator T*() { return data_; }
 
  private:
-  real* data_;
+  T* data_;
 };
+using Scratch = ScratchOf<real>;
 
 RNNC_INLINE void copy_row(const real* from, real* to, int64_t n) {
   std::memcpy(to, from, (size_t)n * sizeof(real));
 }
 
-RNNC_INLINE void add_row(const real* __restrict from, real* __restrict to, int64_t n) {
+template <typename T>
+RNNC_INLINE void add_row(const real* __restrict from, T* __restrict to, int64_t n) {
 #pragma omp simd
   for (int64_t d = 0; d < n; ++d) to[d] += from[d];
 }
