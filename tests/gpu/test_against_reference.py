@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 import rnnc
 import torch
+from filelock import FileLock
 from rnnc.codegen import block
 from rnnc.codegen.planner import plan_for
 from rnnc.codegen.shape import SAVES, PlanError, Shape
@@ -121,10 +122,21 @@ CASES = [
 
 
 @pytest.fixture(scope="module", autouse=True)
-def compiled_ahead(request):
-    """All cores compile what one would compile test by test."""
-    items = [item for item in request.session.items if item.module is request.module]
-    jobs = sorted({job for item in items for job in item.callspec.params["case"].jobs()})
+def compiled_ahead(request, tmp_path_factory):
+    """All cores compile what one would compile test by test: for all processes that run tests."""
+    folder = tmp_path_factory.getbasetemp()
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        folder = folder.parent  # of all workers
+    done = folder / "compiled_ahead"
+    with FileLock(f"{done}.lock"):
+        if done.exists():
+            return
+        items = [item for item in request.session.items if item.module is request.module]
+        compile_all(sorted({job for i in items for job in i.callspec.params["case"].jobs()}))
+        done.touch()
+
+
+def compile_all(jobs):
     limits = dataclasses.asdict(device_limits(torch.cuda.current_device()))
     script = Path(__file__).with_name("compile_ahead.py")
     count = min(os.cpu_count() or 1, 32, 1 + len(jobs) // 4)
