@@ -118,7 +118,7 @@ struct StepProduct {
 #pragma unroll
             for (int tile = 0; tile < kRowTiles; ++tile) {
               sum[first_strip(source) + strip][tile].template add<turn>(
-                  words[slot][tile][turn], w[2 * turn], w[2 * turn + 1]);
+                  words[slot][tile][turn], w[2 * turn], w[2 * turn + 1], Rounding{});
             }
           }
         });

@@ -32,11 +32,13 @@ struct BackwardWeights {
   static_assert(kStaged > 0, "a chunk of R must fit the block's shared memory");
 
   u32 fragment[kBackwardChunks][2][4];
+  Rounding rounding;
 
   RNNC_MEMBER void load(char* rows, const Element* R, int64 heads, int64 head, int first_unit,
                         int lane) {
     constexpr bool whole = kHeadDim % kWarpUnits == 0;
     const int quad = lane & 3, unit = first_unit + (lane >> 2);
+    rounding.begin();
     if constexpr (kSources > 0) {
       unroll<ceil_div(kBackwardChunks, kStaged)>([&](auto index) {
         constexpr int first = decltype(index)::value * kStaged;
@@ -50,17 +52,18 @@ struct BackwardWeights {
             const int in = exists ? unit + 8 * (i % 2) : 0;
             u32 word;
             if constexpr (kPack == 1) {
-              word = as_weight(reinterpret_cast<const u32*>(rows)[k * kHeadDim + in]);
+              word = reinterpret_cast<const u32*>(rows)[k * kHeadDim + in];
             } else {
               const u16* halves = reinterpret_cast<const u16*>(rows) + k * kHeadDim + in;
               word = halves[0] | static_cast<u32>(halves[kHeadDim]) << 16;
             }
-            fragment[chunk][i / 4][i / 2 % 2 * 2 + i % 2] = exists ? word : 0u;
+            fragment[chunk][i / 4][i / 2 % 2 * 2 + i % 2] = as_weight(exists ? word : 0u, rounding);
           }
         }
         __syncthreads();
       });
     }
+    rounding.settle();
   }
 };
 
@@ -250,8 +253,10 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
           [&](int chunk) { return GradientExchange::load(buffer, fragment, first_chunk + chunk); },
           [&](auto index, uint4 d) {
             constexpr int chunk = first_chunk + decltype(index)::value;
-            sum[source].template add<2 * chunk>(weights.fragment[chunk][0], d.x, d.y);
-            sum[source].template add<2 * chunk + 1>(weights.fragment[chunk][1], d.z, d.w);
+            sum[source].template add<2 * chunk>(weights.fragment[chunk][0], d.x, d.y,
+                                                  weights.rounding);
+            sum[source].template add<2 * chunk + 1>(weights.fragment[chunk][1], d.z, d.w,
+                                                      weights.rounding);
           });
     });
     // While the product runs: the results leave, and an earlier step's data is sent for, into the

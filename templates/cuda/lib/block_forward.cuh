@@ -46,9 +46,11 @@ RNNC_INLINE void for_halves(const Body& body) {
 // The part of R that a warp multiplies, as fragments.
 struct ForwardWeights {
   u32 fragment[kDimChunks][2][kForwardTiles][4];
+  Rounding rounding;
 
   RNNC_MEMBER void load(const Element* R, int64 heads, int64 head, int first_unit, int lane) {
     const int quad = lane & 3, row = lane >> 2;
+    rounding.begin();
     unroll<kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       unroll<ceil_div(forward_halves(source), 2)>([&](auto tile_index) {
@@ -72,12 +74,13 @@ struct ForwardWeights {
               from[i] = unit * kHeadDim;
             }
             load_weights(fragment[chunk][step][forward_first_tile(source) + tile], matrix_of, from,
-                         k, given);
+                         k, given, rounding);
           }
           __syncthreads();  // for the compiler, which moves no load across it
         }
       });
     });
+    rounding.settle();
   }
 };
 
@@ -278,11 +281,13 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
             constexpr int chunk = decltype(index)::value;
             unroll<ceil_div(forward_halves(source), 2)>([&](auto tile_index) {
               constexpr int tile = first_tile + decltype(tile_index)::value;
-              sum[tile].template add<0>(weights.fragment[chunk][0][tile], h.x, h.y);
+              sum[tile].template add<0>(weights.fragment[chunk][0][tile], h.x, h.y,
+                                         weights.rounding);
             });
             unroll<ceil_div(forward_halves(source), 2)>([&](auto tile_index) {
               constexpr int tile = first_tile + decltype(tile_index)::value;
-              sum[tile].template add<1>(weights.fragment[chunk][1][tile], h.z, h.w);
+              sum[tile].template add<1>(weights.fragment[chunk][1][tile], h.z, h.w,
+                                         weights.rounding);
             });
           });
     });

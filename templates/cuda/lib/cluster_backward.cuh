@@ -306,12 +306,12 @@ RNNC_INLINE void cluster_backward(const BackwardArguments& a) {
               unroll<kTileSlots>([&](auto slot_index) {
                 constexpr int slot = decltype(slot_index)::value;
                 const auto& own = weights.fragment[first_chunk + chunk][0][slot];
-                sum[slot][source].template add<2 * chunk>(own, d.x, d.y);
+                sum[slot][source].template add<2 * chunk>(own, d.x, d.y, weights.rounding);
               });
               unroll<kTileSlots>([&](auto slot_index) {
                 constexpr int slot = decltype(slot_index)::value;
                 const auto& own = weights.fragment[first_chunk + chunk][1][slot];
-                sum[slot][source].template add<2 * chunk + 1>(own, d.z, d.w);
+                sum[slot][source].template add<2 * chunk + 1>(own, d.z, d.w, weights.rounding);
               });
             });
 #pragma unroll

@@ -60,9 +60,11 @@ struct BackwardWeights {
   static_assert(kStaged > 0, "a chunk of R must fit the block's shared memory");
 
   u32 fragment[kBackwardChunks][2][kTileSlots][4];
+  Rounding rounding;
 
   RNNC_MEMBER void load(char* rows, const Element* R, int64 heads, int64 head, int first_unit,
                         const int (&tile)[kTileSlots], int lane) {
+    rounding.begin();
     if constexpr (kSources > 0) {
       unroll<ceil_div(kBackwardChunks, kStaged)>([&](auto index) {
         constexpr int first = decltype(index)::value * kStaged;
@@ -80,7 +82,7 @@ struct BackwardWeights {
               u32 word = 0;
               if (in < kHeadDim) {
                 if constexpr (kPack == 1) {
-                  word = as_weight(*reinterpret_cast<const u32*>(at));
+                  word = as_weight(*reinterpret_cast<const u32*>(at), rounding);
                 } else {
                   word = *reinterpret_cast<const u16*>(at) |
                          static_cast<u32>(*reinterpret_cast<const u16*>(at + kPitch)) << 16;
@@ -93,6 +95,7 @@ struct BackwardWeights {
         __syncthreads();
       });
     }
+    rounding.settle();
   }
 };
 

@@ -66,10 +66,11 @@ static_assert(kForwardShared == kPlannedForwardShared, "the plan counted another
 // The part of R that a warp multiplies, as fragments.
 struct ForwardWeights {
   u32 fragment[kSplitChunks][2][kForwardTiles][4];
+  Rounding rounding;
 
   // The four words of a chunk that a lane multiplies, from element k of a row of R on; zero where they
   // are not given, or beyond the end. NOTE: no .nc, so that a barrier holds the loads behind it.
-  static RNNC_MEMBER void load_words_of(u32 (&words)[4], const Element* row, int k, bool given) {
+  RNNC_MEMBER void load_words_of(u32 (&words)[4], const Element* row, int k, bool given) {
     if constexpr (kHeadDim * sizeof(Element) % 16 == 0) {
       const bool inside = given && k < kHeadDim;
       asm volatile("ld.global.v4.u32 {%0, %1, %2, %3}, [%4];"
@@ -77,7 +78,7 @@ struct ForwardWeights {
                    : "l"(row + (inside ? k : 0))
                    : "memory");
 #pragma unroll
-      for (int i = 0; i < 4; ++i) words[i] = inside ? as_weight(words[i]) : 0u;
+      for (int i = 0; i < 4; ++i) words[i] = as_weight(inside ? words[i] : 0u, rounding);
     } else {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
@@ -90,7 +91,7 @@ struct ForwardWeights {
           if constexpr (kPack == 1) {
             u32 word;
             asm volatile("ld.global.u32 %0, [%1];" : "=r"(word) : "l"(at) : "memory");
-            words[i] = inside ? as_weight(word) : 0u;
+            words[i] = as_weight(inside ? word : 0u, rounding);
           } else {
             u16 half;
             asm volatile("ld.global.u16 %0, [%1];" : "=h"(half) : "l"(at) : "memory");
@@ -104,6 +105,7 @@ struct ForwardWeights {
   RNNC_MEMBER void load(const Element* R, int64 heads, int64 head, int unit, int first_chunk,
                         int lane) {
     const bool exists = unit < kHeadDim;
+    rounding.begin();
     const int first = first_chunk * kChunk + (lane & 3) * 4 * kPack;
     unroll<kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
@@ -126,6 +128,7 @@ struct ForwardWeights {
         }
       });
     });
+    rounding.settle();
   }
 };
 

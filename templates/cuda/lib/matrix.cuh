@@ -9,17 +9,18 @@ namespace rnnc {
 constexpr int kColumns = 8;  // columns of a product: the batch rows, and padding
 
 // Four words of R: word i holds the elements k[i] .. k[i] + kPack - 1 of the row that begins at
-// matrix[i][from[i]]; it is zero where it is not given, or beyond the end. NOTE: no .nc, so that a barrier
+// matrix[i][from[i]]; it is zero where it is not given, or beyond the end. `rounding` includes them. NOTE: no .nc, so that a barrier
 // between two calls holds the loads of the second.
 RNNC_INLINE void load_weights(u32 (&words)[4], const Element* const (&matrix)[4],
-                              const int (&from)[4], const int (&k)[4], const bool (&given)[4]) {
+                              const int (&from)[4], const int (&k)[4], const bool (&given)[4],
+                              Rounding& rounding) {
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const bool inside = given[i] && k[i] < kHeadDim;
     const Element* at = matrix[i] + (inside ? from[i] + k[i] : 0);
     if constexpr (kHeadDim % kPack == 0) {
       asm volatile("ld.global.u32 %0, [%1];" : "=r"(words[i]) : "l"(at) : "memory");
-      words[i] = inside ? as_weight(words[i]) : 0u;
+      words[i] = as_weight(inside ? words[i] : 0u, rounding);
     } else {
       u16 first, second;
       asm volatile("ld.global.u16 %0, [%1];" : "=h"(first) : "l"(at) : "memory");

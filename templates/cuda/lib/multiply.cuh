@@ -42,15 +42,39 @@ RNNC_INLINE void multiply_add_tf32(float (&c)[4], const u32 (&a)[4], u32 b0, u32
 //
 // Infinities and zeros are multiplied as they are, whatever the other side is, and nothing of a finite
 // product exceeds what is finite before the product does:
-// - a weight's rest has the weight's sign, since its high part is truncated. So no rest times a huge
-//   state opposes the product of the high parts.
-// - a state's high part is rounded, which halves what the three products leave out. It is the largest
-//   tf32 where that would be infinite, and the rest is the rest, or the infinity.
+// - the rest of a weight beyond kModerate has the weight's sign, since its high part is truncated. So
+//   no such rest times a huge state opposes the product of the high parts.
+// - a weight up to kModerate has a rounded high part, which halves what the three products leave out.
+//   Whatever the states are, the small products of an instruction stay finite, all of them together: so
+//   they oppose no infinity. What exceeds its weight by 2^-12 is the product of the high parts, as with
+//   a state's, to which the sum of the small ones is known.
+// - a state's high part is rounded for the same reason. It is the largest tf32 where that would be infinite, and the rest is the rest, or the infinity.
 // - an infinite weight has 1 as its high part, whose product with a state's rest is finite, and itself
 //   as its rest, which the state's high part gives its sign. A NaN is its own rest.
 struct SplitWord {
   u32 high, rest;
 };
+// Eight rests of at most 1/16 times the largest state, and 256 times eight rests of such a state, 2^116
+// each, make less than 2^128.
+constexpr u32 kModerate = 0x43800000u;  // 256, as a float
+
+// How a thread's weights are split: to nearest, if all of them are moderate. A choice a weight would take
+// instructions in every step.
+struct Rounding {
+  static constexpr bool kMatters = kPack == 1 && !kTf32;
+  u32 bits;  // the largest weight's without its sign; from `settle` on, what is added ahead of a truncation
+
+  RNNC_MEMBER void begin() {
+    if constexpr (kMatters) bits = 0;
+  }
+  RNNC_MEMBER void include(u32 weight) {
+    if constexpr (kMatters) bits = max(bits, weight & 0x7fffffffu);
+  }
+  RNNC_MEMBER void settle() {
+    if constexpr (kMatters) bits = here(bits <= kModerate ? 0x1000u : 0u);
+  }
+};
+
 RNNC_INLINE u32 minus(u32 x, float high) { return __float_as_uint(__uint_as_float(x) - high); }
 RNNC_INLINE SplitWord split_state(u32 x) {
   constexpr float largest = 0x1.ffcp127f;
@@ -65,17 +89,18 @@ RNNC_INLINE SplitWord split_state(u32 x) {
   return {__float_as_uint(high), minus(x, high)};
 }
 // NOTE: volatile, or the compiler would keep all of R split, in as many registers again.
-RNNC_INLINE SplitWord split_weight(u32 x) {
+RNNC_INLINE SplitWord split_weight(u32 x, u32 rounding) {
   u32 high;
 #if __CUDA_ARCH__ >= 1000
   // NOTE: the largest in place of 1, or the compiler spills: it holds predicates in registers.
   float clamped;
   asm volatile(
       "{ .reg .b32 truncated;\n"
-      "and.b32 truncated, %1, 0xffffe000;\n"
+      "add.u32 truncated, %1, %2;\n"
+      "and.b32 truncated, truncated, 0xffffe000;\n"
       "min.xorsign.abs.f32 %0, truncated, 0f7f7fe000; }"
       : "=f"(clamped)
-      : "r"(x));
+      : "r"(x), "r"(rounding));
   high = __float_as_uint(clamped);
 #else
   asm volatile(
@@ -83,22 +108,27 @@ RNNC_INLINE SplitWord split_weight(u32 x) {
       ".reg .f32 size;\n"
       "abs.f32 size, %2;\n"
       "setp.eq.f32 infinite, size, 0f7f800000;\n"
-      "and.b32 %0, %1, 0xffffe000;\n"
+      ".reg .b32 rounded;\n"
+      "add.u32 rounded, %1, %3;\n"
+      "and.b32 %0, rounded, 0xffffe000;\n"
       "@infinite xor.b32 %0, %1, 0x40000000; }"
       : "=r"(high)
-      : "r"(x), "f"(__uint_as_float(x)));
+      : "r"(x), "f"(__uint_as_float(x)), "r"(rounding));
 #endif
   return {high, minus(x, __uint_as_float(high))};
 }
-// A word of R as it is multiplied: where it will be split, rounded to the 22 bits of a truncated high
-// part and a rest, once; elsewhere a NaN that the instruction reads as one.
-RNNC_INLINE u32 as_weight(u32 x) {
+// A word of R as it is multiplied: where it will be split, rounded once to what a high part and a rest
+// hold, 23 bits if the high part is rounded and 22 if it is truncated; elsewhere a NaN that the
+// instruction reads as one.
+RNNC_INLINE u32 as_weight(u32 x, Rounding& rounding) {
   if constexpr (kPack > 1) return x;
+  rounding.include(x);
   const float size = ::fabsf(__uint_as_float(x));
   if constexpr (kTf32) return size <= __int_as_float(0x7f800000) ? x : 0x7fc00000u;
   // To even. What is beyond the largest stays below infinity.
-  const u32 rounded = x + 1u + (x >> 2 & 1u);
-  return size < 0x1.fffffcp127f ? rounded & ~3u : size < __int_as_float(0x7f800000) ? x & ~3u : x;
+  const u32 finer = (x + (x >> 1 & 1u)) & ~1u, rounded = (x + 1u + (x >> 2 & 1u)) & ~3u;
+  const u32 large = size < __int_as_float(0x7f800000) ? x & ~3u : x;
+  return size <= __uint_as_float(kModerate) ? finer : size < 0x1.fffffcp127f ? rounded : large;
 }
 
 // A state whose lower bits the instruction may leave out: what is left of a NaN may be an infinity.
@@ -124,7 +154,8 @@ RNNC_INLINE float zero_after(float x) {
 // NOTE: nobody waits for that sum, so the compiler puts additions off and keeps the products of all
 // of K in registers, more than there are. It cannot where the next product of this sum begins with
 // a zero that comes after the addition.
-RNNC_INLINE void multiply_add(float, float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+RNNC_INLINE void multiply_add(float, float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1,
+                              const Rounding& rounding) {
   if constexpr (kTf32) {
     multiply_add_tf32(sum, a, quiet_state(b0), quiet_state(b1));
   } else {
@@ -133,7 +164,7 @@ RNNC_INLINE void multiply_add(float, float (&sum)[4], const u32 (&a)[4], u32 b0,
     float product[4];
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const SplitWord word = split_weight(a[i]);
+      const SplitWord word = split_weight(a[i], rounding.bits);
       high[i] = word.high;
       rest[i] = word.rest;
       product[i] = zero_after(sum[i]);
@@ -163,9 +194,14 @@ struct Sums {
   float part[chains][4];
 
   RNNC_MEMBER void clear() { memset(part, 0, sizeof part); }
+  // Of weights that are split as `rounding` says.
   template <int turn>
-  RNNC_MEMBER void add(const u32 (&a)[4], u32 b0, u32 b1) {
-    multiply_add(Element{}, part[turn % chains], a, b0, b1);
+  RNNC_MEMBER void add(const u32 (&a)[4], u32 b0, u32 b1, const Rounding& rounding) {
+    if constexpr (kPack == 2) {
+      multiply_add(Element{}, part[turn % chains], a, b0, b1);
+    } else {
+      multiply_add(Element{}, part[turn % chains], a, b0, b1, rounding);
+    }
   }
   RNNC_MEMBER float total(int i) const {
     float sum = part[0][i];

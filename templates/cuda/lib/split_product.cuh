@@ -39,9 +39,9 @@ struct RowPlace {
   bool given;
 };
 
-// A word of R, zero where it is not given. NOTE: predicated, where a choice of addresses would keep
+// A word of R, zero where it is not given; `rounding` includes it. NOTE: predicated, where a choice of addresses would keep
 // one in registers for every word; and no .nc, so that a barrier between two holds the second.
-RNNC_INLINE u32 load_weight(const Element* from, bool given, bool whole) {
+RNNC_INLINE u32 load_weight(const Element* from, bool given, bool whole, Rounding& rounding) {
   u32 word;
   if constexpr (kHeadDim % kPack == 0) {
     asm volatile(
@@ -52,7 +52,7 @@ RNNC_INLINE u32 load_weight(const Element* from, bool given, bool whole) {
         : "=r"(word)
         : "l"(from), "r"(static_cast<u32>(given))
         : "memory");
-    return as_weight(word);
+    return as_weight(word, rounding);
   } else {
     asm volatile(
         "{ .reg .pred given, whole;\n"
@@ -134,6 +134,7 @@ struct SplitProduct {
   static constexpr bool kWhole = whole();
 
   u32 fragment[at_least_one(kRegisterFragments)][4];
+  Rounding rounding;     // of all fragments, wherever they lie
   u32 rest;              // where this lane's other fragments lie in shared memory, then its ring
   const char* streamed;  // where those lie that are streamed
   u32 ring_at;           // which byte of the ring has the first of them
@@ -145,6 +146,7 @@ struct SplitProduct {
   RNNC_MEMBER void load(char* shared, char* global, const Element* R, int warp, int local_warp,
                         int lane, const Row& row, const ChunkAt& chunk_at) {
     const int quad = lane & 3;
+    rounding.begin();
     // The buffer has the blocks in the order of the launch.
     const int64 block = (int64{blockIdx.z} * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
     char* const own_global = global + block * kStreamedBytes +
@@ -173,7 +175,7 @@ struct SplitProduct {
             const int own = (quad * 4 + 2 * step + i / 2) * kPack;
             const bool inside = kHeadDim % kChunk == 0 || k + own < kHeadDim;
             words[i] = load_weight(R + place.at + first + own, exists && place.given && inside,
-                                   k + own + 1 < kHeadDim);
+                                   k + own + 1 < kHeadDim, rounding);
           }
           const uint4 all = make_uint4(words[0], words[1], words[2], words[3]);
           if constexpr (where == Memory::kRegisters) {
@@ -190,6 +192,7 @@ struct SplitProduct {
         });
       });
     });
+    rounding.settle();
     if constexpr (kStreamedFragments > 0) {
       streamed = own_global;
       ring_at = 0;
@@ -303,7 +306,8 @@ struct SplitProduct {
             for (int n = 0; n < kPhaseTiles; ++n) {
               const uint4 w = words[i][n];
               auto& own = sum[first_tile(source) + tile][n];
-              own.template add<2 * slot + half>(weights, half ? w.z : w.x, half ? w.w : w.y);
+              own.template add<2 * slot + half>(weights, half ? w.z : w.x, half ? w.w : w.y,
+                                                   rounding);
             }
             if constexpr (where == Memory::kGlobal) {
               send_for<number + kStreamAhead>(in_ring(number));
