@@ -254,9 +254,9 @@ RNNC_INLINE void block_backward(const BackwardArguments& a) {
           [&](auto index, uint4 d) {
             constexpr int chunk = first_chunk + decltype(index)::value;
             sum[source].template add<2 * chunk>(weights.fragment[chunk][0], d.x, d.y,
-                                                  weights.rounding);
+                                                weights.rounding);
             sum[source].template add<2 * chunk + 1>(weights.fragment[chunk][1], d.z, d.w,
-                                                      weights.rounding);
+                                                    weights.rounding);
           });
     });
     // While the product runs: the results leave, and an earlier step's data is sent for, into the

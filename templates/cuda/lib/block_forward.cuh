@@ -282,12 +282,12 @@ RNNC_INLINE void block_forward(const ForwardArguments& a) {
             unroll<ceil_div(forward_halves(source), 2)>([&](auto tile_index) {
               constexpr int tile = first_tile + decltype(tile_index)::value;
               sum[tile].template add<0>(weights.fragment[chunk][0][tile], h.x, h.y,
-                                         weights.rounding);
+                                        weights.rounding);
             });
             unroll<ceil_div(forward_halves(source), 2)>([&](auto tile_index) {
               constexpr int tile = first_tile + decltype(tile_index)::value;
               sum[tile].template add<1>(weights.fragment[chunk][1][tile], h.z, h.w,
-                                         weights.rounding);
+                                        weights.rounding);
             });
           });
     });

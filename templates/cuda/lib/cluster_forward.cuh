@@ -227,12 +227,12 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
               unroll<forward_tiles(source)>([&](auto tile_index) {
                 constexpr int tile = first_tile + decltype(tile_index)::value;
                 sum[tile].template add<2 * chunk>(weights.fragment[chunk][0][tile], h.x, h.y,
-                                                   weights.rounding);
+                                                  weights.rounding);
               });
               unroll<forward_tiles(source)>([&](auto tile_index) {
                 constexpr int tile = first_tile + decltype(tile_index)::value;
                 sum[tile].template add<2 * chunk + 1>(weights.fragment[chunk][1][tile], h.z, h.w,
-                                                       weights.rounding);
+                                                      weights.rounding);
               });
             });
       });

@@ -9,8 +9,8 @@ namespace rnnc {
 constexpr int kColumns = 8;  // columns of a product: the batch rows, and padding
 
 // Four words of R: word i holds the elements k[i] .. k[i] + kPack - 1 of the row that begins at
-// matrix[i][from[i]]; it is zero where it is not given, or beyond the end. `rounding` includes them. NOTE: no .nc, so that a barrier
-// between two calls holds the loads of the second.
+// matrix[i][from[i]]; it is zero where it is not given, or beyond the end. `rounding` includes them.
+// NOTE: no .nc, so that a barrier between two calls holds the loads of the second.
 RNNC_INLINE void load_weights(u32 (&words)[4], const Element* const (&matrix)[4],
                               const int (&from)[4], const int (&k)[4], const bool (&given)[4],
                               Rounding& rounding) {

@@ -44,34 +44,37 @@ RNNC_INLINE void multiply_add_tf32(float (&c)[4], const u32 (&a)[4], u32 b0, u32
 // product exceeds what is finite before the product does:
 // - the rest of a weight beyond kModerate has the weight's sign, since its high part is truncated. So
 //   no such rest times a huge state opposes the product of the high parts.
-// - a weight up to kModerate has a rounded high part, which halves what the three products leave out.
-//   Whatever the states are, the small products of an instruction stay finite, all of them together: so
-//   they oppose no infinity. What exceeds its weight by 2^-12 is the product of the high parts, as with
-//   a state's, to which the sum of the small ones is known.
-// - a state's high part is rounded for the same reason. It is the largest tf32 where that would be infinite, and the rest is the rest, or the infinity.
+// - a smaller weight's high part is rounded, which halves what the three products leave out. Whatever
+//   the states are, the small products of an instruction are finite, all of them together: so they
+//   oppose no infinity.
+// - a state's high part is rounded too. It is the largest tf32 where that would be infinite, and the
+//   rest is the rest, or the infinity. NOTE: two rounded high parts give up to 2^-11 more than their
+//   numbers do, beyond the largest float too; the instruction that multiplies them begins with the
+//   small products, which take that back.
 // - an infinite weight has 1 as its high part, whose product with a state's rest is finite, and itself
 //   as its rest, which the state's high part gives its sign. A NaN is its own rest.
 struct SplitWord {
   u32 high, rest;
 };
-// Eight rests of at most 1/16 times the largest state, and 256 times eight rests of such a state, 2^116
-// each, make less than 2^128.
-constexpr u32 kModerate = 0x43800000u;  // 256, as a float
+constexpr bool kSplitsWords = kPack == 1 && !kTf32;
+// 256, as the bits of a float. Eight rests of such weights, 1/16 at most, times states below 2^128,
+// and 256 times eight rests of such states, 2^116 at most, make less than 2^128.
+constexpr u32 kModerate = 0x43800000u;
 
-// How a thread's weights are split: to nearest, if all of them are moderate. A choice a weight would take
-// instructions in every step.
+// Whether the high parts of a thread's weights are rounded: if none of them exceeds kModerate. A
+// choice for each weight would take instructions in every step.
 struct Rounding {
-  static constexpr bool kMatters = kPack == 1 && !kTf32;
-  u32 bits;  // the largest weight's without its sign; from `settle` on, what is added ahead of a truncation
+  // Of the largest weight, without its sign; from `settle` on, what is added ahead of truncation.
+  u32 bits;
 
   RNNC_MEMBER void begin() {
-    if constexpr (kMatters) bits = 0;
+    if constexpr (kSplitsWords) bits = 0;
   }
   RNNC_MEMBER void include(u32 weight) {
-    if constexpr (kMatters) bits = max(bits, weight & 0x7fffffffu);
+    if constexpr (kSplitsWords) bits = max(bits, weight & 0x7fffffffu);
   }
   RNNC_MEMBER void settle() {
-    if constexpr (kMatters) bits = here(bits <= kModerate ? 0x1000u : 0u);
+    if constexpr (kSplitsWords) bits = here(bits <= kModerate ? 0x1000u : 0u);
   }
 };
 
@@ -95,10 +98,10 @@ RNNC_INLINE SplitWord split_weight(u32 x, u32 rounding) {
   // NOTE: the largest in place of 1, or the compiler spills: it holds predicates in registers.
   float clamped;
   asm volatile(
-      "{ .reg .b32 truncated;\n"
-      "add.u32 truncated, %1, %2;\n"
-      "and.b32 truncated, truncated, 0xffffe000;\n"
-      "min.xorsign.abs.f32 %0, truncated, 0f7f7fe000; }"
+      "{ .reg .b32 rounded;\n"
+      "add.u32 rounded, %1, %2;\n"
+      "and.b32 rounded, rounded, 0xffffe000;\n"
+      "min.xorsign.abs.f32 %0, rounded, 0f7f7fe000; }"
       : "=f"(clamped)
       : "r"(x), "r"(rounding));
   high = __float_as_uint(clamped);
@@ -106,9 +109,9 @@ RNNC_INLINE SplitWord split_weight(u32 x, u32 rounding) {
   asm volatile(
       "{ .reg .pred infinite;\n"
       ".reg .f32 size;\n"
+      ".reg .b32 rounded;\n"
       "abs.f32 size, %2;\n"
       "setp.eq.f32 infinite, size, 0f7f800000;\n"
-      ".reg .b32 rounded;\n"
       "add.u32 rounded, %1, %3;\n"
       "and.b32 %0, rounded, 0xffffe000;\n"
       "@infinite xor.b32 %0, %1, 0x40000000; }"
@@ -119,7 +122,8 @@ RNNC_INLINE SplitWord split_weight(u32 x, u32 rounding) {
 }
 // A word of R as it is multiplied: where it will be split, rounded once to what a high part and a rest
 // hold, 23 bits if the high part is rounded and 22 if it is truncated; elsewhere a NaN that the
-// instruction reads as one.
+// instruction reads as one. Of a weight up to kModerate beside a larger one the instruction leaves out
+// the last of 23 bits.
 RNNC_INLINE u32 as_weight(u32 x, Rounding& rounding) {
   if constexpr (kPack > 1) return x;
   rounding.include(x);
@@ -194,7 +198,7 @@ struct Sums {
   float part[chains][4];
 
   RNNC_MEMBER void clear() { memset(part, 0, sizeof part); }
-  // Of weights that are split as `rounding` says.
+  // `rounding` is that of the weights.
   template <int turn>
   RNNC_MEMBER void add(const u32 (&a)[4], u32 b0, u32 b1, const Rounding& rounding) {
     if constexpr (kPack == 2) {

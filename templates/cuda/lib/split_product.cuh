@@ -39,8 +39,9 @@ struct RowPlace {
   bool given;
 };
 
-// A word of R, zero where it is not given; `rounding` includes it. NOTE: predicated, where a choice of addresses would keep
-// one in registers for every word; and no .nc, so that a barrier between two holds the second.
+// A word of R, zero where it is not given; `rounding` includes it. NOTE: predicated, where a choice of
+// addresses would keep one in registers for every word; and no .nc, so that a barrier between two
+// holds the second.
 RNNC_INLINE u32 load_weight(const Element* from, bool given, bool whole, Rounding& rounding) {
   u32 word;
   if constexpr (kHeadDim % kPack == 0) {
@@ -307,7 +308,7 @@ struct SplitProduct {
               const uint4 w = words[i][n];
               auto& own = sum[first_tile(source) + tile][n];
               own.template add<2 * slot + half>(weights, half ? w.z : w.x, half ? w.w : w.y,
-                                                   rounding);
+                                                rounding);
             }
             if constexpr (where == Memory::kGlobal) {
               send_for<number + kStreamAhead>(in_ring(number));
