@@ -43,8 +43,8 @@ class Layout:
     """The spaces of a cell, and tables that lead from one to another.
 
     Gates that take input come first, so that their gradients are one slice. Sums run in orders
-    that no declaration decides: pairs by the source's place among the states, then by the gate's
-    first use in the equations. So a cell whose gates, params or sources are declared in another
+    that no declaration decides: pairs by the source's place among the states, then by how many
+    operations wait for the gate. So a cell whose gates, params or sources are declared in another
     order has the same bits.
 
     Attributes:
@@ -124,10 +124,10 @@ def layout_of(cell: CellSpec) -> Layout:
     dense_gates = Table(dense, tuple(gates.at(p.gate) for p in cell.dense_pairs))
     dense_sources = Table(dense, tuple(states.at(p.source) for p in cell.dense_pairs))
 
-    by_use = _by_use(cell)
+    by_need = _by_need(cell)
 
     def place(pair: Pair) -> tuple[int, int]:
-        return states.at(pair.source).number, by_use.index(pair.gate)
+        return states.at(pair.source).number, by_need.index(pair.gate)
 
     products = tuple(dense.at(_name(p)) for p in sorted(cell.dense_pairs, key=place))
     pairs = Space(PairIndex, tuple(dense[m] for m in products))
@@ -158,8 +158,18 @@ def _name(pair: Pair) -> str:
     return f"{pair.gate} from {pair.source}"
 
 
-def _by_use(cell: CellSpec) -> list[str]:
-    """Gate names in the order in which the equations use them first, then the unused by name."""
-    used = [node.name for node in ordered(cell.updates) if node.is_symbol]
+def _by_need(cell: CellSpec) -> list[str]:
+    """Gate names: those first that most operations wait for; of these, those used last.
+
+    Directly, and then in the longest chain: a thread's first sums are what it goes on with.
+    """
+    nodes = ordered(cell.updates)
+    users, chain = dict.fromkeys(nodes, 0), dict.fromkeys(nodes, 0)
+    for node in reversed(nodes):
+        for argument in node.args:
+            users[argument] += 1
+            chain[argument] = max(chain[argument], chain[node] + 1)
     names = {g.name for g in cell.gates}
-    return [*(n for n in used if n in names), *sorted(names.difference(used))]
+    used = [node for node in reversed(nodes) if node.is_symbol and node.name in names]
+    used.sort(key=lambda node: (-users[node], -chain[node]))
+    return [*(node.name for node in used), *sorted(names.difference(n.name for n in used))]

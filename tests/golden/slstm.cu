@@ -40,8 +40,8 @@ constexpr int kSources = 1;
 __device__ constexpr int kSourceState[] = {0};  // source -> state
 __device__ constexpr int kSourcePairs[] = {4};  // source -> count
 __device__ constexpr int kSourceFirstPair[] = {0};  // source -> pair
-__device__ constexpr int kPairGate[] = {3, 1, 0, 2};  // pair -> gate
-__device__ constexpr int kPairMatrix[] = {3, 1, 0, 2};  // pair -> matrix
+__device__ constexpr int kPairGate[] = {0, 1, 2, 3};  // pair -> gate
+__device__ constexpr int kPairMatrix[] = {0, 1, 2, 3};  // pair -> matrix
 
 // States whose values before a step the backward reads.
 __device__ constexpr bool kReads[] = {false, true, true, true};
