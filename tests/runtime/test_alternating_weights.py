@@ -116,6 +116,13 @@ def test_the_matrices_of_a_source_come_in_the_order_of_its_pairs(name):
         copy_pairs(layout, R, source, to, 0, lambda r: r)
         found += map(DenseIndex, to[:, 0, 0, 0].int().tolist())
     assert tuple(found) == layout.pair_matrices.values
-    named = [layout.gates[layout.dense_gates[m]] for m in found]
-    sources = [layout.dense_sources[m].number for m in found]
-    assert [*zip(sources, named, strict=True)] == sorted(zip(sources, named, strict=True))
+    # The order of products is the sources', and within one that of names in another declaration too.
+    assert (order := named(layout, found)) == sorted(order, key=lambda pair: pair[0])
+    gates = tuple(reversed(cell.gates))
+    other = layout_of(cell.model_copy(update={"gates": gates}))
+    assert named(other, other.pair_matrices.values) == order
+
+
+def named(layout, matrices):
+    sources = [layout.dense_sources[m].number for m in matrices]
+    return [*zip(sources, (layout.gates[layout.dense_gates[m]] for m in matrices), strict=True)]
