@@ -116,7 +116,7 @@ def test_the_matrices_of_a_source_come_in_the_order_of_its_pairs(name):
         copy_pairs(layout, R, source, to, 0, lambda r: r)
         found += map(DenseIndex, to[:, 0, 0, 0].int().tolist())
     assert tuple(found) == layout.pair_matrices.values
-    # The order of products is the sources', and within one that of names in another declaration too.
+    # By source, and within one in an order that another declaration does not change.
     assert (order := named(layout, found)) == sorted(order, key=lambda pair: pair[0])
     gates = tuple(reversed(cell.gates))
     other = layout_of(cell.model_copy(update={"gates": gates}))
