@@ -25,18 +25,14 @@ struct ForwardArguments {
   Element* kept;                           // [T, B, N, D, kSaved]; null: no backward follows
 };
 
-// float32 sums of parts are added in double.
+// float32 sums of parts are added in double; those of two-byte elements hide what that would gain.
 template <int bytes>
 struct SumOf {
+  using type = double;
+};
+template <>
+struct SumOf<2> {
   using type = float;
-};
-template <>
-struct SumOf<4> {
-  using type = double;
-};
-template <>
-struct SumOf<8> {
-  using type = double;
 };
 using SumOverTime = typename SumOf<sizeof(Element)>::type;
 
