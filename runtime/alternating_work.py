@@ -80,6 +80,8 @@ class Work:
         self.lock = threading.Lock()
         self.nbytes = (_LONG + 1) * plan.chunk * 2 * _NODE_BYTES
         real = torch.float64 if dtype == torch.float64 else torch.float32
+        # `SumOverTime` of the kernels.
+        total = torch.float32 if dtype.itemsize == 2 else torch.float64
 
         def new(*size: int, dtype: torch.dtype = real) -> Tensor:
             if lasting:
@@ -110,10 +112,12 @@ class Work:
         arguments = (forward_arguments if forward else backward_arguments)(*counts)
         sums = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
         batch, heads, dim = sizes
+        summed = (0 if forward else sums, batch, heads, dim)
         self._buffers = {
             "arguments": new(ctypes.sizeof(arguments), dtype=torch.uint8),
             "first_step": new(1, dtype=torch.int32),
-            "sums": new(0 if forward else 2 * sums, batch, heads, dim),
+            "sums": new(*summed),
+            "totals": new(*summed, dtype=total),
         }
         self._states = [new(batch, heads, dim) for _ in layout.states]
         work = work_struct(len(layout.states), len(layout.sources))
@@ -125,6 +129,7 @@ class Work:
             pointers(self._product.factors),
             pointers(self._product.operands),
             pointer(self._buffers["sums"]),
+            pointer(self._buffers["totals"]),
         )
         self._begin = begin_struct(arguments, work)
         self._step = step_struct(work)

@@ -73,6 +73,7 @@ def work_struct(states: int, sources: int) -> type[ctypes.Structure]:
             ("factors", each_source),
             ("products", each_source),
             ("sums", ctypes.c_void_p),
+            ("totals", ctypes.c_void_p),
         ]
 
     return Work

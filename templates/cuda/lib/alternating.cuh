@@ -19,9 +19,9 @@ struct Work {
     real* products[at_least_one(kSources)];  // [N, B, D, pairs], or [N, pairs, B, D] of gradients
     const Element* weights[at_least_one(kSources)];  // R as fragments, where kOwnProduct
   };
-  real* sums;                             // [2, kSums, B, N, D]: of some steps, and of all before
+  real* sums;                             // [kSums, B, N, D]: over the steps of a part
+  SumOverTime* totals;                    // [kSums, B, N, D]: over all parts before it
 };
-constexpr int kCarriedSteps = 256;  // of so many steps
 
 template <typename Arguments>
 struct Begin {

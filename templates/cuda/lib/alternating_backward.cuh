@@ -78,7 +78,10 @@ RNNC_INLINE void backward_begin(const BackwardArguments& a, const Work& work) {
   }
   const int64 size = static_cast<int64>(work.batch) * work.heads * work.dim;
 #pragma unroll
-  for (int i = 0; i < 2 * kSums; ++i) work.sums[i * size + place.row] = 0;
+  for (int i = 0; i < kSums; ++i) {
+    work.sums[i * size + place.row] = 0;
+    work.totals[i * size + place.row] = 0;
+  }
 }
 
 // The cell's equations backwards, and all that step t writes; carried.d_state has the products.
@@ -129,15 +132,14 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Work& work, con
     carried.sums[kBiasGates + kParams + i] +=
         d_gate[kDiagonalGate[i]] * inputs.before[kDiagonalSource[i]];
   }
-  real* sums = work.sums + place.row;
-  const bool ends = t % kCarriedSteps == 0;
+  const bool ends = t % kPartSteps == 0;
 #pragma unroll
   for (int i = 0; i < kSums; ++i) {
     if (ends) {
-      real* all = sums + (kSums + i) * size;
-      *all = load_fresh(all) + carried.sums[i];
+      SumOverTime* total = work.totals + i * size + place.row;
+      *total = load_fresh(total) + SumOverTime(carried.sums[i]);
     }
-    sums[i * size] = ends ? real(0) : carried.sums[i];
+    work.sums[i * size + place.row] = ends ? real(0) : carried.sums[i];
   }
 }
 
@@ -149,10 +151,8 @@ RNNC_INLINE void backward_last(const BackwardArguments& a, const Work& work, con
   if (place.b != 0) return;
   const int64 plane = work.heads * work.dim, size = work.batch * plane;
   for (int i = 0; i < kSums; ++i) {
-    real total = 0;
-    for (int64 b = 0; b < work.batch; ++b) {
-      total += work.sums[(kSums + i) * size + b * plane + place.row];
-    }
+    SumOverTime total = 0;
+    for (int64 b = 0; b < work.batch; ++b) total += work.totals[i * size + b * plane + place.row];
     a.sums[i * plane + place.row] = total;
   }
 }
