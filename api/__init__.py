@@ -6,17 +6,7 @@ Write a cell as equations; get its backward, its kernels and a torch module.
 from importlib.metadata import version as _version
 
 from . import cells
-from .cell import Cell, cell
-from .cellspec.declare import (
-    Constant,
-    Gate,
-    Param,
-    State,
-    constant,
-    gate,
-    param,
-    state,
-)
+from .cellspec.declare import Constant, Gate, Param, State, constant, gate, param, state
 from .cellspec.errors import CellError, RnncError
 from .cellspec.functions import (
     abs,
@@ -46,11 +36,12 @@ from .cellspec.functions import (
     tanh,
     where,
 )
-from .codegen.limits import UnknownGpuError
+from .codegen.cuda.limits import UnknownGpuError
 from .codegen.shape import PlanError
+from .define import Cell, cell
+from .runtime.cuda.kept import free_memory
 from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
-from .runtime.kept import free_memory
-from .runtime.module import RNN
+from .runtime.module.rnn import RNN
 from .runtime.scan import scan
 
 __version__ = _version("rnnc")

@@ -10,10 +10,10 @@ import warnings
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
-from .cell import Cell
 from .cellspec.cell import CellSpec
 from .cellspec.errors import CellError, kind_of
 from .cellspec.library import NAMES, load
+from .define import Cell
 
 
 def names() -> tuple[str, ...]:

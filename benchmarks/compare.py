@@ -33,11 +33,11 @@ def worker() -> None:
     os.dup2(2, 1)  # whatever else is printed must not mix with the answers
 
     import rnnc
-    from rnnc.runtime.bench_ahead import compile_ahead
-    from rnnc.runtime.bench_inputs import DTYPES, Call, Inputs
-    from rnnc.runtime.bench_rows import ROWS
-    from rnnc.runtime.bench_timing import free, timed, warm_up
-    from rnnc.runtime.device import device_limits
+    from rnnc.bench.inputs import DTYPES, Call, Inputs
+    from rnnc.bench.precompile import compile_ahead
+    from rnnc.bench.rows import ROWS
+    from rnnc.bench.timing import free, timed, warm_up
+    from rnnc.runtime.cuda.driver.device import device_limits
 
     def call_of(number: int, dtype: str) -> Call:
         row = ROWS[number]

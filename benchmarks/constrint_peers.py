@@ -11,7 +11,7 @@ from itertools import islice
 import constraint as python_constraint
 from ortools.sat.python import cp_model
 from rnnc.constrint import Constraint, Expression, Model, Variable
-from rnnc.constrint.constraint import (
+from rnnc.constrint.language.constraint import (
     Both,
     Comparison,
     Either,
@@ -20,7 +20,7 @@ from rnnc.constrint.constraint import (
     python,
     variables,
 )
-from rnnc.constrint.expression import Binary, Constant, Negation
+from rnnc.constrint.language.expression import Binary, Constant, Negation
 
 
 class CpSat:

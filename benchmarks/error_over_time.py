@@ -22,10 +22,10 @@ import rnnc
 import torch
 import typer
 from error_plot import plot
-from rnnc.runtime.bench_inputs import DTYPES, Inputs
-from rnnc.runtime.bench_report import file_stem, machine
-from rnnc.runtime.bench_rows import Row
-from rnnc.runtime.choose import Choice, choose_plan
+from rnnc.bench.inputs import DTYPES, Inputs
+from rnnc.bench.report import file_stem, machine
+from rnnc.bench.rows import Row
+from rnnc.runtime.cuda.choose import Choice, choose_plan
 from torch import Tensor
 
 SPANS_A_DOUBLING = 4

@@ -15,14 +15,17 @@ from types import ModuleType
 from typing import Any, NamedTuple
 from unittest import mock
 
-from rnnc.codegen import alternating_cost, cluster_cost, cost, grid_cost
-from rnnc.codegen.alternating_plan import AlternatingPlan
-from rnnc.codegen.block_plan import BlockPlan
-from rnnc.codegen.cluster_plan import ClusterPlan
+from rnnc.codegen.cuda.alternating import cost as alternating_cost
+from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
+from rnnc.codegen.cuda.block import cost
+from rnnc.codegen.cuda.block.plan import BlockPlan
+from rnnc.codegen.cuda.cluster import cost as cluster_cost
+from rnnc.codegen.cuda.cluster.plan import ClusterPlan
+from rnnc.codegen.cuda.grid import cost as grid_cost
+from rnnc.codegen.cuda.grid.plan import TILE_ROWS
+from rnnc.codegen.cuda.limits import Limits
+from rnnc.codegen.cuda.mixed_plan import CallPlan, MixedPlan
 from rnnc.codegen.derive import derive
-from rnnc.codegen.grid_plan import TILE_ROWS
-from rnnc.codegen.limits import Limits
-from rnnc.codegen.mixed_plan import CallPlan, MixedPlan
 from rnnc.codegen.shape import Shape
 
 # The tables of constants that a model reads, by the name that it knows them by.

@@ -29,8 +29,8 @@ import torch
 import typer
 from rich.console import Console
 from rich.table import Table
-from rnnc.runtime.bench_report import file_stem, machine
-from rnnc.runtime.bench_rows import rows_named
+from rnnc.bench.report import file_stem, machine
+from rnnc.bench.rows import rows_named
 from roofline_ncu import NcuError, counters_of
 from roofline_without import WITHOUT
 

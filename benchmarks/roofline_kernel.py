@@ -16,14 +16,14 @@ from typing import Any
 import rnnc
 import torch
 from floor import named_parts
+from rnnc.bench.contenders import contenders_for
+from rnnc.bench.inputs import DTYPES, Inputs
+from rnnc.bench.rows import ROWS, Row
+from rnnc.bench.timing import free, timed, wait, warm_up
 from rnnc.codegen.shape import Shape
-from rnnc.runtime import nvrtc
-from rnnc.runtime.bench_contenders import contenders_for
-from rnnc.runtime.bench_inputs import DTYPES, Inputs
-from rnnc.runtime.bench_rows import ROWS, Row
-from rnnc.runtime.bench_timing import free, timed, wait, warm_up
-from rnnc.runtime.choose import Choice, choose_plan
-from rnnc.runtime.device import device_limits
+from rnnc.runtime.cuda import nvrtc
+from rnnc.runtime.cuda.choose import Choice, choose_plan
+from rnnc.runtime.cuda.driver.device import device_limits
 from roofline_without import WITHOUT
 
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from rnnc.codegen.cuda_source import CudaSource
+from rnnc.codegen.cuda.source import CudaSource
 
 # A matrix instruction, in place of which one addition keeps the data's way from h to the sums.
 _MATRIX = re.compile(r'asm volatile\(\s*"mma\.sync.*?\);', re.DOTALL)

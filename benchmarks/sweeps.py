@@ -25,16 +25,16 @@ import torch
 import typer
 from floor import named_parts
 from rich.console import Console
+from rnnc.bench.contenders import Contender, contenders_for
+from rnnc.bench.inputs import DTYPES, Inputs
+from rnnc.bench.precompile import compile_ahead
+from rnnc.bench.report import file_stem, machine
+from rnnc.bench.rows import Row
+from rnnc.bench.timing import free, timed, warm_up
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.bench_ahead import compile_ahead
-from rnnc.runtime.bench_contenders import Contender, contenders_for
-from rnnc.runtime.bench_inputs import DTYPES, Inputs
-from rnnc.runtime.bench_report import file_stem, machine
-from rnnc.runtime.bench_rows import Row
-from rnnc.runtime.bench_timing import free, timed, warm_up
-from rnnc.runtime.choose import Choice, choose_plan
-from rnnc.runtime.compile import package_digest
-from rnnc.runtime.device import device_limits
+from rnnc.runtime.cpu.compile import package_digest
+from rnnc.runtime.cuda.choose import Choice, choose_plan
+from rnnc.runtime.cuda.driver.device import device_limits
 from sweeps_plot import plot
 
 UNITS = 768

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from rnnc.runtime.bench_rows import MEASURED_ON
+from rnnc.bench.rows import MEASURED_ON
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"

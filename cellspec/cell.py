@@ -20,10 +20,10 @@ from pydantic import (
 
 from .check import check_cell
 from .declare import Constant, Gate, Param, State, finite
-from .equations import equation_lines, latex_block
 from .errors import CellError
-from .expression import Node, with_canonical_tags
-from .json_form import node_from, updates_as_text, updates_from_text
+from .expression.node import Node, with_canonical_tags
+from .printing.equations import equation_lines, latex_block
+from .printing.json_form import node_from, updates_as_text, updates_from_text
 
 # A cell writes all of its updates together: here they need not be more than short.
 Expression = Annotated[Node, BeforeValidator(node_from), PlainSerializer(repr, return_type=str)]

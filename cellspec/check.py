@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from .declare import Gate, finite
 from .errors import CellError
-from .expression import calls, ordered
+from .expression.node import calls, ordered
 from .functions import TABLE
 from .names import check_name
 

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import BaseModel, ConfigDict
 
 from .errors import CellError
-from .place import place_of_caller
+from .tracing.place import place_of_caller
 
 if TYPE_CHECKING:
     # In a cell's body a declared name is a number: type checkers see its operators.
-    from .tracer import Arithmetic as _Number
+    from .tracing.tracer import Arithmetic as _Number
 else:
     _Number = object
 

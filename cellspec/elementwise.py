@@ -10,8 +10,8 @@ from typing import Any
 import sympy
 
 from .errors import CellError
-from .expression import Node, call, call_of_its_own, node_of
-from .tracer import Arithmetic, Condition, Tracer, expression, shared_owner, shown
+from .expression.node import Node, call, call_of_its_own, node_of
+from .tracing.tracer import Arithmetic, Condition, Tracer, expression, shared_owner, shown
 
 Pullback = Callable[..., tuple[sympy.Expr | None, ...]]
 

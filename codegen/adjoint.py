@@ -13,9 +13,9 @@ from dataclasses import dataclass
 
 import sympy
 
-from ..cellspec.expression import Node, ordered, rewritten, symbol, uses
+from ..cellspec.expression.node import Node, ordered, rewritten, symbol, uses
+from ..cellspec.expression.symbolic import factored, from_sympy
 from ..cellspec.functions import TABLE
-from ..cellspec.symbolic import factored, from_sympy
 
 #: Beyond it, sympy's search for common sums and products takes longer than it is worth.
 _LARGEST_SEARCH = 400

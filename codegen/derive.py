@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from ..cellspec.cell import CellSpec
-from ..cellspec.expression import Node, ordered, rewritten, symbol
+from ..cellspec.expression.node import Node, ordered, rewritten, symbol
 from ..cellspec.functions import TABLE
 from .adjoint import adjoint
 from .linearity import linear

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 
 from ..cellspec.declare import Constant
 from ..cellspec.elementwise import ElementwiseFunction
-from ..cellspec.expression import Node, calls
+from ..cellspec.expression.node import Node, calls
+from ..cellspec.expression.spell import ATOM, PRODUCT, Form, spell
 from ..cellspec.functions import TABLE
-from ..cellspec.spell import ATOM, PRODUCT, Form, spell
 from .program import Program, symbols_of
 
 NBSP = "\N{NO-BREAK SPACE}"

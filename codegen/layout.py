@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
 from ..cellspec.cell import CellSpec, Pair
-from ..cellspec.expression import ordered
+from ..cellspec.expression.node import ordered
 from .spaces import (
     BiasIndex,
     DenseIndex,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ..cellspec.expression import Node, ordered
+from ..cellspec.expression.node import Node, ordered
 from .program import Program
 
 # What a value is in the inputs asked about: none of them, one times what knows none, or else.

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from .alternating_plan import AlternatingPlan
-from .block_plan import BlockPlan
-from .cluster_plan import ClusterPlan
-from .grid_plan import GridPlan
+from .cuda.alternating.plan import AlternatingPlan
+from .cuda.block.plan import BlockPlan
+from .cuda.cluster.plan import ClusterPlan
+from .cuda.grid.plan import GridPlan
 from .shape import Dtype
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ..cellspec.expression import Node, ordered
-from ..cellspec.text import to_text
+from ..cellspec.expression.node import Node, ordered
+from ..cellspec.expression.text import to_text
 
 
 @dataclass(frozen=True)

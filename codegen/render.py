@@ -9,12 +9,12 @@ from importlib import resources
 
 import jinja2
 
-from .alternating_plan import AlternatingPlan
-from .block_plan import BlockPlan
-from .cluster_plan import ClusterPlan
+from .cuda.alternating.plan import AlternatingPlan
+from .cuda.block.plan import BlockPlan
+from .cuda.cluster.plan import ClusterPlan
+from .cuda.grid.plan import GridPlan
 from .derive import Pointwise
 from .emit import emit_used_functions
-from .grid_plan import GridPlan
 from .layout import layout_of
 from .plan import CpuPlan, Plan
 from .pointwise_functions import pointwise_functions
@@ -179,5 +179,6 @@ def _environment() -> jinja2.Environment:
 @cache
 def _headers(folder: str) -> tuple[tuple[str, str], ...]:
     path = resources.files("rnnc.templates").joinpath(folder)
-    files = sorted((f for f in path.iterdir() if f.is_file()), key=lambda f: f.name)
-    return tuple((f"lib/{f.name}", f.read_text()) for f in files)
+    with resources.as_file(path) as root:
+        files = sorted(f for f in root.rglob("*") if f.is_file())
+        return tuple((f"lib/{f.relative_to(root).as_posix()}", f.read_text()) for f in files)

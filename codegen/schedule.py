@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from ..cellspec.expression import Node, make, ordered, symbol
+from ..cellspec.expression.node import Node, make, ordered, symbol
+from ..cellspec.expression.sharing import worth_a_name
 from ..cellspec.functions import TABLE
-from ..cellspec.sharing import worth_a_name
 from .program import Program, Statement, symbols_of
 
 

@@ -4,7 +4,6 @@ Made for launch parameters of kernels: variables tied by products, sums, divisib
 Where nothing fits it says which constraints clash, and how far a bound would have to move.
 """
 
-from .constraint import Constraint
 from .errors import (
     ConstrintError,
     LimitReached,
@@ -13,11 +12,12 @@ from .errors import (
     UnknownVariableError,
     Unsatisfiable,
 )
-from .explain import Explanation
-from .expression import Expression, Preference, Variable
+from .language.constraint import Constraint
+from .language.expression import Expression, Preference, Variable
 from .model import Model
-from .relax import Move, Relaxation
 from .solution import Solution
+from .solver.explain import Explanation
+from .solver.relax import Move, Relaxation
 
 __all__ = [
     "Constraint",

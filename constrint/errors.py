@@ -7,8 +7,8 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from .explain import Explanation
     from .solution import Solution
+    from .solver.explain import Explanation
 
 
 class ConstrintError(Exception):

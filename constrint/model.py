@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TypeAlias, cast, overload
 
-from .budget import Budget
-from .constraint import Constraint, as_constraint, variables
-from .declare import check_name, constraint_name, domain_of
 from .errors import ModelError
-from .explain import Explanation
-from .expression import Preference, Variable, integer
-from .network import Named
+from .language.constraint import Constraint, as_constraint, variables
+from .language.declare import check_name, constraint_name, domain_of
+from .language.expression import Preference, Variable, integer
 from .problem import Key, Problem
-from .propagation import Trace
-from .relax import Relaxation
-from .search import Order
 from .solution import Solution, near, unknown
+from .solver.budget import Budget
+from .solver.explain import Explanation
+from .solver.network import Named
+from .solver.propagation import Trace
+from .solver.relax import Relaxation
+from .solver.search import Order
 
 # Inside the class `int` is the method that declares a variable.
 Integer: TypeAlias = int
@@ -326,12 +326,12 @@ class Model:
             tile in [8, 16, 32];
             "threads a block": warps * tile * 4 <= 1024;
         """
-        from .text import parse
+        from .language.text import parse
 
         return parse(text)
 
     def __str__(self) -> str:
-        from .text import write
+        from .language.text import write
 
         return write(self)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from .errors import ModelError, UnknownVariableError
-from .expression import Variable
+from .language.expression import Variable
 
 
 class Solution(Mapping[str, int]):

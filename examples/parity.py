@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 from rich.progress import track
 from rich.table import Table
 from rnnc import Gate, Param, State, cells, param, tanh
-from rnnc.runtime.device import device_limits
+from rnnc.runtime.cuda.driver.device import device_limits
 from torch import Tensor, nn
 
 TRAINED, LONGEST, PASS = 40, 256, 0.99

@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..cellspec.expression import Node, ordered
+from ..cellspec.expression.node import Node, ordered
 from ..cellspec.functions import TABLE
 from ..codegen.layout import layout_of
 

@@ -14,19 +14,19 @@ from torch import Tensor
 from ..cellspec.cell import CellSpec
 from ..codegen.plan import Variant
 from ..codegen.shape import Save
-from . import flops  # noqa: F401  (tells torch of their operations)
-from .build import find_compiler
+from .autograd import flops  # noqa: F401  (tells torch of their operations)
+from .autograd.function import Scan
+from .autograd.operators import scan_op
+from .autograd.plain import all_plain, is_watched, profiler_enabled
+from .autograd.transforms import needs_reference
+from .call import Call, cell_of, run_forward, stored_states
 from .check import check_is_cell, check_kernel_inputs, check_scan
-from .choose import Choice
-from .device import find_cuda
-from .dispatch import Call, cell_of, run_forward, stored_states
-from .eager import Scan
+from .cpu.build import find_compiler
+from .cuda.choose import Choice
+from .cuda.driver.device import find_cuda
+from .cuda.kept import freed_with_memory
 from .errors import CompileError, NoCompilerError, TensorError
-from .kept import freed_with_memory
-from .ops import scan_op
-from .plain import all_plain, is_watched, profiler_enabled
 from .reference import scan_reference
-from .transforms import needs_reference
 
 Backend = Literal["auto", "cpu", "cuda", "reference"]
 BACKENDS: tuple[Backend, ...] = ("auto", "cpu", "cuda", "reference")

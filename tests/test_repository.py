@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -51,3 +52,14 @@ def test_wheels_libraries_and_large_files_would_be_refused(tmp_path):
     data.write_text("1," * LARGEST)
     picture.write_bytes(b"\0" * (LARGEST + 1))
     assert refused([wheel, data, picture]) == [wheel, data]
+
+
+def test_every_folder_of_the_package_is_installed():
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    rooms = setup["package-dir"]
+    folders = {
+        ".".join([room, *file.parent.relative_to(ROOT / folder).parts])
+        for room, folder in rooms.items()
+        for file in (ROOT / folder).rglob("__init__.py")
+    }
+    assert folders == set(setup["packages"])

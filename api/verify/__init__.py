@@ -1,1 +1,1 @@
-"""Random cells against plain torch loops: what `rnnc fuzz` runs."""
+"""Whether kernels are right: `rnnc check` and `rnnc fuzz`."""

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..codegen.largest import largest_head_dims
-from ..codegen.limits import Limits
+from ..codegen.cuda.largest import largest_head_dims
+from ..codegen.cuda.limits import Limits
+from ..codegen.cuda.planner import plan_for
 from ..codegen.plan import Variant
-from ..codegen.planner import plan_for
 from ..codegen.shape import Dtype, PlanError, Shape
 from ..runtime.scan import scan
-from ..runtime.trial import Trial, by_name, ordinary
-from .judge import LOST, NEGLIGIBLE, allowed, largest
+from .fuzz.judge import LOST, NEGLIGIBLE, allowed, largest
+from .inputs import Trial, by_name, ordinary
 
 _BATCH, _STEPS = 5, 7
 # An alternating plan has no largest head: one that no block holds, and an odd one.

@@ -7,7 +7,7 @@ which it writes into that matrix, is here.
 
 from ..declare import Constant, Gate, State, constant
 from ..functions import tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -6,7 +6,7 @@ As in the authors' code, the recurrent product q has a bias and the input's shar
 
 from ..declare import Gate, State, gate
 from ..functions import sigmoid
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -6,7 +6,7 @@ The gates have biases in the authors' code; the candidate's input share `u` has 
 
 from ..declare import Gate, State, gate
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -5,7 +5,7 @@ The paper's variants start from an LSTM with peepholes; this one leaves them out
 
 from ..declare import Gate, State
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

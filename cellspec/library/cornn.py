@@ -7,7 +7,7 @@ theirs for sequential MNIST.
 
 from ..declare import Constant, Gate, State, constant, gate
 from ..functions import tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

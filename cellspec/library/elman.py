@@ -2,7 +2,7 @@
 
 from ..declare import Gate, State
 from ..functions import tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -8,7 +8,7 @@ biases, are the authors' code's, where sigmoid holds zeta and nu between 0 and 1
 
 from ..declare import Gate, Param, State, gate, param
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -7,7 +7,7 @@ authors' code, sigmoid holds them between 0 and 1, from -3 and 3.
 
 from ..declare import Gate, Param, State, param
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -7,7 +7,7 @@ as W - W.mT of a free W. The paper's diffusion gamma, which it writes into that 
 
 from ..declare import Constant, Gate, State, constant, gate
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

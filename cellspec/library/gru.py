@@ -5,7 +5,7 @@ In the form of torch and cuDNN: the reset gate acts on the recurrent product, wh
 
 from ..declare import Gate, State, gate
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

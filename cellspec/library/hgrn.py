@@ -8,7 +8,7 @@ norm come after the cell.
 
 from ..declare import Constant, Gate, State, constant, gate
 from ..functions import sigmoid, silu
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

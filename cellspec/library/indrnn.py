@@ -4,7 +4,7 @@ CVPR 2018.
 
 from ..declare import Gate, State, gate
 from ..functions import relu
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

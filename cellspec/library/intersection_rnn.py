@@ -7,7 +7,7 @@ mixes the layer's own input into y: `x` is that input, through a matrix where th
 
 from ..declare import Gate, State, gate
 from ..functions import relu, sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -6,7 +6,7 @@ What makes it an IRNN is its start: the identity for R and zeros for the bias.
 
 from ..declare import Gate, State
 from ..functions import relu
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -6,7 +6,7 @@ The paper's cell state c is its output h.
 
 from ..declare import Constant, Gate, State, constant
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

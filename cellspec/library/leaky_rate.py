@@ -7,7 +7,7 @@ caller's to add to the input.
 
 from ..declare import Constant, Gate, State, constant
 from ..functions import softplus
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

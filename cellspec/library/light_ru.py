@@ -6,7 +6,7 @@ The paper's other part, the stack recurrent cell, changes what a deep network pa
 
 from ..declare import Gate, State, gate
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -6,7 +6,7 @@ The paper's batch norm acts on the input's shares alone, so it belongs in front 
 
 from ..declare import Gate, State
 from ..functions import relu, sigmoid
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

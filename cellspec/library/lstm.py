@@ -6,7 +6,7 @@ torch's order, so that weights can be exchanged: input, forget, cell input, outp
 
 from ..declare import Gate, State
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -6,7 +6,7 @@ As published, with the paper's centered logistic functions: g(x) = 4 / (1 + exp(
 
 from ..declare import Gate, State
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -6,7 +6,7 @@ The prediction h leaves the cell and never comes back: the control vector v feed
 
 from ..declare import Gate, State, gate
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

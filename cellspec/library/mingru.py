@@ -5,7 +5,7 @@ The form without the paper's log-space trick, which serves its parallel scan alo
 
 from ..declare import Gate, State, gate
 from ..functions import sigmoid
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

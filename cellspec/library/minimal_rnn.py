@@ -7,7 +7,7 @@ stands here as the input's share of `u`; a module that maps x itself there untie
 
 from ..declare import Gate, State, gate
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

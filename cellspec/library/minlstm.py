@@ -2,7 +2,7 @@
 
 from ..declare import Gate, State, gate
 from ..functions import logsigmoid, sigmoid
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -6,7 +6,7 @@ recurrent `r3` where the others add; the bias there is the recurrent one's.
 
 from ..declare import Gate, State, gate
 from ..functions import relu, sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -7,7 +7,7 @@ networks", arXiv:1308.0850, 2013, equations 7 to 11. The output gate sees the ne
 
 from ..declare import Gate, Param, State
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

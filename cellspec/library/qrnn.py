@@ -5,7 +5,7 @@ The paper's convolution over a window of inputs belongs in front of the cell.
 
 from ..declare import Gate, State, gate
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

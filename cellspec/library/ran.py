@@ -5,7 +5,7 @@ The paper's content layer W x has neither a bias nor a nonlinearity.
 
 from ..declare import Gate, State, gate
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

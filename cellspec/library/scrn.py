@@ -8,7 +8,7 @@ paper's B x; both states have one size.
 
 from ..declare import Constant, Gate, State, constant, gate
 from ..functions import sigmoid
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -2,7 +2,7 @@
 
 from ..declare import Gate, State
 from ..functions import exp, logsigmoid, maximum, minimum, sigmoid, stop_gradient, tanh, where
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

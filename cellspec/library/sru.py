@@ -6,7 +6,7 @@ sizes differ, times alpha: sqrt(1 + 2 exp(b)) for gate biases that start at b, b
 
 from ..declare import Constant, Gate, State, constant, gate
 from ..functions import sigmoid
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

@@ -4,7 +4,7 @@ ICLR 2017.
 
 from ..declare import Gate, State
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

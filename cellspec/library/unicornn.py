@@ -7,7 +7,7 @@ are theirs for permuted sequential MNIST.
 
 from ..declare import Constant, Gate, Param, State, constant, gate
 from ..functions import sigmoid, tanh
-from ..trace import cell
+from ..tracing.trace import cell
 
 
 @cell

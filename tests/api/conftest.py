@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from rnnc.cli import app
+from rnnc.cli.app import app
 from typer.testing import CliRunner, Result
 
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.largest import largest_head_dims
-from rnnc.codegen.limits import PRESETS, limits_of
+from rnnc.codegen.cuda.largest import largest_head_dims
+from rnnc.codegen.cuda.limits import PRESETS, limits_of
 from typer.testing import Result
 
 GOOD = '''\
@@ -212,7 +212,8 @@ def test_check_fails_a_wrong_gradient(
     monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
 ) -> None:
     # Other kernels for the same cell: a reference that is not theirs.
-    from rnnc.runtime import scan, trial
+    from rnnc.runtime import scan
+    from rnnc.verify import inputs as trial
 
     def twice(cell, wx, *rest, backend, **named):
         return scan.scan(cell, 2 * wx if backend == "cpu" else wx, *rest, backend=backend, **named)
@@ -347,7 +348,7 @@ def test_a_missing_file_is_answered_with_those_beside_it(
 def test_no_compiler_is_said_and_is_a_failure(
     monkeypatch: pytest.MonkeyPatch, refused: Callable[..., str]
 ) -> None:
-    from rnnc.runtime.compile import find_compiler
+    from rnnc.runtime.cpu.compile import find_compiler
 
     monkeypatch.setenv("CXX", "no-such-compiler")
     find_compiler.cache_clear()
@@ -441,7 +442,8 @@ def test_an_unknown_word_does_not_stop_the_check_of_others(run: Callable[..., Re
 def test_check_names_the_gradient_that_finite_differences_find(
     monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
 ) -> None:
-    from rnnc.runtime import scan, trial
+    from rnnc.runtime import scan
+    from rnnc.verify import inputs as trial
 
     class Wrong(torch.autograd.Function):
         @staticmethod

@@ -5,15 +5,15 @@ import sys
 from pathlib import Path
 
 import pytest
-from rnnc.cli import app
-from rnnc.cli_bench_text import comparison_table, notes, summary_table
-from rnnc.cli_text import print_table
-from rnnc.codegen.alternating_plan import AlternatingPlan
-from rnnc.runtime import bench_contenders
-from rnnc.runtime.bench import Comparison, Result
-from rnnc.runtime.bench_contenders import Contender
-from rnnc.runtime.bench_rows import ROWS
-from rnnc.runtime.bench_timing import Figure
+from rnnc.bench import contenders as bench_contenders
+from rnnc.bench.contenders import Contender
+from rnnc.bench.measure import Comparison, Result
+from rnnc.bench.rows import ROWS
+from rnnc.bench.text import comparison_table, notes, summary_table
+from rnnc.bench.timing import Figure
+from rnnc.cli.app import app
+from rnnc.cli.console import print_table
+from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
 from typer.testing import CliRunner
 from typer.testing import Result as Outcome
 

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 import rnnc
-from rnnc import cli_build
-from rnnc.codegen.mixed_plan import MixedPlan
-from rnnc.runtime.device import cupy_nvrtc, nvrtc_version
-from rnnc.runtime.nvrtc import compile_cuda
+from rnnc.cli import build as cli_build
+from rnnc.codegen.cuda.mixed_plan import MixedPlan
+from rnnc.runtime.cuda.driver.device import cupy_nvrtc, nvrtc_version
+from rnnc.runtime.cuda.nvrtc import compile_cuda
 from typer.testing import Result
 
 pytestmark = pytest.mark.usefixtures("folder")

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from rnnc.verify import workers
-from rnnc.verify.run import Outcome
+from rnnc.verify.fuzz import workers
+from rnnc.verify.fuzz.run import Outcome
 from typer.testing import Result
 
 pytestmark = pytest.mark.usefixtures("folder")

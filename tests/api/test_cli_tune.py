@@ -3,12 +3,12 @@
 import pytest
 import rnnc
 import torch
-from rnnc import cli_tune
-from rnnc.cli import app
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plans_for
+from rnnc.cli import tune as cli_tune
+from rnnc.cli.app import app
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plans_for
 from rnnc.codegen.shape import PlanError, Shape
-from rnnc.runtime import tune as trials
+from rnnc.runtime.cuda import tune as trials
 from typer.testing import CliRunner, Result
 
 H200 = limits_of("H200")

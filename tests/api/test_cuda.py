@@ -4,14 +4,14 @@ import dataclasses
 
 import pytest
 import rnnc
-from rnnc.codegen.arch import limits_of_arch, matrix_instructions
-from rnnc.codegen.block_plan import BlockPlan
-from rnnc.codegen.cluster_plan import ClusterPlan
-from rnnc.codegen.grid_plan import GridPlan
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.mixed_plan import MixedPlan
+from rnnc.codegen.cuda.arch import limits_of_arch, matrix_instructions
+from rnnc.codegen.cuda.block.plan import BlockPlan
+from rnnc.codegen.cuda.cluster.plan import ClusterPlan
+from rnnc.codegen.cuda.grid.plan import GridPlan
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.mixed_plan import MixedPlan
 from rnnc.codegen.plan import AlternatingPlan
-from rnnc.runtime.nvrtc import ptx_of
+from rnnc.runtime.cuda.nvrtc import ptx_of
 
 # One and several sources, none, diagonal weights, params, functions of the table.
 CELLS = "elman lstm slstm cornn mingru indrnn fastgrnn".split()
@@ -33,10 +33,10 @@ def test_the_value_is_frozen_and_has_everything() -> None:
     source = rnnc.cells.lstm.cuda(heads=12, head_dim=64, dtype="bfloat16", gpu="A100")
     assert str(source) == source.code
     assert isinstance(source.plan, BlockPlan)
-    assert {"lib/matrix.cuh", "lib/block_forward.cuh"} <= set(dict(source.headers))
+    assert {"lib/mma/matrix.cuh", "lib/kernels/block_forward.cuh"} <= set(dict(source.headers))
     assert all(
         f'"{path}"' in "".join([source.code, *dict(source.headers).values()])
-        for path in ("lib/copy.cuh", "lib/block_backward.cuh")
+        for path in ("lib/kernels/copy.cuh", "lib/kernels/block_backward.cuh")
     )
     with pytest.raises(dataclasses.FrozenInstanceError):
         source.code = ""  # type: ignore[misc]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 import rnnc
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.mixed_plan import MixedPlan
-from rnnc.codegen.planner import plan_for, plans_for
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.mixed_plan import MixedPlan
+from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
 
 H200 = limits_of("H200")

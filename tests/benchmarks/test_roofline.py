@@ -9,12 +9,12 @@ import pytest
 import rnnc
 import torch
 import typer
-from rnnc.codegen.cuda_source import cuda_source
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.device import cupy_nvrtc
-from rnnc.runtime.nvrtc import compile_cuda
+from rnnc.runtime.cuda.driver.device import cupy_nvrtc
+from rnnc.runtime.cuda.nvrtc import compile_cuda
 from typer.testing import CliRunner
 
 SIZES = {"block": (12, 64), "cluster": (3, 256), "grid": (1, 768)}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
 from typer.testing import CliRunner
 

@@ -12,9 +12,9 @@ import pytest
 import rnnc
 import sympy
 from rnnc import Constant, Gate, State, constant, sigmoid, tanh, where
-from rnnc.cellspec.expression import Node, binary, number, ordered, symbol, tree_size
-from rnnc.cellspec.symbolic import from_sympy
-from rnnc.cellspec.text import from_text, to_exact_text, to_text
+from rnnc.cellspec.expression.node import Node, binary, number, ordered, symbol, tree_size
+from rnnc.cellspec.expression.symbolic import from_sympy
+from rnnc.cellspec.expression.text import from_text, to_exact_text, to_text
 
 WRITTEN = [
     "a + b + c",

@@ -8,8 +8,8 @@ import pytest
 import rnnc
 import torch
 from rnnc.cellspec.declare import Gate, State
+from rnnc.cellspec.expression.text import from_text
 from rnnc.cellspec.functions import TABLE, ElementwiseFunction
-from rnnc.cellspec.text import from_text
 
 ONE_ARGUMENT = [f for f in TABLE.values() if len(f.arguments) - len(f.defaults) == 1]
 # Where the float32 result or its slope has to be right: the shoulders, the tails, the extremes.

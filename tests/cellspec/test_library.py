@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 from rnnc.cellspec import library
 from rnnc.cellspec.cell import CellSpec
+from rnnc.cellspec.expression.text import to_text
 from rnnc.cellspec.library import NAMES, load
-from rnnc.cellspec.text import to_text
 
 FOLDER = Path(library.__file__).parent
 UNITS = 64

@@ -8,9 +8,9 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.alternating import alternating_plan, alternating_plans
+from rnnc.codegen.cuda.alternating.search import alternating_plan, alternating_plans
+from rnnc.codegen.cuda.limits import KIB, PRESETS, limits_of
 from rnnc.codegen.layout import layout_of
-from rnnc.codegen.limits import KIB, PRESETS, limits_of
 from rnnc.codegen.shape import Shape
 
 H200 = limits_of("H200")

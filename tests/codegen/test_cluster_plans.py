@@ -9,11 +9,11 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.cluster import cluster_plan, cluster_plans, largest_cluster_dim
-from rnnc.codegen.cluster_problem import cluster_problem
-from rnnc.codegen.cuda_source import cuda_source
+from rnnc.codegen.cuda.cluster.problem import cluster_problem
+from rnnc.codegen.cuda.cluster.search import cluster_plan, cluster_plans, largest_cluster_dim
+from rnnc.codegen.cuda.limits import KIB, PRESETS, limits_of
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.layout import layout_of
-from rnnc.codegen.limits import KIB, PRESETS, limits_of
 from rnnc.codegen.shape import PlanError, Shape
 
 H200 = limits_of("H200")
@@ -170,7 +170,7 @@ def test_every_cell_renders(name):
         found = source_of(name, plan)
         included = set(re.findall(r'#include "([^"]+)"', found.code))
         assert included <= {header for header, _ in found.headers}
-        assert "lib/cluster_forward.cuh" in included
+        assert "lib/kernels/cluster_forward.cuh" in included
 
 
 def test_warps_share_all_of_k_and_no_more():

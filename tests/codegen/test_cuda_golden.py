@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 import rnnc
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.derive import derive
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for
 from rnnc.codegen.render import render
 from rnnc.codegen.shape import SAVES, Shape
 
@@ -64,9 +64,9 @@ def test_text_does_not_depend_on_the_process():
     program = (
         "import hashlib, rnnc\n"
         "from rnnc.codegen.derive import derive\n"
-        "from rnnc.codegen.limits import limits_of\n"
+        "from rnnc.codegen.cuda.limits import limits_of\n"
         "from rnnc.codegen.shape import Shape\n"
-        "from rnnc.codegen.planner import plan_for\n"
+        "from rnnc.codegen.cuda.planner import plan_for\n"
         "from rnnc.codegen.render import render\n"
         "text = ''\n"
         "for name in ('lstm', 'slstm', 'unicornn', 'fastgrnn', 'indrnn'):\n"

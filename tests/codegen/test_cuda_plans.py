@@ -10,16 +10,16 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.alternating_plan import AlternatingPlan
-from rnnc.codegen.block import largest_block_dim
-from rnnc.codegen.block_plan import BlockPlan
-from rnnc.codegen.cluster_plan import ClusterPlan
+from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
+from rnnc.codegen.cuda.block.plan import BlockPlan
+from rnnc.codegen.cuda.block.search import largest_block_dim
+from rnnc.codegen.cuda.cluster.plan import ClusterPlan
+from rnnc.codegen.cuda.grid.plan import CHUNK_BYTES, GridPlan
+from rnnc.codegen.cuda.limits import KIB, PRESETS, limits_of
+from rnnc.codegen.cuda.mixed_plan import MixedPlan
+from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.derive import derive
-from rnnc.codegen.grid_plan import CHUNK_BYTES, GridPlan
 from rnnc.codegen.layout import layout_of
-from rnnc.codegen.limits import KIB, PRESETS, limits_of
-from rnnc.codegen.mixed_plan import MixedPlan
-from rnnc.codegen.planner import plan_for, plans_for
 from rnnc.codegen.render import render
 from rnnc.codegen.shape import PlanError, Shape
 

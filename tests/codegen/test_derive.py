@@ -8,7 +8,7 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rnnc.cellspec.declare import Constant, Gate, Param, State
-from rnnc.cellspec.expression import Node, compare, number, symbol
+from rnnc.cellspec.expression.node import Node, compare, number, symbol
 from rnnc.cellspec.functions import TABLE
 from rnnc.codegen.derive import Pointwise, derive
 from rnnc.codegen.program import Program

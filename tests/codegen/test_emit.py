@@ -12,7 +12,7 @@ import jinja2
 import jinja2.meta
 import pytest
 import rnnc
-from rnnc.cellspec.expression import both, compare, number, symbol
+from rnnc.cellspec.expression.node import both, compare, number, symbol
 from rnnc.codegen.derive import derive
 from rnnc.codegen.emit import cpp, emit_function
 from rnnc.codegen.plan import CpuPlan

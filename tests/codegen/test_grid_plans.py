@@ -9,10 +9,10 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.grid import grid_plan, grid_plans, largest_grid_dim
-from rnnc.codegen.grid_plan import CHUNK_BYTES, GridPlan
-from rnnc.codegen.grid_problem import Rows, grid_problem
-from rnnc.codegen.limits import PRESETS, limits_of
+from rnnc.codegen.cuda.grid.plan import CHUNK_BYTES, GridPlan
+from rnnc.codegen.cuda.grid.problem import Rows, grid_problem
+from rnnc.codegen.cuda.grid.search import grid_plan, grid_plans, largest_grid_dim
+from rnnc.codegen.cuda.limits import PRESETS, limits_of
 from rnnc.codegen.shape import PlanError, Shape
 
 H200 = limits_of("H200")

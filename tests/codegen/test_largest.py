@@ -7,12 +7,12 @@ from itertools import product
 
 import pytest
 import rnnc
-from rnnc.codegen.block import block_plan
-from rnnc.codegen.cluster import cluster_plan
-from rnnc.codegen.grid import grid_plans
-from rnnc.codegen.largest import largest_head_dims
-from rnnc.codegen.limits import PRESETS, limits_of
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.block.search import block_plan
+from rnnc.codegen.cuda.cluster.search import cluster_plan
+from rnnc.codegen.cuda.grid.search import grid_plans
+from rnnc.codegen.cuda.largest import largest_head_dims
+from rnnc.codegen.cuda.limits import PRESETS, limits_of
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import PlanError, Shape
 
 FUSED = ("block", "cluster", "grid")

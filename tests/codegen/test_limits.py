@@ -4,8 +4,8 @@ import dataclasses
 import doctest
 
 import pytest
-from rnnc.codegen import limits
-from rnnc.codegen.limits import KIB, PRESETS, Limits, UnknownGpuError, limits_of
+from rnnc.codegen.cuda import limits
+from rnnc.codegen.cuda.limits import KIB, PRESETS, Limits, UnknownGpuError, limits_of
 
 ASKED = ["A100", "H100", "H200", "B200", "RTX 3090", "RTX 4090", "RTX 5090", "L4", "L40S"]
 

@@ -16,10 +16,10 @@ from rnnc import (
     tanh,
     where,
 )
-from rnnc.codegen.cuda_source import cuda_source
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.derive import derive
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for
 from rnnc.codegen.shape import Shape
 
 

@@ -10,11 +10,11 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.alternating_plan import AlternatingPlan
-from rnnc.codegen.limits import PRESETS, limits_of
-from rnnc.codegen.mixed_plan import LEAST_GAIN, MixedPlan, cheapest
-from rnnc.codegen.mixed_source import source_for
-from rnnc.codegen.planner import plan_for, plans_for
+from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
+from rnnc.codegen.cuda.limits import PRESETS, limits_of
+from rnnc.codegen.cuda.mixed_plan import LEAST_GAIN, MixedPlan, cheapest
+from rnnc.codegen.cuda.mixed_source import source_for
+from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import DIRECTIONS, Shape
 
 H200 = limits_of("H200")

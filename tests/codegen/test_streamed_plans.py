@@ -5,11 +5,11 @@ from __future__ import annotations
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.cuda_source import cuda_source
-from rnnc.codegen.grid import grid_plan, grid_plans
-from rnnc.codegen.grid_plan import CHUNK_BYTES, RING_BYTES, GridPlan
-from rnnc.codegen.limits import PRESETS, limits_of
-from rnnc.codegen.planner import plan_for, plans_for
+from rnnc.codegen.cuda.grid.plan import CHUNK_BYTES, RING_BYTES, GridPlan
+from rnnc.codegen.cuda.grid.search import grid_plan, grid_plans
+from rnnc.codegen.cuda.limits import PRESETS, limits_of
+from rnnc.codegen.cuda.planner import plan_for, plans_for
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import PlanError, Shape
 
 H200 = limits_of("H200")

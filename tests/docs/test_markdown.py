@@ -22,7 +22,7 @@ from unittest import mock
 import pytest
 import rnnc
 from rnnc.cellspec.functions import TABLE
-from rnnc.cli import app
+from rnnc.cli.app import app
 from typer.testing import CliRunner
 
 ROOT = Path(__file__).parents[2]

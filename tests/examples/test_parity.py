@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from rnnc.codegen.limits import limits_of
+from rnnc.codegen.cuda.limits import limits_of
 
 PATH = Path(__file__).parents[2] / "examples" / "parity.py"
 

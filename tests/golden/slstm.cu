@@ -48,10 +48,10 @@ __device__ constexpr bool kReads[] = {false, true, true, true};
 
 }  // namespace rnnc
 
-#include "lib/element.cuh"
-#include "lib/math.cuh"
-#include "lib/sigmoid.cuh"
-#include "lib/arguments.cuh"
+#include "lib/ptx/element.cuh"
+#include "lib/ptx/math.cuh"
+#include "lib/ptx/sigmoid.cuh"
+#include "lib/cell/arguments.cuh"
 
 namespace rnnc {
 
@@ -181,10 +181,10 @@ constexpr int kPlannedBackwardShared = 62464;  // bytes of a block
 
 }  // namespace rnnc
 
-#include "lib/matrix.cuh"
-#include "lib/copy.cuh"
-#include "lib/block_forward.cuh"
-#include "lib/block_backward.cuh"
+#include "lib/mma/matrix.cuh"
+#include "lib/kernels/copy.cuh"
+#include "lib/kernels/block_forward.cuh"
+#include "lib/kernels/block_backward.cuh"
 
 extern "C" __global__ void __launch_bounds__(128, 1)
 rnnc_forward(const __grid_constant__ rnnc::ForwardArguments arguments) {

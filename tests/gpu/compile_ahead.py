@@ -10,11 +10,11 @@ import json
 import sys
 
 import rnnc
-from rnnc.codegen import block
-from rnnc.codegen.limits import Limits
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.block import search as block
+from rnnc.codegen.cuda.limits import Limits
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
-from rnnc.runtime.nvrtc import compile_plan
+from rnnc.runtime.cuda.nvrtc import compile_plan
 
 
 def main() -> None:

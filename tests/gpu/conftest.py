@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import VARIANTS
-from rnnc.codegen.planner import plan_for
 from rnnc.codegen.shape import PlanError, Shape
-from rnnc.runtime.device import device_limits
+from rnnc.runtime.cuda.driver.device import device_limits
 from torch import Tensor
 
 # cuBLAS repeats its sums only with buffers of its own; read when it starts.

@@ -7,7 +7,7 @@ import sys
 
 import rnnc
 import torch
-from rnnc.runtime import nvrtc
+from rnnc.runtime.cuda import nvrtc
 
 STEPS = 2  # at the first the others have had data of all blocks, so that the short bound holds
 # In the pointwise map: all blocks have begun by then, as the launch sees to.

@@ -16,13 +16,13 @@ import pytest
 import rnnc
 import torch
 from filelock import FileLock
-from rnnc.codegen import block
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.block import search as block
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import SAVES, PlanError, Shape
-from rnnc.runtime import choose
-from rnnc.runtime.choose import choose_plan
-from rnnc.runtime.device import device_limits
-from rnnc.runtime.planned import searched
+from rnnc.runtime.cuda import choose
+from rnnc.runtime.cuda.choose import choose_plan
+from rnnc.runtime.cuda.driver.device import device_limits
+from rnnc.runtime.store.planned import searched
 
 BATCHES, HEADS, DIMS = (1, 3, 17), (1, 3, 12), (16, 40, 64, 96, 128)
 LONG, SHORT = 63, 1

@@ -7,11 +7,11 @@ from itertools import cycle
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.alternating import alternating_plans
+from rnnc.codegen.cuda.alternating.search import alternating_plans
 from rnnc.codegen.shape import SAVES, Shape
-from rnnc.runtime import alternating_work as running
-from rnnc.runtime import cuda
-from rnnc.runtime.device import device_limits
+from rnnc.runtime.cuda import kernels as cuda
+from rnnc.runtime.cuda.alternating import work as running
+from rnnc.runtime.cuda.driver.device import device_limits
 
 # One and several pairs and sources, gates without input, params, diagonal weights, no matrix.
 CELLS = (

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.device import device_limits
+from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.verify.check_gpu import check_gpu
-from rnnc.verify.draw import Settings, draw_case
-from rnnc.verify.run import run_case
+from rnnc.verify.draw.case import Settings, draw_case
+from rnnc.verify.fuzz.run import run_case
 
 
 @pytest.mark.parametrize("name", ["gru"])

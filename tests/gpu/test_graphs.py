@@ -13,7 +13,10 @@ import pytest
 import rnnc
 import torch
 from rnnc import Gate, State, gate, sigmoid, tanh
-from rnnc.runtime import alternating, alternating_work, cublas, launch
+from rnnc.runtime.cuda import launch
+from rnnc.runtime.cuda.alternating import run as alternating
+from rnnc.runtime.cuda.alternating import work as alternating_work
+from rnnc.runtime.cuda.driver import cublas
 
 # A whole graph of steps and a rest; the second is multiplied by the library.
 DTYPES = (torch.bfloat16, torch.float32)

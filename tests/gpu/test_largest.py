@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.largest import largest_head_dims
-from rnnc.runtime.device import device_limits
+from rnnc.codegen.cuda.largest import largest_head_dims
+from rnnc.runtime.cuda.driver.device import device_limits
 
 FUSED = ["block", "cluster", "grid"]
 

@@ -9,13 +9,13 @@ from itertools import permutations
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.mixed_plan import MixedPlan
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.mixed_plan import MixedPlan
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import DIRECTIONS, SAVES, PlanError, Shape
-from rnnc.runtime import cuda
-from rnnc.runtime.choose import Choice, choose_plan
-from rnnc.runtime.device import device_limits
-from rnnc.runtime.nvrtc import compile_plan
+from rnnc.runtime.cuda import kernels as cuda
+from rnnc.runtime.cuda.choose import Choice, choose_plan
+from rnnc.runtime.cuda.driver.device import device_limits
+from rnnc.runtime.cuda.nvrtc import compile_plan
 
 # Several sources, a gate without input, diagonal weights, params: what a layout can get wrong.
 CELLS = ("lstm", "gru", "slstm", "elman", "peephole_lstm", "cornn")

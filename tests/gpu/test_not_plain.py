@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime import cuda
+from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.errors import SecondOrderError, TransformError
 from torch import func, nn
 from torch.autograd.graph import save_on_cpu, saved_tensors_hooks

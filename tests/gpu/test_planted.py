@@ -6,9 +6,9 @@ import importlib.util
 from pathlib import Path
 
 import pytest
-from rnnc.verify.draw import Settings, draw_case
-from rnnc.verify.run import run_case
-from rnnc.verify.tree import Case
+from rnnc.verify.draw.case import Settings, draw_case
+from rnnc.verify.draw.tree import Case
+from rnnc.verify.fuzz.run import run_case
 
 _path = Path(__file__).parents[1] / "verify" / "plant.py"
 _spec = importlib.util.spec_from_file_location("plant", _path)

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
-from rnnc.runtime import cuda
-from rnnc.runtime.cuda_arguments import forward_arguments, grid_struct
-from rnnc.runtime.device import device_limits
+from rnnc.runtime.cuda import kernels as cuda
+from rnnc.runtime.cuda.arguments import forward_arguments, grid_struct
+from rnnc.runtime.cuda.driver.device import device_limits
+from rnnc.runtime.cuda.launch import load_kernel
 from rnnc.runtime.errors import ResidencyError
-from rnnc.runtime.launch import load_kernel
 
 SHARED = ["cluster", "grid"]
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.grid_plan import RING_BYTES
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.grid.plan import RING_BYTES
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
-from rnnc.runtime import cuda
-from rnnc.runtime.device import device_limits
+from rnnc.runtime.cuda import kernels as cuda
+from rnnc.runtime.cuda.driver.device import device_limits
 
 
 def plan_of(cell, shape, dtype):

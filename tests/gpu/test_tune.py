@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import DIRECTIONS, Shape
-from rnnc.runtime.choose import Choice, choose_plan
-from rnnc.runtime.device import device_limits
-from rnnc.runtime.tune import tune
-from rnnc.runtime.tuned import Asked, recall
+from rnnc.runtime.cuda.choose import Choice, choose_plan
+from rnnc.runtime.cuda.driver.device import device_limits
+from rnnc.runtime.cuda.tune import tune
+from rnnc.runtime.store.tuned import Asked, recall
 
 
 @pytest.fixture(autouse=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import rnnc
-from rnnc.runtime.device import cupy_nvrtc
-from rnnc.runtime.nvrtc import compile_cuda
+from rnnc.runtime.cuda.driver.device import cupy_nvrtc
+from rnnc.runtime.cuda.nvrtc import compile_cuda
 
 # Of an alternating kernel, which has no sizes of its own: two blocks of 256 threads an SM.
 ALTERNATING_REGISTERS = 128

@@ -7,11 +7,11 @@ import re
 
 import pytest
 import rnnc
-from rnnc.codegen.alternating import alternating_plans
-from rnnc.codegen.cuda_source import cuda_source
-from rnnc.codegen.limits import limits_of
+from rnnc.codegen.cuda.alternating.search import alternating_plans
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.nvrtc import ptx_of
+from rnnc.runtime.cuda.nvrtc import ptx_of
 
 ARCHS = {"sm_80": "A100", "sm_90a": "H200", "sm_100a": "B200", "sm_120": "RTX 5090"}
 CELLS = [name for name in rnnc.cells.names() if rnnc.cells.get(name).dense_pairs]

@@ -9,10 +9,10 @@ import pytest
 import rnnc
 import torch
 from rnnc import Gate, State, gate, sigmoid, tanh
-from rnnc.codegen.alternating_plan import CHUNK, STRIP, OwnProduct
+from rnnc.codegen.cuda.alternating.plan import CHUNK, STRIP, OwnProduct
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.spaces import DenseIndex, SourceIndex
-from rnnc.runtime.alternating_weights import copy_pairs, strips_backward, strips_forward
+from rnnc.runtime.cuda.alternating.weights import copy_pairs, strips_backward, strips_forward
 
 QUADS, LANES = 4, 32
 

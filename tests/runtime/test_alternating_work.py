@@ -9,11 +9,13 @@ from types import SimpleNamespace
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.alternating_plan import AlternatingPlan
-from rnnc.runtime import alternating, alternating_library, alternating_work
-from rnnc.runtime.alternating import run_alternating
-from rnnc.runtime.alternating_work import Work
-from rnnc.runtime.cuda_arguments import backward_arguments, forward_arguments
+from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
+from rnnc.runtime.cuda.alternating import library as alternating_library
+from rnnc.runtime.cuda.alternating import run as alternating
+from rnnc.runtime.cuda.alternating import work as alternating_work
+from rnnc.runtime.cuda.alternating.run import run_alternating
+from rnnc.runtime.cuda.alternating.work import Work
+from rnnc.runtime.cuda.arguments import backward_arguments, forward_arguments
 
 PLAN = AlternatingPlan("sm_90", "float32")
 CHUNK = PLAN.chunk

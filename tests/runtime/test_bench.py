@@ -10,20 +10,22 @@ from types import SimpleNamespace
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.mixed_plan import MixedPlan
+from rnnc.bench import measure as bench
+from rnnc.bench import plot as bench_plot
+from rnnc.bench import precompile as bench_ahead
+from rnnc.bench.contenders import KINDS, Contender, contenders_for, kinds_named
+from rnnc.bench.eager_loops import has_loop, plain_loop
+from rnnc.bench.first_call import first_result
+from rnnc.bench.inputs import Inputs
+from rnnc.bench.measure import PHASES, Comparison, Result, Settings, measure_row, short_row
+from rnnc.bench.report import best_peer, file_stem, machine, over_plan, reached, record
+from rnnc.bench.rows import ROWS, BenchError, Pair, Row, rows_named
+from rnnc.bench.timing import Figure, WarmUp, timed
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.mixed_plan import MixedPlan
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import VARIANTS
-from rnnc.codegen.planner import plan_for
 from rnnc.codegen.shape import PlanError, Shape
-from rnnc.runtime import bench, bench_ahead, bench_plot
-from rnnc.runtime.bench import PHASES, Comparison, Result, Settings, measure_row, short_row
-from rnnc.runtime.bench_contenders import KINDS, Contender, contenders_for, kinds_named
-from rnnc.runtime.bench_first import first_result
-from rnnc.runtime.bench_inputs import Inputs
-from rnnc.runtime.bench_loops import has_loop, plain_loop
-from rnnc.runtime.bench_report import best_peer, file_stem, machine, over_plan, reached, record
-from rnnc.runtime.bench_rows import ROWS, BenchError, Pair, Row, rows_named
-from rnnc.runtime.bench_timing import Figure, WarmUp, timed
 
 ROW = Row("lstm", 2, 4, 2, 6)
 SETTINGS = Settings("cpu", ("float32",), kinds=("scan", "module", "nn", "loop"), repeat=3)

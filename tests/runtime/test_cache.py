@@ -13,9 +13,9 @@ from pathlib import Path
 
 import filelock
 import pytest
-from rnnc.runtime import cache
-from rnnc.runtime.cache import cached, keep, look_up
-from rnnc.runtime.sealed import read_sealed, write_sealed
+from rnnc.runtime.store import files as cache
+from rnnc.runtime.store.files import cached, keep, look_up
+from rnnc.runtime.store.sealed import read_sealed, write_sealed
 
 FORK = multiprocessing.get_context("fork")
 

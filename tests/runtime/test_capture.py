@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes
 
 import pytest
-from rnnc.runtime import capture
-from rnnc.runtime.capture import beside_captures, captured
+from rnnc.runtime.cuda.driver import capture
+from rnnc.runtime.cuda.driver.capture import beside_captures, captured
 
 RELAXED, THREAD_LOCAL = 2, 1
 

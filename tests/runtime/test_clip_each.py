@@ -8,7 +8,7 @@ import pytest
 import rnnc
 import torch
 from rnnc import Gate, Param, State, clip_gradient, sigmoid, tanh
-from rnnc.cellspec.expression import ordered
+from rnnc.cellspec.expression.node import ordered
 from rnnc.codegen.derive import derive
 
 BOUND = 0.2

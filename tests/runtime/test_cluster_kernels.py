@@ -8,11 +8,11 @@ from itertools import product
 
 import pytest
 import rnnc
-from rnnc.codegen.cluster import cluster_plans
-from rnnc.codegen.cuda_source import cuda_source
-from rnnc.codegen.limits import limits_of
+from rnnc.codegen.cuda.cluster.search import cluster_plans
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import SAVES, PlanError, Shape
-from rnnc.runtime.nvrtc import ptx_of
+from rnnc.runtime.cuda.nvrtc import ptx_of
 
 ARCHS = {"sm_90a": "H200", "sm_100a": "B200", "sm_120": "RTX 5090"}
 NAMES = rnnc.cells.names()

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 import rnnc
 from rnnc.codegen.plan import CpuPlan
-from rnnc.runtime import cache
-from rnnc.runtime import compile as compiling
-from rnnc.runtime.compile import cpu_library
+from rnnc.runtime.cpu import compile as compiling
+from rnnc.runtime.cpu.compile import cpu_library
+from rnnc.runtime.store import files as cache
 
 PROGRAM = """
 import torch, rnnc

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from rnnc.runtime import cublas
-from rnnc.runtime.cublas import Blas, Product
+from rnnc.runtime.cuda.driver import cublas
+from rnnc.runtime.cuda.driver.cublas import Blas, Product
 from torch import Tensor
 
 KINDS = {0: torch.float32, 1: torch.float64, 2: torch.float16, 14: torch.bfloat16}

@@ -7,13 +7,13 @@ import dataclasses
 
 import pytest
 import rnnc
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for
 from rnnc.codegen.render import render
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.cuda_arguments import (
+from rnnc.runtime.cuda.arguments import (
     backward_arguments,
     begin_struct,
     forward_arguments,
@@ -21,8 +21,8 @@ from rnnc.runtime.cuda_arguments import (
     step_struct,
     work_struct,
 )
-from rnnc.runtime.device import cupy_nvrtc
-from rnnc.runtime.nvrtc import ptx_of
+from rnnc.runtime.cuda.driver.device import cupy_nvrtc
+from rnnc.runtime.cuda.nvrtc import ptx_of
 
 
 def structs_of(cell):
@@ -88,7 +88,7 @@ def test_what_a_grid_gets_beside_lies_there_too(name):
         *assertions("GridArguments<ForwardArguments>", grid_struct(forward_arguments(*counts))),
         *assertions("GridArguments<BackwardArguments>", grid_struct(backward_arguments(*counts))),
     ]
-    more = '#include "lib/flagged.cuh"\n'
+    more = '#include "lib/exchange/flagged.cuh"\n'
     ptx_of(source_with(cell, lines, variant="block", more=more), "sm_80")
 
 

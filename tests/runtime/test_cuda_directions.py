@@ -7,12 +7,12 @@ from contextlib import nullcontext
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.mixed_plan import MixedPlan
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.mixed_plan import MixedPlan
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
-from rnnc.runtime import cuda
-from rnnc.runtime.choose import Choice
+from rnnc.runtime.cuda import kernels as cuda
+from rnnc.runtime.cuda.choose import Choice
 
 LSTM = rnnc.cells.lstm
 BATCH, STEPS, HEADS, DIM = 17, 3, 2, 64

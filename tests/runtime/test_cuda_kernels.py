@@ -7,11 +7,11 @@ from itertools import product
 
 import pytest
 import rnnc
-from rnnc.codegen.cuda_source import cuda_source
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import SAVES, PlanError, Shape
-from rnnc.runtime.nvrtc import ptx_of
+from rnnc.runtime.cuda.nvrtc import ptx_of
 
 ARCHS = {"sm_80": "A100", "sm_90a": "H200", "sm_100a": "B200", "sm_120": "RTX 5090"}
 NAMES = rnnc.cells.names()

@@ -7,15 +7,15 @@ from dataclasses import fields, replace
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.alternating_plan import AlternatingPlan
-from rnnc.codegen.block_plan import BlockKernel, BlockPlan
-from rnnc.codegen.cluster_plan import ClusterKernel, ClusterPlan
-from rnnc.codegen.grid_plan import GridKernel, GridPlan
-from rnnc.runtime import fused
-from rnnc.runtime.cuda_arguments import forward_arguments, grid_struct
+from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
+from rnnc.codegen.cuda.block.plan import BlockKernel, BlockPlan
+from rnnc.codegen.cuda.cluster.plan import ClusterKernel, ClusterPlan
+from rnnc.codegen.cuda.grid.plan import GridKernel, GridPlan
+from rnnc.runtime.cuda import resident as fused
+from rnnc.runtime.cuda.arguments import forward_arguments, grid_struct
+from rnnc.runtime.cuda.launch import Kernel
+from rnnc.runtime.cuda.resident import Sizes, batch_tiles, recurrent_matrix, run_fused
 from rnnc.runtime.errors import ResidencyError
-from rnnc.runtime.fused import Sizes, batch_tiles, recurrent_matrix, run_fused
-from rnnc.runtime.launch import Kernel
 
 
 def kernel(kind, **sizes):

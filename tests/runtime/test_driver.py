@@ -9,16 +9,16 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.limits import MIB, limits_of
-from rnnc.codegen.planner import plan_for, plans_for
+from rnnc.codegen.cuda.limits import MIB, limits_of
+from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
-from rnnc.runtime import choose, launch, step_down
-from rnnc.runtime.choose import Choice
-from rnnc.runtime.cuda_arguments import forward_arguments
-from rnnc.runtime.driver import as_residency
+from rnnc.runtime.cuda import choose, launch, step_down
+from rnnc.runtime.cuda.arguments import forward_arguments
+from rnnc.runtime.cuda.choose import Choice
+from rnnc.runtime.cuda.driver.driver import as_residency
+from rnnc.runtime.cuda.launch import Kernel
+from rnnc.runtime.cuda.resident import Sizes
 from rnnc.runtime.errors import ResidencyError
-from rnnc.runtime.fused import Sizes
-from rnnc.runtime.launch import Kernel
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 ASKED = (LSTM, 1, 768, 16, torch.bfloat16, 0, Choice(), False)

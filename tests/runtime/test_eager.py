@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime import eager
+from rnnc.runtime.autograd import function as eager
 
 
 @pytest.mark.parametrize("retain", [False, True])

@@ -6,9 +6,9 @@ import ctypes
 from contextlib import nullcontext
 
 import pytest
-from rnnc.runtime import graphs
-from rnnc.runtime.graphs import chain
-from rnnc.runtime.launch import Kernel
+from rnnc.runtime.cuda.driver import graphs
+from rnnc.runtime.cuda.driver.graphs import chain
+from rnnc.runtime.cuda.launch import Kernel
 
 GRAPH = 100
 

@@ -6,9 +6,9 @@ import os
 
 import pytest
 import rnnc
-from rnnc.codegen.arch import limits_of_arch
-from rnnc.codegen.cuda_source import cuda_source
-from rnnc.codegen.grid import grid_plans
+from rnnc.codegen.cuda.arch import limits_of_arch
+from rnnc.codegen.cuda.grid.search import grid_plans
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import PlanError, Shape
 
 pytestmark = pytest.mark.usefixtures("compiler")

@@ -83,7 +83,9 @@ def test_constants_may_change_and_equations_may_not():
 
 @pytest.mark.parametrize("name", list(rnnc.cells.names()))
 def test_every_cell_of_the_library_differs_from_all_others(name):
-    digests = {n: rnnc.runtime.identity.identity_of(rnnc.cells.get(n)) for n in rnnc.cells.names()}
+    digests = {
+        n: rnnc.runtime.module.identity.identity_of(rnnc.cells.get(n)) for n in rnnc.cells.names()
+    }
     own = digests.pop(name)
     assert own["name"] == name
     assert own["digest"] not in [d["digest"] for d in digests.values()]
@@ -91,7 +93,7 @@ def test_every_cell_of_the_library_differs_from_all_others(name):
 
 def test_the_digest_depends_on_no_mode():
     cell = rnnc.cells.unicornn
-    wanted = rnnc.runtime.identity.identity_of(cell)
+    wanted = rnnc.runtime.module.identity.identity_of(cell)
     state = torch.random.get_rng_state()
     for context in (
         torch.inference_mode(),
@@ -99,9 +101,9 @@ def test_the_digest_depends_on_no_mode():
         torch._subclasses.FakeTensorMode(),
         torch.autocast("cpu", torch.bfloat16),
     ):
-        rnnc.runtime.identity._digest.cache_clear()
+        rnnc.runtime.module.identity._digest.cache_clear()
         with context:
-            assert rnnc.runtime.identity.identity_of(cell) == wanted
+            assert rnnc.runtime.module.identity.identity_of(cell) == wanted
     assert torch.equal(torch.random.get_rng_state(), state)
 
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 import rnnc
-from rnnc.codegen.cuda_source import cuda_source
-from rnnc.codegen.largest import largest_head_dims
-from rnnc.codegen.limits import PRESETS, limits_of
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.largest import largest_head_dims
+from rnnc.codegen.cuda.limits import PRESETS, limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import Shape
 
 LSTM = rnnc.cells.lstm

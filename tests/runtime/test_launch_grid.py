@@ -7,13 +7,14 @@ import math
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
-from rnnc.runtime import fused, step_down
-from rnnc.runtime.cuda_arguments import forward_arguments
-from rnnc.runtime.fused import Sizes, run_fused
-from rnnc.runtime.launch_grid import MOST_BLOCKS, batch_tiles, launches
+from rnnc.runtime.cuda import resident as fused
+from rnnc.runtime.cuda import step_down
+from rnnc.runtime.cuda.arguments import forward_arguments
+from rnnc.runtime.cuda.launch_grid import MOST_BLOCKS, batch_tiles, launches
+from rnnc.runtime.cuda.resident import Sizes, run_fused
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 PLANS = {

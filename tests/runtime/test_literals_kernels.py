@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import rnnc
 from rnnc import Constant, Gate, State, constant, maximum, minimum, tanh
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.nvrtc import compile_plan
+from rnnc.runtime.cuda.nvrtc import compile_plan
 
 pytestmark = pytest.mark.usefixtures("compiler")
 

@@ -9,7 +9,8 @@ import pytest
 import rnnc
 from rnnc import Gate, State, tanh
 from rnnc.codegen.plan import CpuPlan
-from rnnc.runtime import build, compile, long_work
+from rnnc.runtime import long_work
+from rnnc.runtime.cpu import build, compile
 
 
 def test_long_work_is_said_while_it_runs(monkeypatch):

@@ -9,17 +9,17 @@ import sys
 
 import pytest
 import rnnc
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.derive import derive
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for, plans_for
 from rnnc.codegen.render import states_read_before
 from rnnc.codegen.shape import PlanError, Shape
-from rnnc.runtime import memo, planned
-from rnnc.runtime.facts import facts_of
-from rnnc.runtime.memo import remembered
-from rnnc.runtime.plan_text import packed_plan, unpacked_plan
-from rnnc.runtime.sealed import write_sealed
-from rnnc.runtime.tuned import Asked
+from rnnc.runtime.store import memo, planned
+from rnnc.runtime.store.facts import facts_of
+from rnnc.runtime.store.memo import remembered
+from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
+from rnnc.runtime.store.sealed import write_sealed
+from rnnc.runtime.store.tuned import Asked
 
 H200 = limits_of("H200")
 
@@ -141,11 +141,11 @@ WARM = """
 import sys
 import rnnc, torch
 from rnnc.codegen import derive
-from rnnc.codegen.limits import limits_of
+from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.facts import facts_of
-from rnnc.runtime.planned import planned
-from rnnc.runtime.tuned import Asked
+from rnnc.runtime.store.facts import facts_of
+from rnnc.runtime.store.planned import planned
+from rnnc.runtime.store.tuned import Asked
 if sys.argv[1] == "warm":
     derive._derive = None  # whoever derives fails
 asked = Asked(rnnc.cells.lstm, Shape(12, 64), limits_of("H200"))

@@ -6,10 +6,10 @@ import pytest
 import rnnc
 import torch
 from rnnc import Gate, Param, State, sigmoid, tanh
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import DIRECTIONS, Shape
-from rnnc.runtime.nvrtc import compile_plan
+from rnnc.runtime.cuda.nvrtc import compile_plan
 
 
 @rnnc.cell

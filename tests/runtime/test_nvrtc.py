@@ -11,14 +11,15 @@ import sys
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.derive import derive
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for
 from rnnc.codegen.render import render
 from rnnc.codegen.shape import Shape
-from rnnc.runtime import device, nvrtc
-from rnnc.runtime.device import cupy_nvrtc, nvrtc_version
-from rnnc.runtime.nvrtc import compile_cuda, compile_flags, ptx_of
+from rnnc.runtime.cuda import nvrtc
+from rnnc.runtime.cuda.driver import device
+from rnnc.runtime.cuda.driver.device import cupy_nvrtc, nvrtc_version
+from rnnc.runtime.cuda.nvrtc import compile_cuda, compile_flags, ptx_of
 
 
 @pytest.fixture
@@ -114,11 +115,11 @@ def test_only_short_dtypes_give_up_exact_division():
 PROGRAM = """
 import hashlib, rnnc
 from rnnc.codegen.derive import derive
-from rnnc.codegen.limits import limits_of
+from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import Shape
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.render import render
-from rnnc.runtime.nvrtc import compile_cuda
+from rnnc.runtime.cuda.nvrtc import compile_cuda
 plan = plan_for(rnnc.cells.irnn, Shape(2, 16), limits_of("A100"), "block")
 binary = compile_cuda(render(derive(rnnc.cells.irnn), plan), "sm_80")
 print(hashlib.sha256(binary.cubin).hexdigest())
@@ -161,7 +162,7 @@ def test_a_refused_source_shows_the_line_and_the_flags(cache):
 def test_an_error_in_a_header_shows_the_header_s_line(cache):
     source = source_of()
     headers = dict(source.headers)
-    headers["lib/math.cuh"] += "\nint nonsense = undeclared_thing;\n"
+    headers["lib/ptx/math.cuh"] += "\nint nonsense = undeclared_thing;\n"
     with pytest.raises(rnnc.CompileError, match=r"\d+ \| int nonsense = undeclared_thing;"):
         compile_cuda(dataclasses.replace(source, headers=tuple(headers.items())), "sm_80")
 

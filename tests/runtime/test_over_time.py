@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
-from rnnc.runtime.over_time import gates_again, recurrent_gradient, summed_over_time
+from rnnc.runtime.gemms import gates_again, recurrent_gradient, summed_over_time
 
 CELLS = ["lstm", "gru", "nas_cell", "fastgrnn", "peephole_lstm", "indrnn", "scrn"]
 STEPS, BATCH, HEADS, DIM = 5, 3, 2, 4

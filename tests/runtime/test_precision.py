@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from rnnc.runtime.precision import tf32_allowed
+from rnnc.runtime.cuda.precision import tf32_allowed
 
 MATMUL = "torch.backends.cuda.matmul"
 ALL = "torch.backends.fp32_precision"
@@ -40,7 +40,7 @@ def test_every_setting_by_old_and_new_names():
     """One process forks for each setting: importing torch takes seconds."""
     script = f"""
 import os, sys, torch
-from rnnc.runtime.precision import tf32_allowed
+from rnnc.runtime.cuda.precision import tf32_allowed
 for setting in {list(SETTINGS)!r}:
     if os.fork() == 0:
         exec(setting)

@@ -20,9 +20,11 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.plan import CpuPlan
-from rnnc.runtime import build, cache, compile, private
-from rnnc.runtime.cache import cached, keep, look_up
-from rnnc.runtime.compile import cpu_library
+from rnnc.runtime.cpu import build, compile
+from rnnc.runtime.cpu.compile import cpu_library
+from rnnc.runtime.store import files as cache
+from rnnc.runtime.store import private
+from rnnc.runtime.store.files import cached, keep, look_up
 
 COMPILER = build.find_compiler()
 FORK = multiprocessing.get_context("fork")
@@ -264,7 +266,7 @@ import os, sys, rnnc, torch
 rnn = rnnc.RNN(rnnc.cells.irnn, 2, 3)
 y, _ = rnn(torch.ones(4, 1, 2))
 y.sum().backward()
-from rnnc.runtime.private import private_folder
+from rnnc.runtime.store.private import private_folder
 print(private_folder())
 print(sorted(p.suffix for p in private_folder().iterdir() if p.suffix == ".so"))
 """

@@ -8,8 +8,8 @@ import pytest
 import rnnc
 import torch
 from rnnc.cellspec.declare import Constant, Gate, Param, State
+from rnnc.cellspec.expression.text import from_text
 from rnnc.cellspec.functions import TABLE
-from rnnc.cellspec.text import from_text
 
 NAMES = ["g", "k", "h", "c", "w", "alpha", "0.3", "1.7"]
 

@@ -6,7 +6,8 @@ import pytest
 import rnnc
 import torch
 from rnnc import Gate, Param, State, gate, param, tanh
-from rnnc.runtime import dispatch, eager
+from rnnc.runtime import call as dispatch
+from rnnc.runtime.autograd import function as eager
 from torch.autograd.graph import saved_tensors_hooks
 
 B, T, N, D = 2, 5, 2, 3

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 import rnnc
-from rnnc.codegen.arch import limits_of_arch
-from rnnc.codegen.cuda_source import cuda_source
-from rnnc.codegen.grid import grid_plan
-from rnnc.codegen.grid_plan import RING_BYTES
+from rnnc.codegen.cuda.arch import limits_of_arch
+from rnnc.codegen.cuda.grid.plan import RING_BYTES
+from rnnc.codegen.cuda.grid.search import grid_plan
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import Shape
 
 pytestmark = pytest.mark.usefixtures("compiler")

@@ -10,19 +10,20 @@ from types import SimpleNamespace
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.alternating_plan import AlternatingPlan
-from rnnc.codegen.cluster_plan import ClusterKernel, ClusterPlan
-from rnnc.codegen.grid_plan import GridKernel, GridPlan
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.mixed_plan import MixedPlan
-from rnnc.codegen.planner import plan_for, plans_for
+from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
+from rnnc.codegen.cuda.cluster.plan import ClusterKernel, ClusterPlan
+from rnnc.codegen.cuda.grid.plan import GridKernel, GridPlan
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.mixed_plan import MixedPlan
+from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import PlanError, Shape
-from rnnc.runtime import choose, private, tune, tuned
-from rnnc.runtime.cache import cache_folder
-from rnnc.runtime.choose import Choice, choose_plan
+from rnnc.runtime.cuda import choose, tune
+from rnnc.runtime.cuda.choose import Choice, choose_plan
 from rnnc.runtime.errors import ResidencyError
-from rnnc.runtime.sealed import read_sealed, write_sealed
-from rnnc.runtime.tuned import Asked, recall, remember
+from rnnc.runtime.store import private, tuned
+from rnnc.runtime.store.files import cache_folder
+from rnnc.runtime.store.sealed import read_sealed, write_sealed
+from rnnc.runtime.store.tuned import Asked, recall, remember
 
 H200 = limits_of("H200")
 LSTM = rnnc.cells.lstm

@@ -6,12 +6,12 @@ import pytest
 import rnnc
 import torch
 from rnnc.cellspec.errors import RnncError
-from rnnc.codegen.cuda_source import cuda_source
-from rnnc.codegen.limits import limits_of
-from rnnc.codegen.planner import plan_for
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import Shape
-from rnnc.runtime import cuda
-from rnnc.runtime.watchdog import VARIABLE, watchdog_bound
+from rnnc.runtime.cuda import kernels as cuda
+from rnnc.runtime.cuda.watchdog import VARIABLE, watchdog_bound
 
 
 @pytest.fixture(autouse=True)

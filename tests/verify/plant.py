@@ -11,10 +11,10 @@ from dataclasses import replace
 import pytest
 from rnnc.cellspec.functions import TABLE
 from rnnc.codegen.derive import derive
-from rnnc.runtime import compile as cpu_compile
-from rnnc.runtime import nvrtc
-from rnnc.verify.tree import Case
-from rnnc.verify.write_cell import functions_used
+from rnnc.runtime.cpu import compile as cpu_compile
+from rnnc.runtime.cuda import nvrtc
+from rnnc.verify.draw.tree import Case
+from rnnc.verify.draw.write_cell import functions_used
 
 Edit = Callable[[str], str]
 
@@ -163,7 +163,7 @@ def _edited(render: Callable, file: str, edit: Edit) -> Callable:
 def _forget() -> None:
     """What earlier calls have left in memory."""
     derive.cache_clear()
-    for name in ("compile", "cpu", "nvrtc", "launch", "choose"):
+    for name in ("cpu.compile", "cpu.kernels", "cuda.nvrtc", "cuda.launch", "cuda.choose"):
         module = importlib.import_module(f"rnnc.runtime.{name}")
         for value in list(vars(module).values()):
             if hasattr(value, "cache_clear"):

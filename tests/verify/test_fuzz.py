@@ -7,14 +7,14 @@ from dataclasses import replace
 
 import pytest
 import torch
-from rnnc.verify.draw import Settings, draw_case
-from rnnc.verify.judge import judge
-from rnnc.verify.report import report
-from rnnc.verify.run import Outcome, run_case
-from rnnc.verify.shrink import shrink
-from rnnc.verify.tensors import VIEWS, draw_values, lay
-from rnnc.verify.tree import Case
-from rnnc.verify.twin import run_twin
+from rnnc.verify.draw.case import Settings, draw_case
+from rnnc.verify.draw.tree import Case
+from rnnc.verify.fuzz.judge import judge
+from rnnc.verify.fuzz.report import report
+from rnnc.verify.fuzz.run import Outcome, run_case
+from rnnc.verify.fuzz.shrink import shrink
+from rnnc.verify.fuzz.tensors import VIEWS, draw_values, lay
+from rnnc.verify.fuzz.twin import run_twin
 
 CELLS, PARTS, SEED = 150, 2, 20
 

@@ -7,8 +7,8 @@ import os
 from pathlib import Path
 
 import pytest
-from rnnc.verify.draw import Settings, draw_case
-from rnnc.verify.run import run_case
+from rnnc.verify.draw.case import Settings, draw_case
+from rnnc.verify.fuzz.run import run_case
 
 _spec = importlib.util.spec_from_file_location("plant", Path(__file__).with_name("plant.py"))
 plant = importlib.util.module_from_spec(_spec)

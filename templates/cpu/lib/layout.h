@@ -11,7 +11,7 @@
 
 namespace rnnc {
 
-// Mirrored field by field in runtime/cpu.py.
+// Mirrored field by field in runtime/cpu/kernels.py.
 struct Sizes {
   int64_t steps, batch, heads, dim;
   int64_t tile_rows;  // batch rows a task

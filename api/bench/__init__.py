@@ -1,0 +1,1 @@
+"""`rnnc bench`: contenders on the same inputs, measured in turns."""

@@ -1,0 +1,91 @@
+"""Cells as one writes them in torch without a kernel: a product of all gates, then operations.
+
+What torch.compile gets: the reference, made for any cell, multiplies gate by gate.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+Gates = list[Tensor]
+Step = Callable[[Gates, Gates, list[Tensor]], list[Tensor]]
+
+
+def _lstm(x: Gates, r: Gates, states: list[Tensor]) -> list[Tensor]:
+    i, f, z, o = (a + b for a, b in zip(x, r, strict=True))
+    c = torch.sigmoid(f) * states[1] + torch.sigmoid(i) * torch.tanh(z)
+    return [torch.sigmoid(o) * torch.tanh(c), c]
+
+
+def _slstm(x: Gates, r: Gates, states: list[Tensor]) -> list[Tensor]:
+    i, f, z, o = (a + b for a, b in zip(x, r, strict=True))
+    _, c, n, m = states
+    kept = F.logsigmoid(f) + m
+    m = torch.where(n == 0, i, torch.maximum(i, kept)).detach()
+    i_scale, f_scale = torch.exp(i - m), torch.exp((kept - m).clamp(max=60))
+    c = f_scale * c + i_scale * torch.tanh(z)
+    n = f_scale * n + i_scale
+    return [torch.sigmoid(o) * c / n, c, n, m]
+
+
+def _elman(x: Gates, r: Gates, states: list[Tensor]) -> list[Tensor]:
+    return [torch.tanh(x[0] + r[0])]
+
+
+def _gru(x: Gates, r: Gates, states: list[Tensor]) -> list[Tensor]:
+    z = torch.sigmoid(x[1] + r[1])
+    n = torch.tanh(x[2] + torch.sigmoid(x[0] + r[0]) * r[2])
+    return [(1 - z) * n + z * states[0]]
+
+
+# A cell's step, and how many states it has. Biases ride on x: the GRU's own one on m is left out.
+_STEPS: dict[str, tuple[Step, int]] = {
+    "lstm": (_lstm, 2),
+    "slstm": (_slstm, 4),
+    "elman": (_elman, 1),
+    "gru": (_gru, 1),
+}
+
+
+def has_loop(cell: str) -> bool:
+    """Whether a cell is written here.
+
+    Args:
+        cell: its name.
+    """
+    return cell in _STEPS
+
+
+def plain_loop(cell: str, wx: Tensor, R: Tensor) -> Tensor:
+    """The output h of a cell at all steps, from zero states and without biases.
+
+    Args:
+        cell: its name.
+        wx: (B, T, N, D, Gx), as in `rnnc.scan`.
+        R: (Gr, N, D, D).
+
+    Returns:
+        (B, T, N, D).
+
+    Example:
+        >>> import torch
+        >>> from rnnc.bench.eager_loops import plain_loop
+        >>> plain_loop("elman", torch.randn(2, 5, 1, 8, 1), torch.randn(1, 1, 8, 8)).shape
+        torch.Size([2, 5, 1, 8])
+    """
+    step, count = _STEPS[cell]
+    gates, heads, dim, _ = R.shape
+    batch, steps = wx.shape[:2]
+    weights = R.permute(1, 3, 0, 2).reshape(heads, dim, gates * dim)
+    states = [wx.new_zeros(batch, heads, dim) for _ in range(count)]
+    outputs = []
+    for t in range(steps):
+        product = torch.bmm(states[0].transpose(0, 1), weights)  # (N, B, gates * D)
+        r = product.transpose(0, 1).reshape(batch, heads, gates, dim).unbind(2)
+        states = step(list(wx[:, t].unbind(-1)), list(r), states)
+        outputs.append(states[0])
+    return torch.stack(outputs, 1)

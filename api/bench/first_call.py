@@ -1,0 +1,94 @@
+"""Seconds to a first result, in a fresh process: cold, and from the disk cache of kernels.
+
+`python -m rnnc.bench.first_call REQUEST` measures once and prints it; torch is awake before.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import torch
+
+from ..cellspec.cell import CellSpec
+from .contenders import Contender, contenders_for
+from .inputs import DTYPES, Inputs
+from .rows import Row
+
+_SECONDS_AT_MOST = 300
+
+
+def first_results(
+    row: Row, cell: CellSpec, device: str, contender: Contender
+) -> dict[str, float | str]:
+    """Seconds to one of our first results, forward and then a training step.
+
+    Args:
+        row: the sizes.
+        cell: the row's cell.
+        device: "cpu" or "cuda".
+        contender: one of the scans.
+
+    Returns:
+        "cold" and "cached", seconds until the forward's result is there, each with a "_step" for
+        the gradients after it; or "failure", why there are none.
+    """
+    sizes = [row.heads, row.head_dim, row.batch, row.steps]
+    request = json.dumps([cell.text, row.cell, sizes, contender.dtype, contender.name, device])
+    found: dict[str, float | str] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        for kind in ("cold", "cached"):
+            try:
+                done = subprocess.run(
+                    [sys.executable, "-m", __name__, request],
+                    env={**os.environ, "RNNC_CACHE_DIR": folder},
+                    capture_output=True,
+                    text=True,
+                    timeout=_SECONDS_AT_MOST,
+                    check=False,
+                )
+            except subprocess.TimeoutExpired:
+                return found | {"failure": f"{kind}: not done within {_SECONDS_AT_MOST} s"}
+            if done.returncode:
+                last = (done.stderr.strip().splitlines() or ["no message"])[-1]
+                return found | {"failure": f"{kind}: {last}"[:400]}
+            forward, step = json.loads(done.stdout.strip().splitlines()[-1])
+            found |= {kind: forward, f"{kind}_step": step}
+    return found
+
+
+def first_result(request: str) -> tuple[float, float]:
+    """Seconds in this process until a forward's result, and until a training step's.
+
+    Args:
+        request: what `first_results` sends.
+    """
+    text, name, sizes, dtype, contender_name, device = json.loads(request)
+    cell, row = CellSpec.from_json(text), Row(name, *sizes)
+    contender = next(
+        c for c in contenders_for(row, cell, device, [dtype], ["scan"]) if c.name == contender_name
+    )
+    inputs = Inputs(cell, row, dtype, device)
+    inputs.draw_all()
+    # The matrix library wakes up at its first product: no part of a kernel's start.
+    square = torch.ones(8, 8, dtype=DTYPES[dtype], device=device)
+    (square @ square).sum().item()
+    wait: Any = torch.cuda.synchronize if device == "cuda" else lambda: None
+    wait()
+    start = time.perf_counter()
+    call = contender.prepare(inputs)
+    call.run()
+    wait()
+    forward = time.perf_counter() - start
+    call.step()
+    wait()
+    return forward, time.perf_counter() - start
+
+
+if __name__ == "__main__":
+    print(json.dumps(first_result(sys.argv[1])))

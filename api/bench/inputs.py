@@ -1,0 +1,128 @@
+"""The tensors of a row of `rnnc bench`: made once, shared by all contenders of a dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..cellspec.cell import CellSpec
+from .rows import Row
+
+_HALF = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+DTYPES: dict[str, torch.dtype] = {**_HALF, "float32": torch.float32}
+
+
+class Call(NamedTuple):
+    """What is timed: a forward, and what its backward starts from and asks for.
+
+    Attributes:
+        run: the forward; returns the tensor that gradients start from.
+        seed: the gradient of that tensor.
+        inputs: what gradients are wanted of.
+    """
+
+    run: Callable[[], Tensor]
+    seed: Tensor
+    inputs: list[Tensor]
+
+    def step(self) -> tuple[Tensor, ...]:
+        """A forward and its backward: the gradients of all inputs."""
+        return torch.autograd.grad(self.run(), self.inputs, self.seed)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """The tensors of a row in one dtype; each is drawn when a contender first asks for it.
+
+    Attributes:
+        cell: the cell.
+        row: the sizes.
+        dtype: a key of `DTYPES`.
+        device: where they live.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.bench.inputs import Inputs
+        >>> from rnnc.bench.rows import Row
+        >>> inputs = Inputs(rnnc.cells.lstm, Row("lstm", 2, 8, 3, 5), "float32", "cpu")
+        >>> inputs.wx.shape, inputs.wx.stride(1) > inputs.wx.stride(0)
+        (torch.Size([3, 5, 2, 8, 4]), True)
+    """
+
+    cell: CellSpec
+    row: Row
+    dtype: str
+    device: str
+
+    def draw(self, *shape: int, scale: float = 0.5, grad: bool = True) -> Tensor:
+        """A normal tensor of the row's dtype, on its device.
+
+        Args:
+            shape: its sizes.
+            scale: its standard deviation.
+            grad: whether gradients of it are wanted.
+        """
+        drawn = torch.randn(shape, dtype=DTYPES[self.dtype], device=self.device) * scale
+        return drawn.requires_grad_(grad)
+
+    @cached_property
+    def wx(self) -> Tensor:
+        """(B, T, N, D, Gx), time-major in memory, as a projection of the step's input leaves it."""
+        row = self.row
+        sizes = (row.steps, row.batch, row.heads, row.head_dim, len(self.cell.input_gates))
+        return self.draw(*sizes, grad=False).transpose(0, 1).requires_grad_()
+
+    @cached_property
+    def R(self) -> Tensor | None:  # noqa: N802 - its name in every paper
+        """(Gr, N, D, D), small enough that states stay moderate."""
+        row, pairs = self.row, len(self.cell.dense_pairs)
+        if not pairs:
+            return None
+        return self.draw(pairs, row.heads, row.head_dim, row.head_dim, scale=row.head_dim**-0.5)
+
+    @cached_property
+    def b(self) -> Tensor | None:
+        """(Gb, N, D)."""
+        return self._rows(len(self.cell.bias_gates))
+
+    @cached_property
+    def R_diag(self) -> Tensor | None:  # noqa: N802 - as R
+        """(Gd, N, D)."""
+        return self._rows(len(self.cell.diagonal_pairs))
+
+    def _rows(self, count: int) -> Tensor | None:
+        return self.draw(count, self.row.heads, self.row.head_dim) if count else None
+
+    @cached_property
+    def params(self) -> dict[str, Tensor]:
+        """(N, D) each, at their `init`."""
+        sizes = (self.row.heads, self.row.head_dim)
+        return {
+            p.name: self.draw(*sizes, grad=False).fill_(p.init).requires_grad_()
+            for p in self.cell.params
+        }
+
+    @cached_property
+    def x(self) -> Tensor:
+        """(T, B, N * D), what a module projects."""
+        return self.draw(self.row.steps, self.row.batch, self.row.hidden, scale=1)
+
+    @cached_property
+    def d_h(self) -> Tensor:
+        """The gradient of h at all steps, (T, B, N, D)."""
+        row = self.row
+        return self.draw(row.steps, row.batch, row.heads, row.head_dim, grad=False)
+
+    def draw_all(self) -> None:
+        """Draw what is not drawn yet: before a clock starts."""
+        _ = (self.leaves(), self.x, self.d_h)
+
+    def leaves(self) -> list[Tensor]:
+        """What a scan gives gradients of."""
+        given = [self.wx, self.R, self.b, self.R_diag, *self.params.values()]
+        return [t for t in given if t is not None and t.numel()]

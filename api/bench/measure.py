@@ -1,0 +1,268 @@
+"""`rnnc bench`: contenders side by side on the same inputs, in turns, by the device's own clock."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple
+
+import torch
+
+from ..cellspec.cell import CellSpec
+from ..codegen.cuda.mixed_plan import CallPlan
+from ..codegen.shape import PlanError
+from ..runtime.cuda.choose import Choice, choose_plan
+from ..runtime.cuda.precision import tf32_allowed
+from .contenders import DEFAULT_KINDS, Contender, Kind, contenders_for
+from .inputs import DTYPES, Call, Inputs
+from .rows import SHORT_STEPS, BenchError, Row
+from .timing import SECONDS_A_PHASE, Figure, WarmUp, free, peak_mib, timed, wait, warm_up
+
+Phase = Literal["forward", "forward_backward", "inference"]
+PHASES: tuple[Phase, ...] = ("forward", "forward_backward", "inference")
+_LEAST_RUNS = 3
+# Of the time that there is, the part in which contenders may still start.
+_TO_START = 0.6
+
+
+@dataclass
+class Result:
+    """What was measured of a contender.
+
+    Attributes:
+        contender: who.
+        figures: by phase, of those that ran.
+        failures: by phase, or "prepare" for all of them: why it did not run.
+        first_seconds: until its first result in this process, compilation included.
+        warm_ups: each phase's first runs, which may compile too.
+        peak_mib: the most memory of a training step, above the inputs; None on the CPU.
+        plan: what a call of ours runs on a GPU, with its estimates.
+        absent: why it cannot take part, such as a row without a plan of its variant.
+    """
+
+    contender: Contender
+    figures: dict[Phase, Figure] = field(default_factory=dict)
+    failures: dict[str, str] = field(default_factory=dict)
+    first_seconds: float | None = None
+    warm_ups: dict[Phase, WarmUp] = field(default_factory=dict)
+    peak_mib: float | None = None
+    plan: CallPlan | None = None
+    absent: str = ""
+
+    @property
+    def planned(self) -> tuple[int, int] | None:
+        """The plan's estimates in ns a step, forward and backward."""
+        return self.plan.nanoseconds if self.plan else None
+
+    @property
+    def runs_as(self) -> str:
+        """The plan's variant, which `"auto"` leaves open; nothing where there is no plan."""
+        return self.plan.variant if self.plan else ""
+
+
+@dataclass
+class Comparison:
+    """What was measured of a row.
+
+    Attributes:
+        row: the sizes.
+        results: of each contender, failed ones too.
+        left_out: who was not started, and why.
+        first: seconds to the first result of a fresh process, by contender, where asked for.
+    """
+
+    row: Row
+    results: list[Result] = field(default_factory=list)
+    left_out: dict[str, str] = field(default_factory=dict)
+    first: dict[str, dict[str, float | str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How rows are measured.
+
+    Attributes:
+        device: "cpu" or "cuda".
+        dtypes: names of dtypes.
+        peer_dtypes: names of further ones, for torch's own RNNs.
+        kinds: of contenders.
+        repeat: timed runs of each contender and phase.
+        queued: whether the GPU is kept busy until the host has queued a run, so that times are
+            the GPU's alone; else it is idle at a run's start, and a slow host shows.
+        deadline: `time.monotonic()` after which nothing is started, and as little as says
+            something is measured.
+    """
+
+    device: str = "cuda"
+    dtypes: tuple[str, ...] = ("bfloat16", "float16")
+    peer_dtypes: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = DEFAULT_KINDS
+    repeat: int = 30
+    queued: bool = False
+    deadline: float = math.inf
+
+
+def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
+    """All contenders of a row, in turns.
+
+    Args:
+        row: the sizes.
+        cell: its cell.
+        settings: how to measure.
+
+    Returns:
+        What each took. A contender that fails is there with its reason.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.bench.measure import Settings, measure_row
+        >>> from rnnc.bench.rows import Row
+        >>> settings = Settings("cpu", ("float32",), kinds=("nn",), repeat=3)
+        >>> found = measure_row(Row("lstm", 1, 4, 2, 64), rnnc.cells.lstm, settings)
+        >>> [(r.contender.name, r.figures["forward"].runs) for r in found.results]
+        [('nn.LSTM', 3)]
+    """
+    found = Comparison(row)
+    calls = _started(found, cell, settings)
+    for phase in PHASES:
+        _measure_phase(phase, [(r, c) for r, c in calls if phase not in r.failures], settings)
+    calls.clear()
+    free(settings.device)
+    return found
+
+
+def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tuple[Result, Call]]:
+    """The calls of all who can be measured, warm; the others are in `found` with the reason."""
+    row, device, dtypes = found.row, settings.device, settings.dtypes
+    shared = {d: Inputs(cell, row, d, device) for d in (*dtypes, *settings.peer_dtypes)}
+    now = time.monotonic()
+    last_start = now + _TO_START * (settings.deadline - now)
+    calls: list[tuple[Result, Call]] = []
+    for contender in contenders_for(
+        row, cell, device, dtypes, settings.kinds, settings.peer_dtypes
+    ):
+        name = f"{contender.name}, {contender.dtype}"
+        if time.monotonic() + contender.start > last_start:
+            found.left_out[name] = "the time limit was reached" + (
+                f": it would compile for {contender.start:.0f} s" if contender.start else ""
+            )
+            continue
+        result = Result(contender)
+        call = _prepared(result, shared[contender.dtype], settings)
+        if result.absent:
+            found.left_out[name] = result.absent
+            continue
+        found.results.append(result)
+        if call is not None:
+            calls.append((result, call))
+    return calls
+
+
+def short_row(row: Row, kinds: tuple[Kind, ...]) -> Row | None:
+    """The row at few steps, where loops are asked for that take too long at all of them.
+
+    Args:
+        row: the row.
+        kinds: of contenders.
+    """
+    wanted = "compile" in kinds and row.steps > SHORT_STEPS
+    return row.resized(steps=SHORT_STEPS) if wanted else None
+
+
+def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None:
+    """The call, warm; what goes wrong is the contender's result."""
+    contender = result.contender
+    try:
+        result.plan = _plan(contender, inputs, settings.device)
+        inputs.draw_all()
+        wait(settings.device)
+        start = time.perf_counter()
+        call = contender.prepare(inputs)
+        output = call.run()
+        wait(settings.device)
+        result.first_seconds = time.perf_counter() - start
+        if not bool(output.isfinite().all()):
+            result.failures["prepare"] = "its output is not finite"
+            return None
+        del output
+    except (PlanError, BenchError) as error:
+        result.absent = _reason(error)
+        return None
+    except Exception as error:
+        # Whatever a contender raises: it is reported, and the others go on.
+        result.failures["prepare"] = _reason(error)
+        free(settings.device)
+        return None
+    for phase in PHASES:
+        try:
+            result.warm_ups[phase] = warm_up(_runner(call, phase), settings.device)
+            if phase == "forward_backward":
+                result.peak_mib = peak_mib(_runner(call, phase), settings.device)
+        except Exception as error:
+            result.failures[phase] = _reason(error)
+            free(settings.device)
+    return call
+
+
+def _plan(contender: Contender, inputs: Inputs, device: str) -> CallPlan | None:
+    if device != "cuda" or contender.variant is None:
+        return None
+    row, dtype = inputs.row, DTYPES[contender.dtype]
+    sizes = (row.heads, row.head_dim, row.batch, dtype, torch.cuda.current_device())
+    return choose_plan(inputs.cell, *sizes, Choice(contender.variant), tf32_allowed(dtype))
+
+
+def _runner(call: Call, phase: Phase) -> Callable[[], object]:
+    if phase == "forward":
+        return call.run
+    if phase == "forward_backward":
+        return call.step
+
+    def run() -> object:
+        with torch.no_grad():
+            return call.run()
+
+    return run
+
+
+class _Turn(NamedTuple):
+    result: Result
+    run: Callable[[], object]
+    ahead: float
+    times: list[tuple[float, float]]
+
+    def enough(self, late: bool) -> bool:
+        spent = sum(device for device, _ in self.times) / 1e3
+        return len(self.times) >= _LEAST_RUNS and (late or spent > SECONDS_A_PHASE)
+
+
+def _measure_phase(phase: Phase, calls: list[tuple[Result, Call]], settings: Settings) -> None:
+    turns = [
+        _Turn(r, _runner(c, phase), r.warm_ups[phase].ahead if settings.queued else 0, [])
+        for r, c in calls
+    ]
+    for _ in range(settings.repeat):
+        late = time.monotonic() > settings.deadline
+        for turn in turns:
+            if turn.enough(late) or phase in turn.result.failures:
+                continue
+            try:
+                turn.times.append(timed(turn.run, settings.device, turn.ahead))
+            except Exception as error:
+                turn.result.failures[phase] = _reason(error)
+    for turn in turns:
+        if turn.times and phase not in turn.result.failures:
+            turn.result.figures[phase] = Figure.of(turn.times)
+
+
+def _reason(error: Exception) -> str:
+    """The first line of an error that says something, or a plan's found and wanted."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    if isinstance(error, PlanError):
+        return "no such plan: " + "; ".join(lines[1:3])
+    if isinstance(error, BenchError):
+        return "; ".join(lines[1:])
+    said = " ".join(lines[:4])
+    return f"{type(error).__name__}: {said}"[:400]

@@ -1,0 +1,72 @@
+"""The picture of `rnnc bench`: bars of milliseconds a row, or a line of marks for each of many."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .measure import Comparison
+from .overview import OURS, PEERS, TITLES, draw_overview, label_of
+from .rows import BenchError
+
+_MOST_BARS = 4  # rows
+
+
+def plot(found: Sequence[Comparison], title: str, path: Path) -> None:
+    """Draw the rows that have figures.
+
+    Args:
+        found: the rows.
+        title: of the picture: machine and date.
+        path: the file, such as `cuda-h200-2026-11-20.svg`.
+
+    Raises:
+        BenchError: matplotlib is not installed.
+    """
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise BenchError(
+            "no matplotlib", "matplotlib for the picture", 'pip install "rnnc[plots]"'
+        ) from error
+    rows = [c for c in found if any(r.figures for r in c.results)]
+    if not rows:
+        return
+    figure = Figure(layout="constrained")
+    FigureCanvasAgg(figure)
+    if len(rows) <= _MOST_BARS:
+        _bars(figure, rows, title)
+    else:
+        draw_overview(figure, rows, title)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path)
+
+
+def _bars(figure: Any, rows: Sequence[Comparison], title: str) -> None:
+    """A pair of axes a row, with a bar for each contender."""
+    bars = sum(len(c.results) for c in rows)
+    figure.set_size_inches(13, 1.2 + 0.24 * bars + 0.45 * len(rows))
+    heights = [max(len(c.results), 1) for c in rows]
+    grid = figure.subplots(len(rows), 2, squeeze=False, height_ratios=heights, sharex="col")
+    for line, comparison in zip(grid, rows, strict=True):
+        for axes, (phase, name) in zip(line, TITLES, strict=True):
+            shown = [r for r in comparison.results if phase in r.figures]
+            labels = [label_of(r.contender) for r in shown]
+            times = [r.figures[phase].median for r in shown]
+            places = range(len(shown))
+            colours = [OURS if r.contender.ours else PEERS for r in shown]
+            axes.barh(places, times, color=colours)
+            axes.set_yticks(places, labels, fontsize=7)
+            axes.invert_yaxis()
+            axes.set_xscale("log")
+            for place, taken in zip(places, times, strict=True):
+                axes.text(taken, place, f" {taken:.3g}", va="center", fontsize=7)
+            axes.margins(x=0.15)
+            axes.set_title(f"{comparison.row}: {name}", fontsize=8, loc="left")
+            axes.spines[["top", "right"]].set_visible(False)
+            axes.tick_params(labelsize=7)
+    for axes in grid[-1]:
+        axes.set_xlabel("ms, log scale", fontsize=8)
+    figure.suptitle(f"{title}\nrnnc red, peers grey; + with its input GEMM", fontsize=10)

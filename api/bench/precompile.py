@@ -1,0 +1,65 @@
+"""Compiles what `rnnc bench` will run before it is measured, on all cores at once."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from ..cellspec.cell import CellSpec
+from ..cellspec.errors import RnncError
+from ..codegen.cuda.limits import Limits
+from ..codegen.cuda.planner import plan_for
+from ..codegen.plan import VARIANTS, CudaPlan, Variant
+from ..codegen.shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
+from ..runtime.cuda.nvrtc import compile_plan
+from .rows import Row
+
+
+def compile_ahead(
+    rows: Sequence[tuple[Row, CellSpec]],
+    dtypes: Sequence[str],
+    limits: Limits,
+    variants: Sequence[Variant] = VARIANTS,
+) -> float:
+    """Compile all rows' kernels into the cache. What fails, fails again where it is run.
+
+    Args:
+        rows: with their cells.
+        dtypes: names of dtypes.
+        limits: the GPU.
+        variants: of the plans.
+
+    Returns:
+        Seconds that it took.
+    """
+    begin = time.perf_counter()
+    plans = dict.fromkeys(_plans(rows, dtypes, limits, variants))
+    # The compiler runs without Python's lock.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done in [pool.submit(compile_plan, *each) for each in plans]:
+            error = done.exception()
+            if error is not None and not isinstance(error, RnncError):
+                raise error
+    return time.perf_counter() - begin
+
+
+def _plans(
+    rows: Sequence[tuple[Row, CellSpec]],
+    dtypes: Sequence[str],
+    limits: Limits,
+    variants: Sequence[Variant],
+) -> list[tuple[CellSpec, CudaPlan, Direction]]:
+    found: list[tuple[CellSpec, CudaPlan, Direction]] = []
+    for row, cell in rows:
+        for name in dtypes:
+            dtype: Dtype = name  # type: ignore[assignment]
+            shape = Shape(row.heads, row.head_dim, row.batch, row.steps, dtype)
+            for variant in variants:
+                try:
+                    plan = plan_for(cell, shape, limits, variant)
+                except PlanError:
+                    continue  # the row says so
+                found += [(cell, plan.of(direction), direction) for direction in DIRECTIONS]
+    return found

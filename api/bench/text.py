@@ -1,0 +1,145 @@
+"""How `rnnc bench` shows a row: a table of its contenders, and what is to be said below it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from rich.markup import escape
+from rich.table import Table
+
+from .measure import PHASES, Comparison, Phase, Result
+from .report import best_peer, nanoseconds, reached
+
+
+def comparison_table(found: Comparison, device: str) -> Table:
+    """The contenders of a row, one a line.
+
+    Args:
+        found: what was measured.
+        device: "cpu" or "cuda"; plans, memory and targets are a GPU's.
+    """
+    cuda = device == "cuda"
+    table = Table(title=f"{found.row}: ms", title_justify="left", box=None, pad_edge=False)
+    table.header_style = "bold"
+    columns = ["forward", "+ backward", "inference", "us a step", "x peer"]
+    columns += ["planned us", "peak MiB", "target"] if cuda else []
+    table.add_column("contender")
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    for result in found.results:
+        contender = result.contender
+        cells = [_time(result, phase) for phase in PHASES]
+        cells += [_us(result, found.row.steps), _ratios(found, result)]
+        if cuda:
+            planned = result.planned
+            cells.append(" / ".join(f"{n / 1e3:.2f}" for n in planned) if planned else "")
+            cells.append("" if result.peak_mib is None else f"{result.peak_mib:.0f}")
+            met = reached(found, result)
+            cells.append(" / ".join("yes" if ok else "no" for ok in met.values()))
+        input_gemm = "" if contender.terms == "wx ready" else " +"
+        name = f"{contender.name}, {contender.dtype}{input_gemm}"
+        if contender.variant == "auto" and result.runs_as:
+            name += f" ({result.runs_as})"
+        table.add_row(escape(name), *cells, style="cyan" if contender.ours else "")
+    return table
+
+
+def _time(result: Result, phase: Phase) -> str:
+    figure = result.figures.get(phase)
+    return f"{figure.median:.3g}" if figure else "failed"
+
+
+def _us(result: Result, steps: int) -> str:
+    """Microseconds a step: of the forward, and of the backward alone."""
+    return " / ".join(f"{n / 1e3:.2f}" for n in nanoseconds(result, steps) if n is not None)
+
+
+def _ratios(found: Comparison, result: Result) -> str:
+    """Of ours, how many times the best peer's time it took: forward, forward and backward."""
+    if not result.contender.ours:
+        return ""
+    shown = []
+    for phase in PHASES[:2]:
+        peer, figure = best_peer(found, result.contender, phase), result.figures.get(phase)
+        shown.append(f"{figure.median / peer:.2f}" if peer and figure else "-")
+    return "" if set(shown) == {"-"} else " / ".join(shown)
+
+
+def summary_table(rows: Sequence[Comparison]) -> Table:
+    """A line a row of what `"auto"` runs: beside its estimate, its target and the peers.
+
+    Args:
+        rows: what was measured on a GPU.
+    """
+    title = "forward / forward + backward, ms; us a step forward / backward"
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False)
+    table.header_style = "bold"
+    table.add_column("row")
+    for column in ("ms", "target", "reached", "us a step", "planned us"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for column in ("fastest of ours", "nn float16 +", "best peer"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for found in rows:
+        ours = [r for r in found.results if r.contender.variant and r.figures]
+        auto = next((r for r in ours if r.contender.variant == "auto"), None)
+        if auto is None:
+            continue
+        target = found.row.target
+        same = [r for r in ours if r.contender.dtype == auto.contender.dtype]
+        fastest = min(same, key=lambda r: sum(f.median for f in r.figures.values()))
+        nn = [r for r in found.results if r.contender.name.startswith("nn.")]
+        half = next((r for r in nn if r.contender.dtype == "float16"), None)
+        peers = [best_peer(found, auto.contender, p) for p in PHASES[:2]]
+        table.add_row(
+            f"{found.row} ({auto.runs_as}, {auto.contender.dtype})",
+            _pair(auto),
+            f"{target.forward:g} / {target.forward_backward:g}" if target else "",
+            " / ".join("yes" if ok else "no" for ok in reached(found, auto).values()),
+            _us(auto, found.row.steps),
+            " / ".join(f"{n / 1e3:.2f}" for n in auto.planned or ()),
+            f"{fastest.contender.variant} {_pair(fastest)}",
+            f"{_pair(half)}{'*' * bool(half.contender.note)}" if half else "",
+            " / ".join(f"{p:.3g}" for p in peers if p),
+        )
+    return table
+
+
+def _pair(result: Result) -> str:
+    return " / ".join(_time(result, phase) for phase in PHASES[:2])
+
+
+def notes(found: Comparison) -> str:
+    """What a table has no column for: terms, anchors, first calls, failures, who was left out.
+
+    Args:
+        found: what was measured.
+    """
+    row, lines = found.row, ["  + with its input GEMM; us a step: forward / backward"]
+    pairs = {"target": row.target, "FlashRNN 1.0.5": row.flashrnn, "cuDNN float16": row.cudnn}
+    known = [f"{n} {p.forward:g} / {p.forward_backward:g}" for n, p in pairs.items() if p]
+    if known:
+        lines.append(f"  on an H200: {', '.join(known)}" + (f" ({row.note})" if row.note else ""))
+    for result in found.results:
+        contender = result.contender
+        name = f"{contender.name}, {contender.dtype}"
+        if contender.note:
+            lines.append(f"  {name}: {contender.note}, no peer of the row")
+        if result.first_seconds is not None and result.first_seconds > 1:
+            warm_up = result.warm_ups.get("forward_backward")
+            step = warm_up.first if warm_up else 0
+            lines.append(
+                f"  {name}: first result after {result.first_seconds:.1f} s,"
+                f" first training step in {step:.1f} s more"
+            )
+        for phase, reason in result.failures.items():
+            what = "failed" if phase == "prepare" else f"{phase.replace('_', ' + ')} failed"
+            lines.append(f"  {name}: {what}: {reason}")
+    for name, seconds in found.first.items():
+        shown = [f"{k.replace('_', ' ')} {_seconds(v)}" for k, v in seconds.items()]
+        lines.append(f"  first result of {name}: {', '.join(shown)}")
+    lines += [f"  left out: {name}: {reason}" for name, reason in found.left_out.items()]
+    return "\n".join(lines)
+
+
+def _seconds(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.2f} s"

@@ -1,0 +1,132 @@
+"""`rnnc build`: CUDA kernels compiled for GPUs that need not be here, and kept as files."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.table import Table
+
+from ..cellspec.errors import RnncError
+from ..codegen.cuda.alternating.plan import AlternatingPlan
+from ..codegen.cuda.arch import limits_of_arch, matrix_instructions
+from ..codegen.cuda.mixed_source import MixedSource
+from ..codegen.cuda.source import CudaSource
+from ..runtime.cuda.nvrtc import Binary, compile_cuda, ptx_of
+from .console import fail, print_lines, print_table
+from .find import find_cell
+from .options import CellWord, DtypeOption, HeadDim, Heads, Scalar, Variant, VariantOption
+
+
+@dataclass(frozen=True)
+class _Built:
+    """A translation unit, which of its kernels run, and what the compiler made of it."""
+
+    source: CudaSource
+    kernels: list[str]
+    binary: Binary
+    ptx: str
+    seconds: float
+
+    @property
+    def stem(self) -> str:
+        return f"{self.source.name}.{self.source.plan.variant}.{self.binary.arch}"
+
+
+def build_command(
+    cell: CellWord,
+    arch: Annotated[
+        str, typer.Option(help="Architectures, as the CUDA compiler names them, parted by commas.")
+    ] = "sm_80,sm_90a,sm_100a,sm_120",
+    heads: Heads = 1,
+    head_dim: HeadDim = 64,
+    dtype: DtypeOption = Scalar.BFLOAT16,
+    variant: VariantOption = Variant.AUTO,
+    out: Annotated[
+        Path | None, typer.Option(help="The folder for the files; CELL_cuda by default.")
+    ] = None,
+) -> None:
+    """Compile a cell's CUDA kernels by NVRTC, which needs no GPU, and keep what comes out.
+
+    Writes source, PTX and cubin of each architecture, and the headers, to a folder. Where forward
+    and backward are of two plans, each has files of its own. A kernel's matrix instructions are
+    counted in its PTX. A binary that is in the cache takes no time.
+    """
+    try:
+        found = find_cell(cell)
+        names = [name.strip() for name in arch.split(",")]
+        limits = {name: limits_of_arch(name) for name in names}
+        sources = {
+            name: found.cuda(
+                heads=heads,
+                head_dim=head_dim,
+                dtype=dtype.value,
+                gpu=gpu,
+                variant=variant.value,
+            )
+            for name, gpu in limits.items()
+        }
+        built = [each for name, source in sources.items() for each in _build(source, name)]
+        folder = out or Path(f"{found.name}_cuda")
+        _write(built, folder)
+        print_table(_table(built))
+        print_lines(f"\n{folder}: {', '.join(f'{b.stem}.*' for b in built)} and lib/")
+    except RnncError as error:
+        fail(error)
+
+
+def _build(source: CudaSource | MixedSource, arch: str) -> list[_Built]:
+    built = []
+    for unit in dict.fromkeys(source.kernels.values()):
+        kernels = [name for name, of in source.kernels.items() if of == unit]
+        start = time.perf_counter()
+        binary = compile_cuda(unit, arch)
+        seconds = time.perf_counter() - start
+        built.append(_Built(unit, kernels, binary, ptx_of(unit, arch), seconds))
+    return built
+
+
+def _write(built: list[_Built], folder: Path) -> None:
+    try:
+        for each in built:
+            for path, text in each.source.headers:
+                (folder / path).parent.mkdir(parents=True, exist_ok=True)
+                (folder / path).write_text(text)
+            (folder / f"{each.stem}.cu").write_text(each.source.code)
+            (folder / f"{each.stem}.ptx").write_text(each.ptx)
+            # CuPy cuts the last byte, a zero, off; tools that read the file want it.
+            (folder / f"{each.stem}.cubin").write_bytes(each.binary.cubin + b"\0")
+    except OSError as error:
+        raise RnncError(
+            f"{folder}\n"
+            f"  found:  {type(error).__name__}: {error}\n"
+            f"  wanted: a folder that can be written to\n"
+            f"  write:  --out with another one"
+        ) from error
+
+
+def _table(built: list[_Built]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("arch", "plan", "kernel"):
+        table.add_column(column)
+    for column in ("registers", "spills", "shared memory", "matrix instructions", "seconds"):
+        table.add_column(column, justify="right")
+    for each in built:
+        plan, counts = each.source.plan, matrix_instructions(each.ptx)
+        for number, name in enumerate(sorted(each.kernels)):
+            report = each.binary.reports[name]
+            shared = 0 if isinstance(plan, AlternatingPlan) else plan.kernels[name].shared
+            table.add_row(
+                each.binary.arch if number == 0 else "",
+                plan.variant if number == 0 else "",
+                name,
+                str(report.registers),
+                str(report.spills),
+                str(shared),
+                str(counts[name]),
+                f"{each.seconds:.1f}" if number == 0 else "",
+            )
+    return table

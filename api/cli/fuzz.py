@@ -1,0 +1,151 @@
+"""`rnnc fuzz`: random cells and calls against plain torch loops."""
+
+from __future__ import annotations
+
+import random
+import time
+from collections import Counter
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from ..cellspec.errors import RnncError
+from ..verify.draw.case import Settings
+from ..verify.fuzz.report import report
+from ..verify.fuzz.shrink import shrink
+from ..verify.fuzz.workers import Done, Tries, run_cases, temporary_cache
+from .console import fail, print_lines
+from .options import Device, Variant, need_gpu
+
+_DEFAULT_COUNT = 100
+_SHOWN = 3  # failures that are shrunk: the others are likely the same
+
+
+def fuzz_command(
+    seed: Annotated[
+        int | None, typer.Option(help="Of all that is drawn; drawn anew each time by default.")
+    ] = None,
+    count: Annotated[int | None, typer.Option(help="Cells; 100 by default.", min=1)] = None,
+    seconds: Annotated[
+        float | None, typer.Option(help="Start no cell after so many seconds.", min=0)
+    ] = None,
+    device: Annotated[Device, typer.Option(help="Where the kernels run.")] = Device.CPU,
+    variant: Annotated[
+        Variant | None, typer.Option(help="Which kind of plan of a GPU; all by default.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes that run cells side by side.", min=1)] = 1,
+    compiled: Annotated[
+        float, typer.Option(help="The share of calls through torch.compile, which takes long.")
+    ] = 0.01,
+) -> None:
+    """Draw cells and calls, and compare them with plain torch loops.
+
+    float64 must agree to 1e-9 of the largest value; in other dtypes an error may be three times
+    that of the loop in the same dtype. The exit code is 1 if anything is wrong; the failure is
+    shrunk, and printed as Python.
+    """
+    try:
+        if device is Device.CUDA:
+            need_gpu("rnnc fuzz")
+    except RnncError as error:
+        fail(error)
+    drawn = random.randrange(2**31) if seed is None else seed
+    count = _DEFAULT_COUNT if count is None and seconds is None else count
+    settings = Settings(device.value, "any" if variant is None else variant.value, compiled)
+    print_lines(f"seed {drawn}")
+    began = time.monotonic()
+    done = _run(drawn, count, seconds, settings, jobs)
+    wrong = [each for each in done if each.outcome.verdict == "wrong"]
+    for each in wrong:
+        first = each.outcome.reasons[0].splitlines()[0]
+        print_lines(f"failed: cell {each.number}, {_words(each)}: {each.outcome.kind}: {first}")
+    kinds: set[str] = set()
+    for each in wrong:
+        if each.outcome.kind not in kinds and len(kinds) < _SHOWN:
+            kinds.add(each.outcome.kind)
+            _show(each)
+    print_lines(summary(done, time.monotonic() - began))
+    if wrong or _too_many_discards(done):
+        raise typer.Exit(1)
+
+
+def _run(
+    seed: int, count: int | None, seconds: float | None, settings: Settings, jobs: int
+) -> list[Done]:
+    done: list[Done] = []
+    console = Console(stderr=True)
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    hidden = not console.is_terminal
+    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
+        task = progress.add_task("cells", total=count)
+        for each in run_cases(seed, count, seconds, settings, jobs):
+            done.append(each)
+            failures = sum(d.outcome.verdict == "wrong" for d in done)
+            shown = f"cells, {failures} failed" if failures else "cells"
+            progress.update(task, advance=1, description=shown)
+    return done
+
+
+def _words(done: Done) -> str:
+    case = done.case
+    plan = f", {case.variant}" if case.device == "cuda" else ""
+    return f"{case.dtype}, {case.through}{plan}"
+
+
+def _show(done: Done) -> None:
+    """Shrink a failure, and print it."""
+    with temporary_cache():
+        tries = Tries(done.outcome.kind)
+        tries.outcome = done.outcome
+        try:
+            smallest = shrink(done.case, tries)
+        finally:
+            tries.close()
+    print_lines(f"\n# cell {done.number}, as small as it fails:")
+    print_lines(report(smallest, tries.outcome.reasons))
+
+
+def _too_many_discards(done: list[Done]) -> bool:
+    discards = sum(d.outcome.verdict == "discarded" for d in done)
+    return len(done) >= 100 and discards > 0.1 * len(done)
+
+
+def summary(done: list[Done], seconds: float) -> str:
+    """What was run, in a few lines.
+
+    Args:
+        done: all cases.
+        seconds: that the run took.
+    """
+    verdicts = Counter(d.outcome.verdict for d in done)
+    lines = [
+        f"{len(done)} cells in {seconds:.0f} s: {verdicts['right']} right,"
+        f" {verdicts['wrong']} wrong, {verdicts['discarded']} discarded"
+        f" ({verdicts['discarded'] / max(len(done), 1):.1%}), {verdicts['refused']} without a plan"
+    ]
+    rows: dict[str, Counter[str]] = {}
+    for each in done:
+        case = each.case
+        plan = f" {case.variant}" if case.device == "cuda" else ""
+        row = rows.setdefault(f"{case.device} {case.dtype}{plan}", Counter())
+        row[each.outcome.verdict] += 1
+    lines += [
+        f"  {name}: " + ", ".join(f"{n} {v}" for v, n in sorted(row.items()))
+        for name, row in sorted(rows.items())
+    ]
+    reasons = Counter(
+        d.outcome.reasons[0].split(" own ")[0].rstrip("'s").split(" is not finite")[0]
+        if "own" in d.outcome.reasons[0]
+        else d.outcome.reasons[0]
+        for d in done
+        if d.outcome.verdict == "discarded"
+    )
+    lines += [f"  discarded {n}: {reason}" for reason, n in reasons.most_common(5)]
+    return "\n".join(lines)

@@ -1,0 +1,104 @@
+"""`rnnc tune`: the plans with the lowest estimates, timed on the GPU that is here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import torch
+import typer
+from rich.table import Table
+
+from ..cellspec.errors import RnncError
+from ..codegen.cuda.alternating.plan import AlternatingPlan
+from ..codegen.cuda.block.plan import BlockPlan
+from ..codegen.cuda.cluster.plan import ClusterPlan
+from ..codegen.cuda.mixed_plan import CallPlan
+from ..codegen.plan import CudaPlan
+from ..codegen.shape import DIRECTIONS, Shape
+from ..runtime.cuda.driver.device import device_limits
+from ..runtime.cuda.precision import tf32_allowed
+from ..runtime.cuda.tune import CANDIDATES, Trial, Tuning, tune
+from ..runtime.errors import NoCudaError
+from ..runtime.store.tuned import Asked
+from .console import fail, print_lines, print_table
+from .find import find_cell
+from .options import Batch, CellWord, DtypeOption, HeadDim, Heads, SaveOption, SaveWord, Scalar
+
+
+def tune_command(
+    cell: CellWord,
+    heads: Heads = 1,
+    head_dim: HeadDim = 64,
+    dtype: DtypeOption = Scalar.BFLOAT16,
+    batch: Batch = 16,
+    save: SaveOption = SaveWord.GATES,
+    candidates: Annotated[
+        int, typer.Option(help="How many plans are timed, from the lowest estimate.")
+    ] = CANDIDATES,
+) -> None:
+    """Time the best few plans of a cell's kernels on this GPU, and remember the fastest.
+
+    Forward and backward are timed by themselves; a star marks what is taken for each. From then on
+    variant="auto" takes it for calls of that size. RNNC_TUNE=1 does the same for every size that
+    comes up. The memory is a file in the folder of the compiled kernels.
+    """
+    try:
+        found = find_cell(cell)
+        shape = Shape(heads, head_dim, batch, dtype=dtype.value)
+        limits = device_limits(_device())
+        tf32 = tf32_allowed(getattr(torch, dtype.value))
+        asked = Asked(found, shape, limits, save.value, tf32)
+        print_lines(f"{found.name}, {shape}\n{limits}\n")
+        tuning = tune(asked, _device(), candidates)
+        print_table(_table(tuning))
+        print_lines(f"\n* {tuning.winner}")
+    except RnncError as error:
+        fail(error)
+
+
+def _device() -> int:
+    if not torch.cuda.is_available():
+        raise NoCudaError(
+            "CUDA device\n  found:  none that torch can use\n"
+            "  wanted: a GPU, on which the plans are timed\n"
+            "  write:  rnnc plan, which estimates, on a machine without one"
+        )
+    return torch.cuda.current_device()
+
+
+def _table(tuning: Tuning) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("plan")
+    for column in ("estimate", "forward", "backward", "both"):
+        table.add_column(column, justify="right", no_wrap=True)
+    for trial in tuning.trials:
+        estimate = f"{sum(trial.plan.nanoseconds)} ns"
+        table.add_row(_sizes(trial.plan), estimate, *_measured(trial, tuning.winner))
+    return table
+
+
+def _measured(trial: Trial, winner: CallPlan) -> tuple[str, ...]:
+    if trial.microseconds is None:
+        return ("-", "-", trial.failure)
+    both = zip(DIRECTIONS, trial.microseconds, strict=True)
+    times = [f"{'* ' * (trial.plan == winner.of(d))}{took:.2f} us" for d, took in both]
+    return (*times, f"{sum(trial.microseconds):.2f} us a step")
+
+
+def _sizes(plan: CudaPlan) -> str:
+    """What tells a plan from its neighbours, in a few words."""
+    if isinstance(plan, AlternatingPlan):
+        return f"alternating: the {plan.product} product" + (
+            f", {plan.own.rows} rows" if plan.own else ""
+        )
+    forward, backward = plan.forward, plan.backward
+    if isinstance(plan, BlockPlan):
+        return f"block: {plan.rows} rows; {forward.warps} and {backward.warps} warps"
+    if isinstance(plan, ClusterPlan):
+        blocks = f"{plan.forward.cluster} and {plan.backward.cluster} blocks"
+        return f"cluster: {plan.rows} rows; {blocks}, {forward.warps} and {backward.warps} warps"
+    blocks = f"{plan.groups} x {plan.forward.blocks} and {plan.backward.blocks} blocks"
+    return (
+        f"grid: {plan.rows} rows; {blocks}, {forward.warps} and {backward.warps} warps,"
+        f" clusters of {plan.backward.cluster}"
+    )

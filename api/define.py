@@ -1,0 +1,154 @@
+"""`rnnc.Cell`: a cell with the doors that users open on it; each hands on to a stage."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, Self, overload
+
+from .cellspec.cell import CellSpec
+from .cellspec.errors import CellError
+from .cellspec.tracing.trace import trace
+from .codegen.cuda.limits import Limits, limits_of
+from .codegen.cuda.mixed_source import MixedSource, source_for
+from .codegen.cuda.planner import plan_for
+from .codegen.cuda.source import CudaSource
+from .codegen.derive import derive
+from .codegen.plan import CpuPlan, Variant
+from .codegen.render import Source, render
+from .codegen.shape import Dtype, Save, Shape
+
+
+class Cell(CellSpec):
+    """A recurrent cell: made by `@rnnc.cell` from equations, or found in `rnnc.cells`.
+
+    Frozen, hashable and plain data: `to_json` and `from_json` round-trip it, `fingerprint` names
+    it on any machine, `equations` and `latex` show it.
+
+    Example:
+        >>> import rnnc
+        >>> rnnc.cells.lstm.input_gates
+        ('i', 'f', 'z', 'o')
+    """
+
+    @classmethod
+    def of(cls, spec: CellSpec) -> Self:
+        """The cell of a bare description, as the library's files and other packages give it."""
+        return cls(**{name: getattr(spec, name) for name in type(spec).model_fields})
+
+    def backward_equations(self) -> tuple[str, ...]:
+        """The derived backward in a line for each statement: `d_h` is the gradient of `h`.
+
+        `h_next` is the new value of the state `h`, and `d_h_next` its gradient, as it comes in.
+
+        Example:
+            >>> import rnnc
+            >>> rnnc.cells.elman.backward_equations()
+            ('d_g = d_h_next*(1 - h_next**2)', 'd_h = 0')
+        """
+        return tuple(map(str, derive(self).backward.statements))
+
+    def cpp(self, dtype: Dtype = "float32") -> Source:
+        """The C++ source of the cell's CPU kernels; `print` shows it.
+
+        Args:
+            dtype: `"float32"` or `"float64"`.
+
+        Example:
+            >>> import rnnc
+            >>> "pointwise_backward" in rnnc.cells.lstm.cpp().code
+            True
+        """
+        return render(derive(self), CpuPlan(dtype))
+
+    def cuda(
+        self,
+        *,
+        heads: int = 1,
+        head_dim: int = 64,
+        dtype: Dtype = "bfloat16",
+        gpu: str | Limits = "H200",
+        variant: Variant = "auto",
+        batch: int = 16,
+        save: Save = "gates",
+    ) -> CudaSource | MixedSource:
+        """The CUDA source of the cell's kernels on a GPU, which need not be here; `print` shows it.
+
+        Args:
+            heads: heads, each with a recurrent matrix of its own.
+            head_dim: units of a head.
+            dtype: of all tensors: `"bfloat16"`, `"float16"`, `"float32"` or `"float64"`.
+            gpu: a name that `rnnc limits` shows, or a `Limits` with the numbers of another GPU.
+            variant: `"block"`, `"cluster"`, `"grid"`, `"alternating"`, or `"auto"` for the cheapest
+                that is feasible, in each direction where two plans gain on one.
+            batch: batch rows. A run-time value, as heads and length are: it helps to choose the
+                plan and is no part of the text.
+            save: `"gates"`: the forward keeps what the backward needs of the gates; `"states"`: it
+                keeps nothing but the states, and the gates are computed again.
+
+        Returns:
+            A frozen value: `code` is the translation unit, `headers` what it includes, `plan` why
+            it is as it is; `forward` and `backward` are the text of that direction alone. Where
+            each direction has a plan of its own, `kernels` has the unit of each, and `code` shows
+            one after the other.
+
+        Raises:
+            UnknownGpuError: there is no preset of this name.
+            PlanError: a size, dtype, variant or save is unknown, or there is no plan of that
+                variant; names what binds and the nearest size that fits.
+
+        Example:
+            >>> import rnnc
+            >>> source = rnnc.cells.lstm.cuda(heads=12, head_dim=64, dtype="bfloat16", gpu="H200")
+            >>> source.plan.variant
+            'block+cluster'
+            >>> "rnnc_backward" in source.code, "rnnc_backward" in source.forward
+            (True, False)
+        """
+        limits = gpu if isinstance(gpu, Limits) else limits_of(str(gpu))
+        shape = Shape(heads, head_dim, batch, dtype=dtype)
+        return source_for(self, plan_for(self, shape, limits, variant, save=save))
+
+
+@overload
+def cell(function: Callable[..., Any]) -> Cell: ...
+@overload
+def cell() -> Callable[[Callable[..., Any]], Cell]: ...
+def cell(function: Callable[..., Any] | None = None) -> Any:
+    """Make a cell of a function: a decorator, with or without brackets.
+
+    The arguments are annotated `Gate`, `State`, `Param` or `Constant`; options come as defaults
+    made by `gate()`, `state()`, `param()` and `constant()`. The function runs once, on symbols,
+    and returns the new value of each state, in the order of the signature; the first state is the
+    output.
+
+    Raises:
+        CellError: the function is not in the language; says where, what was found, what was
+            wanted and what to write.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc import Constant, Gate, State, constant, tanh
+        >>> @rnnc.cell
+        ... def leaky(g: Gate, h: State, alpha: Constant = constant(0.1)):
+        ...     return (1 - alpha) * h + alpha * tanh(g)
+        >>> leaky.equations()[-1]
+        "h' = (1 - alpha)*h + alpha*tanh(g)"
+    """
+    if function is None:
+        return cell
+    try:
+        return trace(function, Cell)
+    except CellError as error:
+        stand_in = STAND_IN.get()
+        if stand_in is None:
+            raise
+        found: Cell = stand_in(function, error)
+        return found
+
+
+# What takes the place of a cell that has an error, while a command loads a user's file: the others
+# in the file are to be had all the same.
+STAND_IN: ContextVar[Callable[[Callable[..., Any], CellError], Any] | None] = ContextVar(
+    "stand_in", default=None
+)

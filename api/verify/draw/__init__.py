@@ -1,0 +1,1 @@
+"""Random cells and calls, drawn as trees and written as source text."""

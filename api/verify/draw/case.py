@@ -1,0 +1,122 @@
+"""A random case: a cell, the sizes and options of a call; the same for the same seed and number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any
+
+from ..fuzz.tensors import draw_view, outputs, shapes
+from .cell import draw_cell
+from .tree import Case, CellDraw
+
+_DTYPES = {
+    "cpu": {"float64": 50, "float32": 30, "bfloat16": 10, "float16": 10},
+    "cuda": {"float64": 15, "float32": 35, "bfloat16": 35, "float16": 15},
+}
+HALF = ("bfloat16", "float16")
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What is drawn.
+
+    Attributes:
+        device: where the kernels run.
+        variant: of all cases; `auto` on a GPU tries all kinds.
+        compiled: the share of calls through `torch.compile`, which takes long.
+        shipped: one cell of the CPU in so many is compiled with the flags that ship; none by 0.
+    """
+
+    device: str = "cpu"
+    variant: str = "any"
+    compiled: float = 0.01
+    shipped: int = 8
+
+
+def draw_case(seed: int, number: int, settings: Settings) -> Case:
+    """The case of a number.
+
+    Args:
+        seed: of the run.
+        number: of the case.
+        settings: what is drawn.
+    """
+    random = Random(f"rnnc {seed} {number} {settings.device}")
+    weights = _DTYPES[settings.device]
+    dtype = random.choices(list(weights), list(weights.values()))[0]
+    half = dtype in HALF
+    apart = half or random.random() < 0.25
+    through = random.choices(["scan", "module", "step"], [70, 22, 8])[0]
+    if random.random() < settings.compiled:
+        through = random.choices(["compiled", "inductor"], [4, 1])[0]
+    cell = draw_cell(random, apart, half, through == "scan")
+    variant = _variant(random, cell, dtype) if settings.variant == "any" else settings.variant
+    case = Case(
+        cell,
+        seed=random.randrange(2**31),
+        device=settings.device,
+        dtype=dtype,
+        through=through,  # type: ignore[arg-type]
+        layers=1 if through == "scan" else random.choice([1, 1, 2, 3]),
+        input_size=random.choice([1, 3, 8, 17]),
+        batch_first=random.random() < 0.5,
+        bias=random.random() < 0.8,
+        states=random.random() < 0.75,
+        variant=variant if settings.device == "cuda" else "auto",
+        save="states" if random.random() < 0.3 else "gates",
+        threads=random.choice([1, 1, 2, 3]),
+        json=random.random() < 0.1,
+        flags="shipped" if settings.shipped and number % settings.shipped == 0 else "quick",
+        **_sizes(random, half, settings.device, variant),
+    )
+    return _with_views(random, case)
+
+
+def _variant(random: Random, cell: CellDraw, dtype: str) -> str:
+    """A kind of plan that is likely to exist for the cell."""
+    weights = {"auto": 2, "alternating": 3}
+    if dtype != "float64":
+        weights |= {"block": 3, "cluster": 3}
+        if cell.pairs(True):  # else blocks have nothing to tell each other
+            weights["grid"] = 3
+    return random.choices(list(weights), list(weights.values()))[0]
+
+
+def _sizes(random: Random, half: bool, device: str, variant: str) -> dict[str, Any]:
+    large = 5000 if device == "cpu" else 40000
+    small = [1, 2, 3, 5, 7]
+    while True:
+        batch = random.choices([0, *small, 8, 13, 17, 33, 40], [1] + [5] * 5 + [2] * 5)[0]
+        steps = random.choices([0, *small, 11, 17, 30], [1] + [6] * 5 + [0 if half else 1] * 3)[0]
+        heads = random.choices([1, 2, 3, 4, 5], [5, 3, 2, 1, 1])[0]
+        dims = [*small, 8, 16, 17, 31, 32, 33, 64, 67, 70]
+        if device == "cuda":
+            dims += [24, 40, 48, 96, 128, 130, 200]
+            # Blocks share a head from 9 units on.
+            dims = [d for d in dims if d > 8 or variant not in ("cluster", "grid")]
+        dim = random.choice(dims)
+        if batch * steps * heads * dim <= large:
+            return {"batch": batch, "steps": steps, "heads": heads, "dim": dim}
+
+
+def _with_views(random: Random, case: Case) -> Case:
+    taken, given = shapes(case), outputs(case)
+    views = []
+    chance = random.choice([0, 0.15, 0.5])
+    for name, shape in taken.items():
+        movable = case.through == "scan" or name == "x" or name.startswith("states.")
+        if movable and random.random() < chance:
+            views.append((name, draw_view(random, len(shape), case.through)))
+    for name, shape in given.items():
+        if random.random() < chance:
+            views.append((f"d {name}", draw_view(random, len(shape), case.through)))
+    without: list[str] = []
+    silent: list[str] = []
+    if random.random() < 0.4:
+        share = random.choice([0.3, 0.7, 1.0])
+        without = [name for name in taken if random.random() < share]
+    if random.random() < 0.4:
+        share = random.choice([0.3, 0.7])
+        silent = [name for name in given if random.random() < share]
+    return replace(case, views=tuple(views), without=tuple(without), silent=tuple(silent))

@@ -1,0 +1,145 @@
+"""Where a cell overflows: one step from extreme pre-activations, float32 beside float64."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..cellspec.cell import CellSpec, Pair
+from .inputs import Trial, by_name, ordinary
+
+# Where functions of the table saturate or overflow in float32: exp at 88.7, sigmoid's at -88.7.
+EXTREMES = (0.0, 1.0, -1.0, 30.0, -30.0, 89.0, -89.0, 100.0, -100.0, 1e4, -1e4)
+_MOST_POINTS = 4096
+
+
+@dataclass(frozen=True)
+class Overflow:
+    """A value that is finite in float64 and not in float32.
+
+    Attributes:
+        name: the output or gradient.
+        found: what float32 gives.
+        wanted: what float64 gives.
+        gates: the pre-activations where it happens.
+        states: the previous states there.
+    """
+
+    name: str
+    found: float
+    wanted: float
+    gates: tuple[tuple[str, float], ...]
+    states: tuple[tuple[str, float], ...]
+
+    def __str__(self) -> str:
+        at = ", ".join(f"{name} = {value:g}" for name, value in (*self.gates, *self.states))
+        return f"{self.name} is {self.found:g} in float32, {self.wanted:g} in float64, at {at}"
+
+
+def extremes(cell: CellSpec) -> tuple[int, tuple[Overflow, ...], tuple[str, ...]]:
+    """One step of the kernels in float32 and float64 from extreme pre-activations.
+
+    Each head is one point: recurrent weights are zero, so that inputs and biases are the
+    pre-activations, but where a gate has neither: there R makes it from its source.
+
+    Returns:
+        How many points were tried; the mildest case of each value that float32 loses; and the
+        names of values that float64 cannot hold either.
+    """
+    values = _points(len(cell.gates))
+    gates = {g.name: values[:, i] for i, g in enumerate(cell.gates)}
+    overflows: dict[str, Overflow] = {}
+    undefined: dict[str, None] = {}
+    for initial in _starts(cell):
+        inputs = _at(cell, len(values), gates, initial)
+        found, wanted = (
+            _one_step(cell, inputs.detached(d)) for d in (torch.float32, torch.float64)
+        )
+        for name in wanted:
+            bad = wanted[name].isfinite() & ~found[name].isfinite()
+            if bool((~wanted[name].isfinite()).any()):
+                undefined[name] = None
+            if bool(bad.any()) and name not in overflows:
+                first = int(bad.nonzero()[0])
+                overflows[name] = Overflow(
+                    name,
+                    float(found[name][first]),
+                    float(wanted[name][first]),
+                    tuple((g, float(v[first])) for g, v in gates.items()),
+                    tuple((s.name, v) for s, v in zip(cell.states, initial, strict=True)),
+                )
+    return len(values) * 2, tuple(overflows.values()), tuple(undefined)
+
+
+def _points(count: int) -> Tensor:
+    """Combinations of extreme values, the mildest first; a part of them where they are many."""
+    if not count:
+        return torch.zeros(1, 0, dtype=torch.float64)
+    if len(EXTREMES) ** count <= _MOST_POINTS:
+        grid = torch.cartesian_prod(*[torch.tensor(EXTREMES, dtype=torch.float64)] * count)
+        grid = grid.view(-1, count)
+    else:
+        picks = torch.randint(len(EXTREMES), (_MOST_POINTS, count))
+        grid = torch.tensor(EXTREMES, dtype=torch.float64)[picks]
+    return grid[grid.abs().sum(1).argsort(stable=True)]
+
+
+def _starts(cell: CellSpec) -> tuple[tuple[float, ...], tuple[float, ...]]:
+    """Previous states: those before the first step, and some that the cell comes to."""
+    first = tuple(s.init for s in cell.states)
+    reached = ordinary(cell, batch=1, steps=9, heads=1, dim=1).initial
+    # What float32 holds exactly is the same in float64.
+    return first, tuple(float(t.detach().float()) for t in reached)
+
+
+def _at(cell: CellSpec, heads: int, gates: dict[str, Tensor], initial: Sequence[float]) -> Trial:
+    states = {s.name: v for s, v in zip(cell.states, initial, strict=True)}
+    free = {g.name for g in cell.gates if not g.input and not g.bias}
+    zero = torch.zeros(heads, dtype=torch.float64)
+
+    def weights(pairs: Sequence[Pair]) -> Tensor | None:
+        rows: list[Tensor] = []
+        made: set[str] = set()
+        for pair in pairs:
+            makes = pair.gate in free - made and states[pair.source] != 0
+            rows.append(gates[pair.gate] / states[pair.source] if makes else zero)
+            made |= {pair.gate} if makes else set()
+        return torch.stack(rows) if rows else None
+
+    biases = [zero if g in cell.input_gates else gates[g] for g in cell.bias_gates]
+    columns = [gates[g] for g in cell.input_gates]
+    R, R_diag = weights(cell.dense_pairs), weights(cell.diagonal_pairs)
+    return Trial(
+        wx=torch.stack(columns, -1).view(1, 1, heads, 1, -1)
+        if columns
+        else zero.new_empty(1, 1, heads, 1, 0),
+        R=None if R is None else R.view(-1, heads, 1, 1),
+        R_diag=None if R_diag is None else R_diag.view(-1, heads, 1),
+        b=torch.stack(biases).view(-1, heads, 1) if biases else None,
+        params=tuple(zero.new_full((heads, 1), p.init) for p in cell.params),
+        initial=tuple(zero.new_full((1, heads, 1), v) for v in initial),
+    )
+
+
+def _one_step(cell: CellSpec, inputs: Trial) -> dict[str, Tensor]:
+    """Outputs and gradients at each point, by name."""
+    _, last = inputs.run(cell, "cpu")
+    # Not through a sum of all, which an Inf at one point would spoil for every other.
+    gradients = torch.autograd.grad(
+        last, inputs.tensors(), [torch.ones_like(t) for t in last], materialize_grads=True
+    )
+    named = by_name(cell, inputs.of(gradients))
+    learned = [f"d_{d.name}" for d in (*cell.params, *cell.states)]
+    # A gate's input, weights and bias all get its gradient: the first speaks for it.
+    gates = {f"d_{g.name}": _first_of(named, g.name) for g in cell.gates}
+    outputs = {s.name: t.detach() for s, t in zip(cell.states, last, strict=True)}
+    shown = outputs | gates | {name: named[name] for name in learned}
+    return {name: t.reshape(-1) for name, t in shown.items()}
+
+
+def _first_of(named: dict[str, Tensor], gate: str) -> Tensor:
+    kinds = [f"d_{letter}_{gate}" for letter in "xbRu"]
+    return next(t for name, t in named.items() if name.split(",")[0] in kinds)

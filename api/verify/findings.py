@@ -1,0 +1,191 @@
+"""What `rnnc check` finds out about a cell: that its kernels are right, and where they overflow."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.autograd.gradcheck import GradcheckError
+
+from ..cellspec.cell import CellSpec
+from ..cellspec.expression.node import calls
+from ..codegen.derive import Pointwise, derive
+from ..runtime.scan import Backend
+from .extremes import Overflow, extremes
+from .inputs import Trial, by_name, ordinary
+
+# Rounding in float64 over a few steps stays far below, a wrong formula far above.
+TOLERANCE = 1e-9
+# Functions whose gradient is not their derivative, on purpose.
+_CUT = ("stop_gradient", "clip_gradient")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """An output or a gradient of the kernels against the reference's.
+
+    Attributes:
+        name: as in the cell's equations; `d_x_i` is the gradient of `x_i`.
+        largest: the largest magnitude of the reference's values.
+        error: the largest difference, as a share of the largest value; NaN where one is.
+    """
+
+    name: str
+    largest: float
+    error: float
+
+    @property
+    def ok(self) -> bool:
+        """Whether the two agree."""
+        return self.error <= TOLERANCE
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """All that was found out about a cell.
+
+    Attributes:
+        pointwise: what was derived: operations, and what the backward reads.
+        seed: the random inputs' seed.
+        outputs: each state over time.
+        gradients: each input's, weight's, param's and initial state's gradient.
+        finite_differences: why the kernels' gradient is not that of finite differences, or empty.
+        skipped: why finite differences were not taken, or empty.
+        points: how many combinations of extreme pre-activations were tried.
+        overflows: the mildest case of each value that only float32 cannot hold.
+        undefined: values that are not finite in float64 either, at some of these points.
+    """
+
+    pointwise: Pointwise
+    seed: int
+    outputs: tuple[Comparison, ...]
+    gradients: tuple[Comparison, ...]
+    finite_differences: str
+    skipped: str
+    points: int
+    overflows: tuple[Overflow, ...]
+    undefined: tuple[str, ...]
+
+    @property
+    def failures(self) -> tuple[str, ...]:
+        """A line for each thing that is wrong; none for a good cell."""
+        lines = []
+        for what, rows in (("output", self.outputs), ("gradient", self.gradients)):
+            for row in rows:
+                if math.isnan(row.error):
+                    lines.append(f"the {what} {row.name} is not finite for ordinary inputs")
+                elif not row.ok:
+                    lines.append(f"the {what} {row.name} differs from autograd by {row.error:.1e}")
+        if self.finite_differences:
+            lines.append(f"finite differences disagree: {self.finite_differences}")
+        return (*lines, *map(str, self.overflows))
+
+
+def inspect(cell: CellSpec, seed: int) -> Inspection:
+    """Check a cell's compiled kernels.
+
+    Args:
+        cell: the cell.
+        seed: of the random inputs.
+
+    Raises:
+        CompileError: there is no compiler, or it refused the source.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.verify.findings import inspect
+        >>> found = inspect(rnnc.cells.elman, seed=0)
+        >>> [row.name for row in found.gradients], found.failures
+        (['d_x_g', 'd_R_g', 'd_b_g', 'd_h'], ())
+    """
+    # The caller's own random numbers stay as they are.
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        outputs, gradients = _compare(cell)
+        skipped = next((f"{f} is meant to differ" for f in _CUT if _uses(cell, f)), "")
+        finite_differences = "" if skipped else _finite_differences(cell)
+        points, overflows, undefined = extremes(cell)
+    return Inspection(
+        derive(cell),
+        seed,
+        outputs,
+        gradients,
+        finite_differences,
+        skipped,
+        points,
+        overflows,
+        undefined,
+    )
+
+
+def _uses(cell: CellSpec, function: str) -> bool:
+    return function in calls(cell.updates)
+
+
+def _compare(cell: CellSpec) -> tuple[tuple[Comparison, ...], tuple[Comparison, ...]]:
+    """The kernels against autograd of the reference, in float64, by name."""
+    inputs = ordinary(cell, batch=3, steps=7, heads=2, dim=5)
+    results, gradients = [], []
+    weights: list[Tensor] = []
+    backends: tuple[Backend, ...] = ("cpu", "reference")
+    for backend in backends:
+        leaves = inputs.detached(torch.float64)
+        over_time, last = leaves.run(cell, backend)
+        outputs = [*over_time, *last]
+        weights = weights or [torch.randn_like(t) for t in outputs]
+        loss = torch.stack([(w * t).sum() for w, t in zip(weights, outputs, strict=True)]).sum()
+        given = torch.autograd.grad(loss, leaves.tensors(), materialize_grads=True)
+        results.append({s.name: t.detach() for s, t in zip(cell.states, over_time, strict=True)})
+        gradients.append(by_name(cell, inputs.of(given)))
+    return _comparisons(*results), _comparisons(*gradients)
+
+
+def _comparisons(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> tuple[Comparison, ...]:
+    largest = {name: _largest(t) for name, t in wanted.items()}
+    # A value that is nearly zero is judged on the scale of its fellows.
+    floor = 1e-6 * max((v for v in largest.values() if math.isfinite(v)), default=0.0)
+    return tuple(
+        Comparison(
+            name,
+            largest[name],
+            _largest(found[name] - wanted[name]) / (max(largest[name], floor) or 1.0),
+        )
+        for name in wanted
+    )
+
+
+def _largest(tensor: Tensor) -> float:
+    """The largest magnitude; NaN if any value is not finite."""
+    if not tensor.numel():
+        return 0.0
+    return float(tensor.abs().max()) if bool(tensor.isfinite().all()) else math.nan
+
+
+def _finite_differences(cell: CellSpec) -> str:
+    """What `torch.autograd.gradcheck` says of the kernels; empty if all is well."""
+    inputs = ordinary(cell, batch=2, steps=2, heads=1, dim=2)
+
+    def outputs(*tensors: Tensor) -> tuple[Tensor, ...]:
+        over_time, last = inputs.of(tensors).run(cell, "cpu")
+        return (*over_time, *last)
+
+    try:
+        torch.autograd.gradcheck(outputs, inputs.tensors())
+    except GradcheckError as error:
+        return _in_names(cell, inputs, str(error).strip().splitlines()[0])
+    return ""
+
+
+def _in_names(cell: CellSpec, inputs: Trial, said: str) -> str:
+    """What gradcheck says first, with the names of the output and of the input that it counts."""
+    numbers = re.search(r"for output (\d+) with respect to input (\d+)", said)
+    if not numbers:
+        return said.rstrip(",")
+    weights = {"x": inputs.wx, "R": inputs.R, "u": inputs.R_diag, "b": inputs.b}
+    there = [name for name, tensor in weights.items() if tensor is not None]
+    sources = [*there, *(p.name for p in cell.params), *(s.name for s in cell.states)]
+    outputs = [f"{s.name} {when}" for when in ("over time", "last") for s in cell.states]
+    return f"the gradient of {outputs[int(numbers[1])]} by {sources[int(numbers[2])]}"

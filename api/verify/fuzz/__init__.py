@@ -1,0 +1,1 @@
+"""`rnnc fuzz`: random cells against plain torch loops."""

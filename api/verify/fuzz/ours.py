@@ -1,0 +1,139 @@
+"""The compiled side of a case: the cell from its text, and the call that the case describes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import rnnc
+import torch
+from torch import Tensor
+
+from ..draw.tree import Case
+from ..draw.write_cell import cell_text
+from .tensors import lay
+from .twin import Results, gradients
+
+# The first traces a call as the second does, in a second instead of half a minute.
+COMPILERS = {"compiled": "aot_eager", "inductor": "inductor"}
+_WEIGHTS = {"R": "weight_hh", "R_diag": "weight_hd", "b": "bias"}
+
+
+def cell_of(case: Case) -> rnnc.Cell:
+    """The cell of a case."""
+    scope: dict[str, Any] = {"rnnc": rnnc, **{n: getattr(rnnc, n) for n in rnnc.__all__}}
+    exec(compile(cell_text(case.cell), "<cell>", "exec"), scope)
+    cell: rnnc.Cell = scope["drawn"]
+    return rnnc.Cell.from_json(cell.to_json()) if case.json else cell
+
+
+def run_ours(case: Case, values: Mapping[str, Tensor], seeds: Mapping[str, Tensor]) -> Results:
+    """Outputs and gradients of the kernels, by name.
+
+    Args:
+        case: the call.
+        values: of all tensors.
+        seeds: the gradients of all outputs.
+    """
+    cell, dtype, views = cell_of(case), getattr(torch, case.dtype), dict(case.views)
+    laid = {
+        name: lay(t.to(case.device, dtype), views.get(name, "plain")) for name, t in values.items()
+    }
+    leaves = {name: t.requires_grad_(name not in case.without) for name, t in laid.items()}
+    results = _scan(case, cell, leaves) if case.through == "scan" else _module(case, cell, leaves)
+    moved = {
+        name: lay(t.to(case.device, dtype), views.get(f"d {name}", "plain"))
+        for name, t in seeds.items()
+    }
+    found = results | gradients(case, results, leaves, moved)
+    return {name: t.detach() for name, t in found.items()}
+
+
+def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:
+    names = [s.name for s in cell.states]
+    over_time, last = rnnc.scan(
+        cell,
+        leaves["wx"],
+        leaves.get("R"),
+        leaves.get("b"),
+        tuple(leaves[f"states.{n}"] for n in names) if case.states else None,
+        R_diag=leaves.get("R_diag"),
+        params={p.name: leaves[f"params.{p.name}"] for p in cell.params},
+        backend=case.device,  # type: ignore[arg-type]
+        variant=case.variant,  # type: ignore[arg-type]
+        save=case.save,  # type: ignore[arg-type]
+    )
+    return {f"{n} over time": t for n, t in zip(names, over_time, strict=True)} | {
+        f"{n} last": t for n, t in zip(names, last, strict=True)
+    }
+
+
+def parameter_name(name: str) -> str:
+    """The name that a module's parameter has: `weight_hh_l0` for `R.0`."""
+    *words, layer = name.split(".")
+    own = words[1] if words[0] == "params" else _WEIGHTS.get(words[0], words[0])
+    return f"{own}_l{layer}"
+
+
+def module_of(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> rnnc.RNN:
+    """A module whose parameters are these tensors, so that their gradients have the same names."""
+    rnn = rnnc.RNN(
+        cell,
+        case.input_size,
+        case.heads * case.dim,
+        heads=case.heads,
+        num_layers=case.layers,
+        bias=case.bias,
+        batch_first=case.batch_first,
+        backend=case.device,  # type: ignore[arg-type]
+        variant=case.variant,  # type: ignore[arg-type]
+        save=case.save,  # type: ignore[arg-type]
+        device=case.device,
+        dtype=getattr(torch, case.dtype),
+    )
+    for name, tensor in leaves.items():
+        if name == "x" or name.startswith("states."):
+            continue
+        parameter = getattr(rnn, parameter_name(name))
+        parameter.requires_grad_(tensor.requires_grad)
+        with torch.no_grad():
+            parameter.copy_(tensor)
+    return rnn
+
+
+def parameters_of(rnn: rnnc.RNN, leaves: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The tensors to differentiate by: the module's own parameters, the input and the states."""
+    found = {}
+    for name, tensor in leaves.items():
+        if name == "x" or name.startswith("states."):
+            found[name] = tensor
+            continue
+        found[name] = getattr(rnn, parameter_name(name))
+    return found
+
+
+def _module(case: Case, cell: rnnc.Cell, leaves: dict[str, Tensor]) -> Results:
+    names = [s.name for s in cell.states]
+    rnn = module_of(case, cell, leaves)
+    leaves.update(parameters_of(rnn, leaves))
+    states = tuple(leaves[f"states.{n}"] for n in names) if case.states else None
+    x = leaves["x"]
+    if case.through == "step" and case.steps:
+        ys = []
+        for t in range(case.steps):
+            y_t, states = rnn.step(x[:, t], states)
+            ys.append(y_t)
+        return {"y": torch.stack(ys, 1)} | {
+            f"{n} last": t for n, t in zip(names, states or (), strict=True)
+        }
+    call: Callable[..., Any] = rnn
+    if case.through in COMPILERS:
+        # Else torch counts the modules of a process as one that it compiles again and again.
+        torch._dynamo.reset()
+        call = torch.compile(rnn, fullgraph=True, backend=COMPILERS[case.through])
+    if case.batch_first:
+        y, last = call(x, states)
+    else:
+        y, last = call(x.transpose(0, 1), states)
+        y = y.transpose(0, 1)
+    return {"y": y} | {f"{n} last": t for n, t in zip(names, last, strict=True)}

@@ -1,0 +1,157 @@
+"""From a case that fails to the smallest that still fails in the same way."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from ..draw.cell import without_unused
+from ..draw.tree import Case, CellDraw, Node, name, number
+
+_PLAIN = Case(CellDraw((), (), (), (), (), ()))
+
+
+def shrink(case: Case, fails: Callable[[Case], bool], seconds: float = 60) -> Case:
+    """Try smaller cases until none fails.
+
+    Args:
+        case: one that fails.
+        fails: whether a case does.
+        seconds: after which the smallest so far is taken.
+    """
+    deadline = time.monotonic() + seconds
+    found = True
+    while found:
+        found = False
+        for smaller in _smaller(case):
+            if time.monotonic() > deadline:
+                return case
+            if fails(smaller):
+                case, found = smaller, True
+                break
+    return case
+
+
+def _smaller(case: Case) -> Iterator[Case]:
+    yield from _options(case)
+    yield from _sizes(case)
+    for cell in _cells(case.cell):
+        if _is_valid(cell):
+            yield replace(case, cell=cell)
+
+
+def _is_valid(cell: CellDraw) -> bool:
+    """Whether the language takes it: every name in use, and new values that differ."""
+    used = {n for _, value in cell.body for n in value.names()}
+    news = [value for target, value in cell.body if target.startswith("new_")]
+    return (
+        all(d.name in used for d in cell.declared if d not in cell.states)
+        and len(set(news)) == len(news)
+        and not any(value.op == "number" for _, value in cell.body)
+        and all(g.input or g.recurrent for g in cell.gates)
+    )
+
+
+def _options(case: Case) -> Iterator[Case]:
+    for option in ("through", "views", "without", "silent", "json", "save", "threads", "bias"):
+        default = getattr(_PLAIN, option)
+        if getattr(case, option) != default:
+            yield replace(case, **{option: default})
+    for option in ("states", "batch_first", "flags", "dtype", "layers", "variant"):
+        default = getattr(_PLAIN, option)
+        if getattr(case, option) != default:
+            yield replace(case, **{option: default})
+    if case.dtype in ("bfloat16", "float16"):
+        yield replace(case, dtype="float32")
+    for option in ("views", "without", "silent"):
+        values = getattr(case, option)
+        if len(values) > 1:
+            for i in range(len(values)):
+                yield replace(case, **{option: values[:i] + values[i + 1 :]})
+
+
+def _sizes(case: Case) -> Iterator[Case]:
+    for size in ("batch", "steps", "heads", "dim", "input_size"):
+        now = getattr(case, size)
+        for less in sorted({1, 2, now // 2, now - 1}):
+            if 0 < less < now:
+                yield replace(case, **{size: less})
+
+
+def _cells(cell: CellDraw) -> Iterator[CellDraw]:
+    for i in range(len(cell.states)):
+        if len(cell.states) > 1:
+            yield from _without(cell, "states", i)
+    for group in ("gates", "params", "constants"):
+        for i in range(len(getattr(cell, group))):
+            yield from _without(cell, group, i)
+    for i, (target, value) in enumerate(cell.body):
+        for less in _trees(value):
+            body = without_unused([*cell.body[:i], (target, less), *cell.body[i + 1 :]])
+            yield replace(cell, body=tuple(body))
+    for i, gate in enumerate(cell.gates):
+        changes: list[dict[str, object]] = [{"bias": False}] if gate.bias else []
+        changes += [{"recurrent": False, "source": ()}] if gate.recurrent and gate.input else []
+        changes += [{"input": False}] if gate.recurrent and gate.input else []
+        changes += [{"recurrent": True}] if gate.recurrent == "diagonal" else []
+        changes += [{"source": ()}] if gate.source else []
+        if len(gate.source) > 1:
+            changes += [{"source": (source,)} for source in gate.source]
+        for change in changes:
+            fewer = replace(gate, **change)  # type: ignore[arg-type]
+            yield replace(cell, gates=(*cell.gates[:i], fewer, *cell.gates[i + 1 :]))
+    for group in ("states", "params"):
+        values = getattr(cell, group)
+        for i, value in enumerate(values):
+            if value.value:
+                less = replace(value, value=0.0)
+                yield replace(cell, **{group: (*values[:i], less, *values[i + 1 :])})
+
+
+def _without(cell: CellDraw, group: str, i: int) -> Iterator[CellDraw]:
+    """The cell without a declaration: a number, or another name, takes its place."""
+    gone = getattr(cell, group)[i].name
+    kept = {group: getattr(cell, group)[:i] + getattr(cell, group)[i + 1 :]}
+    order = tuple(word for word in cell.order if word != gone)
+    body = [(target, value) for target, value in cell.body if target != f"new_{gone}"]
+    for stand_in in (number(0.5), name(order[0]) if order else number(1)):
+        swapped = [
+            (target, _swap(value, {gone: stand_in, f"new_{gone}": stand_in}))
+            for target, value in body
+        ]
+        less = replace(cell, order=order, body=tuple(without_unused(swapped)), **kept)
+        if group == "states":
+            gates = tuple(
+                replace(g, source=tuple(s for s in g.source if s != gone)) for g in less.gates
+            )
+            less = replace(less, gates=gates)
+        yield less
+
+
+def _swap(node: Node, others: dict[str, Node]) -> Node:
+    if node.op == "name":
+        return others.get(node.name, node)
+    return replace(node, args=tuple(_swap(a, others) for a in node.args))
+
+
+_RELATIONAL = ("<", "<=", ">", ">=", "==", "!=", "&", "|", "~")
+
+
+def _trees(node: Node) -> Iterator[Node]:
+    """Smaller trees: a part in the place of the whole, or a smaller part."""
+    if node.op not in _RELATIONAL:
+        for argument in node.args:
+            if argument.op not in _RELATIONAL:
+                yield argument
+        if node.op not in ("name", "number"):
+            for word in sorted(node.names()):
+                yield name(word)
+    elif node.op in ("&", "|", "~"):
+        yield from node.args
+    if node.op == "number" and node.value not in (0, 1, 0.5):
+        yield number(1)
+        yield number(0.5)
+    for i, argument in enumerate(node.args):
+        for less in _trees(argument):
+            yield replace(node, args=(*node.args[:i], less, *node.args[i + 1 :]))

@@ -1,0 +1,136 @@
+"""The plain torch side of a case: the loop, under a module's projections where there is one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..draw.tree import Case
+from ..draw.write_loop import loop_text
+
+Results = dict[str, Tensor]
+
+
+class Edges:
+    """Collects the differences of all operands of comparisons, in the order of their evaluation.
+
+    Args:
+        device: where numbers are put.
+    """
+
+    def __init__(self, device: str) -> None:
+        self.device = device
+        self.differences: list[Tensor] = []
+        self.scales: list[Tensor] = []
+
+    def __call__(self, a: Any, b: Any) -> Tensor:
+        """Note two operands; gives their difference."""
+        first, second = self._tensor(a), self._tensor(b)
+        difference = first - second
+        if difference.numel():
+            self.differences.append(difference.detach().double())
+            sizes = [x.detach().double().abs().max() for x in (first, second)]
+            self.scales.append(torch.maximum(*sizes))
+        return difference
+
+    def _tensor(self, x: Any) -> Tensor:
+        if isinstance(x, Tensor):
+            return x
+        return torch.tensor(float(x), dtype=torch.float64, device=self.device)
+
+
+def loop_of(case: Case) -> tuple[Callable[..., Any], Edges]:
+    """The loop of a case's cell, and what notes its comparisons."""
+    edges = Edges(case.device)
+    scope: dict[str, Any] = {"torch": torch, "edge": edges, "DEVICE": case.device}
+    exec(compile(loop_text(case.cell, edges=True), "<loop>", "exec"), scope)
+    return scope["loop"], edges
+
+
+def run_twin(
+    case: Case, values: Mapping[str, Tensor], seeds: Mapping[str, Tensor], dtype: torch.dtype
+) -> tuple[Results, Edges]:
+    """Outputs and gradients of the loop in a dtype, by name, and the comparisons on the way.
+
+    Args:
+        case: the call.
+        values: of all tensors.
+        seeds: the gradients of all outputs.
+        dtype: to compute in.
+    """
+    loop, edges = loop_of(case)
+    leaves = {
+        name: t.to(case.device, dtype).requires_grad_(name not in case.without)
+        for name, t in values.items()
+    }
+    results = _scan(case, loop, leaves) if case.through == "scan" else _stack(case, loop, leaves)
+    moved = {name: t.to(case.device, dtype) for name, t in seeds.items()}
+    found = results | gradients(case, results, leaves, moved)
+    return {name: t.detach() for name, t in found.items()}, edges
+
+
+def gradients(
+    case: Case, results: Results, leaves: Mapping[str, Tensor], seeds: Mapping[str, Tensor]
+) -> Results:
+    """The gradient of each tensor that needs one, `d name`."""
+    asked = {n: t for n, t in leaves.items() if t.requires_grad}
+    seeded = {n: t for n, t in results.items() if n not in case.silent and t.requires_grad}
+    if not asked or set(case.silent) >= set(results):
+        return {}
+    found: Sequence[Tensor | None] = [None] * len(asked)
+    if seeded:
+        found = torch.autograd.grad(
+            list(seeded.values()),
+            list(asked.values()),
+            [seeds[n] for n in seeded],
+            allow_unused=True,
+        )
+    return {
+        f"d {n}": torch.zeros_like(t) if g is None else g
+        for (n, t), g in zip(asked.items(), found, strict=True)
+    }
+
+
+def _states(case: Case, like: Tensor) -> list[Tensor]:
+    shape = (case.batch, case.heads, case.dim)
+    return [like.new_full(shape, s.value) for s in case.cell.states]
+
+
+def _scan(case: Case, loop: Callable[..., Any], leaves: Mapping[str, Tensor]) -> Results:
+    names = [s.name for s in case.cell.states]
+    wx = leaves["wx"]
+    states = [leaves[f"states.{n}"] for n in names] if case.states else _states(case, wx)
+    params = {p.name: leaves[f"params.{p.name}"] for p in case.cell.params}
+    over_time, last = loop(
+        wx, leaves.get("R"), leaves.get("R_diag"), leaves.get("b"), params, states
+    )
+    return {f"{n} over time": t for n, t in zip(names, over_time, strict=True)} | {
+        f"{n} last": t for n, t in zip(names, last, strict=True)
+    }
+
+
+def _stack(case: Case, loop: Callable[..., Any], leaves: Mapping[str, Tensor]) -> Results:
+    """The layers of a module, each fed by the one below."""
+    names, x = [s.name for s in case.cell.states], leaves["x"]
+    plane = (case.batch, case.heads, case.dim)
+    lasts: list[Sequence[Tensor]] = []
+    for layer in range(case.layers):
+        weight = leaves.get(f"weight_ih.{layer}")
+        if weight is None:
+            wx = x.new_empty(*x.shape[:2], case.heads, case.dim, 0)
+        else:
+            wx = torch.einsum("bti,gndi->btndg", x, weight)
+        states = _states(case, x)
+        if case.states:
+            states = [leaves[f"states.{n}"][layer].reshape(plane) for n in names]
+        params = {p.name: leaves[f"params.{p.name}.{layer}"] for p in case.cell.params}
+        weights = [leaves.get(f"{w}.{layer}") for w in ("R", "R_diag", "b")]
+        over_time, last = loop(wx, *weights, params, states)
+        x = over_time[0].reshape(case.batch, case.steps, case.heads * case.dim)
+        lasts.append([s.reshape(case.batch, case.heads * case.dim) for s in last])
+    return {"y": x} | {
+        f"{n} last": torch.stack(ts) for n, ts in zip(names, zip(*lasts, strict=True), strict=True)
+    }

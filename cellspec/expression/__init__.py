@@ -1,0 +1,1 @@
+"""Expressions: nodes that keep what their author wrote, as text, as sympy, as C++."""

@@ -1,0 +1,156 @@
+"""Between nodes and sympy, which knows how to differentiate and to share sums and products."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+
+import sympy
+from sympy.core.parameters import distribute
+from sympy.core.relational import Relational
+from sympy.logic.boolalg import BooleanAtom
+
+from ..errors import CellError
+from ..functions import TABLE
+from .node import (
+    Node,
+    binary,
+    both,
+    compare,
+    either,
+    negated,
+    negative,
+    number,
+    power,
+    symbol,
+    truth,
+)
+
+
+def factored() -> AbstractContextManager[None]:
+    """Inside, a number times a sum stays a product: `0.1 * (a + b)` is two operations, not three.
+
+    sympy multiplies it out unless told.
+    """
+    manager: AbstractContextManager[None] = distribute(False)
+    return manager
+
+
+def from_sympy(value: sympy.Basic, known: Mapping[sympy.Symbol, Node] | None = None) -> Node:
+    """A small sympy expression as nodes; sums and products become pairs, from left to right.
+
+    Args:
+        value: the expression, over functions of the table.
+        known: what its symbols stand for; the others are names.
+
+    Raises:
+        CellError: it has something that the language has not.
+
+    Example:
+        >>> import sympy
+        >>> from rnnc.cellspec.expression.symbolic import from_sympy
+        >>> x, y = sympy.symbols("x y")
+        >>> from_sympy(x / y - 2 * x), from_sympy(1 - x**2)
+        (x/y - 2*x, 1 - x**2)
+    """
+    return _Converter(known or {}).node(value)
+
+
+class _Converter:
+    def __init__(self, known: Mapping[sympy.Symbol, Node]) -> None:
+        self.known = known
+
+    def node(self, value: sympy.Basic) -> Node:
+        if isinstance(value, sympy.Symbol):
+            return self.known.get(value) or symbol(value.name)
+        if isinstance(value, BooleanAtom):
+            return truth(bool(value))
+        if isinstance(value, sympy.Number) and value.is_finite:
+            return number(int(value) if value.is_Integer else float(value))
+        if isinstance(value, sympy.Add):
+            return self._sum(value)
+        if isinstance(value, sympy.Mul | sympy.Pow):
+            minus, above, below = self._factors(value)
+            if minus and above and above[0].is_number:
+                return _product([negative(above[0]), *above[1:]], below)
+            product = _product(above, below)
+            return negative(product) if minus else product
+        if isinstance(value, Relational):
+            return compare(value.rel_op, self.node(value.lhs), self.node(value.rhs))
+        if isinstance(value, sympy.And | sympy.Or):
+            # sympy keeps them in a set.
+            first, *rest = map(self.node, sorted(value.args, key=str))
+            for part in rest:
+                first = (both if isinstance(value, sympy.And) else either)(first, part)
+            return first
+        if isinstance(value, sympy.Not):
+            return negated(self.node(value.args[0]))
+        if value.func.__name__ in TABLE:
+            return TABLE[value.func.__name__].node(*map(self.node, value.args))
+        raise CellError(
+            f"`{value}`, which is {value.func.__name__} in sympy",
+            "+ - * / **, comparisons and the functions of rnnc's table",
+            "an expression of those",
+        )
+
+    def _sum(self, value: sympy.Add) -> Node:
+        """Terms with a plus before those with a minus, so that one sign less is spelled."""
+        terms = [self._signed(term) for term in value.args]
+        plus = [term for minus, term in terms if not minus]
+        minus = [term for minus, term in terms if minus]
+        total = plus.pop(0) if plus else negative(minus.pop(0))
+        for term in plus:
+            total = binary("+", total, term)
+        for term in minus:
+            total = binary("-", total, term)
+        return total
+
+    def _signed(self, value: sympy.Basic) -> tuple[bool, Node]:
+        """Whether the term is negative, and its size."""
+        if not isinstance(value, sympy.Mul | sympy.Pow):
+            return _without_sign(self.node(value))
+        minus, above, below = self._factors(value)
+        return minus, _product(above, below)
+
+    def _factors(self, value: sympy.Basic) -> tuple[bool, list[Node], list[Node]]:
+        """Whether the product is negative, and its factors above and below the line."""
+        minus = False
+        above: list[Node] = []
+        below: list[Node] = []
+        for factor in value.args if isinstance(value, sympy.Mul) else (value,):
+            if factor == -1:
+                minus = not minus
+                continue
+            under, part = self._factor(factor)
+            sign, part = _without_sign(part)
+            minus = minus != sign
+            (below if under else above).append(part)
+        return minus, above, below
+
+    def _factor(self, factor: sympy.Basic) -> tuple[bool, Node]:
+        """Whether it stands below the line, and what."""
+        if isinstance(factor, sympy.Pow):
+            base, exponent = factor.args
+            if not exponent.is_Integer:
+                raise CellError(f"`{factor}`", "whole exponents", "sqrt(x), or exp(p * log(x))")
+            return bool(exponent < 0), power(self.node(base), abs(int(exponent)))
+        if factor.func.__name__ == "reciprocal":
+            return True, self.node(factor.args[0])
+        return False, self.node(factor)
+
+
+def _product(above: list[Node], below: list[Node]) -> Node:
+    product = above[0] if above else number(1)
+    for part in above[1:]:
+        product = binary("*", product, part)
+    for part in below:
+        product = binary("/", product, part)
+    return product
+
+
+def _without_sign(node: Node) -> tuple[bool, Node]:
+    if node.op == "neg":
+        return True, node.args[0]
+    if isinstance(node.value, int | float) and node.is_number and node.value < 0:
+        return True, negative(node)
+    return False, node

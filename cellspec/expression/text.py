@@ -1,0 +1,191 @@
+"""Expressions as text, for people and for JSON, and back again.
+
+The text is the language itself: Python's arithmetic, comparisons and the functions of the table.
+Reading goes through Python's parser and an explicit list of what is allowed, never `eval`.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+
+from ..errors import CellError
+from ..functions import TABLE
+from .node import (
+    Node,
+    binary,
+    both,
+    compare,
+    either,
+    negated,
+    negative,
+    number,
+    power,
+    symbol,
+    truth,
+)
+from .spell import EXACT, PYTHON, spell
+
+_RELATIONS: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<",
+    ast.LtE: "<=",
+    ast.Gt: ">",
+    ast.GtE: ">=",
+    ast.Eq: "==",
+    ast.NotEq: "!=",
+}
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "+",
+    ast.Sub: "-",
+    ast.Mult: "*",
+    ast.Div: "/",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+}
+
+
+def to_text(value: Node, named: Mapping[Node, str] | None = None) -> str:
+    """The expression as a cell's author would write it.
+
+    Args:
+        value: the expression.
+        named: nodes in it that are written by a name.
+
+    Example:
+        >>> from rnnc.cellspec.expression.text import from_text, to_text
+        >>> to_text(from_text("sigmoid(f)*c + sigmoid(i)*tanh(z)"))
+        'sigmoid(f)*c + sigmoid(i)*tanh(z)'
+    """
+    return spell(value, PYTHON, named)
+
+
+def to_exact_text(value: Node, named: Mapping[Node, str] | None = None) -> str:
+    """The text that `from_text` reads back as the same node, but for tags."""
+    return spell(value, EXACT, named)
+
+
+def from_text(text: str, named: Mapping[str, Node] | None = None) -> Node:
+    """The expression that a text stands for, in its order and grouping.
+
+    Applications of a function whose gradient is not linear are each a node of its own.
+
+    Args:
+        text: an expression of the language.
+        named: what names in it stand for, other than symbols.
+
+    Raises:
+        CellError: the text is no expression of the language.
+    """
+    try:
+        # Python bounds the digits of a number and the depth of brackets itself.
+        tree = ast.parse(text, mode="eval")
+    except SyntaxError as error:
+        if "too many nested" in str(error.msg):
+            raise _too_deep(text) from error
+        raise _refusal(text, f"column {error.offset}") from error
+    except (RecursionError, MemoryError) as error:
+        raise _too_deep(text) from error
+    except ValueError as error:
+        raise _refusal(text, str(error)) from error
+    return _Reader(text, named or {}).read(tree.body)
+
+
+class _Reader:
+    """Reads one text; a chain of operators is a loop, brackets are calls."""
+
+    def __init__(self, text: str, named: Mapping[str, Node]) -> None:
+        self.text = text
+        self.named = named
+
+    def read(self, node: ast.expr) -> Node:
+        chain: list[tuple[str, ast.expr]] = []
+        while isinstance(node, ast.BinOp) and type(node.op) in _OPERATORS:
+            chain.append((_OPERATORS[type(node.op)], node.right))
+            node = node.left
+        value = self._operand(node)
+        for operator, right in reversed(chain):
+            value = self._joined(operator, value, self.read(right))
+        return value
+
+    def _operand(self, node: ast.expr) -> Node:
+        match node:
+            case ast.Constant(value=bool() as value):
+                return truth(value)
+            case ast.Constant(value=int() | float() as value):
+                return number(value)
+            case ast.Name(id=name):
+                return self.named.get(name) or symbol(name)
+            case ast.UnaryOp(op=ast.USub(), operand=operand):
+                return negative(self._arithmetic(self.read(operand)))
+            case ast.UnaryOp(op=ast.Invert(), operand=operand):
+                return negated(self._condition(self.read(operand)))
+            case ast.BinOp(left=base, op=ast.Pow(), right=exponent):
+                return power(self._arithmetic(self.read(base)), self._exponent(exponent))
+            case ast.Compare(left=left, ops=[relation], comparators=[right]) if (
+                type(relation) in _RELATIONS
+            ):
+                sides = self._arithmetic(self.read(left)), self._arithmetic(self.read(right))
+                return compare(_RELATIONS[type(relation)], *sides)
+            case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in TABLE:
+                expected = TABLE[name].arguments
+                if len(arguments) == len(expected):
+                    values = map(self.read, arguments)
+                    kinds = (
+                        self._condition if a == "condition" else self._arithmetic for a in expected
+                    )
+                    checked = (kind(v) for kind, v in zip(kinds, values, strict=True))
+                    return TABLE[name].node(*checked)
+        raise _refusal(self.text, _shown(node))
+
+    def _joined(self, operator: str, left: Node, right: Node) -> Node:
+        if operator == "&":
+            return both(self._condition(left), self._condition(right))
+        if operator == "|":
+            return either(self._condition(left), self._condition(right))
+        return binary(operator, self._arithmetic(left), self._arithmetic(right))
+
+    def _exponent(self, node: ast.expr) -> int:
+        """A whole number as it stands: towers of powers are not computed."""
+        sign = 1
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            sign, node = -1, node.operand
+        match node:
+            case ast.Constant(value=int() as value) if not isinstance(value, bool):
+                return sign * value
+        raise _refusal(self.text, f"the exponent {_shown(node)}")
+
+    def _condition(self, value: Node) -> Node:
+        # A symbol stands for a number, so that it is no condition.
+        if not value.is_condition:
+            raise _refusal(self.text, f"`{value}` in the place of a condition")
+        return value
+
+    def _arithmetic(self, value: Node) -> Node:
+        if value.is_condition:
+            raise _refusal(self.text, f"the condition `{value}` in the place of a number")
+        return value
+
+
+def _shown(node: ast.expr) -> str:
+    shown = ast.unparse(node)
+    return shown if len(shown) <= 80 else f"column {node.col_offset}"
+
+
+def _too_deep(text: str) -> CellError:
+    return CellError(
+        f"`{_shortened(text)}`, at a depth that Python's parser refuses",
+        "texts that name their deep parts: an expression itself may be of any depth",
+        '"shared": [["t0", "tanh(g)"], …] in the JSON, and t0 in place of that part',
+    )
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:100]} … {text[-80:]}"
+
+
+def _refusal(text: str, place: str) -> CellError:
+    return CellError(
+        f"`{_shortened(text)}`, at {place}",
+        "an expression of + - * / **, comparisons and the functions of rnnc's table",
+        "for example sigmoid(f)*c + sigmoid(i)*tanh(z)",
+    )

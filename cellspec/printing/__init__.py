@@ -1,0 +1,1 @@
+"""A cell's equations as text, LaTeX and JSON."""

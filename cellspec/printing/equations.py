@@ -1,0 +1,89 @@
+"""A cell's equations for people: as text and as LaTeX."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from ..expression.node import Node, ordered, rewritten, symbol
+from ..expression.sharing import named_values
+from ..expression.text import to_text
+from .latex import Letters, latex
+
+if TYPE_CHECKING:
+    from ..cell import CellSpec
+
+
+def equation_lines(cell: CellSpec) -> tuple[str, ...]:
+    """A line for each gate, then one for each state, each after those that it refers to."""
+    lines = []
+    for gate in cell.gates:
+        terms = [f"x_{gate.name}"] if gate.input else []
+        dense = [p for p in cell.dense_pairs if p.gate == gate.name]
+        diagonal = [p for p in cell.diagonal_pairs if p.gate == gate.name]
+        for p in dense:
+            terms.append(f"{_weight('R', p.gate, p.source, len(dense))} {p.source}")
+        for p in diagonal:
+            terms.append(f"{_weight('u', p.gate, p.source, len(diagonal))} * {p.source}")
+        if gate.bias:
+            terms.append(f"b_{gate.name}")
+        lines.append(f"{gate.name} = {' + '.join(terms)}")
+    rows = _by_reference(cell, "'")
+    named = named_values(value for _, value in rows)
+    lines += [f"{name} = {to_text(value, named)}" for value, name in named.items()]
+    return (*lines, *(f"{n}' = {named.get(v) or to_text(v, named)}" for n, v in rows))
+
+
+def latex_block(cell: CellSpec) -> str:
+    """The same equations as an `aligned` block."""
+    letters = Letters({g.name for g in cell.gates}, {s.name for s in cell.states})
+    rows = []
+    for gate in cell.gates:
+        name = letters.letter(gate.name)
+        terms = [rf"W_{{{name}}} x_t"] if gate.input else []
+        for pairs, weight, product in (
+            (cell.dense_pairs, "R", " "),
+            (cell.diagonal_pairs, "u", r" \odot "),
+        ):
+            own = [p for p in pairs if p.gate == gate.name]
+            for p in own:
+                index = name if len(own) == 1 else f"{name},{letters.letter(p.source)}"
+                terms.append(rf"{weight}_{{{index}}}{product}{letters.letter(p.source)}_{{t-1}}")
+        if gate.bias:
+            terms.append(f"b_{{{name}}}")
+        rows.append(f"{name}_t &= {' + '.join(terms)}")
+    values = _by_reference(cell, "_next")
+    named = {node: f"v_{{{name[1:]}}}" for node, name in named_values(v for _, v in values).items()}
+    rows += [f"{name} &= {latex(value, letters, named)}" for value, name in named.items()]
+    rows += [
+        f"{letters.letter(name)}_t &= {named.get(value) or latex(value, letters, named)}"
+        for name, value in values
+    ]
+    return "\\begin{aligned}\n" + " \\\\\n".join(rows) + "\n\\end{aligned}"
+
+
+def _by_reference(cell: CellSpec, ending: str) -> list[tuple[str, Node]]:
+    """Each state's new value over the other new values that it contains; those come first."""
+    news = {
+        update: symbol(f"{state.name}{ending}")
+        for state, update in zip(cell.states, cell.updates, strict=True)
+        if not update.is_leaf
+    }
+    # A new value contains only smaller ones, so their sizes order them.
+    sizes = _sizes(cell.updates)
+    rows = []
+    for state, update in zip(cell.states, cell.updates, strict=True):
+        others = {other: new for other, new in news.items() if other is not update}
+        (short,) = rewritten([update], others)
+        rows.append((sizes[update], state.name, short))
+    return [(name, short) for _, name, short in sorted(rows, key=lambda row: row[0])]
+
+
+def _sizes(roots: tuple[Node, ...]) -> dict[Node, int]:
+    sizes: dict[Node, int] = {}
+    for node in ordered(roots):
+        sizes[node] = 1 + sum(sizes[a] for a in node.args)
+    return sizes
+
+
+def _weight(letter: str, gate: str, source: str, count: int) -> str:
+    return f"{letter}_{gate}" if count == 1 else f"{letter}_{gate},{source}"

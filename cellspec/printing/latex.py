@@ -1,0 +1,97 @@
+"""Expressions as LaTeX, with time as an index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ..expression.node import Node, ordered
+from ..expression.spell import ATOM, POWER, PRODUCT, SIGN, SUM
+from ..functions import TABLE
+
+_RELATIONS = {"<": "<", "<=": r"\leq", ">": ">", ">=": r"\geq", "==": "=", "!=": r"\neq"}
+
+
+@dataclass(frozen=True)
+class Letters:
+    """Names with their time: gates and new states at t, previous states at t - 1."""
+
+    gates: set[str]
+    states: set[str]
+
+    def letter(self, name: str) -> str:
+        """A name as LaTeX: one letter or a Greek name as it is, a word upright."""
+        base, _, index = name.partition("_")
+        shown = f"\\{base}" if base in _GREEK else base if len(base) == 1 else rf"\mathrm{{{base}}}"
+        return rf"{shown}_{{\mathrm{{{index}}}}}".replace("_", "^", 1) if index else shown
+
+    def timed(self, name: str) -> str:
+        """A name in an equation."""
+        if name.endswith("_next"):
+            return f"{self.letter(name[:-5])}_t"
+        time = "_t" if name in self.gates else "_{t-1}" if name in self.states else ""
+        return f"{self.letter(name)}{time}"
+
+
+def latex(root: Node, letters: Letters, named: Mapping[Node, str]) -> str:
+    """An expression, with the nodes that have names written by those."""
+    texts: dict[Node, tuple[str, int]] = {}
+    below = {node: name for node, name in named.items() if node is not root}
+    for node in ordered([root], stop=below):
+        if node in below:
+            texts[node] = below[node], ATOM
+        else:
+            texts[node] = _spelled(node, [texts[a] for a in node.args], letters)
+    return texts[root][0]
+
+
+def _spelled(node: Node, args: list[tuple[str, int]], letters: Letters) -> tuple[str, int]:
+    op = node.op
+    if op == "symbol":
+        return letters.timed(node.name), ATOM
+    if op in ("number", "true", "false"):
+        text = rf"\mathrm{{{op}}}" if node.value is None else repr(node.value)
+        return text, SIGN if text[0] == "-" else ATOM
+    if op == "call":
+        inside = ", ".join(text for text, _ in args)
+        return rf"{TABLE[node.name].latex}\left({inside}\right)", ATOM
+    if op == "**":
+        return _power(node, args[0], letters), POWER
+    if op == "/":
+        return rf"\frac{{{args[0][0]}}}{{{args[1][0]}}}", PRODUCT
+    if op == "*":
+        left = _within(args[0], PRODUCT)
+        right = _within(args[1], SIGN if node.args[1].op != "/" else PRODUCT, sign=False)
+        dot = r" \cdot " if right[0].isdigit() else " "
+        return f"{left}{dot}{right}", PRODUCT
+    if op in ("+", "-"):
+        left, right = _within(args[0], SUM), _within(args[1], PRODUCT, sign=False)
+        return f"{left} {op} {right}", SUM
+    if op == "neg":
+        return f"- {_within(args[0], PRODUCT, sign=False)}", PRODUCT
+    if op == "~":
+        return rf"\neg {_within(args[0], ATOM)}", POWER
+    if op in ("&", "|"):
+        word = r"\wedge" if op == "&" else r"\vee"
+        return f"{_within(args[0], POWER)} {word} {_within(args[1], POWER)}", PRODUCT
+    return f"{args[0][0]} {_RELATIONS[op]} {args[1][0]}", SUM
+
+
+def _power(node: Node, base: tuple[str, int], letters: Letters) -> str:
+    inner = node.args[0]
+    if inner.op == "call" and base[0].endswith(r"\right)"):
+        name = TABLE[inner.name].latex
+        return rf"{name}^{{{node.value}}}{base[0][len(name) :]}"
+    return rf"{_within(base, ATOM)}^{{{node.value}}}"
+
+
+def _within(part: tuple[str, int], at_least: int, sign: bool = True) -> str:
+    text, binding = part
+    fits = binding >= at_least and (sign or text[0] != "-")
+    return text if fits else rf"\left({text}\right)"
+
+
+_GREEK = frozenset(
+    """alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau
+    upsilon phi chi psi omega Gamma Delta Theta Lambda Xi Pi Sigma Upsilon Phi Psi Omega""".split()
+)

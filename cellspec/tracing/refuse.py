@@ -1,0 +1,190 @@
+"""What is said to the author of a cell about a use of a symbol that has no meaning.
+
+Operands come as the messages show them; a line that starts with code is code that works.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+
+from ..errors import CellError
+
+#: The page on what a cell cannot say, with the nearest way.
+LIMITS = "docs/limits.md"
+
+
+def decision(value: str) -> CellError:
+    """Python asks for the truth of a symbol."""
+    return CellError(
+        f"a Python decision (if, and, or, not, max, min) on {value}",
+        "one expression for all units: its value is not known while the cell is traced",
+        "where(condition, a, b), maximum(a, b) or minimum(a, b);"
+        " & and | join conditions, ~ negates one",
+    )
+
+
+def python_number(value: str) -> CellError:
+    """Python asks for the number that a symbol stands for."""
+    return CellError(
+        f"{value} turned into a Python number, as the functions of math do",
+        "a function of rnnc's table, which has a derivative and a CUDA spelling",
+        "from rnnc import tanh, exp, … and call that one",
+    )
+
+
+def sequence(value: str) -> CellError:
+    """A loop over a symbol, its length or a part of it."""
+    return CellError(
+        f"{value} used as a sequence (a loop, an index, len)",
+        "an expression for one unit: a symbol has no length",
+        "the arithmetic of one unit; heads, batch and time are the compiler's."
+        f" For norms and sums over units see {LIMITS}",
+    )
+
+
+def formatted(value: str, specification: str) -> CellError:
+    """A format for numbers."""
+    return CellError(
+        f"{value} formatted as {specification!r}",
+        "a format without digits: its value is not known while the cell is traced",
+        'f"{g}", which shows the expression',
+    )
+
+
+def attribute(value: str, name: str) -> CellError:
+    """A method, as tensors have them."""
+    return CellError(
+        f"the attribute .{name} of {value}",
+        "arithmetic and functions of rnnc's table",
+        f"from rnnc import {name}, if the table has it, and {name}(x)",
+    )
+
+
+#: Calls that put units together, as no cell does.
+_OVER_UNITS = frozenset(
+    """sum mean std var max min argmax norm layer_norm rms_norm batch_norm group_norm softmax
+    log_softmax logsumexp cumsum matmul mm bmm einsum linear conv1d dot""".split()
+)
+
+
+def foreign_call(library: str, name: str) -> CellError:
+    """A call of another library's function on a symbol."""
+    if name in _OVER_UNITS:
+        return CellError(
+            f"a call of {library}.{name}",
+            "the arithmetic of one unit: units meet in the matrix products of gates alone",
+            f"a gate for a matrix product; for norms and sums over units see {LIMITS}",
+        )
+    return CellError(
+        f"a call of {library}.{name}",
+        "a function of rnnc's table, which has a derivative and a CUDA spelling",
+        f"from rnnc import {name}, if the table has it; else build it from those that are there",
+    )
+
+
+def operator(symbol: str, left: str, right: str) -> CellError:
+    """An operator that the language does not have."""
+    used = f"{left} {symbol} {right}".strip()
+    found = f"an operator that is not in the language: {used}"
+    if symbol in ("&", "|", "^", "~"):
+        return CellError(
+            f"{used}, which joins numbers",
+            "comparisons joined by & or |, each in brackets: Python reads & before >",
+            f"(a > 0) {symbol if symbol in '&|' else '&'} (b > 0)",
+        )
+    if symbol == "@":
+        return CellError(
+            found,
+            "the arithmetic of one unit; a matrix product is a gate",
+            "n: Gate = gate(input=False), with source= for another state than the first;"
+            f" for a product of another value see {LIMITS}",
+        )
+    remedies = {
+        "%": "where(x >= m, x - m, x), for a value that leaves [0, m) by less than m",
+        "//": "x / y, if the whole part is not needed",
+        "<<": "x * 2, x * 4, …",
+        ">>": "x / 2, x / 4, …",
+    }
+    return CellError(
+        found,
+        "+ - * / ** and comparisons: real numbers, without remainders and bits",
+        remedies[symbol],
+    )
+
+
+def power_of(left: str, right: str, base: object) -> CellError:
+    """A number to the power of a symbol."""
+    real = isinstance(base, numbers.Real) and not isinstance(base, bool)
+    value = float(base) if real else 0.0  # type: ignore[arg-type]
+    if value > 0:
+        factor = f"{math.log(value)!r} * " if value != math.e else ""
+        write = f"exp({factor}{right.strip('`')}), where {left} is exp({math.log(value)!r})"
+    else:
+        write = "exp(x * log(base)), for a base above 0"
+    return CellError(f"{left} ** {right}", "a power with a whole number as its exponent", write)
+
+
+def exponent(left: str, right: str, value: object) -> CellError:
+    """An exponent that is no whole number."""
+    numeric = isinstance(value, numbers.Real) and not isinstance(value, bool)
+    base, power = left.strip("`"), right.strip("`")
+    shown = power if numeric or power.isidentifier() else f"({power})"
+    return CellError(
+        f"{left} ** {right}",
+        "a power with a whole number as its exponent, 0.5 or -0.5",
+        f"exp({shown} * log({base})), for {base} above 0",
+    )
+
+
+def condition(value: str, factor: str = "") -> CellError:
+    """Arithmetic with a condition, which may be a product with a factor."""
+    inner = value.strip("`")
+    factor = factor.strip("`") or "1"
+    return CellError(
+        f"the condition {value} in arithmetic",
+        "a number: a condition chooses between two",
+        f"where({inner}, {factor}, 0)",
+    )
+
+
+def conditions_compared(relation: str, left: str, right: str) -> CellError:
+    """Two conditions asked whether they are equal."""
+    a, b = (f"({side.strip('`')})" for side in (left, right))
+    unequal = f"({a} & ~{b}) | (~{a} & {b})"
+    return CellError(
+        f"{left} {relation} {right}, which compares two conditions",
+        "conditions joined by & and |, or negated by ~",
+        f"({a} & {b}) | (~{a} & ~{b})" if relation == "==" else unequal,
+    )
+
+
+def returned(values: dict[object, object], states: list[str]) -> CellError:
+    """New values returned by name."""
+    names = ", ".join(states)
+    given = ", ".join(f"values[{state!r}]" for state in states)
+    return CellError(
+        f"a dict returned, with {', '.join(map(repr, values))}",
+        f"the new value of each state, in the order of the signature: {names}",
+        f"return {given}, where `values` is that dict",
+    )
+
+
+def operand(value: str, object_: object) -> CellError:
+    """An operand that is no number of the cell."""
+    one = getattr(object_, "numel", None) or getattr(object_, "size", None)
+    count = one() if callable(one) else one
+    if object_ is None:
+        write = "a number, or a name of the signature"
+    elif isinstance(object_, bool):
+        write = "1 or 0"
+    elif isinstance(object_, dict):
+        write = "return h, c: the new value of each state, in order"
+    elif count == 1:
+        write = "a learned value as w: Param, a number as float(x) or alpha: Constant ="
+        write += " constant(0.1)"
+    else:
+        write = "a learned value as w: Param, a number as alpha: Constant = constant(0.1)"
+    return CellError(
+        f"{value} inside the equations", "gates, states, params, constants and plain numbers", write
+    )

@@ -1,0 +1,207 @@
+"""From a Python function to a cell: the function runs once, on symbols."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import math
+import numbers
+import re
+import traceback
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+from ..cell import CellSpec
+from ..declare import Constant, Gate, Param, State, gate, param, state
+from ..errors import CellError
+from ..expression.node import Node, number, symbol
+from ..functions import TABLE
+from . import refuse
+from .place import place, place_of_error
+from .tracer import Tracer, expression, number_of, shared_owner, shown
+
+CellType = TypeVar("CellType", bound=CellSpec)
+
+_DEFAULTS: dict[type, Callable[[], Any] | None] = {
+    Gate: gate,
+    State: state,
+    Param: param,
+    Constant: None,
+}
+
+
+def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
+    """Make a cell of a function whose arguments are annotated Gate, State, Param or Constant.
+
+    Args:
+        function: returns the new value of each state, in the order of the signature.
+        kind: the class of cell to make.
+
+    Raises:
+        CellError: the signature or the body is not in the language; names file and line.
+    """
+    if not inspect.isfunction(inspect.unwrap(function)):
+        raise CellError(
+            f"cell({shown(function)})",
+            "a function of Gate, State, Param and Constant arguments",
+            "@rnnc.cell above its def",
+        )
+    code = inspect.unwrap(function).__code__
+    header = f"{function.__name__}, {place(code.co_filename, code.co_firstlineno)}"
+    try:
+        parameters = _signature(function).parameters.values()
+        declarations = [_declaration(p) for p in parameters]
+        tracers = {d.name: Tracer(symbol(d.name), function.__name__) for d in declarations}
+        by_name = {p.name for p in parameters if p.kind is p.KEYWORD_ONLY}
+        states = [d.name for d in declarations if isinstance(d, State)]
+        returned = _run(function, tracers, by_name, states)
+        return kind(
+            name=function.__name__,
+            doc=inspect.getdoc(function) or "",
+            gates=tuple(d for d in declarations if isinstance(d, Gate)),
+            states=tuple(d for d in declarations if isinstance(d, State)),
+            params=tuple(d for d in declarations if isinstance(d, Param)),
+            constants=tuple(d for d in declarations if isinstance(d, Constant)),
+            updates=tuple(_update(value, function.__name__) for value in returned),
+        )
+    except CellError as error:
+        if error.where in ("", function.__name__):
+            # A rule broken by the cell as a whole is reported at the function's head.
+            error = CellError(error.found, error.wanted, error.write, header)
+        raise error from None
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    try:
+        return inspect.signature(function, eval_str=True)
+    except NameError as error:
+        raise CellError(
+            f"an annotation with the unknown name `{error.name}`",
+            "Gate, State, Param or Constant",
+            "from rnnc import Gate, State, Param, Constant",
+        ) from error
+
+
+def _declaration(parameter: inspect.Parameter) -> Gate | State | Param | Constant:
+    name, kind, default = parameter.name, parameter.annotation, parameter.default
+    if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
+        raise CellError(
+            f"the argument *{name}", "arguments by name, each with an annotation", f"{name}: Gate"
+        )
+    if kind not in _DEFAULTS:
+        found = "no annotation" if kind is parameter.empty else f"the annotation {kind!r}"
+        raise CellError(
+            f"the argument `{name}` with {found}",
+            "Gate, State, Param or Constant",
+            f"{name}: Constant = constant({number_of(default)!r})"
+            if _is_number(default)
+            else f"{name}: Gate",
+        )
+    if default is parameter.empty:
+        make = _DEFAULTS[kind]
+        if make is None:
+            raise CellError(
+                f"the constant `{name}` without a value",
+                "a number that with_constants can override",
+                f"{name}: Constant = constant(0.1)",
+            )
+        default = make()
+    if not isinstance(default, kind):
+        maker = kind.__name__.lower()
+        value = (
+            repr(number_of(default)) if _is_number(default) else "0.1" if kind is Constant else ""
+        )
+        option = value if kind is Constant or not value else f"init={value}"
+        raise CellError(
+            f"the argument `{name}: {kind.__name__}` with the default {default!r}",
+            f"a default made by {maker}()",
+            f"{name}: {kind.__name__} = {maker}({option if kind is not Gate else ''})",
+        )
+    declared: Gate | State | Param | Constant = default.model_copy(update={"name": name})
+    return declared
+
+
+def _run(
+    function: Callable[..., Any],
+    tracers: dict[str, Tracer],
+    by_name: set[str],
+    states: list[str],
+) -> tuple[Any, ...]:
+    positional = [t for name, t in tracers.items() if name not in by_name]
+    keyword = {name: tracers[name] for name in by_name}
+    try:
+        returned = function(*positional, **keyword)
+    except CellError as error:
+        where = place_of_error(error, function.__code__.co_filename)
+        raise error.at(f"{function.__name__}, {where}") from None
+    except NameError as error:
+        where = place_of_error(error, function.__code__.co_filename)
+        unknown = _unknown_name(str(error.name), error, list(tracers))
+        raise unknown.at(f"{function.__name__}, {where}") from error
+    except RecursionError as error:
+        raise CellError(
+            "a Python function that calls itself too often",
+            "a body whose own calls end; its expressions may be of any depth",
+            "a loop in place of the recursion",
+        ) from error
+    if isinstance(returned, dict):
+        raise refuse.returned(returned, states)
+    return tuple(returned) if isinstance(returned, tuple | list) else (returned,)
+
+
+def _unknown_name(name: str, error: BaseException, known: list[str]) -> CellError:
+    line = ""
+    for frame in reversed(traceback.extract_tb(error.__traceback__)):
+        line = line or linecache.getline(frame.filename, frame.lineno or 0)
+    if name in TABLE or not re.search(rf"\b{re.escape(name)}\s*\(", line):
+        remedy = f"{name}: Gate, State, Param or Constant = constant(…) in the signature"
+        write = f"from rnnc import {name}" if name in TABLE else remedy
+        return CellError(
+            f"the unknown name `{name}`", f"the names of the signature: {', '.join(known)}", write
+        )
+    return CellError(
+        f"a call of the unknown name `{name}`",
+        "a function of rnnc's table or of Python; a matrix product with a state is a gate",
+        f"n: Gate = gate(input=False), and n in place of {name}(h);"
+        f" for a product of a value of this step see {refuse.LIMITS}",
+    )
+
+
+def _is_number(value: object) -> bool:
+    return (
+        isinstance(value, numbers.Real)
+        and not isinstance(value, bool)
+        and math.isfinite(number_of(value))
+    )
+
+
+def _update(value: Any, owner: str) -> Node:
+    if value is None:
+        raise CellError(
+            "a function that returns nothing", "the new value of each state, in order", "return h"
+        )
+    if isinstance(value, set | frozenset | str):
+        raise CellError(
+            f"{shown(value)} returned",
+            "the new value of each state, in the order of the signature",
+            "return h, c",
+        )
+    update = expression(value)
+    if isinstance(value, Tracer):
+        shared_owner(value, Tracer(number(0), owner))
+    return update
+
+
+@overload
+def cell(function: Callable[..., Any]) -> CellSpec: ...
+@overload
+def cell() -> Callable[[Callable[..., Any]], CellSpec]: ...
+def cell(function: Callable[..., Any] | None = None) -> Any:
+    """Make a plain `CellSpec` of a function: how the library's own files declare their cells.
+
+    Users call `rnnc.cell`, which gives the `rnnc.Cell` with all its doors.
+
+    Raises:
+        CellError: the signature or the body is not in the language; names file and line.
+    """
+    return cell if function is None else trace(function, CellSpec)

@@ -1,0 +1,1 @@
+"""CUDA plans and sources: which kernel runs on which GPU, and its text."""

@@ -1,0 +1,1 @@
+"""Alternating plans: a matrix product and a pointwise kernel per step."""

@@ -1,0 +1,88 @@
+"""What a step of an alternating plan costs in ns."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from ...derive import Pointwise
+from ...layout import layout_of
+from ...shape import Shape
+from ..block.cost import H200, traffic_nanoseconds
+from ..limits import Limits
+from .plan import OwnProduct
+
+
+@dataclass(frozen=True)
+class OwnCosts:
+    """Constants of a step that is one kernel, by arithmetic from what was measured of its parts.
+
+    Attributes:
+        hop: ns from a step's end to the next one's first load, where steps overlap; else.
+        chain: ns of a step that no data moves in: sums, equations, stores.
+        exchange: ns in which the blocks of a cluster add their sums.
+        block_bandwidth: bytes a ns that one block takes in from L2.
+        bandwidth: bytes a ns that all blocks take in from L2.
+    """
+
+    hop: tuple[float, float]
+    chain: float
+    exchange: float
+    block_bandwidth: float
+    bandwidth: float
+
+
+OWN = OwnCosts(hop=(700, 1500), chain=700, exchange=300, block_bandwidth=40, bandwidth=5000)
+
+
+def library_nanoseconds(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
+    """Estimates of a step with the library's product, forward and backward, in ns.
+
+    Args:
+        pointwise: of the cell.
+        shape: all of it matters.
+    """
+    pairs = len(pointwise.cell.dense_pairs)
+    weights = pairs * shape.heads * shape.head_dim**2 * shape.element_bytes
+    rows = math.ceil(shape.batch / 64)
+    product = H200.product + rows * weights / H200.library_bandwidth if pairs else 0
+    traffic = traffic_nanoseconds(pointwise, shape)
+    return round(H200.launch + product + traffic), round(1.5 * H200.launch + product + traffic)
+
+
+def own_nanoseconds(
+    pointwise: Pointwise, shape: Shape, limits: Limits, own: OwnProduct
+) -> tuple[int, int]:
+    """The same where a step is one kernel.
+
+    Args:
+        pointwise: of the cell.
+        shape: all of it matters.
+        limits: the GPU.
+        own: the sizes of the kernel.
+    """
+    layout = layout_of(pointwise.cell)
+    pairs, sources = len(layout.pair_gates), len(layout.sources)
+    blocks = shape.heads * math.ceil(shape.head_dim / 8) * math.ceil(shape.batch / own.rows)
+    waves = math.ceil(blocks / limits.multiprocessors)
+    row = shape.head_dim * shape.element_bytes
+    weights = 8 * pairs * row
+    traffic = traffic_nanoseconds(pointwise, shape)
+    found = []
+    for direction, rows in enumerate((sources * row, pairs * row / own.split)):
+        factors = own.rows * rows
+        # What the step before left is what the step waits for; R is on its way meanwhile.
+        chain = OWN.hop[0] + OWN.chain + waves * factors / OWN.block_bandwidth
+        moved = blocks * (weights + factors) / OWN.bandwidth
+        if own.overlapped:
+            step = max(chain, OWN.hop[0] + moved)
+        else:
+            step = (
+                OWN.hop[1]
+                + OWN.chain
+                + max(moved, waves * (weights + factors) / OWN.block_bandwidth)
+            )
+        if direction:
+            step += OWN.exchange * (own.split > 1) + OWN.chain / 2
+        found.append(round(step + traffic))
+    return found[0], found[1]

@@ -1,0 +1,56 @@
+"""Architectures as the CUDA compiler names them: their limits, and what it made of a kernel."""
+
+from __future__ import annotations
+
+import re
+
+from .limits import PRESETS, Limits, UnknownGpuError
+
+
+def limits_of_arch(arch: str) -> Limits:
+    """The limits of the first preset of an architecture.
+
+    Args:
+        arch: such as `sm_80`; `sm_90a` and `sm_100f` are `sm_90` and `sm_100` with more
+            instructions.
+
+    Raises:
+        UnknownGpuError: there is no preset of this architecture.
+
+    Example:
+        >>> from rnnc.codegen.cuda.arch import limits_of_arch
+        >>> limits_of_arch("sm_100a").name
+        'B200'
+    """
+    plain = re.sub(r"(?<=\d)[af]$", "", arch)
+    for limits in PRESETS:
+        if limits.arch == plain:
+            return limits
+    known = dict.fromkeys(p.arch for p in sorted(PRESETS, key=lambda p: p.capability))
+    raise UnknownGpuError(
+        f"architecture {arch!r}\n"
+        "  found:  no preset of a GPU that has it\n"
+        f"  wanted: one of {', '.join(known)}; or with an a at the end, as in sm_90a\n"
+        "  write:  sm_80 or sm_90a"
+    )
+
+
+def matrix_instructions(ptx: str) -> dict[str, int]:
+    r"""How many matrix instructions each kernel has, by its name.
+
+    Counted in the text: an instruction in a loop counts once.
+
+    Args:
+        ptx: what the compiler wrote.
+
+    Example:
+        >>> from rnnc.codegen.cuda.arch import matrix_instructions
+        >>> matrix_instructions(".visible .entry k(\n) {\n mma.sync.aligned.m16n8k16 {...};\n}")
+        {'k': 1}
+    """
+    # What comes before the first entry, then name and text of each in turn.
+    _, *parts = re.split(r"\.entry\s+(\w+)", ptx)
+    return {
+        name: len(re.findall(r"^\s*mma\.sync\b", text, re.MULTILINE))
+        for name, text in zip(parts[::2], parts[1::2], strict=True)
+    }

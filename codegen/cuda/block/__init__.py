@@ -1,0 +1,1 @@
+"""Block plans: one thread block per head and a few batch rows."""

@@ -1,0 +1,174 @@
+"""Plans of a cluster of blocks a head and 8 batch rows: all that fit, the cheapest first."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from ....cellspec.cell import CellSpec
+from ....constrint import Solution
+from ...derive import derive
+from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
+from ..limits import Limits
+from ..refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
+from .cost import cluster_nanoseconds
+from .plan import ClusterKernel, ClusterPlan
+from .problem import ROWS, SIZES, WARP, cluster_problem
+
+_GRANULE = 16  # units: the largest head is a multiple of it
+
+
+def cluster_plan(
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
+) -> ClusterPlan:
+    """The cheapest cluster plan.
+
+    Args:
+        cell: the cell.
+        shape: sizes and dtype; what is compiled depends on head dim and dtype alone.
+        limits: the GPU.
+        save: what the forward keeps for the backward.
+        tf32: whether float32 products may round to tf32.
+
+    Raises:
+        PlanError: none fits; names the constraint that binds and the largest head dim that fits.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.codegen.cuda.cluster.search import cluster_plan
+        >>> from rnnc.codegen.cuda.limits import limits_of
+        >>> from rnnc.codegen.shape import Shape
+        >>> plan = cluster_plan(rnnc.cells.lstm, Shape(6, 128), limits_of("H200"))
+        >>> plan.forward.cluster * plan.forward.units
+        128
+    """
+    return cluster_plans(cell, shape, limits, save, tf32)[0]
+
+
+def cluster_plans(
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
+) -> tuple[ClusterPlan, ...]:
+    """All cluster plans that differ in the size of a cluster or in how warps share it, the cheapest
+    first: the forward's sizes each with the best of the backward's, and the other way round.
+
+    The arguments and errors are those of `cluster_plan`.
+    """
+    refuse_float64("cluster", cell, shape)
+    forwards, backwards = (_kernels(cell, shape, limits, d) for d in DIRECTIONS)
+    if not forwards or not backwards:
+        raise _refusal(cell, shape, limits)
+    pairs = [(f, backwards[0]) for f in forwards] + [(forwards[0], b) for b in backwards[1:]]
+    plans = [
+        ClusterPlan(
+            arch=limits.arch,
+            dtype=shape.dtype,
+            head_dim=shape.head_dim,
+            rows=ROWS,
+            forward=forward[1],
+            backward=backward[1],
+            nanoseconds=(forward[0], backward[0]),
+            binding=_binding(forward[1], backward[1], limits),
+            tf32=tf32,
+            save=save,
+        )
+        for forward, backward in pairs
+    ]
+    return tuple(sorted(plans, key=lambda plan: sum(plan.nanoseconds)))
+
+
+def _kernels(
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction
+) -> list[tuple[int, ClusterKernel]]:
+    """For each size of a cluster and number of warps the best kernel and its ns; cheapest first."""
+    clusters = shape.heads * math.ceil(shape.batch / ROWS)
+    found = []
+    for size in SIZES:
+        together = min(math.ceil(clusters * size / limits.multiprocessors), 4)
+        for best in _best(cell, _sizes(shape), limits, direction, size, together):
+            kernel = _kernel(best, limits)
+            cost = cluster_nanoseconds(
+                derive(cell), shape, limits, kernel, forward=direction == "forward"
+            )
+            found.append((cost, kernel))
+    return sorted(found, key=lambda pair: pair[0])
+
+
+def _sizes(shape: Shape) -> Shape:
+    """The shape as far as one cluster sees it."""
+    return Shape(1, shape.head_dim, 1, 1, shape.dtype)
+
+
+@lru_cache(maxsize=4096)
+def _best(
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, size: int, together: int
+) -> tuple[Solution, ...]:
+    """The first solution for a size of a cluster and each way that warps share it."""
+    if size > limits.cluster or size > shape.head_dim // 8:
+        return ()
+    m = cluster_problem(cell, shape, limits, direction, together)
+    m.require(m["cluster"] == size, "the size asked for")
+    share = m["splits" if direction == "forward" else "warps"]
+    found: dict[int, Solution] = {}
+    for solution in m.solutions(prefer=[share.smallest]):
+        found.setdefault(solution[share.name], solution)
+    return tuple(found.values())
+
+
+def _kernel(found: Solution, limits: Limits) -> ClusterKernel:
+    threads = 4 * WARP * found["quarter"]
+    allowed = limits.registers // (threads * found["blocks"]) // 8 * 8
+    return ClusterKernel(
+        cluster=found["cluster"],
+        units=found["units"],
+        warps=found["warps"],
+        splits=found["splits"],
+        ahead=found["ahead"],
+        blocks_per_multiprocessor=found["blocks"],
+        matrix_registers=found["matrix"],
+        registers=min(allowed, limits.registers_per_thread),
+        shared=found["shared"],
+    )
+
+
+def _binding(forward: ClusterKernel, backward: ClusterKernel, limits: Limits) -> str:
+    """Which limit a larger head would break first."""
+    tightest = max((forward, backward), key=lambda k: k.warps * k.matrix_registers)
+    direction = "forward" if tightest is forward else "backward"
+    size = WARP * tightest.warps * tightest.matrix_registers * 4
+    return (
+        f"registers of the {direction}: {size // 1024} KiB of {limits.registers // 256} KiB hold R"
+    )
+
+
+def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> Clash | None:
+    """What stands in the way of a cluster."""
+    return first_clash(lambda d: cluster_problem(cell, _sizes(shape), limits, d))
+
+
+def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
+    clash, largest = _clash(cell, shape, limits), largest_cluster_dim(cell, shape.dtype, limits)
+    if limits.cluster < min(SIZES):
+        wanted = "a GPU with clusters: compute capability 9.0 or later"
+    else:
+        wanted = "a cell with fewer gates and states: no head dim fits"
+    # A head may be too small to be shared, or fall between two that whole tiles divide.
+    above = range(_GRANULE * (shape.head_dim // _GRANULE + 1), largest + 1, _GRANULE)
+    larger = next((dim for dim in above if _fits(cell, dim, shape.dtype, limits)), 0)
+    return refusal("cluster", cell, shape, limits, clash, largest, wanted, larger)
+
+
+def _fits(cell: CellSpec, dim: int, dtype: Dtype, limits: Limits) -> bool:
+    """Whether a head of that many units has a cluster."""
+    return _clash(cell, Shape(1, dim, 1, 1, dtype), limits) is None
+
+
+@lru_cache(maxsize=512)
+def largest_cluster_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
+    """The largest head dim, a multiple of 16, whose R fits a cluster; 0 if none does."""
+
+    def fits(dim: int) -> bool:
+        return _fits(cell, dim, dtype, limits)
+
+    if limits.cluster < min(SIZES) or not fits(32):
+        return 0
+    return largest_dim(fits, low=32, high=64, step=16)

@@ -1,0 +1,200 @@
+"""The constraints on blocks all over the chip that share a head, stated once."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ....cellspec.cell import CellSpec
+from ....constrint import Model
+from ....constrint.language.expression import Expression
+from ...derive import derive
+from ...layout import layout_of
+from ...shape import Direction, Shape
+from ..block.search import WARP
+from ..limits import Limits
+from .plan import CHUNK_BYTES, CHUNK_REGISTERS, RING_BYTES, TILE_ROWS
+from .registers import STREAM_REGISTERS, backward_registers, forward_registers, product_registers
+
+_FRAGMENT_BYTES = 4 * WARP * CHUNK_REGISTERS  # of a tile and chunk, a warp
+_GATHERED = 16  # vectors that a thread has on their way at once
+_GATHERED_STREAMING = 8  # where R is streamed
+_FEWEST_SUMS = 4
+GROUP_UNITS = 8  # units of half a tile
+_WARPS = (8, 4, 12, 16, 6, 10)
+# Where R is streamed: fewer warps have fewer copies on their way, more have fewer registers each;
+# and of larger clusters, whose blocks have more sums, the compiler spills.
+_STREAMING_WARPS, _STREAMING_CLUSTER = 8, 2
+_UNIT_GROUPS = (2, 1, 3, 4, 6, 8)
+
+
+class Rows(NamedTuple):
+    """How a batch is cut.
+
+    Attributes:
+        tiles: tiles of 8 batch rows of a group of blocks.
+        phases: parts of those that take turns in a step.
+        groups: groups of blocks a head that are on the chip at once.
+    """
+
+    tiles: int = 1
+    phases: int = 1
+    groups: int = 1
+
+
+def grid_problem(
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    rows: Rows,
+    streams: bool = False,
+) -> Model:
+    """The constraints on blocks that share a head and exchange through L2.
+
+    Args:
+        cell: the cell, with at least one dense gate.
+        shape: heads, head dim and dtype; batch and steps do not matter.
+        limits: the GPU.
+        direction: which of the two kernels.
+        rows: how the batch is cut.
+        streams: whether what the chip cannot hold of R may be streamed in every step; else all of R
+            is on the chip.
+
+    Returns:
+        A model with the variables `cluster` (blocks that share K), `unit_groups` (of 8 units, a
+        block), `blocks` (of a group), `warps`, `chunks` (of K, a warp), `kept` (of those, in
+        registers), `streamed` (of those, from global memory), `tiles` (of 16 rows of R, a block),
+        `items` (units of a batch row, a thread), `matrix` (registers of a thread that hold R),
+        `registers` (of a thread) and `shared` (bytes of a block).
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.codegen.cuda.grid.problem import Rows, grid_problem
+        >>> from rnnc.codegen.cuda.limits import limits_of
+        >>> from rnnc.codegen.shape import Shape
+        >>> h200 = limits_of("H200")
+        >>> m = grid_problem(rnnc.cells.lstm, Shape(1, 768), h200, "forward", Rows(groups=2))
+        >>> print(m.solve()["blocks"])
+        48
+    """
+    layout, pointwise, forward = layout_of(cell), derive(cell), direction == "forward"
+    dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
+    sources, pairs = len(layout.sources), len(layout.pair_gates)
+    phase_tiles = rows.tiles // rows.phases
+    group_rows, phase_rows = TILE_ROWS * rows.tiles, TILE_ROWS * phase_tiles
+    m = Model()
+    # A cluster's blocks share K only in the backward, where K is as many times longer as there are
+    # gates; and then in one phase, or one could be sent while the last one's is still read.
+    shares = not forward and rows.phases == 1
+    clusters = [c for c in (1, 2, 4, 8, 16) if c <= limits.cluster] if shares else [1]
+    cluster = m.int("cluster", clusters)
+    unit_groups = m.int("unit_groups", _UNIT_GROUPS)
+    warps = m.int("warps", [w for w in _WARPS if WARP * w <= limits.threads_per_block])
+    blocks = m.int("blocks", 1, limits.multiprocessors)
+    chunks = m.int("chunks", 1, 512)
+    kept = m.int("kept", 0 if streams else 1, 32)
+    streamed = m.int("streamed", 0, 512 if streams else 0)
+    streaming = m.int("streaming", [0, 1] if streams else [0])
+    tiles = m.int("tiles", 1, 64)
+    items = m.int("items", 1, 8)
+    matrix = m.int("matrix", 0, limits.registers_per_thread)
+    registers = m.int("registers", 1, limits.registers_per_thread)
+    shared = m.int("shared", 0, limits.shared_per_block)
+
+    units = GROUP_UNITS * unit_groups
+    m.require(blocks % cluster == 0, "clusters are whole")
+    m.require(blocks * units >= shape.head_dim, "every unit has a block")
+    m.require((blocks - cluster) * units < shape.head_dim, "no cluster without units")
+    m.require(
+        shape.heads * rows.groups * blocks <= limits.resident(1),
+        "all blocks are on the chip at once",
+    )
+    m.require(
+        (cluster >= 4).implies(shape.heads * rows.groups * blocks <= limits.resident(8)),
+        "all clusters are on the chip at once",
+    )
+    m.require(WARP * warps * items >= group_rows * units, "every unit of a batch row has a thread")
+    m.require(
+        WARP * warps * (items - 1) < group_rows * units, "a thread has no more than its share"
+    )
+    if forward:
+        each = m.int("each", 1, 256)  # chunks of a source, a warp
+        m.require(each * warps >= dim_chunks, "every chunk of K has a warp")
+        m.require((each - 1) * warps < dim_chunks, "a warp has no more than its share of K")
+        m.require(chunks == sources * each, "chunks of a warp")
+        m.require(kept <= each, "chunks in registers")
+        halves: list[Expression] = [unit_groups * count for count in layout.source_pairs]
+        width = pairs if pairs <= 2 else 4 * math.ceil(pairs / 4)
+        work = 2 * 4 * phase_rows * width * warps * (units + 1)
+        elsewhere = each - kept
+        working, each_item = forward_registers(pointwise, shape)
+    else:
+        of_source = []
+        for source, count in zip(layout.sources, layout.source_pairs, strict=True):
+            state = layout.states[source]
+            own = m.int(f"chunks_{state}", 1, 512)
+            m.require(own * warps * cluster >= count * dim_chunks, f"every chunk of {state}'s K")
+            m.require(
+                (own - 1) * warps * cluster < count * dim_chunks, f"an even share of {state}'s K"
+            )
+            of_source.append(own)
+        m.require(chunks == sum(of_source), "chunks of a warp")
+        m.require(kept <= chunks, "chunks in registers")
+        halves = [unit_groups * cluster]
+        pitch = phase_rows + 4  # the padding keeps units in different banks
+        several = m.int("several", [0, 1])
+        m.require((several == 1).implies(cluster >= 2), "blocks of a cluster send each other sums")
+        m.require((several == 0).implies(cluster == 1), "a block alone does not")
+        work = 2 * 4 * pitch * sources * 16 * warps * tiles
+        work += several * (2 * 4 * phase_rows * sources * GROUP_UNITS * cluster * unit_groups + 16)
+        elsewhere = chunks - kept
+        working, each_item = backward_registers(pointwise, shape)
+    counts = []
+    for number, half in enumerate(halves):
+        own = m.int(f"tiles_{number}", 1, 64)
+        m.require(2 * own >= half, f"all rows of R, {number}")
+        m.require(2 * own <= half + 1, f"less than a tile of padding, {number}")
+        counts.append(own)
+    m.require(tiles == sum(counts), "tiles of a block")
+    all_tiles = tiles if forward else sources * tiles
+    gathered = m.int("gathered", 1, _GATHERED)
+    fewer = _GATHERED // phase_tiles - _GATHERED_STREAMING // phase_tiles
+    vectors = _GATHERED // phase_tiles - fewer * streaming
+    m.require((gathered == vectors) | (gathered == chunks), "vectors on their way")
+    m.require(gathered <= chunks, "no more vectors than chunks")
+    each_vector, each_sum = product_registers(shape, phase_tiles)
+    # Few tiles have several sums each, which take turns.
+    sums = m.int("sums", _FEWEST_SUMS, 512)
+    m.require(sums >= phase_tiles * all_tiles, "a sum for each tile")
+    m.require((sums == phase_tiles * all_tiles) | (sums == _FEWEST_SUMS), "no more than those")
+    m.require(matrix == CHUNK_REGISTERS * kept * tiles, "R in registers")
+    m.require(streamed <= elsewhere, "chunks beyond registers")
+    m.require((streaming == 1).implies(streamed >= 1), "room for what is streamed alone")
+    m.require((streaming == 0).implies(streamed == 0), "what is streamed has room on its way")
+    m.require((streaming == 1).implies(warps == _STREAMING_WARPS), "warps that stream")
+    m.require((streaming == 1).implies(cluster <= _STREAMING_CLUSTER), "clusters that stream")
+    needed = matrix + working + each_vector * gathered + each_sum * sums + each_item * items
+    needed += STREAM_REGISTERS * streaming
+    m.require(registers == needed, "registers of a thread")
+    # Its four quarters get as many registers each as the one with the most warps.
+    quarter = m.int("quarter", 1, math.ceil(max(_WARPS) / 4))
+    m.require(4 * quarter >= warps, "warps of a quarter")
+    m.require(4 * (quarter - 1) < warps, "no more warps of a quarter than needed")
+    threads = 4 * WARP * quarter
+    m.require(threads * registers <= limits.registers, "registers of a multiprocessor")
+    more = registers + CHUNK_REGISTERS * tiles
+    m.require(
+        (elsewhere >= 1).implies(
+            (more > limits.registers_per_thread) | (threads * more > limits.registers)
+        ),
+        "shared memory holds what registers cannot",
+    )
+    work += RING_BYTES * warps * streaming
+    in_shared = elsewhere - streamed
+    m.require(shared == work + _FRAGMENT_BYTES * warps * tiles * in_shared, "R in shared memory")
+    m.require(
+        (streamed >= 1).implies(shared + _FRAGMENT_BYTES * warps * tiles > limits.shared_per_block),
+        "what shared memory cannot hold is streamed",
+    )
+    return m

@@ -1,0 +1,222 @@
+"""Plans of blocks all over the chip: what is feasible, ranked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+from ....cellspec.cell import CellSpec
+from ....constrint import Solution
+from ...derive import derive
+from ...layout import layout_of
+from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
+from ..block.search import WARP
+from ..limits import Limits
+from ..refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
+from .cost import grid_nanoseconds
+from .plan import CHUNK_BYTES, TILE_ROWS, GridKernel, GridPlan
+from .problem import GROUP_UNITS, Rows, grid_problem
+
+_LARGEST_DIM = 16384
+# Kernels that a trial may find faster than the one with the lowest estimate: what they may cost in
+# units of it, and how many of a direction.
+_NEAR = 1.1
+_MOST_NEAR = 3
+# Tiles of 8 batch rows of a group of blocks, and the phases in which they are taken.
+_ROWS = ((1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4))
+
+
+def grid_plans(
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    save: Save = "gates",
+    tf32: bool = False,
+    *,
+    streams: bool = True,
+) -> tuple[GridPlan, ...]:
+    """The feasible grid plans of a cell, the cheapest first: the best for each way to cut the
+    batch, and some that are estimated to be nearly as good.
+
+    Only where none keeps all of R on the chip are there plans that stream the rest in every step.
+
+    Args:
+        cell: the cell.
+        shape: sizes and dtype.
+        limits: the GPU.
+        save: what the forward keeps for the backward.
+        tf32: whether float32 products may round to tf32.
+        streams: whether plans may stream a part of R.
+
+    Raises:
+        PlanError: the dtype has no matrix instructions, no gate reads a state through a matrix, or
+            R does not fit the chip, nor what streaming asks of it; names what binds and the largest
+            head dim that fits.
+    """
+    _check(cell, shape)
+    plans = list(_candidates(cell, shape, limits, save, tf32))
+    if streams and not plans:
+        plans = list(_candidates(cell, shape, limits, save, tf32, streams=True))
+    if not plans:
+        raise _refusal(cell, shape, limits, streams)
+    return tuple(sorted(plans, key=lambda plan: sum(plan.nanoseconds)))
+
+
+def grid_plan(
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
+) -> GridPlan:
+    """The cheapest grid plan of a cell; arguments and errors are those of `grid_plans`."""
+    return grid_plans(cell, shape, limits, save, tf32)[0]
+
+
+def _candidates(
+    cell: CellSpec, shape: Shape, limits: Limits, save: Save, tf32: bool, streams: bool = False
+) -> Iterator[GridPlan]:
+    for tiles, phases in _ROWS:
+        rows = TILE_ROWS * tiles
+        wanted = math.ceil(shape.batch / rows)
+        if tiles > 1 and 2 * wanted * rows > 3 * (shape.batch + TILE_ROWS):
+            continue  # most of its rows would be padding
+        for turns in range(1, wanted + 1):
+            groups = math.ceil(wanted / turns)  # turns of one size, or nearly
+            if groups > limits.multiprocessors or math.ceil(wanted / groups) < turns:
+                continue
+            if streams and max(groups, phases) > 1:
+                continue  # each would stream anew, and of a group of its own less lies on the chip
+            cut = Rows(tiles, phases, groups)
+            found = [_ranked(cell, _sizes(shape), limits, d, cut, streams) for d in DIRECTIONS]
+            if not all(found):
+                continue
+            for (forward, forward_ns), (backward, backward_ns) in _pairs(*found):
+                yield GridPlan(
+                    arch=limits.arch,
+                    dtype=shape.dtype,
+                    head_dim=shape.head_dim,
+                    rows=rows,
+                    groups=groups,
+                    forward=forward,
+                    backward=backward,
+                    phases=phases,
+                    nanoseconds=(round(turns * forward_ns), round(turns * backward_ns)),
+                    binding=_binding(forward, backward, limits, shape.heads * groups),
+                    tf32=tf32,
+                    save=save,
+                )
+            break  # more turns are never better
+
+
+_Priced = tuple[GridKernel, float]
+
+
+def _pairs(
+    forwards: Sequence[_Priced], backwards: Sequence[_Priced]
+) -> Iterator[tuple[_Priced, _Priced]]:
+    """The best kernels together, and each with those of the other direction that are near."""
+    forward, *forwards = _near(forwards)
+    backward, *backwards = _near(backwards)
+    yield forward, backward
+    yield from ((forward, other) for other in backwards)
+    yield from ((other, backward) for other in forwards)
+
+
+def _near(ranked: Sequence[_Priced]) -> list[_Priced]:
+    """The first, and some that cost nearly as little."""
+    _, least = ranked[0]
+    return [(kernel, ns) for kernel, ns in ranked[: 1 + _MOST_NEAR] if ns < _NEAR * least]
+
+
+def _sizes(shape: Shape) -> Shape:
+    """The shape as far as a group of blocks sees it."""
+    return Shape(shape.heads, shape.head_dim, 1, 1, shape.dtype)
+
+
+@lru_cache(maxsize=2048)
+def _ranked(
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows, streams: bool
+) -> tuple[_Priced, ...]:
+    """The feasible kernels of a direction with their ns, the cheapest first."""
+    pointwise, forward = derive(cell), direction == "forward"
+    found = []
+    for solution in grid_problem(cell, shape, limits, direction, rows, streams).solutions():
+        kernel = _kernel(cell, shape, limits, solution, forward)
+        groups = shape.heads * rows.groups
+        costs = grid_nanoseconds(
+            pointwise, shape, limits, kernel, rows.tiles, rows.phases, groups, forward
+        )
+        found.append((kernel, costs))
+    return tuple(sorted(found, key=lambda item: item[1]))
+
+
+def _kernel(
+    cell: CellSpec, shape: Shape, limits: Limits, found: Solution, forward: bool
+) -> GridKernel:
+    layout, threads = layout_of(cell), 4 * WARP * found["quarter"]
+    dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
+    return GridKernel(
+        blocks=found["blocks"],
+        cluster=found["cluster"],
+        units=GROUP_UNITS * found["unit_groups"],
+        warps=found["warps"],
+        chunks=found["each"] if forward else found["chunks"],
+        register_chunks=found["kept"],
+        exchange_chunks=dim_chunks * len(layout.sources if forward else layout.pair_gates),
+        tiles=found["tiles"],
+        registers=min(limits.registers // threads // 8 * 8, limits.registers_per_thread),
+        shared=found["shared"],
+        streamed_chunks=found["streamed"],
+    )
+
+
+def _binding(forward: GridKernel, backward: GridKernel, limits: Limits, groups: int) -> str:
+    """Which limit a larger head would break first, or does already."""
+    if forward.streamed_chunks or backward.streamed_chunks:
+        return "the chip does not hold all of R; auto takes an alternating plan"
+    most = max(forward, backward, key=lambda kernel: kernel.blocks)
+    return (
+        f"{groups * most.blocks} blocks of {limits.multiprocessors} multiprocessors wait for each"
+        " other"
+    )
+
+
+def _check(cell: CellSpec, shape: Shape) -> None:
+    refuse_float64("grid", cell, shape)
+    if not layout_of(cell).sources:
+        raise PlanError(
+            f"grid plan of {cell.name} for {shape}\n  found:  no gate that reads a state through a"
+            " matrix\n  wanted: blocks that have something to tell each other\n"
+            '  write:  variant="block"'
+        )
+
+
+def _clash(cell: CellSpec, shape: Shape, limits: Limits, streams: bool = False) -> Clash | None:
+    """What stands in the way of one group of blocks; of streaming, where all else fails."""
+
+    def clash(streamed: bool) -> Clash | None:
+        return first_clash(lambda d: grid_problem(cell, _sizes(shape), limits, d, Rows(), streamed))
+
+    found = clash(streamed=False)
+    return clash(streamed=True) if found and streams else found
+
+
+def _refusal(cell: CellSpec, shape: Shape, limits: Limits, streams: bool) -> PlanError:
+    clash = _clash(cell, shape, limits, streams)
+    largest = largest_grid_dim(cell, shape.dtype, limits, shape.heads, streams)
+    wanted = "fewer heads: no head dim fits"
+    return refusal("grid", cell, shape, limits, clash, largest, wanted)
+
+
+@lru_cache(maxsize=512)
+def largest_grid_dim(
+    cell: CellSpec, dtype: Dtype, limits: Limits, heads: int = 1, streams: bool = False
+) -> int:
+    """The largest head dim, a multiple of 8, whose R fits the chip; 0 if none does.
+
+    Where R may be streamed, it need not fit: what else blocks need of the chip must.
+    """
+
+    def fits(dim: int) -> bool:
+        shape = Shape(heads, dim, 1, 1, dtype)
+        return dim <= _LARGEST_DIM and _clash(cell, shape, limits, streams) is None
+
+    return largest_dim(fits, low=0, high=64, step=8)

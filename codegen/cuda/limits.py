@@ -1,0 +1,138 @@
+"""What a GPU has room for, as data; presets with the source of each number."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ...cellspec.errors import RnncError
+
+KIB = 1024
+MIB = 1024 * KIB
+
+# The kernels' matrix instructions and asynchronous copies begin here: PTX ISA, "mma.sync" with
+# .bf16 and .tf32, and "cp.async".
+LEAST_CAPABILITY = (8, 0)
+
+
+class UnknownGpuError(RnncError):
+    """The caller named a GPU that has no preset."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """The limits of a GPU that a fused kernel meets.
+
+    Attributes:
+        name: the GPU.
+        capability: its compute capability.
+        multiprocessors: streaming multiprocessors (SMs).
+        registers: 32-bit registers of an SM.
+        shared_per_block: bytes of shared memory that one block may ask for (opt-in maximum).
+        shared_per_multiprocessor: bytes of shared memory of an SM.
+        l2: bytes of L2 cache.
+        cluster: the most blocks of a cluster, non-portable sizes included; 1 without clusters.
+        threads_per_block: the most threads of a block.
+        registers_per_thread: the most registers of a thread.
+
+    Example:
+        >>> from rnnc.codegen.cuda.limits import limits_of
+        >>> print(limits_of("h200"))
+        H200 (sm_90): 132 SMs, 64 K registers and 228 KiB shared memory each (227 KiB a block), 60 MiB L2, clusters of up to 16
+    """  # noqa: E501 - the text that it really prints
+
+    name: str
+    capability: tuple[int, int]
+    multiprocessors: int
+    shared_per_block: int
+    shared_per_multiprocessor: int
+    l2: int
+    cluster: int
+    # The same for every capability from 8.0 to 12.0: CUDA C++ Programming Guide, "Compute
+    # Capabilities", table "Technical Specifications per Compute Capability".
+    registers: int = 64 * KIB
+    threads_per_block: int = 1024
+    registers_per_thread: int = 255
+
+    @property
+    def arch(self) -> str:
+        """The name that the CUDA compiler knows the GPU's architecture by."""
+        return f"sm_{self.capability[0]}{self.capability[1]}"
+
+    def resident(self, cluster: int) -> int:
+        """How many blocks of one an SM are on the chip at once, in clusters of a size.
+
+        A cluster stays within a group of SMs, and those differ in size: of an H200's 132 SMs,
+        clusters of 4 and 8 use 120 (cudaOccupancyMaxActiveClusters, 2026-11-21). Other GPUs are
+        taken to be alike; a launch asks the driver.
+
+        Args:
+            cluster: blocks of a cluster; 1 for none.
+        """
+        usable = self.multiprocessors if cluster < 4 else self.multiprocessors * 10 // 11
+        return usable // cluster * cluster
+
+    def __str__(self) -> str:
+        clusters = f"clusters of up to {self.cluster}" if self.cluster > 1 else "no clusters"
+        return (
+            f"{self.name} ({self.arch}): {self.multiprocessors} SMs,"
+            f" {self.registers // KIB} K registers and"
+            f" {self.shared_per_multiprocessor // KIB} KiB shared memory each"
+            f" ({self.shared_per_block // KIB} KiB a block), {self.l2 // MIB} MiB L2, {clusters}"
+        )
+
+
+# Shared memory per block and per SM: CUDA C++ Programming Guide, the table above ("Maximum amount
+# of shared memory per SM", "... per thread block"; a block gets 1 KiB less than the SM has).
+# Clusters: the same guide, "Thread Block Clusters": 8 is portable, 16 a non-portable size that
+# compute capabilities 9.0 and 10.0 allow on request.
+PRESETS: tuple[Limits, ...] = (
+    # SMs and L2: "NVIDIA A100 Tensor Core GPU Architecture" white paper, table 4.
+    Limits("A100", (8, 0), 108, 163 * KIB, 164 * KIB, 40 * MIB, 1),
+    # SMs and L2 (SXM5): "NVIDIA H100 Tensor Core GPU Architecture" white paper, table 3.
+    Limits("H100", (9, 0), 132, 227 * KIB, 228 * KIB, 50 * MIB, 16),
+    # The same GH100 chip; L2 as cudaGetDeviceProperties reports it on an H200.
+    Limits("H200", (9, 0), 132, 227 * KIB, 228 * KIB, 60 * MIB, 16),
+    # L2: "NVIDIA Blackwell Tuning Guide". SMs: two dies of 74, as cudaGetDeviceProperties reports.
+    Limits("B200", (10, 0), 148, 227 * KIB, 228 * KIB, 126 * MIB, 16),
+    # "NVIDIA Ampere GA102 GPU Architecture" white paper, table 2: 82 SMs, 6144 KB L2.
+    Limits("RTX 3090", (8, 6), 82, 99 * KIB, 100 * KIB, 6 * MIB, 1),
+    # "NVIDIA Ada GPU Architecture" white paper, table 1: 128 SMs, 73728 KB L2.
+    Limits("RTX 4090", (8, 9), 128, 99 * KIB, 100 * KIB, 72 * MIB, 1),
+    # "NVIDIA RTX Blackwell GPU Architecture" white paper, table 2: 170 SMs, 98304 KB L2. Shared
+    # memory as cudaGetDeviceProperties reports it: 102400 bytes an SM, 101376 a block.
+    Limits("RTX 5090", (12, 0), 170, 99 * KIB, 100 * KIB, 96 * MIB, 8),
+    # 7424 CUDA cores of the data sheet are 58 SMs of 128; L2 of the full AD104, 48 MB: the Ada
+    # white paper.
+    Limits("L4", (8, 9), 58, 99 * KIB, 100 * KIB, 48 * MIB, 1),
+    # 18176 CUDA cores of the data sheet are 142 SMs of 128; L2 of the full AD102, 98304 KB: the
+    # Ada white paper.
+    Limits("L40S", (8, 9), 142, 99 * KIB, 100 * KIB, 96 * MIB, 1),
+)
+
+
+def limits_of(gpu: str) -> Limits:
+    """The limits of a GPU by its name; case, spaces and dashes do not matter.
+
+    Raises:
+        UnknownGpuError: there is no preset of this name.
+
+    Example:
+        >>> from rnnc.codegen.cuda.limits import limits_of
+        >>> limits_of("rtx4090").multiprocessors
+        128
+    """
+    wanted = _plain(gpu)
+    for limits in PRESETS:
+        if _plain(limits.name) == wanted:
+            return limits
+    names = ", ".join(limits.name for limits in PRESETS)
+    raise UnknownGpuError(
+        f"GPU {gpu!r}\n"
+        f"  found:  no preset of this name\n"
+        f"  wanted: one of {names}\n"
+        f"  write:  one of these, or Limits(...) with the numbers of your GPU"
+    )
+
+
+def _plain(name: str) -> str:
+    return "".join(c for c in name.lower() if c.isalnum()).removeprefix("nvidia")

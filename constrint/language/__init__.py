@@ -1,0 +1,1 @@
+"""What a model is written in: expressions, constraints, declarations and their text."""

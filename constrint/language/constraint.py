@@ -1,0 +1,223 @@
+"""Constraints: comparisons of expressions, and what and, or, not and implication make of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NoReturn
+
+from ..errors import ModelError
+from .expression import Binary, Constant, Expression, Negation, Variable, integer
+
+_OPPOSITE = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", "<": ">=", ">=": "<"}
+
+_MEMBER_RANK = 3
+
+
+class Constraint:
+    """Something that holds or does not, for every choice of the variables."""
+
+    __slots__ = ()
+
+    rank = _MEMBER_RANK
+
+    def __and__(self, other: Constraint | bool) -> Constraint:
+        return Both(self, as_constraint(other, f"({self}) & ..."))
+
+    def __rand__(self, other: bool) -> Constraint:
+        return Both(as_constraint(other, f"... & ({self})"), self)
+
+    def __or__(self, other: Constraint | bool) -> Constraint:
+        return Either(self, as_constraint(other, f"({self}) | ..."))
+
+    def __ror__(self, other: bool) -> Constraint:
+        return Either(as_constraint(other, f"... | ({self})"), self)
+
+    def __invert__(self) -> Constraint:
+        raise NotImplementedError
+
+    def implies(self, then: Constraint | bool) -> Constraint:
+        """The constraint that `then` holds wherever this one does.
+
+        Raises:
+            ModelError: `then` is no constraint.
+
+        Example:
+            >>> from rnnc.constrint import Model
+            >>> m = Model()
+            >>> a, b = m.int("a", 1, 9), m.int("b", 1, 9)
+            >>> print((a > 4).implies(b % 2 == 0))
+            a > 4 -> b % 2 == 0
+        """
+        return Implication(self, as_constraint(then, f"({self}).implies(...)"))
+
+    def __bool__(self) -> NoReturn:
+        raise ModelError(
+            where=f"`{self}` used as true or false",
+            found="a comparison over variables in an `if`, `and`, `or`, `not`, `in` or a chain "
+            "such as `1 <= a <= 5`",
+            wanted="a constraint handed to require, joined by &, | and ~",
+            write=f"m.require({self}); for a chain, m.require((1 <= a) & (a <= 5))",
+        )
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+class Truth(Constraint):
+    """A constraint without variables, already decided."""
+
+    __slots__ = ("holds",)
+
+    def __init__(self, holds: bool) -> None:
+        self.holds = holds
+
+    def __invert__(self) -> Constraint:
+        return Truth(not self.holds)
+
+    def __str__(self) -> str:
+        return "true" if self.holds else "false"
+
+
+class Comparison(Constraint):
+    """Two expressions and one of == != <= < >= > between them."""
+
+    __slots__ = ("left", "operator", "right")
+
+    def __init__(self, operator: str, left: Expression, right: Expression) -> None:
+        self.operator = operator
+        self.left = left
+        self.right = right
+
+    def __invert__(self) -> Constraint:
+        return Comparison(_OPPOSITE[self.operator], self.left, self.right)
+
+    def __str__(self) -> str:
+        return f"{self.left} {self.operator} {self.right}"
+
+
+class Member(Constraint):
+    """An expression that takes one of some values, or none of them.
+
+    Raises:
+        ModelError: a value is no integer, or there is none.
+    """
+
+    __slots__ = ("expression", "inside", "values")
+
+    def __init__(self, expression: Expression, values: Iterable[int], inside: bool = True) -> None:
+        where = f"`{expression} in ...`"
+        self.expression = expression
+        self.values = tuple(sorted({integer(value, where) for value in values}))
+        self.inside = inside
+        if not self.values:
+            raise ModelError(where, "no values", "at least one", f"({expression}).isin([8, 16])")
+
+    def __invert__(self) -> Constraint:
+        return Member(self.expression, self.values, not self.inside)
+
+    def __str__(self) -> str:
+        listed = ", ".join(map(str, self.values))
+        return f"{self.expression} {'in' if self.inside else 'not in'} [{listed}]"
+
+
+class _Pair(Constraint):
+    __slots__ = ("left", "right")
+
+    word: str
+
+    def __init__(self, left: Constraint, right: Constraint) -> None:
+        self.left = left
+        self.right = right
+
+    def __str__(self) -> str:
+        # `and` and `or` group from the left, `->` from the right.
+        rightwards = self.word == "->"
+        return (
+            f"{_bracketed(self.left, self.rank + rightwards)} {self.word} "
+            f"{_bracketed(self.right, self.rank + (not rightwards))}"
+        )
+
+
+class Both(_Pair):
+    """Two constraints that both hold."""
+
+    __slots__ = ()
+    word = "and"
+    rank = 2
+
+    def __invert__(self) -> Constraint:
+        return Either(~self.left, ~self.right)
+
+
+class Either(_Pair):
+    """Two constraints of which at least one holds."""
+
+    __slots__ = ()
+    word = "or"
+    rank = 1
+
+    def __invert__(self) -> Constraint:
+        return Both(~self.left, ~self.right)
+
+
+class Implication(_Pair):
+    """Two constraints of which the second holds wherever the first does."""
+
+    __slots__ = ()
+    word = "->"
+    rank = 0
+
+    def __invert__(self) -> Constraint:
+        return Both(self.left, ~self.right)
+
+
+def _bracketed(constraint: Constraint, at_least: int) -> str:
+    return str(constraint) if constraint.rank >= at_least else f"({constraint})"
+
+
+def as_constraint(value: Constraint | bool, where: str) -> Constraint:
+    """The value as a constraint; True and False are what a comparison of plain numbers gives."""
+    if isinstance(value, Constraint):
+        return value
+    if isinstance(value, bool):
+        return Truth(value)
+    raise ModelError(
+        where=f"`{where}`",
+        found=f"{value!r}, a {type(value).__name__}",
+        wanted="a constraint, which a comparison makes",
+        write=f"{value} != 0" if isinstance(value, Expression) else "a <= b, or a % b == 0",
+    )
+
+
+def variables(node: Constraint | Expression) -> Iterator[Variable]:
+    """The variables of a constraint or an expression, with repetitions, from left to right."""
+    match node:
+        case Variable():
+            yield node
+        case Negation(operand=inner) | Member(expression=inner):
+            yield from variables(inner)
+        case Binary() | Comparison() | _Pair():
+            yield from variables(node.left)
+            yield from variables(node.right)
+
+
+def python(node: Constraint | Expression) -> str:
+    """The node as a Python expression over a list `v` of values, in declared order."""
+    match node:
+        case Variable(index=i):
+            return f"v[{i}]"
+        case Constant(value=value):
+            return f"({value})"
+        case Truth(holds=holds):
+            return str(holds)
+        case Negation(operand=operand):
+            return f"(-{python(operand)})"
+        case Binary(operator=word) | Comparison(operator=word):
+            return f"({python(node.left)} {word} {python(node.right)})"
+        case Member(expression=inner, values=values, inside=inside):
+            return f"({python(inner)} {'in' if inside else 'not in'} {set(values)})"
+        case Implication():
+            return f"(not {python(node.left)} or {python(node.right)})"
+        case Both() | Either():
+            return f"({python(node.left)} {node.word} {python(node.right)})"
+    raise AssertionError(f"no such node: {node!r}")  # pragma: no cover

@@ -1,0 +1,1 @@
+"""Propagators: what a constraint removes from the domains of its variables."""

@@ -1,0 +1,1 @@
+"""Compilation to propagators, search, and explanations of what does not fit."""

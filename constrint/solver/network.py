@@ -1,0 +1,90 @@
+"""The domains and propagators of a set of constraints, over which a search runs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..language.constraint import Constraint
+from ..language.expression import Variable
+from ..propagators import polynomial as poly
+from ..propagators.linear import Linear
+from ..propagators.polynomial import Polynomial
+from ..propagators.product import Product
+from ..propagators.propagator import Definition, Propagator, Revises
+from ..propagators.store import Store
+from .compile import Compiler
+from .share import share
+
+
+@dataclass(frozen=True, eq=False)
+class Named:
+    """A constraint and the name it is known by."""
+
+    name: str
+    constraint: Constraint
+
+
+class Network:
+    """Domains and propagators of a set of constraints.
+
+    A product of sums, //, % and powers stand for hidden variables, so that what is left are
+    polynomials; so does a product that several constraints share. Hidden variables follow the
+    declared ones and are never branched upon.
+
+    Args:
+        declared: the variables.
+        named: the constraints.
+        shared: whether to look for shared products. They tell more, but tie their factors together
+            for good, also where the constraints no longer do.
+
+    Attributes:
+        definitions: the hidden variables that stand for sums or products.
+        watchers: for each variable the propagators that look at it.
+    """
+
+    def __init__(
+        self, declared: Sequence[Variable], named: Sequence[Named], *, shared: bool = True
+    ) -> None:
+        self.declared = declared
+        self.named = named
+        self.store = Store([v.domain for v in declared])
+        self.propagators: list[Propagator] = []
+        self.definitions: dict[int, Definition] = {}
+        for owner, item in enumerate(named):
+            Compiler(self, owner, item.name).constraint(item.constraint)
+        if shared:
+            share(self)
+        for variable, definition in self.definitions.items():
+            self.propagators.append(self._defining(variable, definition))
+        self.watchers: list[list[int]] = [[] for _ in self.store.low]
+        for number, propagator in enumerate(self.propagators):
+            for x in propagator.scope:
+                self.watchers[x].append(number)
+
+    def hide(self, low: int, high: int) -> int:
+        """A new hidden variable with these bounds."""
+        store = self.store
+        store.low.append(low)
+        store.high.append(high)
+        store.values.append(None)
+        store.why.append(0)
+        return len(store.low) - 1
+
+    def _defining(self, variable: int, definition: Definition) -> Propagator:
+        acts: Revises
+        if definition.owner < 0:
+            factors = tuple(poly.scope(definition.polynomial))
+            acts, scope = Product(variable, factors), (variable, *factors)
+        else:
+            equation = poly.plus(definition.polynomial, poly.variable(variable), -1)
+            acts, scope = Linear("==", equation, self.store), tuple(poly.scope(equation))
+        return Propagator.of(acts, scope, definition.owner, definition.name)
+
+    def rewrite(self, place: int, total: Polynomial) -> None:
+        """Let the sum that is propagated there say the same over other variables."""
+        old = self.propagators[place]
+        assert isinstance(old.acts, Linear)
+        acts = Linear(old.acts.operator, total, self.store)
+        # Not the whole constraint: what holds for hidden variables waits to hold for their factors.
+        self.propagators[place] = Propagator.of(acts, poly.scope(total), old.owner, old.name)

@@ -1,0 +1,1 @@
+"""The kernels as torch sees them: operators, autograd functions, saved tensors."""

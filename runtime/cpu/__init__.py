@@ -1,0 +1,1 @@
+"""The CPU backend: generated C++, compiled by the system's compiler."""

@@ -1,0 +1,1 @@
+"""The CUDA backend: plans are chosen, compiled by NVRTC and launched."""

@@ -1,0 +1,1 @@
+"""Alternating plans on a device: buffers, products and CUDA graphs."""

@@ -1,0 +1,72 @@
+"""The products of an alternating plan inside the step's kernel: operands, and its grid."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from ....codegen.cuda.alternating.plan import CHUNK, STRIP, OwnProduct
+from ....codegen.layout import Layout
+from .weights import copy_pairs, strips_backward, strips_forward
+
+
+class KernelProduct:
+    """R as fragments, and what the last step left, of which steps write two in turns.
+
+    Args:
+        layout: of the cell.
+        own: the sizes of the kernel.
+        new: makes tensors of a size and dtype.
+        dtype: of the operands.
+        sizes: B, N and D.
+        forward: the direction.
+    """
+
+    def __init__(
+        self,
+        layout: Layout,
+        own: OwnProduct,
+        new: Callable[..., Tensor],
+        dtype: torch.dtype,
+        sizes: tuple[int, int, int],
+        forward: bool,
+    ) -> None:
+        self._layout, self._own, self._forward = layout, own, forward
+        batch, heads, dim = sizes
+        chunks, split = math.ceil(dim / CHUNK), 1 if forward else own.split
+        tiles = math.ceil(dim / (STRIP * split)) * split
+        self.grid = (heads * tiles, math.ceil(batch / own.rows), 1)
+        pairs_of = layout.source_pairs
+        self.operands: Sequence[Tensor] = [
+            new(heads * tiles * chunks * p * STRIP * CHUNK, dtype=dtype) for p in pairs_of
+        ]
+        # Of all rows of a block and whole chunks of K; what is padding stays zero.
+        rows = self.grid[1] * own.rows
+        self.factors = [
+            new(2 * heads * rows * (1 if forward else p) * chunks * CHUNK, dtype=dtype).zero_()
+            for p in pairs_of
+        ]
+
+    def take(self, R: Tensor) -> None:
+        """Take over the weights of a call, (Gr, N, D out, D in)."""
+        for source, weights in zip(self._layout.sources.space, self.operands, strict=True):
+            if self._forward:
+                copy_pairs(self._layout, R, source, weights, 3, strips_forward)
+            else:
+                own = partial(strips_backward, own=self._own)
+                copy_pairs(self._layout, R, source, weights, 2, own)
+
+    def on(self, stream: int) -> AbstractContextManager[None]:
+        """Nothing, likewise."""
+        return nullcontext()
+
+    def captured(self) -> None:
+        """Nothing, likewise."""
+
+    def multiply(self) -> None:
+        """Nothing: the step's kernel does."""

@@ -1,0 +1,85 @@
+"""R in the orders that the products of an alternating plan read."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from ....codegen.cuda.alternating.plan import CHUNK, STRIP, OwnProduct
+from ....codegen.layout import Layout
+from ....codegen.spaces import SourceIndex, numbers
+
+
+def copy_pairs(
+    layout: Layout,
+    R: Tensor,
+    source: SourceIndex,
+    to: Tensor,
+    axis: int,
+    arrange: Callable[[Tensor], Tensor],
+) -> None:
+    """Copy the matrices of a source's pairs, in the order of products.
+
+    Args:
+        layout: of the cell.
+        R: (Gr, N, D out, D in).
+        source: among the states that dense gates read.
+        to: what `arrange` makes of all of them, contiguous.
+        axis: of the pairs in it.
+        arrange: gives the order of `to`, of some matrices, (pairs, N, D out, D in).
+    """
+    matrices = numbers(layout.matrices_of(source))
+    step = matrices[1] - matrices[0] if len(matrices) > 1 else 1
+    if step > 0 and matrices == list(range(matrices[0], matrices[-1] + 1, step)):
+        arranged = arrange(R[matrices[0] : matrices[-1] + 1 : step])
+        to.view(arranged.shape).copy_(arranged)
+        return
+    # One by one: an index of numbers would be copied from the host, which a capture refuses, and
+    # a tensor of all of them would take the room of R again.
+    for place, matrix in enumerate(matrices):
+        arranged = arrange(R[matrix : matrix + 1])
+        shape = [*arranged.shape]
+        shape[axis] = len(matrices)
+        to.view(shape).narrow(axis, place, 1).copy_(arranged)
+
+
+def strips_forward(R: Tensor) -> Tensor:
+    """Strips of 8 units' rows, as fragments: what a block of 8 units reads in a row of chunks.
+
+    Args:
+        R: (pairs, N, D out, D in).
+
+    Returns:
+        (N, tiles of 8 units, chunks of K, pairs, 8 units, 4 quads, 8 of K), a view where D is a
+        multiple of a chunk; padded with zeros.
+    """
+    pairs, heads, dim, _ = R.shape
+    tiles, chunks = math.ceil(dim / STRIP), math.ceil(dim / CHUNK)
+    R = _padded(R, tiles * STRIP, chunks * CHUNK)
+    return R.view(pairs, heads, tiles, STRIP, chunks, 4, CHUNK // 4).permute(1, 2, 4, 0, 3, 5, 6)
+
+
+def strips_backward(R: Tensor, own: OwnProduct) -> Tensor:
+    """Strips of 8 units' columns, as fragments: K runs over the gates of all pairs, and a cluster
+    of blocks has a strip each.
+
+    Args:
+        R: (pairs, N, D out, D in).
+        own: the sizes of the kernel.
+
+    Returns:
+        (N, clusters, pairs, chunks of K, strips, 8 units, 4 quads, 8 of K), likewise.
+    """
+    pairs, heads, dim, _ = R.shape
+    groups, chunks = math.ceil(dim / (STRIP * own.split)), math.ceil(dim / CHUNK)
+    R = _padded(R, chunks * CHUNK, groups * own.split * STRIP)
+    R = R.view(pairs, heads, chunks, 4, CHUNK // 4, groups, own.split, STRIP)
+    return R.permute(1, 5, 0, 2, 6, 7, 3, 4)
+
+
+def _padded(R: Tensor, rows: int, columns: int) -> Tensor:
+    more = (rows - R.shape[2], columns - R.shape[3])
+    return torch.nn.functional.pad(R, (0, more[1], 0, more[0])) if any(more) else R

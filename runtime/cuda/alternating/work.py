@@ -1,0 +1,239 @@
+"""The buffers of one direction of an alternating plan at one size, and its graphs of steps."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+import threading
+import warnings
+from collections.abc import Callable
+from functools import partial
+from weakref import WeakValueDictionary
+
+import torch
+from torch import Tensor
+
+from ....cellspec.cell import CellSpec
+from ....codegen.cuda.alternating.plan import AlternatingPlan
+from ....codegen.layout import layout_of
+from ..arguments import (
+    backward_arguments,
+    begin_struct,
+    forward_arguments,
+    pointer,
+    pointers,
+    step_struct,
+    work_struct,
+)
+from ..driver.cublas import blas_of, workspace_bytes
+from ..driver.graphs import Graph, chain
+from ..driver.memory import device_tensor, rounded
+from ..driver.overlapped import launch_overlapping, overlap_possible
+from ..launch import Kernel, load_kernel, never_unload
+from .fused_step import KernelProduct
+from .library import LibraryProduct
+
+# A graph of so many chunks where the length allows: what lies between two graphs, some us, counts
+# less there.
+_LONG = 8
+# What the driver takes for a kernel of a graph: 1280 KiB for 512 of them, on an H200.
+_NODE_BYTES = 2560
+# Another thread that waits for the whole device ends a capture, at no fault of either.
+_ATTEMPTS = 4
+
+
+class Work:
+    """The buffers of one direction at one size, and the graphs of chunks of steps over them.
+
+    Args:
+        cell: the cell.
+        plan: its plan.
+        dtype: of the tensors.
+        device: where, the current one.
+        sizes: B, N and D.
+        forward: the direction.
+        stream: the handle of the one stream that runs it: its order keeps two calls apart.
+        tf32: whether products of float32 may round to tf32.
+        lasting: whether it serves later calls too. Otherwise it belongs to a caller's capture: its
+            buffers are as temporary as any of the caller's tensors, and steps are launched one by
+            one, since a graph cannot hold another's replay.
+    """
+
+    def __init__(
+        self,
+        cell: CellSpec,
+        plan: AlternatingPlan,
+        dtype: torch.dtype,
+        device: torch.device,
+        sizes: tuple[int, int, int],
+        forward: bool,
+        stream: int,
+        tf32: bool,
+        lasting: bool,
+    ) -> None:
+        layout = layout_of(cell)
+        self._plan, self._forward, self._stream, self._lasting = plan, forward, stream, lasting
+        self._kernels = {
+            name: load_kernel(cell, plan, name, device.index) for name in plan.kernel_names
+        }
+        self._graphs: dict[int, Graph] = {}
+        self.lock = threading.Lock()
+        self.nbytes = (_LONG + 1) * plan.chunk * 2 * _NODE_BYTES
+        real = torch.float64 if dtype == torch.float64 else torch.float32
+        # `SumOverTime` of the kernels.
+        total = torch.float32 if dtype.itemsize == 2 else torch.float64
+
+        def new(*size: int, dtype: torch.dtype = real) -> Tensor:
+            if lasting:
+                tensor = device_tensor(size, dtype, device, stream)
+            else:
+                tensor = torch.empty(size, dtype=dtype, device=device)
+            self.nbytes += rounded(tensor.nbytes)
+            return tensor
+
+        # A thread of a block has one item: of the step itself, where the library multiplies.
+        self._grid = (math.ceil(math.prod(sizes) / plan.threads), 1, 1)
+        self._product: LibraryProduct | KernelProduct
+        if plan.own is None:
+            size = workspace_bytes(device.index)
+            if lasting:
+                self._workspace = _shared_workspace(device, stream, size)
+                self.nbytes += size
+            else:
+                self._workspace = Workspace(new(size, dtype=torch.uint8))
+            library = blas_of(device.index), self._workspace.memory, tf32
+            self._product = LibraryProduct(layout, new, dtype, sizes, forward, *library)
+            self._step_grid = self._grid
+        else:
+            self._product = KernelProduct(layout, plan.own, new, dtype, sizes, forward)
+            self._step_grid = self._product.grid
+        self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
+        counts = (len(layout.states), len(layout.params))
+        arguments = (forward_arguments if forward else backward_arguments)(*counts)
+        sums = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
+        batch, heads, dim = sizes
+        summed = (0 if forward else sums, batch, heads, dim)
+        self._buffers = {
+            "arguments": new(ctypes.sizeof(arguments), dtype=torch.uint8),
+            "first_step": new(1, dtype=torch.int32),
+            "sums": new(*summed),
+            "totals": new(*summed, dtype=total),
+        }
+        self._states = [new(batch, heads, dim) for _ in layout.states]
+        work = work_struct(len(layout.states), len(layout.sources))
+        self._work = work(
+            *sizes,
+            pointer(self._buffers["arguments"]),
+            pointer(self._buffers["first_step"]),
+            pointers(self._states),
+            pointers(self._product.factors),
+            pointers(self._product.operands),
+            pointer(self._buffers["sums"]),
+            pointer(self._buffers["totals"]),
+        )
+        self._begin = begin_struct(arguments, work)
+        self._step = step_struct(work)
+        if not lasting:
+            for kernel in self._kernels.values():
+                never_unload(kernel)
+
+    def run(self, arguments: ctypes.Structure, steps: int, R: Tensor | None) -> None:
+        """Run all steps of a call, on torch's current stream, which is the one of this work.
+
+        Args:
+            arguments: of the direction, as for a block.
+            steps: how many.
+            R: (Gr, N, D, D), where the cell has dense gates.
+        """
+        if R is not None:
+            self._product.take(R)
+        graphs: list[Graph] = []
+        if self._lasting:
+            for length in (_LONG * self._plan.chunk, self._plan.chunk):
+                count = steps // length
+                graph = self._graph(length) if count else None
+                if graph is not None:
+                    graphs += [graph] * count
+                    steps -= count * length
+        direction = "forward" if self._forward else "backward"
+        begin = self._begin(arguments, self._work)
+        self._kernels[f"rnnc_{direction}_begin"](self._grid, begin, self._stream)
+        for graph in graphs:
+            graph.launch(self._stream)
+        if steps:
+            with self._product.on(self._stream):
+                for number in range(steps):
+                    self._one(number, self._launch, self._product.multiply)
+        if not self._forward:
+            step = self._step(self._work, 0)
+            self._kernels["rnnc_backward_end"](self._step_grid, step, self._stream)
+
+    def _one(self, number: int, launch: Callable[..., None], multiply: Callable[[], None]) -> None:
+        """A step: the product of the states before it, or of the gradients of the gates of it."""
+        if self._forward:
+            multiply()
+        kernel = self._kernels["rnnc_forward_step" if self._forward else "rnnc_backward_step"]
+        # The first reads what a kernel wrote that knows of no overlap.
+        overlapping = bool(number and self._overlapped)
+        launch(kernel, self._step_grid, self._step(self._work, number), overlapping=overlapping)
+        if not self._forward:
+            multiply()
+
+    def _launch(
+        self,
+        kernel: Kernel,
+        grid: tuple[int, int, int],
+        arguments: ctypes.Structure,
+        overlapping: bool,
+    ) -> None:
+        if overlapping:
+            launch_overlapping(kernel, grid, arguments, self._stream)
+        else:
+            kernel(grid, arguments, self._stream)
+
+    def _graph(self, length: int) -> Graph | None:
+        """The graph of that many steps, made on first use; none where that did not succeed."""
+        if length in self._graphs:
+            return self._graphs[length]
+        # Once outside of it, over what `begin` sets anew: the library loads its kernels.
+        with self._product.on(self._stream):
+            self._product.multiply()
+        for _ in range(_ATTEMPTS):
+            try:
+                return self._graphs.setdefault(length, self._built(length))
+            except Exception as error:
+                reason = error
+        warnings.warn(
+            f"rnnc launches steps one by one, since it could not make a graph of them: {reason}",
+            RuntimeWarning,
+            stacklevel=2,
+        )
+        return None
+
+    def _built(self, length: int) -> Graph:
+        product = self._product.captured()
+        with chain() as steps:
+            multiply = (lambda: None) if product is None else partial(steps.include, product.handle)
+            for number in range(length):
+                self._one(number, steps.add, multiply)
+            steps.add(self._kernels["rnnc_advance"], (1, 1, 1), self._step(self._work, length))
+            return steps.graph()
+
+
+class Workspace:
+    """Memory of the library's, which products of one stream share: they run one after another."""
+
+    def __init__(self, memory: Tensor) -> None:
+        self.memory = memory
+
+
+_workspaces: WeakValueDictionary[tuple[int, int], Workspace] = WeakValueDictionary()
+
+
+def _shared_workspace(device: torch.device, stream: int, size: int) -> Workspace:
+    found = _workspaces.get((device.index, stream))
+    if found is None:
+        # Two threads may make one each at once: both serve the same stream.
+        found = Workspace(device_tensor((size,), torch.uint8, device, stream))
+        _workspaces[device.index, stream] = found
+    return found

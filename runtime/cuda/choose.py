@@ -1,0 +1,159 @@
+"""Which plan a call runs: of the caller's variant, or what a trial or the model found fastest."""
+
+from __future__ import annotations
+
+import os
+import warnings
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from ...cellspec.cell import CellSpec
+from ...codegen.cuda.cluster.plan import ClusterPlan
+from ...codegen.cuda.grid.plan import GridPlan
+from ...codegen.cuda.mixed_plan import CallPlan
+from ...codegen.cuda.planner import plans_for
+from ...codegen.plan import CudaPlan, Variant
+from ...codegen.shape import DIRECTIONS, Direction, Save, Shape
+from ..check import DTYPES
+from ..errors import ResidencyError
+from ..store.planned import planned
+from ..store.tuned import Asked, recall
+from .driver.device import device_limits, on_device
+from .launch import load_kernel
+from .launch_grid import batch_tiles
+
+
+class Choice(NamedTuple):
+    """What a caller chose among the kernels of a GPU: as in `plan_for`."""
+
+    variant: str = "auto"
+    save: str = "gates"
+
+
+# What a plan is chosen for: the arguments of `choose_plan`, but for the direction.
+Question = tuple[CellSpec, int, int, int, torch.dtype, int, Choice, bool]
+
+
+@lru_cache(maxsize=2048)
+def choose_plan(
+    cell: CellSpec,
+    heads: int,
+    dim: int,
+    batch: int,
+    dtype: torch.dtype,
+    device: int,
+    choice: Choice,
+    tf32: bool,
+    direction: Direction | None = None,
+) -> CallPlan:
+    """The plan of a call, whose `of` gives that of each direction.
+
+    What a forward leaves for a backward is the same for all plans, so that each direction may step
+    down by itself: a call that runs one direction compiles no kernel of the other.
+
+    Args:
+        cell: the cell.
+        heads: of the call.
+        dim: units of a head.
+        batch: rows; none count as one.
+        dtype: of the tensors.
+        device: the device's number.
+        choice: the caller's.
+        tf32: whether torch lets float32 products round to tf32.
+        direction: that runs, for which a plan from `"auto"` must have room; None for both.
+
+    Raises:
+        PlanError: there is no plan of the variant, or none at all for the device.
+        ResidencyError: no plan has room on the device.
+    """
+    asked = asked_for(cell, heads, dim, batch, dtype, device, choice, tf32)
+    variant: Variant = choice.variant  # type: ignore[assignment]
+    if variant != "auto":
+        return planned(asked, variant)
+    found = recall(asked)
+    if found is None and _tuning_wanted() and not torch.cuda.is_current_stream_capturing():
+        from .tune import tune  # it runs kernels, which choose their plans here
+
+        found = tune(asked, device).winner
+    if found is None:
+        found = planned(asked)
+    wanted = DIRECTIONS if direction is None else (direction,)
+    if _has_room(cell, found, asked.shape, device, wanted):
+        return found
+    return _next_best(asked, device, wanted)
+
+
+def asked_for(
+    cell: CellSpec,
+    heads: int,
+    dim: int,
+    batch: int,
+    dtype: torch.dtype,
+    device: int,
+    choice: Choice,
+    tf32: bool,
+) -> Asked:
+    """What a plan is asked for, by the arguments of `choose_plan`."""
+    shape = Shape(heads, dim, max(batch, 1), dtype=DTYPES[dtype])
+    save: Save = choice.save  # type: ignore[assignment]
+    return Asked(cell, shape, device_limits(device), save, tf32 and dtype == torch.float32)
+
+
+def _tuning_wanted() -> bool:
+    """Whether `RNNC_TUNE` asks for a trial of each size that comes up."""
+    return os.environ.get("RNNC_TUNE", "") not in ("", "0")
+
+
+def _has_room(
+    cell: CellSpec,
+    plan: CallPlan,
+    shape: Shape,
+    device: int,
+    directions: Sequence[Direction] = DIRECTIONS,
+) -> bool:
+    """Whether blocks that wait for each other are on the chip together, in each of some directions.
+
+    A plan counts multiprocessors; how many clusters fit depends on how those lie on this very chip.
+    """
+    return all(_fits(cell, plan.of(d), d, shape, device) for d in directions)
+
+
+def _fits(cell: CellSpec, plan: CudaPlan, direction: Direction, shape: Shape, device: int) -> bool:
+    """Whether the blocks of a plan's kernel of a direction are."""
+    if not isinstance(plan, ClusterPlan | GridPlan):
+        return True
+    name = f"rnnc_{direction}"
+    try:
+        with on_device(torch.device("cuda", device)):
+            kernel = load_kernel(cell, plan, name, device)
+    except ResidencyError:
+        return False
+    if isinstance(plan, ClusterPlan):
+        return True
+    groups = min(plan.groups, batch_tiles(plan, shape.batch))
+    return (kernel.resident or 0) >= plan.kernels[name].blocks * groups * shape.heads
+
+
+def _next_best(asked: Asked, device: int, directions: Sequence[Direction]) -> CudaPlan:
+    """The cheapest plan that there is room for: the one place that steps down, and says so."""
+    plans = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
+    plan = next(
+        (p for p in plans if _has_room(asked.cell, p, asked.shape, device, directions)), None
+    )
+    if plan is None:
+        raise ResidencyError(
+            f"plan of {asked.cell.name}, {asked.shape}\n"
+            f"  found:  no plan whose blocks have room on {asked.limits.name}\n"
+            "  wanted: a part of the device that holds the blocks of one of them\n"
+            '  write:  backend="reference", fewer heads, or a smaller batch'
+        )
+    warnings.warn(
+        f"{asked.limits.name} has no room for the blocks of the cheapest plan of"
+        f" {asked.cell.name}, {asked.shape}; rnnc takes the next:\n{plan}",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+    return plan

@@ -1,0 +1,1 @@
+"""The device below torch: driver calls, graphs, captures, memory, cuBLAS."""

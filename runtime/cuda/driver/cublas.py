@@ -1,0 +1,167 @@
+"""cuBLAS by a handle and a workspace of our own: torch's belong to torch, which may free them."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...errors import NoCudaError
+from .capture import beside_captures
+
+# cudaDataType and cublasComputeType_t of library_types.h and cublas_api.h: factors, sums, compute.
+_FLOAT, _DOUBLE = 0, 1
+_KINDS = {
+    torch.float32: (_FLOAT, _FLOAT, 68),  # CUBLAS_COMPUTE_32F
+    torch.float64: (_DOUBLE, _DOUBLE, 70),  # CUBLAS_COMPUTE_64F
+    torch.float16: (2, _FLOAT, 68),
+    torch.bfloat16: (14, _FLOAT, 68),
+}
+_FAST_TF32 = 77  # CUBLAS_COMPUTE_32F_FAST_TF32
+_DEFAULT_ALGORITHM = -1
+_TRANSPOSED, _AS_IT_IS = 1, 0
+# As torch gives it: with less, cuBLAS takes other algorithms.
+_WORKSPACE, _WORKSPACE_BEFORE_9 = 32 << 20, 8 << 20
+
+
+def workspace_bytes(device: int) -> int:
+    """How much memory products on a device want beside their operands.
+
+    Args:
+        device: the device's number.
+    """
+    hopper = torch.cuda.get_device_capability(device)[0] >= 9
+    return _WORKSPACE if hopper else _WORKSPACE_BEFORE_9
+
+
+class Blas:
+    """A handle of cuBLAS on a device, for one thread at a time."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self.library, self.handle = library, ctypes.c_void_p()
+        self._lock = threading.Lock()
+        # It allocates, which a capture of torch's would forbid.
+        with beside_captures():
+            _check("cublasCreate", library.cublasCreate_v2(ctypes.byref(self.handle)))
+
+    @contextmanager
+    def on(self, stream: int, workspace: Tensor) -> Iterator[None]:
+        """Run products on a stream, in whose order they may use the workspace.
+
+        Args:
+            stream: a handle.
+            workspace: bytes.
+        """
+        memory = ctypes.c_void_p(workspace.data_ptr()), ctypes.c_size_t(workspace.nbytes)
+        with self._lock:
+            # In this order: a new stream makes cuBLAS forget the workspace.
+            status = self.library.cublasSetStream_v2(self.handle, ctypes.c_void_p(stream))
+            _check("cublasSetStream", status)
+            _check("cublasSetWorkspace", self.library.cublasSetWorkspace_v2(self.handle, *memory))
+            yield
+
+
+class Product:
+    """A product of two matrices, or of as many pairs of them as there are: to[i] = a[i] b[i].
+
+    Args:
+        blas: the library, on the device of the operands.
+        a: (count, rows, K), without gaps.
+        b: (count, K, columns) without gaps, or its transpose (count, columns, K).
+        to: (count, rows, columns) without gaps, in float32, or float64 where the others are.
+        transposed: whether `b` is the transpose.
+        tf32: whether factors of float32 may be rounded to tf32.
+
+    The operands' addresses are read once: they must outlive the product.
+    """
+
+    def __init__(
+        self, blas: Blas, a: Tensor, b: Tensor, to: Tensor, *, transposed: bool, tf32: bool
+    ) -> None:
+        factor, result, compute = _KINDS[a.dtype]
+        if tf32 and a.dtype == torch.float32:
+            compute = _FAST_TF32
+        number = ctypes.c_double if a.dtype == torch.float64 else ctypes.c_float
+        self._scales = number(1), number(0)
+        count, rows, inner = a.shape
+        columns = to.shape[2]
+        # The library's matrices lie by columns: it is given the product of the transposes.
+        first = _matrix(b, factor, inner if transposed else columns, count)
+        second, third = _matrix(a, factor, inner, count), _matrix(to, result, columns, count)
+        sizes = [ctypes.c_int(size) for size in (columns, rows, inner)]
+        turns = [_TRANSPOSED if transposed else _AS_IT_IS, _AS_IT_IS]
+        one, zero = (ctypes.byref(scale) for scale in self._scales)
+        given = [blas.handle, *map(ctypes.c_int, turns), *sizes, one, *first, *second, zero, *third]
+        if count > 1:
+            given.append(ctypes.c_int(count))
+        self._given = (*given, ctypes.c_int(compute), ctypes.c_int(_DEFAULT_ALGORITHM))
+        library = blas.library
+        # As torch does: of one product alone the library may split K.
+        self._run = library.cublasGemmStridedBatchedEx if count > 1 else library.cublasGemmEx
+
+    def __call__(self) -> None:
+        """Launch it where `Blas.on` said."""
+        _check("cublasGemmEx", self._run(*self._given))
+
+
+def _matrix(tensor: Tensor, kind: int, pitch: int, count: int) -> list[Any]:
+    """Address, type, leading dimension and, of several, stride."""
+    found: list[Any] = [ctypes.c_void_p(tensor.data_ptr()), ctypes.c_int(kind), ctypes.c_int(pitch)]
+    return [*found, ctypes.c_longlong(tensor.stride(0))] if count > 1 else found
+
+
+_making = threading.Lock()
+
+
+def blas_of(device: int) -> Blas:
+    """The handle of a device, which must be the current one; made once.
+
+    Args:
+        device: the device's number.
+
+    Raises:
+        NoCudaError: cuBLAS is missing.
+    """
+    with _making:
+        return _blas_of(device)
+
+
+@cache
+def _blas_of(device: int) -> Blas:
+    return Blas(_library())
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The library that torch has loaded, or the one of the CUDA wheels."""
+    major = (torch.version.cuda or "13").split(".")[0]
+    name = f"cublas64_{major}.dll" if sys.platform == "win32" else f"libcublas.so.{major}"
+    try:
+        return ctypes.CDLL(name)
+    except OSError:
+        pass
+    try:
+        from cuda.pathfinder import load_nvidia_dynamic_lib
+
+        return ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
+    except Exception as error:
+        # Whatever the search raises, the remedy is the same.
+        wheel = "nvidia-cublas" if int(major) >= 13 else f"nvidia-cublas-cu{major}"
+        raise NoCudaError(
+            "cuBLAS, which multiplies for an alternating plan\n"
+            f"  found:  {type(error).__name__}: {error}\n"
+            f"  wanted: {name}, as torch for CUDA {major} brings it\n"
+            f"  write:  pip install {wheel}"
+        ) from error
+
+
+def _check(what: str, status: int) -> None:
+    if status:
+        raise RuntimeError(f"{what} failed with cublasStatus_t {status}")

@@ -1,0 +1,146 @@
+"""What a torch device is to the planner, whether its kernels can be built here, and its context."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from functools import cache
+from importlib import metadata
+from typing import Any
+
+import torch
+
+from ....codegen.cuda.limits import LEAST_CAPABILITY, Limits
+from ...errors import NoCudaError
+
+
+@cache
+def device_limits(index: int) -> Limits:
+    """The limits of a CUDA device, as the driver reports them.
+
+    Args:
+        index: the device's number.
+    """
+    from cupy.cuda import runtime
+
+    p = runtime.getDeviceProperties(index)
+    capability = (p["major"], p["minor"])
+    return Limits(
+        name=p["name"].decode(),
+        capability=capability,
+        multiprocessors=p["multiProcessorCount"],
+        shared_per_block=p["sharedMemPerBlockOptin"],
+        shared_per_multiprocessor=p["sharedMemPerMultiprocessor"],
+        l2=p["l2CacheSize"],
+        # Size 16 is a non-portable one of 9.0 and 10.0: CUDA C++ Programming Guide.
+        cluster=16 if capability in ((9, 0), (10, 0)) else 8 if capability >= (9, 0) else 1,
+        registers=p["regsPerMultiprocessor"],
+    )
+
+
+@cache
+def find_cuda(index: int | None) -> None:
+    """See whether kernels can be built for a device.
+
+    Args:
+        index: the device's number; None for the current one.
+
+    Raises:
+        NoCudaError: as `cupy_nvrtc`; or the device has no matrix instructions that they use.
+    """
+    nvrtc_version()
+    capability = torch.cuda.get_device_capability(index)
+    if capability < LEAST_CAPABILITY:
+        raise NoCudaError(
+            f"{torch.cuda.get_device_name(index)}\n"
+            f"  found:  compute capability {capability[0]}.{capability[1]}\n"
+            f"  wanted: {LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]} or later\n"
+            '  write:  backend="reference"'
+        )
+
+
+@cache
+def cupy_nvrtc() -> Any:
+    """CuPy's binding of NVRTC.
+
+    Raises:
+        NoCudaError: CuPy is missing or built for another CUDA than torch; says what to install.
+    """
+    wanted = _wanted_cuda()
+    try:
+        import cupy  # noqa: F401
+        from cupy_backends.cuda.libs import nvrtc
+
+        version = nvrtc.getVersion()
+    except Exception as error:
+        # Whatever CuPy's import or its search for the library raises, the remedy is the same.
+        raise NoCudaError(
+            "CUDA compiler\n"
+            f"  found:  {type(error).__name__}: {error}\n"
+            f"  wanted: CuPy with NVRTC for CUDA {wanted}\n"
+            f'  write:  pip install "rnnc[cuda{wanted}]"'
+        ) from error
+    if torch.version.cuda and str(version[0]) != wanted:
+        raise NoCudaError(
+            "CUDA compiler\n"
+            f"  found:  NVRTC {version[0]}.{version[1]} beside a torch for CUDA"
+            f" {torch.version.cuda}\n"
+            f"  wanted: CuPy for CUDA {wanted}, and no other CuPy\n"
+            f"  write:  pip uninstall cupy-cuda{version[0]}x;"
+            f' pip install "rnnc[cuda{wanted}]"'
+        )
+    return nvrtc
+
+
+_WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
+
+
+@cache
+def nvrtc_version() -> str:
+    """Which NVRTC compiles here; without loading it where its wheel tells, since that takes as long
+    as all else that a call from the cache of kernels does first.
+
+    Raises:
+        NoCudaError: as `cupy_nvrtc`.
+    """
+    wanted = _wanted_cuda()
+    with suppress(ImportError, KeyError):  # a missing package is an ImportError too
+        import cupy  # noqa: F401
+        from cupy_backends.cuda.api import driver
+
+        if str(driver.get_build_version() // 1000) == wanted:
+            return f"wheel {metadata.version(_WHEELS[wanted])}"
+    return str(cupy_nvrtc().getVersion())
+
+
+def _wanted_cuda() -> str:
+    """The CUDA version of torch."""
+    return (torch.version.cuda or "13.0").split(".")[0]
+
+
+@contextmanager
+def _elsewhere(device: torch.device) -> Iterator[None]:
+    """Make a device the current one of torch and of the driver."""
+    from cupy.cuda import runtime
+
+    with torch.cuda.device(device):
+        runtime.setDevice(device.index)
+        yield
+
+
+_here = threading.local()
+
+
+def on_device(device: torch.device) -> AbstractContextManager[None]:
+    """A context in which a device is the current one; none is entered where it is so already.
+
+    NOTE: torch alone leaves a thread that has launched nothing yet, such as autograd's, without
+    the driver's context.
+    """
+    index = torch.cuda.current_device()
+    if index == device.index and getattr(_here, "device", None) == index:
+        return nullcontext()
+    # After a visit elsewhere the driver's context is not known.
+    _here.device = index if index == device.index else None
+    return _elsewhere(device)

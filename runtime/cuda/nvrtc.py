@@ -1,0 +1,214 @@
+"""From CUDA source to a binary, by NVRTC; needs no GPU. Kept on disk by digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+
+from ...cellspec.cell import CellSpec
+from ...codegen.cuda.alternating.plan import AlternatingPlan
+from ...codegen.cuda.grid.plan import GridPlan
+from ...codegen.cuda.source import cuda_source
+from ...codegen.plan import CudaPlan
+from ...codegen.render import Source
+from ...codegen.shape import Direction, Dtype
+from ..cpu.compile import package_digest
+from ..errors import CompileError
+from ..long_work import said_if_long
+from ..store.files import cached, file_name
+from .driver.device import cupy_nvrtc, nvrtc_version
+
+_FLAGS = (
+    "-std=c++17",
+    "--ptxas-options=-v",
+    "--device-as-default-execution-space",  # lambdas are device code too
+    "--diag-suppress=177",  # not every cell uses every constant
+)
+# Two-byte elements round away what IEEE division would add. Not what subnormal numbers do: bfloat16
+# has them where float32 has.
+_FAST = ("--prec-div=false", "--prec-sqrt=false")
+
+
+@dataclass(frozen=True)
+class KernelReport:
+    """What the compiler says of one kernel.
+
+    Attributes:
+        registers: of a thread.
+        spills: bytes of a thread that did not find a register, stores and loads.
+        stack: bytes of a thread's local memory.
+    """
+
+    registers: int
+    spills: int
+    stack: int
+
+
+@dataclass(frozen=True)
+class Binary:
+    """Compiled kernels of a source.
+
+    Attributes:
+        arch: the architecture that they run on.
+        cubin: the machine code.
+        reports: for each kernel by name.
+        log: the compiler's own words.
+    """
+
+    arch: str
+    cubin: bytes
+    reports: dict[str, KernelReport]
+    log: str
+
+
+def compile_cuda(source: Source, arch: str) -> Binary:
+    """Compile a CUDA source, or find it compiled.
+
+    Args:
+        source: of a block or alternating plan.
+        arch: such as `sm_80` or `sm_90a`.
+
+    Raises:
+        NoCudaError: CuPy or NVRTC is missing.
+        CompileError: the compiler refused the source, with its log and the lines that it names.
+    """
+    return _cached(source.name, source.digest, source.plan.dtype, arch, lambda: source)
+
+
+def compile_plan(cell: CellSpec, plan: CudaPlan, direction: Direction) -> Binary:
+    """Compile a cell's kernel of a direction, or find it compiled, without writing its text anew.
+
+    An alternating plan's kernels are one unit, which has both directions.
+
+    The file is found by what the text depends on: the cell, the direction, the sizes of its kernel
+    and this package.
+
+    Args:
+        cell: the cell.
+        plan: what to compile for, and its architecture.
+        direction: which kernel of a fused plan.
+
+    Raises:
+        NoCudaError: CuPy or NVRTC is missing.
+        CompileError: the compiler refused the source.
+    """
+    # What differs from batch to batch is no part of the text.
+    sizes = replace(plan, nanoseconds=(0, 0), binding="")
+    if isinstance(sizes, GridPlan):
+        sizes = replace(sizes, groups=1)
+    only = "" if isinstance(plan, AlternatingPlan) else direction
+    made_from = f"{cell.fingerprint} {only} {sizes!r} {package_digest()}"
+
+    def source() -> Source:
+        whole = cuda_source(cell, plan)
+        return replace(whole, code=getattr(whole, only)) if only else whole
+
+    return _cached(cell.name, made_from, plan.dtype, plan.arch, source)
+
+
+def _cached(
+    name: str, made_from: str, dtype: Dtype, arch: str, source: Callable[[], Source]
+) -> Binary:
+    flags = compile_flags(dtype, arch)
+    key = repr((made_from, flags, nvrtc_version()))
+    digest = hashlib.sha256(key.encode()).hexdigest()[:32]
+
+    def make() -> bytes:
+        with said_if_long(
+            f"deriving and compiling the CUDA of {name}", "Fewer operations in the cell take less."
+        ):
+            return _pack(_compile(cupy_nvrtc(), source(), arch, flags))
+
+    return _unpack(cached(file_name(name, digest, "cubin"), make).content)
+
+
+def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:
+    """The options that a source for a dtype is compiled with."""
+    fast = _FAST if dtype in ("bfloat16", "float16") else ()
+    return (f"--gpu-architecture={arch}", *_FLAGS, *fast)
+
+
+def ptx_of(source: Source, arch: str) -> str:
+    """The source in PTX, for reading."""
+    nvrtc = cupy_nvrtc()
+    virtual = "compute_" + arch.removeprefix("sm_")
+    program = _run(nvrtc, source, compile_flags(source.plan.dtype, virtual))
+    try:
+        text: bytes = nvrtc.getPTX(program)
+        return text.decode().rstrip("\0")
+    finally:
+        nvrtc.destroyProgram(program)
+
+
+def _compile(nvrtc: object, source: Source, arch: str, flags: tuple[str, ...]) -> Binary:
+    program = _run(nvrtc, source, flags)
+    try:
+        log = nvrtc.getProgramLog(program)  # type: ignore[attr-defined]
+        cubin = nvrtc.getCUBIN(program)  # type: ignore[attr-defined]
+    finally:
+        nvrtc.destroyProgram(program)  # type: ignore[attr-defined]
+    return Binary(arch, cubin, _reports(log), log)
+
+
+def _run(nvrtc, source: Source, flags: tuple[str, ...]):  # type: ignore[no-untyped-def]
+    names = [name.encode() for name, _ in source.headers]
+    texts = [text.encode() for _, text in source.headers]
+    program = nvrtc.createProgram(source.code, f"{source.name}.cu", texts, names)
+    try:
+        nvrtc.compileProgram(program, flags)
+    except Exception as error:
+        # NVRTC's own error type lives in the module that may be missing.
+        log = nvrtc.getProgramLog(program)
+        nvrtc.destroyProgram(program)
+        raise CompileError(
+            f"{source.name}: NVRTC refused the generated source ({error})\n"
+            f"  flags: {' '.join(flags)}\n{_with_lines(source, log)}"
+        ) from error
+    return program
+
+
+def _with_lines(source: Source, log: str) -> str:
+    """The log, each message followed by the line of text that it points at."""
+    texts = {f"{source.name}.cu": source.code, **dict(source.headers)}
+    shown = []
+    for line in log.splitlines():
+        shown.append(line)
+        place = re.match(r"(\S+)\((\d+)\)", line)
+        if place and place[1] in texts:
+            lines = texts[place[1]].splitlines()
+            number = int(place[2])
+            if 0 < number <= len(lines):
+                shown.append(f"  {number} | {lines[number - 1]}")
+    return "\n".join(shown)
+
+
+_ENTRY = re.compile(r"Compiling entry function '(\w+)'")
+_SPILLS = re.compile(r"(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads")
+_REGISTERS = re.compile(r"Used (\d+) registers")
+
+
+def _reports(log: str) -> dict[str, KernelReport]:
+    _, *sections = _ENTRY.split(log)  # name, text, name, text, …
+    reports = {}
+    for name, text in zip(sections[::2], sections[1::2], strict=True):
+        spills, registers = _SPILLS.search(text), _REGISTERS.search(text)
+        if spills and registers:
+            stack, stores, loads = map(int, spills.groups())
+            reports[name] = KernelReport(int(registers[1]), stores + loads, stack)
+    return reports
+
+
+def _pack(binary: Binary) -> bytes:
+    reports = {name: asdict(report) for name, report in binary.reports.items()}
+    head = {"arch": binary.arch, "reports": reports, "log": binary.log}
+    return json.dumps(head).encode() + b"\n" + binary.cubin
+
+
+def _unpack(content: bytes) -> Binary:
+    head, _, cubin = content.partition(b"\n")
+    fields = json.loads(head)
+    reports = {name: KernelReport(**report) for name, report in fields["reports"].items()}
+    return Binary(fields["arch"], cubin, reports, fields["log"])

@@ -1,0 +1,202 @@
+"""Trials of plans on a device: the cheapest few are timed, and the fastest is remembered."""
+
+from __future__ import annotations
+
+import itertools
+import statistics
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...cellspec.errors import RnncError
+from ...codegen.cuda.mixed_plan import CallPlan, cheapest
+from ...codegen.cuda.planner import plans_for
+from ...codegen.plan import CudaPlan
+from ...codegen.shape import PlanError
+from ..store.tuned import Asked, remember
+from . import choose
+from . import kernels as cuda
+from .choose import Choice
+from .driver.device import on_device
+
+CANDIDATES = 4
+_DOUBT = 2  # by which factor an estimate may be wrong
+_STEPS = 256  # of a trial at most: a step takes as long in a longer one
+_ROUNDS = 15
+_AHEAD = 4_000_000  # cycles, about 2 ms: the host has sent a whole trial off meanwhile
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A plan and what it took.
+
+    Attributes:
+        plan: the plan.
+        microseconds: of a step, forward and backward; none where the plan failed.
+        failure: why it did.
+    """
+
+    plan: CudaPlan
+    microseconds: tuple[float, float] | None = None
+    failure: str = ""
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """Trials of the plans of a size.
+
+    Attributes:
+        asked: what the plans are for.
+        trials: in the order of the estimates, the cheapest first.
+    """
+
+    asked: Asked
+    trials: tuple[Trial, ...]
+
+    @property
+    def winner(self) -> CallPlan:
+        """The fastest plan, forward and backward together, or the fastest of each direction where
+        that gains; where none ran, the cheapest.
+        """
+        ran = [(t.plan, t.microseconds) for t in self.trials if t.microseconds]
+        if not ran:
+            return self.trials[0].plan
+        return cheapest([plan for plan, _ in ran], [took for _, took in ran])
+
+
+# Times plans: microseconds a step, forward and backward, or an error, for each.
+Measure = Callable[[Asked, Sequence[CudaPlan], int], list["tuple[float, float] | Exception"]]
+
+
+def tune(
+    asked: Asked, device: int, candidates: int = CANDIDATES, measure: Measure | None = None
+) -> Tuning:
+    """Time the plans with the lowest estimates, and remember the fastest.
+
+    Args:
+        asked: what the plans are for; at most 256 of its steps are run.
+        device: the device's number.
+        candidates: how many plans are tried.
+        measure: times them; by default on the device, on torch's current stream.
+
+    Raises:
+        PlanError: `candidates` is no positive number.
+    """
+    if candidates < 1:
+        raise PlanError(
+            f"tune\n  found:  candidates={candidates}\n  wanted: at least 1\n  write:  candidates=4"
+        )
+    every = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
+    plans = _few(every, candidates)
+    took = (measure or measure_plans)(asked, plans, device)
+    trials = tuple(
+        Trial(plan, failure=str(t).splitlines()[0] if str(t) else type(t).__name__)
+        if isinstance(t, Exception)
+        else Trial(plan, t)
+        for plan, t in zip(plans, took, strict=True)
+    )
+    found = Tuning(asked, trials)
+    if any(trial.microseconds for trial in trials):
+        remember(asked, found.winner)
+        choose.choose_plan.cache_clear()  # what was chosen before may be another plan
+    return found
+
+
+def _few(plans: Sequence[CudaPlan], count: int) -> list[CudaPlan]:
+    """The cheapest of every kind that may yet win, then the next cheapest, by their estimates.
+
+    What an estimate misses, it misses for a whole kind rather than for one plan among its like.
+    """
+    best_of_kind = {type(plan): plan for plan in reversed(plans)}
+    bound = _DOUBT * sum(plans[0].nanoseconds)
+    first = [p for p in plans if p is best_of_kind[type(p)] and sum(p.nanoseconds) <= bound]
+    rest = [p for p in plans if p not in first]
+    return sorted([*first, *rest][:count], key=lambda p: sum(p.nanoseconds))
+
+
+def measure_plans(
+    asked: Asked, plans: Sequence[CudaPlan], device: int
+) -> list[tuple[float, float] | Exception]:
+    """The median time of plans that take turns on the same inputs.
+
+    Args:
+        asked: what they are for.
+        plans: to be timed.
+        device: the device's number.
+
+    Returns:
+        Microseconds of a step for each plan, forward and backward, or the error that it raised.
+    """
+    with on_device(torch.device("cuda", device)), torch.no_grad():
+        call = _Call(asked, device)
+        failures: dict[int, Exception] = {}
+        times: dict[int, list[tuple[float, float]]] = {i: [] for i in range(len(plans))}
+        for turn in range(2 + _ROUNDS):  # twice for what is made on first use
+            for i, plan in enumerate(plans):
+                if i in failures:
+                    continue
+                try:
+                    took = call.time(plan)
+                except (RnncError, torch.cuda.OutOfMemoryError) as error:
+                    failures[i] = error
+                    continue
+                if turn >= 2:
+                    times[i].append(took)
+        return [failures.get(i) or _medians(times[i], call.steps) for i in range(len(plans))]
+
+
+def _medians(times: list[tuple[float, float]], steps: int) -> tuple[float, float]:
+    forward, backward = (statistics.median(t) / steps for t in zip(*times, strict=True))
+    return forward, backward
+
+
+class _Call:
+    """Inputs of a size, and a forward and a backward over them."""
+
+    def __init__(self, asked: Asked, device: int) -> None:
+        cell, shape = asked.cell, asked.shape
+        self.steps = min(shape.steps, _STEPS)
+        self._cell, self._choice = cell, Choice(save=asked.save)
+        heads, dim = shape.heads, shape.head_dim
+        generator = torch.Generator(torch.device("cuda", device)).manual_seed(0)
+
+        def draw(*size: int, scale: float = 1.0) -> Tensor:
+            drawn = torch.randn(size, generator=generator, device=generator.device)
+            return (scale * drawn).to(getattr(torch, shape.dtype))
+
+        dense, diagonal = len(cell.dense_pairs), len(cell.diagonal_pairs)
+        self._wx = draw(shape.batch, self.steps, heads, dim, len(cell.input_gates))
+        self._R = draw(dense, heads, dim, dim, scale=0.5 / dim**0.5) if dense else None
+        self._R_diag = draw(diagonal, heads, dim, scale=0.5) if diagonal else None
+        self._b = draw(len(cell.bias_gates), heads, dim) if cell.bias_gates else None
+        self._params = [draw(heads, dim, scale=0.0) + p.init for p in cell.params]
+        self._initial = [draw(shape.batch, heads, dim, scale=0.0) + s.init for s in cell.states]
+        self._d_output = draw(self.steps, shape.batch, heads, dim)
+
+    def time(self, plan: CudaPlan) -> tuple[float, float]:
+        """Microseconds of all steps, forward and backward."""
+        make: Any = torch.cuda.Event
+        events = [make(enable_timing=True) for _ in range(3)]
+        tensors = (self._R, self._R_diag)
+        torch.cuda._sleep(_AHEAD)  # type: ignore[no-untyped-call]
+        events[0].record()
+        stored = [True] * len(self._initial)
+        done = cuda.forward(
+            self._cell, self._wx, *tensors, self._b, self._params, self._initial, True, stored,
+            self._choice, plan,
+        )  # fmt: skip
+        events[1].record()
+        again = self._choice.save == "states"
+        wx, b = (self._wx, self._b) if again else (None, None)
+        d_states = [self._d_output, *[None] * (len(stored) - 1)]
+        cuda.backward(
+            self._cell, d_states, [None] * len(stored), wx, b, *tensors, self._params,
+            self._initial, done.states, done.kept, self._choice, plan,
+        )  # fmt: skip
+        events[2].record()
+        events[2].synchronize()
+        forward, backward = (a.elapsed_time(b) for a, b in itertools.pairwise(events))
+        return 1000 * forward, 1000 * backward

@@ -1,0 +1,1 @@
+"""`rnnc.RNN` and the weights of a module."""

@@ -1,0 +1,37 @@
+"""Weights of a module that are no parameters, but computed from others at every call."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from ..errors import TensorError
+
+
+def replace_weight(module: nn.Module, name: str, value: Tensor) -> None:
+    """Give a weight that is no parameter another value, through what it is computed from.
+
+    Args:
+        module: whose weight it is.
+        name: of the weight.
+        value: what it shall be.
+
+    Raises:
+        TensorError: nothing is known of how it is computed.
+    """
+    origin = module._parameters.get(f"{name}_orig")
+    if is_parametrized(module, name):
+        setattr(module, name, value)  # the parametrization's right_inverse
+    elif origin is not None:  # torch.nn.utils.prune, which masks it at every call
+        with torch.no_grad():
+            origin.copy_(value)
+        mask = module._buffers.get(f"{name}_mask")
+        setattr(module, name, origin if mask is None else origin * mask)
+    else:
+        raise TensorError(
+            name,
+            "a weight that is no parameter, and no parametrization of torch",
+            "a parameter, or one that torch.nn.utils.parametrize computes",
+            "reset_parameters() first, then what replaces the weight",
+        )

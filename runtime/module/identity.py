@@ -1,0 +1,103 @@
+"""Whose weights a state dict holds: a cell's name, and a digest of what its parameters mean.
+
+The digest is of what the cell declares and of what it computes on fixed numbers, rounded. So it
+stays the same where only the form of the equations differs, and where a constant has another value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
+
+from ...cellspec.cell import CellSpec
+from ..errors import TensorError
+from ..reference import scan_reference
+
+_DIGITS = 6
+
+
+def identity_of(cell: CellSpec) -> dict[str, str]:
+    """What a state dict's metadata says of a cell."""
+    return {"name": cell.name, "digest": _digest(cell)}
+
+
+def check_same_cell(found: Any, cell: CellSpec, prefix: str) -> None:
+    """Check that a state dict was saved by a module of the same cell.
+
+    Args:
+        found: what its metadata says; None where it says nothing, which is no complaint.
+        cell: the module's.
+        prefix: of the module's keys.
+
+    Raises:
+        TensorError: it was another cell.
+    """
+    if not isinstance(found, dict) or found.get("digest") == _digest(cell):
+        return
+    name = str(found.get("name"))
+    other = name if name != cell.name else f"another cell that is called {name}"
+    raise TensorError(
+        f"state_dict of {prefix[:-1] or 'the module'}",
+        f"the weights of {other}",
+        f"those of {cell.name}",
+        f"rnnc.RNN(rnnc.cells.get({name!r}), ...) if that is what you load,"
+        " or load_state_dict(dict(state_dict)) to load them all the same",
+    )
+
+
+@lru_cache(maxsize=512)
+def _digest(cell: CellSpec) -> str:
+    declared = [
+        [list(cell.input_gates), list(cell.bias_gates)],
+        [[p.gate, p.source] for p in cell.dense_pairs],
+        [[p.gate, p.source] for p in cell.diagonal_pairs],
+        [s.name for s in cell.states],
+        [p.name for p in cell.params],
+    ]
+    text = json.dumps([declared, _values(cell)])
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def _values(cell: CellSpec) -> list[str]:
+    """What the cell computes over two steps of fixed numbers, in float64."""
+    numbers = _numbers()
+
+    def draw(*shape: int) -> Tensor:
+        count = int(torch.Size(shape).numel())
+        values = [3 * next(numbers) - 1.5 for _ in range(count)]
+        return torch.tensor(values, dtype=torch.float64, device="cpu").view(shape)
+
+    with torch.inference_mode(False), torch.no_grad(), _disable_current_modes():
+        names = [c.name for c in cell.constants]
+        cell = cell.with_constants(**{name: next(numbers) for name in names}) if names else cell
+        dense, diagonal, bias = map(len, (cell.dense_pairs, cell.diagonal_pairs, cell.bias_gates))
+        sequences, _ = scan_reference(
+            cell,
+            draw(2, 2, 1, 3, len(cell.input_gates)),
+            draw(dense, 1, 3, 3) if dense else None,
+            draw(bias, 1, 3) if bias else None,
+            [draw(2, 1, 3) for _ in cell.states],
+            draw(diagonal, 1, 3) if diagonal else None,
+            {p.name: draw(1, 3) for p in cell.params},
+        )
+        return [_rounded(v) for s in sequences for v in s.flatten().tolist()]
+
+
+def _numbers() -> Iterator[float]:
+    """Numbers in (0, 1) that look random, and are the same everywhere."""
+    state = 1
+    while True:
+        state = state * 48271 % 0x7FFFFFFF
+        yield state / 0x7FFFFFFF
+
+
+def _rounded(value: float) -> str:
+    """To some digits after the point, and some in all; without a sign of zero."""
+    return f"{round(value, _DIGITS) + 0.0:.{_DIGITS}g}"

@@ -1,0 +1,368 @@
+"""`rnnc.RNN`: any cell as a torch module, with the conventions of `nn.LSTM`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor, nn
+
+from ...cellspec.cell import CellSpec
+from ...codegen.plan import VARIANTS, Variant
+from ...codegen.shape import SAVES, Save
+from ..autograd.transforms import needs_reference
+from ..check import (
+    check_cell,
+    check_choice,
+    check_heads,
+    check_input,
+    check_module_dtype,
+    check_size,
+    check_states,
+    check_weight_of_module,
+)
+from ..errors import TensorError
+from ..scan import BACKENDS, Backend, States, initial_states, resolve_backend, scan, scan_kernels
+from .computed_weights import replace_weight
+from .identity import check_same_cell, identity_of
+
+
+class RNN(nn.Module):
+    """One or more layers of a recurrent cell.
+
+    The parameters of layer k, where the cell has them (N heads of D units, N · D = hidden_size;
+    Gx, Gr, Gd, Gb as in `rnnc.scan`):
+
+    - `weight_ih_l{k}` (Gx, N, D, input): the input projection of each gate with input;
+    - `weight_hh_l{k}` (Gr, N, D, D): a recurrent matrix a head, [gate, head, out, in];
+    - `weight_hd_l{k}` (Gd, N, D): diagonal recurrent weights;
+    - `bias_l{k}` (Gb, N, D);
+    - `<param>_l{k}` (N, D) for each param of the cell.
+
+    Recurrent matrices start orthogonal (Saxe et al., 2014), input weights uniform with the
+    variance 1 / input (LeCun et al., 1998), diagonal weights uniform in (-1, 1), biases at zero
+    and params at their `init`.
+
+    Args:
+        cell: the cell.
+        input_size: features of the input.
+        hidden_size: units of a layer, all heads together.
+        heads: independent recurrent heads; they divide `hidden_size`.
+        num_layers: layers, each fed by the one below.
+        bias: whether gates have biases.
+        batch_first: whether input and output are (B, T, features) instead of (T, B, features).
+        dropout: the probability of dropping a feature between layers, in training.
+        backend: as in `rnnc.scan`.
+        variant: as in `rnnc.scan`.
+        save: as in `rnnc.scan`.
+        device: of the parameters.
+        dtype: of the parameters.
+
+    Raises:
+        TensorError: a size is no whole number or too small, heads do not divide `hidden_size`,
+            or `dropout` is no probability.
+
+    Example:
+        >>> import torch, rnnc
+        >>> rnn = rnnc.RNN(rnnc.cells.slstm, 10, 64, heads=4, batch_first=True)
+        >>> y, last = rnn(torch.randn(3, 20, 10))
+        >>> y.shape, [s.shape for s in last][:1]          # last: one (layers, B, hidden) a state
+        (torch.Size([3, 20, 64]), [torch.Size([1, 3, 64])])
+    """
+
+    def __init__(
+        self,
+        cell: CellSpec,
+        input_size: int,
+        hidden_size: int,
+        *,
+        heads: int = 1,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        backend: Backend = "auto",
+        variant: Variant = "auto",
+        save: Save = "gates",
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        self.cell = check_cell(cell)
+        self.input_size = check_size("input_size", input_size)
+        self.hidden_size = check_size("hidden_size", hidden_size)
+        self.heads = check_heads(heads, hidden_size)
+        self.num_layers = check_size("num_layers", num_layers)
+        check_module_dtype(dtype)
+        if not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+            raise TensorError("dropout", repr(dropout), "a probability", "dropout=0.1")
+        if backend not in BACKENDS:
+            raise TensorError(
+                "backend", repr(backend), f"one of {', '.join(BACKENDS)}", 'backend="auto"'
+            )
+        self.bias = bias
+        self.batch_first = batch_first
+        self.dropout = float(dropout)
+        self.backend: Backend = backend
+        self.variant: Variant = check_choice("variant", variant, VARIANTS)
+        self.save: Save = check_choice("save", save, SAVES)
+        self._remember()
+        for layer in range(num_layers):
+            for name, shape in self._shapes(layer).items():
+                parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
+                self.register_parameter(f"{name}_l{layer}", parameter)
+        self.reset_parameters()
+
+    def _remember(self) -> None:
+        """Plain values of the cell, so that torch.compile need not look into it."""
+        self._cell_text = self.cell.text
+        self._param_names = [p.name for p in self.cell.params]
+        self._state_names = [s.name for s in self.cell.states]
+        self._initial_values = [s.init for s in self.cell.states]
+        # What a layer has is what it was built with. A weight may then become anything that has
+        # its name: a parametrization, a buffer, a tensor that someone put in its place.
+        self._layer_weights = [
+            [(name, f"{name}_l{layer}", shape) for name, shape in self._shapes(layer).items()]
+            for layer in range(self.num_layers)
+        ]
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self._remember()
+
+    def _shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
+        """Of a layer's weights, by name."""
+        input_size = self.hidden_size if layer else self.input_size
+        cell, heads, dim = self.cell, self.heads, self.hidden_size // self.heads
+        counts = {
+            "weight_ih": (len(cell.input_gates), (heads, dim, input_size)),
+            "weight_hh": (len(cell.dense_pairs), (heads, dim, dim)),
+            "weight_hd": (len(cell.diagonal_pairs), (heads, dim)),
+            "bias": (len(cell.bias_gates) if self.bias else 0, (heads, dim)),
+        }
+        shapes = {name: (count, *rest) for name, (count, rest) in counts.items() if count}
+        return shapes | {p.name: (heads, dim) for p in cell.params}
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew."""
+        with torch.no_grad():
+            for layer in range(self.num_layers):
+                self._reset_layer(layer)
+
+    def _reset_layer(self, layer: int) -> None:
+        inits = {p.name: p.init for p in self.cell.params}
+        for name, attribute, _ in self._layer_weights[layer]:
+            weight = self._weights(layer)[name]
+            owned = isinstance(self._parameters.get(attribute), nn.Parameter)
+            drawn = weight if owned else torch.empty_like(weight)
+            self._draw(name, drawn, inits)
+            if not owned:
+                replace_weight(self, attribute, drawn)
+
+    def _draw(self, name: str, weight: Tensor, inits: dict[str, float]) -> None:
+        if name == "weight_ih":
+            bound = math.sqrt(3 / weight.shape[-1])
+            weight.uniform_(-bound, bound)
+        elif name == "weight_hh":
+            # In float32 at least: torch has no QR factorisation in half precision.
+            drawn = weight.to(torch.promote_types(weight.dtype, torch.float32))
+            for matrix in drawn.flatten(0, 1):
+                nn.init.orthogonal_(matrix)
+            weight.copy_(drawn)
+        elif name == "weight_hd":
+            weight.uniform_(-1, 1)
+        else:
+            weight.fill_(inits.get(name, 0.0))
+
+    def _weights(self, layer: int, device: torch.device | None = None) -> dict[str, Tensor]:
+        """The weights of a layer, whatever they are now: parameters, or what stands for them.
+
+        With a device, they must be there: kernels read them by their address.
+        """
+        found: dict[str, Tensor] = {}
+        parameters = self._parameters
+        for name, attribute, shape in self._layer_weights[layer]:
+            weight: Tensor | None = parameters.get(attribute)
+            if weight is None:
+                weight = getattr(self, attribute, None)
+            if (
+                weight is None
+                or weight.shape != shape
+                or (device is not None and weight.device != device)
+            ):
+                weight = check_weight_of_module(attribute, weight, shape, device)
+            found[name] = weight
+        return found
+
+    def forward(self, x: Tensor, states: Sequence[Tensor] | None = None) -> tuple[Tensor, States]:
+        """Run all layers over a sequence.
+
+        Args:
+            x: (T, B, input), or (B, T, input) with `batch_first`, or (T, input) for one sequence.
+            states: the states before the first step, one (num_layers, B, hidden) tensor a state,
+                or (num_layers, hidden) for one sequence; by default each state's `init`.
+
+        Returns:
+            The last layer's output (the first state) at all steps, in the layout of `x`, and all
+            states after the last step, in the layout of `states`.
+
+        Raises:
+            TensorError: a tensor does not fit; names it and what was expected.
+        """
+        layout = "(B, T, input)" if self.batch_first else "(T, B, input)"
+        check_input(x, (2, 3), f"{layout} or (T, input)", self.input_size, self._any_weight())
+        if states is not None:
+            batch = () if x.ndim == 2 else (x.shape[not self.batch_first],)
+            self._check_states(states, batch, x)
+        if x.ndim == 2:
+            given = None if states is None else [s.unsqueeze(1) for s in states]
+            y, last = self._run(x.unsqueeze(1), given)
+            return y.squeeze(1), tuple(s.squeeze(1) for s in last)
+        y, last = self._run(x.transpose(0, 1) if self.batch_first else x, states)
+        return (y.transpose(0, 1) if self.batch_first else y), last
+
+    def step(self, x: Tensor, states: Sequence[Tensor] | None = None) -> tuple[Tensor, States]:
+        """Run all layers over one step: for generation, control and other closed loops.
+
+        Args:
+            x: (B, input), or (input) for one sequence.
+            states: as in `forward`; what the last call returned.
+
+        Returns:
+            The output, (B, hidden) or (hidden), and the new states.
+
+        Raises:
+            TensorError: a tensor does not fit.
+
+        Example:
+            >>> import torch, rnnc
+            >>> rnn = rnnc.RNN(rnnc.cells.gru, 4, 8)
+            >>> y, states = rnn.step(torch.randn(2, 4))
+            >>> y, states = rnn.step(torch.randn(2, 4), states)
+            >>> y.shape
+            torch.Size([2, 8])
+        """
+        check_input(x, (1, 2), "(B, input) or (input)", self.input_size, self._any_weight())
+        if states is not None:
+            self._check_states(states, tuple(x.shape[:-1]), x)
+        if x.ndim == 1:
+            given = None if states is None else [s.unsqueeze(1) for s in states]
+            y, last = self._run(x.view(1, 1, -1), given)
+            return y[0, 0], tuple(s.squeeze(1) for s in last)
+        y, last = self._run(x.unsqueeze(0), states)
+        return y[0], last
+
+    def _run(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, States]:
+        """All layers, time first, batched."""
+        lasts: list[States] = []
+        for layer in range(self.num_layers):
+            if layer and self.dropout:
+                x = F.dropout(x, self.dropout, self.training)
+            x, last = self._run_layer(layer, x, states)
+            lasts.append(last)
+        return x, tuple(torch.stack(s) for s in zip(*lasts, strict=True))
+
+    def _run_layer(
+        self, layer: int, x: Tensor, states: Sequence[Tensor] | None
+    ) -> tuple[Tensor, States]:
+        steps, batch, _ = x.shape
+        heads, dim = self.heads, self.hidden_size // self.heads
+        weights = self._weights(layer, x.device)
+        if states is None:
+            initial = initial_states(x, self._initial_values, (batch, heads, dim))
+        else:
+            initial = [s[layer].reshape(batch, heads, dim) for s in states]
+        wx = self._project(x, weights.get("weight_ih"))
+        recurrent, diagonal = weights.get("weight_hh"), weights.get("weight_hd")
+        bias = weights.get("bias")
+        ordered = [weights[name] for name in self._param_names]
+        tensors = (wx, recurrent, diagonal, bias, *ordered, *initial)
+        found = resolve_backend(self.backend, x.device.type, x.device.index)
+        if found == "reference" or needs_reference(self.backend, tensors):
+            params = dict(zip(self._param_names, ordered, strict=True))
+            over_time, last = scan(
+                self.cell,
+                wx,
+                recurrent,
+                bias,
+                initial,
+                R_diag=diagonal,
+                params=params,
+                backend="reference",
+            )
+        else:
+            # The output is the first state; the others are wanted after the last step alone.
+            wanted = [i == 0 for i in range(len(initial))]
+            over_time, last = scan_kernels(
+                self._cell_text,
+                wx,
+                recurrent,
+                bias,
+                initial,
+                diagonal,
+                ordered,
+                wanted,
+                self.variant,
+                self.save,
+            )
+        y = over_time[0].transpose(0, 1).reshape(steps, batch, self.hidden_size)
+        return y, tuple(s.reshape(batch, self.hidden_size) for s in last)
+
+    def _project(self, x: Tensor, weight: Tensor | None) -> Tensor:
+        """The input's share of the gates, written as the kernels of its device read it.
+
+        The CPU's take [T, B, head, gate, unit], a GPU's [T, B, head, unit, gate]. The rows of the
+        weight are permuted, once a call; no activation ever is.
+        """
+        if weight is None:  # a cell that takes no input still runs for as many steps
+            return x.new_empty(
+                x.shape[1], x.shape[0], self.heads, self.hidden_size // self.heads, 0
+            )
+        gates, heads, dim, size = weight.shape
+        if x.device.type == "cuda":
+            rows = weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
+            wx = F.linear(x, rows).view(*x.shape[:2], heads, dim, gates)
+            return wx.transpose(0, 1)
+        rows = weight.transpose(0, 1).reshape(heads * gates * dim, size)
+        wx = F.linear(x, rows).view(*x.shape[:2], heads, gates, dim)
+        return wx.permute(1, 0, 2, 4, 3)
+
+    def _any_weight(self) -> Tensor | None:
+        return next(iter(self._weights(0).values()), None)
+
+    def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
+        shape = (self.num_layers, *batch, self.hidden_size)
+        check_states(states, self._state_names, shape, "(num_layers, B, hidden_size)", "x", x)
+
+    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        super()._save_to_state_dict(destination, prefix, keep_vars)
+        metadata = getattr(destination, "_metadata", None)
+        if metadata is not None:  # beside torch's own version number: no key of the dict
+            metadata.setdefault(prefix[:-1], {})["cell"] = identity_of(self.cell)
+
+    def _load_from_state_dict(
+        self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *rest: Any
+    ) -> None:
+        check_same_cell(local_metadata.get("cell"), self.cell, prefix)
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+    def extra_repr(self) -> str:
+        """The arguments that differ from their defaults."""
+        shown = [self.cell.name, str(self.input_size), str(self.hidden_size)]
+        defaults = {
+            "heads": 1,
+            "num_layers": 1,
+            "bias": True,
+            "batch_first": False,
+            "dropout": 0.0,
+            "backend": "auto",
+            "variant": "auto",
+            "save": "gates",
+        }
+        options = [
+            f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v
+        ]
+        return ", ".join(shown + options)

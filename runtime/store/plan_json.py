@@ -1,0 +1,56 @@
+"""Plans as JSON: what a trial or a search found, for later processes."""
+
+from __future__ import annotations
+
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from ...codegen.cuda import mixed_plan
+from ...codegen.cuda.alternating import plan as alternating_plan
+from ...codegen.cuda.block import plan as block_plan
+from ...codegen.cuda.cluster import plan as cluster_plan
+from ...codegen.cuda.grid import plan as grid_plan
+from ...codegen.cuda.mixed_plan import CallPlan
+
+# The types of plans and of their parts, by the word that stands for them in a file.
+_TYPES: dict[str, Any] = {
+    name: found
+    for module in (alternating_plan, block_plan, cluster_plan, grid_plan, mixed_plan)
+    for name, found in vars(module).items()
+    if is_dataclass(found)
+}
+
+
+def packed_plan(plan: CallPlan) -> Any:
+    """A plan as JSON has it: its parts know their types."""
+    return _packed(plan)
+
+
+def unpacked_plan(value: Any, arch: str) -> CallPlan:
+    """The plan that was packed.
+
+    Args:
+        value: what `packed_plan` gave.
+        arch: the architecture that it must be for.
+
+    Raises:
+        KeyError, TypeError, ValueError: it is none, or for another architecture.
+    """
+    plan = _unpacked(value)
+    if not isinstance(plan, CallPlan) or plan.arch != arch:
+        raise ValueError(f"no plan for {arch}: {value!r}")
+    return plan
+
+
+def _packed(value: Any) -> Any:
+    if is_dataclass(value):
+        parts = {field.name: _packed(getattr(value, field.name)) for field in fields(value)}
+        return {"type": type(value).__name__, **parts}
+    return [_packed(v) for v in value] if isinstance(value, tuple) else value
+
+
+def _unpacked(value: Any) -> Any:
+    if isinstance(value, dict):
+        parts = {name: _unpacked(part) for name, part in value.items() if name != "type"}
+        return _TYPES[value["type"]](**parts)
+    return tuple(map(_unpacked, value)) if isinstance(value, list) else value

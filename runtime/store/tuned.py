@@ -1,0 +1,81 @@
+"""Plans that trials on a device found to be the fastest, remembered on disk beside the kernels."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib import metadata
+
+from ...cellspec.cell import CellSpec
+from ...codegen.cuda.limits import Limits
+from ...codegen.cuda.mixed_plan import CallPlan
+from ...codegen.shape import Save, Shape
+from ..cpu.compile import package_digest
+from .files import file_name, keep, look_up
+from .plan_json import packed_plan, unpacked_plan
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a plan is asked for: all that its speed depends on, beside the versions.
+
+    Attributes:
+        cell: the cell.
+        shape: heads, head dim, batch and dtype; the time of a step does not depend on their number.
+        limits: of the GPU, and its name.
+        save: what the forward keeps for the backward.
+        tf32: whether float32 products may round to tf32.
+    """
+
+    cell: CellSpec
+    shape: Shape
+    limits: Limits
+    save: Save = "gates"
+    tf32: bool = False
+
+    @property
+    def key(self) -> str:
+        """A digest, the same in every process and another after an update of what is compiled."""
+        shape = (self.shape.heads, self.shape.head_dim, self.shape.batch, self.shape.dtype)
+        versions = (package_digest(), _version("torch"), _version("cupy"))
+        parts = (self.cell.fingerprint, shape, self.save, self.tf32, repr(self.limits), versions)
+        return hashlib.sha256(repr(parts).encode()).hexdigest()[:32]
+
+    @property
+    def file_name(self) -> str:
+        """Of the file that remembers the answer, in the cache folder."""
+        return file_name(self.cell.name, self.key, "plan")
+
+
+def remember(asked: Asked, plan: CallPlan) -> None:
+    """Write down the fastest plan.
+
+    Args:
+        asked: what it is the answer to.
+        plan: the answer.
+    """
+    keep(asked.file_name, json.dumps(packed_plan(plan)).encode())
+
+
+def recall(asked: Asked) -> CallPlan | None:
+    """The fastest plan that a trial found, if there was one.
+
+    Args:
+        asked: what the plan is for.
+    """
+    found = look_up(asked.file_name)
+    if found is not None:
+        with suppress(ValueError, KeyError, TypeError, AttributeError):
+            return unpacked_plan(json.loads(found.content), asked.limits.arch)
+    return None
+
+
+def _version(package: str) -> str:
+    """Of an installed package; CuPy has another name for each CUDA."""
+    names = [package, f"{package}-cuda12x", f"{package}-cuda13x"]
+    for name in names:
+        with suppress(metadata.PackageNotFoundError):
+            return metadata.version(name)
+    return ""
