@@ -66,24 +66,23 @@ def rows_table(results: Path) -> str:
     return f"{_table(lines)}\n\n{note}{_peers_note(found)}"
 
 
-def summary(results: Path) -> str:
-    """The same in short, beside the time from an idle GPU, in which the host's shows."""
-    queued = _newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
-    if queued is None:
+#: The rows of the README's table, by number.
+_LANDING = (2, 4, 7, 11, 12, 16)
+
+
+def landing(results: Path) -> str:
+    """A few rows for the README: forward + backward of rnnc, cuDNN and FlashRNN."""
+    found = _newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
+    if found is None:
         return _missing(_BENCH)
-    idle = _newest(results, "cuda-*.json", lambda c: _QUEUED not in c["method"])
-    from_idle = {
-        (row["number"], _plan(ours)): _phases(ours) for row, ours in _rows(idle or {"rows": []})
-    }
-    lines = ["cell, heads x units, batch|plan|GPU time|from an idle GPU|cuDNN float16|FlashRNN"]
-    for row, ours in _rows(queued):
-        plan = _plan(ours)
-        cells = [_sizes(row), plan, _phases(ours), from_idle.get((row["number"], plan), "-")]
-        lines.append("|".join([*cells, _cudnn(row), _numbers(row["flashrnn"] or ())]))
-    note = f"{_source(queued)}{_peers_note(queued)}"
-    if idle:
-        note += f" From an idle GPU: {_source(idle)}"
-    return f"{_table(lines)}\n\n{note}"
+    lines = ["cell, heads x units|rnnc|cuDNN, float16|FlashRNN"]
+    for row, ours in _rows(found):
+        if row["number"] in _LANDING:
+            sizes = _sizes(row).rpartition(",")[0]
+            peers = [_cudnn(row), _numbers(row["flashrnn"] or ())]
+            lines.append("|".join([sizes, _both(_phases(ours)), *map(_both, peers)]))
+    note = "cuDNN's times include the product of the input with its weights."
+    return f"{_table(lines)}\n\n{note} {_source(found)}{_peers_note(found)}"
 
 
 def sweeps(results: Path) -> str:
@@ -142,7 +141,7 @@ def roofline(results: Path) -> str:
 
 TABLES: dict[str, Callable[[Path], str]] = {
     "rows": rows_table,
-    "summary": summary,
+    "landing": landing,
     "sweeps": sweeps,
     "error": error,
     "roofline": roofline,
@@ -227,6 +226,11 @@ def _plan(ours: dict[str, Any]) -> str:
 def _phases(contender: dict[str, Any]) -> str:
     both = (contender[p]["median"] for p in ("forward", "forward_backward"))
     return _numbers(f"{median:.3g}" for median in both)
+
+
+def _both(phases: str) -> str:
+    """The second of two phases, forward + backward, with its note."""
+    return phases.rpartition(" / ")[2]
 
 
 def _numbers(values: Iterable[Any]) -> str:

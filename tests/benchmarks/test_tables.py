@@ -67,8 +67,7 @@ def test_rows_are_the_newest_and_auto_s(tables, tmp_path):
     assert f"{line} 2.3 / 6.9 | 5 / 13.2 |" in text
     assert "rnnc 2026-11-22" in text
     assert "Not in that run: rows 1, 2, 3, 4, 5, 6, 8, 9" in text
-    short = tables.summary(tmp_path)
-    assert "| lstm, 1 x 768, 16 | grid | 1.1 / 3.1 | 1 / 3 | 2.3 / 6.9 | 5 / 13.2 |" in short
+    assert "| lstm, 1 x 768 | 3.1 | 6.9 | 13.2 |" in tables.landing(tmp_path)
 
 
 def test_errors_and_shares_are_read(tables, tmp_path):

@@ -145,13 +145,22 @@ def test_make_targets_exist(page: Path) -> None:
             assert target in targets
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/language.md"])
-def test_function_tables_are_complete(page: str) -> None:
-    shown = re.findall(r"`(\w+)\([^`]*\)`", (ROOT / page).read_text())
+def test_the_function_table_is_complete() -> None:
+    page = (ROOT / "docs" / "language.md").read_text()
+    shown = re.findall(r"`(\w+)\([^`]*\)`", page)
     assert set(TABLE) <= set(shown), set(TABLE) - set(shown)
-    for signature in re.findall(r"^\| `(\w+\([^`]*\))` \|", (ROOT / page).read_text(), re.M):
+    for signature in re.findall(r"^\| `(\w+\([^`]*\))` \|", page, re.M):
         name = signature.partition("(")[0]
         assert signature == TABLE[name].signature
+
+
+def test_the_readme_is_a_landing_page() -> None:
+    assert len((ROOT / "README.md").read_text().splitlines()) <= 150
+
+
+def test_the_readme_names_every_page() -> None:
+    linked = set(re.findall(r"\]\(docs/([^)#]+)", (ROOT / "README.md").read_text()))
+    assert linked == {page.name for page in (ROOT / "docs").glob("*.md")}
 
 
 def test_environment_page_is_complete() -> None:
