@@ -12,16 +12,16 @@ demo: $(VENV)/installed
 test: lint types contract unit
 
 lint: $(VENV)/installed
-	$(BIN)/ruff check .
-	$(BIN)/ruff format --check .
+	$(BIN)/python -m ruff check .
+	$(BIN)/python -m ruff format --check .
 
 # The package as a user has it: top-level folders become one package only in a wheel.
 build/wheel: $(VENV)/installed FORCE
 	rm -rf $@
-	$(BIN)/pip install --quiet --no-deps --no-build-isolation --target $@ .
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target $@ .
 
 types: build/wheel
-	cd $< && ../../$(BIN)/mypy --config-file ../../pyproject.toml -p rnnc
+	cd $< && ../../$(BIN)/python -m mypy --config-file ../../pyproject.toml -p rnnc
 
 contract: build/wheel
 	cd $< && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
@@ -51,8 +51,8 @@ build/gpu: FORCE
 
 $(VENV)/installed: pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install --quiet -c constraints.txt "setuptools>=77" wheel
-	$(BIN)/pip install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
+	$(BIN)/python -m pip install --quiet -c constraints.txt "setuptools>=77" wheel
+	$(BIN)/python -m pip install --quiet -c constraints.txt --no-build-isolation -e ".[dev]"
 	touch $@
 
 clean:

@@ -1,98 +1,55 @@
 """rnnc: the compiler for recurrent cells.
 
 Write a cell as equations; get its backward, its kernels and a torch module.
+
+Each public name is imported when it is first used, so that `import rnnc` and `rnnc --help` are
+quick. `__init__.pyi` declares the same names for type checkers and editors.
 """
 
-from importlib.metadata import version as _version
+import builtins as _builtins
+from importlib import import_module as _import_module
 
-from . import cells
-from .cellspec.declare import Constant, Gate, Param, State, constant, gate, param, state
-from .cellspec.errors import CellError, RnncError
-from .cellspec.functions import (
-    abs,
-    clip,
-    clip_gradient,
-    cos,
-    elu,
-    erf,
-    exp,
-    gelu,
-    leaky_relu,
-    log,
-    logsigmoid,
-    maximum,
-    minimum,
-    reciprocal,
-    relu,
-    rsqrt,
-    sigmoid,
-    sign,
-    silu,
-    sin,
-    softplus,
-    sqrt,
-    square,
-    stop_gradient,
-    tanh,
-    where,
-)
-from .codegen.cuda.limits import UnknownGpuError
-from .codegen.shape import PlanError
-from .define import Cell, cell
-from .runtime.cuda.kept import free_memory
-from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
-from .runtime.module.rnn import RNN
-from .runtime.scan import scan
+from .register import register_operators as _register_operators
+from .register import register_operators_after_torch as _register_operators_after_torch
 
-__version__ = _version("rnnc")
+# The public names of each module; `cells` is a module itself.
+_NAMES = {
+    ".cellspec.declare": "Constant Gate Param State constant gate param state",
+    ".cellspec.errors": "CellError RnncError",
+    ".cellspec.functions": """
+        abs clip clip_gradient cos elu erf exp gelu leaky_relu log logsigmoid maximum minimum
+        reciprocal relu rsqrt sigmoid sign silu sin softplus sqrt square stop_gradient tanh where
+    """,
+    ".codegen.cuda.limits": "UnknownGpuError",
+    ".codegen.shape": "PlanError",
+    ".define": "Cell cell",
+    ".runtime.cuda.kept": "free_memory",
+    ".runtime.errors": "CompileError NoCompilerError NoCudaError TensorError",
+    ".runtime.module.rnn": "RNN",
+    ".runtime.scan": "scan",
+}
+_MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-__all__ = [
-    "RNN",
-    "Cell",
-    "CellError",
-    "CompileError",
-    "Constant",
-    "Gate",
-    "NoCompilerError",
-    "NoCudaError",
-    "Param",
-    "PlanError",
-    "RnncError",
-    "State",
-    "TensorError",
-    "UnknownGpuError",
-    "abs",
-    "cell",
-    "cells",
-    "clip",
-    "clip_gradient",
-    "constant",
-    "cos",
-    "elu",
-    "erf",
-    "exp",
-    "free_memory",
-    "gate",
-    "gelu",
-    "leaky_relu",
-    "log",
-    "logsigmoid",
-    "maximum",
-    "minimum",
-    "param",
-    "reciprocal",
-    "relu",
-    "rsqrt",
-    "scan",
-    "sigmoid",
-    "sign",
-    "silu",
-    "sin",
-    "softplus",
-    "sqrt",
-    "square",
-    "state",
-    "stop_gradient",
-    "tanh",
-    "where",
-]
+# A star import replaces no builtin: `abs` of Python works on gates and states too.
+__all__ = sorted({"cells", *_MODULE_OF} - set(dir(_builtins)))
+
+
+def __getattr__(name: str) -> object:
+    if name == "__version__":
+        value: object = _import_module("importlib.metadata").version(__name__)
+    elif name == "cells":
+        value = _import_module(".cells", __name__)
+    elif name in _MODULE_OF:
+        value = getattr(_import_module(_MODULE_OF[name], __name__), name)
+        _register_operators()
+    else:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*(name for name in globals() if name.startswith("__")), "cells", *_MODULE_OF})
+
+
+_register_operators_after_torch()

@@ -1,0 +1,92 @@
+"""The public names of rnnc, for type checkers and editors."""
+
+from . import cells
+from .cellspec.declare import Constant, Gate, Param, State, constant, gate, param, state
+from .cellspec.errors import CellError, RnncError
+from .cellspec.functions import abs as abs
+from .cellspec.functions import (
+    clip,
+    clip_gradient,
+    cos,
+    elu,
+    erf,
+    exp,
+    gelu,
+    leaky_relu,
+    log,
+    logsigmoid,
+    maximum,
+    minimum,
+    reciprocal,
+    relu,
+    rsqrt,
+    sigmoid,
+    sign,
+    silu,
+    sin,
+    softplus,
+    sqrt,
+    square,
+    stop_gradient,
+    tanh,
+    where,
+)
+from .codegen.cuda.limits import UnknownGpuError
+from .codegen.shape import PlanError
+from .define import Cell, cell
+from .runtime.cuda.kept import free_memory
+from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
+from .runtime.module.rnn import RNN
+from .runtime.scan import scan
+
+__version__: str
+
+__all__ = [
+    "RNN",
+    "Cell",
+    "CellError",
+    "CompileError",
+    "Constant",
+    "Gate",
+    "NoCompilerError",
+    "NoCudaError",
+    "Param",
+    "PlanError",
+    "RnncError",
+    "State",
+    "TensorError",
+    "UnknownGpuError",
+    "cell",
+    "cells",
+    "clip",
+    "clip_gradient",
+    "constant",
+    "cos",
+    "elu",
+    "erf",
+    "exp",
+    "free_memory",
+    "gate",
+    "gelu",
+    "leaky_relu",
+    "log",
+    "logsigmoid",
+    "maximum",
+    "minimum",
+    "param",
+    "reciprocal",
+    "relu",
+    "rsqrt",
+    "scan",
+    "sigmoid",
+    "sign",
+    "silu",
+    "sin",
+    "softplus",
+    "sqrt",
+    "square",
+    "state",
+    "stop_gradient",
+    "tanh",
+    "where",
+]
