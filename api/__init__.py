@@ -15,7 +15,8 @@ from .register import register_operators_after_torch as _register_operators_afte
 # The public names of each module; `cells` is a module itself.
 _NAMES = {
     ".cellspec.declare": "Constant Gate Param State constant gate param state",
-    ".cellspec.errors": "CellError RnncError",
+    ".cellspec.errors": "CellError",
+    ".errors": "RnncError",
     ".cellspec.functions": """
         abs clip clip_gradient cos elu erf exp gelu leaky_relu log logsigmoid maximum minimum
         reciprocal relu rsqrt sigmoid sign silu sin softplus sqrt square stop_gradient tanh where

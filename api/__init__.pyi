@@ -2,7 +2,7 @@
 
 from . import cells
 from .cellspec.declare import Constant, Gate, Param, State, constant, gate, param, state
-from .cellspec.errors import CellError, RnncError
+from .cellspec.errors import CellError
 from .cellspec.functions import abs as abs
 from .cellspec.functions import (
     clip,
@@ -34,6 +34,7 @@ from .cellspec.functions import (
 from .codegen.cuda.limits import UnknownGpuError
 from .codegen.shape import PlanError
 from .define import Cell, cell
+from .errors import RnncError
 from .runtime.cuda.kept import free_memory
 from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
 from .runtime.module.rnn import RNN

@@ -1,16 +1,14 @@
-"""What is wrong with a cell, said to the person who wrote it."""
+"""Errors in a cell's definition."""
 
 from __future__ import annotations
 
-
-class RnncError(Exception):
-    """The base of every error that rnnc raises on purpose."""
+from ..errors import RnncError
 
 
 class CellError(RnncError):
-    """The author of a cell is at fault: the text says where, what was found and what to write.
+    """A mistake in a cell: says where it is, what was found and what to write.
 
-    Not a `ValueError`: pydantic would swallow those into a report of its own.
+    Not a `ValueError`, because pydantic would turn that into an error of its own.
 
     Example:
         >>> import rnnc
@@ -22,27 +20,18 @@ class CellError(RnncError):
     """
 
     def __init__(self, found: str, wanted: str, write: str, where: str = "") -> None:
-        super().__init__(found, wanted, write, where)
-        self.found = found
-        self.wanted = wanted
-        self.write = write
-        self.where = where
+        super().__init__(where, found, wanted, write)
 
     def at(self, where: str) -> CellError:
-        """The same error with its place filled in, unless it is known already."""
+        """This error with its place filled in; an error that has a place is returned as it is."""
         return self if self.where else CellError(self.found, self.wanted, self.write, where)
 
     def __str__(self) -> str:
-        return (
-            f"{self.where or 'cell'}\n"
-            f"  found:  {self.found}\n"
-            f"  wanted: {self.wanted}\n"
-            f"  write:  {self.write}"
-        )
+        return f"{self.where or 'cell'}\n{self.details}"
 
 
 def kind_of(value: object) -> str:
-    """What a value is, with its article: `an int`, `a Tensor`, `None`.
+    """A value's type with its article: `an int`, `a Tensor`, `None`.
 
     Args:
         value: what a caller passed.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ..cellspec.errors import RnncError
+from ..errors import RnncError
 
 Dtype = Literal["float32", "float64", "bfloat16", "float16"]
 ELEMENT_BYTES: dict[Dtype, int] = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
@@ -46,14 +46,17 @@ class Shape:
             number = getattr(self, word)
             if isinstance(number, bool) or not isinstance(number, int) or number < 1:
                 raise PlanError(
-                    f"shape\n  found:  {word}={number!r}\n"
-                    f"  wanted: a whole number, at least 1\n  write:  {word}=1"
+                    "shape",
+                    f"{word}={number!r}",
+                    "a whole number, at least 1",
+                    f"{word}=1",
                 )
         if self.dtype not in ELEMENT_BYTES:
             raise PlanError(
-                f"shape\n  found:  dtype={self.dtype!r}\n"
-                f"  wanted: one of {', '.join(ELEMENT_BYTES)}\n"
-                f'  write:  dtype="bfloat16"'
+                "shape",
+                f"dtype={self.dtype!r}",
+                f"one of {', '.join(ELEMENT_BYTES)}",
+                'dtype="bfloat16"',
             )
 
     @property

@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from ..errors import DiagnosticError
+
 if TYPE_CHECKING:
     from .solution import Solution
     from .solver.explain import Explanation
@@ -15,20 +17,8 @@ class ConstrintError(Exception):
     """The base of every error that ConstrINT raises on purpose."""
 
 
-class ModelError(ConstrintError):
-    """The author of a model is at fault: the text says where, what was found and what to write."""
-
-    def __init__(self, where: str, found: str, wanted: str, write: str) -> None:
-        super().__init__(where, found, wanted, write)
-        self.where = where
-        self.found = found
-        self.wanted = wanted
-        self.write = write
-
-    def __str__(self) -> str:
-        return (
-            f"{self.where}\n  found:  {self.found}\n  wanted: {self.wanted}\n  write:  {self.write}"
-        )
+class ModelError(ConstrintError, DiagnosticError):
+    """A mistake in a model: says where it is, what was found and what to write."""
 
 
 class UnknownVariableError(ModelError, KeyError, AttributeError):
@@ -37,17 +27,14 @@ class UnknownVariableError(ModelError, KeyError, AttributeError):
     Also a `KeyError` and an `AttributeError`, so that `in`, `get`, `hasattr` and `copy` behave.
     """
 
-    __str__ = ModelError.__str__
-
 
 class TextError(ModelError):
-    """The author of a text model is at fault; the text of the error points at the column."""
+    """A mistake in a model written as text; the message points at its column."""
 
     def __init__(
         self, line: int, column: int, source: str, found: str, wanted: str, write: str
     ) -> None:
         super().__init__(f"line {line}, column {column}", found, wanted, write)
-        self.args = (line, column, source, found, wanted, write)
         self.line = line
         self.column = column
         self.source = source
@@ -55,8 +42,7 @@ class TextError(ModelError):
     def __str__(self) -> str:
         # Tabs are kept, so that the caret stands below its column in any editor.
         margin = "".join("\t" if c == "\t" else " " for c in self.source[: self.column - 1])
-        head, body = super().__str__().split("\n", 1)
-        return f"{head}\n    {self.source}\n    {margin}^\n{body}"
+        return f"{self.where}\n    {self.source}\n    {margin}^\n{self.details}"
 
 
 class Unsatisfiable(ConstrintError):  # noqa: N818 - it names the answer, not a mistake

@@ -1,12 +1,15 @@
-"""What can go wrong between a cell and its results, and whose fault it is."""
+"""Errors of calls, compilers and devices."""
 
 from __future__ import annotations
 
-from ..cellspec.errors import RnncError
+from ..errors import RnncError
 
 
 class TensorError(RnncError, ValueError):
-    """The caller's tensors are at fault: names the argument, what came and what was expected.
+    """An argument of a call is wrong: its tensors, sizes or options.
+
+    Attributes:
+        argument: the argument's name, the same as `where`.
 
     Example:
         >>> import rnnc
@@ -17,41 +20,39 @@ class TensorError(RnncError, ValueError):
         heads -> a divisor of hidden_size
     """
 
-    def __init__(self, argument: str, found: str, wanted: str, write: str) -> None:
-        super().__init__(f"{argument}\n  found:  {found}\n  wanted: {wanted}\n  write:  {write}")
-        self.argument = argument
-        self.found = found
-        self.wanted = wanted
-        self.write = write
+    @property
+    def argument(self) -> str:
+        """The argument's name."""
+        return self.where
 
 
 class CompileError(RnncError):
-    """The compiler refused a generated source: our fault, or a broken tool chain."""
+    """The compiler refused a generated source: a mistake of rnnc, or a broken tool chain."""
 
 
 class NoCompilerError(CompileError):
-    """The machine has no C++ compiler: the caller may install one, or use the reference."""
+    """The machine has no C++ compiler: install one, or use the reference backend."""
 
 
 class SecondOrderError(RnncError, RuntimeError):
-    """The caller differentiates a gradient, which the kernels cannot: the reference can."""
+    """A gradient of a gradient, which only the reference backend has."""
 
 
 class TransformError(RnncError, RuntimeError):
-    """The caller transforms a call in a way that the kernels cannot follow: the reference can."""
+    """A transform of torch that the kernels cannot follow, but the reference backend can."""
 
 
 class BackwardError(RnncError, RuntimeError):
-    """A backward pass cannot run: what it needs was not kept, or overwritten when it failed."""
+    """A backward pass whose saved tensors were not kept, or were overwritten when it failed."""
 
 
 class NoCudaError(CompileError):
-    """The machine lacks what CUDA kernels are built with: the caller may install it."""
+    """The machine lacks what CUDA kernels are built with: install it."""
 
 
 class SettingError(RnncError, ValueError):
-    """An environment variable of rnnc is at fault: names it, what it says and what it may say."""
+    """An environment variable of rnnc has a value that it may not have."""
 
 
 class ResidencyError(RnncError, RuntimeError):
-    """The device has no room for blocks that wait for each other: a smaller launch would run."""
+    """The device cannot hold at once all blocks that wait for each other."""

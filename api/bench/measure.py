@@ -258,11 +258,10 @@ def _measure_phase(phase: Phase, calls: list[tuple[Result, Call]], settings: Set
 
 
 def _reason(error: Exception) -> str:
-    """The first line of an error that says something, or a plan's found and wanted."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    """An error in one line."""
     if isinstance(error, PlanError):
-        return "no such plan: " + "; ".join(lines[1:3])
+        return f"no such plan: found {error.found}; wanted {error.wanted}"
     if isinstance(error, BenchError):
-        return "; ".join(lines[1:])
-    said = " ".join(lines[:4])
+        return f"found {error.found}; wanted {error.wanted}; write {error.write}"
+    said = " ".join(str(error).split())
     return f"{type(error).__name__}: {said}"[:400]

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ..cellspec.cell import CellSpec
-from ..cellspec.errors import RnncError
 from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
 from ..codegen.plan import VARIANTS, CudaPlan, Variant
 from ..codegen.shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
+from ..errors import RnncError
 from ..runtime.cuda.nvrtc import compile_plan
 from .rows import Row
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..cellspec.errors import RnncError
+from ..errors import RnncError
 
 MEASURED_ON = "one NVIDIA H200, torch 2.11.0+cu130, 2026-11-20"
 # At most so many steps are short enough for a loop of torch operations.
@@ -13,7 +13,7 @@ SHORT_STEPS = 32
 
 
 class BenchError(RnncError):
-    """The caller asked for a measurement that does not exist: says what there is.
+    """A measurement that does not exist.
 
     Example:
         >>> from rnnc.bench.rows import BenchError, rows_named
@@ -28,7 +28,7 @@ class BenchError(RnncError):
     """
 
     def __init__(self, found: str, wanted: str, write: str) -> None:
-        super().__init__(f"bench\n  found:  {found}\n  wanted: {wanted}\n  write:  {write}")
+        super().__init__("bench", found, wanted, write)
 
 
 class Pair(NamedTuple):

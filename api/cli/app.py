@@ -10,8 +10,8 @@ from typing import Annotated
 import typer
 
 from .. import cells
-from ..cellspec.errors import CellError, RnncError
 from ..codegen.derive import derive
+from ..errors import RnncError
 from .bench import bench_command
 from .build import build_command
 from .check import check_command
@@ -58,7 +58,7 @@ def list_command() -> None:
                 broken.append((name, error))
     print_cells(known)
     for name, why in broken:
-        print_lines(f"{name}: {why.found if isinstance(why, CellError) else why}")
+        print_lines(f"{name}: {why.found}")
 
 
 app.command("check")(check_command)

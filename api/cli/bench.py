@@ -23,7 +23,7 @@ from ..bench.report import file_stem, machine, record, write_record
 from ..bench.rows import BenchError, Row, rows_named
 from ..bench.text import comparison_table, notes, summary_table
 from ..cellspec.cell import CellSpec
-from ..cellspec.errors import RnncError
+from ..errors import RnncError
 from ..runtime.cuda.driver.device import device_limits
 from .console import fail, print_lines, print_table
 from .find import find_cell

@@ -10,11 +10,11 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ..cellspec.errors import RnncError
 from ..codegen.cuda.alternating.plan import AlternatingPlan
 from ..codegen.cuda.arch import limits_of_arch, matrix_instructions
 from ..codegen.cuda.mixed_source import MixedSource
 from ..codegen.cuda.source import CudaSource
+from ..errors import RnncError
 from ..runtime.cuda.nvrtc import Binary, compile_cuda, ptx_of
 from .console import fail, print_lines, print_table
 from .find import find_cell
@@ -101,10 +101,10 @@ def _write(built: list[_Built], folder: Path) -> None:
             (folder / f"{each.stem}.cubin").write_bytes(each.binary.cubin + b"\0")
     except OSError as error:
         raise RnncError(
-            f"{folder}\n"
-            f"  found:  {type(error).__name__}: {error}\n"
-            f"  wanted: a folder that can be written to\n"
-            f"  write:  --out with another one"
+            str(folder),
+            f"{type(error).__name__}: {error}",
+            "a folder that rnnc may write to",
+            "--out with another folder",
         ) from error
 
 

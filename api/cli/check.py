@@ -10,8 +10,8 @@ import torch
 import typer
 from rich.table import Table
 
-from ..cellspec.errors import RnncError
 from ..define import Cell
+from ..errors import RnncError
 from ..runtime.cuda.driver.device import device_limits
 from ..verify.check_gpu import PlanCheck, check_gpu
 from ..verify.findings import inspect

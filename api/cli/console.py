@@ -16,8 +16,8 @@ from rich.table import Table
 from rich.text import Text
 
 from ..cellspec.cell import CellSpec, Pair
-from ..cellspec.errors import RnncError
 from ..codegen.derive import Pointwise
+from ..errors import RnncError
 from ..verify.findings import TOLERANCE, Comparison, Inspection
 
 # Wider than any table: in a pipe a row is a line.
@@ -171,12 +171,12 @@ def fail(error: RnncError) -> NoReturn:
 def print_error(error: RnncError) -> None:
     """Print an error, with the line of the file that it names, to the error stream."""
     console = Console(stderr=True, highlight=False)
-    where, _, rest = str(error).partition("\n")
+    where = error.where or "cell"
     shown = Text(where, "bold red")
     line = _source_line(where)
     if line:
         shown.append(f"\n{line}", "default")
-    console.print(shown.append(f"\n{rest}", "default"), soft_wrap=True)
+    console.print(shown.append(f"\n{error.details}", "default"), soft_wrap=True)
 
 
 def _source_line(where: str) -> str:

@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..cellspec.errors import RnncError
+from ..errors import RnncError
 from ..verify.draw.case import Settings
 from ..verify.fuzz.report import report
 from ..verify.fuzz.shrink import shrink

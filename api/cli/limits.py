@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 from rich.table import Table
 
-from ..cellspec.errors import RnncError
 from ..codegen.cuda.largest import largest_head_dims
 from ..codegen.cuda.limits import PRESETS
+from ..errors import RnncError
 from .console import fail, print_lines, print_table
 from .find import find_cell
 from .options import CELL, Heads

@@ -8,7 +8,7 @@ from typing import Annotated
 import torch
 import typer
 
-from ..cellspec.errors import RnncError
+from ..errors import RnncError
 
 CELL = "A cell's name, as `rnnc list` has it, or a file and a name in it: my_cell.py:my_cell."
 
@@ -54,9 +54,10 @@ def need_gpu(command: str) -> None:
     """
     if not torch.cuda.is_available():
         raise NoGpuError(
-            f"{command} --device cuda\n  found:  no CUDA device that torch can use\n"
-            "  wanted: an NVIDIA GPU of compute capability 8.0 or newer\n"
-            f"  write:  {command} --device cpu"
+            f"{command} --device cuda",
+            "no CUDA device that torch can use",
+            "an NVIDIA GPU of compute capability 8.0 or newer",
+            f"{command} --device cpu",
         )
 
 

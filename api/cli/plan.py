@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from ..cellspec.errors import RnncError
 from ..codegen.cuda.limits import Limits, limits_of
 from ..codegen.cuda.mixed_plan import CallPlan, MixedPlan
 from ..codegen.cuda.planner import plan_for
 from ..codegen.plan import VARIANTS
 from ..codegen.shape import PlanError, Shape
 from ..define import Cell
+from ..errors import RnncError
 from .console import fail, print_lines, print_table
 from .find import find_cell
 from .options import (
@@ -65,7 +65,7 @@ def _table(cell: Cell, shape: Shape, limits: Limits, taken: CallPlan) -> Table:
         try:
             plan = plan_for(cell, shape, limits, variant)
         except PlanError as error:
-            table.add_row(f"  {variant}", "-", "-", "-", f"does not fit: wants {_wanted(error)}")
+            table.add_row(f"  {variant}", "-", "-", "-", f"does not fit: wants {error.wanted}")
             continue
         binds = f"binds: {plan.binding}" if plan.binding else "fits"
         table.add_row(*_estimate(plan, taken, shape.steps), binds)
@@ -83,9 +83,3 @@ def _estimate(plan: CallPlan, taken: CallPlan, steps: int) -> tuple[str, ...]:
         f"{backward} ns a step",
         f"{(forward + backward) * steps / 1e6:.2f} ms",
     )
-
-
-def _wanted(error: PlanError) -> str:
-    """What would fit, in the words of the message."""
-    lines = str(error).splitlines()
-    return next(line for line in lines if "wanted: " in line).partition("wanted: ")[2]

@@ -7,8 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from ..cellspec.errors import RnncError
 from ..codegen.shape import Dtype
+from ..errors import RnncError
 from .console import cell_text, fail, print_code, print_lines
 from .find import find_cell
 from .options import CellWord, Scalar, Variant

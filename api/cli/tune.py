@@ -8,13 +8,13 @@ import torch
 import typer
 from rich.table import Table
 
-from ..cellspec.errors import RnncError
 from ..codegen.cuda.alternating.plan import AlternatingPlan
 from ..codegen.cuda.block.plan import BlockPlan
 from ..codegen.cuda.cluster.plan import ClusterPlan
 from ..codegen.cuda.mixed_plan import CallPlan
 from ..codegen.plan import CudaPlan
 from ..codegen.shape import DIRECTIONS, Shape
+from ..errors import RnncError
 from ..runtime.cuda.driver.device import device_limits
 from ..runtime.cuda.precision import tf32_allowed
 from ..runtime.cuda.tune import CANDIDATES, Trial, Tuning, tune
@@ -59,9 +59,10 @@ def tune_command(
 def _device() -> int:
     if not torch.cuda.is_available():
         raise NoCudaError(
-            "CUDA device\n  found:  none that torch can use\n"
-            "  wanted: a GPU, on which the plans are timed\n"
-            "  write:  rnnc plan, which estimates, on a machine without one"
+            "CUDA device",
+            "none that torch can use",
+            "a GPU that can run the plans",
+            "rnnc plan, which estimates the times without a GPU",
         )
     return torch.cuda.current_device()
 

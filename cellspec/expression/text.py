@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Mapping
 
-from ..errors import CellError
+from .. import refuse
 from ..functions import TABLE
 from .node import (
     Node,
@@ -81,12 +81,12 @@ def from_text(text: str, named: Mapping[str, Node] | None = None) -> Node:
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:
         if "too many nested" in str(error.msg):
-            raise _too_deep(text) from error
-        raise _refusal(text, f"column {error.offset}") from error
+            raise refuse.deep_text(text) from error
+        raise refuse.text(text, f"column {error.offset}") from error
     except (RecursionError, MemoryError) as error:
-        raise _too_deep(text) from error
+        raise refuse.deep_text(text) from error
     except ValueError as error:
-        raise _refusal(text, str(error)) from error
+        raise refuse.text(text, str(error)) from error
     return _Reader(text, named or {}).read(tree.body)
 
 
@@ -135,7 +135,7 @@ class _Reader:
                     )
                     checked = (kind(v) for kind, v in zip(kinds, values, strict=True))
                     return TABLE[name].node(*checked)
-        raise _refusal(self.text, _shown(node))
+        raise refuse.text(self.text, _shown(node))
 
     def _joined(self, operator: str, left: Node, right: Node) -> Node:
         if operator == "&":
@@ -152,40 +152,20 @@ class _Reader:
         match node:
             case ast.Constant(value=int() as value) if not isinstance(value, bool):
                 return sign * value
-        raise _refusal(self.text, f"the exponent {_shown(node)}")
+        raise refuse.text(self.text, f"the exponent {_shown(node)}")
 
     def _condition(self, value: Node) -> Node:
         # A symbol stands for a number, so that it is no condition.
         if not value.is_condition:
-            raise _refusal(self.text, f"`{value}` in the place of a condition")
+            raise refuse.text(self.text, f"`{value}` in the place of a condition")
         return value
 
     def _arithmetic(self, value: Node) -> Node:
         if value.is_condition:
-            raise _refusal(self.text, f"the condition `{value}` in the place of a number")
+            raise refuse.text(self.text, f"the condition `{value}` in the place of a number")
         return value
 
 
 def _shown(node: ast.expr) -> str:
     shown = ast.unparse(node)
     return shown if len(shown) <= 80 else f"column {node.col_offset}"
-
-
-def _too_deep(text: str) -> CellError:
-    return CellError(
-        f"`{_shortened(text)}`, at a depth that Python's parser refuses",
-        "texts that name their deep parts: an expression itself may be of any depth",
-        '"shared": [["t0", "tanh(g)"], …] in the JSON, and t0 in place of that part',
-    )
-
-
-def _shortened(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:100]} … {text[-80:]}"
-
-
-def _refusal(text: str, place: str) -> CellError:
-    return CellError(
-        f"`{_shortened(text)}`, at {place}",
-        "an expression of + - * / **, comparisons and the functions of rnnc's table",
-        "for example sigmoid(f)*c + sigmoid(i)*tanh(z)",
-    )

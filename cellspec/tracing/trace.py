@@ -11,12 +11,12 @@ import traceback
 from collections.abc import Callable
 from typing import Any, TypeVar, overload
 
+from .. import refuse
 from ..cell import CellSpec
 from ..declare import Constant, Gate, Param, State, gate, param, state
 from ..errors import CellError
 from ..expression.node import Node, number, symbol
 from ..functions import TABLE
-from . import refuse
 from .place import place, place_of_error
 from .tracer import Tracer, expression, number_of, shared_owner, shown
 

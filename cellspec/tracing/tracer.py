@@ -5,6 +5,7 @@ from __future__ import annotations
 import numbers
 from typing import Any, NoReturn
 
+from .. import refuse
 from ..errors import CellError, kind_of
 from ..expression.node import (
     Node,
@@ -19,7 +20,6 @@ from ..expression.node import (
     power,
     tree_size,
 )
-from . import refuse
 
 
 class Arithmetic:

@@ -28,10 +28,10 @@ def limits_of_arch(arch: str) -> Limits:
             return limits
     known = dict.fromkeys(p.arch for p in sorted(PRESETS, key=lambda p: p.capability))
     raise UnknownGpuError(
-        f"architecture {arch!r}\n"
-        "  found:  no preset of a GPU that has it\n"
-        f"  wanted: one of {', '.join(known)}; or with an a at the end, as in sm_90a\n"
-        "  write:  sm_80 or sm_90a"
+        f"architecture {arch!r}",
+        "no preset of a GPU with this architecture",
+        f"one of {', '.join(known)}, or one with a suffix, as in sm_90a",
+        "sm_80 or sm_90a",
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...cellspec.errors import RnncError
+from ...errors import RnncError
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -127,10 +127,10 @@ def limits_of(gpu: str) -> Limits:
             return limits
     names = ", ".join(limits.name for limits in PRESETS)
     raise UnknownGpuError(
-        f"GPU {gpu!r}\n"
-        f"  found:  no preset of this name\n"
-        f"  wanted: one of {names}\n"
-        f"  write:  one of these, or Limits(...) with the numbers of your GPU"
+        f"GPU {gpu!r}",
+        "no preset of this name",
+        f"one of {names}",
+        "one of these, or Limits(...) with the numbers of your GPU",
     )
 
 

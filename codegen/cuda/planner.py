@@ -109,20 +109,24 @@ def _check(variant: str, save: str, limits: Limits) -> None:
     if limits.capability < LEAST_CAPABILITY:
         wanted = ".".join(map(str, LEAST_CAPABILITY))
         raise PlanError(
-            f"plan on {limits.name}\n"
-            f"  found:  compute capability {'.'.join(map(str, limits.capability))}\n"
-            f"  wanted: {wanted} or later\n"
-            '  write:  backend="reference"'
+            f"plan on {limits.name}",
+            f"compute capability {'.'.join(map(str, limits.capability))}",
+            f"{wanted} or later",
+            'backend="reference"',
         )
     if variant not in VARIANTS:
         raise PlanError(
-            f"plan\n  found:  variant={variant!r}\n  wanted: one of {', '.join(VARIANTS)}\n"
-            '  write:  variant="auto"'
+            "plan",
+            f"variant={variant!r}",
+            f"one of {', '.join(VARIANTS)}",
+            'variant="auto"',
         )
     if save not in SAVES:
         raise PlanError(
-            f"plan\n  found:  save={save!r}\n  wanted: one of {', '.join(SAVES)}\n"
-            '  write:  save="gates"'
+            "plan",
+            f"save={save!r}",
+            f"one of {', '.join(SAVES)}",
+            'save="gates"',
         )
 
 
@@ -160,7 +164,5 @@ def _cost(plan: CudaPlan) -> int:
 
 
 def _reason(variant: str, error: PlanError) -> str:
-    """The message's wanted line: what would have fitted."""
-    lines = str(error).splitlines()
-    wanted = next(line for line in lines if line.startswith("  wanted: "))
-    return f"a {variant} wants {wanted.removeprefix('  wanted: ')}"
+    """What a plan of a variant would have needed."""
+    return f"a {variant} wants {error.wanted}"

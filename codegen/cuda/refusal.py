@@ -58,9 +58,10 @@ def refuse_float64(variant: str, cell: CellSpec, shape: Shape) -> None:
     """
     if shape.dtype == "float64":
         raise PlanError(
-            f"{variant} plan of {cell.name} for {shape}\n  found:  float64\n"
-            "  wanted: a dtype with matrix instructions: bfloat16, float16 or float32\n"
-            '  write:  variant="alternating"'
+            f"{variant} plan of {cell.name} for {shape}",
+            "float64",
+            "a dtype with matrix instructions: bfloat16, float16 or float32",
+            'variant="alternating"',
         )
 
 
@@ -93,8 +94,8 @@ def refusal(
         wanted = f"a head dim of at most {largest}"
     dim = larger or largest
     return PlanError(
-        f"{variant} plan of {cell.name} for {shape} on {limits.name}\n"
-        f"  found:  {found}\n"
-        f"  wanted: {wanted}\n"
-        f'  write:  {f"head_dim={dim}, or " if dim else ""}variant="alternating"'
+        f"{variant} plan of {cell.name} for {shape} on {limits.name}",
+        found,
+        wanted,
+        (f"head_dim={dim}, or " if dim else "") + 'variant="alternating"',
     )

@@ -91,8 +91,8 @@ def _profiled_backward(*arguments: Any, **options: Any) -> list[Tensor]:
 
 def _spent() -> BackwardError:
     return BackwardError(
-        "a backward that is tried again\n"
-        "  found:  one that failed after its kernel, which wrote gradients over the saved gates\n"
-        "  wanted: a forward before each such backward\n"
-        "  write:  the forward once more, or backward(retain_graph=True) where it may fail"
+        "a second backward after one that failed",
+        "saved gates that the failed backward overwrote with gradients",
+        "a new forward after a backward that failed",
+        "the forward again, or backward(retain_graph=True) if it may fail",
     )

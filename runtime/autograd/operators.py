@@ -148,10 +148,10 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
     wx, R, R_diag, b, params, initial, ctx.cell, keep, _, ctx.variant, ctx.save = inputs
     if not keep:
         raise BackwardError(
-            "a backward through rnnc::scan\n"
-            "  found:  rnnc::scan was called with keep=False on tensors that need gradients\n"
-            "  wanted: keep=True, or a call without gradients\n"
-            "  write:  keep=True, or with torch.no_grad(): around the call"
+            "a backward through rnnc::scan",
+            "rnnc::scan was called with keep=False on tensors that need gradients",
+            "keep=True, or a call without gradients",
+            "keep=True, or torch.no_grad() around the call",
         )
     ctx.count = len(initial)
     ctx.has_bias = b is not None
@@ -180,10 +180,10 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
 
 def _refuse_second(*_: Any) -> Any:
     raise SecondOrderError(
-        "gradient of a gradient\n"
-        "  found:  a backward pass through rnnc::scan_backward\n"
-        "  wanted: first derivatives: the kernels have no others\n"
-        '  write:  backend="reference", which autograd can differentiate to any order'
+        "gradient of a gradient",
+        "a backward through rnnc::scan_backward",
+        "a first derivative: the kernels compute no others",
+        'backend="reference", which autograd can differentiate to any order',
     )
 
 

@@ -54,9 +54,10 @@ def _needs_reference(backend: str, found: tuple[str, bool] | None) -> bool:
 def refused(name: str) -> TransformError:
     """The error that names a transform."""
     return TransformError(
-        f"a call under a transform of torch\n  found:  {name}\n"
-        "  wanted: a call, or a first derivative by backward(): the kernels have no others\n"
-        '  write:  backend="reference", a loop of torch operations'
+        "a call under a transform of torch",
+        name,
+        "a plain call, or a first derivative by backward(): the kernels compute no others",
+        'backend="reference", a loop of torch operations',
     )
 
 

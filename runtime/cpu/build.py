@@ -30,9 +30,10 @@ def find_compiler() -> str:
     path = shutil.which(wish)
     if path is None:
         raise NoCompilerError(
-            f"C++ compiler\n  found:  no `{wish}` on the PATH\n"
-            "  wanted: a C++17 compiler, for example g++\n"
-            "  write:  install one (Debian: the package g++), or set CXX to its path"
+            "C++ compiler",
+            f"no `{wish}` on the PATH",
+            "a C++17 compiler, for example g++",
+            "install one (Debian: the package g++), or set CXX to its path",
         )
     return path
 
@@ -56,9 +57,10 @@ def build(source: Source, compiler: str, flags: tuple[str, ...]) -> bytes:
         except OSError as error:
             full.append(f"{place}: {error.strerror or error}")
     raise CompileError(
-        f"{source.name}, the files of its compilation\n  found:  {'; '.join(full)}\n"
-        "  wanted: a folder with room for a few MiB\n"
-        "  write:  TMPDIR=… in the environment, naming such a folder"
+        f"{source.name}, the files of its compilation",
+        "; ".join(full),
+        "a folder with room for a few MiB",
+        "TMPDIR=… in the environment, with the path of such a folder",
     )
 
 
@@ -83,8 +85,10 @@ def _built_in(folder: Path, source: Source, compiler: str, flags: tuple[str, ...
     done = _run([compiler, *used, str(code), "-o", str(target)], folder)
     if done.returncode != 0:
         raise CompileError(
-            f"{source.name}: the compiler refused the generated source\n"
-            f"  command: {' '.join([Path(compiler).name, *used])}\n{done.stderr}"
+            f"{source.name}: the compiler refused the generated source",
+            f"{' '.join([Path(compiler).name, *used])}\n{done.stderr}",
+            "a source that the compiler accepts",
+            "a report to the authors of rnnc with this message, or another compiler in CXX",
         )
     return target.read_bytes()
 

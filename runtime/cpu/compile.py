@@ -91,9 +91,10 @@ def _load(found: Cached) -> ctypes.CDLL:
         return ctypes.CDLL(f"/proc/self/fd/{memory}")
     except (OSError, AttributeError) as error:
         raise CompileError(
-            f"a compiled library that does not load\n  found:  {refused}\n"
-            "  wanted: a cache folder on a disk from which programs may be executed\n"
-            "  write:  RNNC_CACHE_DIR=… in the environment, naming such a folder"
+            "a compiled library",
+            str(refused),
+            "a cache folder on a disk that allows programs to run",
+            "RNNC_CACHE_DIR=… in the environment, with the path of such a folder",
         ) from error
 
 

@@ -145,10 +145,10 @@ def _next_best(asked: Asked, device: int, directions: Sequence[Direction]) -> Cu
     )
     if plan is None:
         raise ResidencyError(
-            f"plan of {asked.cell.name}, {asked.shape}\n"
-            f"  found:  no plan whose blocks have room on {asked.limits.name}\n"
-            "  wanted: a part of the device that holds the blocks of one of them\n"
-            '  write:  backend="reference", fewer heads, or a smaller batch'
+            f"plan of {asked.cell.name}, {asked.shape}",
+            f"no plan whose blocks fit on {asked.limits.name} at once",
+            "a device, or a part of one, that holds the blocks of one plan",
+            'backend="reference", fewer heads, or a smaller batch',
         )
     warnings.warn(
         f"{asked.limits.name} has no room for the blocks of the cheapest plan of"

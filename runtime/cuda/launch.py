@@ -124,11 +124,11 @@ def check_room(kernel: Kernel, blocks: int, resident: int) -> None:
     """
     if blocks > resident:
         raise ResidencyError(
-            f"launch of {kernel.name} on cuda:{kernel.device}\n"
-            f"  found:  {blocks} blocks that wait for each other, of {kernel.threads} threads and"
-            f" {kernel.shared} bytes of shared memory\n"
-            f"  wanted: at most {resident}: what the device holds at once\n"
-            '  write:  variant="alternating", fewer heads, or a smaller head_dim'
+            f"launch of {kernel.name} on cuda:{kernel.device}",
+            f"{blocks} blocks that wait for each other, each with {kernel.threads} threads and"
+            f" {kernel.shared} bytes of shared memory",
+            f"at most {resident} blocks, which the device holds at once",
+            'variant="alternating", fewer heads, or a smaller head_dim',
         )
 
 

@@ -164,8 +164,10 @@ def _run(nvrtc, source: Source, flags: tuple[str, ...]):  # type: ignore[no-unty
         log = nvrtc.getProgramLog(program)
         nvrtc.destroyProgram(program)
         raise CompileError(
-            f"{source.name}: NVRTC refused the generated source ({error})\n"
-            f"  flags: {' '.join(flags)}\n{_with_lines(source, log)}"
+            f"{source.name}: NVRTC refused the generated source",
+            f"{error}, with the flags {' '.join(flags)}\n{_with_lines(source, log)}",
+            "a source that NVRTC accepts",
+            'a report to the authors of rnnc with this message; until then backend="reference"',
         ) from error
     return program
 

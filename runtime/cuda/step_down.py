@@ -14,6 +14,7 @@ from ...codegen.cuda.limits import MIB
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import CudaPlan
 from ...codegen.shape import Direction
+from ...errors import DiagnosticError
 from ..errors import ResidencyError, TensorError
 from .choose import Question, asked_for
 from .resident import Sizes, buffer_bytes
@@ -98,12 +99,13 @@ def _lack_of_memory(plan: CudaPlan, direction: Direction, sizes: Sizes, device: 
     free = free_bytes(device)
     if needed <= free:
         return ""
-    return (
-        f"exchange buffer of {name} on cuda:{device}\n"
-        f"  found:  {needed // MIB} MiB for {sizes.steps} steps, {free // MIB} MiB free\n"
-        f"  wanted: free memory for it\n"
-        '  write:  variant="alternating", or scan on parts of the sequence'
+    lack = DiagnosticError(
+        f"exchange buffer of {name} on cuda:{device}",
+        f"{free // MIB} MiB free",
+        f"{needed // MIB} MiB, for {sizes.steps} steps",
+        'variant="alternating", or scan on parts of the sequence',
     )
+    return str(lack)
 
 
 def free_bytes(device: int) -> int:

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...cellspec.errors import RnncError
 from ...codegen.cuda.mixed_plan import CallPlan, cheapest
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import CudaPlan
 from ...codegen.shape import PlanError
+from ...errors import RnncError
 from ..store.tuned import Asked, remember
 from . import choose
 from . import kernels as cuda
@@ -87,15 +87,16 @@ def tune(
     """
     if candidates < 1:
         raise PlanError(
-            f"tune\n  found:  candidates={candidates}\n  wanted: at least 1\n  write:  candidates=4"
+            "tune",
+            f"candidates={candidates}",
+            "at least 1",
+            "candidates=4",
         )
     every = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
     plans = _few(every, candidates)
     took = (measure or measure_plans)(asked, plans, device)
     trials = tuple(
-        Trial(plan, failure=str(t).splitlines()[0] if str(t) else type(t).__name__)
-        if isinstance(t, Exception)
-        else Trial(plan, t)
+        Trial(plan, failure=_in_one_line(t)) if isinstance(t, Exception) else Trial(plan, t)
         for plan, t in zip(plans, took, strict=True)
     )
     found = Tuning(asked, trials)
@@ -103,6 +104,12 @@ def tune(
         remember(asked, found.winner)
         choose.choose_plan.cache_clear()  # what was chosen before may be another plan
     return found
+
+
+def _in_one_line(error: Exception) -> str:
+    """Why a plan could not be timed."""
+    said = error.found if isinstance(error, RnncError) else str(error)
+    return " ".join(said.split()) or type(error).__name__
 
 
 def _few(plans: Sequence[CudaPlan], count: int) -> list[CudaPlan]:

@@ -29,9 +29,10 @@ def watchdog_bound() -> int:
         seconds = math.nan
     if not 0 <= seconds <= _MOST:
         raise SettingError(
-            f"{VARIABLE}\n  found:  {text!r}\n"
-            f"  wanted: a number of seconds from 0 (no watchdog) to {_MOST}\n"
-            f"  write:  {VARIABLE}={_DEFAULT}"
+            VARIABLE,
+            repr(text),
+            f"a number of seconds from 0 (no watchdog) to {_MOST}",
+            f"{VARIABLE}={_DEFAULT}",
         )
     # A positive bound stays one: 0 would turn the watchdog off.
     return max(round(seconds * 1e9), 1) if seconds else 0

@@ -166,9 +166,9 @@ def test_build_writes_nothing_where_an_architecture_is_unknown(
 ) -> None:
     assert refused("build", "elman", "--arch", "sm_80, sm_75") == (
         "architecture 'sm_75'\n"
-        "  found:  no preset of a GPU that has it\n"
-        "  wanted: one of sm_80, sm_86, sm_89, sm_90, sm_100, sm_120;"
-        " or with an a at the end, as in sm_90a\n"
+        "  found:  no preset of a GPU with this architecture\n"
+        "  wanted: one of sm_80, sm_86, sm_89, sm_90, sm_100, sm_120,"
+        " or one with a suffix, as in sm_90a\n"
         "  write:  sm_80 or sm_90a\n"
     )
     assert not list(folder.iterdir())
@@ -194,5 +194,5 @@ def test_build_needs_cupy_and_says_so(
 def test_build_says_where_it_cannot_write(folder: Path) -> None:
     (folder / "made").write_text("")
     built = cli_build._Built(rnnc.cells.elman.cuda(variant="block"), [], None, "", 0.0)
-    with pytest.raises(rnnc.RnncError, match="wanted: a folder that can be written to"):
+    with pytest.raises(rnnc.RnncError, match="wanted: a folder that rnnc may write to"):
         cli_build._write([built], Path("made"))

@@ -66,7 +66,7 @@ def test_each_direction_s_winner_has_a_star(monkeypatch: pytest.MonkeyPatch) -> 
 
 @pytest.mark.usefixtures("gpu")
 def test_a_plan_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    refused = PlanError("no room\n  found:  1")
+    refused = PlanError("plan", "no room", "room", "less")
     monkeypatch.setattr(trials, "measure_plans", lambda _, plans, __: [refused] * len(plans))
     lines = run("lstm", "--candidates", "1", "--head-dim", "32").stdout.splitlines()
     assert lines[4].startswith("block: ")

@@ -122,7 +122,7 @@ def test_a_head_too_large_names_the_largest(streams, dim):
 
 @pytest.mark.parametrize(
     ("name", "dtype", "words"),
-    [("lstm", "float64", "float64"), ("indrnn", "bfloat16", "no gate that reads a state")],
+    [("lstm", "float64", "float64"), ("indrnn", "bfloat16", "no dense recurrent matrix")],
 )
 def test_what_a_grid_cannot_do_is_said(name, dtype, words):
     with pytest.raises(PlanError, match=words):

@@ -87,13 +87,13 @@ def test_a_failing_contender_is_reported_and_the_others_go_on(monkeypatch):
 
 def test_a_variant_without_a_plan_is_left_out_with_its_constraint(monkeypatch):
     def planless(_: Inputs) -> bench.Call:
-        raise PlanError("plan\n  found:  head dim 768\n  wanted: at most 256\n  write:  more")
+        raise PlanError("plan", "head dim 768", "at most 256", "more")
 
     chosen = [Contender("rnnc block", "float32", True, "wx ready", planless)]
     monkeypatch.setattr(bench, "contenders_for", lambda *_: chosen)
     without = measure_row(ROW, rnnc.cells.lstm, SETTINGS)
     assert not without.results
-    reason = "no such plan: found:  head dim 768; wanted: at most 256"
+    reason = "no such plan: found head dim 768; wanted at most 256"
     assert without.left_out == {"rnnc block, float32": reason}
 
 

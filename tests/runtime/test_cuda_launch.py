@@ -142,8 +142,8 @@ def test_blocks_that_wait_for_each_other_must_fit():
         kernel((48, 3, 1), forward_arguments(2, 0)())
     assert str(refused.value) == (
         "launch of rnnc_forward on cuda:1\n"
-        "  found:  144 blocks that wait for each other, of 256 threads and 4096 bytes of shared"
-        " memory\n"
-        "  wanted: at most 120: what the device holds at once\n"
+        "  found:  144 blocks that wait for each other, each with 256 threads and 4096 bytes"
+        " of shared memory\n"
+        "  wanted: at most 120 blocks, which the device holds at once\n"
         '  write:  variant="alternating", fewer heads, or a smaller head_dim'
     )

@@ -120,7 +120,7 @@ def no_room_for(*refusing):
     def run(plan):
         tried.append(plan)
         if plan in refusing:
-            raise ResidencyError("launch\n  found:  no room")
+            raise ResidencyError("launch", "no room", "room", "less")
         return plan
 
     return run, tried

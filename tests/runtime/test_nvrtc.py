@@ -220,6 +220,6 @@ def test_a_cupy_for_another_cuda_is_refused(cache, monkeypatch, asked_again):
     with pytest.raises(rnnc.NoCudaError) as mismatch:
         nvrtc_version()
     text = str(mismatch.value)
-    assert "beside a torch for CUDA 11.8" in text
+    assert "with torch for CUDA 11.8" in text
     assert "wanted: CuPy for CUDA 11, and no other CuPy" in text
     assert 'pip install "rnnc[cuda11]"' in text

@@ -256,7 +256,9 @@ def test_every_kind_that_may_win_is_tried():
 
 
 def test_a_plan_that_fails_does_not_win():
-    found = tune.tune(ASKED, 0, measure=clock(PlanError("no room\n  found: 1"), (9.0, 9.0)))
+    found = tune.tune(
+        ASKED, 0, measure=clock(PlanError("plan", "no\nroom", "room", "less"), (9.0, 9.0))
+    )
     assert found.trials[0].failure == "no room"
     assert found.trials[0].microseconds is None
     assert found.winner == found.trials[1].plan
@@ -320,7 +322,7 @@ def chip(monkeypatch):
     def holds(resident):
         def load(cell, plan, name, device):
             if resident is None:
-                raise ResidencyError("no room for a cluster")
+                raise ResidencyError("launch", "no room for a cluster", "room", "less")
             return SimpleNamespace(resident=resident)
 
         monkeypatch.setattr(choose, "on_device", lambda device: nullcontext())

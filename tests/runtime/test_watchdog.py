@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.cellspec.errors import RnncError
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import Shape
+from rnnc.errors import RnncError
 from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda.watchdog import VARIABLE, watchdog_bound
 

@@ -47,10 +47,10 @@ def alternating_plans(
     units = shape.batch * shape.heads * shape.head_dim
     if units > _MOST_UNITS:
         raise PlanError(
-            f"alternating plan of {cell.name} for {shape}\n"
-            f"  found:  {units} units of a step: batch * heads * head dim\n"
-            f"  wanted: at most {_MOST_UNITS}, which the kernels count in 32 bits\n"
-            "  write:  scan on parts of the batch"
+            f"alternating plan of {cell.name} for {shape}",
+            f"{units} units per step: batch * heads * head dim",
+            f"at most {_MOST_UNITS}: the kernels count units in 32 bits",
+            "scan on parts of the batch",
         )
     pointwise = derive(cell)
 

@@ -183,9 +183,10 @@ def _check(cell: CellSpec, shape: Shape) -> None:
     refuse_float64("grid", cell, shape)
     if not layout_of(cell).sources:
         raise PlanError(
-            f"grid plan of {cell.name} for {shape}\n  found:  no gate that reads a state through a"
-            " matrix\n  wanted: blocks that have something to tell each other\n"
-            '  write:  variant="block"'
+            f"grid plan of {cell.name} for {shape}",
+            "no dense recurrent matrix",
+            "at least one dense recurrent matrix: the blocks of a grid exchange its inputs",
+            'variant="block"',
         )
 
 

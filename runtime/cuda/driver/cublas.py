@@ -155,10 +155,10 @@ def _library() -> ctypes.CDLL:
         # Whatever the search raises, the remedy is the same.
         wheel = "nvidia-cublas" if int(major) >= 13 else f"nvidia-cublas-cu{major}"
         raise NoCudaError(
-            "cuBLAS, which multiplies for an alternating plan\n"
-            f"  found:  {type(error).__name__}: {error}\n"
-            f"  wanted: {name}, as torch for CUDA {major} brings it\n"
-            f"  write:  pip install {wheel}"
+            "cuBLAS, which computes the products of an alternating plan",
+            f"{type(error).__name__}: {error}",
+            f"{name}, which torch for CUDA {major} installs",
+            f"pip install {wheel}",
         ) from error
 
 

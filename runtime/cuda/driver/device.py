@@ -53,10 +53,10 @@ def find_cuda(index: int | None) -> None:
     capability = torch.cuda.get_device_capability(index)
     if capability < LEAST_CAPABILITY:
         raise NoCudaError(
-            f"{torch.cuda.get_device_name(index)}\n"
-            f"  found:  compute capability {capability[0]}.{capability[1]}\n"
-            f"  wanted: {LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]} or later\n"
-            '  write:  backend="reference"'
+            torch.cuda.get_device_name(index),
+            f"compute capability {capability[0]}.{capability[1]}",
+            f"{LEAST_CAPABILITY[0]}.{LEAST_CAPABILITY[1]} or later",
+            'backend="reference"',
         )
 
 
@@ -76,19 +76,17 @@ def cupy_nvrtc() -> Any:
     except Exception as error:
         # Whatever CuPy's import or its search for the library raises, the remedy is the same.
         raise NoCudaError(
-            "CUDA compiler\n"
-            f"  found:  {type(error).__name__}: {error}\n"
-            f"  wanted: CuPy with NVRTC for CUDA {wanted}\n"
-            f'  write:  pip install "rnnc[cuda{wanted}]"'
+            "CUDA compiler",
+            f"{type(error).__name__}: {error}",
+            f"CuPy with NVRTC for CUDA {wanted}",
+            f'pip install "rnnc[cuda{wanted}]"',
         ) from error
     if torch.version.cuda and str(version[0]) != wanted:
         raise NoCudaError(
-            "CUDA compiler\n"
-            f"  found:  NVRTC {version[0]}.{version[1]} beside a torch for CUDA"
-            f" {torch.version.cuda}\n"
-            f"  wanted: CuPy for CUDA {wanted}, and no other CuPy\n"
-            f"  write:  pip uninstall cupy-cuda{version[0]}x;"
-            f' pip install "rnnc[cuda{wanted}]"'
+            "CUDA compiler",
+            f"NVRTC {version[0]}.{version[1]} with torch for CUDA {torch.version.cuda}",
+            f"CuPy for CUDA {wanted}, and no other CuPy",
+            f'pip uninstall cupy-cuda{version[0]}x; pip install "rnnc[cuda{wanted}]"',
         )
     return nvrtc
 

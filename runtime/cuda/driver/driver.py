@@ -50,9 +50,8 @@ def as_residency(error: RuntimeError, where: str) -> RuntimeError:
     if name is None:
         return error
     return ResidencyError(
-        f"{where}\n"
-        f"  found:  {name}: the driver has no room for the kernel's blocks\n"
-        "  wanted: a part of the device that holds them at once; MPS and green contexts give less"
-        " than all of it\n"
-        '  write:  variant="alternating", whose blocks do not wait for each other'
+        where,
+        f"{name}: the driver has no room for the kernel's blocks",
+        "room for all of them at once; MPS and green contexts give only a part of the device",
+        'variant="alternating", whose blocks do not wait for each other',
     )

@@ -11,6 +11,7 @@ from contextlib import suppress
 import torch
 from torch import Tensor
 
+from ....errors import DiagnosticError
 from .capture import beside_captures
 
 _GRANULE = 512  # bytes, as the driver deals memory
@@ -99,10 +100,10 @@ def _allocated(size: int, stream: int) -> _Memory:
         if error.status != _OUT_OF_MEMORY:
             raise
         free = torch.cuda.mem_get_info()[0]
-        raise torch.OutOfMemoryError(
-            "buffers of an alternating plan\n"
-            f"  found:  {free} bytes free on the device\n"
-            f"  wanted: {size}\n"
-            "  write:  rnnc.free_memory(), which gives back what earlier calls keep, or a smaller"
-            " batch"
-        ) from error
+        lack = DiagnosticError(
+            "buffers of an alternating plan",
+            f"{free} bytes free on the device",
+            f"{size} bytes",
+            "rnnc.free_memory(), which frees buffers of earlier calls, or a smaller batch",
+        )
+        raise torch.OutOfMemoryError(str(lack)) from error

@@ -1,6 +1,6 @@
-"""What is said to the author of a cell about a use of a symbol that has no meaning.
+"""Errors about uses of symbols and texts that are not in the language.
 
-Operands come as the messages show them; a line that starts with code is code that works.
+Operands are passed as messages show them. Each `write` part that starts with code works as it is.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import numbers
 
-from ..errors import CellError
+from .errors import CellError
 
 #: The page on what a cell cannot say, with the nearest way.
 LIMITS = "docs/limits.md"
@@ -188,3 +188,25 @@ def operand(value: str, object_: object) -> CellError:
     return CellError(
         f"{value} inside the equations", "gates, states, params, constants and plain numbers", write
     )
+
+
+def text(written: str, part: str) -> CellError:
+    """A text with a part that the language does not have."""
+    return CellError(
+        f"`{_shortened(written)}`, at {part}",
+        "an expression of + - * / **, comparisons and the functions of rnnc's table",
+        "for example sigmoid(f)*c + sigmoid(i)*tanh(z)",
+    )
+
+
+def deep_text(written: str) -> CellError:
+    """A text with more brackets inside each other than Python's parser takes."""
+    return CellError(
+        f"`{_shortened(written)}`, nested deeper than Python's parser allows",
+        "names for the deep parts: only the text has a limit, not the expression",
+        '"shared": [["t0", "tanh(g)"], …] in the JSON, and t0 in place of that part',
+    )
+
+
+def _shortened(written: str) -> str:
+    return written if len(written) <= 200 else f"{written[:100]} … {written[-80:]}"
