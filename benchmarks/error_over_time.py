@@ -1,4 +1,4 @@
-"""Relative error of h over thousands of steps, ours beside the eager torch loop's.
+"""The relative error of h over thousands of steps: rnnc and an eager torch loop.
 
     python benchmarks/error_over_time.py --output benchmarks/results [--limit 40]
 

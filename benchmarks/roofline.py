@@ -115,7 +115,7 @@ def shares(found: dict[str, Any], number: str) -> dict[str, dict[str, float]]:
 
 
 def _child(request: dict[str, Any]) -> dict[str, Any]:
-    """What a process of its own found; a failure for every row where it found nothing."""
+    """The result of a separate process; a failure for every row without a result."""
     command = [sys.executable, str(KERNEL), json.dumps(request)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
     if done.returncode:

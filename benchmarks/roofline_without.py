@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from rnnc.codegen.cuda.source import CudaSource
 
-# A matrix instruction, in place of which one addition keeps the data's way from h to the sums.
+# One addition replaces a matrix instruction and keeps the data flow from h to the sums.
 _MATRIX = re.compile(r'asm volatile\(\s*"mma\.sync.*?\);', re.DOTALL)
 _ADDITION = "c[0] += __uint_as_float(b0);"
 # The generated equations: a name, the arguments, the body.
@@ -31,7 +31,7 @@ def without_product(source: CudaSource) -> CudaSource:
 
 
 def without_pointwise(source: CudaSource) -> CudaSource:
-    """The source with sums in place of the cell's equations; every value is still read."""
+    """The source with sums in place of the cell's equations. It still reads every value."""
     return _edited(source, lambda text: _POINTWISE.subn(_sums, text), "pointwise_forward")
 
 

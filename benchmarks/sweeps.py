@@ -144,7 +144,7 @@ def measure(sizes: tuple[int, int, int, int], device: str, repeat: int) -> dict[
 def _microseconds(
     contender: Contender, row: Row, device: str, repeat: int
 ) -> dict[str, float] | str:
-    """Of a step, forward and forward + backward; or why there is none."""
+    """Times per step, forward and forward + backward; or the reason why there are none."""
     try:
         call = contender.prepare(Inputs(CELL, row, contender.dtype, device))
         found = {}

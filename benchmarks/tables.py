@@ -43,7 +43,7 @@ def filled(page: str, results: Path = RESULTS) -> str:
 
 
 def rows_table(results: Path) -> str:
-    """Our plan of each row, by GPU time, beside its estimate, its target and the peers."""
+    """The table of all rows: our plan, its GPU time, estimate and target, and the peers."""
     heads = "row, cell, heads x units, batch|plan|ms|target, ms|us a step|by the model"
     lines = [f"{heads}|cuDNN float16, ms|FlashRNN, ms"]
     found = _newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
@@ -114,7 +114,7 @@ def error(results: Path) -> str:
 
 
 def roofline(results: Path) -> str:
-    """Shares of a step, and what warps wait for."""
+    """The table of a step's parts, and of what warps wait for."""
     found = _newest(results, "roofline-*.json")
     if found is None:
         return _missing("python benchmarks/roofline.py")
@@ -202,7 +202,7 @@ def _sizes(row: dict[str, Any]) -> str:
 
 
 def _ours(row: dict[str, Any]) -> dict[str, Any] | None:
-    """What `"auto"` runs; where it was not measured, the fastest of ours."""
+    """The contender of `"auto"`; if it was not measured, the fastest of ours."""
     ready = [c for c in row["contenders"] if c["variant"] and c["forward_backward"]]
     ready = [c for c in ready if c["dtype"] == ready[0]["dtype"]]
     auto = next((c for c in ready if c["variant"] == "auto"), None)

@@ -7,7 +7,7 @@ window, gradients do not. The score is bits per byte on the held-out files, 8 be
     python examples/char_lm.py --cell slstm --save model.pt
     python examples/char_lm.py --cell slstm --resume model.pt --steps 2000 --save model.pt
 
-`--steps` counts those before `--resume` too. A resumed run goes on exactly where it stopped: its
+`--steps` counts those before `--resume` too. A resumed run continues exactly where it stopped: its
 weights and samples are to the bit those of a run that never did. `rnnc list` shows the cells.
 """
 

@@ -1,4 +1,4 @@
-"""The benchmarks as modules: scripts that find each other beside themselves."""
+"""The benchmarks as modules: scripts that import their neighbours."""
 
 from __future__ import annotations
 

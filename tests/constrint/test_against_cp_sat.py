@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from rnnc.constrint import Model, Unsatisfiable
 
-BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks" / "constrint"
 
 
 @pytest.fixture(scope="module")
@@ -17,11 +17,11 @@ def bench():
     pytest.importorskip("constraint", reason="python-constraint2 is not installed")
     sys.path.insert(0, str(BENCHMARKS))
     try:
-        import constrint_peers
-        import constrint_problems
+        import solver_peers
+        import solver_problems
     finally:
         sys.path.remove(str(BENCHMARKS))
-    return constrint_peers, constrint_problems
+    return solver_peers, solver_problems
 
 
 def everything(peers, model, seconds=30.0):

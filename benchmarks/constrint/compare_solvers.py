@@ -1,11 +1,11 @@
-"""ConstrINT beside python-constraint2 and CP-SAT on the same models, in one run.
+"""A comparison of ConstrINT, python-constraint2 and CP-SAT on the same models, in one run.
 
-    python benchmarks/constrint.py --date 2026-11-20
+    python benchmarks/constrint/compare_solvers.py --date 2026-11-20
 
 Each problem is stated once over ConstrINT and translated for the other solvers:
 
 (a) tile problems of a fused kernel with 12 variables and 15 constraints, over 20 shapes;
-(b) a two-direction tiled kernel with some 70 variables and constraints: products of up to five
+(b) a two-direction tiled kernel with about 70 variables and constraints: products of up to five
     variables equal to products, divisibility, sums of products under a bound; FlashRNN's own solver
     takes 6.6 to 15.3 s for its problem of that size on two cores;
 (c) the same as (b) with a head dim that cannot fit, to be proved and explained.
@@ -31,11 +31,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TypeVar
 
-from constrint_peers import CpSat, python_constraint_in_child
-from constrint_problems import SHAPES, tile_problem, two_direction_problem
 from rich.console import Console
 from rich.table import Table
 from rnnc.constrint import Model, Unsatisfiable
+from solver_peers import CpSat, python_constraint_in_child
+from solver_problems import SHAPES, tile_problem, two_direction_problem
 
 TOO_LARGE = 4096
 Row = dict[str, object]
@@ -188,7 +188,7 @@ def _machine(date: str) -> Row:
     )
     return {
         "date": date,
-        "command": "python benchmarks/constrint.py " + shlex.join(sys.argv[1:]),
+        "command": "python benchmarks/constrint/compare_solvers.py " + shlex.join(sys.argv[1:]),
         "cpu": cpu,
         "cores": os.cpu_count(),
         "load": os.getloadavg(),
