@@ -1,16 +1,10 @@
-"""What ConstrINT says when something is wrong, and to whom."""
+"""Errors of ConstrINT: mistakes in a model."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from ..errors import DiagnosticError
-
-if TYPE_CHECKING:
-    from .solution import Solution
-    from .solver.explain import Explanation
 
 
 class ConstrintError(Exception):
@@ -22,7 +16,7 @@ class ModelError(ConstrintError, DiagnosticError):
 
 
 class UnknownVariableError(ModelError, KeyError, AttributeError):
-    """A name that is no variable of this model or solution.
+    """A name that no variable of this model or solution has.
 
     Also a `KeyError` and an `AttributeError`, so that `in`, `get`, `hasattr` and `copy` behave.
     """
@@ -45,71 +39,17 @@ class TextError(ModelError):
         return f"{self.where}\n    {self.source}\n    {margin}^\n{self.details}"
 
 
-class Unsatisfiable(ConstrintError):  # noqa: N818 - it names the answer, not a mistake
-    """No values satisfy the constraints; nobody is at fault but the numbers.
-
-    The clash is worked out when it is first asked for, so that a caller that only tries the next
-    problem does not pay for it.
-
-    Attributes:
-        explanation: why nothing fits, in words.
-        core: the names of constraints that clash; dropping any one of them leaves a solution,
-            unless `explanation.minimal` is false because a limit stopped the work.
-    """
-
-    def __init__(self, explain: Callable[[], Explanation]) -> None:
-        super().__init__(explain)
-        self._explain = explain
-
-    @cached_property
-    def explanation(self) -> Explanation:
-        """Why nothing fits."""
-        return self._explain()
-
-    @property
-    def core(self) -> tuple[str, ...]:
-        """The names of the constraints that clash."""
-        return self.explanation.core
-
-    def __str__(self) -> str:
-        return str(self.explanation)
+def unknown(where: str, name: object, names: Mapping[str, object]) -> UnknownVariableError:
+    """The error for a name that is not among the names."""
+    return UnknownVariableError(
+        where, f"no variable {name!r}", "one of its variables", near(name, names)
+    )
 
 
-class LimitReached(ConstrintError):  # noqa: N818 - it names the event, not a mistake
-    """The caller's limit on time or nodes ended the search before it was decided.
+def near(name: object, names: Mapping[str, object]) -> str:
+    """The known names closest to an unknown one, or the first eight names if none is close."""
+    # Only a wrong name needs this import, which takes milliseconds.
+    from difflib import get_close_matches
 
-    It never means "unsatisfiable". What was known by then is kept.
-
-    Attributes:
-        nodes: decisions taken.
-        seconds: time spent.
-        found: how many solutions were seen, all of them valid.
-        best: the best or last solution seen, or None.
-        bounds: for each variable the values that were left after propagation, in words.
-    """
-
-    def __init__(
-        self,
-        nodes: int,
-        seconds: float,
-        bounds: Sequence[str] = (),
-        found: int = 0,
-        best: Solution | None = None,
-    ) -> None:
-        super().__init__(nodes, seconds, bounds, found, best)
-        self.nodes = nodes
-        self.seconds = seconds
-        self.bounds = tuple(bounds)
-        self.found = found
-        self.best = best
-
-    def __str__(self) -> str:
-        seen = f"{self.found} solution{'' if self.found == 1 else 's'} seen"
-        if self.best is not None:
-            seen += f", the one kept: {self.best}"
-        lines = [
-            f"stopped undecided after {self.nodes} nodes and {self.seconds:.3f} s; {seen}",
-            "  left after propagation: " + ("; ".join(self.bounds) or "not worked out yet"),
-            "  write:  a larger seconds= or nodes=, or tighter domains",
-        ]
-        return "\n".join(lines)
+    close = get_close_matches(str(name), names, n=3) or list(names)[:8]
+    return " or ".join(close) or "m.int(...) first; there is no variable yet"

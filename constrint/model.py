@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TypeAlias, cast, overload
+from collections.abc import Callable, Iterator, Sequence
+from typing import cast
 
-from .errors import ModelError
-from .language.constraint import Constraint, as_constraint, variables
-from .language.declare import check_name, constraint_name, domain_of
-from .language.expression import Preference, Variable, integer
-from .problem import Key, Problem
-from .solution import Solution, near, unknown
+from .errors import ModelError, near
+from .language.declarations import Declarations
+from .language.expression import integer
+from .language.text import read, write
+from .language.variable import Preference, Variable
 from .solver.budget import Budget
-from .solver.explain import Explanation
+from .solver.explanation import Explanation
 from .solver.network import Named
+from .solver.problem import Key, Problem
 from .solver.propagation import Trace
 from .solver.relax import Relaxation
 from .solver.search import Order
-
-# Inside the class `int` is the method that declares a variable.
-Integer: TypeAlias = int
+from .solver.solution import Solution
 
 
-class Model:
-    """Integer variables tied by constraints, solved exactly.
+class Model(Declarations):
+    """int variables tied by constraints, solved exactly.
 
     Propagation narrows the domains to a fixed point (bounds, divisors, and arc consistency where
     few values are left), then a search tries values in the declared order. It is deterministic:
@@ -46,91 +44,12 @@ class Model:
         608
     """
 
-    def __init__(self) -> None:
-        self._variables: dict[str, Variable] = {}
-        self._named: dict[str, Named] = {}
-
-    @overload
-    def int(self, name: str, low: Iterable[Integer], high: None = None) -> Variable: ...
-
-    @overload
-    def int(self, name: str, low: Integer, high: Integer) -> Variable: ...
-
-    def int(
-        self, name: str, low: Iterable[Integer] | Integer, high: Integer | None = None
-    ) -> Variable:
-        """Declare a variable.
-
-        Args:
-            name: a Python identifier, new in this model.
-            low: the smallest value, or all values in the order in which they are tried.
-            high: the largest value, included; up to 2^62, and never enumerated when large.
-
-        Raises:
-            ModelError: the name is taken or no identifier, or the domain is empty, too large or
-                not of integers.
-
-        Example:
-            >>> from rnnc.constrint import Model
-            >>> m = Model()
-            >>> m.int("warps", 1, 32), m.int("tile", [32, 16, 8])
-            (warps, tile)
-        """
-        where = f"m.int({name!r}, ...)"
-        check_name(where, name, self._variables)
-        variable = Variable(name, len(self._variables), domain_of(where, name, low, high), self)
-        self._variables[name] = variable
-        return variable
-
-    def require(self, constraint: Constraint | bool, name: str | None = None) -> None:
-        """Add a constraint.
-
-        Args:
-            constraint: what must hold.
-            name: what it is called in explanations; its own text if left out.
-
-        Raises:
-            ModelError: it is no constraint, has a variable of another model, or its name is taken.
-
-        Example:
-            >>> from rnnc.constrint import Model
-            >>> m = Model()
-            >>> tile = m.int("tile", [8, 16, 32])
-            >>> m.require(64 % tile == 0, "tiles fill the head")
-        """
-        constraint = as_constraint(constraint, "m.require(...)")
-        for variable in variables(constraint):
-            self._own(variable, f"m.require({constraint})")
-        name = constraint_name(constraint, name, self._named)
-        self._named[name] = Named(name, constraint)
-
-    @property
-    def variables(self) -> tuple[Variable, ...]:
-        """The variables in the order of their declaration."""
-        return tuple(self._variables.values())
-
-    @property
-    def constraints(self) -> dict[str, Constraint]:
-        """The constraints by name, in the order of their declaration."""
-        return {name: item.constraint for name, item in self._named.items()}
-
-    def __getitem__(self, name: str) -> Variable:
-        """The variable of this name.
-
-        Raises:
-            UnknownVariableError: there is none.
-        """
-        try:
-            return self._variables[name]
-        except KeyError:
-            raise unknown(f"m[{name!r}]", name, self._variables) from None
-
     def solve(
         self,
         prefer: Sequence[Preference] = (),
         *,
         seconds: float | None = None,
-        nodes: Integer | None = None,
+        nodes: int | None = None,
         trace: bool | Trace = False,
     ) -> Solution:
         """The first solution in the order asked.
@@ -162,7 +81,7 @@ class Model:
         prefer: Sequence[Preference] = (),
         *,
         seconds: float | None = None,
-        nodes: Integer | None = None,
+        nodes: int | None = None,
     ) -> Iterator[Solution]:
         """All solutions in the order asked, one at a time.
 
@@ -183,7 +102,7 @@ class Model:
         key: Callable[[Solution], Key],
         *,
         seconds: float | None = None,
-        nodes: Integer | None = None,
+        nodes: int | None = None,
     ) -> Solution:
         """The solution with the smallest key, over all solutions; the first of equals.
 
@@ -206,7 +125,7 @@ class Model:
         """
         return self._asked().best(key, self._orders(()), Budget(seconds, nodes))
 
-    def count(self, *, seconds: float | None = None, nodes: Integer | None = None) -> Integer:
+    def count(self, *, seconds: float | None = None, nodes: int | None = None) -> int:
         """How many solutions there are; variables that nothing ties together are multiplied.
 
         Raises:
@@ -222,7 +141,7 @@ class Model:
         """
         return self._asked().count(Budget(seconds, nodes))
 
-    def explain(self, *, seconds: float | None = None, nodes: Integer | None = None) -> Explanation:
+    def explain(self, *, seconds: float | None = None, nodes: int | None = None) -> Explanation:
         """Why the model has no solution: constraints that clash, none of them to spare.
 
         Raises:
@@ -247,10 +166,10 @@ class Model:
     def why(
         self,
         variable: Variable,
-        value: Integer,
+        value: int,
         *,
         seconds: float | None = None,
-        nodes: Integer | None = None,
+        nodes: int | None = None,
     ) -> Explanation:
         """What rules a value of a variable out, or a solution that has it.
 
@@ -271,12 +190,12 @@ class Model:
         where = f"m.why({variable}, {value!r})"
         if not isinstance(variable, Variable):
             raise ModelError(where, f"{variable!r}", "a variable", 'm.why(m["tile"], 32)')
-        self._own(variable, where)
+        self._check_owner(variable, where)
         value = integer(value, where)
         return self._asked().why(variable, value, Budget(seconds, nodes))
 
     def relax(
-        self, name: str, *, seconds: float | None = None, nodes: Integer | None = None
+        self, name: str, *, seconds: float | None = None, nodes: int | None = None
     ) -> Relaxation:
         """Whether, and how far, moving the bound of one constraint gives a solution.
 
@@ -298,10 +217,12 @@ class Model:
               has a solution at `dim == 704` (up by 4), for example dim=704 tile=16
               has a solution at `dim == 688` (down by 12), for example dim=688 tile=16
         """
-        if name not in self._named:
+        problem = self._asked()
+        target = next((item for item in problem.named if item.name == name), None)
+        if target is None:
             where, found = f"m.relax({name!r})", "no constraint of this name"
-            raise ModelError(where, found, "one of the model's", near(name, self._named))
-        return self._asked().relax(self._named[name], Budget(seconds, nodes))
+            raise ModelError(where, found, "one of the model's", near(name, self.constraints))
+        return problem.relax(target, Budget(seconds, nodes))
 
     @staticmethod
     def parse(text: str) -> Model:
@@ -326,26 +247,15 @@ class Model:
             tile in [8, 16, 32];
             "threads a block": warps * tile * 4 <= 1024;
         """
-        from .language.text import parse
-
-        return parse(text)
+        model = Model()
+        read(text, model)
+        return model
 
     def __str__(self) -> str:
-        from .language.text import write
-
         return write(self)
 
-    def _own(self, variable: Variable, where: str) -> None:
-        if variable.owner is not self:
-            raise ModelError(
-                where,
-                f"{variable}, a variable of another model",
-                "variables of this one",
-                f'm.int("{variable}", {variable.low}, {variable.high}) here',
-            )
-
     def _orders(self, prefer: Sequence[Preference]) -> list[Order]:
-        wished: dict[Integer, Order] = {}
+        wished: dict[int, Order] = {}
         for wish in prefer:
             if not isinstance(wish, Preference):
                 raise ModelError(
@@ -354,7 +264,7 @@ class Model:
                     "x.largest or x.smallest",
                     f"prefer=[{wish}.largest]",
                 )
-            self._own(wish.variable, f"prefer=[{wish}]")
+            self._check_owner(wish.variable, f"prefer=[{wish}]")
             if wish.variable.index in wished:
                 raise ModelError(
                     "prefer=[...]",
@@ -367,7 +277,8 @@ class Model:
         return [*wished.values(), *(Order(v.index, declared=v.domain.order) for v in rest)]
 
     def _asked(self) -> Problem:
-        return Problem(self.variables, tuple(self._named.values()))
+        named = (Named(name, constraint) for name, constraint in self.constraints.items())
+        return Problem(self.variables, tuple(named))
 
 
 def _tracer(trace: bool | Trace) -> Trace | None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from typing import NoReturn
 
 from ..errors import ModelError
-from .expression import Binary, Constant, Expression, Negation, Variable, integer
+from .expression import Binary, Constant, Expression, Negation, integer
+from .variable import Variable
 
 _OPPOSITE = {"==": "!=", "!=": "==", "<=": ">", ">": "<=", "<": ">=", ">=": "<"}
 

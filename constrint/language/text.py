@@ -5,15 +5,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, NoReturn, TypeVar
+from typing import NamedTuple, NoReturn, TypeVar
 
-from ..errors import ModelError, TextError
-from ..solution import near
+from ..errors import ModelError, TextError, near
 from .constraint import Constraint, Truth
+from .declarations import Declarations
 from .expression import Constant, Expression
-
-if TYPE_CHECKING:
-    from ..model import Model
 
 Made = TypeVar("Made")
 
@@ -61,8 +58,8 @@ class _Token(NamedTuple):
     at: int
 
 
-def write(model: Model) -> str:
-    """The model as text that `parse` reads back."""
+def write(model: Declarations) -> str:
+    """The text of a model, which `read` reads back."""
     lines = [f"{v} in {v.domain};" for v in model.variables]
     for name, constraint in model.constraints.items():
         text = str(constraint)
@@ -71,17 +68,22 @@ def write(model: Model) -> str:
     return "\n".join(lines)
 
 
-def parse(text: str) -> Model:
-    """See `Model.parse`."""
-    return _Parser(text).model()
+def read(text: str, into: Declarations) -> None:
+    """Declare what a text says.
+
+    Args:
+        text: in the form that `Model.parse` describes.
+        into: the declarations that are added to.
+    """
+    _Parser(text, into).run()
 
 
 class _Parser:
-    def __init__(self, text: str) -> None:
-        from ..model import Model
+    """Reads one text: operators by their binding, brackets by recursion."""
 
+    def __init__(self, text: str, into: Declarations) -> None:
         self.text = text
-        self.result = Model()
+        self.result = into
         self.tokens = self._tokens()
         self.place = 0
 
@@ -137,7 +139,8 @@ class _Parser:
             self._unexpected(f"`{mark}`", write)
         self._next()
 
-    def model(self) -> Model:
+    def run(self) -> None:
+        """Read all statements."""
         while self._now.kind != "end":
             if self._now.kind == "line" or self._now.text == ";":
                 self._next()
@@ -145,7 +148,6 @@ class _Parser:
             self._statement()
             if self._now.kind not in ("line", "end") and self._now.text != ";":
                 self._unexpected("an operator or the end of the statement", "; or a new line")
-        return self.result
 
     def _statement(self) -> None:
         start, label = self._now, None

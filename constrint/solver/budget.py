@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from ..errors import LimitReached
+from .outcome import LimitReached
 
 
 class Budget:

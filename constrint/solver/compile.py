@@ -16,7 +16,8 @@ from ..language.constraint import (
     python,
     variables,
 )
-from ..language.expression import Binary, Constant, Expression, Negation, Variable
+from ..language.expression import Binary, Constant, Expression, Negation
+from ..language.variable import Variable
 from ..propagators import polynomial as poly
 from ..propagators.division import Divides, Power, Quotient, Remainder
 from ..propagators.linear import Linear

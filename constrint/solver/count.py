@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..errors import LimitReached
-from ..language.expression import Variable
+from ..language.variable import Variable
 from .budget import Budget
 from .network import Named, Network
+from .outcome import LimitReached
 from .search import Order, Search
 
 

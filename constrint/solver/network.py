@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..language.constraint import Constraint
-from ..language.expression import Variable
+from ..language.variable import Variable
 from ..propagators import polynomial as poly
 from ..propagators.linear import Linear
 from ..propagators.polynomial import Polynomial

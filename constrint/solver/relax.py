@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..errors import LimitReached
 from ..language.constraint import Comparison, python
-from ..language.expression import Binary, Constant, Expression, Variable
-from ..solution import Solution
+from ..language.expression import Binary, Constant, Expression
+from ..language.variable import Variable
 from .budget import Budget
-from .explain import Explanation, clash, explanation, refute, some_solution
+from .explain import clash, explanation, refute, some_solution
+from .explanation import Explanation
 from .network import Named
+from .outcome import LimitReached
+from .solution import Solution
 
 
 @dataclass(frozen=True)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from .errors import ModelError, UnknownVariableError
-from .language.expression import Variable
+from ..errors import ModelError, unknown
+from ..language.variable import Variable
 
 
 class Solution(Mapping[str, int]):
@@ -71,19 +71,3 @@ class Solution(Mapping[str, int]):
 
     def __repr__(self) -> str:
         return f"Solution({self})"
-
-
-def unknown(where: str, name: object, names: Mapping[str, object]) -> UnknownVariableError:
-    """The error for a name that is not among the names."""
-    return UnknownVariableError(
-        where, f"no variable {name!r}", "one of its variables", near(name, names)
-    )
-
-
-def near(name: object, names: Mapping[str, object]) -> str:
-    """The known names closest to a wrong one, or all of a few, in words."""
-    # Only a wrong name needs it, and the import takes milliseconds.
-    from difflib import get_close_matches
-
-    close = get_close_matches(str(name), names, n=3) or list(names)[:8]
-    return " or ".join(close) or "m.int(...) first; there is no variable yet"

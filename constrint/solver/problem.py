@@ -7,16 +7,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import TypeVar
 
-from .errors import LimitReached, Unsatisfiable
-from .language.expression import Variable
+from ..language.variable import Variable
+from .budget import Budget
+from .count import count
+from .explain import clash, explained, explanation
+from .explanation import Explanation
+from .network import Named, Network
+from .outcome import LimitReached, Unsatisfiable
+from .propagation import Trace
+from .relax import Relaxation, relax
+from .search import Order, Search
 from .solution import Solution
-from .solver.budget import Budget
-from .solver.count import count
-from .solver.explain import Explanation, clash, explained, explanation
-from .solver.network import Named, Network
-from .solver.propagation import Trace
-from .solver.relax import Relaxation, relax
-from .solver.search import Order, Search
 
 Key = TypeVar("Key", int, float, tuple[float, ...])
 
