@@ -25,7 +25,8 @@ from error_plot import plot
 from rnnc.bench.inputs import DTYPES, Inputs
 from rnnc.bench.report import file_stem, machine
 from rnnc.bench.rows import Row
-from rnnc.runtime.cuda.choose import Choice, choose_plan
+from rnnc.runtime.call import Choice
+from rnnc.runtime.cuda.choose import choose_plan
 from torch import Tensor
 
 SPANS_A_DOUBLING = 4

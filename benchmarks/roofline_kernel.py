@@ -21,8 +21,9 @@ from rnnc.bench.inputs import DTYPES, Inputs
 from rnnc.bench.rows import ROWS, Row
 from rnnc.bench.timing import free, timed, wait, warm_up
 from rnnc.codegen.shape import Shape
+from rnnc.runtime.call import Choice
 from rnnc.runtime.cuda import nvrtc
-from rnnc.runtime.cuda.choose import Choice, choose_plan
+from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
 from roofline_without import WITHOUT
 

@@ -32,8 +32,9 @@ from rnnc.bench.report import file_stem, machine
 from rnnc.bench.rows import Row
 from rnnc.bench.timing import free, timed, warm_up
 from rnnc.codegen.shape import Shape
+from rnnc.runtime.call import Choice
 from rnnc.runtime.cpu.compile import package_digest
-from rnnc.runtime.cuda.choose import Choice, choose_plan
+from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
 from sweeps_plot import plot
 

@@ -1,4 +1,4 @@
-"""The naive twin of every kernel: the cell's equations, looped in torch. Never optimised."""
+"""The reference: the cell's equations as a loop of torch operations, never optimised."""
 
 from __future__ import annotations
 
@@ -15,89 +15,85 @@ from ..cellspec.cell import CellSpec
 from ..cellspec.expression.node import Node, ordered
 from ..cellspec.functions import TABLE
 from ..codegen.layout import layout_of
+from .tensors import ScanInputs, States
 
 
-def scan_reference(
-    cell: CellSpec,
-    wx: Tensor,
-    R: Tensor | None,
-    b: Tensor | None,
-    states: Sequence[Tensor],
-    R_diag: Tensor | None,
-    params: Mapping[str, Tensor],
-) -> tuple[tuple[Tensor, ...], tuple[Tensor, ...]]:
+def scan_reference(cell: CellSpec, inputs: ScanInputs) -> tuple[States, States]:
     """Run a cell over time, step by step, in any dtype and on any device.
 
-    Args, shapes and results are those of `rnnc.scan`; all states are given. Gradients, of any
-    order, are autograd's.
+    Results are those of `rnnc.scan`. Gradients, of any order, are autograd's.
+
+    Args:
+        cell: the cell.
+        inputs: of the call.
     """
-    current = {s.name: value for s, value in zip(cell.states, states, strict=True)}
-    history: list[tuple[Tensor, ...]] = []
+    wx, initial_states = inputs.wx, inputs.initial_states
+    params = {p.name: t for p, t in zip(cell.params, inputs.params, strict=True)}
+    current = {s.name: value for s, value in zip(cell.states, initial_states, strict=True)}
+    history: list[States] = []
     for step in range(wx.shape[1]):
-        # A param counts once a row: what clips a gradient clips it there, before the sum.
-        values = {name: p.expand_as(states[0]) for name, p in params.items()} | current
-        values |= _gates(cell, wx[:, step], R, b, R_diag, current)
+        # A param is expanded to rows first: an operation that clips a gradient clips it per row,
+        # before the sum over rows.
+        values = {name: p.expand_as(initial_states[0]) for name, p in params.items()} | current
+        values |= _gates(cell, inputs, step, current)
         values |= {c.name: wx.new_tensor(c.value) for c in cell.constants}
         new = evaluate(cell.updates, values, wx)
         current = {
-            s.name: value.expand_as(states[0]) for s, value in zip(cell.states, new, strict=True)
+            s.name: value.expand_as(initial_states[0])
+            for s, value in zip(cell.states, new, strict=True)
         }
         history.append(tuple(current.values()))
     if not history:
-        empty = tuple(s.new_empty(s.shape[0], 0, *s.shape[1:]) for s in states)
-        return empty, tuple(s.clone() for s in states)
+        empty = tuple(s.new_empty(s.shape[0], 0, *s.shape[1:]) for s in initial_states)
+        return empty, tuple(s.clone() for s in initial_states)
     over_time = tuple(torch.stack(h, dim=1) for h in zip(*history, strict=True))
-    # A cell may return a state or param as it is: what the caller gets is nobody else's.
+    # A cell may return a state or param unchanged. The caller gets a copy that nothing else uses.
     return over_time, tuple(s.clone() for s in current.values())
 
 
 def _gates(
-    cell: CellSpec,
-    wx: Tensor,
-    R: Tensor | None,
-    b: Tensor | None,
-    R_diag: Tensor | None,
-    states: Mapping[str, Tensor],
+    cell: CellSpec, inputs: ScanInputs, step: int, states: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """G = x + R s + b, for each gate what it has of them."""
+    """G = x + R s + b, for each gate the terms that it has."""
     gates = {g.name: torch.zeros_like(states[cell.states[0].name]) for g in cell.gates}
+    wx = inputs.wx[:, step]
     for i, name in enumerate(cell.input_gates):
         gates[name] = gates[name] + wx[..., i]
-    # Sums run in the order of the kernels, which no declaration decides.
+    # Sums run in the kernels' order, which does not depend on the order of declarations.
     layout = layout_of(cell)
     for i in (matrix.number for matrix in layout.pair_matrices):
-        assert R is not None
+        assert inputs.R is not None
         pair = cell.dense_pairs[i]
-        product = torch.einsum("noi,bni->bno", R[i], states[pair.source])
+        product = torch.einsum("noi,bni->bno", inputs.R[i], states[pair.source])
         gates[pair.gate] = gates[pair.gate] + product
     for i in (row.number for row in layout.diagonal_order):
-        assert R_diag is not None
+        assert inputs.R_diag is not None
         pair = cell.diagonal_pairs[i]
-        gates[pair.gate] = gates[pair.gate] + R_diag[i] * states[pair.source]
-    if b is not None:
+        gates[pair.gate] = gates[pair.gate] + inputs.R_diag[i] * states[pair.source]
+    if inputs.b is not None:
         for i, name in enumerate(cell.bias_gates):
-            gates[name] = gates[name] + b[i]
+            gates[name] = gates[name] + inputs.b[i]
     return gates
 
 
 class ClipGradient(torch.autograd.Function):
-    """The identity, whose gradient is held between -bound and bound."""
+    """The identity, with a gradient that is clamped to [-bound, bound]."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bound: Tensor) -> Tensor:
-        """Pass x on."""
+        """Return x."""
         ctx.save_for_backward(bound)
         return x.view_as(x)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
-        """Hold the gradient."""
+        """Clamp the gradient."""
         (bound,) = ctx.saved_tensors
         return torch.minimum(torch.maximum(gradients[0], -bound), bound), None
 
 
 def evaluate(roots: Sequence[Node], values: Mapping[str, Tensor], like: Tensor) -> list[Tensor]:
-    """The values of expressions as they are written, each shared part once.
+    """The values of expressions, evaluated as written; a shared subexpression is evaluated once.
 
     Args:
         roots: the expressions.
@@ -136,7 +132,7 @@ def _apply(
 
 
 def _power(base: Tensor, exponent: int) -> Tensor:
-    """By the products that the kernels take."""
+    """A power by the products that the kernels compute."""
     if exponent == 1:
         return base
     if exponent == 3:

@@ -13,7 +13,8 @@ import torch
 from ..cellspec.cell import CellSpec
 from ..codegen.cuda.mixed_plan import CallPlan
 from ..codegen.shape import PlanError
-from ..runtime.cuda.choose import Choice, choose_plan
+from ..runtime.call import Choice
+from ..runtime.cuda.choose import choose_plan
 from ..runtime.cuda.precision import tf32_allowed
 from .contenders import DEFAULT_KINDS, Contender, Kind, contenders_for
 from .inputs import DTYPES, Call, Inputs

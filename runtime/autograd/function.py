@@ -1,90 +1,138 @@
-"""The kernels for autograd, called directly: what the operators do, at a fraction of the host time.
+"""The kernels as an autograd function, called directly: the operators without their host time.
 
-An operator of torch costs some 100 us of Python a call, a small network's kernels take less. So
-plain tensors take this way; traced ones (`torch.compile`, `torch.export`, fake tensors) take the
-operators.
+An operator of torch costs about 100 us of Python per call, which is more than the kernels of a
+small network take. So plain tensors take this way; traced ones (`torch.compile`, `torch.export`,
+fake tensors) take the operators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch._C._dynamo.guards import TensorGuards
 
-from ..call import Call, run_backward, run_forward
+from ..call import Call
 from ..errors import BackwardError
-from .plain import all_plain, is_watched, profiler_enabled
-from .record import Record, plain_gradients
-from .saved import saved_again, saved_from
+from ..plain import all_plain, is_watched, profiler_enabled
+from ..targets import TARGETS, run_backward, run_forward
+from ..tensors import Gradients, Saved, inputs_from, saved_from, saved_of
+from . import schemas
+from .check_saved import Sizes, check_saved, plain_gradients
 from .transforms import check_gradients
 
 
+class Record(NamedTuple):
+    """What a forward gave to autograd: its call and its wx say what all tensors are.
+
+    Attributes:
+        call: the call.
+        shape: of wx.
+        dtype: of all tensors.
+        device: of all tensors.
+    """
+
+    call: Call
+    shape: torch.Size
+    dtype: torch.dtype
+    device: torch.device
+
+    def checked(self, flat: Sequence[Tensor | None], saved: Saved) -> Saved:
+        """The saved tensors as kernels can read them.
+
+        Args:
+            flat: what autograd gave back.
+            saved: the same, by name.
+
+        Raises:
+            TensorError: one has another shape, dtype or device than before.
+        """
+        given = [t for t in flat if t is not None]
+        key = (self, len(given))
+        same = _SAME.get(key)
+        if same is not None and same(*given) and _have_memory(given):
+            return saved
+        batch, steps, heads, dim, _ = self.shape
+        sizes = Sizes(steps, batch, heads, dim, self.dtype, self.device)
+        found = check_saved(self.call.cell, self.call.choice.save, sizes, saved)
+        if all(new is old for new, old in zip(found.flat(), flat, strict=True)):
+            if len(_SAME) >= _MOST_ENTRIES:
+                _SAME.clear()
+            guards = TensorGuards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+            _SAME[key] = guards.check
+        return found
+
+
+def _have_memory(tensors: Iterable[Tensor]) -> bool:
+    """Whether all tensors have memory; fully sharded modules free it between calls."""
+    return all(tensor.data_ptr() or not tensor.numel() for tensor in tensors)
+
+
+# By record and number of tensors: whether tensors have the types, dtypes, devices, sizes and
+# strides of some that passed all checks. One call of C compares them; it holds no tensor.
+_SAME: dict[tuple[Record, int], Callable[..., bool]] = {}
+_MOST_ENTRIES = 1024
+
+
 class Scan(torch.autograd.Function):
-    """`rnnc::scan` with its gradient."""
+    """`rnnc::scan` with its gradient, on the tensors of `ScanInputs.flat`."""
 
     @staticmethod
-    def forward(
-        ctx: Any,
-        call: Call,
-        wx: Tensor,
-        R: Tensor | None,
-        R_diag: Tensor | None,
-        b: Tensor | None,
-        *params_and_initial: Tensor,
-    ) -> tuple[Tensor, ...]:
-        """The results of `run_forward`."""
-        count = len(call.cell.states)
-        params = params_and_initial[: len(params_and_initial) - count]
-        initial = params_and_initial[len(params) :]
-        results = run_forward(call, wx, R, R_diag, b, params, initial)
-        ctx.call, ctx.has_bias, ctx.spent = call, b is not None, False
+    def forward(ctx: Any, call: Call, *flat: Tensor | None) -> tuple[Tensor, ...]:
+        """The results of `run_forward`, flat."""
+        inputs = inputs_from(flat, len(call.stored))
+        result = run_forward(call, inputs)
+        wx = inputs.wx
+        ctx.call, ctx.has_bias, ctx.spent = call, inputs.b is not None, False
         ctx.set_materialize_grads(False)
-        ctx.mark_non_differentiable(results[-1])
-        saved = saved_from(call.choice.save, wx, R, R_diag, b, params, initial, results)
+        ctx.mark_non_differentiable(result.saved)
+        again = TARGETS[wx.device.type].computes_gates_again(call.choice.save)
         ctx.record = Record(call, wx.shape, wx.dtype, wx.device)
-        ctx.save_for_backward(*saved.flat())
-        return tuple(results)
+        ctx.save_for_backward(*saved_of(inputs, result, again).flat())
+        return tuple(result.flat())
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
         """The results of `run_backward`; where a second derivative is wanted, the operator's."""
         call: Call = ctx.call
-        count = len(call.cell.states)
+        count = len(call.stored)
         if ctx.spent:
             raise _spent()
         flat = ctx.saved_tensors
-        saved = saved_again(flat, count)
+        saved = saved_from(flat, count)
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
             check_gradients(gradients)
-            d_states, d_last = gradients[:count], gradients[count : 2 * count]
-            more = (call.cell.text, *call.choice)
-            results = torch.ops.rnnc.scan_backward(list(d_states), list(d_last), *saved, *more)
+            seeds = list(gradients[:count]), list(gradients[count : 2 * count])
+            options = (call.cell.text, *call.choice)
+            tensors = schemas.to_backward(saved)
+            results = torch.ops.rnnc.scan_backward(*seeds, *tensors, *options)
+            found = schemas.from_results(results)
         else:
             saved = ctx.record.checked(flat, saved)
             if not all_plain(gradients):
                 check_gradients(gradients)
                 gradients = tuple(plain_gradients(gradients))
-            # Unless the caller retains the graph, this is the only backward over what was kept.
+            # Unless the caller retains the graph, no other backward reads the saved values.
             donated = not (
-                torch._C._autograd._get_current_graph_task_keep_graph() or saved.kept.is_inference()
+                torch._C._autograd._get_current_graph_task_keep_graph()
+                or saved.saved.is_inference()
             )
-            before = saved.kept._version if donated else 0
+            before = saved.saved._version if donated else 0
             try:
                 d_states, d_last = gradients[:count], gradients[count : 2 * count]
-                run: Callable[..., list[Tensor]] = run_backward
+                run: Callable[..., Gradients] = run_backward
                 if profiler_enabled():
                     run = _profiled_backward
-                results = run(call, d_states, d_last, *saved, donated=donated)
+                found = run(call, saved, d_states, d_last, donated=donated)
             except BaseException:
-                ctx.spent = donated and saved.kept._version != before
+                ctx.spent = donated and saved.saved._version != before
                 raise
-        *single, d_params, d_initial = saved.named(results, ctx.has_bias)
-        return (None, *single, *d_params, *d_initial)
+        return (None, *found.given(saved, ctx.has_bias).flat())
 
 
-def _profiled_backward(*arguments: Any, **options: Any) -> list[Tensor]:
+def _profiled_backward(*arguments: Any, **options: Any) -> Gradients:
     with torch.profiler.record_function("rnnc::scan_backward"):
         return run_backward(*arguments, **options)
 

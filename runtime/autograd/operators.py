@@ -7,145 +7,105 @@ the operator is complete in itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 
 from ...codegen.layout import layout_of
-from ..call import Call, cell_of, run_backward, run_forward, stored_states
-from ..check import check_operator
-from ..cuda.choose import Choice
+from ...codegen.plan import Variant
+from ...codegen.shape import Save
+from ..call import Call, Choice, cell_of, stored_states
+from ..check.scan import check_operator
 from ..errors import BackwardError, SecondOrderError
-from ..store.facts import facts_of
-from .plain import is_watched, treats_itself
-from .record import Sizes, check_saved, check_seeds, plain_gradients, sizes_of
-from .saved import Saved, saved_again, saved_from
+from ..plain import is_watched, treats_itself
+from ..targets import run_backward, run_forward, target_of
+from ..tensors import Forward, forward_from, saved_from, saved_of
+from . import schemas
+from .check_saved import Sizes, check_saved, check_seeds, plain_gradients, sizes_of
 from .transforms import check_gradients
 
 
-@torch.library.custom_op("rnnc::scan", mutates_args=(), device_types=("cpu", "cuda"))
-def scan_op(
-    wx: Tensor,
-    R: Tensor | None,
-    R_diag: Tensor | None,
-    b: Tensor | None,
-    params: Sequence[Tensor],
-    initial: Sequence[Tensor],
-    cell: str,
-    keep: bool,
-    over_time: Sequence[bool],
-    variant: str,
-    save: str,
-) -> list[Tensor]:
+def _choice(variant: str, save: str) -> Choice:
+    """A choice from an operator's arguments; `plan_for` refuses a variant that does not exist."""
+    return Choice(cast(Variant, variant), cast(Save, save))
+
+
+@torch.library.custom_op(
+    "rnnc::scan", mutates_args=(), device_types=("cpu", "cuda"), schema=schemas.SCAN
+)
+def scan_op(*arguments: Any) -> list[Tensor]:
     """The states at all steps (T, B, N, D), the last (B, N, D), and what the backward needs.
 
-    Of the states at all steps, those that neither `over_time` nor, with `keep`, the backward wants
-    are empty. `variant` and `save` choose among the kernels of a GPU.
+    A state that neither `over_time` nor, with `keep`, the backward wants at all steps is empty
+    there. `variant` and `save` choose among the kernels of a GPU.
     """
-    spec, choice = cell_of(cell), Choice(variant, save)
-    check_operator(spec, wx, R, b, initial, R_diag, params, over_time)
-    call = Call(spec, keep, stored_states(cell, over_time, keep), choice)
-    return run_forward(call, wx, R, R_diag, b, params, initial)
+    inputs, (cell, keep, over_time, variant, save) = schemas.from_scan(arguments)
+    spec = cell_of(cell)
+    check_operator(spec, inputs, over_time)
+    stored = stored_states(cell, tuple(over_time), keep)
+    return run_forward(Call(spec, keep, stored, _choice(variant, save)), inputs).flat()
 
 
 @scan_op.register_fake
-def _(
-    wx: Tensor,
-    R: Tensor | None,
-    R_diag: Tensor | None,
-    b: Tensor | None,
-    params: Sequence[Tensor],
-    initial: Sequence[Tensor],
-    cell: str,
-    keep: bool,
-    over_time: Sequence[bool],
-    variant: str,
-    save: str,
-) -> list[Tensor]:
+def _(*arguments: Any) -> list[Tensor]:
+    inputs, (cell, keep, over_time, _, save) = schemas.from_scan(arguments)
+    wx = inputs.wx
     batch, steps, heads, dim, _ = wx.shape
-    stored = stored_states(cell, over_time, keep)
-    saved = len(facts_of(cell_of(cell)).saved)
-    if wx.device.type == "cuda":
-        kept = wx.new_empty(steps if keep and save == "gates" else 0, batch, heads, dim, saved)
-    else:
-        kept = wx.new_empty(steps if keep else 0, batch, heads, saved, dim)
-    return [
-        *(wx.new_empty(steps if stored_ else 0, batch, heads, dim) for stored_ in stored),
-        *(wx.new_empty(batch, heads, dim) for _ in initial),
-        kept,
-    ]
+    stored = stored_states(cell, tuple(over_time), keep)
+    sizes = (steps, batch, heads, dim)
+    saved = target_of(wx).saved_shape(cell_of(cell), sizes, keep, save)
+    return Forward(
+        [wx.new_empty(steps if wanted else 0, batch, heads, dim) for wanted in stored],
+        [wx.new_empty(batch, heads, dim) for _ in stored],
+        wx.new_empty(saved),
+    ).flat()
 
 
-@torch.library.custom_op("rnnc::scan_backward", mutates_args=(), device_types=("cpu", "cuda"))
-def scan_backward_op(
-    d_states: Sequence[Tensor | None],
-    d_last: Sequence[Tensor | None],
-    wx: Tensor | None,
-    b: Tensor | None,
-    R: Tensor | None,
-    R_diag: Tensor | None,
-    params: Sequence[Tensor],
-    initial: Sequence[Tensor],
-    states: Sequence[Tensor],
-    kept: Tensor,
-    cell: str,
-    variant: str,
-    save: str,
-) -> list[Tensor]:
+@torch.library.custom_op(
+    "rnnc::scan_backward",
+    mutates_args=(),
+    device_types=("cpu", "cuda"),
+    schema=schemas.SCAN_BACKWARD,
+)
+def scan_backward_op(*arguments: Any) -> list[Tensor]:
     """d_wx (B, T, N, D, Gx), d_R, d_R_diag, d_b, d_params (P, N, D) and d_initial of each state.
 
     `wx` and `b` are given where the gates are computed again.
     """
-    spec = cell_of(cell)
-    saved = Saved(wx, b, R, R_diag, tuple(params), tuple(initial), tuple(states), kept)
+    d_states, d_last, *tensors, cell, variant, save = arguments
+    spec, saved = cell_of(cell), schemas.from_backward(tensors)
     sizes = sizes_of(saved)
     saved = check_saved(spec, save, sizes, saved)
     check_seeds(spec, sizes, d_states, d_last)
-    # The dispatcher writes negatives out of tensors and lists of them, not of lists with gaps.
+    # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
     d_states, d_last = plain_gradients(d_states), plain_gradients(d_last)
-    call = Call(spec, True, (), Choice(variant, save))
-    return run_backward(call, d_states, d_last, *saved)
+    call = Call(spec, True, (), _choice(variant, save))
+    return schemas.to_results(run_backward(call, saved, d_states, d_last))
 
 
 @scan_backward_op.register_fake
-def _(
-    d_states: Sequence[Tensor | None],
-    d_last: Sequence[Tensor | None],
-    wx: Tensor | None,
-    b: Tensor | None,
-    R: Tensor | None,
-    R_diag: Tensor | None,
-    params: Sequence[Tensor],
-    initial: Sequence[Tensor],
-    states: Sequence[Tensor],
-    kept: Tensor,
-    cell: str,
-    variant: str,
-    save: str,
-) -> list[Tensor]:
-    spec = cell_of(cell)
-    layout = layout_of(spec)
-    batch, heads, dim = initial[0].shape
-    steps = kept.shape[0] if wx is None else wx.shape[1]
-    new = initial[0].new_empty
-    inputs, gates = len(layout.input_gates), len(layout.gates)
-    if initial[0].device.type == "cuda":
-        d_wx = new(steps, batch, heads, dim, inputs).transpose(0, 1)
-    else:
-        d_wx = new(steps, batch, heads, gates, dim)[:, :, :, :inputs].permute(1, 0, 2, 4, 3)
+def _(*arguments: Any) -> list[Tensor]:
+    _, _, *tensors, cell, _, _ = arguments
+    spec, saved = cell_of(cell), schemas.from_backward(tensors)
+    first = saved.initial_states[0]
+    batch, heads, dim = first.shape
+    steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
+    new, plane = first.new_empty, (heads, dim)
+    inputs, gates = len(spec.input_gates), len(layout_of(spec).gates)
+    d_wx = target_of(first).new_d_wx(first, (batch, steps, *plane, inputs), gates)
     return [
         d_wx,
-        new(len(spec.dense_pairs), heads, dim, dim),
-        new(len(spec.diagonal_pairs), heads, dim),
-        new(len(spec.bias_gates), heads, dim),
-        new(len(spec.params), heads, dim),
-        *(new(batch, heads, dim) for _ in initial),
+        new(len(spec.dense_pairs), *plane, dim),
+        new(len(spec.diagonal_pairs), *plane),
+        new(len(spec.bias_gates), *plane),
+        new(len(spec.params), *plane),
+        *(new(batch, *plane) for _ in saved.initial_states),
     ]
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    wx, R, R_diag, b, params, initial, ctx.cell, keep, _, ctx.variant, ctx.save = inputs
+    tensors, (ctx.cell, keep, _, ctx.variant, ctx.save) = schemas.from_scan(inputs)
     if not keep:
         raise BackwardError(
             "a backward through rnnc::scan",
@@ -153,29 +113,31 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
             "keep=True, or a call without gradients",
             "keep=True, or torch.no_grad() around the call",
         )
-    ctx.count = len(initial)
-    ctx.has_bias = b is not None
+    wx = tensors.wx
+    ctx.count, ctx.has_bias = len(tensors.initial_states), tensors.b is not None
     ctx.set_materialize_grads(False)
-    saved = saved_from(ctx.save, wx, R, R_diag, b, params, initial, output)
-    flat = saved.flat()
+    again = target_of(wx).computes_gates_again(ctx.save)
+    flat = saved_of(tensors, forward_from(output), again).flat()
     batch, steps, heads, dim, _ = wx.shape
     own = is_watched() or any(t is not None and treats_itself(t) for t in flat)
-    # Who traces, or brings tensors of a type that treats operators itself, answers for them.
+    # A tracer, or the type of a tensor that treats operators itself, answers for its own tensors.
     ctx.sizes = None if own else Sizes(steps, batch, heads, dim, wx.dtype, wx.device)
     ctx.save_for_backward(*flat)
 
 
 def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     count = ctx.count
-    saved = saved_again(ctx.saved_tensors, count)
+    saved = saved_from(ctx.saved_tensors, count)
     if not torch.compiler.is_compiling():
         check_gradients(gradients)
         if ctx.sizes is not None and not is_watched():
             saved = check_saved(cell_of(ctx.cell), ctx.save, ctx.sizes, saved)
     d_states, d_last = list(gradients[:count]), list(gradients[count : 2 * count])
-    more = (ctx.cell, ctx.variant, ctx.save)
-    results = torch.ops.rnnc.scan_backward(d_states, d_last, *saved, *more)
-    return (*saved.named(results, ctx.has_bias), *(None,) * 5)
+    options = (ctx.cell, ctx.variant, ctx.save)
+    tensors = schemas.to_backward(saved)
+    results = torch.ops.rnnc.scan_backward(d_states, d_last, *tensors, *options)
+    found = schemas.from_results(results).given(saved, ctx.has_bias)
+    return (*schemas.to_scan(found), *(None,) * 5)
 
 
 def _refuse_second(*_: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from ..errors import TransformError
-from .plain import any_tangent, is_watched, is_wrapped
+from ..plain import any_tangent, is_watched, is_wrapped
 
 _FUNCTORCH = torch._C._functorch
 
@@ -100,4 +100,4 @@ _ONNX = "ONNX, whose graph holds a loop for exactly as many steps as the example
 
 @cache
 def _say_once(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=5)
+    warnings.warn(message, RuntimeWarning, stacklevel=6)

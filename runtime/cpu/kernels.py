@@ -1,253 +1,213 @@
-"""The CPU kernels, called on torch tensors: arguments in C's layout, sums that end in GEMMs."""
+"""The CPU kernels, called on torch tensors, and the gradient of R."""
 
 from __future__ import annotations
 
 import ctypes
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.layout import Layout, layout_of
+from ...codegen.layout import layout_of
 from ...codegen.plan import CpuPlan
-from ...codegen.shape import Dtype
-from ...codegen.spaces import Table, numbers
+from ...codegen.spaces import numbers
 from ..gemms import summed_over_time
+from ..store.facts import facts_of
+from ..tensors import Forward, Gradients, Saved, ScanInputs
+from .arguments import Sizes, backward_arguments, forward_arguments
 from .compile import cpu_library
-
-_DTYPES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.float64: "float64"}
-
-
-class _Sizes(ctypes.Structure):
-    """Mirrors `Sizes` in templates/cpu/lib/layout.h."""
-
-    _fields_ = [
-        (name, ctypes.c_int64)
-        for name in ("steps", "batch", "heads", "dim", "tile_rows", "threads")
-    ]
-
-
-@lru_cache(maxsize=64)
-def _forward_arguments(states: int) -> type[ctypes.Structure]:
-    """Mirrors `ForwardArguments`; its length depends on the number of states."""
-    many = ctypes.c_void_p * states
-
-    class ForwardArguments(ctypes.Structure):
-        _fields_ = [
-            ("sizes", _Sizes),
-            ("wx_strides", ctypes.c_int64 * 5),
-            *((name, ctypes.c_void_p) for name in ("wx", "R", "R_diag", "b", "params")),
-            *((name, many) for name in ("initial", "states", "last")),
-            ("kept", ctypes.c_void_p),
-        ]
-
-    return ForwardArguments
-
-
-@lru_cache(maxsize=64)
-def _backward_arguments(states: int) -> type[ctypes.Structure]:
-    """Mirrors `BackwardArguments`."""
-    many = ctypes.c_void_p * states
-
-    class BackwardArguments(ctypes.Structure):
-        _fields_ = [
-            ("sizes", _Sizes),
-            *((name, ctypes.c_void_p) for name in ("R", "R_diag", "params")),
-            *((name, many) for name in ("initial", "states")),
-            ("kept", ctypes.c_void_p),
-            *((name, many) for name in ("d_states", "d_last")),
-            ("d_gates", ctypes.c_void_p),
-            ("d_initial", many),
-            *((name, ctypes.c_void_p) for name in ("d_bias", "d_params", "d_diagonal")),
-        ]
-
-    return BackwardArguments
-
-
-@dataclass(frozen=True)
-class Forward:
-    """What a forward pass leaves.
-
-    Attributes:
-        states: each state at all steps, (T, B, N, D).
-        last: each state after the last step, (B, N, D).
-        kept: what the backward needs besides, (T, B, N, saved, D); of no steps where none follows.
-    """
-
-    states: list[Tensor]
-    last: list[Tensor]
-    kept: Tensor
-
-
-@dataclass(frozen=True)
-class Gradients:
-    """What a backward pass gives: `d_wx` (T, B, N, Gx, D), the others shaped as their tensors."""
-
-    d_wx: Tensor
-    d_R: Tensor
-    d_R_diag: Tensor
-    d_b: Tensor
-    d_params: Tensor
-    d_initial: list[Tensor]
 
 
 def forward(
-    cell: CellSpec,
-    wx: Tensor,
-    R: Tensor | None,
-    R_diag: Tensor | None,
-    b: Tensor | None,
-    params: Sequence[Tensor],
-    initial: Sequence[Tensor],
-    keep: bool,
+    cell: CellSpec, plan: CpuPlan, inputs: ScanInputs, for_backward: bool, stored: Sequence[bool]
 ) -> Forward:
     """Run all steps.
 
     Args:
         cell: the cell.
-        wx: (B, T, N, D, Gx) with any strides; float32 or float64, as all others.
-        R: (Gr, N, D, D), where the cell has dense gates.
-        R_diag: (Gd, N, D), where it has diagonal gates.
-        b: (Gb, N, D), or None for no bias.
-        params: (N, D) each.
-        initial: the states before the first step, (B, N, D) each.
-        keep: whether a backward pass may follow.
+        plan: its plan.
+        inputs: of the call, in the plan's dtype; wx may have any strides.
+        for_backward: whether a backward may follow.
+        stored: which states are returned at all steps.
     """
-    layout = layout_of(cell)
+    wx, counts = inputs.wx, _counts(cell)
     batch, steps, heads, dim, _ = wx.shape
-    states = [wx.new_empty(steps, batch, heads, dim) for _ in layout.states]
-    last = [wx.new_empty(batch, heads, dim) for _ in layout.states]
-    library = _library(cell, wx)
-    kept = wx.new_empty(steps if keep else 0, batch, heads, saved_values(library), dim)
-    # Views of these tensors are given to C: they must live until the call returns.
-    held = [_packed(R), _packed(R_diag), _packed(b), _stacked(params)]
-    initial = [s.contiguous() for s in initial]
-    time, row, head, unit, gate = 1, 0, 2, 3, 4
-    make = _forward_arguments(len(layout.states))
-    arguments = make(
+    states = [wx.new_empty(steps, batch, heads, dim) for _ in stored]
+    last = [wx.new_empty(batch, heads, dim) for _ in stored]
+    library = cpu_library(cell, plan)
+    saved = wx.new_empty(steps if for_backward else 0, batch, heads, counts.saved, dim)
+    # C gets the addresses of these tensors: they must live until the call returns.
+    weights = [_packed(t) for t in (inputs.R, inputs.R_diag, inputs.b)]
+    weights.append(_stacked(inputs.params))
+    initial_states = [s.contiguous() for s in inputs.initial_states]
+    arguments = forward_arguments(counts.states)(
         _sizes(batch, steps, heads, dim),
-        (ctypes.c_int64 * 5)(*(wx.stride(axis) for axis in (time, row, head, unit, gate))),
+        (ctypes.c_int64 * 5)(*(wx.stride(axis) for axis in _STRIDE_ORDER)),
         wx.data_ptr(),
-        *(_pointer(t) for t in held),
-        *(_pointers(ts) for ts in (initial, states, last)),
-        _pointer(kept if keep else None),
+        *(_pointer(t) for t in weights),
+        *(_pointers(ts) for ts in (initial_states, states, last)),
+        _pointer(saved if for_backward else None),
     )
     if wx.numel() or last[0].numel():
         library.rnnc_forward(ctypes.byref(arguments))
-    return Forward(states, last, kept)
+    if not all(stored):
+        states = [
+            s if wanted else s.new_empty(0, *s.shape[1:])
+            for s, wanted in zip(states, stored, strict=True)
+        ]
+    return Forward(states, last, saved)
+
+
+# The struct has the strides of time, batch row, head, unit and gate, in this order.
+_STRIDE_ORDER = (1, 0, 2, 3, 4)
 
 
 def backward(
     cell: CellSpec,
+    plan: CpuPlan,
+    saved: Saved,
     d_states: Sequence[Tensor | None],
     d_last: Sequence[Tensor | None],
-    R: Tensor | None,
-    R_diag: Tensor | None,
-    params: Sequence[Tensor],
-    initial: Sequence[Tensor],
-    states: Sequence[Tensor],
-    kept: Tensor,
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
 
     Args:
         cell: the cell.
+        plan: its plan.
+        saved: of the forward.
         d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
         d_last: the gradient of each last state, (B, N, D), or None for zero.
-        R: as in `forward`.
-        R_diag: as in `forward`.
-        params: as in `forward`.
-        initial: as in `forward`.
-        states: what `forward` left.
-        kept: what `forward` left.
     """
-    layout = layout_of(cell)
-    steps, (batch, heads, dim) = len(kept), initial[0].shape
-    kept, states = kept.contiguous(), [s.contiguous() for s in states]
+    counts = _counts(cell)
+    values, states = saved.saved.contiguous(), [s.contiguous() for s in saved.states]
+    initial_states = [s.contiguous() for s in saved.initial_states]
+    steps, (batch, heads, dim) = len(values), initial_states[0].shape
     sizes = _sizes(batch, steps, heads, dim)
     tiles = math.ceil(batch / sizes.tile_rows)
-    new = initial[0].new_empty
-    d_gates = new(steps, batch, heads, len(layout.gates), dim)
-    d_bias = new(tiles, len(layout.gates), heads, dim)
-    d_params = new(tiles, len(layout.params), heads, dim)
-    d_diagonal = new(tiles, len(layout.diagonal_gates), heads, dim)
-    d_initial = [new(batch, heads, dim) for _ in layout.states]
-    held = [_packed(R), _packed(R_diag), _stacked(params)]
-    lists = [[None if t is None else t.contiguous() for t in ts] for ts in (d_states, d_last)]
-    initial = [s.contiguous() for s in initial]
-    make = _backward_arguments(len(layout.states))
-    arguments = make(
+    new = values.new_empty
+    d_gates = new(steps, batch, heads, counts.gates, dim)
+    d_bias = new(tiles, counts.gates, heads, dim)
+    d_params = new(tiles, counts.params, heads, dim)
+    d_diagonal = new(tiles, counts.diagonal, heads, dim)
+    d_initial_states = [new(batch, heads, dim) for _ in initial_states]
+    weights = [_packed(saved.R), _packed(saved.R_diag), _stacked(saved.params)]
+    seeds = [[_packed(t) for t in ts] for ts in (d_states, d_last)]
+    arguments = backward_arguments(counts.states)(
         sizes,
-        *(_pointer(t) for t in held),
-        *(_pointers(ts) for ts in (initial, states)),
-        kept.data_ptr(),
-        *(_pointers(ts) for ts in lists),
+        *(_pointer(t) for t in weights),
+        *(_pointers(ts) for ts in (initial_states, states)),
+        values.data_ptr(),
+        *(_pointers(ts) for ts in seeds),
         d_gates.data_ptr(),
-        _pointers(d_initial),
+        _pointers(d_initial_states),
         *(t.data_ptr() for t in (d_bias, d_params, d_diagonal)),
     )
-    if d_initial[0].numel():
-        _library(cell, initial[0]).rnnc_backward(ctypes.byref(arguments))
+    if d_initial_states[0].numel():
+        cpu_library(cell, plan).rnnc_backward(ctypes.byref(arguments))
+    d_wx = d_gates[:, :, :, : counts.inputs]  # (T, B, N, Gx, D)
     return Gradients(
-        d_wx=d_gates[:, :, :, : len(layout.input_gates)],
-        d_R=_recurrent_gradient(layout, d_gates, states, initial),
+        d_wx=d_wx.permute(1, 0, 2, 4, 3),
+        d_R=_recurrent_gradient(cell, d_gates, states, initial_states),
+        d_b=d_bias.sum(0)[counts.bias],
+        d_initial_states=d_initial_states,
         d_R_diag=d_diagonal.sum(0),
-        d_b=d_bias.sum(0)[numbers(layout.bias)],
         d_params=d_params.sum(0),
-        d_initial=d_initial,
     )
 
 
-def _recurrent_gradient(
-    layout: Layout, d_gates: Tensor, states: Sequence[Tensor], initial: Sequence[Tensor]
-) -> Tensor:
-    """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM a head and source.
+class _Counts(NamedTuple):
+    """How many of each a cell has; `bias` holds the numbers of the gates that have a bias."""
 
-    A GEMM has all gates that read the source, by name: a library's roundings depend on where a
-    gate stands, which the order of declarations shall not decide.
+    states: int
+    inputs: int
+    gates: int
+    params: int
+    diagonal: int
+    saved: int
+    bias: list[int]
+
+
+@lru_cache(maxsize=512)
+def _counts(cell: CellSpec) -> _Counts:
+    layout = layout_of(cell)
+    return _Counts(
+        len(layout.states),
+        len(layout.input_gates),
+        len(layout.gates),
+        len(layout.params),
+        len(layout.diagonal_gates),
+        len(facts_of(cell).saved),
+        numbers(layout.bias),
+    )
+
+
+class _Product(NamedTuple):
+    """One product over all steps: the gradients of the gates that read a state, with that state.
+
+    Attributes:
+        state: the number of the state.
+        gates: the numbers of the gates.
+        matrices: the number of each gate's matrix in R.
+        adjacent: whether the gates' numbers follow each other.
     """
-    steps, batch, heads, _, dim = d_gates.shape
-    d_R = d_gates.new_empty(len(layout.dense_gates), heads, dim, dim)
-    if not steps:
-        return d_R.zero_()
-    before, after = (Table(layout.states, tuple(ts)) for ts in (initial, states))
+
+    state: int
+    gates: list[int]
+    matrices: list[int]
+    adjacent: bool
+
+
+@lru_cache(maxsize=512)
+def _products(cell: CellSpec) -> list[_Product]:
+    """The products of a cell, one per state that a matrix reads.
+
+    The order of gates in a product is the layout's, not that of declarations, since a library's
+    rounding depends on a gate's column.
+    """
+    layout = layout_of(cell)
+    found = []
     for source, state in layout.sources.items():
         matrices = layout.matrices_of(source)
         gates = numbers(layout.dense_gates[matrix] for matrix in matrices)
-        first, count = gates[0], len(gates)
-        if gates == list(range(first, first + count)):
-            run = d_gates[:, :, :, first : first + count]
+        adjacent = gates == list(range(gates[0], gates[0] + len(gates)))
+        found.append(_Product(state.number, gates, numbers(matrices), adjacent))
+    return found
+
+
+def _recurrent_gradient(
+    cell: CellSpec, d_gates: Tensor, states: Sequence[Tensor], initial_states: Sequence[Tensor]
+) -> Tensor:
+    """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM per head and source."""
+    products = _products(cell)
+    steps, batch, heads, _, dim = d_gates.shape
+    d_R = d_gates.new_empty(sum(len(p.matrices) for p in products), heads, dim, dim)
+    if not steps:
+        return d_R.zero_()
+    for state, gates, matrices, adjacent in products:
+        count = len(gates)
+        if adjacent:
+            columns = d_gates[:, :, :, gates[0] : gates[0] + count]
         else:
-            run = d_gates.index_select(3, torch.tensor(gates))
-        rows = run.reshape(steps * batch, heads, count * dim)
-        product = summed_over_time(rows, before[state], after[state])
+            columns = d_gates.index_select(3, torch.tensor(gates))
+        rows = columns.reshape(steps * batch, heads, count * dim)
+        product = summed_over_time(rows, initial_states[state], states[state])
         product = product.view(heads, count, dim, dim)
-        for place, matrix in enumerate(matrices):
-            d_R[matrix.number] = product[:, place]
+        for column, matrix in enumerate(matrices):
+            d_R[matrix] = product[:, column]
     return d_R
 
 
-def saved_values(library: ctypes.CDLL) -> int:
-    """How many values a unit the forward keeps for the backward: the kernels say so themselves."""
-    return ctypes.c_int64.in_dll(library, "rnnc_saved").value
-
-
-def _library(cell: CellSpec, like: Tensor) -> ctypes.CDLL:
-    return cpu_library(cell, CpuPlan(_DTYPES[like.dtype]))
-
-
-def _sizes(batch: int, steps: int, heads: int, dim: int) -> _Sizes:
+def _sizes(batch: int, steps: int, heads: int, dim: int) -> Sizes:
     threads = torch.get_num_threads()
-    return _Sizes(steps, batch, heads, dim, tile_rows(batch, heads, threads), threads)
+    return Sizes(steps, batch, heads, dim, tile_rows(batch, heads, threads), threads)
 
 
 def tile_rows(batch: int, heads: int, threads: int) -> int:
-    """Batch rows a task: as many as keep the threads evenly busy, since each task reads all of R.
+    """Batch rows per task: as many as keep the threads evenly busy, since each task reads all of R.
 
     Args:
         batch: batch rows.

@@ -6,7 +6,6 @@ import os
 import warnings
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
 
 import torch
 
@@ -15,23 +14,17 @@ from ...codegen.cuda.cluster.plan import ClusterPlan
 from ...codegen.cuda.grid.plan import GridPlan
 from ...codegen.cuda.mixed_plan import CallPlan
 from ...codegen.cuda.planner import plans_for
-from ...codegen.plan import CudaPlan, Variant
-from ...codegen.shape import DIRECTIONS, Direction, Save, Shape
-from ..check import DTYPES
+from ...codegen.plan import CudaPlan
+from ...codegen.shape import DIRECTIONS, Direction, Shape
+from ..call import Choice
+from ..check.tensor import DTYPES
 from ..errors import ResidencyError
 from ..store.planned import planned
-from ..store.tuned import Asked, recall
+from ..store.tuned import Asked, on_remember, recall
 from .driver.device import device_limits, on_device
 from .launch import load_kernel
 from .launch_grid import batch_tiles
-
-
-class Choice(NamedTuple):
-    """What a caller chose among the kernels of a GPU: as in `plan_for`."""
-
-    variant: str = "auto"
-    save: str = "gates"
-
+from .tune import tune
 
 # What a plan is chosen for: the arguments of `choose_plan`, but for the direction.
 Question = tuple[CellSpec, int, int, int, torch.dtype, int, Choice, bool]
@@ -70,13 +63,10 @@ def choose_plan(
         ResidencyError: no plan has room on the device.
     """
     asked = asked_for(cell, heads, dim, batch, dtype, device, choice, tf32)
-    variant: Variant = choice.variant  # type: ignore[assignment]
-    if variant != "auto":
-        return planned(asked, variant)
+    if choice.variant != "auto":
+        return planned(asked, choice.variant)
     found = recall(asked)
     if found is None and _tuning_wanted() and not torch.cuda.is_current_stream_capturing():
-        from .tune import tune  # it runs kernels, which choose their plans here
-
         found = tune(asked, device).winner
     if found is None:
         found = planned(asked)
@@ -84,6 +74,9 @@ def choose_plan(
     if _has_room(cell, found, asked.shape, device, wanted):
         return found
     return _next_best(asked, device, wanted)
+
+
+on_remember(choose_plan.cache_clear)  # what was chosen before may be another plan
 
 
 def asked_for(
@@ -98,8 +91,8 @@ def asked_for(
 ) -> Asked:
     """What a plan is asked for, by the arguments of `choose_plan`."""
     shape = Shape(heads, dim, max(batch, 1), dtype=DTYPES[dtype])
-    save: Save = choice.save  # type: ignore[assignment]
-    return Asked(cell, shape, device_limits(device), save, tf32 and dtype == torch.float32)
+    tf32 = tf32 and dtype == torch.float32
+    return Asked(cell, shape, device_limits(device), choice.save, tf32)
 
 
 def _tuning_wanted() -> bool:

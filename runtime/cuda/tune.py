@@ -17,9 +17,8 @@ from ...codegen.plan import CudaPlan
 from ...codegen.shape import PlanError
 from ...errors import RnncError
 from ..store.tuned import Asked, remember
-from . import choose
+from ..tensors import ScanInputs, saved_of
 from . import kernels as cuda
-from .choose import Choice
 from .driver.device import on_device
 
 CANDIDATES = 4
@@ -102,7 +101,6 @@ def tune(
     found = Tuning(asked, trials)
     if any(trial.microseconds for trial in trials):
         remember(asked, found.winner)
-        choose.choose_plan.cache_clear()  # what was chosen before may be another plan
     return found
 
 
@@ -166,7 +164,7 @@ class _Call:
     def __init__(self, asked: Asked, device: int) -> None:
         cell, shape = asked.cell, asked.shape
         self.steps = min(shape.steps, _STEPS)
-        self._cell, self._choice = cell, Choice(save=asked.save)
+        self._cell, self._again = cell, asked.save == "states"
         heads, dim = shape.heads, shape.head_dim
         generator = torch.Generator(torch.device("cuda", device)).manual_seed(0)
 
@@ -175,34 +173,27 @@ class _Call:
             return (scale * drawn).to(getattr(torch, shape.dtype))
 
         dense, diagonal = len(cell.dense_pairs), len(cell.diagonal_pairs)
-        self._wx = draw(shape.batch, self.steps, heads, dim, len(cell.input_gates))
-        self._R = draw(dense, heads, dim, dim, scale=0.5 / dim**0.5) if dense else None
-        self._R_diag = draw(diagonal, heads, dim, scale=0.5) if diagonal else None
-        self._b = draw(len(cell.bias_gates), heads, dim) if cell.bias_gates else None
-        self._params = [draw(heads, dim, scale=0.0) + p.init for p in cell.params]
-        self._initial = [draw(shape.batch, heads, dim, scale=0.0) + s.init for s in cell.states]
+        self._inputs = ScanInputs(
+            wx=draw(shape.batch, self.steps, heads, dim, len(cell.input_gates)),
+            R=draw(dense, heads, dim, dim, scale=0.5 / dim**0.5) if dense else None,
+            b=draw(len(cell.bias_gates), heads, dim) if cell.bias_gates else None,
+            initial_states=[draw(shape.batch, heads, dim, scale=0.0) + s.init for s in cell.states],
+            R_diag=draw(diagonal, heads, dim, scale=0.5) if diagonal else None,
+            params=[draw(heads, dim, scale=0.0) + p.init for p in cell.params],
+        )
         self._d_output = draw(self.steps, shape.batch, heads, dim)
 
     def time(self, plan: CudaPlan) -> tuple[float, float]:
         """Microseconds of all steps, forward and backward."""
         make: Any = torch.cuda.Event
         events = [make(enable_timing=True) for _ in range(3)]
-        tensors = (self._R, self._R_diag)
         torch.cuda._sleep(_AHEAD)  # type: ignore[no-untyped-call]
         events[0].record()
-        stored = [True] * len(self._initial)
-        done = cuda.forward(
-            self._cell, self._wx, *tensors, self._b, self._params, self._initial, True, stored,
-            self._choice, plan,
-        )  # fmt: skip
+        done = cuda.forward(self._cell, plan, self._inputs)
         events[1].record()
-        again = self._choice.save == "states"
-        wx, b = (self._wx, self._b) if again else (None, None)
-        d_states = [self._d_output, *[None] * (len(stored) - 1)]
-        cuda.backward(
-            self._cell, d_states, [None] * len(stored), wx, b, *tensors, self._params,
-            self._initial, done.states, done.kept, self._choice, plan,
-        )  # fmt: skip
+        others = [None] * (len(done.last) - 1)
+        saved = saved_of(self._inputs, done, self._again)
+        cuda.backward(self._cell, plan, saved, [self._d_output, *others], [None, *others])
         events[2].record()
         events[2].synchronize()
         forward, backward = (a.elapsed_time(b) for a, b in itertools.pairwise(events))

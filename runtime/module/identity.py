@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import _disable_current_modes
 from ...cellspec.cell import CellSpec
 from ..errors import TensorError
 from ..reference import scan_reference
+from ..tensors import ScanInputs
 
 _DIGITS = 6
 
@@ -78,15 +79,15 @@ def _values(cell: CellSpec) -> list[str]:
         names = [c.name for c in cell.constants]
         cell = cell.with_constants(**{name: next(numbers) for name in names}) if names else cell
         dense, diagonal, bias = map(len, (cell.dense_pairs, cell.diagonal_pairs, cell.bias_gates))
-        sequences, _ = scan_reference(
-            cell,
-            draw(2, 2, 1, 3, len(cell.input_gates)),
-            draw(dense, 1, 3, 3) if dense else None,
-            draw(bias, 1, 3) if bias else None,
-            [draw(2, 1, 3) for _ in cell.states],
-            draw(diagonal, 1, 3) if diagonal else None,
-            {p.name: draw(1, 3) for p in cell.params},
-        )
+        # In the order in which the digests of saved state dicts were drawn.
+        wx = draw(2, 2, 1, 3, len(cell.input_gates))
+        R = draw(dense, 1, 3, 3) if dense else None
+        b = draw(bias, 1, 3) if bias else None
+        initial_states = [draw(2, 1, 3) for _ in cell.states]
+        R_diag = draw(diagonal, 1, 3) if diagonal else None
+        params = [draw(1, 3) for _ in cell.params]
+        inputs = ScanInputs(wx, R, b, initial_states, R_diag, params)
+        sequences, _ = scan_reference(cell, inputs)
         return [_rounded(v) for s in sequences for v in s.flatten().tolist()]
 
 

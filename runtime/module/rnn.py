@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,8 +12,8 @@ from torch import Tensor, nn
 from ...cellspec.cell import CellSpec
 from ...codegen.plan import VARIANTS, Variant
 from ...codegen.shape import SAVES, Save
-from ..autograd.transforms import needs_reference
-from ..check import (
+from ..call import Choice
+from ..check.module import (
     check_cell,
     check_choice,
     check_heads,
@@ -25,9 +24,12 @@ from ..check import (
     check_weight_of_module,
 )
 from ..errors import TensorError
-from ..scan import BACKENDS, Backend, States, initial_states, resolve_backend, scan, scan_kernels
+from ..scan import BACKENDS, Backend, initial_states, run_scan
+from ..targets import target_of
+from ..tensors import ScanInputs, States
 from .computed_weights import replace_weight
 from .identity import check_same_cell, identity_of
+from .weights import initialize, weight_shapes
 
 
 class RNN(nn.Module):
@@ -37,7 +39,7 @@ class RNN(nn.Module):
     Gx, Gr, Gd, Gb as in `rnnc.scan`):
 
     - `weight_ih_l{k}` (Gx, N, D, input): the input projection of each gate with input;
-    - `weight_hh_l{k}` (Gr, N, D, D): a recurrent matrix a head, [gate, head, out, in];
+    - `weight_hh_l{k}` (Gr, N, D, D): a recurrent matrix per head, [gate, head, out, in];
     - `weight_hd_l{k}` (Gd, N, D): diagonal recurrent weights;
     - `bias_l{k}` (Gb, N, D);
     - `<param>_l{k}` (N, D) for each param of the cell.
@@ -118,7 +120,6 @@ class RNN(nn.Module):
 
     def _remember(self) -> None:
         """Plain values of the cell, so that torch.compile need not look into it."""
-        self._cell_text = self.cell.text
         self._param_names = [p.name for p in self.cell.params]
         self._state_names = [s.name for s in self.cell.states]
         self._initial_values = [s.init for s in self.cell.states]
@@ -134,17 +135,9 @@ class RNN(nn.Module):
         self._remember()
 
     def _shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
-        """Of a layer's weights, by name."""
-        input_size = self.hidden_size if layer else self.input_size
-        cell, heads, dim = self.cell, self.heads, self.hidden_size // self.heads
-        counts = {
-            "weight_ih": (len(cell.input_gates), (heads, dim, input_size)),
-            "weight_hh": (len(cell.dense_pairs), (heads, dim, dim)),
-            "weight_hd": (len(cell.diagonal_pairs), (heads, dim)),
-            "bias": (len(cell.bias_gates) if self.bias else 0, (heads, dim)),
-        }
-        shapes = {name: (count, *rest) for name, (count, rest) in counts.items() if count}
-        return shapes | {p.name: (heads, dim) for p in cell.params}
+        """The shapes of a layer's weights, by name."""
+        size = self.hidden_size if layer else self.input_size
+        return weight_shapes(self.cell, size, self.heads, self.hidden_size // self.heads, self.bias)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
@@ -153,29 +146,13 @@ class RNN(nn.Module):
                 self._reset_layer(layer)
 
     def _reset_layer(self, layer: int) -> None:
-        inits = {p.name: p.init for p in self.cell.params}
         for name, attribute, _ in self._layer_weights[layer]:
             weight = self._weights(layer)[name]
             owned = isinstance(self._parameters.get(attribute), nn.Parameter)
             drawn = weight if owned else torch.empty_like(weight)
-            self._draw(name, drawn, inits)
+            initialize(self.cell, name, drawn)
             if not owned:
                 replace_weight(self, attribute, drawn)
-
-    def _draw(self, name: str, weight: Tensor, inits: dict[str, float]) -> None:
-        if name == "weight_ih":
-            bound = math.sqrt(3 / weight.shape[-1])
-            weight.uniform_(-bound, bound)
-        elif name == "weight_hh":
-            # In float32 at least: torch has no QR factorisation in half precision.
-            drawn = weight.to(torch.promote_types(weight.dtype, torch.float32))
-            for matrix in drawn.flatten(0, 1):
-                nn.init.orthogonal_(matrix)
-            weight.copy_(drawn)
-        elif name == "weight_hd":
-            weight.uniform_(-1, 1)
-        else:
-            weight.fill_(inits.get(name, 0.0))
 
     def _weights(self, layer: int, device: torch.device | None = None) -> dict[str, Tensor]:
         """The weights of a layer, whatever they are now: parameters, or what stands for them.
@@ -275,60 +252,27 @@ class RNN(nn.Module):
             initial = initial_states(x, self._initial_values, (batch, heads, dim))
         else:
             initial = [s[layer].reshape(batch, heads, dim) for s in states]
-        wx = self._project(x, weights.get("weight_ih"))
-        recurrent, diagonal = weights.get("weight_hh"), weights.get("weight_hd")
-        bias = weights.get("bias")
-        ordered = [weights[name] for name in self._param_names]
-        tensors = (wx, recurrent, diagonal, bias, *ordered, *initial)
-        found = resolve_backend(self.backend, x.device.type, x.device.index)
-        if found == "reference" or needs_reference(self.backend, tensors):
-            params = dict(zip(self._param_names, ordered, strict=True))
-            over_time, last = scan(
-                self.cell,
-                wx,
-                recurrent,
-                bias,
-                initial,
-                R_diag=diagonal,
-                params=params,
-                backend="reference",
-            )
-        else:
-            # The output is the first state; the others are wanted after the last step alone.
-            wanted = [i == 0 for i in range(len(initial))]
-            over_time, last = scan_kernels(
-                self._cell_text,
-                wx,
-                recurrent,
-                bias,
-                initial,
-                diagonal,
-                ordered,
-                wanted,
-                self.variant,
-                self.save,
-            )
+        inputs = ScanInputs(
+            self._project(x, weights.get("weight_ih")),
+            weights.get("weight_hh"),
+            weights.get("bias"),
+            initial,
+            weights.get("weight_hd"),
+            [weights[name] for name in self._param_names],
+        )
+        # The output is the first state; the others are wanted after the last step alone.
+        wanted = (True, *(False,) * (len(initial) - 1))
+        choice = Choice(self.variant, self.save)
+        over_time, last = run_scan(self.cell, inputs, wanted, self.backend, choice)
         y = over_time[0].transpose(0, 1).reshape(steps, batch, self.hidden_size)
         return y, tuple(s.reshape(batch, self.hidden_size) for s in last)
 
     def _project(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """The input's share of the gates, written as the kernels of its device read it.
-
-        The CPU's take [T, B, head, gate, unit], a GPU's [T, B, head, unit, gate]. The rows of the
-        weight are permuted, once a call; no activation ever is.
-        """
+        """The input's contribution to the gates, in the layout of the input's device."""
         if weight is None:  # a cell that takes no input still runs for as many steps
-            return x.new_empty(
-                x.shape[1], x.shape[0], self.heads, self.hidden_size // self.heads, 0
-            )
-        gates, heads, dim, size = weight.shape
-        if x.device.type == "cuda":
-            rows = weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
-            wx = F.linear(x, rows).view(*x.shape[:2], heads, dim, gates)
-            return wx.transpose(0, 1)
-        rows = weight.transpose(0, 1).reshape(heads * gates * dim, size)
-        wx = F.linear(x, rows).view(*x.shape[:2], heads, gates, dim)
-        return wx.permute(1, 0, 2, 4, 3)
+            heads = self.heads
+            return x.new_empty(x.shape[1], x.shape[0], heads, self.hidden_size // heads, 0)
+        return target_of(x).project(x, weight)
 
     def _any_weight(self) -> Tensor | None:
         return next(iter(self._weights(0).values()), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
@@ -57,6 +58,20 @@ def remember(asked: Asked, plan: CallPlan) -> None:
         plan: the answer.
     """
     keep(asked.file_name, json.dumps(packed_plan(plan)).encode())
+    for listener in _LISTENERS:
+        listener()
+
+
+_LISTENERS: list[Callable[[], None]] = []
+
+
+def on_remember(listener: Callable[[], None]) -> None:
+    """Call a function whenever a plan is written down: a cache of plans is then stale.
+
+    Args:
+        listener: the function.
+    """
+    _LISTENERS.append(listener)
 
 
 def recall(asked: Asked) -> CallPlan | None:

@@ -9,7 +9,7 @@ import rnnc
 import torch
 from rnnc.codegen.cuda.alternating.search import alternating_plans
 from rnnc.codegen.shape import SAVES, Shape
-from rnnc.runtime.cuda import kernels as cuda
+from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.alternating import work as running
 from rnnc.runtime.cuda.driver.device import device_limits
 
@@ -62,7 +62,7 @@ def planned(monkeypatch):
         if not plans:
             pytest.skip(f"{cell.name} has no product of its own with {rows} rows")
         monkeypatch.setattr(
-            cuda, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
+            target, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
         )
         return plans["gates"]
 

@@ -12,8 +12,10 @@ import torch
 from rnnc.codegen.cuda.mixed_plan import MixedPlan
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import DIRECTIONS, SAVES, PlanError, Shape
+from rnnc.runtime.call import Choice
 from rnnc.runtime.cuda import kernels as cuda
-from rnnc.runtime.cuda.choose import Choice, choose_plan
+from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.cuda.nvrtc import compile_plan
 
@@ -70,7 +72,7 @@ def runs(monkeypatch):
     def choose(plans):
         monkeypatch.setattr(cuda, "run_fused", noted)
         monkeypatch.setattr(
-            cuda, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
+            target, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
         )
         return ran
 

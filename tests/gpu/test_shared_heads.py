@@ -13,7 +13,7 @@ import rnnc
 import torch
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.cuda import kernels as cuda
+from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.arguments import forward_arguments, grid_struct
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.cuda.launch import load_kernel
@@ -65,7 +65,7 @@ def test_turns_give_the_bits_of_one_launch(draw, seeds_for, results, same_bits, 
     plan = plan_of(cell, shape)
     found = []
     for groups in (1, 2, 3):
-        monkeypatch.setattr(cuda, "choose_plan", lambda *_, now=groups: replace(plan, groups=now))
+        monkeypatch.setattr(target, "choose_plan", lambda *_, now=groups: replace(plan, groups=now))
         found.append(results(cell, inputs, seeds, variant="grid"))
     same_bits(found[1], found[0])
     same_bits(found[2], found[0])

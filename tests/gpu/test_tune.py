@@ -7,7 +7,8 @@ import rnnc
 import torch
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import DIRECTIONS, Shape
-from rnnc.runtime.cuda.choose import Choice, choose_plan
+from rnnc.runtime.call import Choice
+from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.cuda.tune import tune
 from rnnc.runtime.store.tuned import Asked, recall

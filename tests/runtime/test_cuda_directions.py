@@ -11,8 +11,11 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.mixed_plan import MixedPlan
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
+from rnnc.runtime.call import Call, Choice
 from rnnc.runtime.cuda import kernels as cuda
-from rnnc.runtime.cuda.choose import Choice
+from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda.target import CudaTarget
+from rnnc.runtime.tensors import ScanInputs, saved_of
 
 LSTM = rnnc.cells.lstm
 BATCH, STEPS, HEADS, DIM = 17, 3, 2, 64
@@ -39,34 +42,33 @@ def ran(monkeypatch):
     return notes
 
 
-def run(plan=None):
-    """Both directions of a call on zeros; gives R's address, and the sums' rows of the backward."""
+def inputs():
     new = torch.zeros
     wx, R = new(BATCH, STEPS, HEADS, DIM, 4), new(4, HEADS, DIM, DIM)
-    initial = [new(BATCH, HEADS, DIM) for _ in LSTM.states]
-    choice, rest = Choice(), (R, None)
-    left = cuda.forward(LSTM, wx, *rest, None, [], initial, True, [True, True], choice, plan)
-    nothing = [None, None]
-    cuda.backward(
-        LSTM, nothing, nothing, None, None, *rest, [], initial, left.states, left.kept, choice, plan
-    )
-    return R.data_ptr()
+    return ScanInputs(wx, R, None, [new(BATCH, HEADS, DIM) for _ in LSTM.states], None, [])
+
+
+def run(forward_plan, backward_plan):
+    """Both directions of a call on zeros; gives the address of R."""
+    given, nothing = inputs(), [None, None]
+    done = cuda.forward(LSTM, forward_plan, given)
+    cuda.backward(LSTM, backward_plan, saved_of(given, done, again=False), nothing, nothing)
+    return given.R.data_ptr()
 
 
 @pytest.mark.parametrize("plan", [BLOCK, CLUSTER, GRID, ALTERNATING], ids=lambda p: p.variant)
-def test_a_plan_that_is_given_runs_in_both_directions(plan, ran):
-    run(plan)
+def test_each_kind_of_plan_runs_in_both_directions(plan, ran):
+    run(plan, plan)
     assert [note[:2] for note in ran] == [(plan, True), (plan, False)]
 
 
 def test_each_direction_runs_its_own_plan(ran, monkeypatch):
-    run(MixedPlan(BLOCK, CLUSTER))
-    monkeypatch.setattr(cuda, "choose_plan", lambda *_: MixedPlan(CLUSTER, BLOCK))
-    run()
-    assert [note[:2] for note in ran] == [
-        *((BLOCK, True), (CLUSTER, False)),
-        *((CLUSTER, True), (BLOCK, False)),
-    ]
+    chosen = MixedPlan(CLUSTER, BLOCK)
+    monkeypatch.setattr(target, "choose_plan", lambda *_: chosen)
+    given, nothing, call = inputs(), [None, None], Call(LSTM, True, (True, True), Choice())
+    done = CudaTarget().forward(call, given)
+    CudaTarget().backward(call, saved_of(given, done, again=False), nothing, nothing, False)
+    assert [note[:2] for note in ran] == [(CLUSTER, True), (BLOCK, False)]
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -75,7 +77,7 @@ def test_what_the_backward_reads_is_of_its_own_plan(turned, ran, monkeypatch):
     parts = cuda.parts_of_sums
     monkeypatch.setattr(cuda, "parts_of_sums", lambda *a: cut.append(parts(*a)) or cut[-1])
     own = GRID if turned else BLOCK
-    R = run(MixedPlan(BLOCK if turned else GRID, own))
+    R = run(BLOCK if turned else GRID, own)
     (_, _, first), (_, _, second) = ran
     assert first == R
     assert (second != R) == turned, "only a grid's backward reads the transpose"

@@ -12,9 +12,9 @@ import torch
 from rnnc.codegen.cuda.limits import MIB, limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
+from rnnc.runtime.call import Choice
 from rnnc.runtime.cuda import choose, launch, step_down
 from rnnc.runtime.cuda.arguments import forward_arguments
-from rnnc.runtime.cuda.choose import Choice
 from rnnc.runtime.cuda.driver.driver import as_residency
 from rnnc.runtime.cuda.launch import Kernel
 from rnnc.runtime.cuda.resident import Sizes

@@ -1,23 +1,23 @@
-"""The direct way of plain tensors: what it tells the kernels of the graph around them."""
+"""Calls of plain tensors, without the operators: donated memory, and autocast."""
 
 from __future__ import annotations
 
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.autograd import function as eager
+from rnnc.runtime.autograd import function
 
 
 @pytest.mark.parametrize("retain", [False, True])
 def test_what_was_kept_is_donated_unless_the_graph_is_retained(retain, inputs_for, monkeypatch):
     told = []
-    run = eager.run_backward
+    run = function.run_backward
 
     def spy(*arguments, donated):
         told.append(donated)
         return run(*arguments, donated=donated)
 
-    monkeypatch.setattr(eager, "run_backward", spy)
+    monkeypatch.setattr(function, "run_backward", spy)
     cell = rnnc.cells.lstm
     inputs = inputs_for(cell, 2, 3, 1, 8)
     (h, _), _ = rnnc.scan(cell, inputs.wx, inputs.R, inputs.b, inputs.states)

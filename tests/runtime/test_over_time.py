@@ -8,6 +8,7 @@ import torch
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
 from rnnc.runtime.gemms import gates_again, recurrent_gradient, summed_over_time
+from rnnc.runtime.tensors import Saved
 
 CELLS = ["lstm", "gru", "nas_cell", "fastgrnn", "peephole_lstm", "indrnn", "scrn"]
 STEPS, BATCH, HEADS, DIM = 5, 3, 2, 4
@@ -23,11 +24,11 @@ def test_the_gradient_of_every_recurrent_matrix(name):
     layout = layout_of(cell)
     inputs, gates = len(layout.input_gates), len(layout.gates)
     d_wx = draw(STEPS, BATCH, HEADS, DIM, inputs)
-    d_rest = draw(STEPS, BATCH, HEADS, DIM, gates - inputs)
+    d_gates_no_input = draw(STEPS, BATCH, HEADS, DIM, gates - inputs)
     states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
     initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
-    found = recurrent_gradient(layout, d_wx, d_rest, states, initial)
-    d_gates = torch.cat([d_wx, d_rest], dim=-1)
+    found = recurrent_gradient(cell, d_wx, d_gates_no_input, states, initial)
+    d_gates = torch.cat([d_wx, d_gates_no_input], dim=-1)
     assert found.shape == (len(cell.dense_pairs), HEADS, DIM, DIM)
     for i, pair in enumerate(cell.dense_pairs):
         source = layout.states.at(pair.source).number
@@ -59,7 +60,8 @@ def test_the_gates_come_back_from_the_states(name, bias):
     b = draw(len(cell.bias_gates), HEADS, DIM) if bias else None
     states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
     initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
-    found = gates_again(cell, wx, b, R, R_diag, initial, states)
+    none = torch.empty(0)  # not read
+    found = gates_again(cell, Saved(wx, R, b, initial, R_diag, (), states, none))
     saved = derive(cell, activations=False).saved
     assert found.shape == (STEPS, BATCH, HEADS, DIM, len(saved))
     before = {

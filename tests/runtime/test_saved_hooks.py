@@ -6,8 +6,8 @@ import pytest
 import rnnc
 import torch
 from rnnc import Gate, Param, State, gate, param, tanh
-from rnnc.runtime import call as dispatch
-from rnnc.runtime.autograd import function as eager
+from rnnc.runtime.autograd import function
+from rnnc.runtime.cpu import kernels
 from torch.autograd.graph import saved_tensors_hooks
 
 B, T, N, D = 2, 5, 2, 3
@@ -179,7 +179,8 @@ def test_hooks_of_one_saved_tensor(inputs_for):
         params=inputs.params,
     )
     node = h.grad_fn.next_functions[0][0]
-    for saved in node._raw_saved_tensors[2:]:  # wx and b are saved where the gates are not
+    # The first and the third, wx and b, are saved only if the gates are not.
+    for saved in (node._raw_saved_tensors[1], *node._raw_saved_tensors[3:]):
         saved.register_hooks(lambda t: t, lambda t: t[..., :1])
     with pytest.raises(rnnc.TensorError, match="of a backward\n  found:  shape"):
         h.sum().backward()
@@ -191,15 +192,15 @@ def test_a_backward_that_failed_before_its_kernel_wrote_runs_again(inputs_for, m
     out = scan(inputs, "direct")
     seeds = [torch.arange(v.numel()).to(v).view(v.shape).sin() for v in out]
     named = inputs.named()
-    original = dispatch.cpu.summed_over_time
+    original = kernels.summed_over_time
 
     def fail(*_):
         raise torch.OutOfMemoryError("no room for the sum")
 
-    monkeypatch.setattr(dispatch.cpu, "summed_over_time", fail)
+    monkeypatch.setattr(kernels, "summed_over_time", fail)
     with pytest.raises(torch.OutOfMemoryError):
         torch.autograd.grad(out, list(named.values()), seeds)
-    monkeypatch.setattr(dispatch.cpu, "summed_over_time", original)
+    monkeypatch.setattr(kernels, "summed_over_time", original)
     found = torch.autograd.grad(out, list(named.values()), seeds)
     for (key, value), got in zip(wanted.items(), found, strict=True):
         torch.testing.assert_close(got, value, msg=lambda text, key=key: f"{key}: {text}")
@@ -220,12 +221,12 @@ def test_a_backward_that_overwrote_what_was_kept_does_not_run_again(hooks, input
         out = scan(inputs, "direct")
     loss = sum(v.sum() for v in out)
 
-    def run(call, d_states, d_last, *saved, donated):
+    def run(call, saved, d_states, d_last, *, donated):
         assert donated
-        saved[-1].zero_()
+        saved.saved.zero_()
         raise torch.OutOfMemoryError("no room for the sum")
 
-    monkeypatch.setattr(eager, "run_backward", run)
+    monkeypatch.setattr(function, "run_backward", run)
     with pytest.raises(torch.OutOfMemoryError):
         torch.autograd.grad(loss, inputs.wx)
     monkeypatch.undo()

@@ -17,8 +17,9 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.mixed_plan import MixedPlan
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import PlanError, Shape
+from rnnc.runtime.call import Choice
 from rnnc.runtime.cuda import choose, tune
-from rnnc.runtime.cuda.choose import Choice, choose_plan
+from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.errors import ResidencyError
 from rnnc.runtime.store import private, tuned
 from rnnc.runtime.store.files import cache_folder

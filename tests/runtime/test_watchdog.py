@@ -12,6 +12,7 @@ from rnnc.codegen.shape import Shape
 from rnnc.errors import RnncError
 from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda.watchdog import VARIABLE, watchdog_bound
+from rnnc.runtime.tensors import ScanInputs, saved_of
 
 
 @pytest.fixture(autouse=True)
@@ -53,17 +54,11 @@ def test_a_call_passes_it_to_both_directions(monkeypatch):
     monkeypatch.setattr(
         cuda, "run_fused", lambda cell, plan, given, *_, forward: noted.append(given.watchdog)
     )
-    new = torch.zeros
-    initial, R, none = [new(2, 1, 64)] * 2, new(4, 1, 64, 64), [None, None]
-    choice = cuda.Choice()
-    left = cuda.forward(
-        rnnc.cells.lstm, new(2, 3, 1, 64, 4), R, None, None, [], initial, True, [True] * 2,
-        choice, plan,
-    )  # fmt: skip
-    cuda.backward(
-        rnnc.cells.lstm, none, none, None, None, R, None, [], initial, left.states, left.kept,
-        choice, plan,
-    )  # fmt: skip
+    new, none = torch.zeros, [None, None]
+    states = [new(2, 1, 64)] * 2
+    inputs = ScanInputs(new(2, 3, 1, 64, 4), new(4, 1, 64, 64), None, states, None, [])
+    done = cuda.forward(rnnc.cells.lstm, plan, inputs)
+    cuda.backward(rnnc.cells.lstm, plan, saved_of(inputs, done, again=False), none, none)
     assert noted == [7 * 10**9] * 2
 
 

@@ -1,26 +1,26 @@
-"""What came back of the tensors that autograd kept, held against what was given to it.
+"""Checks of the tensors that a backward gets: those that autograd saved, and gradients.
 
-Hooks on saved tensors (`torch.autograd.graph.saved_tensors_hooks`) offload them, compress them, or
-give back what they like; kernels read them by their address.
+Hooks on saved tensors (`torch.autograd.graph.saved_tensors_hooks`) may offload them, compress them
+or return other tensors; kernels read them by their address.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C._dynamo.guards import TensorGuards
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
-from ..call import Call, backward_reads
-from ..check import check_memory
+from ...codegen.shape import Save
+from ..call import backward_reads
+from ..check.tensor import check_memory
 from ..errors import TensorError
-from ..store.facts import facts_of
-from .plain import all_plain, treats_itself
-from .saved import Saved
+from ..plain import all_plain, treats_itself
+from ..targets import TARGETS
+from ..tensors import Saved
 
 
 class Sizes(NamedTuple):
@@ -43,69 +43,17 @@ class Sizes(NamedTuple):
     device: torch.device
 
 
-class Record(NamedTuple):
-    """What a forward gave to autograd: its call and its wx say what all tensors are.
-
-    Attributes:
-        call: the call.
-        shape: of wx.
-        dtype: of all tensors.
-        device: of all tensors.
-    """
-
-    call: Call
-    shape: torch.Size
-    dtype: torch.dtype
-    device: torch.device
-
-    def checked(self, flat: Sequence[Tensor | None], saved: Saved) -> Saved:
-        """The saved tensors as kernels can read them.
-
-        Args:
-            flat: what autograd gave back.
-            saved: the same, by name.
-
-        Raises:
-            TensorError: one has another shape, dtype or device than before.
-        """
-        given = [t for t in flat if t is not None]
-        key = (self, len(given))
-        same = _SAME.get(key)
-        if same is not None and same(*given) and _have_memory(given):
-            return saved
-        batch, steps, heads, dim, _ = self.shape
-        sizes = Sizes(steps, batch, heads, dim, self.dtype, self.device)
-        found = check_saved(self.call.cell, self.call.choice.save, sizes, saved)
-        if all(new is old for new, old in zip(found.flat(), flat, strict=True)):
-            if len(_SAME) >= _MOST_KEPT:
-                _SAME.clear()
-            guards = TensorGuards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-            _SAME[key] = guards.check
-        return found
-
-
-def _have_memory(tensors: Iterable[Tensor]) -> bool:
-    """Whether none gave its memory back, as fully sharded modules do between calls."""
-    return all(tensor.data_ptr() or not tensor.numel() for tensor in tensors)
-
-
-# By record and number of tensors: whether tensors are of the types, dtypes, devices, sizes and
-# strides of some that passed all checks. One call of C compares them; it holds no tensor.
-_SAME: dict[tuple[Record, int], Callable[..., bool]] = {}
-_MOST_KEPT = 1024
-
-
 def sizes_of(saved: Saved) -> Sizes:
-    """The sizes of a call, from what was saved of it alone.
+    """The sizes of a call, from its saved tensors alone.
 
     Raises:
         TensorError: there is no initial state of three axes, or nothing that says how many steps.
     """
-    first = saved.initial[0] if saved.initial else None
+    first = saved.initial_states[0] if saved.initial_states else None
     if first is None or first.ndim != 3:
         found = "none" if first is None else f"shape {tuple(first.shape)}"
         raise TensorError("initial", found, "(B, N, D) of each state", "what rnnc::scan took")
-    timed, axis = (saved.kept, 0) if saved.wx is None else (saved.wx, 1)
+    timed, axis = (saved.saved, 0) if saved.wx is None else (saved.wx, 1)
     if timed.ndim != 5:
         raise TensorError(
             "kept" if saved.wx is None else "wx",
@@ -117,28 +65,25 @@ def sizes_of(saved: Saved) -> Sizes:
     return Sizes(timed.shape[axis], batch, heads, dim, first.dtype, first.device)
 
 
-def check_saved(cell: CellSpec, save: str, sizes: Sizes, saved: Saved) -> Saved:
-    """Check what a backward reads of the forward, and make it such that kernels can read it.
+def check_saved(cell: CellSpec, save: Save, sizes: Sizes, saved: Saved) -> Saved:
+    """Check the saved tensors of a forward, and copy those that kernels cannot read in place.
 
     Args:
         cell: the cell.
-        save: of the call's choice.
+        save: the caller's choice.
         sizes: of the call.
-        saved: what came back.
+        saved: what autograd gave back.
 
     Raises:
         TensorError: a tensor is missing, or has another shape, dtype or device than the forward's.
     """
+    target = TARGETS.get(sizes.device.type, TARGETS["cpu"])
+    again = target.computes_gates_again(save)
     steps, batch, heads, dim, *_ = sizes
     plane, rows = (heads, dim), (batch, heads, dim)
-    on_gpu = sizes.device.type == "cuda"
-    again = on_gpu and save == "states"
     dense, diagonal = len(cell.dense_pairs), len(cell.diagonal_pairs)
-    kept_steps = 0 if again else steps
-    saved_values = len(facts_of(cell).saved)
-    kept = (dim, saved_values) if on_gpu else (saved_values, dim)
     names = [s.name for s in cell.states]
-    counts = (len(saved.params), len(saved.initial), len(saved.states))
+    counts = (len(saved.params), len(saved.initial_states), len(saved.states))
     if counts != (len(cell.params), len(names), len(names)):
         raise TensorError(
             "the saved tensors",
@@ -153,22 +98,22 @@ def check_saved(cell: CellSpec, save: str, sizes: Sizes, saved: Saved) -> Saved:
     inputs = len(cell.input_gates)
     return Saved(
         wx=one("wx", saved.wx, batch, steps, *plane, inputs, wanted=again),
-        b=one("b", saved.b, len(cell.bias_gates), *plane, wanted=False),
         R=one("R", saved.R, dense, *plane, dim, wanted=bool(dense)),
+        b=one("b", saved.b, len(cell.bias_gates), *plane, wanted=False),
+        initial_states=tuple(
+            one(f"initial[{n}]", t, *rows) for n, t in zip(names, saved.initial_states, strict=True)
+        ),
         R_diag=one("R_diag", saved.R_diag, diagonal, *plane, wanted=bool(diagonal)),
         params=tuple(
             one(f"params[{p.name!r}]", t, *plane)
             for p, t in zip(cell.params, saved.params, strict=True)
         ),
-        initial=tuple(
-            one(f"initial[{n}]", t, *rows) for n, t in zip(names, saved.initial, strict=True)
-        ),
         states=tuple(
-            # What the backward does not read may be empty.
+            # A state that the backward does not read may be empty.
             one(f"states[{n}]", t, steps if read or t.shape[:1] != (0,) else 0, *rows)
             for n, t, read in zip(names, saved.states, backward_reads(cell), strict=True)
         ),
-        kept=one("kept", saved.kept, kept_steps, batch, heads, *kept),
+        saved=one("kept", saved.saved, *target.saved_shape(cell, sizes[:4], True, save)),
     )
 
 
@@ -178,7 +123,7 @@ def check_seeds(
     d_states: Sequence[Tensor | None],
     d_last: Sequence[Tensor | None],
 ) -> None:
-    """Check the gradients that come in.
+    """Check the incoming gradients.
 
     Args:
         cell: the cell.
@@ -207,7 +152,7 @@ def check_seeds(
 
 
 def _checked(name: str, tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> Tensor:
-    """The tensor, if it is what it was; a copy where kernels cannot read it as it lies there."""
+    """The tensor, if it is as the forward left it; a copy if kernels cannot read it in place."""
     wanted = f"shape {shape}, {sizes.dtype}, on {sizes.device}: what the forward left"
     found = _found(tensor, shape, sizes)
     if found is not None:
@@ -226,7 +171,7 @@ def _checked(name: str, tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> Te
 
 
 def _found(tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> str | None:
-    """What is wrong with a tensor, in words."""
+    """What is wrong with a tensor, for a message; None if nothing is."""
     if not isinstance(tensor, Tensor):
         return kind_of(tensor)
     if tensor.is_nested:
@@ -245,5 +190,5 @@ def _found(tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> str | None:
 
 
 def plain_gradients(gradients: Iterable[Tensor | None]) -> list[Tensor | None]:
-    """Incoming gradients as kernels can read them: zeros and negatives are written out."""
+    """Incoming gradients, copied where kernels cannot read them in place."""
     return [g if g is None or all_plain((g,)) else g.resolve_neg().clone() for g in gradients]

@@ -1,9 +1,9 @@
-"""Which tensors a kernel can read by their address, and when nobody has to see the call.
+"""Which tensors a kernel can read by their address, and whether a mode or tracer is active.
 
-A kernel takes a tensor's memory as it lies there. That is wrong for a tensor whose values are not
-what its memory says: a view with the negative bit, a tensor of zeros without memory, a wrapper of a
-subclass or of `torch.func`. And a mode or a tracer sees a call only where torch's dispatcher does.
-Such calls take the operators, which the dispatcher, modes and subclasses know how to treat.
+A kernel reads a tensor's memory directly. That is wrong for a tensor whose values differ from its
+memory: a view with the negative bit, a tensor of zeros without memory, a wrapper of a subclass or
+of `torch.func`. And a mode or a tracer sees a call only if torch's dispatcher does. Such calls take
+the operators, which the dispatcher, modes and subclasses can handle.
 """
 
 from __future__ import annotations

@@ -1,0 +1,185 @@
+"""Checks of the arguments and inputs of `rnnc.RNN`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeVar, cast
+
+import torch
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...cellspec.errors import kind_of
+from ..errors import TensorError
+from .scan import check_count, check_is_cell
+from .tensor import check_like, check_same, check_strided, check_tensor, shape_error
+
+Word = TypeVar("Word", bound=str)
+
+# The names of a module's weights without the layer: f"{name}_l{layer}".
+WEIGHTS = ("weight_ih", "weight_hh", "weight_hd", "bias")
+
+
+def check_cell(cell: Any) -> CellSpec:
+    """The cell of a module.
+
+    Raises:
+        TensorError: it is no cell, or a param has the name of a weight of the module.
+    """
+    for param in check_is_cell(cell).params:
+        if param.name in WEIGHTS:
+            raise TensorError(
+                f"the param {param.name} of {cell.name}",
+                f"the name of a weight of rnnc.RNN, {param.name}_l0",
+                f"a name other than {', '.join(WEIGHTS)}",
+                f"own_{param.name}: Param",
+            )
+    return cast(CellSpec, cell)
+
+
+def check_size(name: str, value: Any, minimum: int = 1) -> int:
+    """Return a size of a module: a whole number, at least `minimum`.
+
+    Raises:
+        TensorError: it is no whole number (NaN, a float, a string), or too small.
+    """
+    if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
+        raise TensorError(
+            name, repr(value), f"a whole number, at least {minimum}", f"{name}={max(minimum, 1)}"
+        )
+    return value
+
+
+def check_heads(heads: Any, hidden_size: int) -> int:
+    """The heads of a module, which divide its hidden size.
+
+    Raises:
+        TensorError: they are no such number.
+    """
+    check_size("heads", heads)
+    if hidden_size % heads:
+        divisors = [n for n in range(1, hidden_size + 1) if hidden_size % n == 0]
+        nearest = min(divisors, key=lambda n: abs(n - heads))
+        raise TensorError(
+            "heads",
+            f"{heads} with hidden_size={hidden_size}",
+            "a divisor of hidden_size",
+            f"heads={nearest}, or hidden_size={max(round(hidden_size / heads), 1) * heads}",
+        )
+    return cast(int, heads)
+
+
+def check_module_dtype(dtype: Any) -> None:
+    """Check the dtype of a module's weights.
+
+    Raises:
+        TensorError: it is not one of floating-point numbers.
+    """
+    used = torch.get_default_dtype() if dtype is None else dtype
+    if not isinstance(used, torch.dtype) or not used.is_floating_point:
+        raise TensorError("dtype", repr(dtype), "a floating-point dtype", "dtype=torch.float32")
+
+
+def check_choice(name: str, value: Any, choices: tuple[Word, ...]) -> Word:
+    """One of some words.
+
+    Raises:
+        TensorError: it is none of them.
+    """
+    if value not in choices:
+        raise TensorError(
+            name, repr(value), f"one of {', '.join(map(str, choices))}", f"{name}={choices[0]!r}"
+        )
+    return cast(Word, value)
+
+
+def check_input(
+    x: Any, ranks: tuple[int, int], wanted: str, size: int, weight: Tensor | None
+) -> None:
+    """Check the input of a module.
+
+    Args:
+        x: what the caller gave.
+        ranks: how many axes it may have.
+        wanted: the shapes that are taken, for messages.
+        size: its last axis.
+        weight: a parameter of the module, whose dtype and device it must have.
+
+    Raises:
+        TensorError: it does not fit.
+    """
+    wanted = f"{wanted} with input = {size}"
+    check_tensor("x", x, wanted)
+    if x.is_nested or x.layout != torch.strided:
+        check_strided("x", x)
+    if x.ndim not in ranks or x.shape[-1] != size:
+        raise shape_error("x", x, wanted, f"x of the shape {wanted}")
+    if weight is not None:
+        doubles = [t.dtype == torch.float64 for t in (x, weight)]
+        if doubles[0] != doubles[1] and torch.is_autocast_enabled(x.device.type):
+            raise TensorError(
+                "x",
+                f"dtype {x.dtype}",
+                f"{weight.dtype}, the dtype of the module: autocast leaves float64 alone",
+                f"x.to({weight.dtype})",
+            )
+        check_same("x", x, "the module", weight)
+
+
+def check_states(
+    states: Any,
+    names: Sequence[str],
+    shape: tuple[int, ...],
+    axes: str,
+    other_name: str,
+    other: Tensor,
+) -> None:
+    """Check the initial states of a call: one tensor for each of `names`, of one shape.
+
+    Args:
+        states: what the caller gave.
+        names: the cell's states.
+        shape: what each must have.
+        axes: what the shape means.
+        other_name: the tensor whose dtype and device they must have, for messages.
+        other: that tensor.
+
+    Raises:
+        TensorError: they do not fit.
+    """
+    check_count(states, names)
+    for name, state in zip(names, states, strict=True):
+        check_like(f"states[{name}]", state, shape, f"{shape}, {axes}", other_name, other)
+
+
+def check_weight_of_module(
+    name: str, weight: Any, shape: tuple[int, ...], device: torch.device | None
+) -> Tensor:
+    """Check what stands for a weight of a module.
+
+    Args:
+        name: of the weight.
+        weight: what is there.
+        shape: what it must have.
+        device: where the input is; None where no input is given.
+
+    Raises:
+        TensorError: there is nothing, no tensor, or one of another shape or on another device.
+    """
+    wanted = f"a tensor of {shape}, as the module was built with"
+    if not isinstance(weight, Tensor):
+        found = "nothing" if weight is None else kind_of(weight)
+        write = f"module.{name} = torch.nn.Parameter(torch.zeros{shape})"
+        if name.startswith("bias_l"):
+            write += ", or rnnc.RNN(..., bias=False)"
+        raise TensorError(name, found, wanted, write)
+    if tuple(weight.shape) != shape:
+        raise shape_error(name, weight, wanted, f"{name} of the shape {shape}")
+    if device is not None and weight.device != device:
+        raise TensorError(
+            name,
+            f"device {weight.device}",
+            f"{device}, the device of x: a module's weights lie on one device",
+            f"module.to({str(device)!r})",
+        )
+    return weight

@@ -1,0 +1,271 @@
+"""Checks of the tensors of `rnnc.scan` against the cell and each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...cellspec.declare import Param, State
+from ...cellspec.errors import kind_of
+from ..errors import TensorError
+from ..tensors import ScanInputs
+from .tensor import (
+    DTYPES,
+    check_like,
+    check_memory,
+    check_same,
+    check_strided,
+    check_tensor,
+    shape_error,
+)
+
+
+def check_is_cell(cell: Any) -> CellSpec:
+    """A cell.
+
+    Raises:
+        TensorError: it is none.
+    """
+    if not isinstance(cell, CellSpec):
+        write = "a function under @rnnc.cell"
+        if isinstance(cell, str):
+            write = f"rnnc.cells.get({cell!r}), or a function under @rnnc.cell"
+        elif isinstance(cell, list | tuple):
+            write = "an rnnc.RNN for each cell in an nn.ModuleList, one after the other"
+        wanted = "a cell, the same for all layers"
+        raise TensorError("cell", kind_of(cell), wanted, write)
+    return cell
+
+
+def params_in_order(cell: CellSpec, params: Any, wx: Any) -> tuple[Any, ...]:
+    """The values of `params` in the cell's order.
+
+    Args:
+        cell: the cell.
+        params: what the caller gave.
+        wx: what the caller gave as wx; a mistake in it is reported before one in `params`.
+
+    Raises:
+        TensorError: `params` is no mapping with exactly the cell's names.
+    """
+    if params is None:
+        params = {}
+    if torch.compiler.is_compiling() or _are_params(cell, params):
+        return tuple([params[p.name] for p in cell.params])
+    _check_wx(cell, wx)
+    names = [p.name for p in cell.params]
+    raise TensorError(
+        "params",
+        str(list(params)) if isinstance(params, Mapping) else kind_of(params),
+        f"a dict with a tensor for each of {names}",
+        _params_advice(cell, wx),
+    )
+
+
+def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
+    """Check the tensors of `rnnc.scan` against the cell and each other.
+
+    Args:
+        cell: the cell.
+        inputs: what the caller gave; only the number of params is known to be right.
+
+    Raises:
+        TensorError: a tensor is missing, too many, of a wrong rank, size, dtype or device.
+    """
+    if not _fit(cell, inputs):
+        _check_each(cell, inputs)
+
+
+def check_operator(cell: CellSpec, inputs: ScanInputs, over_time: Sequence[bool]) -> None:
+    """Check the tensors of `rnnc::scan`, which all kernels read by their address.
+
+    Raises:
+        TensorError: one is missing, too many, or does not fit.
+    """
+    names, params, wx = [p.name for p in cell.params], inputs.params, inputs.wx
+    if len(params) != len(names) or len(over_time) != len(cell.states):
+        raise TensorError(
+            "params and over_time",
+            f"{len(params)} and {len(over_time)} of them",
+            f"{len(names)} and {len(cell.states)} for {cell.name}",
+            f"a param for each of {names}, a bool for each state",
+        )
+    check_scan(cell, inputs)
+    for tensor in inputs.present():
+        # `check_scan` allows other dtypes under autocast; no kernel does.
+        if tensor.dtype != wx.dtype:
+            raise TensorError(
+                "rnnc::scan",
+                f"tensors of {tensor.dtype} and {wx.dtype}",
+                "one dtype",
+                f"every tensor as .to({wx.dtype})",
+            )
+        check_memory("rnnc::scan", tensor)
+
+
+def check_kernel_inputs(
+    cell: CellSpec, inputs: ScanInputs, computed: torch.dtype, known: Sequence[torch.dtype]
+) -> None:
+    """Check layouts and dtypes of the tensors of a call, before kernels take them.
+
+    Args:
+        cell: the cell.
+        inputs: of the call.
+        computed: the dtype that the kernels shall compute in.
+        known: the dtypes that they can compute in.
+
+    Raises:
+        TensorError: a tensor is not strided, of a dtype without kernels, or, without autocast, of
+            another dtype than wx.
+    """
+    wx = inputs.wx
+    named = {"wx": wx, "R": inputs.R, "R_diag": inputs.R_diag, "b": inputs.b}
+    named |= {f"params[{p.name!r}]": t for p, t in zip(cell.params, inputs.params, strict=True)}
+    states = zip(cell.states, inputs.initial_states, strict=True)
+    named |= {f"states[{s.name}]": t for s, t in states}
+    for name, tensor in named.items():
+        if tensor is not None:
+            check_strided(name, tensor)
+            check_same(name, tensor, "wx", wx)
+    if computed not in known:
+        raise TensorError(
+            "wx",
+            f"dtype {computed}",
+            f"one of {', '.join(map(str, known))} on {wx.device.type}",
+            f"every tensor as .to({known[0]})",
+        )
+
+
+# A tensor, the shape that it must have (None if no gate takes it), and what it is: the name of a
+# weight, or a param or state of the cell.
+_Wanted = tuple[Any, tuple[int, ...] | None, str | Param | State]
+
+
+def _wanted(cell: CellSpec, inputs: ScanInputs) -> list[_Wanted]:
+    """All tensors but wx, with the shapes that follow from its own."""
+    batch, _, heads, dim, _ = inputs.wx.shape
+    dense, diagonal, bias = len(cell.dense_pairs), len(cell.diagonal_pairs), len(cell.bias_gates)
+    plane, rows = (heads, dim), (batch, heads, dim)
+    states = zip(inputs.initial_states, cell.states, strict=True)
+    return [
+        (inputs.R, (dense, *plane, dim) if dense else None, "R"),
+        (inputs.R_diag, (diagonal, *plane) if diagonal else None, "R_diag"),
+        (inputs.b, (bias, *plane) if bias else None, "b"),
+        *[(tensor, plane, p) for tensor, p in zip(inputs.params, cell.params, strict=True)],
+        *[(tensor, rows, state) for tensor, state in states],
+    ]
+
+
+def _fit(cell: CellSpec, inputs: ScanInputs) -> bool:
+    """Whether all tensors are right, without a message: the words take longer than a launch."""
+    wx: Any = inputs.wx
+    if not isinstance(wx, Tensor) or wx.ndim != 5 or wx.dtype not in DTYPES:
+        return False
+    if not wx.shape[2] * wx.shape[3] or wx.shape[4] != len(cell.input_gates):
+        return False
+    if not _are_states(inputs.initial_states, len(cell.states)):
+        return False
+    dtype, device = wx.dtype, wx.device
+    for tensor, shape, what in _wanted(cell, inputs):
+        if tensor is None:
+            if shape is not None and what != "b":
+                return False
+        elif (
+            not isinstance(tensor, Tensor)
+            or tensor.shape != shape
+            or tensor.dtype != dtype
+            or tensor.device != device
+        ):
+            return False
+    return True
+
+
+def _are_params(cell: CellSpec, params: Any) -> bool:
+    return (
+        isinstance(params, Mapping)
+        and len(params) == len(cell.params)
+        and all(p.name in params for p in cell.params)
+    )
+
+
+def _are_states(states: Any, count: int) -> bool:
+    return isinstance(states, tuple | list) and len(states) == count
+
+
+def _check_each(cell: CellSpec, inputs: ScanInputs) -> None:
+    """The checks of `_fit`, with a message for the first that fails."""
+    wx = inputs.wx
+    _check_wx(cell, wx)
+    check_count(inputs.initial_states, [s.name for s in cell.states])
+    for tensor, shape, what in _wanted(cell, inputs):
+        if isinstance(what, str):
+            _check_weight(cell, what, tensor, shape, wx)
+        elif isinstance(what, Param):
+            check_like(f"params[{what.name!r}]", tensor, shape, f"{shape}, (N, D)", "wx", wx)
+        else:
+            check_like(f"states[{what.name}]", tensor, shape, f"{shape}, (B, N, D)", "wx", wx)
+
+
+def _check_wx(cell: CellSpec, wx: Any) -> None:
+    gates = cell.input_gates
+    wanted = f"(B, T, N, D, {len(gates)}), the gates {', '.join(gates)} last"
+    check_tensor("wx", wx, wanted)
+    check_strided("wx", wx)
+    if wx.ndim != 5 or wx.shape[-1] != len(gates):
+        raise shape_error("wx", wx, wanted, "wx = x_projected.view(B, T, heads, head_dim, gates)")
+    if wx.dtype not in DTYPES:
+        wanted = f"a floating-point dtype: {', '.join(DTYPES.values())}"
+        raise TensorError("wx", f"dtype {wx.dtype}", wanted, "wx.float()")
+    if not wx.shape[2] * wx.shape[3]:
+        raise shape_error("wx", wx, "at least one head and one unit", "wx with N > 0 and D > 0")
+
+
+def _check_weight(
+    cell: CellSpec, name: str, tensor: Any, shape: tuple[int, ...] | None, wx: Tensor
+) -> None:
+    if shape is None:
+        if tensor is not None:
+            raise TensorError(
+                name, f"a tensor of {tuple(tensor.shape)}", "none: no gate takes it", f"{name}=None"
+            )
+        return
+    axes, rows = {
+        "R": ("(Gr, N, D out, D in)", [f"{p.gate} from {p.source}" for p in cell.dense_pairs]),
+        "R_diag": ("(Gd, N, D)", [f"{p.gate} from {p.source}" for p in cell.diagonal_pairs]),
+        "b": ("(Gb, N, D)", list(cell.bias_gates)),
+    }[name]
+    wanted = f"{shape}, {axes}, in the order {', '.join(rows)}"
+    if tensor is not None:
+        check_like(name, tensor, shape, wanted, "wx", wx)
+    elif name == "R":
+        # Orthogonal, as rnnc.RNN starts.
+        write = f"R = torch.linalg.qr(torch.randn{shape}).Q.to(wx)"
+        raise TensorError(name, "None", wanted, write)
+    elif name == "R_diag":
+        raise TensorError(name, "None", wanted, f"R_diag = torch.rand{shape}.to(wx)")
+
+
+def check_count(states: Any, names: Sequence[str]) -> None:
+    """Check that initial states are a tuple or list with one entry for each of `names`.
+
+    Raises:
+        TensorError: they are not.
+    """
+    if not _are_states(states, len(names)):
+        many = isinstance(states, tuple | list)
+        raise TensorError(
+            "states",
+            f"{len(states)} of them" if many else kind_of(states),
+            f"a tuple with a tensor for each of {', '.join(names)}",
+            f"states=({', '.join(names)},)",
+        )
+
+
+def _params_advice(cell: CellSpec, wx: Tensor) -> str:
+    plane = tuple(wx.shape[2:4])
+    each = (f"{p.name!r}: torch.full({plane}, {p.init}).to(wx)" for p in cell.params)
+    return f"params={{{', '.join(each)}}}"

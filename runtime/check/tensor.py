@@ -1,0 +1,128 @@
+"""Checks of one tensor: what it is, its dtype, its device, its memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import PackedSequence
+
+from ...cellspec.errors import kind_of
+from ...codegen.shape import Dtype
+from ..errors import TensorError
+
+# The dtypes in which a cell can be computed.
+DTYPES: dict[torch.dtype, Dtype] = {
+    torch.float32: "float32",
+    torch.float64: "float64",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
+}
+
+
+def check_tensor(name: str, tensor: Any, wanted: str) -> None:
+    """Check that an argument is a tensor; `wanted` says which, for the message.
+
+    Raises:
+        TensorError: it is none.
+    """
+    if isinstance(tensor, Tensor):
+        return
+    batch_first = ", batch_first=True" if wanted.startswith("(B, T") else ""
+    found, wanted = kind_of(tensor), f"a tensor of {wanted}"
+    if isinstance(tensor, PackedSequence):
+        found += ": sequences of different lengths"
+        wanted += "; cells have no lengths (docs/limits.md)"
+        write = f"{name}, lengths = torch.nn.utils.rnn.pad_packed_sequence({name}{batch_first})"
+    elif tensor is None:
+        found, write = "None", f"{name} = torch.randn(...) of that shape, or your data"
+    else:
+        write = f"torch.as_tensor({name})"
+    raise TensorError(name, found, wanted, write)
+
+
+def check_like(
+    name: str,
+    tensor: Any,
+    shape: tuple[int, ...] | None,
+    wanted: str,
+    other_name: str,
+    other: Tensor,
+) -> None:
+    """Check that an argument is a tensor of a shape, with the dtype and the device of another.
+
+    Args:
+        name: of the argument.
+        tensor: what the caller gave.
+        shape: what it must have.
+        wanted: the shape and its axes, for messages.
+        other_name: the tensor whose dtype and device it must have, for messages.
+        other: that tensor.
+
+    Raises:
+        TensorError: it does not fit.
+    """
+    check_tensor(name, tensor, wanted)
+    if tuple(tensor.shape) != shape:
+        raise shape_error(name, tensor, wanted, f"{name} of the shape {shape}")
+    check_same(name, tensor, other_name, other)
+
+
+def check_same(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    """Check that a tensor has the dtype and the device of another.
+
+    Raises:
+        TensorError: it has not; under autocast dtypes may differ.
+    """
+    if tensor.dtype != other.dtype and not torch.is_autocast_enabled(other.device.type):
+        raise TensorError(
+            name,
+            f"dtype {tensor.dtype}",
+            f"{other.dtype}, the dtype of {other_name}",
+            f"{name}.to({other.dtype}), or torch.autocast for mixed precision",
+        )
+    if tensor.device != other.device:
+        raise TensorError(
+            name,
+            f"device {tensor.device}",
+            f"{other.device}, the device of {other_name}",
+            f"{name}.to({str(other.device)!r})",
+        )
+
+
+def check_strided(name: str, tensor: Tensor) -> None:
+    """Refuse a sparse, nested or otherwise packed tensor, whose elements have no strides.
+
+    Raises:
+        TensorError: it is one.
+    """
+    if tensor.is_nested:
+        raise TensorError(
+            name,
+            "a nested tensor",
+            "a tensor of one size in each axis; cells have no lengths (docs/limits.md)",
+            f"torch.nested.to_padded_tensor({name}, 0.0)",
+        )
+    if tensor.layout != torch.strided:
+        raise TensorError(name, f"layout {tensor.layout}", "torch.strided", f"{name}.to_dense()")
+
+
+def check_memory(name: str, tensor: Tensor) -> None:
+    """Refuse a tensor without memory; fully sharded modules free it between calls.
+
+    Raises:
+        TensorError: it is one.
+    """
+    if tensor.numel() and not tensor.data_ptr():
+        raise TensorError(
+            name,
+            f"a tensor of {tuple(tensor.shape)} without memory",
+            "tensors with memory",
+            "the call where its memory is there: for a sharded module, within its forward",
+        )
+
+
+def shape_error(name: str, tensor: Tensor, wanted: str, write: str) -> TensorError:
+    """The error of a tensor whose shape is not the wanted one."""
+    return TensorError(name, f"shape {tuple(tensor.shape)}", wanted, write)

@@ -1,0 +1,139 @@
+"""The CPU as a target: its dtypes, the layouts of its tensors, and its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...codegen.plan import CpuPlan
+from ...codegen.shape import Save
+from ..call import Call
+from ..store.facts import facts_of
+from ..tensors import Forward, Gradients, Saved, ScanInputs
+from . import kernels
+from .build import find_compiler
+
+_PLANS: dict[torch.dtype, CpuPlan] = {
+    torch.float32: CpuPlan("float32"),
+    torch.float64: CpuPlan("float64"),
+}
+
+
+class CpuTarget:
+    """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units."""
+
+    dtypes: tuple[torch.dtype, ...] = tuple(_PLANS)
+
+    def find_compiler(self, index: int | None) -> None:
+        """Check that kernels can be built.
+
+        Args:
+            index: of the device; not used.
+
+        Raises:
+            NoCompilerError: there is no C++ compiler.
+        """
+        find_compiler()
+
+    def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
+        """The dtype in which a call is computed, and the dtype of its results.
+
+        Half precision is computed in float32, and each result is rounded once.
+
+        Args:
+            dtype: of wx.
+        """
+        half = dtype in (torch.float16, torch.bfloat16)
+        return torch.float32 if half else dtype, dtype
+
+    def initial_states(
+        self, like: Tensor, values: Sequence[float], shape: Sequence[int]
+    ) -> list[Tensor]:
+        """The states before the first step where the caller gives none.
+
+        Args:
+            like: gives dtype and device.
+            values: of each state.
+            shape: of each.
+        """
+        return [like.new_full(tuple(shape), value) for value in values]
+
+    def project(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The wx (B, T, N, D, Gx) of a module's input, in the layout that the kernels read.
+
+        Args:
+            x: (T, B, input).
+            weight: (Gx, N, D, input). Its rows are permuted once per call; activations never are.
+        """
+        gates, heads, dim, size = weight.shape
+        rows = weight.transpose(0, 1).reshape(heads * gates * dim, size)
+        wx = F.linear(x, rows).view(*x.shape[:2], heads, gates, dim)
+        return wx.permute(1, 0, 2, 4, 3)
+
+    def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
+        """An empty d_wx with the strides that `backward` gives it.
+
+        Args:
+            like: gives dtype and device.
+            shape: B, T, N, D and Gx.
+            gates: all gates of the cell.
+        """
+        batch, steps, heads, dim, inputs = shape
+        d_gates = like.new_empty(steps, batch, heads, gates, dim)
+        return d_gates[:, :, :, :inputs].permute(1, 0, 2, 4, 3)
+
+    def saved_shape(
+        self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
+    ) -> tuple[int, ...]:
+        """The shape of `Forward.saved`.
+
+        Args:
+            cell: the cell.
+            sizes: T, B, N and D.
+            for_backward: whether a backward may follow.
+            save: the caller's choice; not used.
+        """
+        steps, batch, heads, dim = sizes
+        return (steps if for_backward else 0, batch, heads, len(facts_of(cell).saved), dim)
+
+    def computes_gates_again(self, save: Save) -> bool:
+        """Whether a backward computes the gates again, from wx and b; never on the CPU.
+
+        Args:
+            save: the caller's choice; not used.
+        """
+        return False
+
+    def forward(self, call: Call, inputs: ScanInputs) -> Forward:
+        """Run the forward of a call.
+
+        Args:
+            call: the call.
+            inputs: its tensors.
+        """
+        plan = _PLANS[inputs.wx.dtype]
+        return kernels.forward(call.cell, plan, inputs, call.for_backward, call.stored)
+
+    def backward(
+        self,
+        call: Call,
+        saved: Saved,
+        d_states: Sequence[Tensor | None],
+        d_last: Sequence[Tensor | None],
+        donated: bool,
+    ) -> Gradients:
+        """Run the backward of a call.
+
+        Args:
+            call: the call.
+            saved: of its forward.
+            d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
+            d_last: the gradient of each last state, (B, N, D), or None for zero.
+            donated: whether nobody reads `saved.saved` again; not used.
+        """
+        plan = _PLANS[saved.saved.dtype]
+        return kernels.backward(call.cell, plan, saved, d_states, d_last)

@@ -1,0 +1,168 @@
+"""A GPU as a target: its dtypes, the layouts of its tensors, and its calls."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...codegen.plan import CudaPlan
+from ...codegen.shape import Save
+from ..call import Call
+from ..store.facts import facts_of
+from ..tensors import Forward, Gradients, Saved, ScanInputs
+from . import kernels
+from .choose import Question, choose_plan
+from .constants import constant_states
+from .driver.device import find_cuda
+from .precision import tf32_allowed
+from .resident import Sizes
+from .step_down import with_room
+
+
+class CudaTarget:
+    """CUDA kernels. wx lies as [T, B, head, unit, gate]: a thread reads all gates of its unit."""
+
+    dtypes: tuple[torch.dtype, ...] = (
+        torch.float32,
+        torch.float64,
+        torch.bfloat16,
+        torch.float16,
+    )
+
+    def find_compiler(self, index: int | None) -> None:
+        """Check that kernels can be built.
+
+        Args:
+            index: of the device; None for the current one.
+
+        Raises:
+            NoCudaError: CuPy is missing, or the GPU is too old.
+        """
+        find_cuda(index)
+
+    def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
+        """The dtype in which a call is computed, and the dtype of its results: autocast's, if any.
+
+        Args:
+            dtype: of wx.
+        """
+        if torch.is_autocast_enabled("cuda"):
+            dtype = torch.get_autocast_dtype("cuda")
+        return dtype, dtype
+
+    def initial_states(
+        self, like: Tensor, values: Sequence[float], shape: Sequence[int]
+    ) -> list[Tensor]:
+        """The states before the first step where the caller gives none.
+
+        Args:
+            like: gives dtype and device.
+            values: of each state.
+            shape: of each.
+        """
+        return constant_states(like, values, shape)
+
+    def project(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The wx (B, T, N, D, Gx) of a module's input, in the layout that the kernels read.
+
+        Args:
+            x: (T, B, input).
+            weight: (Gx, N, D, input). Its rows are permuted once per call; activations never are.
+        """
+        gates, heads, dim, size = weight.shape
+        rows = weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
+        return F.linear(x, rows).view(*x.shape[:2], heads, dim, gates).transpose(0, 1)
+
+    def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
+        """An empty d_wx with the strides that `backward` gives it.
+
+        Args:
+            like: gives dtype and device.
+            shape: B, T, N, D and Gx.
+            gates: all gates of the cell; not used.
+        """
+        batch, steps, *rest = shape
+        return like.new_empty(steps, batch, *rest).transpose(0, 1)
+
+    def saved_shape(
+        self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
+    ) -> tuple[int, ...]:
+        """The shape of `Forward.saved`.
+
+        Args:
+            cell: the cell.
+            sizes: T, B, N and D.
+            for_backward: whether a backward may follow.
+            save: the caller's choice.
+        """
+        steps, *rest = sizes
+        saves_gates = for_backward and save == "gates"
+        return (steps if saves_gates else 0, *rest, len(facts_of(cell).saved))
+
+    def computes_gates_again(self, save: Save) -> bool:
+        """Whether a backward computes the gates again, from wx and b.
+
+        Args:
+            save: the caller's choice.
+        """
+        return save == "states"
+
+    def forward(self, call: Call, inputs: ScanInputs) -> Forward:
+        """Choose a plan and run the forward of a call with it.
+
+        Args:
+            call: the call.
+            inputs: its tensors.
+        """
+        cell, wx = call.cell, inputs.wx
+        batch, steps, heads, dim, _ = wx.shape
+        asked: Question = (cell, heads, dim, batch, *_kind(wx), call.choice, tf32_allowed(wx.dtype))
+        plan = choose_plan(*asked, "forward").of("forward")
+
+        def run(plan: CudaPlan) -> Forward:
+            return kernels.forward(
+                cell, plan, inputs, for_backward=call.for_backward, stored=call.stored
+            )
+
+        if not inputs.initial_states[0].numel():
+            return run(plan)
+        return with_room(plan, run, "forward", Sizes(steps, batch, heads), asked)
+
+    def backward(
+        self,
+        call: Call,
+        saved: Saved,
+        d_states: Sequence[Tensor | None],
+        d_last: Sequence[Tensor | None],
+        donated: bool,
+    ) -> Gradients:
+        """Choose a plan and run the backward of a call with it.
+
+        Args:
+            call: the call.
+            saved: of its forward.
+            d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
+            d_last: the gradient of each last state, (B, N, D), or None for zero.
+            donated: whether nobody reads `saved.saved` again: then d_wx may take its memory.
+        """
+        cell, like = call.cell, saved.initial_states[0]
+        batch, heads, dim = like.shape
+        steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
+        dtype = like.dtype
+        asked: Question = (cell, heads, dim, batch, *_kind(like), call.choice, tf32_allowed(dtype))
+        plan = choose_plan(*asked, "backward").of("backward")
+
+        def run(plan: CudaPlan) -> Gradients:
+            return kernels.backward(cell, plan, saved, d_states, d_last, donated=donated)
+
+        if not like.numel():
+            return run(plan)
+        return with_room(plan, run, "backward", Sizes(steps, batch, heads), asked)
+
+
+def _kind(tensor: Tensor) -> tuple[torch.dtype, int]:
+    return tensor.dtype, tensor.device.index

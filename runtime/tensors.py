@@ -1,0 +1,202 @@
+"""The tensors of a call: its inputs, its results, what its backward reads, and its gradients.
+
+B batch rows, T steps, N heads, D units per head. Tensors have one order everywhere, that of
+`rnnc.scan`: wx, R, b, initial states, R_diag, params.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+States = tuple[Tensor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ScanInputs:
+    """The input tensors of a call.
+
+    Attributes:
+        wx: (B, T, N, D, Gx), the input's contribution to each gate that takes input.
+        R: (Gr, N, D, D) as [gate, head, out, in]; None if the cell has no dense gate.
+        b: (Gb, N, D), or None for no bias.
+        initial_states: the states before the first step, (B, N, D) each.
+        R_diag: (Gd, N, D); None if the cell has no diagonal gate.
+        params: (N, D) each, in the cell's order.
+    """
+
+    wx: Tensor
+    R: Tensor | None
+    b: Tensor | None
+    initial_states: Sequence[Tensor]
+    R_diag: Tensor | None
+    params: Sequence[Tensor]
+
+    def flat(self) -> tuple[Tensor | None, ...]:
+        """All tensors in one tuple; `inputs_from` is the inverse."""
+        return (self.wx, self.R, self.b, *self.initial_states, self.R_diag, *self.params)
+
+    def present(self) -> list[Tensor]:
+        """The tensors that are not None, in the same order."""
+        return [tensor for tensor in self.flat() if tensor is not None]
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> ScanInputs:
+        """The same inputs with each tensor changed.
+
+        Args:
+            change: gives the new tensor for each tensor.
+        """
+        return ScanInputs(
+            change(self.wx),
+            None if self.R is None else change(self.R),
+            None if self.b is None else change(self.b),
+            [change(s) for s in self.initial_states],
+            None if self.R_diag is None else change(self.R_diag),
+            [change(p) for p in self.params],
+        )
+
+
+def inputs_from(flat: Sequence[Any], states: int) -> ScanInputs:
+    """The inputs that `ScanInputs.flat` flattened.
+
+    Args:
+        flat: its result, or one value for each of its tensors.
+        states: how many states the cell has.
+    """
+    wx, R, b, *rest = flat
+    return ScanInputs(wx, R, b, tuple(rest[:states]), rest[states], tuple(rest[states + 1 :]))
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """The results of a forward.
+
+    Attributes:
+        states: each state at all steps, (T, B, N, D); of no steps where it is not stored.
+        last: each state after the last step, (B, N, D).
+        saved: what the backward reads besides; its layout belongs to the target.
+    """
+
+    states: Sequence[Tensor]
+    last: Sequence[Tensor]
+    saved: Tensor
+
+    def flat(self) -> list[Tensor]:
+        """All tensors in one list; `forward_from` is the inverse."""
+        return [*self.states, *self.last, self.saved]
+
+
+def forward_from(flat: Sequence[Tensor]) -> Forward:
+    """The results that `Forward.flat` flattened.
+
+    Args:
+        flat: its result.
+    """
+    count = len(flat) // 2
+    return Forward(flat[:count], flat[count:-1], flat[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Saved:
+    """The tensors of a forward that its backward reads.
+
+    Attributes:
+        wx: as in `ScanInputs`, if the backward computes the gates again; else None.
+        R: as in `ScanInputs`.
+        b: as `wx`.
+        initial_states: as in `ScanInputs`.
+        R_diag: as in `ScanInputs`.
+        params: as in `ScanInputs`.
+        states: each state at all steps, as in `Forward`.
+        saved: as in `Forward`.
+    """
+
+    wx: Tensor | None
+    R: Tensor | None
+    b: Tensor | None
+    initial_states: Sequence[Tensor]
+    R_diag: Tensor | None
+    params: Sequence[Tensor]
+    states: Sequence[Tensor]
+    saved: Tensor
+
+    def flat(self) -> tuple[Tensor | None, ...]:
+        """All tensors in one tuple, for autograd to save; `saved_from` is the inverse."""
+        single = (self.wx, self.R, self.b)
+        return (
+            *single, *self.initial_states, self.R_diag, *self.params, *self.states, self.saved
+        )  # fmt: skip
+
+
+def saved_from(flat: Sequence[Any], states: int) -> Saved:
+    """The tensors that `Saved.flat` flattened.
+
+    Args:
+        flat: its result, as autograd gives it back.
+        states: how many states the cell has.
+    """
+    wx, R, b, *rest, saved = flat
+    initial_states, R_diag, params = rest[:states], rest[states], rest[states + 1 : -states]
+    return Saved(
+        wx, R, b, tuple(initial_states), R_diag, tuple(params), tuple(rest[-states:]), saved
+    )
+
+
+def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
+    """What a backward needs of a call.
+
+    Args:
+        inputs: of the call.
+        forward: its results.
+        again: whether the backward computes the gates again, from wx and b.
+    """
+    return Saved(
+        inputs.wx if again else None,
+        inputs.R,
+        inputs.b if again else None,
+        inputs.initial_states,
+        inputs.R_diag,
+        inputs.params,
+        forward.states,
+        forward.saved,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Gradients:
+    """The gradients of a call's inputs.
+
+    Attributes:
+        d_wx: (B, T, N, D, Gx), with strides of the target's choice.
+        d_R: (Gr, N, D, D).
+        d_b: (Gb, N, D).
+        d_initial_states: (B, N, D) each.
+        d_R_diag: (Gd, N, D).
+        d_params: (P, N, D).
+    """
+
+    d_wx: Tensor
+    d_R: Tensor
+    d_b: Tensor
+    d_initial_states: Sequence[Tensor]
+    d_R_diag: Tensor
+    d_params: Tensor
+
+    def given(self, saved: Saved, bias: bool) -> ScanInputs:
+        """A gradient for each input tensor of the call, None for each that it did not have.
+
+        Args:
+            saved: of the call.
+            bias: whether the call had biases.
+        """
+        return ScanInputs(
+            self.d_wx,
+            None if saved.R is None else self.d_R,
+            self.d_b if bias else None,
+            self.d_initial_states,
+            None if saved.R_diag is None else self.d_R_diag,
+            self.d_params.unbind(0),
+        )
