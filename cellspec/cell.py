@@ -21,7 +21,8 @@ from pydantic import (
 from .check import check_cell
 from .declare import Constant, Gate, Param, State, finite
 from .errors import CellError
-from .expression.node import Node, with_canonical_tags
+from .expression.graph import with_canonical_tags
+from .expression.node import Node
 from .printing.equations import equation_lines, latex_block
 from .printing.json_form import node_from, updates_as_text, updates_from_text
 

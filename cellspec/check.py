@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from .declare import Gate, finite
 from .errors import CellError
-from .expression.node import calls, ordered
+from .expression.graph import calls
+from .expression.node import ordered
 from .functions import TABLE
 from .names import check_name
 

@@ -11,7 +11,8 @@ import sympy
 
 from .errors import CellError
 from .expression.node import Node, call, call_of_its_own, node_of
-from .tracing.tracer import Arithmetic, Condition, Tracer, expression, shared_owner, shown
+from .tracing.refusing import shown
+from .tracing.tracer import Arithmetic, Condition, Tracer, expression, shared_owner
 
 Pullback = Callable[..., tuple[sympy.Expr | None, ...]]
 
@@ -32,8 +33,9 @@ class ElementwiseFunction:
         latex: its name in mathematics.
         domain: the open interval of its first argument.
         defaults: values of the last arguments where a caller leaves them out.
-        linear: whether its pullback is linear in `d`. Where it is not, equal applications must not
+        linear: whether its pullback is linear in `d`. If it is not, equal applications must not
             become one: the pullback of a sum is not the sum of the pullbacks.
+        identity: whether its value is its first argument, and only its gradient differs.
     """
 
     name: str
@@ -46,6 +48,7 @@ class ElementwiseFunction:
     domain: tuple[float, float] = (-math.inf, math.inf)
     defaults: tuple[float, ...] = ()
     linear: bool = True
+    identity: bool = False
 
     @property
     def symbol(self) -> Any:

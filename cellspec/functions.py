@@ -1,9 +1,8 @@
-"""The table of element-wise functions: one row each, and the only place that knows them.
+"""The table of element-wise functions, one row per function.
 
-A row says what the function is worth (C++ that is legal CUDA too, and torch), and how a
-cotangent passes back through it, by the output where that is stable in float32.
-The rows are the public functions themselves: `rnnc.sigmoid` is a row, and calling it on a
-gate or a state of a cell gives the expression.
+A row has the function's value, in C++ that is legal CUDA too and in torch, and its pullback, which
+uses the output where that is stable in float32. The rows are the public functions: `rnnc.sigmoid`
+is a row, and a call of it on a gate or a state returns the expression.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from .elementwise import ElementwiseFunction, Pullback
 
 TABLE: dict[str, ElementwiseFunction] = {}
 
-# Rows that the gradients of earlier rows refer to.
+# Rows that pullbacks of earlier rows use.
 where: ElementwiseFunction
 exp: ElementwiseFunction
 minimum: ElementwiseFunction
@@ -35,6 +34,7 @@ def _row(
     latex: str = "",
     domain: tuple[float, float] = (-math.inf, math.inf),
     linear: bool = True,
+    identity: bool = False,
 ) -> ElementwiseFunction:
     name, _, rest = signature.rstrip(")").partition("(")
     arguments = [a.strip().partition("=") for a in rest.split(",")]
@@ -49,6 +49,7 @@ def _row(
         domain=domain,
         defaults=tuple(float(v) for _, equals, v in arguments if equals),
         linear=linear,
+        identity=identity,
     )
     TABLE[name] = function
     return function
@@ -285,6 +286,7 @@ stop_gradient = _row(
     cpp="x",
     torch="x.detach()",
     pullback=lambda d, y, x: (None,),
+    identity=True,
 )
 clip_gradient = _row(
     "clip_gradient(x, bound)",
@@ -293,4 +295,5 @@ clip_gradient = _row(
     torch="ClipGradient.apply(x, bound)",
     pullback=lambda d, y, x, bound: (clip.of(d, -bound, bound), None),
     linear=False,
+    identity=True,
 )

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 import sympy
 
-from ..cellspec.expression.node import Node, ordered, rewritten, symbol, uses
+from ..cellspec.expression.graph import rewritten, uses
+from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.expression.symbolic import factored, from_sympy
 from ..cellspec.functions import TABLE
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 from ..cellspec.cell import CellSpec
-from ..cellspec.expression.node import Node, ordered, rewritten, symbol
+from ..cellspec.expression.graph import rewritten
+from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.functions import TABLE
 from .adjoint import adjoint
 from .linearity import linear

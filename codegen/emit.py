@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 
 from ..cellspec.declare import Constant
 from ..cellspec.elementwise import ElementwiseFunction
-from ..cellspec.expression.node import Node, calls
+from ..cellspec.expression.graph import calls
+from ..cellspec.expression.node import Node
 from ..cellspec.expression.spell import ATOM, PRODUCT, Form, spell
 from ..cellspec.functions import TABLE
 from .program import Program, symbols_of

@@ -63,9 +63,6 @@ def schedule(
     )
 
 
-_IDENTITIES = ("stop_gradient", "clip_gradient")  # in the forward
-
-
 def _difference_of_itself(node: Node) -> Node | None:
     """The value x of an expression whose two sides are x but for their gradients; else None.
 
@@ -85,7 +82,7 @@ def _difference_of_itself(node: Node) -> Node | None:
 
 
 def _without_gradient(node: Node) -> Node:
-    while node.op == "call" and node.name in _IDENTITIES:
+    while node.op == "call" and TABLE[node.name].identity:
         node = node.args[0]
     return node
 

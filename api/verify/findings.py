@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
 from ..cellspec.cell import CellSpec
-from ..cellspec.expression.node import calls
+from ..cellspec.expression.graph import calls
 from ..codegen.derive import Pointwise, derive
 from ..runtime.scan import Backend
 from .extremes import Overflow, extremes

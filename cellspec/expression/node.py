@@ -13,8 +13,7 @@ from __future__ import annotations
 import math
 import numbers
 import threading
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 from typing import Any
 from weakref import WeakValueDictionary
@@ -280,64 +279,12 @@ def ordered(roots: Iterable[Node], stop: Mapping[Node, Any] | None = None) -> li
     return list(found)
 
 
-def rewritten(roots: Iterable[Node], known: Mapping[Node, Node]) -> list[Node]:
-    """The roots with every known node, the roots themselves too, replaced by another."""
-    roots = list(roots)
-    new: dict[Node, Node] = {}
-    for node in ordered(roots, stop=known):
-        args = node.args
-        if node in known:
-            new[node] = known[node]
-        elif args:
-            now = tuple(new[a] for a in args)
-            new[node] = node if now == args else make(node.op, node.value, now, node.tag)
-        else:
-            new[node] = node
-    return [new[root] for root in roots]
-
-
-def with_canonical_tags(roots: Iterable[Node]) -> tuple[Node, ...]:
-    """The roots with the tags 0, 1, … in the order of first appearance.
-
-    Expressions that differ in no more than their tags become the same nodes.
-    """
-    roots = tuple(roots)
-    tags = count()
-    new: dict[Node, Node] = {}
-    for node in ordered(roots):
-        tag = None if node.tag is None else next(tags)
-        now = tuple(new[a] for a in node.args)
-        same = now == node.args and tag == node.tag
-        new[node] = node if same else make(node.op, node.value, now, tag)
-    return tuple(new[root] for root in roots)
-
-
-def calls(roots: Iterable[Node]) -> set[str]:
-    """The names of the functions that expressions call."""
-    return {node.name for node in ordered(roots) if node.op == "call"}
-
-
-def uses(roots: Iterable[Node]) -> Counter[Node]:
-    """How often each node is an argument below the roots; a root itself counts as no use."""
-    return Counter(a for node in ordered(roots) for a in node.args)
-
-
 def tree_size(root: Node) -> int:
     """How many nodes the expression has where it is written out, shared ones again and again."""
     sizes: dict[Node, int] = {}
     for node in ordered([root]):
         sizes[node] = 1 + sum(sizes[a] for a in node.args)
     return sizes[root]
-
-
-def operands(node: Node, op: str) -> Iterator[Node]:
-    """The operands of a chain of one operator, from left to right."""
-    spine = []
-    while node.op == op:
-        spine.append(node.args[1])
-        node = node.args[0]
-    yield node
-    yield from reversed(spine)
 
 
 def _unpacked(packed: list[tuple[str, Value, list[int], int | None]]) -> Node:

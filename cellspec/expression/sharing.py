@@ -11,7 +11,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from .node import Node, ordered, uses
+from .graph import uses
+from .node import Node, ordered
 
 #: Beyond it, brackets in brackets are cut: Python's parser reads about 90 of them.
 _DEPTH = 40

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ..expression.node import Node, ordered, rewritten, symbol
+from ..expression.graph import rewritten
+from ..expression.node import Node, ordered, symbol
 from ..expression.sharing import named_values
 from ..expression.text import to_text
 from .latex import Letters, latex

@@ -18,7 +18,8 @@ from ..errors import CellError
 from ..expression.node import Node, number, symbol
 from ..functions import TABLE
 from .place import place, place_of_error
-from .tracer import Tracer, expression, number_of, shared_owner, shown
+from .refusing import number_of, shown
+from .tracer import Tracer, expression, shared_owner
 
 CellType = TypeVar("CellType", bound=CellSpec)
 

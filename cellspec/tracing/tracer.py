@@ -1,4 +1,4 @@
-"""What a cell's function computes with: symbols that refuse whatever a kernel cannot do."""
+"""Traced values: the numbers and conditions that a cell's function computes with."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numbers
 from typing import Any, NoReturn
 
 from .. import refuse
-from ..errors import CellError, kind_of
+from ..errors import CellError
 from ..expression.node import (
     Node,
     binary,
@@ -18,8 +18,8 @@ from ..expression.node import (
     negative,
     number,
     power,
-    tree_size,
 )
+from .refusing import Refusing, no_operator, no_reversed_operator, number_of, shown
 
 
 class Arithmetic:
@@ -79,97 +79,7 @@ class Arithmetic:
         return compared(">=", self, other)
 
 
-class _Refusing:
-    """Turns each use that has no meaning for a symbol into an error that names the remedy."""
-
-    expression: Node
-    owner: str
-
-    def __bool__(self) -> NoReturn:
-        raise refuse.decision(shown(self))
-
-    def _not_a_number(self, *_: object) -> NoReturn:
-        raise refuse.python_number(shown(self))
-
-    __float__ = __int__ = __index__ = __complex__ = __round__ = __trunc__ = _not_a_number
-    __floor__ = __ceil__ = _not_a_number
-
-    def _not_a_sequence(self, *_: object) -> NoReturn:
-        raise refuse.sequence(shown(self))
-
-    __iter__ = __len__ = __getitem__ = __contains__ = _not_a_sequence
-
-    def __format__(self, specification: str) -> str:
-        if specification:
-            raise refuse.formatted(shown(self), specification)
-        return repr(self)
-
-    @classmethod
-    def __torch_function__(cls, function: Any, *_: object, **__: object) -> NoReturn:
-        raise refuse.foreign_call("torch", getattr(function, "__name__", str(function)))
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        # A scalar of numpy on the left asks numpy first: its operators are Python's.
-        operator = _UFUNCS.get(ufunc.__name__)
-        # In a comparison numpy gives its scalar as an array of no dimension.
-        inputs = tuple(map(_scalar, inputs))
-        scalars = all(isinstance(x, _Refusing | numbers.Real) for x in inputs)
-        if operator and method == "__call__" and scalars and "out" not in options:
-            first, *rest = inputs
-            own = first if isinstance(first, _Refusing) else number_of(first)
-            if isinstance(first, _Refusing):
-                return getattr(own, f"__{operator}__")(*rest)
-            mirrored = _MIRRORED.get(operator, f"r{operator}")
-            return getattr(rest[0], f"__{mirrored}__")(own)
-        raise refuse.foreign_call("numpy", ufunc.__name__)
-
-    def _sympy_(self) -> NoReturn:
-        raise refuse.foreign_call("sympy", "sympify")
-
-    def __getattr__(self, name: str) -> NoReturn:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        raise refuse.attribute(shown(self), name)
-
-    def __repr__(self) -> str:
-        return repr(self.expression)
-
-
-_UFUNCS = {
-    "add": "add",
-    "subtract": "sub",
-    "multiply": "mul",
-    "divide": "truediv",
-    "true_divide": "truediv",
-    "power": "pow",
-    "remainder": "mod",
-    "floor_divide": "floordiv",
-    "negative": "neg",
-    "less": "lt",
-    "less_equal": "le",
-    "greater": "gt",
-    "greater_equal": "ge",
-    "equal": "eq",
-    "not_equal": "ne",
-}
-_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
-
-
-def _no_operator(symbol: str) -> Any:
-    def method(self: _Refusing, other: object) -> NoReturn:
-        raise refuse.operator(symbol, shown(self), shown(other))
-
-    return method
-
-
-def _no_reversed(symbol: str) -> Any:
-    def method(self: _Refusing, other: object) -> NoReturn:
-        raise refuse.operator(symbol, shown(other), shown(self))
-
-    return method
-
-
-class Tracer(_Refusing, Arithmetic):
+class Tracer(Refusing, Arithmetic):
     """One number of one unit of a cell while its function runs: a node."""
 
     def __init__(self, value: Node, owner: str) -> None:
@@ -187,20 +97,20 @@ class Tracer(_Refusing, Arithmetic):
     def __rpow__(self, base: object) -> NoReturn:
         raise refuse.power_of(shown(base), shown(self), base)
 
-    __mod__, __rmod__ = _no_operator("%"), _no_reversed("%")
-    __floordiv__, __rfloordiv__ = _no_operator("//"), _no_reversed("//")
-    __matmul__, __rmatmul__ = _no_operator("@"), _no_reversed("@")
-    __lshift__, __rlshift__ = _no_operator("<<"), _no_reversed("<<")
-    __rshift__, __rrshift__ = _no_operator(">>"), _no_reversed(">>")
-    __and__, __rand__ = _no_operator("&"), _no_reversed("&")
-    __or__, __ror__ = _no_operator("|"), _no_reversed("|")
-    __xor__, __rxor__ = _no_operator("^"), _no_reversed("^")
+    __mod__, __rmod__ = no_operator("%"), no_reversed_operator("%")
+    __floordiv__, __rfloordiv__ = no_operator("//"), no_reversed_operator("//")
+    __matmul__, __rmatmul__ = no_operator("@"), no_reversed_operator("@")
+    __lshift__, __rlshift__ = no_operator("<<"), no_reversed_operator("<<")
+    __rshift__, __rrshift__ = no_operator(">>"), no_reversed_operator(">>")
+    __and__, __rand__ = no_operator("&"), no_reversed_operator("&")
+    __or__, __ror__ = no_operator("|"), no_reversed_operator("|")
+    __xor__, __rxor__ = no_operator("^"), no_reversed_operator("^")
 
     def __invert__(self) -> NoReturn:
         raise refuse.operator("~", "", shown(self))
 
 
-class Condition(_Refusing):
+class Condition(Refusing):
     """A comparison of traced values, for `where`; & and | join two, ~ negates one."""
 
     def __init__(self, value: Node, owner: str) -> None:
@@ -263,21 +173,6 @@ def expression(value: object) -> Node:
     return number(number_of(value))
 
 
-def number_of(value: object) -> float:
-    """A number of Python or numpy as Python's int or float."""
-    if isinstance(value, numbers.Integral):
-        return int(value)
-    assert isinstance(value, numbers.Real)
-    return float(value)
-
-
-def _scalar(value: Any) -> Any:
-    """What numpy holds in no dimension, as the number."""
-    if isinstance(value, _Refusing) or getattr(value, "shape", None) != ():
-        return value
-    return value.item()
-
-
 def combine(symbol: str, a: object, b: object) -> Tracer:
     """Join two operands by an operator, checking that both belong to the same cell."""
     if isinstance(a, Condition) or isinstance(b, Condition):
@@ -330,18 +225,3 @@ def _condition(value: object) -> Node:
         "two comparisons",
         "(a > 0) & (b > 0), in brackets",
     )
-
-
-def shown(value: object) -> str:
-    """A value as a message shows it."""
-    if isinstance(value, _Refusing):
-        text = repr(value)
-        if isinstance(value, Condition) and text[0] == "(":
-            text = text[1:-1]
-        return (
-            f"`{text}`" if len(text) <= 200 else f"a value of {tree_size(value.expression)} nodes"
-        )
-    text = repr(value)
-    if len(text) <= 80 and "\n" not in text:
-        return text
-    return kind_of(value)

@@ -1,0 +1,142 @@
+"""Uses of a traced value that have no meaning in a cell: each raises an error with a remedy."""
+
+from __future__ import annotations
+
+import numbers
+from typing import Any, NoReturn
+
+from .. import refuse
+from ..errors import kind_of
+from ..expression.node import Node, tree_size
+
+
+class Refusing:
+    """A traced value that refuses uses without a meaning; the base of numbers and conditions."""
+
+    expression: Node
+    owner: str
+
+    def __bool__(self) -> NoReturn:
+        raise refuse.decision(shown(self))
+
+    def _not_a_number(self, *_: object) -> NoReturn:
+        raise refuse.python_number(shown(self))
+
+    __float__ = __int__ = __index__ = __complex__ = __round__ = __trunc__ = _not_a_number
+    __floor__ = __ceil__ = _not_a_number
+
+    def _not_a_sequence(self, *_: object) -> NoReturn:
+        raise refuse.sequence(shown(self))
+
+    __iter__ = __len__ = __getitem__ = __contains__ = _not_a_sequence
+
+    def __format__(self, specification: str) -> str:
+        if specification:
+            raise refuse.formatted(shown(self), specification)
+        return repr(self)
+
+    @classmethod
+    def __torch_function__(cls, function: Any, *_: object, **__: object) -> NoReturn:
+        raise refuse.foreign_call("torch", getattr(function, "__name__", str(function)))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        # With a scalar of numpy on the left, Python asks numpy first, for the operators too.
+        operator = _UFUNCS.get(ufunc.__name__)
+        # In a comparison, numpy passes its scalar as an array without dimensions.
+        inputs = tuple(map(_python_number, inputs))
+        scalars = all(isinstance(x, Refusing | numbers.Real) for x in inputs)
+        if operator and method == "__call__" and scalars and "out" not in options:
+            first, *rest = inputs
+            own = first if isinstance(first, Refusing) else number_of(first)
+            if isinstance(first, Refusing):
+                return getattr(own, f"__{operator}__")(*rest)
+            mirrored = _MIRRORED.get(operator, f"r{operator}")
+            return getattr(rest[0], f"__{mirrored}__")(own)
+        raise refuse.foreign_call("numpy", ufunc.__name__)
+
+    def _sympy_(self) -> NoReturn:
+        raise refuse.foreign_call("sympy", "sympify")
+
+    def __getattr__(self, name: str) -> NoReturn:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise refuse.attribute(shown(self), name)
+
+    def __repr__(self) -> str:
+        return repr(self.expression)
+
+
+_UFUNCS = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "divide": "truediv",
+    "true_divide": "truediv",
+    "power": "pow",
+    "remainder": "mod",
+    "floor_divide": "floordiv",
+    "negative": "neg",
+    "less": "lt",
+    "less_equal": "le",
+    "greater": "gt",
+    "greater_equal": "ge",
+    "equal": "eq",
+    "not_equal": "ne",
+}
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
+
+
+def no_operator(symbol: str) -> Any:
+    """A method that refuses an operator.
+
+    Args:
+        symbol: how Python writes the operator.
+    """
+
+    def method(self: Refusing, other: object) -> NoReturn:
+        raise refuse.operator(symbol, shown(self), shown(other))
+
+    return method
+
+
+def no_reversed_operator(symbol: str) -> Any:
+    """A method that refuses an operator whose right operand is the traced value.
+
+    Args:
+        symbol: how Python writes the operator.
+    """
+
+    def method(self: Refusing, other: object) -> NoReturn:
+        raise refuse.operator(symbol, shown(other), shown(self))
+
+    return method
+
+
+def number_of(value: object) -> float:
+    """A number of Python or numpy as Python's int or float."""
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    assert isinstance(value, numbers.Real)
+    return float(value)
+
+
+def _python_number(value: Any) -> Any:
+    """The number in an array of numpy without dimensions; any other value as it is."""
+    if isinstance(value, Refusing) or getattr(value, "shape", None) != ():
+        return value
+    return value.item()
+
+
+def shown(value: object) -> str:
+    """A value as a message shows it."""
+    if isinstance(value, Refusing):
+        text = repr(value)
+        if value.expression.is_condition and text[0] == "(":
+            text = text[1:-1]
+        return (
+            f"`{text}`" if len(text) <= 200 else f"a value of {tree_size(value.expression)} nodes"
+        )
+    text = repr(value)
+    if len(text) <= 80 and "\n" not in text:
+        return text
+    return kind_of(value)
