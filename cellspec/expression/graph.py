@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from itertools import count
 
 from .node import Node, make, ordered
@@ -49,13 +49,3 @@ def calls(roots: Iterable[Node]) -> set[str]:
 def uses(roots: Iterable[Node]) -> Counter[Node]:
     """How often each node is an argument below the roots; a root itself counts as no use."""
     return Counter(a for node in ordered(roots) for a in node.args)
-
-
-def operands(node: Node, op: str) -> Iterator[Node]:
-    """The operands of a chain of one operator, from left to right."""
-    spine = []
-    while node.op == op:
-        spine.append(node.args[1])
-        node = node.args[0]
-    yield node
-    yield from reversed(spine)
