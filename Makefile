@@ -17,7 +17,7 @@ lint: $(VENV)/installed
 
 # The package as a user has it: top-level folders become one package only in a wheel.
 build/wheel: $(VENV)/installed FORCE
-	rm -rf $@
+	rm -rf $@ build/lib
 	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --target $@ .
 
 types: build/wheel
@@ -46,7 +46,7 @@ test-gpu-slow: build/gpu
 	PYTHONPATH="$<:$$PYTHONPATH" RNNC_TEST_PART="$(PART)" $(PYTHON) -m pytest -q -m slow tests/gpu
 
 build/gpu: FORCE
-	rm -rf $@
+	rm -rf $@ build/lib
 	$(PYTHON) -m pip install --quiet --no-index --no-deps --no-build-isolation --target $@ .
 
 $(VENV)/installed: pyproject.toml constraints.txt

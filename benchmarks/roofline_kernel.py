@@ -16,7 +16,7 @@ from typing import Any
 import rnnc
 import torch
 from floor import named_parts
-from rnnc.bench.contenders import contenders_for
+from rnnc.bench.contenders.choice import contenders_for
 from rnnc.bench.inputs import DTYPES, Inputs
 from rnnc.bench.rows import ROWS, Row
 from rnnc.bench.timing import free, timed, wait, warm_up

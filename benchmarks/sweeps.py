@@ -25,7 +25,8 @@ import torch
 import typer
 from floor import named_parts
 from rich.console import Console
-from rnnc.bench.contenders import Contender, contenders_for
+from rnnc.bench.contenders.choice import contenders_for
+from rnnc.bench.contenders.contender import Contender
 from rnnc.bench.inputs import DTYPES, Inputs
 from rnnc.bench.precompile import compile_ahead
 from rnnc.bench.report import file_stem, machine

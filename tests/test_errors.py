@@ -6,7 +6,7 @@ import pickle
 import pytest
 import rnnc
 from rnnc.bench.rows import BenchError
-from rnnc.cli.options import NoGpuError
+from rnnc.cli.gpu import NoGpuError
 from rnnc.constrint import ConstrintError, ModelError, TextError, UnknownVariableError
 from rnnc.errors import DiagnosticError, RnncError
 from rnnc.runtime import errors

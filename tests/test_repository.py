@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import tomllib
 from pathlib import Path
@@ -63,3 +64,24 @@ def test_every_folder_of_the_package_is_installed():
         for file in (ROOT / folder).rglob("__init__.py")
     }
     assert folders == set(setup["packages"])
+
+
+def test_the_package_has_no_other_libraries_times_and_no_targets(tmp_path):
+    """`benchmarks/anchors.json` has them, and nothing of `benchmarks` is installed."""
+    anchors = json.loads((ROOT / "benchmarks" / "anchors.json").read_text())["rows"]
+    times = [pair for row in anchors.values() for pair in row.values() if isinstance(pair, list)]
+    assert len(times) > 30
+    rooms = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]
+    texts = [
+        file.read_text()
+        for folder in rooms["package-dir"].values()
+        for file in (ROOT / folder).rglob("*")
+        if file.suffix in {".py", ".pyi", ".json"}
+    ]
+    pairs = {
+        text for forward, both in times for text in (f"{forward}, {both}", f"{forward:g}, {both:g}")
+    }
+    found = {pair for pair in pairs for text in texts if f"({pair})" in text or f"[{pair}]" in text}
+    # An example of the file's form.
+    assert found <= {"0.45, 1.3"}
+    assert not any("anchors" in name for names in rooms["package-data"].values() for name in names)

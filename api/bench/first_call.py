@@ -16,7 +16,8 @@ from typing import Any
 import torch
 
 from ..cellspec.cell import CellSpec
-from .contenders import Contender, contenders_for
+from .contenders.choice import contenders_for
+from .contenders.contender import Contender
 from .inputs import DTYPES, Inputs
 from .rows import Row
 

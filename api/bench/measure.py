@@ -16,7 +16,9 @@ from ..codegen.shape import PlanError
 from ..runtime.call import Choice
 from ..runtime.cuda.choose import choose_plan
 from ..runtime.cuda.precision import tf32_allowed
-from .contenders import DEFAULT_KINDS, Contender, Kind, contenders_for
+from .contenders.choice import contenders_for
+from .contenders.contender import Contender
+from .contenders.kinds import DEFAULT_KINDS, Kind
 from .inputs import DTYPES, Call, Inputs
 from .rows import SHORT_STEPS, BenchError, Row
 from .timing import SECONDS_A_PHASE, Figure, WarmUp, free, peak_mib, timed, wait, warm_up

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
-from .contenders import Contender
+from .contenders.contender import Contender
 from .measure import Comparison, Phase
 
 OURS, PEERS = "#d1495b", "#8d99ae"

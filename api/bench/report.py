@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 
-from .contenders import Contender
-from .measure import PHASES, Comparison, Phase, Result
-from .rows import MEASURED_ON, BenchError
+from .anchors import Anchors
+from .contenders.contender import Contender
+from .measure import PHASES, Comparison, Phase, Result, Settings
+from .rows import BenchError
 from .timing import WARM_UPS
 
 SCHEMA = 1
@@ -125,36 +126,34 @@ def _driver() -> str:
 
 def record(
     found: Sequence[Comparison],
-    device: str,
+    settings: Settings,
     date: str,
     command: str,
-    repeat: int,
-    queued: bool,
     ahead: float | None = None,
+    anchors: Anchors = Anchors(),  # noqa: B008 - frozen
 ) -> dict[str, Any]:
     """All that was measured, as JSON writes it.
 
     Args:
         found: the rows.
-        device: "cpu" or "cuda".
-        date: of the run, as 2026-11-20.
-        command: that gives these figures again.
-        repeat: timed runs of each contender and phase.
-        queued: as in `Settings`.
-        ahead: seconds in which all kernels were compiled before; None where none were.
+        settings: how they were measured.
+        date: the day of the run, as 2026-11-20.
+        command: the command that measures them again.
+        ahead: seconds of compiling all kernels before; None if they were not.
+        anchors: the times that the rows are compared with.
     """
-    clock = "CUDA events" if device == "cuda" else "the host's clock"
-    start = "behind queued work" if queued else "from an idle device"
+    clock = "CUDA events" if settings.device == "cuda" else "the host's clock"
+    start = "behind queued work" if settings.queued else "from an idle device"
     return {
         "schema": SCHEMA,
         "date": date,
         "command": command,
-        "machine": machine(device),
-        "method": f"{clock}; median of at most {repeat} runs after {WARM_UPS}, contenders in turns,"
-        f" each run {start}; milliseconds. Gradients of all inputs and weights."
+        "machine": machine(settings.device),
+        "method": f"{clock}; median of at most {settings.repeat} runs after {WARM_UPS}, contenders"
+        f" in turns, each run {start}; milliseconds. Gradients of all inputs and weights."
         " Peers of ours are those on the same terms: wx ready, or with input GEMM",
         "compiled_ahead_seconds": ahead,
-        "anchors_measured_on": MEASURED_ON,
+        "anchors_measured_on": anchors.measured_on,
         "rows": [_row(comparison) for comparison in found],
     }
 

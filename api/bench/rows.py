@@ -1,4 +1,4 @@
-"""The rows of `rnnc bench`: sizes, what others took for them, and what we set out to reach."""
+"""The rows of `rnnc bench`: the sizes that it measures."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from typing import NamedTuple
 
 from ..errors import RnncError
 
-MEASURED_ON = "one NVIDIA H200, torch 2.11.0+cu130, 2026-11-20"
-# At most so many steps are short enough for a loop of torch operations.
+# A loop of torch operations takes part in rows of at most so many steps.
 SHORT_STEPS = 32
 
 
@@ -32,7 +31,7 @@ class BenchError(RnncError):
 
 
 class Pair(NamedTuple):
-    """Milliseconds of a forward in training, and of forward and backward."""
+    """Milliseconds of a forward in training, and of a forward with its backward."""
 
     forward: float
     forward_backward: float
@@ -45,14 +44,15 @@ class Row:
     Attributes:
         cell: the cell's name.
         heads: independent heads.
-        head_dim: units of a head.
+        head_dim: units per head.
         batch: batch rows.
         steps: steps of a sequence.
         number: in the table of rows, or None for sizes of the caller's own.
-        target: what rnnc is to reach with wx ready, where the row has its own sizes.
-        flashrnn: what FlashRNN 1.0.5 took on the machine of `MEASURED_ON`.
-        cudnn: what cuDNN took there in float16.
-        note: what to know about those figures.
+        target: the time that rnnc shall reach with wx ready; this and the next three come from a
+            file of anchors (`read_anchors`).
+        flashrnn: the time of FlashRNN.
+        cudnn: the time of cuDNN in float16.
+        note: what to know about these times.
 
     Example:
         >>> from rnnc.bench.rows import rows_named
@@ -77,10 +77,10 @@ class Row:
         return self.heads * self.head_dim
 
     def resized(self, **sizes: int | None) -> Row:
-        """The row with other sizes; figures of other sizes say nothing about it, and go.
+        """The row with other sizes, and without anchors, which hold for its own sizes only.
 
         Args:
-            sizes: heads, head_dim, batch or steps; None for the row's own.
+            sizes: heads, head_dim, batch or steps; None keeps the row's own.
 
         Raises:
             BenchError: a size is smaller than 1.
@@ -106,69 +106,34 @@ class Row:
         return f"{start}{self.cell}, {sizes}"
 
 
-def _row(
-    number: int,
-    sizes: tuple[str, int, int, int],
-    flashrnn: tuple[float, float],
-    target: tuple[float, float],
-    cudnn: tuple[float, float] | None = None,
-    note: str = "",
-) -> Row:
-    cell, heads, dim, batch = sizes
-    return Row(
-        *(cell, heads, dim, batch),
-        number=number,
-        target=Pair(*target),
-        flashrnn=Pair(*flashrnn),
-        cudnn=Pair(*cudnn) if cudnn else None,
-        note=note,
-    )
-
-
+_SIZES: tuple[tuple[str, int, int, int], ...] = (  # cell, heads, head dim, batch
+    ("lstm", 48, 16, 16),
+    ("lstm", 12, 64, 16),
+    ("lstm", 12, 64, 128),
+    ("lstm", 6, 128, 16),
+    ("lstm", 3, 256, 16),
+    ("lstm", 1, 512, 16),
+    ("lstm", 1, 768, 16),
+    ("lstm", 1, 768, 2),
+    ("lstm", 1, 768, 64),
+    ("lstm", 1, 1024, 16),
+    ("lstm", 1, 2048, 16),
+    ("slstm", 12, 64, 16),
+    ("slstm", 1, 768, 16),
+    ("elman", 12, 64, 16),
+    ("elman", 1, 768, 16),
+    ("gru", 1, 768, 16),
+)
 ROWS: dict[int, Row] = {
-    row.number: row
-    for row in (
-        _row(1, ("lstm", 48, 16, 16), (3.55, 7.67), (0.35, 1.0)),
-        _row(
-            *(2, ("lstm", 12, 64, 16), (2.94, 7.86), (0.45, 1.3), (1.29, 2.95)),
-            "cuDNN: one head of 64 only; FlashRNN's Triton forward: 1.98",
-        ),
-        _row(3, ("lstm", 12, 64, 128), (9.90, 33.5), (0.60, 2.0)),
-        _row(
-            *(4, ("lstm", 6, 128, 16), (3.05, 8.25), (0.55, 1.6), None),
-            "target of one block a head: 1.0 / 2.8",
-        ),
-        _row(
-            *(5, ("lstm", 3, 256, 16), (3.61, 9.60), (0.70, 2.0), (2.09, 5.94)),
-            "cuDNN: one head of 256 only",
-        ),
-        _row(6, ("lstm", 1, 512, 16), (3.75, 10.9), (1.3, 3.6), (1.95, 5.94)),
-        _row(7, ("lstm", 1, 768, 16), (5.00, 13.2), (1.5, 4.2), (2.27, 6.93)),
-        _row(8, ("lstm", 1, 768, 2), (3.65, 9.34), (1.3, 3.5), (13.1, 30.8)),
-        _row(
-            *(9, ("lstm", 1, 768, 64), (9.90, 31.5), (3.5, 10), (7.72, 20.3)),
-            "FlashRNN: alternating",
-        ),
-        _row(10, ("lstm", 1, 1024, 16), (6.60, 16.1), (1.7, 4.7), (2.32, 7.93)),
-        _row(11, ("lstm", 1, 2048, 16), (23.4, 40.5), (6, 16), (13.7, 33.2)),
-        _row(12, ("slstm", 12, 64, 16), (2.89, 8.00), (0.50, 1.5)),
-        _row(13, ("slstm", 1, 768, 16), (4.79, 13.4), (1.6, 4.4)),
-        _row(14, ("elman", 12, 64, 16), (2.95, 7.40), (0.30, 0.9)),
-        _row(15, ("elman", 1, 768, 16), (3.56, 8.46), (1.2, 2.8), (4.16, 9.70)),
-        _row(
-            *(16, ("gru", 1, 768, 16), (11.2, 22.8), (1.5, 4.2), (11.4, 26.4)),
-            "FlashRNN: alternating, it has no fused GRU",
-        ),
-    )
-    if row.number
+    number: Row(*sizes, number=number) for number, sizes in enumerate(_SIZES, start=1)
 }
 
 
 def rows_named(numbers: str) -> list[Row]:
-    """The rows that a word of the command line means.
+    """The rows in a list on the command line.
 
     Args:
-        numbers: such as "1,2,3", "1-16", or "all".
+        numbers: "1,2,3", "1-16", or "all".
 
     Raises:
         BenchError: there is no such row.

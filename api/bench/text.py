@@ -1,4 +1,4 @@
-"""How `rnnc bench` shows a row: a table of its contenders, and what is to be said below it."""
+"""The tables of `rnnc bench`, and the notes below them."""
 
 from __future__ import annotations
 
@@ -12,17 +12,18 @@ from .report import best_peer, nanoseconds, reached
 
 
 def comparison_table(found: Comparison, device: str) -> Table:
-    """The contenders of a row, one a line.
+    """The contenders of a row, one per line.
 
     Args:
         found: what was measured.
-        device: "cpu" or "cuda"; plans, memory and targets are a GPU's.
+        device: "cpu" or "cuda"; only a GPU has plans, memory and targets.
     """
     cuda = device == "cuda"
     table = Table(title=f"{found.row}: ms", title_justify="left", box=None, pad_edge=False)
     table.header_style = "bold"
-    columns = ["forward", "+ backward", "inference", "us a step", "x peer"]
-    columns += ["planned us", "peak MiB", "target"] if cuda else []
+    columns = ["forward", "+ backward", "inference", "us per step", "x peer"]
+    columns += ["planned us", "peak MiB"] if cuda else []
+    columns += ["target"] if cuda and found.row.target else []
     table.add_column("contender")
     for column in columns:
         table.add_column(column, justify="right", no_wrap=True)
@@ -35,7 +36,8 @@ def comparison_table(found: Comparison, device: str) -> Table:
             cells.append(" / ".join(f"{n / 1e3:.2f}" for n in planned) if planned else "")
             cells.append("" if result.peak_mib is None else f"{result.peak_mib:.0f}")
             met = reached(found, result)
-            cells.append(" / ".join("yes" if ok else "no" for ok in met.values()))
+            if found.row.target:
+                cells.append(" / ".join("yes" if ok else "no" for ok in met.values()))
         input_gemm = "" if contender.terms == "wx ready" else " +"
         name = f"{contender.name}, {contender.dtype}{input_gemm}"
         if contender.variant == "auto" and result.runs_as:
@@ -50,12 +52,12 @@ def _time(result: Result, phase: Phase) -> str:
 
 
 def _us(result: Result, steps: int) -> str:
-    """Microseconds a step: of the forward, and of the backward alone."""
+    """Microseconds per step: of the forward, and of the backward alone."""
     return " / ".join(f"{n / 1e3:.2f}" for n in nanoseconds(result, steps) if n is not None)
 
 
 def _ratios(found: Comparison, result: Result) -> str:
-    """Of ours, how many times the best peer's time it took: forward, forward and backward."""
+    """For rnnc, the time over the best peer's: forward, forward with backward."""
     if not result.contender.ours:
         return ""
     shown = []
@@ -66,16 +68,18 @@ def _ratios(found: Comparison, result: Result) -> str:
 
 
 def summary_table(rows: Sequence[Comparison]) -> Table:
-    """A line a row of what `"auto"` runs: beside its estimate, its target and the peers.
+    """A line per row: the time of the plan that `"auto"` takes, its estimate, and the peers'.
 
     Args:
         rows: what was measured on a GPU.
     """
-    title = "forward / forward + backward, ms; us a step forward / backward"
+    title = "forward / forward + backward, ms; us per step forward / backward"
     table = Table(title=title, title_justify="left", box=None, pad_edge=False)
     table.header_style = "bold"
     table.add_column("row")
-    for column in ("ms", "target", "reached", "us a step", "planned us"):
+    with_targets = any(found.row.target for found in rows)
+    targets = ("target", "reached") if with_targets else ()
+    for column in ("ms", *targets, "us per step", "planned us"):
         table.add_column(column, justify="right", no_wrap=True)
     for column in ("fastest of ours", "nn float16 +", "best peer"):
         table.add_column(column, justify="right", no_wrap=True)
@@ -90,11 +94,14 @@ def summary_table(rows: Sequence[Comparison]) -> Table:
         nn = [r for r in found.results if r.contender.name.startswith("nn.")]
         half = next((r for r in nn if r.contender.dtype == "float16"), None)
         peers = [best_peer(found, auto.contender, p) for p in PHASES[:2]]
+        goal = [
+            f"{target.forward:g} / {target.forward_backward:g}" if target else "",
+            " / ".join("yes" if ok else "no" for ok in reached(found, auto).values()),
+        ]
         table.add_row(
             f"{found.row} ({auto.runs_as}, {auto.contender.dtype})",
             _pair(auto),
-            f"{target.forward:g} / {target.forward_backward:g}" if target else "",
-            " / ".join("yes" if ok else "no" for ok in reached(found, auto).values()),
+            *(goal if with_targets else ()),
             _us(auto, found.row.steps),
             " / ".join(f"{n / 1e3:.2f}" for n in auto.planned or ()),
             f"{fastest.contender.variant} {_pair(fastest)}",
@@ -109,21 +116,21 @@ def _pair(result: Result) -> str:
 
 
 def notes(found: Comparison) -> str:
-    """What a table has no column for: terms, anchors, first calls, failures, who was left out.
+    """The notes below a table: terms, anchors, first calls, failures, and who was left out.
 
     Args:
         found: what was measured.
     """
-    row, lines = found.row, ["  + with its input GEMM; us a step: forward / backward"]
-    pairs = {"target": row.target, "FlashRNN 1.0.5": row.flashrnn, "cuDNN float16": row.cudnn}
+    row, lines = found.row, ["  + with its input GEMM; us per step: forward / backward"]
+    pairs = {"target": row.target, "FlashRNN": row.flashrnn, "cuDNN float16": row.cudnn}
     known = [f"{n} {p.forward:g} / {p.forward_backward:g}" for n, p in pairs.items() if p]
     if known:
-        lines.append(f"  on an H200: {', '.join(known)}" + (f" ({row.note})" if row.note else ""))
+        lines.append(f"  anchors: {', '.join(known)}" + (f" ({row.note})" if row.note else ""))
     for result in found.results:
         contender = result.contender
         name = f"{contender.name}, {contender.dtype}"
         if contender.note:
-            lines.append(f"  {name}: {contender.note}, no peer of the row")
+            lines.append(f"  {name}: {contender.note}, so it is not a peer of the row")
         if result.first_seconds is not None and result.first_seconds > 1:
             warm_up = result.warm_ups.get("forward_backward")
             step = warm_up.first if warm_up else 0

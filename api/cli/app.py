@@ -1,38 +1,49 @@
-"""The `rnnc` command: reads its arguments, hands on to the stages, and shows what they give."""
+"""The `rnnc` command: its commands, its version, and what it does with errors."""
 
 from __future__ import annotations
 
-import sys
-from contextlib import redirect_stdout
-from importlib import metadata
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
-from .. import cells
-from ..codegen.derive import derive
 from ..errors import RnncError
-from .bench import bench_command
-from .build import build_command
-from .check import check_command
-from .console import print_cells, print_lines
-from .fuzz import fuzz_command
-from .limits import limits_command
-from .plan import plan_command
-from .show import show_command
-from .tune import tune_command
+from .commands.bench import bench_command
+from .commands.build import build_command
+from .commands.cache import cache_app
+from .commands.check import check_command
+from .commands.fuzz import fuzz_command
+from .commands.limits import limits_command
+from .commands.list import list_command
+from .commands.plan import plan_command
+from .commands.show import show_command
+from .commands.tune import tune_command
+from .console import fail
+
+
+class _Commands(TyperGroup):
+    """The commands; an error of rnnc is shown without a traceback."""
+
+    def invoke(self, ctx: Any) -> Any:
+        try:
+            return super().invoke(ctx)
+        except RnncError as error:
+            fail(error)
+
 
 app = typer.Typer(
+    cls=_Commands,
     help="The compiler for recurrent cells.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 
 
 def _version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"rnnc {metadata.version('rnnc')}")
+        from importlib.metadata import version
+
+        typer.echo(f"rnnc {version('rnnc')}")
         raise typer.Exit
 
 
@@ -46,26 +57,13 @@ def _main(
     pass
 
 
-@app.command("list")
-def list_command() -> None:
-    """List the cells: their gates, states, params and recurrence, and operations a unit."""
-    known, broken = [], []
-    with redirect_stdout(sys.stderr):  # other packages' modules may print
-        for name in cells.names():
-            try:
-                known.append(derive(cells.get(name)))
-            except RnncError as error:
-                broken.append((name, error))
-    print_cells(known)
-    for name, why in broken:
-        print_lines(f"{name}: {why.found}")
-
-
-app.command("check")(check_command)
+app.command("list")(list_command)
 app.command("show")(show_command)
+app.command("check")(check_command)
+app.command("fuzz")(fuzz_command)
+app.command("limits")(limits_command)
 app.command("plan")(plan_command)
 app.command("build")(build_command)
 app.command("tune")(tune_command)
-app.command("limits")(limits_command)
 app.command("bench")(bench_command)
-app.command("fuzz")(fuzz_command)
+app.add_typer(cache_app, name="cache")

@@ -1,19 +1,19 @@
-"""`rnnc bench`: rnnc against torch's own RNNs, FlashRNN and loops, measured in one run."""
+"""What `rnnc bench` does: it measures rows, and prints and writes what it found."""
 
 from __future__ import annotations
 
 import math
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
 from pathlib import Path
-from typing import Annotated
+from typing import NamedTuple
 
 import torch
-import typer
 from rich.console import Console
 
-from ..bench.contenders import DEFAULT_KINDS, KINDS, Kind, kinds_named
+from ..bench.anchors import Anchors, read_anchors
+from ..bench.contenders.kinds import Kind, kinds_named
 from ..bench.first_call import first_results
 from ..bench.inputs import DTYPES
 from ..bench.measure import Comparison, Settings, measure_row, short_row
@@ -23,109 +23,128 @@ from ..bench.report import file_stem, machine, record, write_record
 from ..bench.rows import BenchError, Row, rows_named
 from ..bench.text import comparison_table, notes, summary_table
 from ..cellspec.cell import CellSpec
-from ..errors import RnncError
 from ..runtime.cuda.driver.device import device_limits
-from .console import fail, print_lines, print_table
+from .console import print_lines, print_table
 from .find import find_cell
 
 
-def bench_command(
-    context: typer.Context,
-    rows: Annotated[
-        str | None,
-        typer.Option(help="Rows of the table of sizes: 1,2,3, or 1-9, or all; 2 by default."),
-    ] = None,
-    cell: Annotated[
-        str | None, typer.Option(help="A cell, as `rnnc show` takes it, in place of --rows.")
-    ] = None,
-    heads: Annotated[int | None, typer.Option(help="Heads; a row's own, or 1.")] = None,
-    head_dim: Annotated[int | None, typer.Option(help="Units a head; a row's own, or 64.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Batch rows; a row's own, or 16.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps; 1024 by default.")] = None,
-    dtype: Annotated[
-        str | None, typer.Option(help="Some of bfloat16,float16,float32; the first two on a GPU.")
-    ] = None,
-    peer_dtype: Annotated[
-        str | None,
-        typer.Option(help="Further ones of torch's RNNs; on a GPU float16, its fastest."),
-    ] = None,
-    contenders: Annotated[
-        str, typer.Option(help=f"Some of {', '.join(KINDS)}.", metavar="KINDS")
-    ] = ",".join(DEFAULT_KINDS),
-    eager: Annotated[
-        bool, typer.Option("--eager", help="The eager loop at all steps too.")
-    ] = False,
-    compiled: Annotated[
-        bool, typer.Option("--compile", help="torch.compile of a loop, at 32 steps.")
-    ] = False,
-    first: Annotated[
-        bool, typer.Option("--first", help="Seconds to a first result, in fresh processes.")
-    ] = False,
-    queued: Annotated[
-        bool, typer.Option("--queued", help="Keep the GPU busy, so that the host's time is hidden.")
-    ] = False,
-    ahead: Annotated[
-        bool, typer.Option("--ahead", help="First compile all kernels of a GPU, side by side.")
-    ] = False,
-    repeat: Annotated[int, typer.Option(help="Timed runs of each contender.", min=1)] = 30,
-    limit: Annotated[
-        float | None, typer.Option(help="Seconds for all, shared among the rows.")
-    ] = None,
-    device: Annotated[
-        str | None, typer.Option(help="cpu or cuda; cuda where there is one.")
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="Folder for a JSON file and a picture.")
-    ] = None,
-) -> None:
-    """Measure rnnc and its peers side by side: forward, forward + backward, inference, memory.
+class Sizes(NamedTuple):
+    """Sizes in place of the rows' own; None keeps those."""
 
-    All contenders of a row get the same inputs and take turns. A contender that fails is
-    shown with its reason.
+    heads: int | None
+    head_dim: int | None
+    batch: int | None
+    steps: int | None
+
+
+@dataclass(frozen=True)
+class Wishes:
+    """The options of `rnnc bench`, as they were given.
+
+    Attributes:
+        rows: numbers of rows; None for row 2, or with a cell.
+        cell: as `rnnc show` takes it; None for the rows' own.
+        sizes: in place of the rows' own.
+        dtypes: separated by commas; None for the device's.
+        peer_dtypes: further dtypes for torch's RNNs, likewise.
+        contenders: kinds, separated by commas.
+        eager: whether the eager loop runs at all steps too.
+        compiled: whether torch.compile of a loop runs too.
+        first: whether the seconds to a first result are measured.
+        queued: whether the GPU is kept busy, to hide the host's time.
+        ahead: whether all kernels are compiled before.
+        repeat: timed runs of each contender.
+        limit: seconds for all rows together.
+        device: "cpu" or "cuda"; None for a GPU if there is one.
+        anchors: a file of targets and other libraries' times.
+        output: the folder for a JSON file and a picture.
+        command: the command line, for the record.
+    """
+
+    rows: str | None
+    cell: str | None
+    sizes: Sizes
+    dtypes: str | None
+    peer_dtypes: str | None
+    contenders: str
+    eager: bool
+    compiled: bool
+    first: bool
+    queued: bool
+    ahead: bool
+    repeat: int
+    limit: float | None
+    device: str | None
+    anchors: Path | None
+    output: Path | None
+    command: str
+
+
+def bench(wishes: Wishes) -> None:
+    """Measure the rows, print a table of each, and write the record and the picture.
+
+    Args:
+        wishes: the options of the command.
+
+    Raises:
+        RnncError: an option is wrong.
     """
     began = time.monotonic()
-    try:
-        where = _device(device)
-        wanted = _kinds(contenders, eager, compiled)
-        deadline = math.inf if limit is None else began + limit
-        dtypes = _dtypes(dtype, where)
-        more = _dtypes(peer_dtype or ("float16" if where == "cuda" else dtypes[0]), where)
-        settings = Settings(where, dtypes, more, wanted, repeat, queued)
-        chosen = _rows(rows, cell, heads, head_dim, batch, steps)
-        today, on = date.today().isoformat(), machine(where)
-        print_lines(", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1))
-        torch.manual_seed(0)
-        found: list[Comparison] = []
-        stem = file_stem(where, on["device"], today) + ("-queued" if queued else "")
-        seconds = None
-        if ahead and where == "cuda":
-            limits = device_limits(torch.cuda.current_device())
-            seconds = compile_ahead(chosen, dtypes, limits)
-            print_lines(f"compiled in {seconds:.1f} s")
-        for i, (row, its_cell) in enumerate(chosen):
-            # What a row leaves of its share, the others have.
-            now = time.monotonic()
-            settings = replace(settings, deadline=now + (deadline - now) / (len(chosen) - i))
-            short = short_row(row, wanted)
-            for each in (row, short) if short else (row,):
-                found.append(measure_row(each, its_cell, settings))
-                if first and each is row:
-                    _first(found[-1], its_cell, settings)
-                print_table(comparison_table(found[-1], where))
-                print_lines(notes(found[-1]))
-                if output is not None:
-                    # After each row: what was measured stays when a later row takes too long.
-                    command = _command(context)
-                    content = record(found, where, today, command, repeat, queued, seconds)
-                    write_record(content, output / f"{stem}.json")
-        if len(found) > 1 and where == "cuda":
-            print_lines("")
-            print_table(summary_table(found))
-        if output is not None:
-            print_lines(f"wrote {output / f'{stem}.json'}")
-            _plot(found, f"{on['device']}, torch {on['torch']}, {today}", output / f"{stem}.svg")
-    except RnncError as error:
-        fail(error)
+    settings = _settings(wishes)
+    anchors = read_anchors(wishes.anchors) if wishes.anchors else Anchors()
+    chosen = _rows(wishes, anchors)
+    deadline = math.inf if wishes.limit is None else began + wishes.limit
+    today, on = date.today().isoformat(), machine(settings.device)
+    print_lines(", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1))
+    torch.manual_seed(0)
+    seconds = _compile_all(chosen, settings) if wishes.ahead else None
+    found: list[Comparison] = []
+    stem = file_stem(settings.device, on["device"], today) + ("-queued" if wishes.queued else "")
+    for number, (row, cell) in enumerate(chosen):
+        # The time that a row does not use is left to the others.
+        now = time.monotonic()
+        settings = replace(settings, deadline=now + (deadline - now) / (len(chosen) - number))
+        short = short_row(row, settings.kinds)
+        for each in (row, short) if short else (row,):
+            found.append(measure_row(each, cell, settings))
+            if wishes.first and each is row:
+                _first(found[-1], cell, settings)
+            print_table(comparison_table(found[-1], settings.device))
+            print_lines(notes(found[-1]))
+            if wishes.output is not None:
+                # After each row, so that nothing is lost if a later row takes too long.
+                content = record(found, settings, today, wishes.command, seconds, anchors)
+                write_record(content, wishes.output / f"{stem}.json")
+    if len(found) > 1 and settings.device == "cuda":
+        print_lines("")
+        print_table(summary_table(found))
+    if wishes.output is not None:
+        print_lines(f"wrote {wishes.output / f'{stem}.json'}")
+        title = f"{on['device']}, torch {on['torch']}, {today}"
+        _plot(found, title, wishes.output / f"{stem}.svg")
+
+
+def _settings(wishes: Wishes) -> Settings:
+    device = _device(wishes.device)
+    dtypes = _dtypes(wishes.dtypes, device)
+    default = "float16" if device == "cuda" else dtypes[0]
+    return Settings(
+        device,
+        dtypes,
+        _dtypes(wishes.peer_dtypes or default, device),
+        _kinds(wishes.contenders, wishes.eager, wishes.compiled),
+        wishes.repeat,
+        wishes.queued,
+    )
+
+
+def _compile_all(rows: list[tuple[Row, CellSpec]], settings: Settings) -> float | None:
+    """Compile the kernels of all rows; the seconds that it took, None on the CPU."""
+    if settings.device != "cuda":
+        return None
+    seconds = compile_ahead(rows, settings.dtypes, device_limits(torch.cuda.current_device()))
+    print_lines(f"compiled in {seconds:.1f} s")
+    return seconds
 
 
 def _device(device: str | None) -> str:
@@ -154,21 +173,15 @@ def _dtypes(words: str | None, device: str) -> tuple[str, ...]:
     return found
 
 
-def _rows(
-    numbers: str | None,
-    cell: str | None,
-    heads: int | None,
-    head_dim: int | None,
-    batch: int | None,
-    steps: int | None,
-) -> list[tuple[Row, CellSpec]]:
+def _rows(wishes: Wishes, anchors: Anchors) -> list[tuple[Row, CellSpec]]:
+    numbers, cell, sizes = wishes.rows, wishes.cell, wishes.sizes._asdict()
     if numbers is not None and cell is not None:
         raise BenchError(f"--rows {numbers} and --cell {cell}", "one of them", f"--rows {numbers}")
-    sizes = {"heads": heads, "head_dim": head_dim, "batch": batch, "steps": steps}
     if cell is not None:
         its_cell = find_cell(cell)
         return [(Row(its_cell.name, 1, 64).resized(**sizes), its_cell)]
-    return [(row.resized(**sizes), find_cell(row.cell)) for row in rows_named(numbers or "2")]
+    rows = (anchors.at(row).resized(**sizes) for row in rows_named(numbers or "2"))
+    return [(row, find_cell(row.cell)) for row in rows]
 
 
 def _first(found: Comparison, cell: CellSpec, settings: Settings) -> None:
@@ -184,21 +197,10 @@ def _first(found: Comparison, cell: CellSpec, settings: Settings) -> None:
         found.first[name] = first_results(found.row, cell, settings.device, contender)
 
 
-def _command(context: typer.Context) -> str:
-    """What was typed, but for the folder, which is a matter of the machine."""
-    words = ["rnnc bench"]
-    for parameter in context.command.params:
-        name, value = parameter.name or "", context.params.get(parameter.name or "")
-        source = context.get_parameter_source(name)
-        if name != "output" and source is not None and source.name == "COMMANDLINE":
-            words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
-    return " ".join(words)
-
-
 def _plot(found: list[Comparison], title: str, path: Path) -> None:
     try:
         plot(found, title, path)
         print_lines(f"wrote {path}")
     except BenchError as error:
-        # The figures are there: a picture is worth no failure.
+        # The figures are written already, so a missing picture is no failure.
         Console(stderr=True, highlight=False).print(f"no picture: {error}", markup=False)

@@ -5,9 +5,8 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-import typer
 from rich.table import Table
 
 from ..codegen.cuda.alternating.plan import AlternatingPlan
@@ -16,9 +15,8 @@ from ..codegen.cuda.mixed_source import MixedSource
 from ..codegen.cuda.source import CudaSource
 from ..errors import RnncError
 from ..runtime.cuda.nvrtc import Binary, compile_cuda, ptx_of
-from .console import fail, print_lines, print_table
+from .console import print_lines, print_table
 from .find import find_cell
-from .options import CellWord, DtypeOption, HeadDim, Heads, Scalar, Variant, VariantOption
 
 
 @dataclass(frozen=True)
@@ -36,46 +34,26 @@ class _Built:
         return f"{self.source.name}.{self.source.plan.variant}.{self.binary.arch}"
 
 
-def build_command(
-    cell: CellWord,
-    arch: Annotated[
-        str, typer.Option(help="Architectures, as the CUDA compiler names them, parted by commas.")
-    ] = "sm_80,sm_90a,sm_100a,sm_120",
-    heads: Heads = 1,
-    head_dim: HeadDim = 64,
-    dtype: DtypeOption = Scalar.BFLOAT16,
-    variant: VariantOption = Variant.AUTO,
-    out: Annotated[
-        Path | None, typer.Option(help="The folder for the files; CELL_cuda by default.")
-    ] = None,
-) -> None:
-    """Compile a cell's CUDA kernels by NVRTC, which needs no GPU, and keep what comes out.
+def build_files(cell: str, archs: list[str], out: Path | None, **options: Any) -> None:
+    """Compile a cell's CUDA kernels for some architectures, write the files and print a table.
 
-    Writes source, PTX and cubin of each architecture, and the headers, to a folder. Where forward
-    and backward are of two plans, each has files of its own. A kernel's matrix instructions are
-    counted in its PTX. A binary that is in the cache takes no time.
+    Args:
+        cell: as `rnnc show` takes it.
+        archs: architectures by their CUDA names.
+        out: the folder; None for one that is named after the cell.
+        **options: heads, head_dim, dtype and variant, as `Cell.cuda` takes them.
+
+    Raises:
+        RnncError: there is no such cell, architecture or plan, or the folder cannot be written.
     """
-    try:
-        found = find_cell(cell)
-        names = [name.strip() for name in arch.split(",")]
-        limits = {name: limits_of_arch(name) for name in names}
-        sources = {
-            name: found.cuda(
-                heads=heads,
-                head_dim=head_dim,
-                dtype=dtype.value,
-                gpu=gpu,
-                variant=variant.value,
-            )
-            for name, gpu in limits.items()
-        }
-        built = [each for name, source in sources.items() for each in _build(source, name)]
-        folder = out or Path(f"{found.name}_cuda")
-        _write(built, folder)
-        print_table(_table(built))
-        print_lines(f"\n{folder}: {', '.join(f'{b.stem}.*' for b in built)} and lib/")
-    except RnncError as error:
-        fail(error)
+    found = find_cell(cell)
+    limits = {name: limits_of_arch(name) for name in archs}
+    sources = {name: found.cuda(gpu=gpu, **options) for name, gpu in limits.items()}
+    built = [each for name, source in sources.items() for each in _build(source, name)]
+    folder = out or Path(f"{found.name}_cuda")
+    _write(built, folder)
+    print_table(_table(built))
+    print_lines(f"\n{folder}: {', '.join(f'{b.stem}.*' for b in built)} and lib/")
 
 
 def _build(source: CudaSource | MixedSource, arch: str) -> list[_Built]:

@@ -1,63 +1,53 @@
-"""`rnnc check`: the compiled kernels of cells against autograd of their equations."""
+"""What `rnnc check` does with each cell, and how it shows the result."""
 
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
-from typing import Annotated
+from collections.abc import Callable, Sequence
 
 import torch
-import typer
 from rich.table import Table
+from rich.text import Text
 
 from ..define import Cell
 from ..errors import RnncError
 from ..runtime.cuda.driver.device import device_limits
 from ..verify.check_gpu import PlanCheck, check_gpu
-from ..verify.findings import inspect
-from .console import fail, inspection_report, print_error, print_lines, print_table
+from ..verify.findings import TOLERANCE, Comparison, Inspection, inspect
+from .console import print_error, print_lines, print_table, terminal
 from .find import find_cells
+from .gpu import need_gpu
 from .load import BrokenCell
-from .options import CELL, Device, need_gpu
 
 
-def check_command(
-    cell: Annotated[
-        list[str], typer.Argument(help=f"{CELL} A file alone: all of its cells.", metavar="CELL…")
-    ],
-    seed: Annotated[
-        int | None,
-        typer.Option(help="The seed of the random inputs; another one each time by default."),
-    ] = None,
-    device: Annotated[
-        Device, typer.Option(help="Where the kernels run; on a GPU, those of every plan that fits.")
-    ] = Device.CPU,
-) -> None:
-    """Check the compiled kernels of cells.
+def check_cells(words: list[str], seed: int | None, device: str) -> bool:
+    """Check cells and print what was found.
 
-    Outputs and gradients are compared with autograd of the plain equations in float64; one step
-    from extreme pre-activations must stay finite in float32 wherever it does in float64. On a GPU
-    the largest head of each kind of plan and an odd one are run, forward and backward, in float32
-    and bfloat16, alternating plans in float64 too: an error may be three times that of the plain
-    loop in the same dtype. The exit code is 1 if anything is wrong.
+    Args:
+        words: cells as `rnnc show` takes them, and files.
+        seed: of the random inputs; None for a new one.
+        device: "cpu" or "cuda".
+
+    Returns:
+        Whether all of them are right.
+
+    Raises:
+        NoGpuError: the device is "cuda", and there is no GPU.
     """
     drawn = random.randrange(2**31) if seed is None else seed
-    if device is Device.CUDA:
-        try:
-            need_gpu(f"rnnc check {' '.join(cell)}")
-        except RnncError as error:
-            fail(error)
-    run = _on_gpu if device is Device.CUDA else _on_cpu
-    wrong = False
-    for word in cell:
+    if device == "cuda":
+        command = f"rnnc check {' '.join(words)}"
+        need_gpu(f"{command} --device cuda", f"{command} --device cpu")
+    run = _on_gpu if device == "cuda" else _on_cpu
+    right = True
+    for word in words:
         try:
             for each in find_cells(word):
-                wrong |= not _passes(each, drawn, run)
+                right &= _passes(each, drawn, run)
         except RnncError as error:
             print_error(error)
-            wrong = True
-    if wrong:
-        raise typer.Exit(1)
+            right = False
+    return right
 
 
 def _passes(cell: Cell | BrokenCell, seed: int, run: Callable[[Cell, int], bool]) -> bool:
@@ -73,8 +63,45 @@ def _passes(cell: Cell | BrokenCell, seed: int, run: Callable[[Cell, int], bool]
 
 def _on_cpu(cell: Cell, seed: int) -> bool:
     found = inspect(cell, seed)
-    inspection_report(found)
+    _print_inspection(found)
     return not found.failures
+
+
+def _print_inspection(found: Inspection) -> None:
+    console, pointwise = terminal(), found.pointwise
+    console.print(Text(pointwise.cell.name, "bold cyan"))
+    print_table(_comparison_table((*found.outputs, *found.gradients)))
+    console.print(
+        f"  operations per unit: {pointwise.forward.operations} forward,"
+        f" {pointwise.backward.operations} backward"
+    )
+    console.print(
+        f"  saved for the backward: {' '.join(pointwise.saved) or 'nothing'};"
+        f" states {' '.join(pointwise.reads) or 'none'}"
+    )
+    differences = f"not taken: {found.skipped}" if found.skipped else "agree"
+    console.print(f"  finite differences: {found.finite_differences or differences}")
+    console.print(
+        f"  float32 at {found.points} extreme points:"
+        f" {len(found.overflows)} values are not finite, though they are in float64"
+    )
+    if found.undefined:
+        console.print(f"  not finite there in float64 either: {' '.join(found.undefined)}")
+    for failure in found.failures:
+        console.print(Text(f"  failed: {failure}", "red"))
+    verdict = Text("  failed", "bold red") if found.failures else Text("  passed", "bold green")
+    console.print(verdict.append(f", seed {found.seed}", "default"))
+
+
+def _comparison_table(rows: Sequence[Comparison]) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("  against autograd, float64")
+    table.add_column("largest", justify="right")
+    table.add_column(f"error (at most {TOLERANCE:g})", justify="right")
+    for row in rows:
+        style = "" if row.ok else "red"
+        table.add_row(f"  {row.name}", f"{row.largest:.3g}", f"{row.error:.1e}", style=style)
+    return table
 
 
 def _on_gpu(cell: Cell, seed: int) -> bool:

@@ -1,59 +1,57 @@
-"""`rnnc fuzz`: random cells and calls against plain torch loops."""
+"""What `rnnc fuzz` does: it runs cases, shrinks failures and prints a summary."""
 
 from __future__ import annotations
 
 import random
 import time
 from collections import Counter
-from typing import Annotated
+from typing import Literal
 
-import typer
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from ..errors import RnncError
 from ..verify.draw.case import Settings
 from ..verify.fuzz.report import report
 from ..verify.fuzz.shrink import shrink
 from ..verify.fuzz.workers import Done, Tries, run_cases, temporary_cache
-from .console import fail, print_lines
-from .options import Device, Variant, need_gpu
+from .console import print_lines
+from .gpu import need_gpu
 
 _DEFAULT_COUNT = 100
-_SHOWN = 3  # failures that are shrunk: the others are likely the same
+_SHOWN = 3  # failures that are shrunk, one of each kind
 
 
-def fuzz_command(
-    seed: Annotated[
-        int | None, typer.Option(help="Of all that is drawn; drawn anew each time by default.")
-    ] = None,
-    count: Annotated[int | None, typer.Option(help="Cells; 100 by default.", min=1)] = None,
-    seconds: Annotated[
-        float | None, typer.Option(help="Start no cell after so many seconds.", min=0)
-    ] = None,
-    device: Annotated[Device, typer.Option(help="Where the kernels run.")] = Device.CPU,
-    variant: Annotated[
-        Variant | None, typer.Option(help="Which kind of plan of a GPU; all by default.")
-    ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes that run cells side by side.", min=1)] = 1,
-    compiled: Annotated[
-        float, typer.Option(help="The share of calls through torch.compile, which takes long.")
-    ] = 0.01,
-) -> None:
-    """Draw cells and calls, and compare them with plain torch loops.
+def fuzz(
+    seed: int | None,
+    count: int | None,
+    seconds: float | None,
+    device: Literal["cpu", "cuda"],
+    variant: str,
+    compiled: float,
+    jobs: int,
+) -> bool:
+    """Compare random cells and calls with plain torch loops, and print what was found.
 
-    float64 must agree to 1e-9 of the largest value; in other dtypes an error may be three times
-    that of the loop in the same dtype. The exit code is 1 if anything is wrong; the failure is
-    shrunk, and printed as Python.
+    Args:
+        seed: of all random choices; None for a new one.
+        count: how many cells; None for 100, or for as many as `seconds` allow.
+        seconds: no cell starts after so many.
+        device: where the kernels run.
+        variant: the kind of plan on a GPU, or "any".
+        compiled: the share of calls through torch.compile.
+        jobs: processes that run cells at the same time.
+
+    Returns:
+        Whether nothing is wrong.
+
+    Raises:
+        NoGpuError: the device is "cuda", and there is no GPU.
     """
-    try:
-        if device is Device.CUDA:
-            need_gpu("rnnc fuzz")
-    except RnncError as error:
-        fail(error)
+    if device == "cuda":
+        need_gpu("rnnc fuzz --device cuda", "rnnc fuzz --device cpu")
     drawn = random.randrange(2**31) if seed is None else seed
     count = _DEFAULT_COUNT if count is None and seconds is None else count
-    settings = Settings(device.value, "any" if variant is None else variant.value, compiled)
+    settings = Settings(device, variant, compiled)
     print_lines(f"seed {drawn}")
     began = time.monotonic()
     done = _run(drawn, count, seconds, settings, jobs)
@@ -67,8 +65,7 @@ def fuzz_command(
             kinds.add(each.outcome.kind)
             _show(each)
     print_lines(summary(done, time.monotonic() - began))
-    if wrong or _too_many_discards(done):
-        raise typer.Exit(1)
+    return not wrong and not _too_many_discards(done)
 
 
 def _run(
@@ -108,7 +105,7 @@ def _show(done: Done) -> None:
             smallest = shrink(done.case, tries)
         finally:
             tries.close()
-    print_lines(f"\n# cell {done.number}, as small as it fails:")
+    print_lines(f"\n# cell {done.number}, in the smallest form that fails:")
     print_lines(report(smallest, tries.outcome.reasons))
 
 

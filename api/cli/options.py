@@ -2,19 +2,34 @@
 
 from __future__ import annotations
 
+import glob
 from enum import StrEnum
+from importlib.metadata import entry_points
 from typing import Annotated
 
-import torch
 import typer
 
-from ..errors import RnncError
+from ..cellspec.library import NAMES
+from ..codegen.cuda.limits import PRESETS
 
-CELL = "A cell's name, as `rnnc list` has it, or a file and a name in it: my_cell.py:my_cell."
+CELL = "A cell's name, as `rnnc list` shows it, or a file and a name in it: my_cell.py:my_cell."
+
+
+def cell_words(incomplete: str) -> list[str]:
+    """What a shell offers for a cell: the names of cells, and Python files."""
+    names = {*NAMES, *(point.name for point in entry_points(group="rnnc.cells"))}
+    files = glob.glob(f"{glob.escape(incomplete)}*.py")
+    return sorted([*(name for name in names if name.startswith(incomplete)), *files])
+
+
+def gpu_words(incomplete: str) -> list[str]:
+    """What a shell offers for a GPU: the first word of each name, which is enough to name it."""
+    names = (limits.name.split()[0] for limits in PRESETS)
+    return [name for name in names if name.startswith(incomplete)]
 
 
 class Scalar(StrEnum):
-    """The scalar types that kernels are written in."""
+    """The scalar types of kernels."""
 
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
@@ -39,42 +54,23 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
-class NoGpuError(RnncError):
-    """The caller asked for a GPU, and there is none."""
-
-
-def need_gpu(command: str) -> None:
-    """Refuse what needs a GPU where there is none.
-
-    Args:
-        command: what was asked for, without its device.
-
-    Raises:
-        NoGpuError: torch sees no CUDA device.
-    """
-    if not torch.cuda.is_available():
-        raise NoGpuError(
-            f"{command} --device cuda",
-            "no CUDA device that torch can use",
-            "an NVIDIA GPU of compute capability 8.0 or newer",
-            f"{command} --device cpu",
-        )
-
-
 class SaveWord(StrEnum):
-    """What a forward keeps for the backward."""
+    """What a forward saves for the backward."""
 
     GATES = "gates"
     STATES = "states"
 
 
-CellWord = Annotated[str, typer.Argument(help=CELL)]
-Heads = Annotated[int, typer.Option(help="Heads, each with a recurrent matrix of its own.")]
-HeadDim = Annotated[int, typer.Option(help="Units of a head.")]
+CellWord = Annotated[str, typer.Argument(help=CELL, autocompletion=cell_words)]
+CellOption = Annotated[str, typer.Option(help=CELL, autocompletion=cell_words)]
+Heads = Annotated[int, typer.Option(help="Heads; each has its own recurrent matrix.")]
+HeadDim = Annotated[int, typer.Option(help="Units per head.")]
 Batch = Annotated[int, typer.Option(help="Batch rows.")]
-Gpu = Annotated[str, typer.Option(help="A GPU, as `rnnc limits` names it.")]
+Gpu = Annotated[
+    str, typer.Option(help="A GPU, as `rnnc limits` names it.", autocompletion=gpu_words)
+]
 DtypeOption = Annotated[Scalar, typer.Option(help="The type of all tensors.")]
-VariantOption = Annotated[Variant, typer.Option(help="Which kind of plan.")]
+VariantOption = Annotated[Variant, typer.Option(help="The kind of plan.")]
 SaveOption = Annotated[
-    SaveWord, typer.Option("--save", help="What the forward keeps for the backward.")
+    SaveWord, typer.Option("--save", help="What the forward saves for the backward.")
 ]

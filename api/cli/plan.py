@@ -7,50 +7,32 @@ from rich.table import Table
 from ..codegen.cuda.limits import Limits, limits_of
 from ..codegen.cuda.mixed_plan import CallPlan, MixedPlan
 from ..codegen.cuda.planner import plan_for
-from ..codegen.plan import VARIANTS
+from ..codegen.plan import VARIANTS, Variant
 from ..codegen.shape import PlanError, Shape
 from ..define import Cell
-from ..errors import RnncError
-from .console import fail, print_lines, print_table
+from .console import print_lines, print_table
 from .find import find_cell
-from .options import (
-    Batch,
-    CellWord,
-    DtypeOption,
-    Gpu,
-    HeadDim,
-    Heads,
-    Scalar,
-    Variant,
-    VariantOption,
-)
 
 _MODEL = "(estimates of a model that was fitted on an H200)"
 
 
-def plan_command(
-    cell: CellWord,
-    heads: Heads = 1,
-    head_dim: HeadDim = 64,
-    gpu: Gpu = "H200",
-    dtype: DtypeOption = Scalar.BFLOAT16,
-    batch: Batch = 16,
-    variant: VariantOption = Variant.AUTO,
-) -> None:
-    """Show the plan of a cell's kernels on a GPU, which need not be here: what fits, what binds.
+def print_plan(cell: str, shape: Shape, gpu: str, variant: Variant) -> None:
+    """Print the plan of a cell on a GPU, and the estimates of all kinds of plans.
 
-    Every variant has a line with its estimate, or with what it wants instead; a star marks the one
-    that is taken, such as the forward of one and the backward of another.
+    Args:
+        cell: as `rnnc show` takes it.
+        shape: the sizes.
+        gpu: a GPU by name.
+        variant: the kind of plan, or "auto".
+
+    Raises:
+        RnncError: there is no such cell, GPU or plan.
     """
-    try:
-        found, limits = find_cell(cell), limits_of(gpu)
-        shape = Shape(heads, head_dim, batch, dtype=dtype.value)
-        plan = plan_for(found, shape, limits, variant.value)
-        print_lines(f"{found.name}, {shape}\n{limits}\n")
-        print_table(_table(found, shape, limits, plan))
-        print_lines(f"  {_MODEL}\n\n* {plan}")
-    except RnncError as error:
-        fail(error)
+    found, limits = find_cell(cell), limits_of(gpu)
+    plan = plan_for(found, shape, limits, variant)
+    print_lines(f"{found.name}, {shape}\n{limits}\n")
+    print_table(_table(found, shape, limits, plan))
+    print_lines(f"  {_MODEL}\n\n* {plan}")
 
 
 def _table(cell: Cell, shape: Shape, limits: Limits, taken: CallPlan) -> Table:

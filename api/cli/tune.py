@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import torch
-import typer
 from rich.table import Table
 
 from ..codegen.cuda.alternating.plan import AlternatingPlan
@@ -13,47 +10,36 @@ from ..codegen.cuda.block.plan import BlockPlan
 from ..codegen.cuda.cluster.plan import ClusterPlan
 from ..codegen.cuda.mixed_plan import CallPlan
 from ..codegen.plan import CudaPlan
-from ..codegen.shape import DIRECTIONS, Shape
-from ..errors import RnncError
+from ..codegen.shape import DIRECTIONS, Save, Shape
 from ..runtime.cuda.driver.device import device_limits
 from ..runtime.cuda.precision import tf32_allowed
 from ..runtime.cuda.tune import CANDIDATES, Trial, Tuning, tune
 from ..runtime.errors import NoCudaError
 from ..runtime.store.tuned import Asked
-from .console import fail, print_lines, print_table
+from .console import print_lines, print_table
 from .find import find_cell
-from .options import Batch, CellWord, DtypeOption, HeadDim, Heads, SaveOption, SaveWord, Scalar
 
 
-def tune_command(
-    cell: CellWord,
-    heads: Heads = 1,
-    head_dim: HeadDim = 64,
-    dtype: DtypeOption = Scalar.BFLOAT16,
-    batch: Batch = 16,
-    save: SaveOption = SaveWord.GATES,
-    candidates: Annotated[
-        int, typer.Option(help="How many plans are timed, from the lowest estimate.")
-    ] = CANDIDATES,
-) -> None:
-    """Time the best few plans of a cell's kernels on this GPU, and remember the fastest.
+def print_tuning(cell: str, shape: Shape, save: Save, candidates: int | None) -> None:
+    """Time plans on this machine's GPU, remember the fastest, and print them all.
 
-    Forward and backward are timed by themselves; a star marks what is taken for each. From then on
-    variant="auto" takes it for calls of that size. RNNC_TUNE=1 does the same for every size that
-    comes up. The memory is a file in the folder of the compiled kernels.
+    Args:
+        cell: as `rnnc show` takes it.
+        shape: the sizes.
+        save: what the forward saves for the backward.
+        candidates: how many plans are timed; None for the usual number.
+
+    Raises:
+        RnncError: there is no such cell or plan, or no GPU.
     """
-    try:
-        found = find_cell(cell)
-        shape = Shape(heads, head_dim, batch, dtype=dtype.value)
-        limits = device_limits(_device())
-        tf32 = tf32_allowed(getattr(torch, dtype.value))
-        asked = Asked(found, shape, limits, save.value, tf32)
-        print_lines(f"{found.name}, {shape}\n{limits}\n")
-        tuning = tune(asked, _device(), candidates)
-        print_table(_table(tuning))
-        print_lines(f"\n* {tuning.winner}")
-    except RnncError as error:
-        fail(error)
+    found = find_cell(cell)
+    limits = device_limits(_device())
+    tf32 = tf32_allowed(getattr(torch, shape.dtype))
+    asked = Asked(found, shape, limits, save, tf32)
+    print_lines(f"{found.name}, {shape}\n{limits}\n")
+    tuning = tune(asked, _device(), CANDIDATES if candidates is None else candidates)
+    print_table(_table(tuning))
+    print_lines(f"\n* {tuning.winner}")
 
 
 def _device() -> int:

@@ -1,12 +1,14 @@
-"""The cells of the literature, one file each: joining `NAMES` is all that a new one takes."""
+"""The cells of the literature, one file per cell. A new cell needs a file and a line in `NAMES`."""
 
 from __future__ import annotations
 
 import importlib
+from typing import TYPE_CHECKING
 
-from ..cell import CellSpec
+if TYPE_CHECKING:
+    from ..cell import CellSpec
 
-#: Each is a module of this folder that defines a cell of the same name.
+#: Each name is a module of this folder that defines a cell of the same name.
 NAMES: tuple[str, ...] = (
     "antisymmetric_rnn",
     "atr",

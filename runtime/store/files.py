@@ -178,7 +178,7 @@ def _shrink(folder: Path, latest: str) -> None:
 
     Other processes shrink the folder too, and files of other users may have to stay.
     """
-    files, excess = [], -_size_limit()
+    files, excess = [], -size_limit()
     for entry in _entries(folder):
         with suppress(OSError):
             stat = entry.stat(follow_symlinks=False)
@@ -206,7 +206,7 @@ def _entries(folder: Path) -> list[os.DirEntry[str]]:
 _KERNELS = {".so", ".cubin", ".memo"}
 
 
-def _size_limit() -> int:
+def size_limit() -> int:
     """Bytes that the folder may hold: `RNNC_CACHE_SIZE` in MiB; nonsense counts as unset."""
     wish = os.environ.get("RNNC_CACHE_SIZE", "")
     return (int(wish) if wish.isdecimal() else _DEFAULT_SIZE) * _MIB

@@ -64,6 +64,24 @@ def test_list_has_a_line_for_each_cell(run: Callable[..., Result]) -> None:
     assert lstm.endswith("Long short-term memory (Hochreiter & Schmidhuber, 1997).")
 
 
+def test_list_as_json_has_the_same_cells(run: Callable[..., Result]) -> None:
+    listed = {cell["name"]: cell for cell in json.loads(run("list", "--json").stdout)}
+    assert list(listed) == list(rnnc.cells.names())
+    assert listed["lstm"] == {
+        "name": "lstm",
+        "doc": "Long short-term memory (Hochreiter & Schmidhuber, 1997).",
+        "gates": ["i", "f", "z", "o"],
+        "states": ["h", "c"],
+        "params": [],
+        "constants": {},
+        "dense": [["i", "h"], ["f", "h"], ["z", "h"], ["o", "h"]],
+        "diagonal": [],
+        "operations": {"forward": 9, "backward": 20},
+    }
+    assert listed["leaky_rate"]["constants"] == {"alpha": 0.1}
+    assert listed["sru"]["diagonal"][0][1] == "c"
+
+
 @pytest.mark.parametrize(
     ("name", "kind"),
     [
@@ -102,7 +120,7 @@ def test_show_gives_the_equations(run: Callable[..., Result]) -> None:
 def test_show_gives_the_values_that_a_cell_starts_from(run: Callable[..., Result]) -> None:
     write("cell.py", GOOD)
     assert "  alpha = 0.1\n" in run("show", "cell.py").stdout
-    assert "  nu is learned, a value a unit, and starts at -4\n" in run("show", "fastgrnn").stdout
+    assert "  nu is learned, a value per unit, and starts at -4\n" in run("show", "fastgrnn").stdout
 
 
 def test_show_gives_the_backward(run: Callable[..., Result]) -> None:
@@ -166,8 +184,8 @@ def test_check_passes_a_good_cell(run: Callable[..., Result]) -> None:
     rows = [line.split()[0] for line in result.stdout.splitlines()]
     assert rows[:1] == ["elman"]
     assert rows[2:7] == ["h", "d_x_g", "d_R_g", "d_b_g", "d_h"]
-    assert "operations a unit: 1 forward, 3 backward" in result.stdout
-    assert "kept for the backward: nothing; states h_next" in result.stdout
+    assert "operations per unit: 1 forward, 3 backward" in result.stdout
+    assert "saved for the backward: nothing; states h_next" in result.stdout
     assert "finite differences: agree" in result.stdout
     assert (
         "float32 at 22 extreme points: 0 values are not finite, though they are in float64"

@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from rnnc.bench import contenders as bench_contenders
-from rnnc.bench.contenders import Contender
+from rnnc.bench.anchors import read_anchors
+from rnnc.bench.contenders import torch_rnn
+from rnnc.bench.contenders.contender import Contender
 from rnnc.bench.measure import Comparison, Result
 from rnnc.bench.rows import ROWS
 from rnnc.bench.text import comparison_table, notes, summary_table
@@ -61,7 +62,7 @@ def test_a_contender_that_fails_is_shown(monkeypatch):
     def broken(*_: int) -> None:
         raise RuntimeError("out of luck")
 
-    monkeypatch.setitem(bench_contenders._TORCH, "lstm", ("nn.LSTM", broken))
+    monkeypatch.setitem(torch_rnn.MODULES, "lstm", ("nn.LSTM", broken))
     outcome = run(*TINY, "--contenders", "scan,nn")
     assert outcome.exit_code == 0
     assert "nn.LSTM, float32: failed: RuntimeError: out of luck" in outcome.stdout
@@ -119,7 +120,8 @@ def test_the_table_of_a_gpu(capsys):
             plan=AlternatingPlan("sm_90", "bfloat16", nanoseconds=(340, 900)) if ours else None,
         )
 
-    found = Comparison(ROWS[2])
+    anchors = read_anchors(Path(__file__).parents[2] / "benchmarks/anchors.json")
+    found = Comparison(anchors.at(ROWS[2]))
     found.results += [
         result("rnnc auto", 0.4, 1.5, True),
         result("FlashRNN cuda_fused", 3.0, 8.0, False),
@@ -134,7 +136,7 @@ def test_the_table_of_a_gpu(capsys):
     )
     assert lines[3] == "FlashRNN cuda_fused, bfloat16 3 8 3 2.93 / 4.88 123"
     said = notes(found)
-    assert "on an H200: target 0.45 / 1.3, FlashRNN 1.0.5 2.94 / 7.86" in said
+    assert "anchors: target 0.45 / 1.3, FlashRNN 2.94 / 7.86" in said
     assert "first result of rnnc auto, bfloat16: cold 1.50 s, cached 0.05 s" in said
     assert "FlashRNN cuda_fused, bfloat16: first result after 28.7 s" in said
     print_table(summary_table([found]))

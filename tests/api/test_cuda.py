@@ -95,7 +95,7 @@ def test_a_direction_holds_lines_of_the_source_and_none_of_the_other(
 ) -> None:
     cell = rnnc.cells.get(name)
     if variant == "grid" and not cell.dense_pairs:
-        with pytest.raises(rnnc.PlanError, match="no gate that reads a state through a matrix"):
+        with pytest.raises(rnnc.PlanError, match="no dense recurrent matrix"):
             cell.cuda(variant=variant)
         return
     source = cell.cuda(head_dim=32, variant=variant)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -13,8 +14,11 @@ import torch
 from rnnc.bench import measure as bench
 from rnnc.bench import plot as bench_plot
 from rnnc.bench import precompile as bench_ahead
-from rnnc.bench.contenders import KINDS, Contender, contenders_for, kinds_named
-from rnnc.bench.eager_loops import has_loop, plain_loop
+from rnnc.bench.anchors import read_anchors
+from rnnc.bench.contenders.choice import contenders_for
+from rnnc.bench.contenders.contender import Contender
+from rnnc.bench.contenders.eager_loops import has_loop, plain_loop
+from rnnc.bench.contenders.kinds import KINDS, kinds_named
 from rnnc.bench.first_call import first_result
 from rnnc.bench.inputs import Inputs
 from rnnc.bench.measure import PHASES, Comparison, Result, Settings, measure_row, short_row
@@ -27,6 +31,7 @@ from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import VARIANTS
 from rnnc.codegen.shape import PlanError, Shape
 
+ANCHORS = Path(__file__).parents[2] / "benchmarks" / "anchors.json"
 ROW = Row("lstm", 2, 4, 2, 6)
 SETTINGS = Settings("cpu", ("float32",), kinds=("scan", "module", "nn", "loop"), repeat=3)
 
@@ -153,7 +158,9 @@ def test_plain_loops_are_the_cells(name):
 
 def test_every_row_has_a_cell_and_targets_below_its_anchors():
     assert list(ROWS) == list(range(1, 17))
-    for row in ROWS.values():
+    anchors = read_anchors(ANCHORS)
+    assert list(anchors.rows) == list(ROWS)
+    for row in map(anchors.at, ROWS.values()):
         assert row.cell in rnnc.cells.names()
         assert has_loop(row.cell)
         assert row.target.forward < row.flashrnn.forward
@@ -168,6 +175,10 @@ def test_rows_by_number_range_and_all():
 def test_other_sizes_have_no_targets():
     row = rows_named("2")[0]
     assert row.resized(steps=1024, batch=None) is row
+    assert row.target is None
+    row = read_anchors(ANCHORS).at(row)
+    assert row.target == (0.45, 1.3)
+    assert row.resized(steps=1024).target == row.target
     assert row.resized(steps=32).target is None
     assert short_row(row, ("scan",)) is None
     assert short_row(row, ("compile",)).steps == 32
@@ -317,7 +328,7 @@ def test_a_peer_does_the_same_work():
 
 
 def test_the_record_holds_what_was_measured(found):
-    content = record([found], "cpu", "2026-11-20", "rnnc bench --cell lstm", 3, False)
+    content = record([found], SETTINGS, "2026-11-20", "rnnc bench --cell lstm")
     content = json.loads(json.dumps(content))
     assert {"schema", "date", "command", "machine", "method", "rows"} <= set(content)
     (row,) = content["rows"]

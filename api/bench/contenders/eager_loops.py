@@ -1,6 +1,6 @@
-"""Cells as one writes them in torch without a kernel: a product of all gates, then operations.
+"""Plain torch loops for torch.compile: one product for all gates, then pointwise operations.
 
-What torch.compile gets: the reference, made for any cell, multiplies gate by gate.
+The reference serves any cell and multiplies gate by gate, so it would be a weak contender here.
 """
 
 from __future__ import annotations
@@ -10,6 +10,10 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+
+from ..inputs import Call, Inputs
+from ..rows import BenchError
+from .contender import Contender
 
 Gates = list[Tensor]
 Step = Callable[[Gates, Gates, list[Tensor]], list[Tensor]]
@@ -42,7 +46,7 @@ def _gru(x: Gates, r: Gates, states: list[Tensor]) -> list[Tensor]:
     return [(1 - z) * n + z * states[0]]
 
 
-# A cell's step, and how many states it has. Biases ride on x: the GRU's own one on m is left out.
+# The step of a cell, and its number of states. Biases are part of wx; the GRU's on m is left out.
 _STEPS: dict[str, tuple[Step, int]] = {
     "lstm": (_lstm, 2),
     "slstm": (_slstm, 4),
@@ -52,7 +56,7 @@ _STEPS: dict[str, tuple[Step, int]] = {
 
 
 def has_loop(cell: str) -> bool:
-    """Whether a cell is written here.
+    """Whether a cell has a plain loop.
 
     Args:
         cell: its name.
@@ -73,7 +77,7 @@ def plain_loop(cell: str, wx: Tensor, R: Tensor) -> Tensor:
 
     Example:
         >>> import torch
-        >>> from rnnc.bench.eager_loops import plain_loop
+        >>> from rnnc.bench.contenders.eager_loops import plain_loop
         >>> plain_loop("elman", torch.randn(2, 5, 1, 8, 1), torch.randn(1, 1, 8, 8)).shape
         torch.Size([2, 5, 1, 8])
     """
@@ -89,3 +93,18 @@ def plain_loop(cell: str, wx: Tensor, R: Tensor) -> Tensor:
         states = step(list(wx[:, t].unbind(-1)), list(r), states)
         outputs.append(states[0])
     return torch.stack(outputs, 1)
+
+
+def compiled_loop(dtype: str) -> Contender:
+    """A plain loop under torch.compile."""
+    return Contender("torch.compile of a loop", dtype, False, "wx ready", _compiled)
+
+
+def _compiled(inputs: Inputs) -> Call:
+    wx, R, cell = inputs.wx, inputs.R, inputs.row.cell
+    if R is None or not has_loop(cell):
+        raise BenchError(
+            f"no plain loop of {cell}", "lstm, slstm, gru or elman", "another --contenders"
+        )
+    loop = torch.compile(plain_loop, fullgraph=True, dynamic=False)
+    return Call(lambda: loop(cell, wx, R), inputs.d_h.transpose(0, 1), [wx, R])

@@ -1,4 +1,4 @@
-"""`rnnc limits`: the largest head that a fused kernel keeps on chip, for each GPU."""
+"""`rnnc limits`: the largest head whose recurrent matrix stays on chip, for each GPU."""
 
 from __future__ import annotations
 
@@ -6,18 +6,12 @@ from enum import StrEnum
 from typing import Annotated
 
 import typer
-from rich.table import Table
 
-from ..codegen.cuda.largest import largest_head_dims
-from ..codegen.cuda.limits import PRESETS
-from ..errors import RnncError
-from .console import fail, print_lines, print_table
-from .find import find_cell
-from .options import CELL, Heads
+from ..options import CellOption, Heads
 
 
 class Element(StrEnum):
-    """The types that a fused kernel keeps the recurrent matrix in."""
+    """The types of a recurrent matrix that stays on chip."""
 
     BFLOAT16 = "bfloat16"
     FLOAT16 = "float16"
@@ -25,20 +19,25 @@ class Element(StrEnum):
 
 
 def limits_command(
-    cell: Annotated[str, typer.Option(help=CELL)] = "lstm",
+    cell: CellOption = "lstm",
     dtype: Annotated[Element, typer.Option(help="The type of R.")] = Element.BFLOAT16,
     heads: Heads = 1,
 ) -> None:
-    """Show the largest head dim of each kind of fused plan of a cell, on each GPU.
+    """Show the largest head dim of each kind of plan that keeps R on chip, on each GPU.
 
-    They are the sizes that `rnnc plan` finds. Batch does not matter: what does not fit takes turns.
-    A larger head runs alternating; a grid plan by name streams what the chip cannot hold.
+    `rnnc plan` finds the same sizes. Batch size does not matter: extra rows run in further waves.
+    A larger head gets an alternating plan; `--variant grid` runs it too and reads the part of R
+    that does not fit on chip again at each step.
     """
-    try:
-        found = find_cell(cell)
-        largest = [largest_head_dims(found, limits, dtype.value, heads) for limits in PRESETS]
-    except RnncError as error:
-        fail(error)
+    from rich.table import Table
+
+    from ...codegen.cuda.largest import largest_head_dims
+    from ...codegen.cuda.limits import PRESETS
+    from ..console import print_lines, print_table
+    from ..find import find_cell
+
+    found = find_cell(cell)
+    largest = [largest_head_dims(found, limits, dtype.value, heads) for limits in PRESETS]
     print_lines(f"{found.name}, {dtype.value}, heads x units: the largest head with R on chip\n")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("GPU", "arch"):

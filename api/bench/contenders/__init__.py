@@ -1,0 +1,1 @@
+"""Contenders of `rnnc bench`: rnnc's kernels, torch's RNNs, FlashRNN and plain loops."""

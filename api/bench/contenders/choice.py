@@ -1,0 +1,59 @@
+"""Which contenders take part in a row of `rnnc bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ...cellspec.cell import CellSpec
+from ..rows import SHORT_STEPS, Row
+from . import flashrnn, torch_rnn
+from .contender import Contender
+from .eager_loops import compiled_loop
+from .kinds import Kind
+from .ours import eager_loop, module, scans
+
+
+def contenders_for(
+    row: Row,
+    cell: CellSpec,
+    device: str,
+    dtypes: Sequence[str],
+    kinds: Sequence[Kind],
+    peer_dtypes: Sequence[str] = (),
+) -> list[Contender]:
+    """All contenders of a row; those that compile for a minute run in the first dtype alone.
+
+    Args:
+        row: the sizes.
+        cell: the row's cell.
+        device: "cpu" or "cuda".
+        dtypes: names of dtypes.
+        kinds: the kinds that may take part. Loops always do at few steps.
+        peer_dtypes: names of further dtypes for torch's RNNs.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.bench.contenders.choice import contenders_for
+        >>> from rnnc.bench.rows import rows_named
+        >>> row, kinds = rows_named("6")[0], ["scan", "nn"]
+        >>> found = contenders_for(row, rnnc.cells.lstm, "cuda", ["float16"], kinds)
+        >>> ", ".join(c.name.removeprefix("rnnc ") for c in found)
+        'auto, block, cluster, grid, alternating, nn.LSTM'
+    """
+    found: list[Contender] = []
+    more = [d for d in peer_dtypes if d not in dtypes]
+    for dtype in dtypes:
+        if "scan" in kinds:
+            found += scans(dtype, device)
+        if "module" in kinds:
+            found.append(module(dtype))
+        if "nn" in kinds and row.cell in torch_rnn.MODULES:
+            found.append(torch_rnn.torch_module(row, dtype))
+            found += [torch_rnn.torch_module(row, d) for d in more if dtype == dtypes[-1]]
+        if dtype == dtypes[0] and device == "cuda" and row.cell in flashrnn.CELLS:
+            found += flashrnn.flashrnn_kernels(row, dtype, kinds)
+        if "loop" in kinds or row.steps <= SHORT_STEPS:
+            found.append(eager_loop(dtype))
+        if "compile" in kinds and row.steps <= SHORT_STEPS and dtype == dtypes[0]:
+            found.append(compiled_loop(dtype))
+    return found

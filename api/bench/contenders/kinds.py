@@ -1,0 +1,38 @@
+"""The kinds of contenders that `rnnc bench` knows."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from ..rows import BenchError
+
+Kind = Literal[
+    "scan", "module", "nn", "flashrnn", "flashrnn-alternating", "flashrnn-packed", "loop", "compile"
+]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+DEFAULT_KINDS: tuple[Kind, ...] = ("scan", "module", "nn", "flashrnn")
+
+
+def kinds_named(words: str) -> list[Kind]:
+    """The kinds of contenders in a list on the command line.
+
+    Args:
+        words: kinds separated by commas.
+
+    Raises:
+        BenchError: there is no such kind.
+
+    Example:
+        >>> from rnnc.bench.contenders.kinds import kinds_named
+        >>> kinds_named("scan,nn")
+        ['scan', 'nn']
+    """
+    found: list[Kind] = []
+    for word in (w.strip() for w in words.split(",")):
+        match = next((k for k in KINDS if k == word), None)
+        if match is None:
+            raise BenchError(
+                f"contender {word!r}", f"some of {', '.join(KINDS)}", "--contenders scan,nn"
+            )
+        found.append(match)
+    return found

@@ -1,0 +1,35 @@
+"""`rnnc plan`: which kernels a cell gets on a GPU, what they cost, and which limits bind."""
+
+from __future__ import annotations
+
+from ...codegen.shape import Shape
+from ..options import (
+    Batch,
+    CellWord,
+    DtypeOption,
+    Gpu,
+    HeadDim,
+    Heads,
+    Scalar,
+    Variant,
+    VariantOption,
+)
+
+
+def plan_command(
+    cell: CellWord,
+    heads: Heads = 1,
+    head_dim: HeadDim = 64,
+    gpu: Gpu = "H200",
+    dtype: DtypeOption = Scalar.BFLOAT16,
+    batch: Batch = 16,
+    variant: VariantOption = Variant.AUTO,
+) -> None:
+    """Show the plan of a cell's kernels on a GPU: what fits and which limit binds.
+
+    No GPU is needed. Each kind of plan has a line with its estimate, or with what it would need. A
+    star marks the plan that is taken; forward and backward may be of different kinds.
+    """
+    from ..plan import print_plan
+
+    print_plan(cell, Shape(heads, head_dim, batch, dtype=dtype.value), gpu, variant.value)

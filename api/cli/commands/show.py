@@ -1,0 +1,111 @@
+"""`rnnc show`: a cell as equations, LaTeX, JSON, or the source of its kernels."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from ...codegen.shape import Dtype
+from ..options import CellWord, Scalar, Variant, gpu_words
+
+if TYPE_CHECKING:
+    from ...cellspec.cell import CellSpec
+
+
+class What(StrEnum):
+    """What `rnnc show` shows of a cell."""
+
+    EQUATIONS = "equations"
+    BACKWARD = "backward"
+    LATEX = "latex"
+    CPP = "cpp"
+    CUDA = "cuda"
+    JSON = "json"
+
+
+_BACKWARD = (
+    "# d_x is the gradient of x, s_next a state's new value; the matrix products are not shown"
+)
+_CPU_SCALARS = (Scalar.FLOAT32, Scalar.FLOAT64)
+# The options that only some texts have, and their names in messages.
+_WORDS = {
+    "dtype": "scalar type",
+    "heads": "heads",
+    "head_dim": "head dim",
+    "gpu": "GPU",
+    "variant": "variant",
+}
+_OPTIONS = {What.CPP: {"dtype"}, What.CUDA: set(_WORDS)}
+
+
+def show_command(
+    cell: CellWord,
+    what: Annotated[What, typer.Option(help="What to show of the cell.")] = What.EQUATIONS,
+    dtype: Annotated[
+        Scalar | None,
+        typer.Option(help="The scalar type of --what cpp (float32) or cuda (bfloat16)."),
+    ] = None,
+    heads: Annotated[
+        int | None, typer.Option(help="With --what cuda: the number of heads (1).")
+    ] = None,
+    head_dim: Annotated[
+        int | None, typer.Option(help="With --what cuda: units per head (64).")
+    ] = None,
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            help="With --what cuda: the GPU, as `rnnc limits` names it (H200).",
+            autocompletion=gpu_words,
+        ),
+    ] = None,
+    variant: Annotated[
+        Variant | None, typer.Option(help="With --what cuda: the kind of plan (auto).")
+    ] = None,
+) -> None:
+    """Show a cell: equations, derived backward, LaTeX, generated C++ or CUDA, or JSON."""
+    options: dict[str, Any] = {
+        "dtype": dtype and dtype.value,
+        "heads": heads,
+        "head_dim": head_dim,
+        "gpu": gpu,
+        "variant": variant and variant.value,
+    }
+    given = {name: value for name, value in options.items() if value is not None}
+    for name in given:
+        if name not in _OPTIONS.get(what, ()):
+            hint = f"--{name.replace('_', '-')}"
+            raise typer.BadParameter(f"--what {what} has no {_WORDS[name]}", param_hint=hint)
+    if what is What.CPP and dtype and dtype not in _CPU_SCALARS:
+        raise typer.BadParameter(
+            f"--what cpp takes {' or '.join(_CPU_SCALARS)}", param_hint="--dtype"
+        )
+    from ..console import print_code, print_lines
+    from ..find import find_cell
+
+    found = find_cell(cell)
+    match what:
+        case What.EQUATIONS:
+            print_lines(_with_values(found))
+        case What.BACKWARD:
+            print_lines("\n".join([_BACKWARD, *found.backward_equations()]))
+        case What.LATEX:
+            print_code(found.latex(), "latex")
+        case What.CPP:
+            scalar: Dtype = dtype.value if dtype else "float32"
+            print_code(found.cpp(scalar).code, "cpp")
+        case What.CUDA:
+            print_code(found.cuda(**given).code, "cuda")
+        case What.JSON:
+            print_code(found.to_json(), "json")
+
+
+def _with_values(cell: CellSpec) -> str:
+    """The equations of a cell, and the values that they start from."""
+    values = [
+        *(f"{c.name} = {c.value:g}" for c in cell.constants),
+        *(f"{p.name} is learned, a value per unit, and starts at {p.init:g}" for p in cell.params),
+        *(f"{s.name} starts at {s.init:g}" for s in cell.states if s.init),
+    ]
+    return "\n".join([str(cell), *(f"  {value}" for value in values)])

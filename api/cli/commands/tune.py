@@ -1,0 +1,34 @@
+"""`rnnc tune`: times the plans with the lowest estimates on this machine's GPU."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from ...codegen.shape import Shape
+from ..options import Batch, CellWord, DtypeOption, HeadDim, Heads, SaveOption, SaveWord, Scalar
+
+
+def tune_command(
+    cell: CellWord,
+    heads: Heads = 1,
+    head_dim: HeadDim = 64,
+    dtype: DtypeOption = Scalar.BFLOAT16,
+    batch: Batch = 16,
+    save: SaveOption = SaveWord.GATES,
+    candidates: Annotated[
+        int | None,
+        typer.Option(help="How many plans are timed, those with the lowest estimates first."),
+    ] = None,
+) -> None:
+    """Time the best few plans of a cell's kernels on this GPU, and remember the fastest.
+
+    Forward and backward are timed separately; a star marks the fastest of each. From then on
+    variant="auto" uses it for calls of that size. RNNC_TUNE=1 does the same for every size that is
+    used. The result is kept in the folder of the compiled kernels.
+    """
+    from ..tune import print_tuning
+
+    shape = Shape(heads, head_dim, batch, dtype=dtype.value)
+    print_tuning(cell, shape, save.value, candidates)

@@ -1,0 +1,105 @@
+"""The cells that `rnnc list` shows, as a table or as JSON."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Sequence
+from contextlib import redirect_stdout
+from typing import Any
+
+from rich.markup import escape
+from rich.table import Table
+
+from .. import cells
+from ..cellspec.cell import CellSpec, Pair
+from ..codegen.derive import Pointwise, derive
+from ..errors import RnncError
+from .console import PIPE_WIDTH, print_lines, print_table, terminal
+
+# Columns that a paper's name needs at least.
+_LEAST_PAPER = 16
+
+
+def print_list() -> None:
+    """Print a table of all cells, and a line for each one that does not load."""
+    found, broken = _all_cells()
+    _print_table(found)
+    for name, error in broken.items():
+        print_lines(f"{name}: {error.found}")
+
+
+def print_json() -> None:
+    """Print all cells as JSON; a cell that does not load has an error in place of its parts."""
+    found, broken = _all_cells()
+    errors = [{"name": name, "error": error.found} for name, error in broken.items()]
+    print_lines(json.dumps([*map(_as_data, found), *errors], indent=2))
+
+
+def _all_cells() -> tuple[list[Pointwise], dict[str, RnncError]]:
+    """The derived cells, and the errors of those that do not load, by name."""
+    found, broken = [], {}
+    with redirect_stdout(sys.stderr):  # modules of other packages may print
+        for name in cells.names():
+            try:
+                found.append(derive(cells.get(name)))
+            except RnncError as error:
+                broken[name] = error
+    return found, broken
+
+
+def _as_data(pointwise: Pointwise) -> dict[str, Any]:
+    cell = pointwise.cell
+    return {
+        "name": cell.name,
+        "doc": cell.doc,
+        "gates": [gate.name for gate in cell.gates],
+        "states": [state.name for state in cell.states],
+        "params": [param.name for param in cell.params],
+        "constants": {constant.name: constant.value for constant in cell.constants},
+        "dense": [[pair.gate, pair.source] for pair in cell.dense_pairs],
+        "diagonal": [[pair.gate, pair.source] for pair in cell.diagonal_pairs],
+        "operations": {
+            "forward": pointwise.forward.operations,
+            "backward": pointwise.backward.operations,
+        },
+    }
+
+
+def _print_table(pointwises: Sequence[Pointwise]) -> None:
+    """Print the table; a narrow terminal cuts the papers, or leaves them out."""
+    console = terminal()
+    wide = console.options.update(width=PIPE_WIDTH)
+    room = console.width - console.measure(_cell_table(pointwises, 0), options=wide).maximum
+    print_table(_cell_table(pointwises, max(room, 0)))
+
+
+def _cell_table(pointwises: Sequence[Pointwise], room: int) -> Table:
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for column in ("name", "gates", "states", "params", "recurrent"):
+        table.add_column(column, no_wrap=column == "name")
+    table.add_column("forward + backward", justify="right")
+    if room >= _LEAST_PAPER:
+        table.add_column("paper", no_wrap=True, overflow="ellipsis", max_width=room - 2)
+    for pointwise in pointwises:
+        cell = pointwise.cell
+        row = [
+            f"[cyan]{escape(cell.name)}[/]",
+            *(" ".join(d.name for d in ds) for ds in (cell.gates, cell.states, cell.params)),
+            _recurrence(cell),
+            f"{pointwise.forward.operations} + {pointwise.backward.operations}",
+            escape(next(iter(cell.doc.splitlines()), "")),
+        ]
+        table.add_row(*row[: len(table.columns)])
+    return table
+
+
+def _recurrence(cell: CellSpec) -> str:
+    """`dense`, `diagonal` or `none`, with the sources where they are not the output."""
+    kinds = [("dense", cell.dense_pairs), ("diagonal", cell.diagonal_pairs)]
+    return ", ".join(kind + _sources(cell, pairs) for kind, pairs in kinds if pairs) or "none"
+
+
+def _sources(cell: CellSpec, pairs: Sequence[Pair]) -> str:
+    sources = list(dict.fromkeys(p.source for p in pairs))
+    return "" if sources == [cell.states[0].name] else f" from {' '.join(sources)}"
