@@ -20,9 +20,9 @@ from .autograd.transforms import needs_reference
 from .call import Call, Choice, cell_of, stored_states
 from .check.scan import check_is_cell, check_kernel_inputs, check_scan, params_in_order
 from .errors import CompileError, NoCompilerError, TensorError
-from .plain import all_plain, is_watched, profiler_enabled
+from .plain import all_plain, any_tangent, is_watched, profiler_enabled
 from .reference import scan_reference
-from .targets import TARGETS, run_forward, target_of
+from .targets import TARGETS
 from .tensors import Forward, ScanInputs, States, forward_from
 
 Backend = Literal["auto", "cpu", "cuda", "reference"]
@@ -112,7 +112,9 @@ def run_scan(
     """
     device = inputs.wx.device
     found = resolve_backend(backend, device.type, device.index)
-    if found == "reference" or needs_reference(backend, inputs.flat()):
+    flat = inputs.flat()
+    transformed = torch.compiler.is_compiling() or is_watched() or any_tangent(flat)
+    if found == "reference" or (transformed and needs_reference(backend, flat)):
         if not torch.compiler.is_compiling():
             check_scan(cell, inputs)  # a module's weights may differ in dtype
         return scan_reference(cell, inputs)
@@ -177,7 +179,7 @@ def _run_kernels(call: Call, inputs: ScanInputs) -> Forward:
     if call.for_backward:
         scan_apply: Callable[..., Sequence[Tensor]] = Scan.apply
         return forward_from(scan_apply(call, *inputs.flat()))
-    return run_forward(call, inputs)
+    return TARGETS[inputs.wx.device.type].forward(call, inputs)
 
 
 def initial_states(like: Tensor, values: Sequence[float], shape: Sequence[int]) -> list[Tensor]:
@@ -188,7 +190,8 @@ def initial_states(like: Tensor, values: Sequence[float], shape: Sequence[int]) 
         values: of each state.
         shape: of each.
     """
-    return target_of(like).initial_states(like, values, shape)
+    target = TARGETS.get(like.device.type, TARGETS["cpu"])
+    return target.initial_states(like, values, shape)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

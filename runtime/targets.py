@@ -1,4 +1,4 @@
-"""The targets that kernels run on, by torch's type of device, and a call's way to one."""
+"""The targets that kernels run on, by torch's type of device."""
 
 from __future__ import annotations
 
@@ -74,38 +74,3 @@ def target_of(tensor: Tensor) -> Target:
         tensor: of any device, `meta` for example.
     """
     return TARGETS.get(tensor.device.type, TARGETS["cpu"])
-
-
-def run_forward(call: Call, inputs: ScanInputs) -> Forward:
-    """Run the forward of a call on the device of its tensors.
-
-    Args:
-        call: the call.
-        inputs: its tensors.
-    """
-    return TARGETS[inputs.wx.device.type].forward(call, inputs)
-
-
-def run_backward(
-    call: Call,
-    saved: Saved,
-    d_states: Sequence[Tensor | None],
-    d_last: Sequence[Tensor | None],
-    donated: bool = False,
-) -> Gradients:
-    """Run the backward of a call on the device of its tensors.
-
-    Args:
-        call: the call.
-        saved: of its forward.
-        d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
-        d_last: the gradient of each last state, (B, N, D), or None for zero.
-        donated: whether nobody reads `saved.saved` again: its memory may then be overwritten.
-    """
-    device = saved.saved.device.type
-    if torch.is_autocast_enabled(device):
-        # A caller's backward inside autocast: the sums over time are products of torch, which
-        # autocast would round. The forward has decided what the kernels compute in.
-        with torch.autocast(device, enabled=False):
-            return TARGETS[device].backward(call, saved, d_states, d_last, donated)
-    return TARGETS[device].backward(call, saved, d_states, d_last, donated)

@@ -17,7 +17,7 @@ from torch._C._dynamo.guards import TensorGuards
 from ..call import Call
 from ..errors import BackwardError
 from ..plain import all_plain, is_watched, profiler_enabled
-from ..targets import TARGETS, run_backward, run_forward
+from ..targets import TARGETS
 from ..tensors import Gradients, Saved, inputs_from, saved_from, saved_of
 from . import schemas
 from .check_saved import Sizes, check_saved, plain_gradients
@@ -50,7 +50,12 @@ class Record(NamedTuple):
             TensorError: one has another shape, dtype or device than before.
         """
         given = [t for t in flat if t is not None]
-        key = (self, len(given))
+        unique = {id(t): t for t in given}
+        equal: tuple[int, ...] = ()
+        if len(unique) < len(given):  # two initial states may be one constant
+            ids = list(map(id, given))
+            equal, given = tuple(map(ids.index, ids)), list(unique.values())
+        key = (self, len(given), equal)
         same = _SAME.get(key)
         if same is not None and same(*given) and _have_memory(given):
             return saved
@@ -70,9 +75,10 @@ def _have_memory(tensors: Iterable[Tensor]) -> bool:
     return all(tensor.data_ptr() or not tensor.numel() for tensor in tensors)
 
 
-# By record and number of tensors: whether tensors have the types, dtypes, devices, sizes and
-# strides of some that passed all checks. One call of C compares them; it holds no tensor.
-_SAME: dict[tuple[Record, int], Callable[..., bool]] = {}
+# Whether tensors have the types, dtypes, devices, sizes and strides of some that passed all checks,
+# by the record, the number of tensors, and, if some are the same tensor, the first place of each.
+# One call of C compares them; it holds no tensor, and takes no tensor twice.
+_SAME: dict[tuple[Record, int, tuple[int, ...]], Callable[..., bool]] = {}
 _MOST_ENTRIES = 1024
 
 
@@ -81,14 +87,15 @@ class Scan(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, call: Call, *flat: Tensor | None) -> tuple[Tensor, ...]:
-        """The results of `run_forward`, flat."""
+        """The results of the target's forward, flat."""
         inputs = inputs_from(flat, len(call.stored))
-        result = run_forward(call, inputs)
         wx = inputs.wx
+        target = TARGETS[wx.device.type]
+        result = target.forward(call, inputs)
         ctx.call, ctx.has_bias, ctx.spent = call, inputs.b is not None, False
         ctx.set_materialize_grads(False)
         ctx.mark_non_differentiable(result.saved)
-        again = TARGETS[wx.device.type].computes_gates_again(call.choice.save)
+        again = target.computes_gates_again(call.choice.save)
         ctx.record = Record(call, wx.shape, wx.dtype, wx.device)
         ctx.save_for_backward(*saved_of(inputs, result, again).flat())
         return tuple(result.flat())
@@ -130,6 +137,31 @@ class Scan(torch.autograd.Function):
                 ctx.spent = donated and saved.saved._version != before
                 raise
         return (None, *found.given(saved, ctx.has_bias).flat())
+
+
+def run_backward(
+    call: Call,
+    saved: Saved,
+    d_states: Sequence[Tensor | None],
+    d_last: Sequence[Tensor | None],
+    donated: bool = False,
+) -> Gradients:
+    """Run the backward of a call on the device of its tensors.
+
+    Args:
+        call: the call.
+        saved: of its forward.
+        d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
+        d_last: the gradient of each last state, (B, N, D), or None for zero.
+        donated: whether nobody reads `saved.saved` again: its memory may then be overwritten.
+    """
+    device = saved.saved.device.type
+    if torch.is_autocast_enabled(device):
+        # A caller's backward inside autocast: the sums over time are products of torch, which
+        # autocast would round. The forward has decided what the kernels compute in.
+        with torch.autocast(device, enabled=False):
+            return TARGETS[device].backward(call, saved, d_states, d_last, donated)
+    return TARGETS[device].backward(call, saved, d_states, d_last, donated)
 
 
 def _profiled_backward(*arguments: Any, **options: Any) -> Gradients:

@@ -19,10 +19,11 @@ from ..call import Call, Choice, cell_of, stored_states
 from ..check.scan import check_operator
 from ..errors import BackwardError, SecondOrderError
 from ..plain import is_watched, treats_itself
-from ..targets import run_backward, run_forward, target_of
+from ..targets import target_of
 from ..tensors import Forward, forward_from, saved_from, saved_of
 from . import schemas
 from .check_saved import Sizes, check_saved, check_seeds, plain_gradients, sizes_of
+from .function import run_backward
 from .transforms import check_gradients
 
 
@@ -44,7 +45,8 @@ def scan_op(*arguments: Any) -> list[Tensor]:
     spec = cell_of(cell)
     check_operator(spec, inputs, over_time)
     stored = stored_states(cell, tuple(over_time), keep)
-    return run_forward(Call(spec, keep, stored, _choice(variant, save)), inputs).flat()
+    call = Call(spec, keep, stored, _choice(variant, save))
+    return target_of(inputs.wx).forward(call, inputs).flat()
 
 
 @scan_op.register_fake

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import torch
@@ -11,16 +12,19 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.plan import CudaPlan
 from ...codegen.shape import Save
-from ..call import Call
+from ..call import Call, Choice
+from ..plain import all_plain, is_watched
 from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels
-from .choose import Question, choose_plan
-from .constants import constant_states
+from .choose import choose_plan
+from .constants import constant
 from .driver.device import find_cuda
 from .precision import tf32_allowed
 from .resident import Sizes
 from .step_down import with_room
+
+_LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 
 
 class CudaTarget:
@@ -64,7 +68,18 @@ class CudaTarget:
             values: of each state.
             shape: of each.
         """
-        return constant_states(like, values, shape)
+        shape = tuple(shape)
+        shared = (
+            not torch.compiler.is_compiling()
+            and math.prod(shape) * like.element_size() <= _LARGEST_CONSTANT
+            and all_plain((like,))
+            and not is_watched()
+            and not torch.cuda.is_current_stream_capturing()
+        )
+        if not shared:
+            return [like.new_full(shape, value) for value in values]
+        stream = torch._C._cuda_getCurrentRawStream(like.device.index)
+        return [constant(like.dtype, like.device, shape, v, stream) for v in values]
 
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
         """The wx (B, T, N, D, Gx) of a module's input, in the layout that the kernels read.
@@ -120,7 +135,7 @@ class CudaTarget:
         """
         cell, wx = call.cell, inputs.wx
         batch, steps, heads, dim, _ = wx.shape
-        asked: Question = (cell, heads, dim, batch, *_kind(wx), call.choice, tf32_allowed(wx.dtype))
+        asked = (cell, heads, dim, batch, *_kind(wx, call))
         plan = choose_plan(*asked, "forward").of("forward")
 
         def run(plan: CudaPlan) -> Forward:
@@ -152,8 +167,7 @@ class CudaTarget:
         cell, like = call.cell, saved.initial_states[0]
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
-        dtype = like.dtype
-        asked: Question = (cell, heads, dim, batch, *_kind(like), call.choice, tf32_allowed(dtype))
+        asked = (cell, heads, dim, batch, *_kind(like, call))
         plan = choose_plan(*asked, "backward").of("backward")
 
         def run(plan: CudaPlan) -> Gradients:
@@ -164,5 +178,8 @@ class CudaTarget:
         return with_room(plan, run, "backward", Sizes(steps, batch, heads), asked)
 
 
-def _kind(tensor: Tensor) -> tuple[torch.dtype, int]:
-    return tensor.dtype, tensor.device.index
+def _kind(tensor: Tensor, call: Call) -> tuple[torch.dtype, int, Choice, bool]:
+    """The arguments of `choose_plan` after the sizes."""
+    dtype = tensor.dtype
+    tf32 = dtype == torch.float32 and tf32_allowed(dtype)
+    return dtype, tensor.device.index, call.choice, tf32
