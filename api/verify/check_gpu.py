@@ -15,9 +15,10 @@ from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
 from ..codegen.plan import Variant
 from ..codegen.shape import Dtype, PlanError, Shape
-from ..runtime.scan import scan
+from ..runtime.scan import Backend
+from ..runtime.tensors import ScanInputs
 from .fuzz.judge import LOST, NEGLIGIBLE, allowed, largest
-from .inputs import Trial, by_name, ordinary
+from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 
 _BATCH, _STEPS = 5, 7
 # An alternating plan has no largest head: one that no block holds, and an odd one.
@@ -129,10 +130,12 @@ def _nearness(error: float, bound: float) -> float:
     return math.inf if math.isnan(error) else error / bound
 
 
-def _inputs(cell: CellSpec, heads: int, dim: int, dtype: torch.dtype) -> tuple[Trial, list[Tensor]]:
+def _inputs(
+    cell: CellSpec, heads: int, dim: int, dtype: torch.dtype
+) -> tuple[ScanInputs, list[Tensor]]:
     """Tensors, and gradients of all outputs, exact in the dtype."""
     drawn = ordinary(cell, _BATCH, _STEPS, heads, dim)
-    rounded = drawn.of([t.detach().to(dtype).double().cuda() for t in drawn.tensors()])
+    rounded = drawn.map(lambda t: t.detach().to(dtype).double().cuda())
     shapes = [(_BATCH, _STEPS, heads, dim)] * len(cell.states)
     shapes += [(_BATCH, heads, dim)] * len(cell.states)  # type: ignore[list-item]
     return rounded, [torch.randn(s).to(dtype).double().cuda() for s in shapes]
@@ -140,36 +143,25 @@ def _inputs(cell: CellSpec, heads: int, dim: int, dtype: torch.dtype) -> tuple[T
 
 def _results(
     cell: CellSpec,
-    inputs: Trial,
+    inputs: ScanInputs,
     weights: list[Tensor],
     dtype: torch.dtype,
-    backend: str,
+    backend: Backend,
     variant: Variant,
 ) -> dict[str, Tensor]:
     """Outputs and gradients, by name."""
-    leaves = inputs.detached(dtype)
-    names = [p.name for p in cell.params]
-    over_time, last = scan(
-        cell,
-        leaves.wx,
-        leaves.R,
-        leaves.b,
-        leaves.initial,
-        R_diag=leaves.R_diag,
-        params=dict(zip(names, leaves.params, strict=True)),
-        backend=backend,  # type: ignore[arg-type]
-        variant=variant,
-    )
+    leaves = leaves_of(inputs, dtype)
+    over_time, last = run(cell, leaves, backend, variant)
     given = torch.autograd.grad(
         [*over_time, *last],
-        leaves.tensors(),
+        leaves.present(),
         [w.to(dtype) for w in weights],
         materialize_grads=True,
     )
     states = [s.name for s in cell.states]
     outputs = {f"{n} over time": t.detach() for n, t in zip(states, over_time, strict=True)}
     outputs |= {f"{n} last": t.detach() for n, t in zip(states, last, strict=True)}
-    return outputs | by_name(cell, inputs.of(given))
+    return outputs | by_name(cell, with_tensors(inputs, given))
 
 
 def _scales(truth: Mapping[str, Tensor]) -> dict[str, float]:

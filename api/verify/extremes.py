@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec, Pair
-from .inputs import Trial, by_name, ordinary
+from ..runtime.tensors import ScanInputs
+from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 
 # Where functions of the table saturate or overflow in float32: exp at 88.7, sigmoid's at -88.7.
 EXTREMES = (0.0, 1.0, -1.0, 30.0, -30.0, 89.0, -89.0, 100.0, -100.0, 1e4, -1e4)
@@ -56,7 +57,7 @@ def extremes(cell: CellSpec) -> tuple[int, tuple[Overflow, ...], tuple[str, ...]
     for initial in _starts(cell):
         inputs = _at(cell, len(values), gates, initial)
         found, wanted = (
-            _one_step(cell, inputs.detached(d)) for d in (torch.float32, torch.float64)
+            _one_step(cell, leaves_of(inputs, d)) for d in (torch.float32, torch.float64)
         )
         for name in wanted:
             bad = wanted[name].isfinite() & ~found[name].isfinite()
@@ -90,12 +91,14 @@ def _points(count: int) -> Tensor:
 def _starts(cell: CellSpec) -> tuple[tuple[float, ...], tuple[float, ...]]:
     """Previous states: those before the first step, and some that the cell comes to."""
     first = tuple(s.init for s in cell.states)
-    reached = ordinary(cell, batch=1, steps=9, heads=1, dim=1).initial
+    reached = ordinary(cell, batch=1, steps=9, heads=1, dim=1).initial_states
     # What float32 holds exactly is the same in float64.
     return first, tuple(float(t.detach().float()) for t in reached)
 
 
-def _at(cell: CellSpec, heads: int, gates: dict[str, Tensor], initial: Sequence[float]) -> Trial:
+def _at(
+    cell: CellSpec, heads: int, gates: dict[str, Tensor], initial: Sequence[float]
+) -> ScanInputs:
     states = {s.name: v for s, v in zip(cell.states, initial, strict=True)}
     free = {g.name for g in cell.gates if not g.input and not g.bias}
     zero = torch.zeros(heads, dtype=torch.float64)
@@ -112,7 +115,7 @@ def _at(cell: CellSpec, heads: int, gates: dict[str, Tensor], initial: Sequence[
     biases = [zero if g in cell.input_gates else gates[g] for g in cell.bias_gates]
     columns = [gates[g] for g in cell.input_gates]
     R, R_diag = weights(cell.dense_pairs), weights(cell.diagonal_pairs)
-    return Trial(
+    return ScanInputs(
         wx=torch.stack(columns, -1).view(1, 1, heads, 1, -1)
         if columns
         else zero.new_empty(1, 1, heads, 1, 0),
@@ -120,18 +123,18 @@ def _at(cell: CellSpec, heads: int, gates: dict[str, Tensor], initial: Sequence[
         R_diag=None if R_diag is None else R_diag.view(-1, heads, 1),
         b=torch.stack(biases).view(-1, heads, 1) if biases else None,
         params=tuple(zero.new_full((heads, 1), p.init) for p in cell.params),
-        initial=tuple(zero.new_full((1, heads, 1), v) for v in initial),
+        initial_states=tuple(zero.new_full((1, heads, 1), v) for v in initial),
     )
 
 
-def _one_step(cell: CellSpec, inputs: Trial) -> dict[str, Tensor]:
+def _one_step(cell: CellSpec, inputs: ScanInputs) -> dict[str, Tensor]:
     """Outputs and gradients at each point, by name."""
-    _, last = inputs.run(cell, "cpu")
+    _, last = run(cell, inputs, "cpu")
     # Not through a sum of all, which an Inf at one point would spoil for every other.
     gradients = torch.autograd.grad(
-        last, inputs.tensors(), [torch.ones_like(t) for t in last], materialize_grads=True
+        last, inputs.present(), [torch.ones_like(t) for t in last], materialize_grads=True
     )
-    named = by_name(cell, inputs.of(gradients))
+    named = by_name(cell, with_tensors(inputs, gradients))
     learned = [f"d_{d.name}" for d in (*cell.params, *cell.states)]
     # A gate's input, weights and bias all get its gradient: the first speaks for it.
     gates = {f"d_{g.name}": _first_of(named, g.name) for g in cell.gates}

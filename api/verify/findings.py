@@ -14,8 +14,9 @@ from ..cellspec.cell import CellSpec
 from ..cellspec.expression.graph import calls
 from ..codegen.derive import Pointwise, derive
 from ..runtime.scan import Backend
+from ..runtime.tensors import ScanInputs
 from .extremes import Overflow, extremes
-from .inputs import Trial, by_name, ordinary
+from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 
 # Rounding in float64 over a few steps stays far below, a wrong formula far above.
 TOLERANCE = 1e-9
@@ -132,14 +133,14 @@ def _compare(cell: CellSpec) -> tuple[tuple[Comparison, ...], tuple[Comparison, 
     weights: list[Tensor] = []
     backends: tuple[Backend, ...] = ("cpu", "reference")
     for backend in backends:
-        leaves = inputs.detached(torch.float64)
-        over_time, last = leaves.run(cell, backend)
+        leaves = leaves_of(inputs, torch.float64)
+        over_time, last = run(cell, leaves, backend)
         outputs = [*over_time, *last]
         weights = weights or [torch.randn_like(t) for t in outputs]
         loss = torch.stack([(w * t).sum() for w, t in zip(weights, outputs, strict=True)]).sum()
-        given = torch.autograd.grad(loss, leaves.tensors(), materialize_grads=True)
+        given = torch.autograd.grad(loss, leaves.present(), materialize_grads=True)
         results.append({s.name: t.detach() for s, t in zip(cell.states, over_time, strict=True)})
-        gradients.append(by_name(cell, inputs.of(given)))
+        gradients.append(by_name(cell, with_tensors(inputs, given)))
     return _comparisons(*results), _comparisons(*gradients)
 
 
@@ -169,23 +170,23 @@ def _finite_differences(cell: CellSpec) -> str:
     inputs = ordinary(cell, batch=2, steps=2, heads=1, dim=2)
 
     def outputs(*tensors: Tensor) -> tuple[Tensor, ...]:
-        over_time, last = inputs.of(tensors).run(cell, "cpu")
+        over_time, last = run(cell, with_tensors(inputs, tensors), "cpu")
         return (*over_time, *last)
 
     try:
-        torch.autograd.gradcheck(outputs, inputs.tensors())
+        torch.autograd.gradcheck(outputs, inputs.present())
     except GradcheckError as error:
         return _in_names(cell, inputs, str(error).strip().splitlines()[0])
     return ""
 
 
-def _in_names(cell: CellSpec, inputs: Trial, said: str) -> str:
+def _in_names(cell: CellSpec, inputs: ScanInputs, said: str) -> str:
     """What gradcheck says first, with the names of the output and of the input that it counts."""
     numbers = re.search(r"for output (\d+) with respect to input (\d+)", said)
     if not numbers:
         return said.rstrip(",")
-    weights = {"x": inputs.wx, "R": inputs.R, "u": inputs.R_diag, "b": inputs.b}
-    there = [name for name, tensor in weights.items() if tensor is not None]
-    sources = [*there, *(p.name for p in cell.params), *(s.name for s in cell.states)]
+    states, params = [s.name for s in cell.states], [p.name for p in cell.params]
+    names = ["x", "R", "b", *states, "u", *params]  # in the order of `ScanInputs.flat`
+    sources = [n for n, t in zip(names, inputs.flat(), strict=True) if t is not None]
     outputs = [f"{s.name} {when}" for when in ("over time", "last") for s in cell.states]
     return f"the gradient of {outputs[int(numbers[1])]} by {sources[int(numbers[2])]}"

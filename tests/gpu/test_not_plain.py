@@ -169,7 +169,7 @@ def test_a_backward_that_failed_after_its_kernel(variant, inputs, monkeypatch):
             for got, value in zip(gradients(h), wanted, strict=True):
                 torch.testing.assert_close(got, value)
         else:
-            with pytest.raises(rnnc.RnncError, match="a backward that is tried again"):
+            with pytest.raises(rnnc.RnncError, match="a second backward after one that failed"):
                 gradients(h)
 
 

@@ -230,5 +230,5 @@ def test_a_backward_that_overwrote_what_was_kept_does_not_run_again(hooks, input
     with pytest.raises(torch.OutOfMemoryError):
         torch.autograd.grad(loss, inputs.wx)
     monkeypatch.undo()
-    with pytest.raises(rnnc.RnncError, match="a backward that is tried again\n  found:  one that"):
+    with pytest.raises(rnnc.RnncError, match="a second backward after one that failed"):
         torch.autograd.grad(loss, inputs.wx)
