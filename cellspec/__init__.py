@@ -1,1 +1,1 @@
-"""What a recurrent cell is: names, equations, and the function table they are written in."""
+"""Recurrent cells as data: declarations, equations, and the table of functions they use."""

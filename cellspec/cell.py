@@ -1,4 +1,4 @@
-"""A recurrent cell as data: frozen, hashable, self-checking."""
+"""`CellSpec`: a recurrent cell as frozen, hashable data that checks itself."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from .expression.node import Node
 from .printing.equations import equation_lines, latex_block
 from .printing.json_form import node_from, updates_as_text, updates_from_text
 
-# A cell writes all of its updates together: here they need not be more than short.
+# `repr` may shorten an update here, because a cell writes all of its updates together.
 Expression = Annotated[Node, BeforeValidator(node_from), PlainSerializer(repr, return_type=str)]
 
 
 class Pair(BaseModel):
-    """A gate and a state that feeds it: one recurrent weight."""
+    """One recurrent weight: a gate and the state that feeds it."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -40,20 +40,20 @@ class Pair(BaseModel):
 
 
 class CellSpec(BaseModel):
-    """What a recurrent cell is: its declarations and the new value of each state.
+    """A recurrent cell: its declarations and the new value of each state.
 
     Attributes:
         name: the function's name.
-        doc: its docstring, for people; the fingerprint leaves it out.
-        gates: the pre-activations g = x_g + R_g s + b_g, in the order of the signature.
+        doc: its docstring, which is not part of the fingerprint.
+        gates: the pre-activations g = x_g + R_g s + b_g, in the signature's order.
         states: the states; the first is also the output.
-        params: learned values of each unit.
-        constants: numbers.
-        updates: the new value of each state, in the order of `states`, over the names above, as
-            written: nothing is simplified or put into another order.
+        params: learned values, one per unit.
+        constants: numbers that all units share.
+        updates: the new value of each state, in the order of `states`, as its author wrote it:
+            nothing is simplified or reordered.
 
     Raises:
-        CellError: the parts contradict each other; the text says which and what to write.
+        CellError: the parts contradict each other.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
@@ -78,30 +78,30 @@ class CellSpec(BaseModel):
     @model_validator(mode="after")
     def _check(self) -> Self:
         check_cell(self)
-        # Facts that torch.compile reads as plain attributes: it cannot trace their computation.
+        # Computed now, because torch.compile reads attributes but cannot trace this computation.
         _ = self.text, self.input_gates
         return self
 
-    # Derived facts. Orders are the signature's; they define the layout of every weight tensor.
+    # Derived facts. They keep the signature's order, which defines the layout of every weight.
 
     @cached_property
     def input_gates(self) -> tuple[str, ...]:
-        """The gates that take a share of the input: the last axis of `wx`."""
+        """The gates with an input, in the order of the last axis of `wx`."""
         return tuple(g.name for g in self.gates if g.input)
 
     @cached_property
     def bias_gates(self) -> tuple[str, ...]:
-        """The gates with a bias: the first axis of `b`."""
+        """The gates with a bias, in the order of the first axis of `b`."""
         return tuple(g.name for g in self.gates if g.bias)
 
     @cached_property
     def dense_pairs(self) -> tuple[Pair, ...]:
-        """A pair for each dense recurrent matrix: the first axis of `R`."""
+        """The dense recurrent matrices, in the order of the first axis of `R`."""
         return tuple(p for g in self.gates if g.recurrent is True for p in self._pairs(g))
 
     @cached_property
     def diagonal_pairs(self) -> tuple[Pair, ...]:
-        """A pair for each diagonal recurrent weight: the first axis of `R_diag`."""
+        """The diagonal recurrent weights, in the order of the first axis of `R_diag`."""
         return tuple(p for g in self.gates if g.recurrent == "diagonal" for p in self._pairs(g))
 
     def _pairs(self, gate: Gate) -> list[Pair]:
@@ -110,12 +110,12 @@ class CellSpec(BaseModel):
 
     @cached_property
     def text(self) -> str:
-        """The JSON of all that makes results, without the docstring: what digests cover."""
+        """The cell as JSON without its docstring: all that results depend on."""
         return json.dumps(self.model_dump(mode="json", exclude={"doc"}), sort_keys=True)
 
     @cached_property
     def fingerprint(self) -> str:
-        """A digest of everything that makes results: the same in every process, on any machine."""
+        """A digest of all that results depend on: the same on every machine."""
         return hashlib.sha256(self.text.encode()).hexdigest()
 
     def with_constants(self, **values: float) -> Self:
@@ -173,7 +173,7 @@ class CellSpec(BaseModel):
             raise CellError(str(error), "the JSON of a cell", "cell.to_json()") from error
 
     def equations(self) -> tuple[str, ...]:
-        """The cell in a line for each gate and state: `h'` is the new value of a state `h`.
+        """The cell as one line per gate and state; `h'` is the new value of a state `h`.
 
         Example:
             >>> import rnnc
@@ -194,10 +194,10 @@ class CellSpec(BaseModel):
         return "\n".join([head, *(f"  {e}" for e in self.equations())])
 
     def __hash__(self) -> int:
-        # Kernels are looked up by cell at every call: a text remembers its hash.
+        # Every call looks its kernels up by cell. Python caches the hash of a text.
         return hash(self.text)
 
-    # A cell is a value: a copy is itself, and it travels between processes as its JSON.
+    # A cell is a value: a copy is the cell itself, and a pickle is its JSON.
 
     def __copy__(self) -> Self:
         return self
@@ -208,9 +208,9 @@ class CellSpec(BaseModel):
     def __reduce__(self) -> tuple[Any, ...]:
         return type(self).from_json, (self.to_json(),)
 
-    # A copy with other field values must not keep facts derived from the old ones.
+    # A copy with other fields must not keep facts derived from the old fields.
 
     def model_copy(self, *, update: Any = None, deep: bool = False) -> Self:
-        """A copy, with some fields replaced and all of them checked again."""
+        """A copy with some fields replaced and all fields checked again."""
         fields = {name: getattr(self, name) for name in type(self).model_fields}
         return type(self)(**{**fields, **(update or {})})

@@ -1,4 +1,4 @@
-"""What makes a cell valid, rule by rule; each broken rule is an error that says the remedy."""
+"""The rules of a valid cell; each broken rule is an error with a remedy."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def check_cell(cell: CellSpec) -> None:
     """Check every rule of a cell.
 
     Raises:
-        CellError: with the cell's name as its place; `trace` puts file and line in front.
+        CellError: a rule is broken; its place is the cell's name, and `trace` adds file and line.
     """
     try:
         _check_names(cell)

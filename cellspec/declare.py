@@ -1,4 +1,4 @@
-"""What a cell's signature declares: gates, states, params and constants."""
+"""Declarations of a cell's signature: gates, states, params and constants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .errors import CellError
 from .tracing.place import place_of_caller
 
 if TYPE_CHECKING:
-    # In a cell's body a declared name is a number: type checkers see its operators.
+    # In a cell's body a declared name is a number, so type checkers must see operators.
     from .tracing.tracer import Arithmetic as _Number
 else:
     _Number = object
@@ -33,8 +33,8 @@ class Gate(_Declaration, _Number):
         recurrent: whether a product with the previous state is added: `True`, a dense matrix per
             head; `"diagonal"`, one weight per unit; `False`, none.
         bias: whether a learned bias b_g is added.
-        source: the states that feed the product, each through weights of its own; empty without
-            a product.
+        source: the states that feed the product, each through its own weights; empty without a
+            product.
 
     Example:
         >>> import rnnc
@@ -53,7 +53,7 @@ class State(_Declaration, _Number):
 
     Attributes:
         name: the argument's name.
-        init: its value before the first step, where the caller gives none.
+        init: its value before the first step, unless the caller passes one.
 
     Example:
         >>> import rnnc
@@ -65,11 +65,11 @@ class State(_Declaration, _Number):
 
 
 class Param(_Declaration, _Number):
-    """A learned value of each unit.
+    """A learned value per unit.
 
     Attributes:
         name: the argument's name.
-        init: the value that a module starts from.
+        init: its value in a new module.
 
     Example:
         >>> import rnnc
@@ -81,7 +81,7 @@ class Param(_Declaration, _Number):
 
 
 class Constant(_Declaration, _Number):
-    """A number, the same for every unit; `cell.with_constants` overrides it.
+    """A number that all units share; `cell.with_constants` changes it.
 
     Attributes:
         name: the argument's name.
@@ -105,12 +105,12 @@ def gate(
     """Declare a gate with options: a pre-activation x + R·s + b.
 
     Args:
-        input: whether the gate takes a share x of the input.
+        input: whether an input x is added.
         recurrent: `True` for a dense matrix R per head, `"diagonal"` for one weight per unit,
             `False` for no recurrent product.
         bias: whether the gate has a learned bias.
-        source: the state, or the tuple of states, that feed R, each by its own R; by default the
-            first state.
+        source: the state or states that feed the recurrent product, each with its own R; the
+            first state by default.
 
     Raises:
         CellError: the options leave the gate empty, or contradict each other.
@@ -142,10 +142,10 @@ def gate(
 
 
 def state(init: float = 0.0) -> State:
-    """Declare a state that starts from `init` where the caller gives no initial states.
+    """Declare a state that starts from `init` unless the caller passes initial states.
 
     Raises:
-        CellError: `init` is no finite number.
+        CellError: `init` is not a finite number.
 
     Example:
         >>> from rnnc import state
@@ -156,10 +156,10 @@ def state(init: float = 0.0) -> State:
 
 
 def param(init: float = 0.0) -> Param:
-    """Declare a learned value per unit, which a module starts from `init`.
+    """Declare a learned value per unit, which is `init` in a new module.
 
     Raises:
-        CellError: `init` is no finite number.
+        CellError: `init` is not a finite number.
 
     Example:
         >>> from rnnc import param
@@ -170,10 +170,10 @@ def param(init: float = 0.0) -> Param:
 
 
 def constant(value: float) -> Constant:
-    """Declare a number of the cell, which `cell.with_constants` can override.
+    """Declare a number that all units share; `cell.with_constants` can change it.
 
     Raises:
-        CellError: `value` is no finite number.
+        CellError: `value` is not a finite number.
 
     Example:
         >>> from rnnc import constant
@@ -184,7 +184,15 @@ def constant(value: float) -> Constant:
 
 
 def finite(value: Any, what: str) -> float:
-    """The value as a float, if it is a finite number; else an error that names `what`."""
+    """A finite number as a float.
+
+    Args:
+        value: what the caller passed.
+        what: what it is, for messages.
+
+    Raises:
+        CellError: it is not a finite number.
+    """
     number = isinstance(value, numbers.Real) and not isinstance(value, bool)
     try:
         exact = float(value) if number else math.nan

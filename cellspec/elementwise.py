@@ -1,4 +1,4 @@
-"""What a row of the table of functions is: an element-wise function of cells and of their text."""
+"""`ElementwiseFunction`: one row of the table of functions."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ class ElementwiseFunction:
     """One function of the language.
 
     Attributes:
-        name: how a cell's author and the generated code call it.
+        name: its name in cells and in the generated code.
         arguments: the names of its arguments, as `cpp` and `torch` use them.
-        doc: what it is, in a line.
+        doc: a description in one line.
         cpp: its value as a C++ expression of type `real`, from functions of this table and the
-            mathematics header; empty where that header has it under this name.
+            mathematics header; empty if that header has a function of this name.
         torch: its value as a Python expression, with torch as `torch`, torch.nn.functional as `F`.
-        pullback: `pullback(d, y, *arguments)` gives the cotangent of each argument from that of
-            the output, `d`, the output's value `y` and the arguments; None where none passes.
+        pullback: `pullback(d, y, *arguments)` returns the cotangent of each argument, given the
+            output's cotangent `d`, the output's value `y` and the arguments; None for an argument
+            that no gradient reaches.
         latex: its name in mathematics.
         domain: the open interval of its first argument.
-        defaults: values of the last arguments where a caller leaves them out.
+        defaults: default values of the last arguments.
         linear: whether its pullback is linear in `d`. If it is not, equal applications must not
             become one: the pullback of a sum is not the sum of the pullbacks.
         identity: whether its value is its first argument, and only its gradient differs.
@@ -53,17 +54,17 @@ class ElementwiseFunction:
     @property
     def symbol(self) -> Any:
         """The sympy function of this name."""
-        # Stated, since sympy would take them from the arguments, and a condition has neither.
+        # Explicit, because sympy would infer them from the arguments, and a condition has neither.
         return sympy.Function(self.name, nargs=len(self.arguments), real=True, commutative=True)
 
     def of(self, *arguments: Any) -> Any:
-        """The application to nodes; in pullbacks, which are small, to sympy expressions."""
+        """The function applied to nodes, or to the sympy expressions of a pullback."""
         if any(isinstance(a, Node) for a in arguments):
             return self.node(*map(node_of, arguments))
         return self.symbol(*arguments)
 
     def node(self, *arguments: Node) -> Node:
-        """An application that is written once; equal ones are one node where that is the same."""
+        """The function applied to nodes; equal calls are one node if the gradient is linear."""
         return (call if self.linear else call_of_its_own)(self.name, *arguments)
 
     def __call__(self, *operands: Arithmetic | Condition | float) -> Any:
@@ -91,7 +92,7 @@ class ElementwiseFunction:
 
     @property
     def signature(self) -> str:
-        """How it is called, with its defaults."""
+        """The function's name and arguments, with their defaults."""
         first = len(self.arguments) - len(self.defaults)
         named = [f"{a}={v}" for a, v in zip(self.arguments[first:], self.defaults, strict=True)]
         return f"{self.name}({', '.join([*self.arguments[:first], *named])})"

@@ -55,8 +55,8 @@ def _row(
     return function
 
 
-# Comparisons are written so that a NaN argument comes out as NaN, as it does in torch; those of
-# pullbacks so that it has the slope that torch's own function gives it.
+# A NaN argument gives NaN, as in torch, because of how the comparisons are written. Those in
+# pullbacks give it the same slope as torch.
 
 sigmoid = _row(
     "sigmoid(x)",
@@ -92,10 +92,10 @@ elu = _row(
     "elu(x, alpha=1.0)",
     "x above 0, alpha * (exp(x) - 1) below (Clevert et al., 2016)",
     cpp="x > real(0) ? x : alpha * expm1(x)",
-    # The inner choice keeps the branch not taken finite: autograd would give 0 * inf.
+    # The inner `where` keeps the branch that is not taken finite; else autograd has 0 * inf.
     torch="torch.where(x <= 0, alpha * F.elu(torch.where(x <= 0, x, 0.0)), x)",
     pullback=lambda d, y, x, alpha: (
-        # By x: y + alpha has no digits where y is close to -alpha.
+        # From x, because y + alpha has no correct digits when y is close to -alpha.
         where.of(x <= 0, d * alpha * exp.of(x), d),
         where.of(x <= 0, d * (exp.of(minimum.of(x, 0)) - 1), 0),
     ),
@@ -105,21 +105,21 @@ _GELU_CUBE = sympy.Float(0.044715)
 
 
 def _gelu_pullback(d: sympy.Expr, y: sympy.Expr, x: sympy.Expr) -> tuple[sympy.Expr]:
-    # x * s with s = sigmoid(2 z), which keeps its digits where 1 + tanh(z) has none.
+    # x * s with s = sigmoid(2 z), which is accurate where 1 + tanh(z) is not.
     s = _logistic(2 * _GELU_SCALE * (x + _GELU_CUBE * x**3))
     inner = 2 * _GELU_SCALE * (1 + 3 * _GELU_CUBE * x**2)
     return (d * s * (1 + x * (1 - s) * inner),)
 
 
 def _logistic(x: sympy.Expr) -> sympy.Expr:
-    """A sigmoid as exact as exp: a slope that passes through zero cancels all its digits."""
+    """A sigmoid as accurate as exp, for slopes that pass through zero and cancel digits."""
     return reciprocal.of(1 + exp.of(-x))
 
 
 gelu = _row(
     "gelu(x)",
     "the Gaussian error linear unit in its tanh form (Hendrycks & Gimpel, 2016)",
-    # x * sigmoid(2 z): 1 + tanh(z) has no digits where z is far below 0.
+    # x * sigmoid(2 z), because 1 + tanh(z) has no correct digits for z far below 0.
     cpp="x / (real(1) + exp(real(-1.5957691216057308) * (x + real(0.044715) * x * x * x)))",
     torch="F.gelu(x, approximate='tanh')",
     pullback=_gelu_pullback,
@@ -135,7 +135,7 @@ softplus = _row(
     "softplus(x)",
     "log(1 + exp(x))",
     cpp="(x < real(0) ? real(0) : x) + log1p(exp(-abs(x)))",
-    # F.softplus is linear above 20, which float64 can tell from the truth.
+    # F.softplus is linear above 20, which is visible in float64.
     torch="-F.logsigmoid(-x)",
     pullback=lambda d, y, x: (d * sigmoid.of(x),),
 )
@@ -236,7 +236,7 @@ erf = _row(
 def _extremum_pullback(
     d: sympy.Expr, first_loses: sympy.Basic, second_loses: sympy.Basic, tie: sympy.Basic
 ) -> tuple[sympy.Expr, sympy.Expr]:
-    # At a tie each side gets half, at a NaN each gets all, as in torch.
+    # As in torch: at a tie each side gets half, at a NaN each side gets all.
     kept = where.of(tie, d / 2, d)
     return where.of(first_loses, 0, kept), where.of(second_loses, 0, kept)
 

@@ -1,4 +1,4 @@
-"""Which names a cell may use: those that C++, CUDA and the generated code leave free."""
+"""Names that a cell may use: those that C++, CUDA and the generated code leave free."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MACROS_AND_GLOBALS = frozenset(
     """NULL NAN INFINITY HUGE_VAL I complex errno assert offsetof main std signbit isnan isinf
     isfinite threadIdx blockIdx blockDim gridDim warpSize linux unix half""".split()
 )
-# What the generated code itself calls its types, helpers and inputs.
+# Names of types, helpers and inputs in the generated code.
 _GENERATED = frozenset("real power gates states params".split())
 _TEMPORARY = re.compile(r"t\d+\Z")
 
@@ -34,10 +34,10 @@ def check_name(name: str, what: str) -> None:
 
     Args:
         name: the name as the cell's author wrote it.
-        what: what bears it, for the message ("gate", "state", …).
+        what: what has the name, for messages ("gate", "state", …).
 
     Raises:
-        CellError: the name is reserved or of the wrong form.
+        CellError: the name is reserved, or not an ASCII identifier.
     """
     reason = _reason(name)
     if reason:
@@ -49,7 +49,7 @@ def check_name(name: str, what: str) -> None:
 
 
 def _suggestion(name: str, what: str) -> str:
-    """A name near the author's that is free: the first of a few that no rule refuses."""
+    """A free name close to the author's: the first of three that breaks no rule."""
     ascii_only = re.sub(r"[^A-Za-z0-9_]", "", _spelled_out(name))
     ascii_only = ascii_only.removeprefix("d_").removesuffix("_next")
     base = re.sub(r"__+", "_", ascii_only).strip("_0123456789")
@@ -59,7 +59,7 @@ def _suggestion(name: str, what: str) -> str:
 
 
 def _spelled_out(name: str) -> str:
-    """Greek letters by their names, umlauts by two letters, others without their accents."""
+    """A name in ASCII: Greek letters spelled out, umlauts as two letters, no accents."""
     letters = []
     for letter in unicodedata.normalize("NFKC", name):
         words = unicodedata.name(letter, "").split()
@@ -88,7 +88,7 @@ _SPELLED = {
     "æ": "ae",
     "ø": "o",
 }
-# As Unicode names it, and as everybody else does.
+# Unicode's name and the usual one.
 _GREEK = {"LAMDA": "lambda"}
 
 

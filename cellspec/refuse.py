@@ -15,7 +15,7 @@ LIMITS = "docs/limits.md"
 
 
 def decision(value: str) -> CellError:
-    """Python asks for the truth of a symbol."""
+    """A Python decision on a symbol."""
     return CellError(
         f"a Python decision (if, and, or, not, max, min) on {value}",
         "one expression for all units: its value is not known while the cell is traced",
@@ -25,7 +25,7 @@ def decision(value: str) -> CellError:
 
 
 def python_number(value: str) -> CellError:
-    """Python asks for the number that a symbol stands for."""
+    """A symbol converted to a Python number."""
     return CellError(
         f"{value} turned into a Python number, as the functions of math do",
         "a function of rnnc's table, which has a derivative and a CUDA spelling",
@@ -34,7 +34,7 @@ def python_number(value: str) -> CellError:
 
 
 def sequence(value: str) -> CellError:
-    """A loop over a symbol, its length or a part of it."""
+    """A symbol in a loop, its length, or a part of it."""
     return CellError(
         f"{value} used as a sequence (a loop, an index, len)",
         "an expression for one unit: a symbol has no length",
@@ -44,7 +44,7 @@ def sequence(value: str) -> CellError:
 
 
 def formatted(value: str, specification: str) -> CellError:
-    """A format for numbers."""
+    """A symbol formatted with digits."""
     return CellError(
         f"{value} formatted as {specification!r}",
         "a format without digits: its value is not known while the cell is traced",
@@ -53,7 +53,7 @@ def formatted(value: str, specification: str) -> CellError:
 
 
 def attribute(value: str, name: str) -> CellError:
-    """A method, as tensors have them."""
+    """An attribute or method of a symbol."""
     return CellError(
         f"the attribute .{name} of {value}",
         "arithmetic and functions of rnnc's table",
@@ -61,7 +61,7 @@ def attribute(value: str, name: str) -> CellError:
     )
 
 
-#: Calls that put units together, as no cell does.
+#: Names of functions over several units.
 _OVER_UNITS = frozenset(
     """sum mean std var max min argmax norm layer_norm rms_norm batch_norm group_norm softmax
     log_softmax logsumexp cumsum matmul mm bmm einsum linear conv1d dot""".split()
@@ -84,7 +84,7 @@ def foreign_call(library: str, name: str) -> CellError:
 
 
 def operator(symbol: str, left: str, right: str) -> CellError:
-    """An operator that the language does not have."""
+    """An operator that the language lacks."""
     used = f"{left} {symbol} {right}".strip()
     found = f"an operator that is not in the language: {used}"
     if symbol in ("&", "|", "^", "~"):
@@ -126,7 +126,7 @@ def power_of(left: str, right: str, base: object) -> CellError:
 
 
 def exponent(left: str, right: str, value: object) -> CellError:
-    """An exponent that is no whole number."""
+    """An exponent that is not a whole number."""
     numeric = isinstance(value, numbers.Real) and not isinstance(value, bool)
     base, power = left.strip("`"), right.strip("`")
     shown = power if numeric or power.isidentifier() else f"({power})"
@@ -138,7 +138,7 @@ def exponent(left: str, right: str, value: object) -> CellError:
 
 
 def condition(value: str, factor: str = "") -> CellError:
-    """Arithmetic with a condition, which may be a product with a factor."""
+    """Arithmetic with a condition; a product has a factor."""
     inner = value.strip("`")
     factor = factor.strip("`") or "1"
     return CellError(
@@ -149,7 +149,7 @@ def condition(value: str, factor: str = "") -> CellError:
 
 
 def conditions_compared(relation: str, left: str, right: str) -> CellError:
-    """Two conditions asked whether they are equal."""
+    """A comparison of two conditions."""
     a, b = (f"({side.strip('`')})" for side in (left, right))
     unequal = f"({a} & ~{b}) | (~{a} & {b})"
     return CellError(
@@ -160,7 +160,7 @@ def conditions_compared(relation: str, left: str, right: str) -> CellError:
 
 
 def returned(values: dict[object, object], states: list[str]) -> CellError:
-    """New values returned by name."""
+    """New values returned in a dict."""
     names = ", ".join(states)
     given = ", ".join(f"values[{state!r}]" for state in states)
     return CellError(
@@ -171,7 +171,7 @@ def returned(values: dict[object, object], states: list[str]) -> CellError:
 
 
 def operand(value: str, object_: object) -> CellError:
-    """An operand that is no number of the cell."""
+    """An operand that is not a number of the cell."""
     one = getattr(object_, "numel", None) or getattr(object_, "size", None)
     count = one() if callable(one) else one
     if object_ is None:
@@ -202,7 +202,7 @@ def text(written: str, part: str) -> CellError:
 def deep_text(written: str) -> CellError:
     """A text with more brackets inside each other than Python's parser takes."""
     return CellError(
-        f"`{_shortened(written)}`, nested deeper than Python's parser allows",
+        f"`{_shortened(written)}`, at a depth that Python's parser refuses",
         "names for the deep parts: only the text has a limit, not the expression",
         '"shared": [["t0", "tanh(g)"], …] in the JSON, and t0 in place of that part',
     )

@@ -1,1 +1,1 @@
-"""Expressions: nodes that keep what their author wrote, as text, as sympy, as C++."""
+"""Expressions: nodes that keep what their author wrote, and their forms as text, sympy and C++."""

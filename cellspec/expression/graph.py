@@ -1,4 +1,4 @@
-"""Walks over expressions: nodes replaced, tags renumbered, functions and uses counted."""
+"""Walks over expressions: replace nodes, renumber tags, count calls and uses."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .node import Node, make, ordered
 
 
 def rewritten(roots: Iterable[Node], known: Mapping[Node, Node]) -> list[Node]:
-    """The roots with every known node, the roots themselves too, replaced by another."""
+    """The roots with each known node replaced, also if it is a root."""
     roots = list(roots)
     new: dict[Node, Node] = {}
     for node in ordered(roots, stop=known):
@@ -26,9 +26,9 @@ def rewritten(roots: Iterable[Node], known: Mapping[Node, Node]) -> list[Node]:
 
 
 def with_canonical_tags(roots: Iterable[Node]) -> tuple[Node, ...]:
-    """The roots with the tags 0, 1, … in the order of first appearance.
+    """The roots with tags 0, 1, … in the order of first appearance.
 
-    Expressions that differ in no more than their tags become the same nodes.
+    Expressions that differ only in their tags become the same nodes.
     """
     roots = tuple(roots)
     tags = count()
@@ -47,5 +47,5 @@ def calls(roots: Iterable[Node]) -> set[str]:
 
 
 def uses(roots: Iterable[Node]) -> Counter[Node]:
-    """How often each node is an argument below the roots; a root itself counts as no use."""
+    """How often each node is an argument below the roots; being a root is not a use."""
     return Counter(a for node in ordered(roots) for a in node.args)

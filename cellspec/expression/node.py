@@ -1,11 +1,11 @@
-"""Expressions as their author wrote them: shared nodes that are never simplified.
+"""`Node`: expressions as their author wrote them, shared and never simplified.
 
-A node is an operation and its arguments, in the author's order and grouping. Two nodes with the
-same operation and the same arguments are one object, so `==` is identity, a value that is used
-twice is kept once, and a graph with many paths costs no more than its nodes. An application of a
-function whose gradient is not linear has a tag besides: two that are written are two nodes, since
-what comes back to each is not what comes back to both. Nothing here recurses: a chain may be
-thousands of nodes long.
+A node is an operation and its arguments, in the author's order and grouping. Nodes with the same
+operation and the same arguments are one object. So `==` is identity, a value that is used twice is
+stored once, and a graph costs no more than its nodes. Calls of a function whose gradient is not
+linear also have a tag: each call that is written is a node of its own, because the gradient of a
+sum is then not the sum of the gradients. No function here recurses, because a chain may have
+thousands of nodes.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from .spell import PYTHON, spell
 ARITHMETIC = ("+", "-", "*", "/")
 COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 LOGIC = ("&", "|", "~")
-#: Whole numbers below it are exact in every arithmetic on doubles.
+#: Whole numbers below this are exact as doubles.
 _WHOLE = 2**53
-#: A power n is written as products, and counts as n - 1 of them.
+#: A power n is generated as n - 1 products.
 LARGEST_EXPONENT = 1024
 
 Value = str | int | float | None
 
 
 class Node:
-    """One operation of an expression; made by the functions of this module.
+    """One operation of an expression, made by the functions of this module.
 
     Attributes:
         op: `"symbol"`, `"number"`, `"true"`, `"false"`, `"neg"`, one of `+ - * /`, `"**"`, a
             comparison such as `"<"`, one of `& | ~`, or `"call"` for a function of the table.
         value: a symbol's or function's name, a number, or the whole exponent of a power.
         args: the operands in order.
-        tag: what tells an application from others of the same function to the same operands, where
-            the function's gradient is not linear; else None.
+        tag: a number that tells calls of a function with the same operands apart, if the function's
+            gradient is not linear; else None.
 
     Example:
         >>> import rnnc
@@ -69,7 +69,7 @@ class Node:
 
     @property
     def is_symbol(self) -> bool:
-        """Whether it is a name of the signature."""
+        """Whether it is a symbol."""
         return self.op == "symbol"
 
     @property
@@ -87,7 +87,7 @@ class Node:
         """The symbols in it."""
         return {node for node in ordered([self]) if node.op == "symbol"}
 
-    # Operators, so that whoever builds expressions writes them like a cell's author.
+    # Operators, so that code builds expressions as a cell's author does.
 
     def __add__(self, other: Node | float) -> Node:
         return binary("+", self, node_of(other))
@@ -119,7 +119,7 @@ class Node:
     def __neg__(self) -> Node:
         return negative(self)
 
-    # A node is a value: a copy is itself, and it travels between processes node by node.
+    # A node is a value: a copy is the node itself, and a pickle lists its nodes.
 
     def __copy__(self) -> Node:
         return self
@@ -140,13 +140,13 @@ class Node:
 
 _nodes: WeakValueDictionary[tuple[Any, ...], Node] = WeakValueDictionary()
 _lock = threading.Lock()
-# Below zero: the tags of a cell's own nodes are 0, 1, ….
+# Negative, because the tags of a cell's nodes are 0, 1, ….
 _fresh_tags = count(-1, -1)
 
 
 def make(op: str, value: Value = None, args: tuple[Node, ...] = (), tag: int | None = None) -> Node:
-    """The node of an operation on arguments, taken as they are."""
-    # 0 and -0.0 are equal in Python, and are two numbers.
+    """The node of an operation on arguments, without any simplification."""
+    # By `repr`, because 0 and -0.0 are two numbers that Python calls equal.
     key = (op, repr(value), tag, *args)
     with _lock:
         node = _nodes.get(key)
@@ -158,7 +158,7 @@ def make(op: str, value: Value = None, args: tuple[Node, ...] = (), tag: int | N
 
 
 def symbol(name: str) -> Node:
-    """A name."""
+    """The symbol with this name."""
     return make("symbol", name)
 
 
@@ -168,10 +168,10 @@ def truth(value: bool) -> Node:
 
 
 def number(value: float) -> Node:
-    """A finite number: whole ones that a double holds exactly as such, all others as doubles.
+    """A finite number: an int if it is whole and exact as a double, else a float.
 
     Raises:
-        CellError: it is infinite, no number, or beyond every double.
+        CellError: it is infinite, NaN, or too large for a double.
     """
     try:
         exact = float(value)
@@ -190,7 +190,7 @@ def number(value: float) -> Node:
 
 
 def node_of(value: Node | float) -> Node:
-    """A node as it is, a Python number as a node."""
+    """The node of a Python number; a node as it is."""
     if isinstance(value, Node):
         return value
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
@@ -204,7 +204,7 @@ def binary(op: str, left: Node, right: Node) -> Node:
 
 
 def negative(value: Node) -> Node:
-    """The value with the other sign; of a number, that number."""
+    """The value with the opposite sign; a number for a number."""
     if value.op == "number":
         assert isinstance(value.value, int | float)
         return number(-float(value.value))
@@ -212,10 +212,10 @@ def negative(value: Node) -> Node:
 
 
 def power(base: Node, exponent: int) -> Node:
-    """A power with a whole exponent; 0 gives 1 and 1 the base, as in torch.
+    """A power with a whole exponent; exponent 0 gives 1 and exponent 1 gives the base.
 
     Raises:
-        CellError: the exponent is beyond what products can spell.
+        CellError: the exponent is larger than `LARGEST_EXPONENT`.
     """
     if abs(exponent) > LARGEST_EXPONENT:
         raise CellError(
@@ -229,41 +229,41 @@ def power(base: Node, exponent: int) -> Node:
 
 
 def compare(op: str, left: Node, right: Node) -> Node:
-    """A comparison; it is not decided here, since a value may be NaN."""
+    """A comparison, also of equal nodes, because a value may be NaN."""
     return make(op, None, (left, right))
 
 
 def both(left: Node, right: Node) -> Node:
-    """A condition that holds where two do."""
+    """A condition that holds if two others hold."""
     return make("&", None, (left, right))
 
 
 def either(left: Node, right: Node) -> Node:
-    """A condition that holds where one of two does."""
+    """A condition that holds if one of two others holds."""
     return make("|", None, (left, right))
 
 
 def negated(condition: Node) -> Node:
-    """A condition that holds where another does not."""
+    """A condition that holds if another does not."""
     return make("~", None, (condition,))
 
 
 def call(name: str, *args: Node) -> Node:
-    """A function of the table, applied."""
+    """A call of a function of the table."""
     return make("call", name, args)
 
 
 def call_of_its_own(name: str, *args: Node) -> Node:
-    """A function of the table, applied: another node at every call."""
+    """A call of a function of the table, as a new node each time."""
     return make("call", name, args, next(_fresh_tags))
 
 
 def ordered(roots: Iterable[Node], stop: Mapping[Node, Any] | None = None) -> list[Node]:
-    """Every node below the roots once, arguments before their users, left before right.
+    """Each node below the roots once, arguments before their users and left before right.
 
     Args:
         roots: where to start.
-        stop: nodes whose arguments are not looked at.
+        stop: nodes whose arguments are not visited.
     """
     found: dict[Node, None] = {}
     for root in roots:
@@ -280,7 +280,7 @@ def ordered(roots: Iterable[Node], stop: Mapping[Node, Any] | None = None) -> li
 
 
 def tree_size(root: Node) -> int:
-    """How many nodes the expression has where it is written out, shared ones again and again."""
+    """The number of nodes of the expression written out, shared nodes counted each time."""
     sizes: dict[Node, int] = {}
     for node in ordered([root]):
         sizes[node] = 1 + sum(sizes[a] for a in node.args)

@@ -1,9 +1,9 @@
-"""Which values of expressions get a name of their own where they are written as text.
+"""Names for shared values in the text of expressions.
 
-Ordinary expressions are written out. Where values are shared so often that the text would grow
-without bound, or nest deeper than parsers read, shared and deep values become statements. So do,
-where a text must be read back as the same cell, applications with a tag that would be written more
-than once: read back, they would be several.
+Most expressions are written out. If the text would be too long, because values are shared, or too
+deep for parsers, then shared and deep values become statements with names. A text that is read back
+as the same cell also names each call with a tag that would be written twice, because reading it
+twice would make two nodes.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Iterable
 from .graph import uses
 from .node import Node, ordered
 
-#: Beyond it, brackets in brackets are cut: Python's parser reads about 90 of them.
+#: The greatest depth of brackets in a text; Python's parser reads about 90.
 _DEPTH = 40
-#: How many nodes a text may have beyond those that are distinct, before values are shared in it.
+#: The most nodes that a text may repeat before its shared values get names.
 _REPEATED = 2000
 
 
 def named_values(roots: Iterable[Node]) -> dict[Node, str]:
     """The nodes that are written as statements before the roots, in order, with their names.
 
-    The names are t0, t1, …, which no gate, state, param or constant may take. It is empty where
-    the expressions can be written out.
+    The names are t0, t1, …, which no gate, state, param or constant may have. The result is empty
+    if the expressions can be written out.
     """
     roots = list(roots)
     if _is_moderate(roots):
@@ -33,7 +33,7 @@ def named_values(roots: Iterable[Node]) -> dict[Node, str]:
 
 
 def exactly_named_values(roots: Iterable[Node]) -> dict[Node, str]:
-    """Those of `named_values`, and each application with a tag that its text has twice or more."""
+    """The nodes of `named_values`, and each node with a tag that would be written twice."""
     roots = list(roots)
     known = named_values(roots)
     found = {*known, *_written_again(roots, known)}
@@ -41,23 +41,22 @@ def exactly_named_values(roots: Iterable[Node]) -> dict[Node, str]:
 
 
 def _written_again(roots: list[Node], named: Iterable[Node]) -> set[Node]:
-    """The nodes with a tag that are written more than once where only some have a name."""
+    """The nodes with a tag that are written more than once if only `named` have names."""
     once = {*named}
     written = Counter(roots)
     for node in reversed(ordered(roots)):
         if node.tag is not None and written[node] > 1:
             once.add(node)
         for argument in node.args:
-            # Two stands for any larger number: how many paths there are grows without bound.
+            # 2 stands for any larger number, because the number of paths grows without bound.
             written[argument] = min(2, written[argument] + (1 if node in once else written[node]))
     return {node for node in once if node.tag is not None}
 
 
 def worth_a_name(roots: Iterable[Node], depth: int = _DEPTH) -> list[Node]:
-    """The nodes that are used more than once, and some of each chain that is too deep, in order.
+    """The nodes that are used more than once, and some nodes of chains that are too deep, in order.
 
-    A root is among them only where it is an argument too. Leaves and mere changes of sign of what
-    has a name are not.
+    A root is included only if it is an argument too. Leaves and negated named values are not.
     """
     roots = list(roots)
     counts = uses(roots)

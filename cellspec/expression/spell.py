@@ -1,4 +1,4 @@
-"""Nodes as text with the fewest brackets that keep the grouping: the language, and C++."""
+"""Text of expressions in Python or C++, with only the brackets that the grouping needs."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ _BINDING = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT}
 
 @dataclass(frozen=True)
 class Form:
-    """What differs from language to language.
+    """What differs between Python and C++.
 
     Attributes:
-        number: the text of a number, and how tightly it binds.
-        power: the text of a power, from the base's node, its text in brackets where it needs
-            them, and the exponent; and how tightly it binds.
-        logic: the words for `&`, `|`, `~`, and for `"true"` and `"false"`.
-        exact: whether the sign of a product is kept apart: `-(a*b)`, not `-a*b`. Their values are
-            the same, but they are two nodes.
-        cancel: a sum that is written for x - x, with `{}` for x; nothing where it is written as it
-            is.
+        number: the text of a number and its precedence.
+        power: the text of a power and its precedence, from the base's node, the base's text in
+            brackets if needed, and the exponent.
+        logic: the words for `&`, `|`, `~`, `"true"` and `"false"`.
+        exact: whether the sign of a product is written apart, as `-(a*b)` and not `-a*b`. The
+            values are equal, but these are two nodes.
+        cancel: the text for x - x, with `{}` for x; empty if it is written as it is.
     """
 
     number: Callable[[float], tuple[str, int]]
@@ -41,7 +40,7 @@ def spell(root: Node, form: Form, named: Mapping[Node, str] | None = None) -> st
     Args:
         root: the expression.
         form: the language.
-        named: nodes below the root that are written by a name.
+        named: names for nodes below the root.
     """
     named = named or {}
     texts: dict[Node, tuple[str, int]] = {}
@@ -76,7 +75,7 @@ def _spelled(node: Node, args: list[tuple[str, int]], form: Form) -> tuple[str, 
         if op == "-" and node.args[0] is node.args[1] and form.cancel:
             return form.cancel.format(_within(args[0], PRODUCT)), SUM
         left = _within(args[0], binding)
-        # A sign stands in brackets behind an operator.
+        # A sign after an operator needs brackets.
         right = _within(args[1], binding + 1, sign=False)
         return f"{left} {op} {right}" if binding == SUM else f"{left}{op}{right}", binding
     if op == "neg":
@@ -110,7 +109,7 @@ def _python_power(base: Node, text: str, exponent: int) -> tuple[str, int]:
 
 
 _WORDS = {"&": "&", "|": "|", "~": "~", "true": "True", "false": "False"}
-#: For people: `-a*b`.
+#: Text for people, such as `-a*b`.
 PYTHON = Form(_python_number, _python_power, _WORDS)
-#: For JSON: read back, it is the same node.
+#: Text for JSON, which reads back as the same node.
 EXACT = Form(_python_number, _python_power, _WORDS, exact=True)

@@ -1,4 +1,4 @@
-"""Between nodes and sympy, which knows how to differentiate and to share sums and products."""
+"""Conversion of sympy expressions to nodes."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from .node import (
 
 
 def factored() -> AbstractContextManager[None]:
-    """Inside, a number times a sum stays a product: `0.1 * (a + b)` is two operations, not three.
+    """A context in which sympy keeps `0.1 * (a + b)` as two operations.
 
-    sympy multiplies it out unless told.
+    By default sympy multiplies a number into a sum.
     """
     manager: AbstractContextManager[None] = distribute(False)
     return manager
 
 
 def from_sympy(value: sympy.Basic, known: Mapping[sympy.Symbol, Node] | None = None) -> Node:
-    """A small sympy expression as nodes; sums and products become pairs, from left to right.
+    """The nodes of a small sympy expression; sums and products become pairs from left to right.
 
     Args:
         value: the expression, over functions of the table.
-        known: what its symbols stand for; the others are names.
+        known: nodes for some symbols; other symbols become names.
 
     Raises:
-        CellError: it has something that the language has not.
+        CellError: the language lacks an operation of it.
 
     Example:
         >>> import sympy
@@ -78,7 +78,7 @@ class _Converter:
         if isinstance(value, Relational):
             return compare(value.rel_op, self.node(value.lhs), self.node(value.rhs))
         if isinstance(value, sympy.And | sympy.Or):
-            # sympy keeps them in a set.
+            # sympy keeps the parts in a set, so they are sorted.
             first, *rest = map(self.node, sorted(value.args, key=str))
             for part in rest:
                 first = (both if isinstance(value, sympy.And) else either)(first, part)
@@ -94,7 +94,7 @@ class _Converter:
         )
 
     def _sum(self, value: sympy.Add) -> Node:
-        """Terms with a plus before those with a minus, so that one sign less is spelled."""
+        """A sum with its positive terms first, which saves a sign."""
         terms = [self._signed(term) for term in value.args]
         plus = [term for minus, term in terms if not minus]
         minus = [term for minus, term in terms if minus]
@@ -106,14 +106,14 @@ class _Converter:
         return total
 
     def _signed(self, value: sympy.Basic) -> tuple[bool, Node]:
-        """Whether the term is negative, and its size."""
+        """Whether the term is negative, and the term without its sign."""
         if not isinstance(value, sympy.Mul | sympy.Pow):
             return _without_sign(self.node(value))
         minus, above, below = self._factors(value)
         return minus, _product(above, below)
 
     def _factors(self, value: sympy.Basic) -> tuple[bool, list[Node], list[Node]]:
-        """Whether the product is negative, and its factors above and below the line."""
+        """Whether the product is negative, its factors, and its divisors."""
         minus = False
         above: list[Node] = []
         below: list[Node] = []
@@ -128,7 +128,7 @@ class _Converter:
         return minus, above, below
 
     def _factor(self, factor: sympy.Basic) -> tuple[bool, Node]:
-        """Whether it stands below the line, and what."""
+        """Whether it is a divisor, and its node."""
         if isinstance(factor, sympy.Pow):
             base, exponent = factor.args
             if not exponent.is_Integer:

@@ -1,7 +1,7 @@
-"""Expressions as text, for people and for JSON, and back again.
+"""Conversion between expressions and text, for people and for JSON.
 
-The text is the language itself: Python's arithmetic, comparisons and the functions of the table.
-Reading goes through Python's parser and an explicit list of what is allowed, never `eval`.
+The text is Python: arithmetic, comparisons and the functions of the table. It is read with Python's
+parser and an explicit list of what is allowed, never with `eval`.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def to_text(value: Node, named: Mapping[Node, str] | None = None) -> str:
 
     Args:
         value: the expression.
-        named: nodes in it that are written by a name.
+        named: names for nodes in it.
 
     Example:
         >>> from rnnc.cellspec.expression.text import from_text, to_text
@@ -60,24 +60,24 @@ def to_text(value: Node, named: Mapping[Node, str] | None = None) -> str:
 
 
 def to_exact_text(value: Node, named: Mapping[Node, str] | None = None) -> str:
-    """The text that `from_text` reads back as the same node, but for tags."""
+    """The text that `from_text` reads back as the same node, except for tags."""
     return spell(value, EXACT, named)
 
 
 def from_text(text: str, named: Mapping[str, Node] | None = None) -> Node:
-    """The expression that a text stands for, in its order and grouping.
+    """The expression of a text, in its order and grouping.
 
-    Applications of a function whose gradient is not linear are each a node of its own.
+    Each call of a function whose gradient is not linear becomes a node of its own.
 
     Args:
         text: an expression of the language.
-        named: what names in it stand for, other than symbols.
+        named: nodes for some names; other names become symbols.
 
     Raises:
-        CellError: the text is no expression of the language.
+        CellError: the text is not an expression of the language.
     """
     try:
-        # Python bounds the digits of a number and the depth of brackets itself.
+        # Python limits the digits of a number and the depth of brackets.
         tree = ast.parse(text, mode="eval")
     except SyntaxError as error:
         if "too many nested" in str(error.msg):
@@ -91,7 +91,7 @@ def from_text(text: str, named: Mapping[str, Node] | None = None) -> Node:
 
 
 class _Reader:
-    """Reads one text; a chain of operators is a loop, brackets are calls."""
+    """Reads one text: a chain of operators in a loop, brackets by recursion."""
 
     def __init__(self, text: str, named: Mapping[str, Node]) -> None:
         self.text = text
@@ -145,7 +145,7 @@ class _Reader:
         return binary(operator, self._arithmetic(left), self._arithmetic(right))
 
     def _exponent(self, node: ast.expr) -> int:
-        """A whole number as it stands: towers of powers are not computed."""
+        """A literal whole number; an exponent that is an expression is refused."""
         sign = 1
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             sign, node = -1, node.operand
@@ -155,7 +155,7 @@ class _Reader:
         raise refuse.text(self.text, f"the exponent {_shown(node)}")
 
     def _condition(self, value: Node) -> Node:
-        # A symbol stands for a number, so that it is no condition.
+        # A symbol is a number, so it is not a condition.
         if not value.is_condition:
             raise refuse.text(self.text, f"`{value}` in the place of a condition")
         return value

@@ -1,4 +1,4 @@
-"""A cell's equations for people: as text and as LaTeX."""
+"""Equations of a cell as text and as LaTeX."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def equation_lines(cell: CellSpec) -> tuple[str, ...]:
-    """A line for each gate, then one for each state, each after those that it refers to."""
+    """One line per gate, then one per state, each after the lines that it refers to."""
     lines = []
     for gate in cell.gates:
         terms = [f"x_{gate.name}"] if gate.input else []
@@ -35,7 +35,7 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
 
 
 def latex_block(cell: CellSpec) -> str:
-    """The same equations as an `aligned` block."""
+    """The equations as an `aligned` block of LaTeX."""
     letters = Letters({g.name for g in cell.gates}, {s.name for s in cell.states})
     rows = []
     for gate in cell.gates:
@@ -63,13 +63,13 @@ def latex_block(cell: CellSpec) -> str:
 
 
 def _by_reference(cell: CellSpec, ending: str) -> list[tuple[str, Node]]:
-    """Each state's new value over the other new values that it contains; those come first."""
+    """Each state's new value, in terms of the other new values, which come first."""
     news = {
         update: symbol(f"{state.name}{ending}")
         for state, update in zip(cell.states, cell.updates, strict=True)
         if not update.is_leaf
     }
-    # A new value contains only smaller ones, so their sizes order them.
+    # A new value contains only smaller new values, so they are sorted by size.
     sizes = _sizes(cell.updates)
     rows = []
     for state, update in zip(cell.states, cell.updates, strict=True):

@@ -1,4 +1,4 @@
-"""A cell's equations as JSON has them: a text each, over shared values where they need names."""
+"""Equations of a cell in JSON: one text per state, and shared values with names."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from ..expression.text import from_text, to_exact_text
 
 
 def updates_as_text(updates: Sequence[Node]) -> dict[str, Any]:
-    """The fields `updates` and, where values must have names, `shared`.
+    """The field `updates`, and the field `shared` if values need names.
 
-    `shared` is a list of pairs of a name and a text, each over the names before it.
+    `shared` is a list of pairs, a name and a text, and each text may use the names before it.
     """
     named = exactly_named_values(updates)
     texts: dict[str, Any] = {
@@ -26,10 +26,10 @@ def updates_as_text(updates: Sequence[Node]) -> dict[str, Any]:
 
 
 def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a cell with shared values put in where the updates name them.
+    """The fields of a cell with shared values in place of their names.
 
     Raises:
-        CellError: a shared value is no pair of a name and a text.
+        CellError: a shared value is not a pair of a name and a text.
     """
     rest = {name: value for name, value in fields.items() if name != "shared"}
     known: dict[str, Node] = {}
@@ -46,7 +46,7 @@ def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def node_from(value: Any) -> Any:
-    """What was given as an update as a node: a text, a number, a node, or a sympy expression."""
+    """The node of an update, which may be a text, a number, a node or a sympy expression."""
     if isinstance(value, str):
         return from_text(value)
     if isinstance(value, Node) or value is None:

@@ -1,4 +1,4 @@
-"""Expressions as LaTeX, with time as an index."""
+"""LaTeX of expressions, with time as an index."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ _RELATIONS = {"<": "<", "<=": r"\leq", ">": ">", ">=": r"\geq", "==": "=", "!=":
 
 @dataclass(frozen=True)
 class Letters:
-    """Names with their time: gates and new states at t, previous states at t - 1."""
+    """LaTeX of names: gates and new states at time t, previous states at time t - 1."""
 
     gates: set[str]
     states: set[str]
 
     def letter(self, name: str) -> str:
-        """A name as LaTeX: one letter or a Greek name as it is, a word upright."""
+        """A name without its time: a letter or Greek letter in italics, a word upright."""
         base, _, index = name.partition("_")
         shown = f"\\{base}" if base in _GREEK else base if len(base) == 1 else rf"\mathrm{{{base}}}"
         return rf"{shown}_{{\mathrm{{{index}}}}}".replace("_", "^", 1) if index else shown
 
     def timed(self, name: str) -> str:
-        """A name in an equation."""
+        """A name with its time."""
         if name.endswith("_next"):
             return f"{self.letter(name[:-5])}_t"
         time = "_t" if name in self.gates else "_{t-1}" if name in self.states else ""
@@ -34,7 +34,7 @@ class Letters:
 
 
 def latex(root: Node, letters: Letters, named: Mapping[Node, str]) -> str:
-    """An expression, with the nodes that have names written by those."""
+    """The LaTeX of an expression; nodes in `named` are written by their names."""
     texts: dict[Node, tuple[str, int]] = {}
     below = {node: name for node, name in named.items() if node is not root}
     for node in ordered([root], stop=below):

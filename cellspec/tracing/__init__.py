@@ -1,1 +1,1 @@
-"""From a Python function to a cell."""
+"""Tracing: a Python function runs once on symbols and becomes a cell."""

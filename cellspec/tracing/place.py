@@ -1,4 +1,4 @@
-"""Where the author of a cell stands: file and line, for messages."""
+"""The author's file and line, for messages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _HERE = Path(__file__).parents[1]
 
 
 def place(filename: str, line: int) -> str:
-    """`file:line`, the file relative to the working folder where it lies below it."""
+    """`file:line`; a file below the working folder has a relative path."""
     path = Path(filename)
     if path.is_relative_to(Path.cwd()):
         path = path.relative_to(Path.cwd())
@@ -18,7 +18,7 @@ def place(filename: str, line: int) -> str:
 
 
 def place_of_caller() -> str:
-    """The line that called into this package."""
+    """The line outside this package that called it."""
     frame = sys._getframe(1)
     while frame.f_back is not None and Path(frame.f_code.co_filename).is_relative_to(_HERE):
         frame = frame.f_back
@@ -29,8 +29,8 @@ def place_of_error(error: BaseException, filename: str) -> str:
     """The last line in the author's own file that an error passed through.
 
     Args:
-        error: as it was caught.
-        filename: the file of the cell's function; other libraries may lie between it and us.
+        error: the error.
+        filename: the file of the cell's function; calls of other libraries may lie in between.
     """
     frames = traceback.extract_tb(error.__traceback__)
     outside = [f for f in frames if not Path(f.filename).is_relative_to(_HERE)]

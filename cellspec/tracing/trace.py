@@ -1,4 +1,4 @@
-"""From a Python function to a cell: the function runs once, on symbols."""
+"""`trace`: makes a cell of a Python function, which runs once on symbols."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
         kind: the class of cell to make.
 
     Raises:
-        CellError: the signature or the body is not in the language; names file and line.
+        CellError: the signature or the body is not in the language; its place is a file and line.
     """
     if not inspect.isfunction(inspect.unwrap(function)):
         raise CellError(
@@ -67,7 +67,7 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
         )
     except CellError as error:
         if error.where in ("", function.__name__):
-            # A rule broken by the cell as a whole is reported at the function's head.
+            # An error without a line of its own is reported at the function's first line.
             error = CellError(error.found, error.wanted, error.write, header)
         raise error from None
 
@@ -198,11 +198,11 @@ def cell(function: Callable[..., Any]) -> CellSpec: ...
 @overload
 def cell() -> Callable[[Callable[..., Any]], CellSpec]: ...
 def cell(function: Callable[..., Any] | None = None) -> Any:
-    """Make a plain `CellSpec` of a function: how the library's own files declare their cells.
+    """Make a plain `CellSpec` of a function, as the library's files do.
 
-    Users call `rnnc.cell`, which gives the `rnnc.Cell` with all its doors.
+    Users call `rnnc.cell`, which makes a `rnnc.Cell` with methods for kernels and modules.
 
     Raises:
-        CellError: the signature or the body is not in the language; names file and line.
+        CellError: the signature or the body is not in the language; its place is a file and line.
     """
     return cell if function is None else trace(function, CellSpec)

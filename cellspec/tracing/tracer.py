@@ -25,9 +25,9 @@ from .refusing import Refusing, no_operator, no_reversed_operator, number_of, sh
 class Arithmetic:
     """The operators of a traced value, for type checkers and for `Tracer`.
 
-    `Gate`, `State`, `Param` and `Constant` are annotations in a cell's signature and
-    declarations as its defaults. While the function runs, each is a `Tracer`. Results are `Any`
-    to type checkers, so that a body may rebind a declared name, as in `c = sigmoid(f) * c`.
+    `Gate`, `State`, `Param` and `Constant` are annotations of a cell's arguments, and defaults
+    declare them. While the function runs, each argument is a `Tracer`. Type checkers see results
+    as `Any`, so that a body may rebind a declared name, as in `c = sigmoid(f) * c`.
     """
 
     def __add__(self, other: Arithmetic | float) -> Any:
@@ -80,7 +80,7 @@ class Arithmetic:
 
 
 class Tracer(Refusing, Arithmetic):
-    """One number of one unit of a cell while its function runs: a node."""
+    """A traced number: an expression of one unit of a cell."""
 
     def __init__(self, value: Node, owner: str) -> None:
         self.expression = value
@@ -111,7 +111,7 @@ class Tracer(Refusing, Arithmetic):
 
 
 class Condition(Refusing):
-    """A comparison of traced values, for `where`; & and | join two, ~ negates one."""
+    """A traced condition for `where`: a comparison; & and | join two, ~ negates one."""
 
     def __init__(self, value: Node, owner: str) -> None:
         self.expression = value
@@ -174,7 +174,7 @@ def expression(value: object) -> Node:
 
 
 def combine(symbol: str, a: object, b: object) -> Tracer:
-    """Join two operands by an operator, checking that both belong to the same cell."""
+    """Two operands joined by an operator; both must belong to the same cell."""
     if isinstance(a, Condition) or isinstance(b, Condition):
         own, other = (a, b) if isinstance(a, Condition) else (b, a)
         raise refuse.condition(shown(own), _factor(other) if symbol == "*" else "")
@@ -185,7 +185,7 @@ def combine(symbol: str, a: object, b: object) -> Tracer:
 
 
 def compared(relation: str, a: object, b: object) -> Condition:
-    """Compare two operands."""
+    """A comparison of two operands."""
     return Condition(compare(relation, expression(a), expression(b)), shared_owner(a, b))
 
 
@@ -200,7 +200,11 @@ def _powered(base: Arithmetic, exponent: object) -> Node:
 
 
 def shared_owner(*operands: object) -> str:
-    """The cell that all traced operands belong to; an error if they belong to two."""
+    """The name of the cell that all traced operands belong to.
+
+    Raises:
+        CellError: they belong to two cells.
+    """
     owners = {x.owner: x for x in operands if isinstance(x, Tracer | Condition)}
     if len(owners) > 1:
         foreign = list(owners.values())[-1]
@@ -213,7 +217,7 @@ def shared_owner(*operands: object) -> str:
 
 
 def _factor(value: object) -> str:
-    """What a condition is multiplied with, where it can stand in the place of a number."""
+    """The text of a condition's factor; empty if the factor is a condition too."""
     return "" if isinstance(value, Condition) else shown(value)
 
 
