@@ -1,8 +1,8 @@
-"""The adjoint of a cell's pointwise map: reverse mode over its nodes, each derived by sympy.
+"""The adjoint of a cell's pointwise map, by reverse mode over its nodes.
 
-sympy sees one node at a time: symbols for the node's arguments and its value. What it gives, sums
-and products of cotangents and such symbols, it may rearrange and share; the values of the forward
-behind the symbols stay as they were written.
+sympy sees one node at a time, with symbols for the node's arguments and value. It may rearrange and
+share the sums and products of cotangents and these symbols. The forward's values, for which the
+symbols stand, stay as their author wrote them.
 """
 
 from __future__ import annotations
@@ -18,25 +18,26 @@ from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.expression.symbolic import factored, from_sympy
 from ..cellspec.functions import TABLE
 
-#: Beyond it, sympy's search for common sums and products takes longer than it is worth.
+#: The most statements in which sympy searches for common sums and products.
 _LARGEST_SEARCH = 400
-#: Products of more factors are taken apart two by two.
+#: Products of more factors are differentiated two factors at a time.
 _MOST_FACTORS = 8
-#: Sums and products of more parts keep a name, so that long chains cost no more than short ones.
+#: Sums and products of more parts keep a name, so the cost is linear in the length of a chain.
 _LARGEST_INLINED = 6
-#: Numbers beyond these magnitudes are symbols to sympy, and a cotangent is multiplied by one at a
-#: time, as torch does it: their own products could overflow.
+#: sympy sees numbers beyond these magnitudes as symbols. A cotangent is multiplied by one such
+#: number at a time, as in torch, because their product could overflow.
 _TINY, _HUGE = 1e-8, 1e8
 
 
 @dataclass(frozen=True)
 class Adjoint:
-    """What the reverse mode gives.
+    """The result of reverse mode.
 
     Attributes:
-        gradients: the cotangent of each wanted symbol, over the values of the forward and the
-            cotangents of the results.
-        sums: names for some of their parts: `d_c_sum`, the whole cotangent of a result.
+        gradients: the cotangent of each wanted symbol, in terms of the forward's values and the
+            results' cotangents.
+        sums: names for parts of the gradients, such as `d_c_sum` for the whole cotangent of a
+            result.
     """
 
     gradients: dict[str, Node]
@@ -46,12 +47,12 @@ class Adjoint:
 def adjoint(
     results: Mapping[str, Node], wanted: Iterable[str], known: Mapping[Node, Node]
 ) -> Adjoint:
-    """The cotangents of symbols from those of results.
+    """Cotangents of symbols from cotangents of results.
 
     Args:
-        results: values by name; the cotangent of `h_next` is the symbol `d_h_next`.
+        results: each result's name and value; the cotangent of `h_next` is the symbol `d_h_next`.
         wanted: names of symbols.
-        known: what some nodes are given as, so that they are not computed again.
+        known: replacements for nodes that are already computed.
     """
     with factored():
         return _Reverse(results, tuple(wanted), known).adjoint()
@@ -68,7 +69,7 @@ class _Reverse:
         self.values: dict[Node, sympy.Expr] = {}
         self.behind: dict[sympy.Symbol, Node] = {}
         self.definitions: dict[sympy.Symbol, sympy.Expr] = {}
-        self.kept: set[sympy.Symbol] = set()  # definitions that no other takes up
+        self.kept: set[sympy.Symbol] = set()  # definitions that are not inlined
 
     def adjoint(self) -> Adjoint:
         nodes = ordered(self.results.values())
@@ -100,7 +101,7 @@ class _Reverse:
         return self._resolved(totals, sums)
 
     def _active(self, nodes: list[Node]) -> set[Node]:
-        """The nodes that depend on what is wanted and can carry a gradient."""
+        """The nodes that depend on a wanted symbol and can have a gradient."""
         wanted = {symbol(name) for name in self.wanted}
         active: set[Node] = set()
         for node in nodes:
@@ -109,9 +110,9 @@ class _Reverse:
         return active
 
     def _factors(self, node: Node) -> tuple[Node, ...]:
-        """The factors of a product of several, whose partial products nothing else needs.
+        """The factors of a product whose partial products have no other use.
 
-        Their gradients are then products of the others, and share what they have in common.
+        The gradient of a factor is then the product of the others, and these products share parts.
         """
         factors = [node]
         while len(factors) < _MOST_FACTORS:
@@ -142,7 +143,7 @@ class _Reverse:
             case "/" if node.args[0].is_number and node.args[0].value == 1:
                 return None, -d * y**2
             case "/" if node in self.known:
-                # A new state might not be read otherwise: the quotient is computed again.
+                # The quotient is recomputed, because nothing else may read this new state.
                 inverse = self._bound(1 / args[1])
                 share = self._bound(d * inverse)
                 return share, -share * self._bound(args[0] * inverse)
@@ -157,7 +158,7 @@ class _Reverse:
         return TABLE[node.name].pullback(d, y, *args)
 
     def _value(self, node: Node) -> sympy.Expr:
-        """What stands for a node's value: the symbol or number itself, else a symbol of its own."""
+        """The symbol or number that stands for a node's value."""
         if node not in self.values:
             self.values[node] = self._stand_in(node)
         return self.values[node]
@@ -169,7 +170,7 @@ class _Reverse:
             assert isinstance(node.value, int | float)
             whole = node.value == int(node.value)
             return sympy.Integer(node.value) if whole else sympy.Float(node.value)
-        # A name that no cell has, and that sympy sorts behind those of the cell.
+        # No cell has a name like this, and sympy sorts it after the cell's names.
         stand_in = sympy.Symbol(f"~{node.value or ''}{len(self.behind):05}")
         self.behind[stand_in] = node
         return stand_in
@@ -180,7 +181,7 @@ class _Reverse:
         return bound
 
     def _resolved(self, totals: dict[str, sympy.Expr], sums: dict[sympy.Symbol, str]) -> Adjoint:
-        """From sympy to nodes: every definition, in the order in which it is needed."""
+        """The gradients as nodes, with every definition that they need."""
         results = {sympy.Symbol(f"_result_{name}"): total for name, total in totals.items()}
         bodies = _inlined({**self.definitions, **results}, {*results, *sums, *self.kept})
         if len(bodies) <= _LARGEST_SEARCH:
@@ -210,7 +211,7 @@ class _Reverse:
 
 
 def _is_extreme(node: Node) -> bool:
-    """Whether a node is a number that products of several might take out of range."""
+    """Whether a node is a number whose product with another may overflow or underflow."""
     if not node.is_number:
         return False
     assert isinstance(node.value, int | float)
@@ -220,9 +221,9 @@ def _is_extreme(node: Node) -> bool:
 def _inlined(
     definitions: dict[sympy.Symbol, sympy.Expr], kept: set[sympy.Symbol]
 ) -> dict[sympy.Symbol, sympy.Expr]:
-    """The definitions without those that one other uses once, which takes them up.
+    """The definitions, with each one that is used only once inlined into its user.
 
-    A product of products is one product then, whose parts can be shared in any order.
+    A product of products becomes one product, whose parts can be shared in any order.
     """
     uses = Counter(s for body in definitions.values() for s in _symbols(body))
     once: dict[sympy.Symbol, sympy.Expr] = {}

@@ -1,4 +1,4 @@
-"""What a cell's kernels compute for each unit, forward and backward, and what they keep."""
+"""`derive`: the pointwise programs of a cell, forward and backward, and what they save."""
 
 from __future__ import annotations
 
@@ -17,18 +17,19 @@ from .schedule import schedule
 
 @dataclass(frozen=True)
 class Pointwise:
-    """The element-wise part of a cell, forward and backward, for one unit.
+    """The pointwise part of a cell for one unit: forward, backward and saved values.
 
     Attributes:
-        cell: what it was derived from.
-        forward: from gates, states, params to the new states, `<state>_next`, and to those saved
-            values that are functions of a gate.
-        backward: from the cotangents of the new states, `d_<state>_next`, and the saved values
-            to the cotangents `d_<name>` of gates, previous states and params.
-        saved: what the forward must keep for the backward: a gate's pre-activation by its name,
-            or a function of it, `sigmoid_f`, where the backward needs no more of the gate. Where
-            it can read a state instead, which is kept anyway, nothing is saved.
-        reads: the previous states (by name) and new states (`<state>_next`) that it needs.
+        cell: the cell that it was derived from.
+        forward: computes the new states, `<state>_next`, and the saved values that are functions
+            of a gate, from gates, states and params.
+        backward: computes the cotangents `d_<name>` of gates, previous states and params, from the
+            cotangents `d_<state>_next` of the new states and the saved values.
+        saved: names of what the forward saves for the backward: a gate, or a function of one, such
+            as `sigmoid_f`, if the backward needs nothing else of the gate. A gate is not saved if
+            the backward can read a state instead, since states are stored anyway.
+        reads: the previous states, `<state>`, and new states, `<state>_next`, that the backward
+            reads.
     """
 
     cell: CellSpec
@@ -41,8 +42,8 @@ class Pointwise:
     def linear(self) -> bool:
         """Whether the backward is linear in the cotangents of the new states.
 
-        Where it is not, as with `clip_gradient`, all that adds to a cotangent must be added before
-        the backward maps it.
+        If it is not, as with `clip_gradient`, all terms of a cotangent must be added before the
+        backward runs.
         """
         return linear(self.backward, [f"d_{s.name}_next" for s in self.cell.states])
 
@@ -63,13 +64,14 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
 
     Args:
         cell: any valid cell.
-        activations: whether the backward may be given a function of a gate where it needs no more
-            of the gate; else it is given gates alone, which can be computed again from states.
+        activations: whether the forward may save a function of a gate in place of the gate, if the
+            backward needs nothing else. Else it saves only gates, which can be recomputed from
+            states.
 
     Returns:
-        The forward map and its adjoint. The adjoint accumulates cotangents over the graph of
-        distinct subexpressions, from the new states down (reverse mode), so its cost is a small
-        multiple of the forward's, and it shares the forward's values.
+        The forward map and its adjoint. Reverse mode accumulates cotangents over the distinct
+        subexpressions and reuses the forward's values, so the adjoint costs a small multiple of the
+        forward.
 
     Example:
         >>> import rnnc
@@ -77,7 +79,7 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
         >>> derive(rnnc.cells.elman).saved      # tanh' = 1 - h_next**2: no pre-activation needed
         ()
     """
-    # Declarations in another order give the same statements, and so the same roundings.
+    # Sorted, so that the order of declarations changes neither statements nor rounding.
     declared = {"gates": cell.gates, "params": cell.params, "constants": cell.constants}
     by_name = {kind: tuple(sorted(ds, key=lambda d: d.name)) for kind, ds in declared.items()}
     found = _derive(cell.model_copy(update=by_name), activations)
@@ -117,9 +119,9 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
 
 
 def _activations(cell: CellSpec, gradients: list[Node]) -> dict[Node, Node]:
-    """The functions of one gate that the backward can be given in the gate's place.
+    """Functions of one gate that can be saved in place of the gate, with their names.
 
-    Saving sigmoid(f) instead of f takes the same room, and spares the backward the function.
+    Saving sigmoid(f) takes as much memory as saving f, and the backward need not compute it.
     """
     names = {d.name for d in (*cell.gates, *cell.states, *cell.params, *cell.constants)}
     gates = {symbol(g.name): g.name for g in cell.gates}
@@ -130,7 +132,7 @@ def _activations(cell: CellSpec, gradients: list[Node]) -> dict[Node, Node]:
                 users.setdefault(gates[argument], set()).add(node)
     found: dict[Node, Node] = {}
     for gate in (g.name for g in cell.gates):
-        # A gradient that is the gate itself needs it too.
+        # A gradient that is the gate itself also needs the gate.
         if len(users.get(gate, ())) != 1 or symbol(gate) in gradients:
             continue
         (user,) = users[gate]

@@ -1,4 +1,4 @@
-"""Programs as C++ that is legal CUDA too, over one scalar type, `real`."""
+"""C++ text of programs, which is legal CUDA too, over one scalar type, `real`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ _BEYOND_FLOAT = 2.0**128 - 2.0**103
 
 
 def cpp(value: Node) -> str:
-    """An expression in C++: every number a `real`, powers as products, functions by their name.
+    """The C++ of an expression: numbers as `real`, powers as products.
 
-    It is written as its author wrote it, and C++ keeps the order and the grouping.
+    It keeps the author's order and grouping, and so does the C++ compiler.
     """
     return spell(value, _CPP)
 
 
 def literal(value: float) -> str:
-    """A number of the type `real`, whatever that is: beyond its range it is infinite."""
+    """A number of type `real`; beyond the range of `real` it is infinite."""
     text = repr(value)
     return f"real({text})" if abs(value) < _BEYOND_FLOAT else f"rnnc::literal({text})"
 
@@ -47,8 +47,8 @@ _CPP = Form(
     lambda value: (literal(value), ATOM),
     _power,
     {"&": "&&", "|": "||", "~": "!", "true": "true", "false": "false"},
-    # Compilers make one instruction of a product and a difference, which rounds once: where x is a
-    # product, x - x would be its rounding error. This is zero, or NaN, in any case.
+    # Compilers fuse a product and a difference into one instruction, which rounds once. If x is a
+    # product, x - x would then be its rounding error. This text is always zero or NaN.
     cancel="{}*real(0) + real(0)",
 )
 
@@ -60,24 +60,24 @@ def emit_function(
     constants: Iterable[Constant],
     passed: Sequence[str] = (),
 ) -> str:
-    """A program as an inline C++ function: values in, references out.
+    """An inline C++ function of a program, with values as inputs and references as outputs.
 
     Args:
         name: the function's name.
         program: what it computes.
-        arguments: the names of its inputs in order; those that the program does not use stay, so
-            that every cell's function is called in the same way.
+        arguments: the names of its inputs in order. Inputs that the program does not use stay, so
+            that calls have the same form for every cell.
         constants: the cell's numbers; those in use are declared in the function.
-        passed: functions of the table that the caller passes, last, as objects of any type; each
-            type has the function's name with a `_` before it, which no name of a cell begins with.
+        passed: functions of the table that the caller passes last, as objects of any type. Each
+            type has the function's name after a `_`, with which no name of a cell begins.
 
     Returns:
-        Its text, the same to the byte in every process.
+        The text, which is identical in every process.
     """
     outputs = {o.name for o in program.outputs}
     parameters = [f"real {a}" for a in arguments] + [f"real& {o}" for o in program.outputs]
     parameters += [f"_{f}& {f}" for f in passed]
-    # A space that does not break keeps a type with its name.
+    # No-break spaces keep a type and its name on one line.
     head = f"RNNC_INLINE void {name}({', '.join(p.replace(' ', NBSP) for p in parameters)}) {{"
     wrapped = textwrap.wrap(head, width=100, subsequent_indent="    ", break_long_words=False)
     types = ", ".join(f"typename _{f}" for f in passed)
@@ -98,11 +98,11 @@ def emit_function(
 
 
 def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = frozenset()) -> str:
-    """The table's functions that the programs call, as inline C++; the rest is in the header.
+    """Inline C++ of the table's functions that the programs call and no header has.
 
     Args:
-        programs: what calls them.
-        provided: rows that the target's own header spells better than the table does.
+        programs: the programs.
+        provided: functions that the target's header has in a better form than the table.
     """
     used = calls(s.value for program in programs for s in program.statements)
     used -= provided

@@ -1,4 +1,4 @@
-"""Where a cell's gates, states and weights lie in the arrays of a kernel."""
+"""`Layout`: the places of a cell's gates, states and weights in a kernel's arrays."""
 
 from __future__ import annotations
 
@@ -25,12 +25,14 @@ from .spaces import (
 
 @dataclass(frozen=True)
 class Shares:
-    """What one product over all steps gives of d_R: the gradients of some gates times a state.
+    """The part of d_R that one matrix product over all steps computes.
+
+    The product multiplies the gradients of some gates with a state.
 
     Attributes:
         source: the state.
-        pairs: the dense pairs that it is the gradient of, with their places among those gates.
-        whole: whether these are all pairs of the cell, and all of those gates, in one order.
+        pairs: the dense pairs whose gradients it computes, with their places among those gates.
+        whole: whether these are all pairs of the cell and all of those gates, in one order.
     """
 
     source: StateIndex
@@ -40,17 +42,17 @@ class Shares:
 
 @dataclass(frozen=True)
 class Layout:
-    """The spaces of a cell, and tables that lead from one to another.
+    """The index spaces of a cell, and tables from one space to another.
 
-    Gates that take input come first, so that their gradients are one slice. Sums run in orders
-    that no declaration decides: pairs by the source's place among the states, then by how many
-    operations wait for the gate. So a cell whose gates, params or sources are declared in another
-    order has the same bits.
+    Gates with an input come first, so that their gradients are one slice. The order of sums does
+    not depend on the order of declarations: pairs are sorted by the source's place among the
+    states, then by how many operations wait for the gate. So the same cell with its gates, params
+    or sources declared in another order has the same results, bit for bit.
 
     Attributes:
         gates: gate names in the kernel's order.
-        input_gates: the names of the first of them, those with input, in the cell's order.
-        rest_gates: the others.
+        input_gates: names of the gates with an input, which come first, in the cell's order.
+        rest_gates: names of the gates without an input.
         states: state names in the cell's order.
         params: param names in the cell's order.
         bias: the gate of each bias.
@@ -58,12 +60,12 @@ class Layout:
         dense_sources: the state of each dense matrix.
         diagonal_gates: the gate of each diagonal weight.
         diagonal_sources: the state of each diagonal weight.
-        diagonal_order: the diagonal weights in the order in which they are added.
-        sources: each state that a dense gate reads, once.
-        source_pairs: how many dense pairs (gate, source) each of them has.
-        source_first_pair: where they begin among the pairs in the order of products.
-        pair_gates: the gate of each pair in that order.
-        pair_matrices: which dense matrix it is.
+        diagonal_order: the diagonal weights in the order of their sum.
+        sources: the states that dense matrices read, each once.
+        source_pairs: the number of dense pairs (gate, source) of each source.
+        source_first_pair: the first pair of each source, in the order of products.
+        pair_gates: the gate of each pair, in the order of products.
+        pair_matrices: the dense matrix of each pair, in the order of products.
     """
 
     gates: Space[GateIndex]
@@ -90,12 +92,12 @@ class Layout:
 
     @cached_property
     def input_shares(self) -> tuple[Shares, ...]:
-        """The products over all steps with the gradients of gates with input, of (…, Gx)."""
+        """Products over all steps with the gradients of gates with an input, (…, Gx)."""
         return self._shares(self.input_gates)
 
     @cached_property
     def rest_shares(self) -> tuple[Shares, ...]:
-        """The products over all steps with the gradients of the other gates, of (…, G - Gx)."""
+        """Products over all steps with the gradients of the other gates, (…, G - Gx)."""
         return self._shares(self.rest_gates)
 
     def _shares(self, gates: Space[InputIndex] | Space[RestIndex]) -> tuple[Shares, ...]:
@@ -159,9 +161,10 @@ def _name(pair: Pair) -> str:
 
 
 def _by_need(cell: CellSpec) -> list[str]:
-    """Gate names: those first that most operations wait for; of these, those used last.
+    """Gate names, first the gates for which the most operations wait.
 
-    Directly, and then in the longest chain: a thread's first sums are what it goes on with.
+    Gates are sorted by their direct users, then by the longest chain of users, then by last use,
+    because a thread continues with the sums that it computes first.
     """
     nodes = ordered(cell.updates)
     users, chain = dict.fromkeys(nodes, 0), dict.fromkeys(nodes, 0)

@@ -1,4 +1,4 @@
-"""Whether a program is linear in some of its inputs: what a kernel may add after it has mapped."""
+"""Test for linearity: whether a kernel may add values after the program instead of before."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Collection
 from ..cellspec.expression.node import Node, ordered
 from .program import Program
 
-# What a value is in the inputs asked about: none of them, one times what knows none, or else.
+# A value contains none of the inputs, or is linear in them, or neither.
 _FREE, _LINEAR, _OTHER = range(3)
 
 
 def linear(program: Program, inputs: Collection[str]) -> bool:
-    """Whether every output is a sum of products of one of these inputs and what knows none of them.
+    """Whether every output is linear in these inputs.
 
-    Then the program's value at a sum of such inputs is the sum of its values. It is decided by the
-    form of the statements alone: a program that is linear in a hidden way counts as not linear.
+    The program's value at a sum of inputs is then the sum of its values. Only the form of the
+    statements counts: a program that is linear in a hidden way is reported as not linear.
 
     Args:
         program: the program.
@@ -31,7 +31,7 @@ def linear(program: Program, inputs: Collection[str]) -> bool:
     degrees = {i: _LINEAR if i.name in inputs else _FREE for i in program.inputs}
     for statement in program.statements:
         degrees[statement.target] = _degree(statement.value, degrees)
-    # A number, 0, is what an output is that nothing reaches.
+    # An output that no input reaches is the number 0.
     return all(
         degrees[s.target] == _LINEAR or _is_zero(s.value)
         for s in program.statements
@@ -40,7 +40,7 @@ def linear(program: Program, inputs: Collection[str]) -> bool:
 
 
 def _degree(value: Node, symbols: dict[Node, int]) -> int:
-    """What a value is, given what the symbols are."""
+    """The degree of a value, given the degrees of its symbols."""
     degrees: dict[Node, int] = {}
     for node in ordered([value]):
         found = [degrees[a] for a in node.args]
@@ -54,14 +54,14 @@ def _degree(value: Node, symbols: dict[Node, int]) -> int:
 
 
 def _keeps_linear(node: Node, found: list[int]) -> bool:
-    """Whether an operation on what is in part linear is linear."""
+    """Whether an operation is linear, given that some of its arguments are not free."""
     if node.op == "*":
         return sum(found) == _LINEAR
     if node.op in ("neg", "/"):
         return found[0] == _LINEAR and sum(found) == _LINEAR
     chooses = node.op == "call" and node.name == "where"
     if node.op in ("+", "-") or chooses:
-        # 0 is linear beside anything that is.
+        # 0 plus a linear value is linear.
         terms = list(zip(node.args, found, strict=True))[chooses:]
         free = not chooses or found[0] == _FREE
         return free and all(d == _LINEAR or _is_zero(a) for a, d in terms)

@@ -1,4 +1,4 @@
-"""A cell's pointwise maps as C++ functions, and calls of them whose arguments are found by name."""
+"""C++ functions of a cell's pointwise programs, and the arguments of their calls."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from .layout import layout_of
 
 @dataclass(frozen=True)
 class PointwiseFunction:
-    """An inline function, values in and references out, and what its places stand for.
+    """An inline C++ function with values as inputs and references as outputs.
 
     Attributes:
-        text: the function.
-        parameters: the names of its inputs, in its order.
-        results: the names of its outputs, which follow them.
-        inputs: the same names by kind, each in the order of the array that holds its values.
+        text: the function's text.
+        parameters: the names of its inputs, in order.
+        results: the names of its outputs, which follow the inputs.
+        inputs: the inputs of each kind, in the order of the array that holds their values.
     """
 
     text: str
@@ -27,14 +27,14 @@ class PointwiseFunction:
     inputs: Mapping[str, tuple[str, ...]]
 
     def given(self, **spelled: str) -> list[str]:
-        """The arguments of a call, in the function's order, each found by its name.
+        """The arguments of a call, in the function's order.
 
         Args:
-            **spelled: for each kind of input, how the value at a place of its array is written,
-                with `{}` for the place.
+            **spelled: for each kind of input, the text of one value, with `{}` for its place in
+                the array.
 
         Raises:
-            KeyError: a kind that the function does not have, or an input that no kind has.
+            KeyError: the function lacks a kind, or a kind of the function is missing.
         """
         values = {
             name: text.format(place)
@@ -50,11 +50,11 @@ class PointwiseFunction:
 def pointwise_functions(
     pointwise: Pointwise, passed: Sequence[str] = ()
 ) -> dict[str, PointwiseFunction]:
-    """The forward and the backward of a cell, by direction.
+    """The functions of a cell: `"forward"` and `"backward"`.
 
     Args:
-        pointwise: the derived maps of the cell.
-        passed: functions of the table that the forward is passed, after its results.
+        pointwise: the derived programs of the cell.
+        passed: functions of the table that are arguments of the forward, after its results.
     """
     layout, constants = layout_of(pointwise.cell), pointwise.cell.constants
     states, params = layout.states.names, layout.params.names

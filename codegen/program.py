@@ -1,4 +1,4 @@
-"""A straight-line program over real numbers: what the derivation gives and the emitter spells."""
+"""`Program`: straight-line statements over real numbers, made by `derive` and emitted as C++."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..cellspec.expression.text import to_text
 
 @dataclass(frozen=True)
 class Statement:
-    """`target = value`; a target is assigned once."""
+    """An assignment `target = value`; each target is assigned once."""
 
     target: Node
     value: Node
@@ -25,9 +25,9 @@ class Program:
     """Statements in an order in which they can run.
 
     Attributes:
-        inputs: the symbols that must be given; each is used.
+        inputs: the symbols that the statements read.
         statements: temporaries and outputs.
-        outputs: the targets that are results, in the order of the caller.
+        outputs: the targets that are results, in the caller's order.
     """
 
     inputs: tuple[Node, ...]
@@ -36,11 +36,11 @@ class Program:
 
     @property
     def operations(self) -> int:
-        """How many arithmetic operations and function calls it takes for one unit."""
+        """The number of arithmetic operations and function calls per unit."""
         return sum(count_operations(s.value) for s in self.statements)
 
     def reach(self) -> dict[str, set[str]]:
-        """For each output by name, the inputs that it depends on."""
+        """The names of the inputs that each output depends on."""
         found: dict[Node, set[Node]] = {i: {i} for i in self.inputs}
         for statement in self.statements:
             found[statement.target] = set().union(
@@ -53,7 +53,7 @@ class Program:
 
 
 def count_operations(value: Node) -> int:
-    """Operations of one expression as C++ spells it: a power n takes n - 1 products."""
+    """The number of operations of an expression in C++; a power n has n - 1 products."""
     total = 0
     pending = [value]
     while pending:

@@ -1,4 +1,4 @@
-"""From values to statements: what is used more than once is computed once, in order."""
+"""`schedule`: orders values into statements, and shared values into temporaries."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ def schedule(
     wishes: Mapping[Node, str] | None = None,
     first: Iterable[Node] = (),
 ) -> Program:
-    """Order values into a program, with what they share in temporaries.
+    """Order values into a program that computes each shared value once.
 
     Args:
-        results: the value of each output by name.
-        constants: symbols that are no inputs, because the source spells them as numbers.
-        taken: names that temporaries must not take.
-        wishes: names that some values would like to have.
-        first: values among the results, or parts of them, that are computed before the others.
+        results: each output's name and value.
+        constants: symbols that are not inputs, because the source has them as numbers.
+        taken: names that temporaries must not have.
+        wishes: preferred names of some values.
+        first: results, or parts of results, that are computed before the others.
 
     Returns:
-        The program; temporaries are named after what they hold (`sigmoid_f`) or `t0`, `t1`, ….
+        The program; temporaries have names such as `sigmoid_f`, or `t0`, `t1`, ….
     """
     constants = set(constants)
     outputs = {name: symbol(name) for name in results}
@@ -53,7 +53,7 @@ def schedule(
             statements.append(Statement(target, body))
     for name, value in results.items():
         if owners.get(value) != name:
-            # A number, an input, or what another output is already.
+            # A number, an input, or the value of another output.
             statements.append(Statement(outputs[name], symbols.get(value, value)))
     inputs = symbols_of(s.value for s in statements) - {s.target for s in statements}
     return Program(
@@ -64,9 +64,9 @@ def schedule(
 
 
 def _difference_of_itself(node: Node) -> Node | None:
-    """The value x of an expression whose two sides are x but for their gradients; else None.
+    """The value x of an expression x - x whose sides differ only in their gradients; else None.
 
-    `u - stop_gradient(u)` is a usual way to give a value another gradient.
+    `u - stop_gradient(u)` is a usual way to change the gradient of a value.
     """
     if node.op not in ("+", "-"):
         return None
@@ -87,12 +87,12 @@ def _without_gradient(node: Node) -> Node:
     return node
 
 
-#: A function of a function of … has no name of all of them.
+#: Longer names, as of a function of a function of …, become `t0`, `t1`, ….
 _LONGEST_NAME = 40
 
 
 class _Names:
-    """Names for temporaries: a function of one symbol is named after both."""
+    """Names for temporaries; a function of one symbol is named after both."""
 
     def __init__(self, used: set[str], wishes: Mapping[Node, str]) -> None:
         self.used = used

@@ -1,4 +1,4 @@
-"""What is asked of a planner: the sizes of a call and the dtype; the error where nothing fits."""
+"""`Shape`: the sizes and dtype of a call, and the error of a plan that does not exist."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 
 
 class PlanError(RnncError):
-    """The caller asked for a plan that does not exist: names the constraint that binds."""
+    """A plan that does not exist; the message names the binding constraint."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a call: B batch rows, T steps, N heads, D units a head, and the dtype.
+    """The sizes of a call: B batch rows, T steps, N heads, D units per head, and the dtype.
 
     Raises:
         PlanError: a size is not positive, or the dtype is unknown.
@@ -61,7 +61,7 @@ class Shape:
 
     @property
     def element_bytes(self) -> int:
-        """Bytes of a number in memory."""
+        """Bytes per number in memory."""
         return ELEMENT_BYTES[self.dtype]
 
     def __str__(self) -> str:
@@ -71,5 +71,5 @@ class Shape:
 
 
 def counted(number: int, word: str) -> str:
-    """A number of things, in words."""
+    """A count with its noun, such as `2 rows`."""
     return f"{number} {word}{'s' * (number != 1)}"

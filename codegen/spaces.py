@@ -1,9 +1,9 @@
-"""Index spaces of a cell: a place in one can not be taken for a place in another.
+"""Index spaces of a cell, so that an index of one space cannot be used in another.
 
-A cell numbers its gates, the gates with input, biases, matrices, states and more, and a bare
-integer would fit all of them. Here each space has an index type of its own. A `Space` gives indices
-by name, a `Table` takes those of its space alone: another is an error for the type checker and at
-run time. A bare number leaves only where text or memory is addressed, by `.number`.
+A cell numbers its gates, gates with an input, biases, matrices, states and more. A plain integer
+would fit all of them, so each space has its own index type. A `Space` maps names to indices. A
+`Table` accepts only indices of its space: any other index is an error for the type checker and at
+run time. `.number` gives the plain integer, for text and for addresses.
 """
 
 from __future__ import annotations
@@ -15,49 +15,49 @@ from typing import Generic, TypeVar
 
 @dataclass(frozen=True)
 class Index:
-    """A place in a space; its type says in which."""
+    """A place in a space; the type of the index names the space."""
 
     number: int
 
 
 class GateIndex(Index):
-    """Of all gates in the kernels' order: those with input first."""
+    """Index of a gate in the kernels' order: gates with an input first."""
 
 
 class InputIndex(Index):
-    """Of the gates with input: the last axis of `wx` and `d_wx`."""
+    """Index of a gate with an input: the last axis of `wx` and `d_wx`."""
 
 
 class RestIndex(Index):
-    """Of the gates without input: the last axis of `d_rest`."""
+    """Index of a gate without an input: the last axis of `d_rest`."""
 
 
 class BiasIndex(Index):
-    """Of the gates with a bias: the first axis of `b`."""
+    """Index of a bias: the first axis of `b`."""
 
 
 class DenseIndex(Index):
-    """Of the dense pairs (gate, source): the first axis of `R`."""
+    """Index of a dense pair (gate, source): the first axis of `R`."""
 
 
 class DiagonalIndex(Index):
-    """Of the diagonal pairs (gate, source): the first axis of `R_diag`."""
+    """Index of a diagonal pair (gate, source): the first axis of `R_diag`."""
 
 
 class PairIndex(Index):
-    """Of the dense pairs in the order of products: by source, then by the gate's name."""
+    """Index of a dense pair in the order of products: by source, then by gate."""
 
 
 class SourceIndex(Index):
-    """Of the states that some dense pair reads."""
+    """Index of a state that a dense pair reads."""
 
 
 class StateIndex(Index):
-    """Of the states in the cell's order."""
+    """Index of a state, in the cell's order."""
 
 
 class ParamIndex(Index):
-    """Of the params in the cell's order."""
+    """Index of a param, in the cell's order."""
 
 
 I = TypeVar("I", bound=Index)  # noqa: E741
@@ -67,11 +67,11 @@ V = TypeVar("V")
 
 @dataclass(frozen=True)
 class Space(Generic[I]):
-    """The names of a space in its order.
+    """A space: the names of its places, in order.
 
     Attributes:
         kind: the type of its indices.
-        names: of its places; no two are the same.
+        names: the names, all different.
 
     Example:
         >>> from rnnc.codegen.spaces import Space, StateIndex
@@ -109,8 +109,8 @@ class Table(Generic[I, V]):
     """A value for each place of a space.
 
     Attributes:
-        space: what it is indexed by.
-        values: in the order of the space.
+        space: the space of its indices.
+        values: the values, in the order of the space.
 
     Example:
         >>> from rnnc.codegen.spaces import ParamIndex, Space, StateIndex, Table
@@ -150,5 +150,5 @@ def _checked(kind: type[Index], index: Index) -> int:
 
 
 def numbers(indices: Iterable[Index]) -> list[int]:
-    """The bare numbers, for text and memory."""
+    """Indices as plain integers."""
     return [i.number for i in indices]
