@@ -20,11 +20,11 @@ STUB = Path(rnnc.__file__).with_suffix(".pyi")
 # What a process may import first. The slow ones meet torch and the operators in further orders.
 FIRST = [
     "import rnnc.runtime.scan",
-    "import rnnc.runtime.check",
     "from rnnc import *",
     "import torch, rnnc",
 ]
 FURTHER = [
+    "import rnnc.runtime.check",
     "import rnnc.runtime.errors",
     "import rnnc.runtime.store.files",
     "import rnnc.cells, rnnc.define",

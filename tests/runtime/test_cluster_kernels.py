@@ -56,7 +56,7 @@ def case_of(name, arch):
     raise AssertionError(f"{name} has no cluster plan at all on {ARCHS[arch]}")
 
 
-@pytest.mark.parametrize("name", some_of(NAMES, 2))
+@pytest.mark.parametrize("name", some_of(NAMES, 4))
 def test_kernels_compile_as_planned(name, compiles_as_planned):
     compiles_as_planned(source_of(name, case_of(name, "sm_90a")), "sm_90a")
 

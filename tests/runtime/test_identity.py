@@ -110,7 +110,9 @@ def test_the_digest_depends_on_no_mode():
 NAMES = ["weight_ih", "weight_hh", "weight_hd", "bias"]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(
+    "name", [*NAMES[2:], *(pytest.param(n, marks=pytest.mark.slow) for n in NAMES[:2])]
+)
 def test_a_param_with_the_name_of_a_weight_is_refused_and_the_advice_works(name):
     def build(param_name):
         namespace = {}

@@ -173,7 +173,13 @@ def test_functional_call(backend):
     )
 
 
-@pytest.mark.parametrize("name", ["weight_ih_l0", "weight_hh_l1", "bias_l0"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "weight_hh_l1",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("weight_ih_l0", "bias_l0")),
+    ],
+)
 def test_compiled(name):
     torch._dynamo.reset()
     rnn = module()

@@ -185,7 +185,7 @@ def test_export_holds_the_operator(x):
     torch.testing.assert_close(program.module()(other)[0], m(other)[0])
 
 
-@pytest.mark.parametrize("name", ["jvp", "vmap"])
+@pytest.mark.parametrize("name", ["jvp", pytest.param("vmap", marks=pytest.mark.slow)])
 def test_compiled_transforms(name, x):
     torch._dynamo.reset()
     wanted = TRANSFORMS[name](module("reference"), x)
