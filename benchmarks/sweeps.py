@@ -34,9 +34,9 @@ from rnnc.bench.rows import Row
 from rnnc.bench.timing import free, timed, warm_up
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.call import Choice
-from rnnc.runtime.cpu.compile import package_digest
 from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
+from rnnc.runtime.store.digest import package_digest
 from sweeps_plot import plot
 
 UNITS = 768

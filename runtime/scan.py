@@ -18,9 +18,9 @@ from .autograd.function import Scan
 from .autograd.operators import scan_op
 from .autograd.transforms import needs_reference
 from .call import Call, Choice, cell_of, stored_states
+from .check.plain import all_plain, any_tangent, is_watched, profiler_enabled
 from .check.scan import check_is_cell, check_kernel_inputs, check_scan, params_in_order
 from .errors import CompileError, NoCompilerError, TensorError
-from .plain import all_plain, any_tangent, is_watched, profiler_enabled
 from .reference import scan_reference
 from .targets import TARGETS
 from .tensors import Forward, ScanInputs, States, forward_from

@@ -16,9 +16,9 @@ from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...codegen.shape import Save
 from ..call import backward_reads
+from ..check.plain import all_plain, treats_itself
 from ..check.tensor import check_memory
 from ..errors import TensorError
-from ..plain import all_plain, treats_itself
 from ..targets import TARGETS
 from ..tensors import Saved
 

@@ -15,8 +15,8 @@ from torch import Tensor
 from torch._C._dynamo.guards import TensorGuards
 
 from ..call import Call
+from ..check.plain import all_plain, is_watched, profiler_enabled
 from ..errors import BackwardError
-from ..plain import all_plain, is_watched, profiler_enabled
 from ..targets import TARGETS
 from ..tensors import Gradients, Saved, inputs_from, saved_from, saved_of
 from . import schemas

@@ -16,9 +16,9 @@ from ...codegen.layout import layout_of
 from ...codegen.plan import Variant
 from ...codegen.shape import Save
 from ..call import Call, Choice, cell_of, stored_states
+from ..check.plain import is_watched, treats_itself
 from ..check.scan import check_operator
 from ..errors import BackwardError, SecondOrderError
-from ..plain import is_watched, treats_itself
 from ..targets import target_of
 from ..tensors import Forward, forward_from, saved_from, saved_of
 from . import schemas

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from ..check.plain import any_tangent, is_watched, is_wrapped
 from ..errors import TransformError
-from ..plain import any_tangent, is_watched, is_wrapped
 
 _FUNCTORCH = torch._C._functorch
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import ctypes
 import hashlib
 import os
-from functools import cache, lru_cache
-from importlib import metadata, resources
-from pathlib import Path
+from functools import lru_cache
 
 from ...cellspec.cell import CellSpec
 from ...codegen.derive import derive
 from ...codegen.plan import CpuPlan
 from ...codegen.render import render
 from ..errors import CompileError
-from ..long_work import said_if_long
+from ..store.digest import package_digest
 from ..store.files import Cached, cached, file_name
+from ..store.long_work import said_if_long
 from .build import build, find_compiler, tool_digest
 
 _FLAGS = (
@@ -96,18 +95,3 @@ def _load(found: Cached) -> ctypes.CDLL:
             "a cache folder on a disk that allows programs to run",
             "RNNC_CACHE_DIR=… in the environment, with the path of such a folder",
         ) from error
-
-
-@cache
-def package_digest() -> str:
-    """A digest of every file that decides what text a cell becomes."""
-    digest = hashlib.sha256(metadata.version("sympy").encode())
-    for room in ("cellspec", "codegen", "templates"):
-        root = resources.files(f"rnnc.{room}")
-        files = sorted(p for p in Path(str(root)).rglob("*") if p.suffix in _TEXT)
-        for file in files:
-            digest.update(file.name.encode() + file.read_bytes())
-    return digest.hexdigest()
-
-
-_TEXT = {".py", ".jinja", ".h", ".cuh"}

@@ -15,10 +15,10 @@ from ...codegen.cuda.source import cuda_source
 from ...codegen.plan import CudaPlan
 from ...codegen.render import Source
 from ...codegen.shape import Direction, Dtype
-from ..cpu.compile import package_digest
 from ..errors import CompileError
-from ..long_work import said_if_long
+from ..store.digest import package_digest
 from ..store.files import cached, file_name
+from ..store.long_work import said_if_long
 from .driver.device import cupy_nvrtc, nvrtc_version
 
 _FLAGS = (

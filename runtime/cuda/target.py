@@ -13,7 +13,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.plan import CudaPlan
 from ...codegen.shape import Save
 from ..call import Call, Choice
-from ..plain import all_plain, is_watched
+from ..check.plain import all_plain, is_watched
 from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels

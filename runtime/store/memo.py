@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable
 from typing import Any
 
-from ..cpu.compile import package_digest
+from .digest import package_digest
 from .files import cached, file_name
 
 

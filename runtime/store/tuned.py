@@ -13,7 +13,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.limits import Limits
 from ...codegen.cuda.mixed_plan import CallPlan
 from ...codegen.shape import Save, Shape
-from ..cpu.compile import package_digest
+from .digest import package_digest
 from .files import file_name, keep, look_up
 from .plan_json import packed_plan, unpacked_plan
 

@@ -9,7 +9,7 @@ import pytest
 import rnnc
 from rnnc import Gate, State, tanh
 from rnnc.codegen.plan import CpuPlan
-from rnnc.runtime import long_work
+from rnnc.runtime.store import long_work
 from rnnc.runtime.cpu import build, compile
 
 

@@ -1,0 +1,23 @@
+"""The digest of this package's text, which names every file in the cache folder."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib import metadata, resources
+from pathlib import Path
+
+
+@cache
+def package_digest() -> str:
+    """A digest of every file that decides what text a cell becomes."""
+    digest = hashlib.sha256(metadata.version("sympy").encode())
+    for room in ("cellspec", "codegen", "templates"):
+        root = resources.files(f"rnnc.{room}")
+        files = sorted(p for p in Path(str(root)).rglob("*") if p.suffix in _TEXT)
+        for file in files:
+            digest.update(file.name.encode() + file.read_bytes())
+    return digest.hexdigest()
+
+
+_TEXT = {".py", ".jinja", ".h", ".cuh"}
