@@ -1,10 +1,12 @@
-"""`rnnc.Cell`: a cell with the doors that users open on it; each hands on to a stage."""
+"""`rnnc.Cell`, a cell with its generated sources, and `@rnnc.cell`, which makes one."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any, Self, overload
+
+from pydantic import BaseModel
 
 from .cellspec.cell import CellSpec
 from .cellspec.errors import CellError
@@ -27,19 +29,34 @@ class Cell(CellSpec):
 
     Example:
         >>> import rnnc
+        >>> rnnc.cells.fastgrnn
+        <rnnc.Cell fastgrnn: gates g; states h; params b_z b_h zeta nu>
         >>> rnnc.cells.lstm.input_gates
         ('i', 'f', 'z', 'o')
     """
 
     @classmethod
     def of(cls, spec: CellSpec) -> Self:
-        """The cell of a bare description, as the library's files and other packages give it."""
+        """The cell of a `CellSpec`, which the library and other packages may give."""
         return cls(**{name: getattr(spec, name) for name in type(spec).model_fields})
 
-    def backward_equations(self) -> tuple[str, ...]:
-        """The derived backward in a line for each statement: `d_h` is the gradient of `h`.
+    def __repr__(self) -> str:
+        kinds = {name: getattr(self, name) for name in ("gates", "states", "params", "constants")}
+        parts = [f"{kind} {' '.join(d.name for d in ds)}" for kind, ds in kinds.items() if ds]
+        return f"<rnnc.Cell {self.name}: {'; '.join(parts)}>"
 
-        `h_next` is the new value of the state `h`, and `d_h_next` its gradient, as it comes in.
+    def __dir__(self) -> list[str]:
+        # Tab completion offers what belongs to cells, and nothing of pydantic.
+        return [
+            name
+            for name in super().__dir__()
+            if name.startswith("__") or not (name.startswith("_") or hasattr(BaseModel, name))
+        ]
+
+    def backward_equations(self) -> tuple[str, ...]:
+        """The derived backward, one line per statement: `d_h` is the gradient of `h`.
+
+        `h_next` is the new value of the state `h`, and `d_h_next` the gradient that arrives for it.
 
         Example:
             >>> import rnnc
@@ -72,19 +89,19 @@ class Cell(CellSpec):
         batch: int = 16,
         save: Save = "gates",
     ) -> CudaSource | MixedSource:
-        """The CUDA source of the cell's kernels on a GPU, which need not be here; `print` shows it.
+        """The CUDA source of the cell's kernels for a GPU; `print` shows it. No GPU is needed.
 
         Args:
             heads: heads, each with a recurrent matrix of its own.
-            head_dim: units of a head.
-            dtype: of all tensors: `"bfloat16"`, `"float16"`, `"float32"` or `"float64"`.
+            head_dim: units per head.
+            dtype: the dtype of all tensors: `"bfloat16"`, `"float16"`, `"float32"` or `"float64"`.
             gpu: a name that `rnnc limits` shows, or a `Limits` with the numbers of another GPU.
             variant: `"block"`, `"cluster"`, `"grid"`, `"alternating"`, or `"auto"` for the cheapest
-                that is feasible, in each direction where two plans gain on one.
-            batch: batch rows. A run-time value, as heads and length are: it helps to choose the
-                plan and is no part of the text.
-            save: `"gates"`: the forward keeps what the backward needs of the gates; `"states"`: it
-                keeps nothing but the states, and the gates are computed again.
+                feasible plan of each direction.
+            batch: batch rows. Like heads and length, batch is a run-time value: it affects the
+                choice of the plan and does not appear in the source.
+            save: with `"gates"` the forward saves what the backward needs of the gates; with
+                `"states"` it saves the states alone, and the backward computes the gates again.
 
         Returns:
             A frozen value: `code` is the translation unit, `headers` what it includes, `plan` why
@@ -95,7 +112,7 @@ class Cell(CellSpec):
         Raises:
             UnknownGpuError: there is no preset of this name.
             PlanError: a size, dtype, variant or save is unknown, or there is no plan of that
-                variant; names what binds and the nearest size that fits.
+                variant; names the limit that binds and the nearest size that fits.
 
         Example:
             >>> import rnnc
@@ -117,9 +134,9 @@ def cell() -> Callable[[Callable[..., Any]], Cell]: ...
 def cell(function: Callable[..., Any] | None = None) -> Any:
     """Make a cell of a function: a decorator, with or without brackets.
 
-    The arguments are annotated `Gate`, `State`, `Param` or `Constant`; options come as defaults
-    made by `gate()`, `state()`, `param()` and `constant()`. The function runs once, on symbols,
-    and returns the new value of each state, in the order of the signature; the first state is the
+    The arguments are annotated `Gate`, `State`, `Param` or `Constant`. Defaults made by `gate()`,
+    `state()`, `param()` and `constant()` set their options. The function runs once, on symbols,
+    and returns the new value of each state in the order of the signature. The first state is the
     output.
 
     Raises:
@@ -147,8 +164,8 @@ def cell(function: Callable[..., Any] | None = None) -> Any:
         return found
 
 
-# What takes the place of a cell that has an error, while a command loads a user's file: the others
-# in the file are to be had all the same.
+# Makes a substitute for a cell that has an error, while a command loads a user's file, so that the
+# other cells of the file stay usable.
 STAND_IN: ContextVar[Callable[[Callable[..., Any], CellError], Any] | None] = ContextVar(
     "stand_in", default=None
 )

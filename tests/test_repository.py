@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import tomllib
 from pathlib import Path
@@ -85,3 +86,14 @@ def test_the_package_has_no_other_libraries_times_and_no_targets(tmp_path):
     # An example of the file's form.
     assert found <= {"0.45, 1.3"}
     assert not any("anchors" in name for names in rooms["package-data"].values() for name in names)
+
+
+def test_what_a_checkout_says_of_itself_is_true():
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
+    for file in (".github/workflows/ci.yml", ".pre-commit-config.yaml"):
+        used = re.findall(r"(?:run|entry): make ([\w-]+)$", (ROOT / file).read_text(), re.M)
+        assert used, file
+        assert set(used) <= targets
+    assert re.findall(r"- repo: (.*)", (ROOT / ".pre-commit-config.yaml").read_text()) == ["local"]

@@ -1,4 +1,4 @@
-"""Which cells a word on the command line means: one of the library, or those of a user's file."""
+"""Finds the cells that the command line names, in the library or in a user's file."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .load import BrokenCell, load_file, said
 
 
 def find_cell(target: str) -> Cell:
-    """The one cell that a word means.
+    """The one cell that a word names.
 
     Args:
         target: a cell's name, `file.py:name`, or a file that has one cell.
 
     Raises:
-        CellError: there is none, or there are several; or the file does not load.
+        CellError: there is none, there are several, or the file does not load.
     """
     found = find_cells(target)
     if len(found) > 1:
@@ -41,7 +41,7 @@ def find_cell(target: str) -> Cell:
 
 
 def find_cells(target: str) -> list[Cell | BrokenCell]:
-    """All cells that a word means: one, or a file's, with those that have an error.
+    """All cells that a word names, with those of a file that have an error.
 
     Args:
         target: a cell's name, `file.py:name`, or a file.
@@ -62,7 +62,7 @@ def find_cells(target: str) -> list[Cell | BrokenCell]:
                 where=target,
             )
         return list(found.values())
-    with redirect_stdout(sys.stderr):  # another package's module may print too
+    with redirect_stdout(sys.stderr):  # modules of other packages may print
         return [cells.get(target)]
 
 
@@ -83,7 +83,7 @@ def _named(module: ModuleType, file: str, name: str) -> Cell | BrokenCell:
 
 
 def _cells_of(module: ModuleType) -> dict[str, Cell | BrokenCell]:
-    """The cells of a file by their names there; one that has two names counts once."""
+    """The cells of a file by their names in it; a cell with two names counts once."""
     found: dict[str, Cell | BrokenCell] = {}
     for name, value in vars(module).items():
         if isinstance(value, CellSpec) and value not in found.values():

@@ -1,4 +1,4 @@
-"""Runs a user's file to find its cells; whatever goes wrong in it becomes an error with a line."""
+"""Runs a user's file to find its cells; an error in it becomes a message with its line."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from typing import Any, NoReturn
 
 from ..cellspec.errors import CellError
 from ..define import STAND_IN
-from ..runtime.errors import TensorError
+from ..errors import RnncError
 
 
 class BrokenCell:
-    """Stands where a file defines a cell that has an error: whoever uses it meets the error."""
+    """The substitute for a cell that has an error; each use of it raises that error."""
 
     def __init__(self, name: str, error: CellError) -> None:
         self.__dict__.update(name=name, error=error)
@@ -38,14 +38,14 @@ def load_file(path: Path, code: bytes) -> ModuleType:
 
     Args:
         path: the file.
-        code: its content.
+        code: the file's content.
 
     Raises:
-        CellError: it does not run to its end.
+        CellError: the file does not run to its end.
     """
     module = ModuleType(f"rnnc_file_{path.stem}")
     module.__file__ = str(path)
-    # Where dataclasses look up their annotations; under a name that hides no other module.
+    # Dataclasses look up their annotations here. The name must not hide another module.
     sys.modules[module.__name__] = module
     folder = str(path.resolve().parent)
     sys.path.insert(0, folder)
@@ -60,11 +60,11 @@ def load_file(path: Path, code: bytes) -> ModuleType:
 
     token = STAND_IN.set(stand_in)
     try:
-        # Not by an importer, which would leave a compiled copy beside the file.
+        # An importer would leave a compiled copy beside the file.
         with redirect_stdout(sys.stderr):
             exec(compile(code, str(path), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
-        # A line that uses a broken cell fails for that cell's reason.
+        # A line that uses a broken cell fails because of that cell.
         raise broken[0].error if broken else _as_cell_error(error, path) from error
     finally:
         STAND_IN.reset(token)
@@ -72,45 +72,44 @@ def load_file(path: Path, code: bytes) -> ModuleType:
     return module
 
 
-def _as_cell_error(error: BaseException, path: Path) -> CellError:
-    if isinstance(error, SyntaxError):
-        return CellError(
-            f"{type(error).__name__}: {error.msg}",
-            "a file that Python can read",
-            f"lines that `python -m py_compile {path}` accepts",
-            where=f"{error.filename or path}:{error.lineno or 1}",
-        )
-    if isinstance(error, ImportError):
-        missing = isinstance(error, ModuleNotFoundError)
-        return CellError(
-            said(error),
-            "a module that this Python has, or that lies beside the file"
-            if missing
-            else f"a name that the module {error.name} has",
-            f"`{sys.executable} -m pip install …`, if it is a package" if missing else "that name",
-            where=_place(error, path),
-        )
-    own = error.__cause__ if isinstance(error, AttributeError) else error
-    if isinstance(own, CellError):
-        place = own.where if ".py:" in own.where else _place(error, path)
-        return CellError(own.found, own.wanted, own.write, place)
-    if isinstance(own, TensorError):
-        found = f"{own.argument}, {own.found}"
-        return CellError(found, own.wanted, own.write, _place(error, path))
-    return CellError(
-        said(error),
+# What to say of an error that ends the file: the first line whose type fits.
+_ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
+    (SyntaxError, "a file that Python can read", "lines that `python -m py_compile` accepts"),
+    (
+        ModuleNotFoundError,
+        "a module that this Python has, or that lies beside the file",
+        f"`{sys.executable} -m pip install …`, if it is a package",
+    ),
+    (ImportError, "a name that the module has", "one of its names"),
+    (
+        BaseException,
         "a file that loads: rnnc runs it to find its cells",
-        'whatever is no definition under `if __name__ == "__main__":`',
-        where=_place(error, path),
-    )
+        'what is no definition under `if __name__ == "__main__":`',
+    ),
+)
 
 
-def _place(error: BaseException, path: Path) -> str:
-    """The last line of the user's file that the error came through."""
+def _as_cell_error(error: BaseException, path: Path) -> CellError:
+    """What ended a user's file, with the line of the file."""
+    # `rnnc.cells.name` turns the error of an unknown name into an AttributeError.
+    own = error.__cause__ if isinstance(error, AttributeError) else error
+    line = _line(error, path)
+    if isinstance(own, RnncError):
+        where = own.where if ".py:" in own.where else f"{own.where}, {line}"
+        return CellError(own.found, own.wanted, own.write, where)
+    wanted, write = next((w, a) for kind, w, a in _ADVICE if isinstance(error, kind))
+    return CellError(said(error), wanted, write, line)
+
+
+def _line(error: BaseException, path: Path) -> str:
+    """The file and the last line of it that the error came through."""
+    if isinstance(error, SyntaxError):
+        return f"{error.filename or path}:{error.lineno or 1}"
     lines = [f.lineno for f in traceback.extract_tb(error.__traceback__) if f.filename == str(path)]
     return f"{path}:{lines[-1]}" if lines else str(path)
 
 
 def said(error: BaseException) -> str:
-    """An error in a line, with its type."""
-    return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
+    """An error on one line, with its type."""
+    text = getattr(error, "msg", None) or str(error)
+    return " ".join(f"{type(error).__name__}: {text}".split()).removesuffix(":")

@@ -301,7 +301,7 @@ def test_a_broken_declaration_is_shown_with_its_line(refused: Callable[..., str]
             "import rnnc\n\ndef f(:\n",
             "cell.py:3\n  3 | def f(:\n  found:  SyntaxError: invalid syntax\n"
             "  wanted: a file that Python can read\n"
-            "  write:  lines that `python -m py_compile cell.py` accepts\n",
+            "  write:  lines that `python -m py_compile` accepts\n",
         ),
         (
             "import rnnc\nimport no_such_module\n",
@@ -338,13 +338,13 @@ def test_a_file_that_does_not_load_is_one_message(
 def test_errors_of_rnnc_in_a_file_keep_their_words(refused: Callable[..., str]) -> None:
     write("cell.py", "import rnnc\nrnnc.cells.lstn\n")
     assert refused("show", "cell.py").startswith(
-        "cell.py:2\n  2 | rnnc.cells.lstn\n  found:  no cell of the name 'lstn'\n"
+        "rnnc.cells, cell.py:2\n  2 | rnnc.cells.lstn\n  found:  no cell of the name 'lstn'\n"
         "  wanted: a name that `rnnc list` shows, or a cell in a file\n  write:  lstm"
     )
     write("cell.py", "import rnnc\nrnnc.RNN(rnnc.cells.gru, 3, 4, heads=3)\n")
     assert refused("show", "cell.py") == (
-        "cell.py:2\n  2 | rnnc.RNN(rnnc.cells.gru, 3, 4, heads=3)\n"
-        "  found:  heads, 3 with hidden_size=4\n"
+        "heads, cell.py:2\n  2 | rnnc.RNN(rnnc.cells.gru, 3, 4, heads=3)\n"
+        "  found:  3 with hidden_size=4\n"
         "  wanted: a divisor of hidden_size\n"
         "  write:  heads=2, or hidden_size=3\n"
     )
