@@ -1,4 +1,4 @@
-"""The values that a variable may take, in the order in which they are tried."""
+"""`Domain`: the values that a variable may take, in the order in which they are tried."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ class Domain:
     Attributes:
         low: the smallest value.
         high: the largest value.
-        values: None for a range; else all values, ascending.
-        order: None where values are tried ascending; else all values as they were declared.
+        values: None for a range, else all values in ascending order.
+        order: None if values are tried in ascending order, else all values in declared order.
     """
 
     low: int
@@ -26,7 +26,7 @@ class Domain:
 
     @staticmethod
     def of(values: list[int]) -> Domain:
-        """The domain of some values, tried in the order given; repetitions are dropped."""
+        """The domain of a list of values, tried in this order, without repetitions."""
         declared = tuple(dict.fromkeys(values))
         ascending = tuple(sorted(declared))
         if len(ascending) == ascending[-1] - ascending[0] + 1 and declared == ascending:
@@ -43,7 +43,7 @@ class Domain:
 
     @property
     def size(self) -> int:
-        """How many values there are; `len` stops at 2^63 - 1, a domain may not."""
+        """The number of values, which may exceed the largest result of `len`, 2^63 - 1."""
         return self.high - self.low + 1 if self.values is None else len(self.values)
 
     def __str__(self) -> str:

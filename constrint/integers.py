@@ -1,4 +1,4 @@
-"""Exact integer arithmetic: roots, divisors, and what an operator does to an interval."""
+"""Exact integer arithmetic: roots, divisors and intervals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Interval = tuple[int, int]
 # Deterministic witnesses of the Miller-Rabin test below 3.3e24 (Sorenson and Webster, 2015).
 _WITNESSES = (2, 3, 5, 7, 11, 13, 17, 19, 23, 29, 31, 37, 41)
 
-# Above this many bits a number is not factored: rho would take seconds, and no limit stops it.
+# Larger numbers are not factored: Pollard's rho would take seconds, and no limit stops it.
 FACTORED_BITS = 64
 
 
@@ -118,7 +118,7 @@ def quotient(a: Interval, b: Interval) -> Interval:
 
 
 def remainder(a: Interval, b: Interval) -> Interval:
-    """An interval that has x % y for x in a and y in b, which has no 0."""
+    """An interval that contains x % y for x in a and y in b, which has no 0."""
     if b[0] < 0:
         low, high = remainder((-a[1], -a[0]), (-b[1], -b[0]))
         return -high, -low
@@ -128,7 +128,7 @@ def remainder(a: Interval, b: Interval) -> Interval:
 
 
 def power(base: Interval, exponent: Interval) -> Interval:
-    """An interval that has x ** y for x in base and y >= 0 in exponent."""
+    """An interval that contains x ** y for x in base and y >= 0 in exponent."""
     if base[0] >= 1:
         return base[0] ** exponent[0], base[1] ** exponent[1]
     if exponent[0] == exponent[1]:
@@ -136,13 +136,13 @@ def power(base: Interval, exponent: Interval) -> Interval:
         if exponent[0] % 2 == 0 and exponent[0] and base[0] < 0:
             return (0 if base[1] >= 0 else high), max(low, high)
         return low, high
-    # 0 ** 0 is 1, so an exponent that may be 0 adds 1 to whatever else there is.
+    # 0 ** 0 is 1, so an exponent that may be 0 adds 1 to the interval.
     top = max(abs(base[0]), abs(base[1]), 1) ** exponent[1]
     return (0 if base[0] >= 0 else -top), top
 
 
 def factor_of(target: Interval, other: Interval) -> Interval | None:
-    """An interval of all y with `y * r` in target for some r in other; None if any y may do."""
+    """An interval of all y with `y * r` in target for some r in other; None if y is unbounded."""
     low, high = target
     r_low, r_high = other
     if r_low <= 0 <= r_high:

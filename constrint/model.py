@@ -1,4 +1,4 @@
-"""The model: variables, constraints, and the questions that can be asked of them."""
+"""`Model`: variables, constraints, and questions about them."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from .solver.solution import Solution
 class Model(Declarations):
     """int variables tied by constraints, solved exactly.
 
-    Propagation narrows the domains to a fixed point (bounds, divisors, and arc consistency where
-    few values are left), then a search tries values in the declared order. It is deterministic:
-    the same model gives the same solutions in the same order.
+    Propagation narrows the domains to a fixed point, by bounds and divisors, and by arc consistency
+    if few values are left. Then a search tries values in the declared order. The same model always
+    gives the same solutions in the same order.
 
-    Source: the algorithm has the task of ConstrINT in FlashRNN (Pöppel, Beck, Hochreiter, ICLR
-    2025): Algorithm 3 ("resolution") and Algorithm 4 ("global arc reduction").
+    Source: ConstrINT in FlashRNN (Pöppel, Beck, Hochreiter, ICLR 2025) has the same task, with
+    Algorithm 3 ("resolution") and Algorithm 4 ("global arc reduction").
 
     Example:
         >>> from rnnc.constrint import Model
@@ -52,19 +52,19 @@ class Model(Declarations):
         nodes: int | None = None,
         trace: bool | Trace = False,
     ) -> Solution:
-        """The first solution in the order asked.
+        """The first solution in the requested order.
 
         Args:
-            prefer: variables to decide first, each from its `largest` or `smallest` value; the
-                others follow in declared order, in the declared order of their values.
+            prefer: variables to decide first, each from its `largest` or `smallest` value. The
+                other variables follow in declared order, with their values in declared order.
             seconds: a limit on time.
             nodes: a limit on decisions.
-            trace: True to print each step, or a function that takes its line.
+            trace: True to print a line per step, or a function that is called with each line.
 
         Raises:
-            Unsatisfiable: there is no solution; the error says why.
-            LimitReached: a limit ended the search undecided.
-            ModelError: a preference is not one, or is of another model.
+            Unsatisfiable: there is no solution; the error explains why.
+            LimitReached: a limit ended the search before a decision.
+            ModelError: `prefer` has another value than preferences, or one of another model.
 
         Example:
             >>> from rnnc.constrint import Model
@@ -83,9 +83,9 @@ class Model(Declarations):
         seconds: float | None = None,
         nodes: int | None = None,
     ) -> Iterator[Solution]:
-        """All solutions in the order asked, one at a time.
+        """All solutions in the requested order, one at a time.
 
-        The arguments and errors are those of `solve`, except that no solution is no error.
+        The arguments and errors are those of `solve`, but a model without solutions is no error.
 
         Example:
             >>> from rnnc.constrint import Model
@@ -104,16 +104,16 @@ class Model(Declarations):
         seconds: float | None = None,
         nodes: int | None = None,
     ) -> Solution:
-        """The solution with the smallest key, over all solutions; the first of equals.
+        """The first solution with the smallest key.
 
         Args:
-            key: a cost.
+            key: the cost of a solution.
             seconds: a limit on time.
             nodes: a limit on decisions.
 
         Raises:
             Unsatisfiable: there is no solution.
-            LimitReached: a limit ended the search; its `best` is the best seen.
+            LimitReached: a limit ended the search; `best` of the error is the best solution seen.
 
         Example:
             >>> from rnnc.constrint import Model
@@ -126,10 +126,10 @@ class Model(Declarations):
         return self._asked().best(key, self._orders(()), Budget(seconds, nodes))
 
     def count(self, *, seconds: float | None = None, nodes: int | None = None) -> int:
-        """How many solutions there are; variables that nothing ties together are multiplied.
+        """The number of solutions, as a product over independent groups of variables.
 
         Raises:
-            LimitReached: a limit ended the search; its `found` were counted by then.
+            LimitReached: a limit ended the search; `found` of the error is the count by then.
 
         Example:
             >>> from rnnc.constrint import Model
@@ -142,11 +142,11 @@ class Model(Declarations):
         return self._asked().count(Budget(seconds, nodes))
 
     def explain(self, *, seconds: float | None = None, nodes: int | None = None) -> Explanation:
-        """Why the model has no solution: constraints that clash, none of them to spare.
+        """Why the model has no solution: a smallest set of constraints that clash.
 
         Raises:
-            LimitReached: a limit came before it was known whether there is a solution. One that
-                comes later leaves a clashing set that is not the smallest, and says so.
+            LimitReached: a limit ended the search before it was known whether there is a
+                solution. After a later limit, the explanation says that the set may be smaller.
 
         Example:
             >>> from rnnc.constrint import Model
@@ -171,10 +171,10 @@ class Model(Declarations):
         seconds: float | None = None,
         nodes: int | None = None,
     ) -> Explanation:
-        """What rules a value of a variable out, or a solution that has it.
+        """The constraints that rule out a value of a variable, or a solution with this value.
 
         Raises:
-            ModelError: the variable is of another model, or the value no integer.
+            ModelError: the variable is of another model, or the value is not an integer.
             LimitReached: a limit ended the search undecided.
 
         Example:
@@ -197,13 +197,13 @@ class Model(Declarations):
     def relax(
         self, name: str, *, seconds: float | None = None, nodes: int | None = None
     ) -> Relaxation:
-        """Whether, and how far, moving the bound of one constraint gives a solution.
+        """How far the bound of one constraint must move before there is a solution.
 
-        For `<=`, `<`, `>=` and `>` it is the shortest move of the right side, for `==` the nearest
-        value each way.
+        For `<=`, `<`, `>=` and `>` the answer is the shortest move of the right side. For `==` it
+        is the nearest value in each direction.
 
         Raises:
-            ModelError: there is no constraint of this name.
+            ModelError: there is no constraint with this name.
             LimitReached: a limit ended the search undecided.
 
         Example:
@@ -228,13 +228,13 @@ class Model(Declarations):
     def parse(text: str) -> Model:
         """Read a model from text; `str(model)` writes one.
 
-        A line is a declaration (`name in 1..32`, `name in [8, 16]`) or a constraint, with an
-        optional quoted name and a colon before it. `;` ends a statement as a line end does, `#`
-        starts a comment, and a line goes on inside brackets.
+        A line is a declaration (`name in 1..32`, `name in [8, 16]`) or a constraint, which may
+        have a quoted name and a colon before it. `;` or the end of the line ends a statement. `#`
+        starts a comment. A statement may continue on the next line inside brackets.
 
         Raises:
-            TextError: with the line, and a caret below the column.
-            ModelError: what the text says is no valid model.
+            TextError: the text has a mistake; the message points at its line and column.
+            ModelError: the text describes no valid model.
 
         Example:
             >>> from rnnc.constrint import Model

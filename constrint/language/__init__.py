@@ -1,1 +1,1 @@
-"""What a model is written in: expressions, constraints, declarations and their text."""
+"""The language of models: expressions, constraints, declarations and their text."""

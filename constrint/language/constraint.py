@@ -1,4 +1,4 @@
-"""Constraints: comparisons of expressions, and what and, or, not and implication make of them."""
+"""Constraints: comparisons of expressions, joined by and, or, not and implication."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MEMBER_RANK = 3
 
 
 class Constraint:
-    """Something that holds or does not, for every choice of the variables."""
+    """A constraint: true or false for each choice of the variables."""
 
     __slots__ = ()
 
@@ -37,10 +37,10 @@ class Constraint:
         raise NotImplementedError
 
     def implies(self, then: Constraint | bool) -> Constraint:
-        """The constraint that `then` holds wherever this one does.
+        """The constraint that `then` holds if this one does.
 
         Raises:
-            ModelError: `then` is no constraint.
+            ModelError: `then` is not a constraint.
 
         Example:
             >>> from rnnc.constrint import Model
@@ -65,7 +65,7 @@ class Constraint:
 
 
 class Truth(Constraint):
-    """A constraint without variables, already decided."""
+    """A constraint without variables: true or false."""
 
     __slots__ = ("holds",)
 
@@ -80,7 +80,7 @@ class Truth(Constraint):
 
 
 class Comparison(Constraint):
-    """Two expressions and one of == != <= < >= > between them."""
+    """A comparison of two expressions by == != <= < >= or >."""
 
     __slots__ = ("left", "operator", "right")
 
@@ -97,10 +97,10 @@ class Comparison(Constraint):
 
 
 class Member(Constraint):
-    """An expression that takes one of some values, or none of them.
+    """The constraint that an expression is among some values, or is not.
 
     Raises:
-        ModelError: a value is no integer, or there is none.
+        ModelError: a value is not an integer, or there are no values.
     """
 
     __slots__ = ("expression", "inside", "values")
@@ -162,7 +162,7 @@ class Either(_Pair):
 
 
 class Implication(_Pair):
-    """Two constraints of which the second holds wherever the first does."""
+    """Two constraints of which the second holds if the first does."""
 
     __slots__ = ()
     word = "->"
@@ -177,7 +177,7 @@ def _bracketed(constraint: Constraint, at_least: int) -> str:
 
 
 def as_constraint(value: Constraint | bool, where: str) -> Constraint:
-    """The value as a constraint; True and False are what a comparison of plain numbers gives."""
+    """The value as a constraint; a comparison of plain numbers is True or False."""
     if isinstance(value, Constraint):
         return value
     if isinstance(value, bool):
@@ -203,7 +203,7 @@ def variables(node: Constraint | Expression) -> Iterator[Variable]:
 
 
 def python(node: Constraint | Expression) -> str:
-    """The node as a Python expression over a list `v` of values, in declared order."""
+    """The node as a Python expression over a list `v` of values in declared order."""
     match node:
         case Variable(index=i):
             return f"v[{i}]"

@@ -1,4 +1,4 @@
-"""The declarations of a model: variables, and constraints by name."""
+"""`Declarations`: the variables of a model and its named constraints."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Integer: TypeAlias = int
 
 
 class Declarations:
-    """Variables and named constraints over them, in the order of their declaration."""
+    """Variables and named constraints, in the order of their declaration."""
 
     def __init__(self) -> None:
         self._variables: dict[str, Variable] = {}
@@ -33,13 +33,13 @@ class Declarations:
         """Declare a variable.
 
         Args:
-            name: a Python identifier, new in this model.
-            low: the smallest value, or all values in the order in which they are tried.
-            high: the largest value, included; up to 2^62, and never enumerated when large.
+            name: a Python identifier that no variable of this model has.
+            low: the smallest value, or a list of all values in the order in which they are tried.
+            high: the largest value, at most 2^62; a large range is never enumerated.
 
         Raises:
-            ModelError: the name is taken or no identifier, or the domain is empty, too large or
-                not of integers.
+            ModelError: the name is taken or not an identifier, or the domain is empty, too large
+                or not of integers.
 
         Example:
             >>> from rnnc.constrint import Model
@@ -57,11 +57,11 @@ class Declarations:
         """Add a constraint.
 
         Args:
-            constraint: what must hold.
-            name: what it is called in explanations; its own text if left out.
+            constraint: the constraint.
+            name: its name in explanations; by default its text.
 
         Raises:
-            ModelError: it is no constraint, has a variable of another model, or its name is taken.
+            ModelError: it is not a constraint, uses another model's variable, or its name is taken.
 
         Example:
             >>> from rnnc.constrint import Model
@@ -81,11 +81,11 @@ class Declarations:
 
     @property
     def constraints(self) -> dict[str, Constraint]:
-        """The constraints by name, in the order of their declaration."""
+        """The constraints and their names, in the order of their declaration."""
         return dict(self._constraints)
 
     def __getitem__(self, name: str) -> Variable:
-        """The variable of this name.
+        """The variable with this name.
 
         Raises:
             UnknownVariableError: there is none.

@@ -1,4 +1,4 @@
-"""From what a caller writes to names and domains."""
+"""Checks of declarations: domains, and names of variables and constraints."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ..errors import ModelError
 from .constraint import Constraint
 from .expression import integer
 
-# Words of the text form, which no variable may take.
+# Words of the text form, which no variable may have as its name.
 RESERVED = frozenset(("and", "or", "not", "in", "true", "false"))
 
 
 def domain_of(where: str, name: str, low: Iterable[int] | int, high: int | None) -> Domain:
-    """The domain that `Model.int` was asked for."""
+    """The domain that the arguments of `Model.int` describe."""
     if high is None and isinstance(low, Iterable):
         values = [integer(value, where) for value in low]
         if not values:
@@ -47,7 +47,7 @@ def domain_of(where: str, name: str, low: Iterable[int] | int, high: int | None)
 
 
 def check_name(where: str, name: str, taken: Container[str]) -> None:
-    """Refuse what cannot be the name of a new variable."""
+    """Refuse a name that a new variable cannot have."""
     if not isinstance(name, str) or not name.isidentifier() or name in RESERVED:
         raise ModelError(where, f"the name {name!r}", "a Python identifier", 'm.int("tile", 1, 32)')
     if name in taken:
@@ -56,7 +56,7 @@ def check_name(where: str, name: str, taken: Container[str]) -> None:
 
 
 def constraint_name(constraint: Constraint, name: str | None, taken: Container[str]) -> str:
-    """The name of a new constraint: the one asked for, or its own text, numbered if need be."""
+    """The name of a new constraint: the given name, or its text, with a number if it is taken."""
     if name is None:
         text, again = str(constraint), 1
         name = text

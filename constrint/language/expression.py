@@ -1,4 +1,4 @@
-"""Expressions over integer variables, built by Python's operators."""
+"""Expressions over integer variables, built with Python's operators."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..errors import ModelError
 if TYPE_CHECKING:
     from .constraint import Comparison, Member
 
-# Powers are computed exactly; a larger exponent is a mistake, not a tile size.
+# Powers are exact, so a larger exponent, which can only be a mistake, is refused.
 LARGEST_EXPONENT = 1024
 
 PRECEDENCE = {"+": 1, "-": 1, "*": 2, "//": 2, "%": 2, "**": 4}
@@ -20,7 +20,7 @@ _NEGATION = 3
 
 
 class Expression:
-    """An integer expression: a value for every choice of its variables.
+    """An integer expression over variables.
 
     Attributes:
         low: a lower bound over the declared domains.
@@ -37,7 +37,7 @@ class Expression:
         return Binary("+", self, lift(other, f"{self} + ..."))
 
     def __radd__(self, other: int) -> Expression:
-        # `sum(...)` starts at 0, which nobody wants to read in a message.
+        # `sum(...)` starts at 0, which messages need not show.
         return self if other == 0 else Binary("+", lift(other, f"... + {self}"), self)
 
     def __sub__(self, other: Expression | int) -> Expression:
@@ -98,13 +98,13 @@ class Expression:
         return _compare(">", self, other)
 
     def isin(self, values: Iterable[int]) -> Member:
-        """The constraint that this expression takes one of some values.
+        """The constraint that this expression is among some values.
 
         Args:
             values: integers.
 
         Raises:
-            ModelError: a value is no integer, or there is none.
+            ModelError: a value is not an integer, or there are no values.
 
         Example:
             >>> from rnnc.constrint import Model
@@ -130,7 +130,7 @@ class Expression:
 
 
 class Constant(Expression):
-    """A number inside an expression."""
+    """A number in an expression."""
 
     __slots__ = ("value",)
 
@@ -205,7 +205,7 @@ class Binary(Expression):
         )
 
     def __str__(self) -> str:
-        # All but ** group from the left, so the right operand of equal rank needs brackets.
+        # All operators but ** group from the left, so a right operand of equal rank needs brackets.
         mine = PRECEDENCE[self.operator]
         raised = self.operator == "**"
         left = bracketed(self.left, mine + 1 if raised else mine)
@@ -214,7 +214,7 @@ class Binary(Expression):
 
 
 def bracketed(expression: Expression, at_least: int) -> str:
-    """The expression's text, in brackets if it binds less tightly than asked."""
+    """The expression's text, in brackets if its precedence is below `at_least`."""
     rank = 5
     if isinstance(expression, Binary):
         rank = PRECEDENCE[expression.operator]
@@ -226,7 +226,7 @@ def bracketed(expression: Expression, at_least: int) -> str:
 
 
 def integer(value: object, where: str) -> int:
-    """The value as an int; anything that is not an integer is refused, booleans too."""
+    """The value as an int; any value that is not an integer, also a boolean, is refused."""
     if not isinstance(value, bool):
         try:
             return index(value)  # type: ignore[arg-type]

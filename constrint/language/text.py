@@ -1,4 +1,4 @@
-"""The text form of a model: one declaration or constraint a line."""
+"""The text form of a model: one declaration or constraint per line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     re.VERBOSE,
 )
 
-# How tightly a word binds; brackets and - before an operand aside.
+# Precedence of operators, except brackets and - before an operand.
 _BINDING = {"->": 1, "or": 2, "and": 3, "in": 5, "not": 5}
 _BINDING |= dict.fromkeys(("==", "!=", "<=", ">=", "<", ">"), 5)
 _BINDING |= {"+": 6, "-": 6, "*": 7, "//": 7, "%": 7, "**": 9, "^": 9}
@@ -99,7 +99,7 @@ class _Parser:
                 depth += 1
             elif match[0] in (")", "]"):
                 depth -= 1
-            # Inside brackets a line goes on.
+            # A line end inside brackets does not end the statement.
             if kind != "skip" and not (kind == "line" and depth > 0):
                 tokens.append(_Token(kind, match[0], at))
             at = match.end()
@@ -204,7 +204,7 @@ class _Parser:
         return -value if minus else value
 
     def _operand(self, binding: int) -> Expression | Constraint:
-        """An operand and every operator after it that binds more tightly than asked."""
+        """An operand with all operators after it whose precedence is above `binding`."""
         start = self._now.at
         left = self._prefix()
         while True:
@@ -251,7 +251,7 @@ class _Parser:
     ) -> Expression | Constraint:
         word, at = token.text, self._now.at
         if word in _CONSTRAINTS:
-            # The arrow groups from the right.
+            # `->` groups from the right.
             right = self._operand(power - (word == "->"))
             return _CONSTRAINTS[word](self._constraint(start, left), self._constraint(at, right))
         value = self._expression(start, left)
@@ -284,7 +284,7 @@ class _Parser:
         return value
 
     def _guarded(self, at: int, make: Callable[[], Made]) -> Made:
-        """What `make` gives; its complaint is told with the column."""
+        """The result of `make`; its error gets the column."""
         try:
             return make()
         except ModelError as error:

@@ -1,4 +1,4 @@
-"""Variables of a model, and the wish to try one end of their domain first."""
+"""Variables of a model, and preferences for small or large values."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ class Variable(Expression):
 
     Attributes:
         name: its name.
-        index: its place in the order of declaration.
-        domain: the values it may take, in the order they are tried.
+        index: its number in the order of declaration.
+        domain: the values that it may take, in the order in which they are tried.
     """
 
     __slots__ = ("domain", "index", "name", "owner")
@@ -27,12 +27,12 @@ class Variable(Expression):
 
     @property
     def smallest(self) -> Preference:
-        """The wish that small values of this variable are tried first."""
+        """The preference to try small values of this variable first."""
         return Preference(self, largest=False)
 
     @property
     def largest(self) -> Preference:
-        """The wish that large values of this variable are tried first."""
+        """The preference to try large values of this variable first."""
         return Preference(self, largest=True)
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class Variable(Expression):
 
 
 class Preference:
-    """Which end of a variable's domain is tried first; made by `x.largest` and `x.smallest`."""
+    """A preference for large or small values, made by `x.largest` and `x.smallest`."""
 
     __slots__ = ("largest", "variable")
 

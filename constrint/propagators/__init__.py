@@ -1,1 +1,1 @@
-"""Propagators: what a constraint removes from the domains of its variables."""
+"""Propagators: each removes values that its constraint rules out."""

@@ -1,4 +1,4 @@
-"""Propagators of what is no polynomial: divisibility, //, % and ** with a variable exponent."""
+"""Propagators of divisibility, //, % and ** with a variable exponent."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from .term import Term, divide_factors, solve_congruence
 class Divides:
     """`whole % part == 0` for a polynomial and a product that is never 0.
 
-    Once the whole is known, each factor of the part is among its divisors; once the part is known,
-    the last unknown of the whole is a multiple of what is missing.
+    If the whole is known, each factor of the part is one of its divisors. If the part is known, the
+    last unknown of the whole satisfies a congruence.
     """
 
     __slots__ = ("known", "part", "whole")
@@ -34,7 +34,7 @@ class Divides:
         return known, free
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all, for none, or (None) perhaps for some of the values left."""
+        """Whether it holds for all values left (True), for none (False), or for some (None)."""
         known, free = self._split(store)
         part, unknown = self.part.split(store)
         if all(fixed % part == 0 for fixed, _ in free) and not unknown:
@@ -44,13 +44,13 @@ class Divides:
         return None
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domains; true once it holds for all values left."""
+        """Narrow the domains; true if the constraint now holds for all values left."""
         known, free = self._split(store)
         part, unknown = self.part.split(store)
         if not free:
             if known == 0:
                 return True
-            # The fixed part divides first; the rest must divide what is left of the whole.
+            # The fixed factors divide the whole; the other factors must divide the quotient.
             left, odd = divmod(known, part)
             if odd:
                 raise Wipeout
@@ -61,7 +61,7 @@ class Divides:
             solved = solve_congruence(store, free[0][1][0][0], free[0][0], -known, part)
             return solved and not unknown
         if len(free) == 1 and not known and all(store.low[x] > 0 for x, _ in free[0][1]):
-            # A positive whole is at least as large as its divisor.
+            # A positive whole is not smaller than its divisor.
             self._bound(store, abs(free[0][0]) * _highest(store, free[0][1]))
         return False
 
@@ -86,7 +86,7 @@ class Quotient:
         self.result, self.a, self.b = result, a, b
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domains; true once it holds for all values left."""
+        """Narrow the domains; true if the constraint now holds for all values left."""
         low, high = store.low, store.high
         q, a, b = self.result, self.a, self.b
         bounds = integers.quotient((low[a], high[a]), (low[b], high[b]))
@@ -114,7 +114,7 @@ class Remainder:
         self.result, self.a, self.b = result, a, b
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domains; true once it holds for all values left."""
+        """Narrow the domains; true if the constraint now holds for all values left."""
         low, high = store.low, store.high
         r, a, b = self.result, self.a, self.b
         bounds = integers.remainder((low[a], high[a]), (low[b], high[b]))
@@ -122,7 +122,7 @@ class Remainder:
         store.at_most(r, bounds[1])
         if low[b] == high[b]:
             if low[a] // low[b] == high[a] // low[b]:
-                # a stays between two multiples, so that the remainder moves with it.
+                # a stays between two multiples of b, so a and the remainder move together.
                 base = low[a] // low[b] * low[b]
                 store.at_least(r, low[a] - base)
                 store.at_most(r, high[a] - base)
@@ -146,7 +146,7 @@ class Power:
         self.result, self.a, self.b = result, a, b
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domains; true once it holds for all values left."""
+        """Narrow the domains; true if the constraint now holds for all values left."""
         low, high = store.low, store.high
         p, a, b = self.result, self.a, self.b
         bounds = integers.power((low[a], high[a]), (low[b], high[b]))
@@ -159,7 +159,7 @@ class Power:
             store.at_least(a, bounds[0])
             store.at_most(a, bounds[1])
         elif low[a] > 1:
-            # The exponent is at most log(high p) to the smallest base, and the other way round.
+            # At most log(high p) to the smallest base, at least log(low p) to the largest.
             most, least = high[b], low[b]
             while most >= least and low[a] ** most > high[p]:
                 most -= 1

@@ -1,4 +1,4 @@
-"""Sums of products compared with a number: the propagator of `==`, `<=` and `!=`."""
+"""`Linear`: the propagator of a sum of products compared with a number by `==`, `<=` or `!=`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .term import Term, divide_factors, solve_congruence
 
 
 class Linear:
-    """A sum of terms compared with a number: the propagator of `==`, `<=` and `!=`.
+    """A sum of terms compared with a number by `==`, `<=` or `!=`.
 
-    Bounds of each term follow from those of the others, bounds of each factor from those of its
-    term. An equation also passes on divisors: with everything else known, a factor divides what is
-    left; and whatever divides all the other terms divides this one.
+    The bounds of a term follow from the bounds of the other terms, and the bounds of a factor from
+    the bounds of its term. An equation also gives divisors: if all else is known, a factor divides
+    the remainder of the sum, and a number that divides all other terms divides this term's share.
     """
 
     __slots__ = ("large", "operator", "polynomial", "right", "terms")
@@ -28,7 +28,7 @@ class Linear:
 
     @property
     def monotone(self) -> bool:
-        """Whether bounds tell all: an inequality that rises or falls in each variable alone."""
+        """Whether bounds are exact: an inequality that is monotone in each variable."""
         factors = [x for term in self.terms for x, _ in term.factors]
         return (
             self.operator == "<="
@@ -37,7 +37,7 @@ class Linear:
         )
 
     def _bounds(self, store: Store) -> tuple[list[tuple[Term, int, int]], int, int]:
-        """The terms that are not fixed, each with its bounds, and the bounds of the whole sum."""
+        """The terms that are not fixed with their bounds, and the bounds of the whole sum."""
         unfixed = []
         low = high = 0
         lows, highs = store.low, store.high
@@ -64,7 +64,7 @@ class Linear:
         return unfixed, low, high
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all, for none, or (None) perhaps for some of the values left."""
+        """Whether it holds for all values left (True), for none (False), or for some (None)."""
         _, low, high = self._bounds(store)
         if self.operator == "<=":
             return True if high <= self.right else False if low > self.right else None
@@ -75,13 +75,13 @@ class Linear:
         return None
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domains; true once it holds for all values left."""
+        """Narrow the domains; true if the constraint now holds for all values left."""
         unfixed, low, high = self._bounds(store)
         right = self.right
         if self.operator == "!=":
             return self._differ(store, low, high)
         exact = self.operator == "=="
-        # The sum may rise by so much above its least value, and fall by so much below its most.
+        # How far the sum may rise above its minimum, and fall below its maximum.
         rise, fall = right - low, high - right
         if rise < 0:
             raise Wipeout
@@ -112,14 +112,14 @@ class Linear:
             else:
                 store.at_least(x, least)
                 store.at_most(x, most)
-        # What has changed wakes this propagator again, so divisors can wait for bounds to settle;
-        # but bounds of a large product creep, and divisors put an end to that.
+        # A change wakes this propagator again, so divisors can wait until bounds are settled. But
+        # bounds of large products shrink in tiny steps, and divisors stop that.
         if exact and (self.large or not store.changed):
             self._pass_divisors(store)
         return False
 
     def _finish(self, store: Store, term: Term, left: int) -> bool:
-        """Act where only one term of an equation is not fixed."""
+        """Narrow the only term of an equation that is not fixed."""
         known, unknown = term.split(store)
         value, odd = divmod(left, known)
         if odd:
@@ -160,7 +160,7 @@ class Linear:
         left = self.right
         lows, highs = store.low, store.high
         numbers: list[int] = []
-        # The only unknown of each of these terms, where it has one.
+        # The only unknown of each term, or None if it has several.
         lone: list[int | None] = []
         for term in self.terms:
             x = term.alone
@@ -179,7 +179,7 @@ class Linear:
                 x = unknown[0][0] if len(unknown) == 1 and unknown[0][1] == 1 else None
             numbers.append(known)
             lone.append(x)
-        # G divides the sum of all the other terms, so this one is what is left, modulo G.
+        # G divides the sum of the other terms, so this term equals the remainder modulo G.
         for place, x in enumerate(lone):
             if x is not None:
                 others = gcd(*numbers[:place], *numbers[place + 1 :])

@@ -1,4 +1,4 @@
-"""Propagators of membership, and, or; and the exact one for small domains."""
+"""Propagators of membership, and, or, and of any constraint over few values."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from typing import Protocol
 
 from .store import LISTED, Store, Wipeout
 
-# Arc consistency tries every combination of the free variables, up to this many.
+# The most combinations of free variables that arc consistency tries.
 TRIED = 32
 
 
 class Literal(Protocol):
-    """A propagator that may stand inside an `or`, where it has to be judged before it acts."""
+    """A propagator with a status, as the parts of an `or` need it."""
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all, for none, or (None) perhaps for some of the values left."""
+        """Whether it holds for all values left (True), for none (False), or for some (None)."""
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domains; true once it holds for all values left."""
+        """Narrow the domains; true if the constraint now holds for all values left."""
 
 
 class Decided:
-    """What holds always, or never."""
+    """A constraint that always holds, or never."""
 
     __slots__ = ("holds",)
 
@@ -35,14 +35,14 @@ class Decided:
         return self.holds
 
     def revise(self, store: Store) -> bool:
-        """True, or a wipeout."""
+        """Return true, or raise `Wipeout`."""
         if not self.holds:
             raise Wipeout
         return True
 
 
 class In:
-    """A variable that takes one of some values, or none of them."""
+    """The constraint that a variable is among some values, or is not."""
 
     __slots__ = ("inside", "ordered", "values", "x")
 
@@ -53,7 +53,7 @@ class In:
         self.inside = inside
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all, for none, or (None) perhaps for some of the values left."""
+        """Whether it holds for all values left (True), for none (False), or for some (None)."""
         x = self.x
         if store.size(x) > LISTED:
             return None
@@ -67,7 +67,7 @@ class In:
         return range(store.low[self.x], store.high[self.x] + 1) if values is None else values
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domain; true once it holds for all values left."""
+        """Narrow the domain; true if the constraint now holds for all values left."""
         x = self.x
         if self.inside:
             left = self._left(store)
@@ -91,7 +91,7 @@ class All:
         self.literals = literals
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all, for none, or (None) perhaps for some of the values left."""
+        """Whether it holds for all values left (True), for none (False), or for some (None)."""
         out: bool | None = True
         for literal in self.literals:
             status = literal.status(store)
@@ -101,7 +101,7 @@ class All:
         return out
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domains; true once it holds for all values left."""
+        """Narrow the domains; true if the constraint now holds for all values left."""
         settled = True
         for literal in self.literals:
             settled = literal.revise(store) and settled
@@ -109,7 +109,7 @@ class All:
 
 
 class Any:
-    """Literals of which at least one holds: the last that still may, must."""
+    """Literals of which at least one holds; if only one still can hold, it must."""
 
     __slots__ = ("literals",)
 
@@ -117,7 +117,7 @@ class Any:
         self.literals = literals
 
     def status(self, store: Store) -> bool | None:
-        """Whether it holds for all, for none, or (None) perhaps for some of the values left."""
+        """Whether it holds for all values left (True), for none (False), or for some (None)."""
         out: bool | None = False
         for literal in self.literals:
             status = literal.status(store)
@@ -128,7 +128,7 @@ class Any:
         return out
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domains; true once it holds for all values left."""
+        """Narrow the domains; true if the constraint now holds for all values left."""
         last = None
         for literal in self.literals:
             status = literal.status(store)
@@ -144,16 +144,16 @@ class Any:
 
 
 class Exact:
-    """A whole constraint, tried out value by value where few are left.
+    """A whole constraint, tried value by value if few values are left.
 
-    With one variable free its values are filtered and the constraint is done with; with more, as
-    long as the combinations are few, every value needs a combination that holds (generalised arc
-    consistency). With none free it is the check on which every solution rests.
+    If one variable is free, its values are filtered, and the constraint then holds. If several are
+    free and have few combinations, each value needs a combination that satisfies the constraint
+    (generalised arc consistency). If none is free, this is the final check of a solution.
 
     Args:
         scope: the variables of the constraint.
-        make: makes the function that says whether the constraint holds; called when first needed.
-        final: act with none free only, because cheaper propagation leaves nothing to find.
+        make: makes the function that tests the constraint; called when it is first needed.
+        final: act only if no variable is free, because other propagators find all else.
     """
 
     __slots__ = ("_final", "_holds", "_make", "scope")
@@ -167,7 +167,7 @@ class Exact:
         self._holds: Callable[..., bool] | None = None
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domains; true once it holds for all values left."""
+        """Narrow the domains; true if the constraint now holds for all values left."""
         low, high = store.low, store.high
         free = [x for x in self.scope if low[x] != high[x]]
         if free and self._final:
@@ -191,7 +191,7 @@ class Exact:
             if listed is None:
                 return False
             lists.append(listed)
-        # The bounds are overwritten while combinations are tried, so `values` is a copy.
+        # A copy, because trying a combination overwrites values.
         values = list(low)
         if len(free) == 1:
             x = free[0]

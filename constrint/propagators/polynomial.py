@@ -11,17 +11,17 @@ ONE: Monomial = ()
 
 
 def constant(value: int) -> Polynomial:
-    """The polynomial that is a number."""
+    """The polynomial of a number."""
     return {ONE: value} if value else {}
 
 
 def variable(x: int) -> Polynomial:
-    """The polynomial that is a variable."""
+    """The polynomial of a variable."""
     return {((x, 1),): 1}
 
 
 def plus(a: Mapping[Monomial, int], b: Mapping[Monomial, int], sign: int = 1) -> Polynomial:
-    """The sum, or with sign -1 the difference, of two polynomials."""
+    """The sum of two polynomials, or their difference if `sign` is -1."""
     out = dict(a)
     for monomial, coefficient in b.items():
         out[monomial] = out.get(monomial, 0) + sign * coefficient
@@ -41,5 +41,5 @@ def times(a: Polynomial, b: Polynomial) -> Polynomial:
 
 
 def scope(polynomial: Polynomial) -> dict[int, None]:
-    """Its variables, each once, as they come."""
+    """The variables of a polynomial, each once, in order of appearance."""
     return {x: None for monomial in polynomial for x, _ in monomial}

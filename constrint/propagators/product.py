@@ -1,4 +1,4 @@
-"""The propagator of a product that has a variable of its own."""
+"""`Product`: the propagator of a product that equals a variable."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from .term import confine_product, divide_factors
 
 
 class Product:
-    """`result = a * b * ...` between different variables that are never negative."""
+    """`result = a * b * ...` for different variables that are never negative."""
 
     __slots__ = ("factors", "result")
 
@@ -16,7 +16,7 @@ class Product:
         self.factors = factors
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domains; true once it holds for all values left."""
+        """Narrow the domains; true if the constraint now holds for all values left."""
         lows, highs = store.low, store.high
         result = self.result
         low = high = known = 1

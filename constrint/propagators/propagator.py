@@ -1,4 +1,4 @@
-"""What narrows domains, and on whose behalf."""
+"""`Propagator`: an action that narrows domains, and the constraint that it belongs to."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from .linear import Linear
 from .polynomial import Polynomial
 from .store import Store
 
-# What looks at more variables than these waits for the others, since it wakes with each of them.
+# A propagator of more variables is slow, because each of them wakes it, so it runs later.
 SHORT = 3
 QUICK, SLOW, EXACT = range(3)
 
 
 class Revises(Protocol):
-    """Anything that narrows domains."""
+    """An action that narrows domains."""
 
     def revise(self, store: Store) -> bool:
-        """Narrow the domains; true once it holds for all values left."""
+        """Narrow the domains; true if the constraint now holds for all values left."""
 
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Propagator:
-    """What narrows domains on behalf of one constraint.
+    """An action that narrows domains for one constraint.
 
     Attributes:
-        acts: does the narrowing.
-        scope: the variables it looks at and changes.
-        owner: the place of its constraint; -1 where it holds by definition.
-        bit: the bit of its constraint, 0 where it holds by definition.
-        name: who narrows, in words.
-        rank: the lower goes first, as long as it finds more; EXACT is the last.
-        whole: what it stands for is all of the constraint, so that the exact one is to spare as
-            soon as this one holds for all values left.
-        settles: one pass finds everything that it ever will, until something else changes.
+        acts: the action.
+        scope: the variables that it reads and changes.
+        owner: the number of its constraint; -1 for a definition, which always holds.
+        bit: the bit of its constraint; 0 for a definition.
+        name: its constraint's name, for traces.
+        rank: its queue; lower ranks run first, and EXACT runs last.
+        whole: whether it covers its whole constraint. The exact propagator is not needed once this
+            one holds for all values left.
+        settles: whether one pass finds everything until another propagator changes a domain.
     """
 
     acts: Revises
@@ -57,7 +57,7 @@ class Propagator:
         exact: bool = False,
         whole: bool = False,
     ) -> Propagator:
-        """A propagator, with what follows from its parts."""
+        """A propagator with its bit, rank and `settles`."""
         bit = 1 << owner if owner >= 0 else 0
         settles = exact or (isinstance(acts, Linear) and acts.monotone)
         distinct = tuple(dict.fromkeys(scope))
@@ -67,12 +67,12 @@ class Propagator:
 
 @dataclass(eq=False, slots=True)
 class Definition:
-    """What a hidden variable equals, whatever the constraints say.
+    """The definition of a hidden variable, which always holds.
 
     Attributes:
-        polynomial: its value.
-        owner: the place of the constraint that needs it; -1 for a product that several do.
-        name: who narrows by it, in words.
+        polynomial: the variable's value.
+        owner: the number of the constraint that uses it; -1 if several constraints do.
+        name: its name, for traces.
     """
 
     polynomial: Polynomial

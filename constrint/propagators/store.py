@@ -1,4 +1,4 @@
-"""The domains during a search: how they shrink, why, and how they grow back."""
+"""`Store`: the domains during a search, with the reasons of changes and a trail to undo them."""
 
 from __future__ import annotations
 
@@ -8,24 +8,23 @@ from collections.abc import Callable, Sequence
 from ..domain import Domain
 from ..integers import FACTORED_BITS, divisors
 
-# Below this size a range is turned into its values where only some of them remain; to filter
-# longer lists again and again takes more time than it saves.
+# A range below this size becomes a list if some of its values go. Filtering longer lists costs
+# more time than it saves.
 LISTED = 128
 
 Values = tuple[int, ...]
 
 
 class Wipeout(Exception):  # noqa: N818 - a signal between the store and the search, never seen outside
-    """A domain is empty, or a constraint cannot hold."""
+    """The signal that a domain is empty or a constraint cannot hold."""
 
 
 class Store:
-    """Bounds and values of all variables, the hidden ones included, with a trail.
+    """Bounds and values of all variables, also hidden ones, with a trail.
 
-    Why a domain is as small as it is, is kept as a set of bits: one bit for each constraint that
-    took part and one for each decision. It is coarse (whatever a propagator looked at counts) and
-    costs one `or` a change, and from it come both the jumps of the search and the constraints that
-    an explanation starts from.
+    The reason of a domain's size is a set of bits, one per constraint and one per decision that
+    took part. It is coarse, since everything that a propagator read counts, and it costs one `or`
+    per change. The search jumps back by these bits, and explanations start from them.
     """
 
     __slots__ = (
@@ -54,13 +53,13 @@ class Store:
         self.narrate: Callable[[int, str], None] | None = None
 
     def enter(self, scope: Sequence[int], bit: int) -> None:
-        """From here on, changes are made by the constraint `bit` looking at `scope`."""
+        """Start changes by the constraint `bit`, which reads the variables in `scope`."""
         self.scope = scope
         self.bit = bit
         self.because = None
 
     def reason(self) -> int:
-        """The bits of everything that the present change follows from."""
+        """The bits of everything from which the current change follows."""
         if self.because is None:
             bits = self.bit
             why = self.why
@@ -70,12 +69,12 @@ class Store:
         return self.because
 
     def size(self, x: int) -> int:
-        """How many values the variable has left."""
+        """The number of values that the variable has left."""
         values = self.values[x]
         return self.high[x] - self.low[x] + 1 if values is None else len(values)
 
     def show(self, x: int) -> str:
-        """The values that the variable has left, in words."""
+        """The values that the variable has left, as text."""
         values = self.values[x]
         if self.low[x] == self.high[x]:
             return str(self.low[x])
@@ -97,7 +96,7 @@ class Store:
             self.narrate(x, f"{before} -> {self.show(x)}")
 
     def at_least(self, x: int, bound: int) -> None:
-        """Take away the values below the bound."""
+        """Remove the values below the bound."""
         if bound <= self.low[x]:
             return
         if bound > self.high[x]:
@@ -110,7 +109,7 @@ class Store:
             self._set(x, values[0], values[-1], values)
 
     def at_most(self, x: int, bound: int) -> None:
-        """Take away the values above the bound."""
+        """Remove the values above the bound."""
         if bound >= self.high[x]:
             return
         if bound < self.low[x]:
@@ -123,23 +122,23 @@ class Store:
             self._set(x, values[0], values[-1], values)
 
     def keep(self, x: int, values: Values) -> None:
-        """Keep these values: some of the present ones, ascending."""
+        """Keep only these values, which are in ascending order and all in the domain."""
         if not values:
             raise Wipeout
         if len(values) < self.size(x):
-            # Only what `listed` can list again becomes a range, so that any value can be excluded.
+            # Only a short list becomes a range, so that `exclude` works for any value.
             dense = values[-1] - values[0] == len(values) - 1 < LISTED
             self._set(x, values[0], values[-1], None if dense else values)
 
     def listed(self, x: int) -> Sequence[int] | None:
-        """The values of a variable with few of them; None for a large range."""
+        """The values of a variable; None for a large range."""
         values = self.values[x]
         if values is None and self.high[x] - self.low[x] < LISTED:
             return range(self.low[x], self.high[x] + 1)
         return values
 
     def fix(self, x: int, value: int) -> None:
-        """Keep one value only."""
+        """Keep only one value."""
         if self.low[x] == self.high[x] == value:
             return
         values = self.values[x]
@@ -148,7 +147,7 @@ class Store:
         self._set(x, value, value, None)
 
     def exclude(self, x: int, value: int) -> None:
-        """Take away one value; inside of a large range nothing happens yet."""
+        """Remove one value; a value inside a large range stays for now."""
         if value == self.low[x]:
             if value == self.high[x]:
                 raise Wipeout
@@ -163,7 +162,7 @@ class Store:
                 self.keep(x, tuple([v for v in listed if v != value]))
 
     def divides(self, x: int, number: int) -> None:
-        """Keep the divisors of a number other than 0: they are enumerated, the range is not."""
+        """Keep the divisors of a number other than 0, which are enumerated, unlike the range."""
         number = abs(number)
         self.at_most(x, number)
         self.at_least(x, -number)
@@ -178,9 +177,10 @@ class Store:
             self.keep(x, found[bisect_left(found, low) : bisect_right(found, high)])
 
     def congruent(self, x: int, residue: int, modulus: int) -> bool:
-        """Keep the values that leave this residue on division by a modulus > 1.
+        """Keep the values with this residue modulo a modulus > 1.
 
-        True if no other value is left; of a large range only the ends are moved.
+        Returns:
+            Whether no other value is left; in a large range, only the bounds change.
         """
         values = self.values[x]
         if values is not None:
@@ -198,7 +198,7 @@ class Store:
         return False
 
     def undo(self, mark: int) -> None:
-        """Give back every change since the trail had this length."""
+        """Undo every change since the trail had this length."""
         low, high, values, why, trail = self.low, self.high, self.values, self.why, self.trail
         while len(trail) > mark:
             x, low[x], high[x], values[x], why[x] = trail.pop()

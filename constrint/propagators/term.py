@@ -1,4 +1,4 @@
-"""Products of variables, and what their bounds and divisors say of each factor."""
+"""`Term`: a product of variables, and how it narrows each factor."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from .store import Store, Wipeout
 
 
 class Term:
-    """A coefficient times powers of variables.
+    """A product of a coefficient and powers of variables.
 
     Attributes:
         coefficient: the number.
         factors: variables and exponents.
-        natural: no factor is negative.
-        plain: the variables, where each stands once and is never negative; else None.
-        alone: the variable, where it is the only factor; else None.
+        natural: whether no factor can be negative.
+        plain: the variables, if all exponents are 1 and no variable can be negative; else None.
+        alone: the variable, if it is the only factor and its exponent is 1; else None.
     """
 
     __slots__ = ("alone", "coefficient", "factors", "natural", "plain")
@@ -25,7 +25,7 @@ class Term:
     def __init__(self, coefficient: int, factors: Monomial, store: Store) -> None:
         self.coefficient = coefficient
         self.factors = factors
-        # Domains only shrink, so what is never negative now never will be.
+        # Domains only shrink, so a variable that cannot be negative now stays so.
         self.natural = all(store.low[x] >= 0 for x, _ in factors)
         once = all(e == 1 for _, e in factors)
         self.plain = tuple(x for x, _ in factors) if self.natural and once else None
@@ -40,7 +40,7 @@ class Term:
         return out
 
     def split(self, store: Store) -> tuple[int, list[tuple[int, int]]]:
-        """The product of what is fixed, coefficient included, and the factors that are not."""
+        """The product of the coefficient and the fixed factors, and the other factors."""
         low, high = store.low, store.high
         known = self.coefficient
         free = []
@@ -109,7 +109,7 @@ def _divides_power(store: Store, x: int, exponent: int, number: int) -> None:
 
 
 def divide_factors(store: Store, factors: list[tuple[int, int]], number: int) -> None:
-    """Keep those values of each factor that divide a number other than 0."""
+    """Keep the values of each factor that divide a number other than 0."""
     for x, e in factors:
         _divides_power(store, x, e, number)
 
@@ -117,7 +117,8 @@ def divide_factors(store: Store, factors: list[tuple[int, int]], number: int) ->
 def solve_congruence(store: Store, x: int, coefficient: int, right: int, modulus: int) -> bool:
     """Keep the values of x with `coefficient * x` equal to `right` modulo `modulus`.
 
-    True if no other value is left; of a large range only the ends are moved.
+    Returns:
+        Whether no other value is left; in a large range, only the bounds change.
     """
     modulus = abs(modulus)
     if modulus < 2:

@@ -1,1 +1,1 @@
-"""Compilation to propagators, search, and explanations of what does not fit."""
+"""The solver: propagation and search over the propagators of a model."""

@@ -1,4 +1,4 @@
-"""How long a question may take."""
+"""`Budget`: the limits on time and decisions of one question."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from .outcome import LimitReached
 
 
 class Budget:
-    """What a caller allows: a deadline and a number of nodes, over all the searches of one call.
+    """The limits of one question, over all of its searches.
 
     Args:
-        seconds: time allowed; None for any.
-        nodes: decisions allowed; None for any.
+        seconds: the limit on time, or None.
+        nodes: the limit on decisions, or None.
     """
 
     def __init__(self, seconds: float | None = None, nodes: int | None = None) -> None:
@@ -22,17 +22,17 @@ class Budget:
         self.nodes = 0
 
     def check_time(self) -> None:
-        """Raise `LimitReached` if the time is up."""
+        """Raise `LimitReached` if the time is over."""
         if self.deadline is not None and time.perf_counter() > self.deadline:
             raise self.spent()
 
     def decide(self) -> None:
-        """Count a decision; raise `LimitReached` if it is one too many."""
+        """Count a decision; raise `LimitReached` if it exceeds the limit."""
         if self.allowed is not None and self.nodes >= self.allowed:
             raise self.spent()
         self.nodes += 1
         self.check_time()
 
     def spent(self) -> LimitReached:
-        """The error that says that the budget is spent."""
+        """The error of a spent budget."""
         return LimitReached(self.nodes, time.perf_counter() - self.start)

@@ -1,4 +1,4 @@
-"""From one constraint to the propagators that stand for it."""
+"""`Compiler`: the propagators of one constraint."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ if TYPE_CHECKING:
 
 
 def checker(constraint: Constraint) -> Callable[..., bool]:
-    """The constraint as a Python function of the values of all variables, in declared order.
+    """The constraint as a Python function of the values of all variables in declared order.
 
-    The text has integers, operators and places only; no name of the model is in it.
+    The evaluated text contains only integers, operators and indices, and no name of the model.
     """
     out: Callable[..., bool] = eval(f"lambda v: {python(constraint)}", {"__builtins__": {}})
     return out
 
 
 class Compiler:
-    """Writes the propagators of one constraint into a network."""
+    """Adds the propagators of one constraint to a network."""
 
     def __init__(self, network: Network, owner: int, name: str) -> None:
         self.network = network
@@ -49,7 +49,7 @@ class Compiler:
         self.hidden = False
 
     def constraint(self, constraint: Constraint) -> None:
-        """Write the propagators of the constraint."""
+        """Add the propagators of the constraint."""
         visible = tuple(dict.fromkeys(v.index for v in variables(constraint)))
         parts = _conjuncts(constraint)
         final = False
@@ -74,7 +74,7 @@ class Compiler:
         return self.network.hide(node.low, node.high)
 
     def literal(self, constraint: Constraint) -> Literal:
-        """The constraint as something that can be judged and can act."""
+        """The constraint as a propagator with a status."""
         match constraint:
             case Truth(holds=holds):
                 return Decided(holds)
@@ -145,9 +145,9 @@ class Compiler:
         raise AssertionError(f"no such expression: {node!r}")  # pragma: no cover
 
     def _flat(self, left: Expression, right: Expression) -> tuple[Polynomial, Polynomial]:
-        """The factors of a product, a sum of several terms hidden behind a variable.
+        """The factors of a product, with a hidden variable for each sum of several terms.
 
-        Spread out, x * (y + z) would mention x twice, and bounds of x would suffer.
+        Multiplied out, x * (y + z) contains x twice, which weakens the bounds of x.
         """
         a, b = self.polynomial(left), self.polynomial(right)
         if poly.ONE not in b or len(b) > 1:
@@ -177,12 +177,12 @@ class Compiler:
         kinds: dict[str, Callable[[int, int, int], Revises]]
         kinds = {"//": Quotient, "%": Remainder, "**": Power}
         make = kinds[node.operator]
-        # A function of its inputs holds whatever the constraint around it says.
+        # The result is a function of its inputs, so this holds whether or not the constraint does.
         self._post(make(result, a, b), (result, a, b))
         return poly.variable(result)
 
     def _name(self, polynomial: Polynomial, node: Expression) -> int:
-        """A variable that equals the polynomial: itself, if it is one already."""
+        """A variable that equals the polynomial, or the polynomial itself if it is a variable."""
         if len(polynomial) == 1:
             ((monomial, coefficient),) = polynomial.items()
             if coefficient == 1 and len(monomial) == 1 and monomial[0][1] == 1:

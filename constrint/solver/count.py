@@ -1,4 +1,4 @@
-"""How many solutions there are, without listing what is independent."""
+"""The number of solutions, counted without listing independent values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .search import Order, Search
 
 
 def count(declared: Sequence[Variable], named: Sequence[Named], budget: Budget) -> int:
-    """The number of solutions: a product over groups of variables that share no constraint.
+    """The number of solutions, as a product over groups of variables that share no constraint.
 
     Raises:
         LimitReached: the budget is spent.
@@ -36,7 +36,7 @@ def count(declared: Sequence[Variable], named: Sequence[Named], budget: Budget) 
                     ways *= store.size(x)
                 found += ways
         except LimitReached as limit:
-            # Before the last group, what was found may still come to nothing.
+            # A later group may have no solution, so only the last group's count is certain.
             limit.found = total * found if place == len(groups) else 0
             raise
         if not found:
@@ -47,7 +47,7 @@ def count(declared: Sequence[Variable], named: Sequence[Named], budget: Budget) 
 
 
 def _groups(search: Search, network: Network, declared: int) -> list[list[int]]:
-    """The declared variables, grouped by the constraints that still tie them together."""
+    """The free declared variables, grouped by the constraints that still connect them."""
     store = network.store
     leader = list(range(len(store.low)))
 

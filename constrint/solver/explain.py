@@ -1,4 +1,4 @@
-"""Why nothing fits: a set of constraints that clash, none of them to spare."""
+"""Search for a smallest set of constraints that clash."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from .solution import Solution
 def some_solution(
     declared: Sequence[Variable], named: Sequence[Named], budget: Budget
 ) -> list[int] | None:
-    """Some solution of these constraints, not the first; None if there is none."""
+    """Any solution of these constraints, not always the first; None if there is none."""
     return refute(declared, named, budget)[0]
 
 
 def refute(
     declared: Sequence[Variable], named: Sequence[Named], budget: Budget
 ) -> tuple[list[int] | None, int]:
-    """Some solution, or None with the bits of constraints that suffice to rule all out."""
+    """Any solution, or None with the bits of constraints that rule out all values."""
     search = Search(Network(declared, named), None, budget)
     for solution in search.run():
         return solution, 0
@@ -38,27 +38,27 @@ def clash(
     budget: Budget,
     keep: int = 0,
 ) -> tuple[list[Named], bool]:
-    """An irreducible clashing set inside an unsatisfiable one.
+    """A minimal clashing subset of an unsatisfiable set of constraints.
 
-    Each constraint is dropped in turn; where the rest still clashes, it goes on with those that
-    the refutation used, which is usually far fewer (deletion with refinement, as in Belov and
-    Marques-Silva, "Accelerating MUS extraction with recursive model rotation", 2011).
+    Each constraint is dropped in turn. If the rest still clashes, the search continues with the
+    constraints that the refutation used, usually far fewer (deletion with refinement, as in Belov
+    and Marques-Silva, "Accelerating MUS extraction with recursive model rotation", 2011).
 
     Args:
         declared: the variables.
         named: the constraints.
-        core: bits of those that a refutation used.
-        budget: the limits; when they are reached, what is left is returned as it is.
-        keep: how many at the end of `named` are always kept.
+        core: the bits of the constraints that a refutation used.
+        budget: the limits; when one is reached, the constraints left are returned.
+        keep: how many constraints at the end of `named` are always kept.
 
     Returns:
-        The constraints of the set, in order, and whether it is irreducible.
+        The constraints of the subset, in order, and whether it is minimal.
     """
     fixed = list(named[len(named) - keep :])
     rest = [item for i, item in enumerate(named[: len(named) - keep]) if core >> i & 1]
     needed: list[Named] = []
     try:
-        # The latest constraints go first: the earlier ones tend to be the definitions.
+        # Later constraints are dropped first, because earlier ones are often definitions.
         while rest:
             trial = needed + rest[:-1] + fixed
             solution, used = refute(declared, trial, budget)
@@ -76,7 +76,7 @@ def clash(
 def explanation(
     subject: str, declared: Sequence[Variable], core: Sequence[Named], minimal: bool
 ) -> Explanation:
-    """The core, in words."""
+    """The explanation of a clashing set."""
     seen = dict.fromkeys(v for item in core for v in variables(item.constraint))
     clauses = []
     for item in core:
@@ -99,7 +99,7 @@ def explained(
     assumed: Named | None,
     budget: Budget,
 ) -> Explanation:
-    """Why these constraints, and what is assumed on top, have no solution; or that they have."""
+    """Why these constraints and an assumption have no solution, or a solution of them."""
     everything = named if assumed is None else [*named, assumed]
     solution, core = refute(declared, everything, budget)
     if solution is not None:

@@ -7,16 +7,16 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Explanation:
-    """Why a model, or one value of a variable, has no solution; or that it has one.
+    """Why a model, or one value of a variable, has no solution, or that it has one.
 
     Attributes:
-        subject: what was asked about.
-        satisfiable: whether there is a solution after all.
-        core: names of constraints that clash, in declared order.
-        clauses: the same constraints in words, one each.
-        domains: the declared values of the variables in them.
-        minimal: whether a solution appears as soon as any one of the core is dropped; false only
-            if a limit ended the work, and then the core clashes all the same.
+        subject: the question.
+        satisfiable: whether there is a solution.
+        core: the names of constraints that clash, in declared order.
+        clauses: the text of each of these constraints.
+        domains: the declared values of their variables.
+        minimal: whether there is a solution without any one constraint of the core. It is false
+            only if a limit stopped the work; the core clashes nevertheless.
     """
 
     subject: str

@@ -1,4 +1,4 @@
-"""The domains and propagators of a set of constraints, over which a search runs."""
+"""`Network`: the domains and propagators of a set of constraints."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ from .share import share
 
 @dataclass(frozen=True, eq=False)
 class Named:
-    """A constraint and the name it is known by."""
+    """A constraint and its name."""
 
     name: str
     constraint: Constraint
 
 
 class Network:
-    """Domains and propagators of a set of constraints.
+    """The domains and propagators of a set of constraints.
 
-    A product of sums, //, % and powers stand for hidden variables, so that what is left are
-    polynomials; so does a product that several constraints share. Hidden variables follow the
-    declared ones and are never branched upon.
+    Hidden variables replace factors that are sums, //, %, powers, and products that several
+    constraints share, so that constraints are polynomials. Hidden variables follow the declared
+    variables, and the search never branches on them.
 
     Args:
         declared: the variables.
         named: the constraints.
-        shared: whether to look for shared products. They tell more, but tie their factors together
-            for good, also where the constraints no longer do.
+        shared: whether to give shared products hidden variables. These narrow more, but connect
+            their factors even if the constraints no longer do.
 
     Attributes:
-        definitions: the hidden variables that stand for sums or products.
-        watchers: for each variable the propagators that look at it.
+        definitions: the hidden variables that equal sums or products.
+        watchers: for each variable, the propagators that read it.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class Network:
         return Propagator.of(acts, scope, definition.owner, definition.name)
 
     def rewrite(self, place: int, total: Polynomial) -> None:
-        """Let the sum that is propagated there say the same over other variables."""
+        """Replace the sum of a propagator by an equal sum over other variables."""
         old = self.propagators[place]
         assert isinstance(old.acts, Linear)
         acts = Linear(old.acts.operator, total, self.store)
-        # Not the whole constraint: what holds for hidden variables waits to hold for their factors.
+        # Not `whole`: the sum may hold for a hidden variable before it holds for its factors.
         self.propagators[place] = Propagator.of(acts, poly.scope(total), old.owner, old.name)

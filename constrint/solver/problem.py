@@ -1,4 +1,4 @@
-"""What a model says at the moment it is asked, and the answers."""
+"""`Problem`: a snapshot of a model, and the answers to its questions."""
 
 from __future__ import annotations
 
@@ -21,22 +21,22 @@ from .solution import Solution
 
 Key = TypeVar("Key", int, float, tuple[float, ...])
 
-# An error that is printed should not take minutes to say why.
+# Seconds. Printing an error should not take minutes to explain it.
 _EXPLAINED_WITHIN = 10.0
 
 
 @dataclass(frozen=True)
 class Problem:
-    """Variables and constraints; what the model is told later does not reach them.
+    """A snapshot of a model's variables and constraints; later declarations do not change it.
 
-    Its questions are those of `Model`, which says what they mean.
+    `Model` describes the questions.
     """
 
     declared: tuple[Variable, ...]
     named: tuple[Named, ...]
 
     def first(self, order: Sequence[Order], budget: Budget, trace: Trace | None) -> Solution:
-        """The first solution, or why there is none."""
+        """The first solution; raises `Unsatisfiable` if there is none."""
         search = Search(self._network(), order, budget, trace)
         for solution in self._each(search):
             return solution
@@ -49,7 +49,7 @@ class Problem:
     def best(
         self, key: Callable[[Solution], Key], order: Sequence[Order], budget: Budget
     ) -> Solution:
-        """The solution with the smallest key, or why there is none."""
+        """The solution with the smallest key; raises `Unsatisfiable` if there is none."""
         best: Solution | None = None
         best_key: Key | None = None
         search = Search(self._network(), order, budget)
@@ -66,7 +66,7 @@ class Problem:
         return best
 
     def count(self, budget: Budget) -> int:
-        """How many solutions there are."""
+        """The number of solutions."""
         try:
             return count(self.declared, self.named, budget)
         except LimitReached as limit:
@@ -77,7 +77,7 @@ class Problem:
         return self._explain("no solution", None, budget)
 
     def why(self, variable: Variable, value: int, budget: Budget) -> Explanation:
-        """What rules a value out."""
+        """Why a variable cannot have a value."""
         subject = f"{variable} cannot be {value}"
         if value not in variable.domain:
             domains = (f"{variable} in {variable.domain}",)
@@ -85,7 +85,7 @@ class Problem:
         return self._explain(subject, Named("", variable == value), budget)
 
     def relax(self, target: Named, budget: Budget) -> Relaxation:
-        """How far one bound has to move."""
+        """How far one bound must move."""
         try:
             return relax(self.declared, self.named, target, budget)
         except LimitReached as limit:
@@ -107,9 +107,9 @@ class Problem:
             raise self._informed(limit) from None
 
     def _informed(self, limit: LimitReached) -> LimitReached:
-        """The error, with what propagation alone leaves of each variable."""
+        """The error with the values that propagation leaves of each variable."""
         search = Search(self._network(), (), Budget(0.5))
-        # Half propagated bounds are bounds too.
+        # Bounds are valid even if propagation does not finish.
         with suppress(LimitReached):
             search.settle()
         limit.bounds = tuple(f"{v} in {search.store.show(v.index)}" for v in self.declared)

@@ -1,4 +1,4 @@
-"""Propagation to a fixed point."""
+"""`Propagation`: runs propagators to a fixed point."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ..propagators.store import Wipeout
 from .budget import Budget
 from .network import Network
 
-# Propagation that creeps (x < y and y < x over huge ranges) is cut off after this many steps a
-# propagator; the search goes on with weaker bounds.
+# Propagation stops after this many steps per propagator, because it may shrink huge ranges in tiny
+# steps (x < y and y < x). The search then continues with weaker bounds.
 _STEPS_EACH = 200
 
 Trace = Callable[[str], None]
 
 
 class Propagation:
-    """The propagators of a network at work: each waits in a queue until its variables change.
+    """The queues of a network's propagators; a change of a variable wakes the ones that read it.
 
     Attributes:
-        speaker: who narrows domains at present, in words, if there is a trace.
+        speaker: the name of what narrows domains now, if there is a trace.
     """
 
     def __init__(self, network: Network, budget: Budget, trace: Trace | None) -> None:
@@ -29,13 +29,13 @@ class Propagation:
         self.store = network.store
         self.budget = budget
         self.trace = trace
-        # How often each constraint has failed, plus one; the last is for what holds by definition.
+        # One plus the number of failures of each constraint; the last entry is for definitions.
         self._weights = [1] * (len(network.named) + 1)
         self.speaker = ""
         propagators = network.propagators
         self._done = [False] * len(propagators)
         self._finished: list[tuple[int, int]] = []
-        # Waiting in a queue, or done.
+        # In a queue, or done.
         self._busy = [True] * len(propagators)
         self._queues: tuple[deque[int], deque[int], deque[int]] = (deque(), deque(), deque())
         self._queue = [self._queues[p.rank] for p in propagators]
@@ -50,7 +50,7 @@ class Propagation:
             self.trace(f"{self.network.declared[x]}: {change}   by {self.speaker}")
 
     def run(self) -> int | None:
-        """Run to the fixed point; None, or the bits of what a failure follows from."""
+        """Run to the fixed point; return None, or the bits of the reasons of a failure."""
         store, propagators, watchers = self.store, self.network.propagators, self.network.watchers
         queue, busy, done = self._queue, self._busy, self._done
         first, second, third = self._queues
@@ -81,7 +81,7 @@ class Propagation:
                 if not steps & 255:
                     self.budget.check_time()
                 propagator = propagators[i]
-                # What finds everything at once is not woken by its own changes.
+                # A propagator that settles is not woken by its own changes.
                 if propagator.settles:
                     last = i
                 else:
@@ -95,7 +95,7 @@ class Propagation:
                     done[i] = busy[i] = True
                     finished.append((len(trail), i))
                     if propagator.whole and not done[i + 1]:
-                        # The exact propagator of the same constraint comes right after.
+                        # The next propagator is the exact one of the same constraint.
                         done[i + 1] = busy[i + 1] = True
                         finished.append((len(trail), i + 1))
         except Wipeout:
@@ -106,10 +106,10 @@ class Propagation:
             return store.reason()
 
     def clear(self) -> None:
-        """Forget what waits, after a failure."""
+        """Empty the queues after a failure."""
         for queue in self._queues:
             queue.clear()
-        # The one at work when it failed is marked too, so all marks are taken away.
+        # Also clears the mark of the propagator that failed.
         self._busy[:] = self._done
         self.store.changed.clear()
 
@@ -118,11 +118,11 @@ class Propagation:
         return [i for i in self.network.watchers[x] if not self._done[i]]
 
     def weight(self, x: int) -> int:
-        """How often those have failed, plus one for each."""
+        """The sum of the weights of these propagators' constraints."""
         return sum(self._weights[self.network.propagators[i].owner] for i in self.active(x))
 
     def undo(self, mark: int) -> None:
-        """Give back every change since the trail had this length."""
+        """Undo every change since the trail had this length."""
         self.store.undo(mark)
         finished = self._finished
         while finished and finished[-1][0] > mark:

@@ -1,4 +1,4 @@
-"""How far one bound has to move before something fits."""
+"""`relax`: how far one bound must move before there is a solution."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from .solution import Solution
 
 @dataclass(frozen=True)
 class Move:
-    """One way to move a bound, and a solution that is there then.
+    """A move of a bound, and a solution after it.
 
     Attributes:
-        by: how far the right side moves, up or (negative) down.
-        bound: the new right side where it is a number, else None.
+        by: how far the right side moves; negative is down.
+        bound: the new right side if it is a number, else None.
         constraint: the moved constraint, as text.
-        solution: a solution with it.
+        solution: a solution with the moved constraint.
     """
 
     by: int
@@ -39,17 +39,17 @@ class Move:
 
 @dataclass(frozen=True)
 class Relaxation:
-    """Whether, and how far, moving one constraint's bound gives a solution.
+    """The moves of one constraint's bound that give a solution.
 
     Attributes:
-        name: the constraint.
+        name: the constraint's name.
         constraint: its text.
-        satisfiable: whether there are solutions without moving anything.
-        possible: whether there are solutions once it is moved or dropped.
-        moves: the shortest move that suffices; for an equation the shortest each way, the shorter
-            first; empty where the constraint has no bound to move.
+        satisfiable: whether there are solutions without a move.
+        possible: whether there are solutions after a move, or without the constraint.
+        moves: the shortest move; for an equation the shortest in each direction, sorted by
+            length; empty if the constraint has no bound.
         solution: a solution without the constraint, if there is one.
-        rest: why nothing fits even without it, else None.
+        rest: why there is no solution even without the constraint, else None.
     """
 
     name: str
@@ -98,7 +98,7 @@ def relax(
             comparison = _turned(comparison)
         operator, left, right = comparison.operator, comparison.left, comparison.right
         for sign in (1, -1):
-            # The left side is too large by this much where sign is 1, too small where it is -1.
+            # The left side is too large by `excess` if sign is 1, too small if it is -1.
             if operator in (("<=", "<", "==") if sign > 0 else (">=", ">", "==")):
                 excess = left - right if sign > 0 else right - left
                 try:
@@ -128,7 +128,7 @@ def _value(expression: Expression, values: list[int]) -> int:
 def _smallest(
     declared: Sequence[Variable], named: Sequence[Named], excess: Expression, budget: Budget
 ) -> list[int] | None:
-    """A solution with the smallest excess that is not negative, by bisection; None without one."""
+    """A solution with the smallest non-negative excess, by bisection; None if there is none."""
     low = Named("", excess >= 0)
     best = some_solution(declared, [*named, low], budget)
     if best is None:

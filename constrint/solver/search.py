@@ -1,4 +1,4 @@
-"""The search: decisions, each followed by propagation."""
+"""`Search`: decisions, each followed by propagation."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from .budget import Budget
 from .network import Network
 from .propagation import Propagation, Trace
 
-# After this many refuted values in a row a large domain is halved instead.
+# After this many refuted values in a row, a decision halves a large domain.
 PATIENCE = 1
 _HALVED = 16
 
 
 @dataclass(frozen=True)
 class Order:
-    """A variable and the way its values are tried.
+    """A variable and the order of its values.
 
     Attributes:
         variable: its index.
         largest: whether large values come first.
-        declared: the values in the order of their declaration, where that is neither way.
+        declared: the values in declared order, if that is neither ascending nor descending.
     """
 
     variable: int
@@ -30,24 +30,23 @@ class Order:
 
 
 class Search:
-    """One search over a network: depth first, in the order asked, with jumps over what is innocent.
+    """A depth-first search over a network with conflict-directed backjumping.
 
-    A failure knows the decisions that it follows from; the search returns to the latest of them
-    and takes the others back (conflict-directed backjumping: Prosser, "Hybrid algorithms for the
-    constraint satisfaction problem", 1993). No solution is skipped, and the order stays the one
-    asked for.
+    A failure knows the decisions from which it follows. The search returns to the latest of them
+    and undoes the decisions after it (Prosser, "Hybrid algorithms for the constraint satisfaction
+    problem", 1993). It skips no solution and keeps the requested order.
 
     Args:
         network: what to search.
-        order: variables in the order of branching; without one, the variable with the smallest
-            domain for its failures so far is next (Boussemart et al., "Boosting systematic search
-            by weighting constraints", 2004), which finds some solution, not the first.
+        order: variables in the order of branching. None takes the variable with the smallest
+            ratio of domain size to failures (Boussemart et al., "Boosting systematic search by
+            weighting constraints", 2004), which finds any solution, not the first.
         budget: the limits.
-        trace: called with each line of what happens.
+        trace: called with a line per event.
 
     Attributes:
-        core: bits of the constraints that rule everything out, once nothing is left.
-        early: stop at a node where the rest of the order is free; those variables stay open.
+        core: the bits of the constraints that rule out all values, after the search has ended.
+        early: whether to stop at a node where no constraint connects the undecided variables.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Search:
         self._refuted = [0] * len(network.declared)
 
     def _idle(self) -> bool:
-        """Whether the variables to be decided are free of each other and of everything."""
+        """Whether no active propagator reads an undecided variable."""
         low, high = self.store.low, self.store.high
         return not any(
             low[o.variable] != high[o.variable] and self.propagation.active(o.variable)
@@ -77,7 +76,7 @@ class Search:
         )
 
     def settle(self) -> bool:
-        """Propagate before any decision; false if nothing is left."""
+        """Propagate before any decision; false if there is no solution."""
         conflict = self.propagation.run()
         if conflict is None:
             return True
@@ -101,7 +100,7 @@ class Search:
         return None if best is None else Order(best)
 
     def _choose(self, order: Order) -> tuple[int, int]:
-        """The interval to which the next decision confines the variable; its end comes first."""
+        """The interval to which the next decision confines the variable."""
         x = order.variable
         low, high = self.store.low[x], self.store.high[x]
         if order.declared is not None:
@@ -116,7 +115,7 @@ class Search:
     def run(self) -> Iterator[list[int]]:
         """All solutions, each a list of the values of the declared variables.
 
-        After the last one, `core` has the bits of constraints that together rule out all else.
+        After the last one, `core` has the bits of the constraints that rule out all other values.
 
         Raises:
             LimitReached: the budget is spent.
@@ -136,7 +135,7 @@ class Search:
                 if self.trace:
                     self.trace("solution")
                 yield store.low[:declared]
-                # All decisions led here, so each of them is open to another value.
+                # The solution depends on all decisions, so each of them may change.
                 conflict = (1 << len(levels)) - 1 << self.decided_bit
                 again = True
             else:
@@ -146,8 +145,8 @@ class Search:
             x = self._return(levels, conflict)
             if x is None:
                 return
-            # Where one value fits the next one often does, so it is tried at once; that this one is
-            # excluded is propagated with it.
+            # The value after a solution is often a solution too, so it is tried at once. The
+            # exclusion of this value is propagated with it.
             again = again and store.low[x] != store.high[x]
 
     def _decide(self, order: Order, levels: list[tuple[int, int, int, int]]) -> None:
@@ -167,7 +166,7 @@ class Search:
             store.at_most(x, high)
 
     def _return(self, levels: list[tuple[int, int, int, int]], conflict: int) -> int | None:
-        """Take decisions back until one can be turned round, and tell its variable."""
+        """Undo decisions until one can be negated, and return its variable."""
         store = self.store
         while levels:
             mark, x, low, high = levels.pop()
@@ -179,7 +178,7 @@ class Search:
             conflict &= ~bit
             store.enter((x,), conflict)
             self.propagation.speaker = f"what refuted decision {len(levels) + 1}"
-            # Never empty: a decision takes a part of what is there, so the rest remains.
+            # Never empty, because a decision takes only a part of the domain.
             if low == high:
                 store.exclude(x, low)
             elif low == store.low[x]:

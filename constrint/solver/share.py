@@ -1,7 +1,7 @@
-"""Products that stand in several constraints: each gets one hidden variable.
+"""`share`: one hidden variable for each product that several constraints contain.
 
-`a * b <= 4` and `a * b * c == 64` say more together than apart: c is at least 16. Bounds of a and b
-alone cannot carry that from one constraint to the other; bounds of the product can.
+`a * b <= 4` and `a * b * c == 64` together imply that c is at least 16. Bounds of a and b cannot
+pass this from one constraint to the other, but bounds of their product can.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from ..propagators.term import Term
 if TYPE_CHECKING:
     from .network import Network
 
-# Brackets are multiplied out only if so few terms come out: a product of sums may have thousands.
+# The most terms of a product of sums that is multiplied out; it may have thousands.
 _FEW = 16
 
 Factors = frozenset[tuple[int, int]]
 
 
 def share(network: Network) -> None:
-    """Put hidden variables in the place of products that several constraints of a network share."""
+    """Replace products that several constraints of a network share by hidden variables."""
     definitions, declared = network.definitions, network.declared
     sums = Sums({v.index for v in declared if v.low >= 0})
-    # A sum is that of a propagator or defines a hidden variable.
+    # A sum belongs to a propagator, or defines a hidden variable.
     places: dict[int, int] = {}
     defined: dict[int, Definition] = {}
     for place, propagator in enumerate(network.propagators):
@@ -43,7 +43,7 @@ def share(network: Network) -> None:
         brackets = {x: definitions[x].polynomial for x in sums.scope(number) if x in definitions}
         if brackets and sums.open(number, brackets):
             changed.add(number)
-            # Nothing else looks at what stood for the brackets.
+            # Nothing else uses the hidden variables of these brackets.
             for variable in brackets:
                 del definitions[variable]
     for product in sums.shared():
@@ -51,7 +51,7 @@ def share(network: Network) -> None:
         changed |= sums.replace(product, variable)
         name = f"the product {' * '.join(declared[x].name for x, _ in product)}"
         definitions[variable] = Definition({product: 1}, -1, name)
-        # Smaller products, which follow, may be replaced in this one.
+        # This product may contain smaller products, which follow.
         defined[sums.add(-1, {product: 1})] = definitions[variable]
     for number in sorted(changed):
         if number in places:
@@ -68,7 +68,7 @@ class _Term:
 
 
 class Sums:
-    """Sums of products, to find and replace what several constraints share.
+    """Sums of products, in which products that several constraints share are replaced.
 
     Args:
         shareable: the variables of which products are shared.
@@ -81,7 +81,7 @@ class Sums:
         self._holding: dict[tuple[int, int], dict[_Term, None]] = {}
 
     def add(self, owner: int, polynomial: Polynomial) -> int:
-        """Take in another sum, of the constraint `owner`; the sum's number."""
+        """Add a sum of the constraint `owner`; return the sum's number."""
         number = len(self.terms)
         self.terms.append(self._terms(number, polynomial))
         self.owners.append(owner)
@@ -99,15 +99,19 @@ class Sums:
         return {x for term in self.terms[number] for x, _ in term.factors}
 
     def open(self, number: int, brackets: Mapping[int, Polynomial]) -> bool:
-        """Multiply brackets out, where all products that come out are shared; whether it is done.
+        """Multiply out the brackets of a sum if all resulting products are shared.
 
-        Of x * (y + z) <= 9, bounds of x are seen best with brackets, those of x * y without.
+        In x * (y + z) <= 9, brackets give better bounds of x, and no brackets give better bounds
+        of x * y.
+
+        Returns:
+            Whether the sum was changed.
         """
         if prod(len(polynomial) for polynomial in brackets.values()) > _FEW:
             return False
         flat = spread(self.polynomial(number), brackets)
         owner = self.owners[number]
-        # A power of a bracket stays one.
+        # A power of a bracket is not multiplied out.
         if not brackets.keys().isdisjoint(poly.scope(flat)):
             return False
         if not all(len(m) < 2 or self.elsewhere(owner, m) for m in flat):
@@ -118,12 +122,12 @@ class Sums:
         return True
 
     def _hosts(self, product: Monomial) -> list[_Term]:
-        """The terms that have, or had, all these factors."""
+        """The terms that contain, or contained, all these factors."""
         first, *others = (self._holding.get(factor, {}) for factor in product)
         return [term for term in first if all(term in other for other in others)]
 
     def elsewhere(self, owner: int, monomial: Monomial) -> bool:
-        """Whether it is a product of such variables that another constraint has too."""
+        """Whether it is a product of shareable variables that another constraint contains."""
         return (
             len(monomial) > 1
             and all(e == 1 and x in self.shareable for x, e in monomial)
@@ -131,7 +135,7 @@ class Sums:
         )
 
     def shared(self) -> list[Monomial]:
-        """The terms that other constraints have too, alone or as a factor; large ones first."""
+        """The products that other constraints contain too, large ones first."""
         found: dict[Monomial, bool] = {}
         for terms, owner in zip(self.terms, self.owners, strict=True):
             for term in terms:
@@ -141,7 +145,7 @@ class Sums:
         return sorted((m for m, elsewhere in found.items() if elsewhere), key=len, reverse=True)
 
     def replace(self, product: Monomial, variable: int) -> set[int]:
-        """Put a variable in the place of a product; the numbers of the sums that had it."""
+        """Replace a product by a variable; return the numbers of the changed sums."""
         factors = frozenset(product)
         changed = set()
         for term in self._hosts(product):
@@ -151,12 +155,12 @@ class Sums:
         return changed
 
     def polynomial(self, number: int) -> Polynomial:
-        """A sum as it is by now."""
+        """The current form of a sum."""
         return {tuple(sorted(term.factors)): term.coefficient for term in self.terms[number]}
 
 
 def spread(total: Polynomial, sums: Mapping[int, Polynomial]) -> Polynomial:
-    """The polynomial with the sum in the place of every variable that stands for one."""
+    """The polynomial with each variable in `sums` replaced by its sum."""
     out: Polynomial = {}
     for monomial, coefficient in total.items():
         part: Polynomial = {ONE: coefficient}

@@ -1,4 +1,4 @@
-"""A solution: a value for every variable."""
+"""`Solution`: a value for each variable."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from ..language.variable import Variable
 
 
 class Solution(Mapping[str, int]):
-    """A value for each variable, by name: a frozen mapping with attribute access.
+    """A frozen mapping from the name of each variable to its value, with attribute access.
 
     Raises:
-        UnknownVariableError: a name that the model does not have was asked for.
+        UnknownVariableError: the model has no variable with the requested name.
 
     Example:
         >>> from rnnc.constrint import Model
