@@ -21,7 +21,7 @@ from .solver.solution import Solution
 
 
 class Model(Declarations):
-    """int variables tied by constraints, solved exactly.
+    """A model: integer variables tied by constraints, solved exactly.
 
     Propagation narrows the domains to a fixed point, by bounds and divisors, and by arc consistency
     if few values are left. Then a search tries values in the declared order. The same model always
@@ -37,7 +37,7 @@ class Model(Declarations):
         >>> tile = m.int("tile", [8, 16, 32])
         >>> split = m.int("split", 1, 768)
         >>> m.require(768 % (split * tile) == 0, "head dim divides into splits of tiles")
-        >>> m.require(warps * tile * 4 <= 1024, "threads a block")
+        >>> m.require(warps * tile * 4 <= 1024, "threads per block")
         >>> print(m.solve(prefer=[warps.largest, split.smallest]))
         warps=32 tile=8 split=1
         >>> m.count()
@@ -240,12 +240,12 @@ class Model(Declarations):
             >>> from rnnc.constrint import Model
             >>> m = Model.parse('''
             ... warps in 1..32;  tile in [8, 16, 32]   # two variables
-            ... "threads a block": warps * tile * 4 <= 1024;
+            ... "threads per block": warps * tile * 4 <= 1024;
             ... ''')
             >>> print(m)
             warps in 1..32;
             tile in [8, 16, 32];
-            "threads a block": warps * tile * 4 <= 1024;
+            "threads per block": warps * tile * 4 <= 1024;
         """
         model = Model()
         read(text, model)

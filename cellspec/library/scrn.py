@@ -20,5 +20,5 @@ def scrn(
     b: Gate = gate(recurrent=False, bias=False),
     alpha: Constant = constant(0.95),
 ):
-    """Simple recurrent network beside a slow context (Mikolov et al., 2015)."""
+    """Simple recurrent network with a slow context (Mikolov et al., 2015)."""
     return sigmoid(g), (1 - alpha) * b + alpha * s
