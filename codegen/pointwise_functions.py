@@ -62,7 +62,7 @@ def pointwise_functions(
     kinds = {
         "forward": {"gate": layout.gates.names, "state": states, "param": params},
         "backward": {
-            "kept": pointwise.saved,
+            "saved": pointwise.saved,
             "before": states,
             "after": after,
             "param": params,

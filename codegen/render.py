@@ -180,5 +180,5 @@ def _environment() -> jinja2.Environment:
 def _headers(folder: str) -> tuple[tuple[str, str], ...]:
     path = resources.files("rnnc.templates").joinpath(folder)
     with resources.as_file(path) as root:
-        files = sorted(f for f in root.rglob("*") if f.is_file())
+        files = sorted(f for f in root.rglob("*") if f.suffix in {".h", ".cuh"})
         return tuple((f"lib/{f.relative_to(root).as_posix()}", f.read_text()) for f in files)

@@ -24,7 +24,7 @@ class CudaSource(Source):
     Example:
         >>> import rnnc
         >>> source = rnnc.cells.gru.cuda(heads=4, head_dim=32, gpu="A100")
-        >>> print(source.plan.arch, source.plan.rows, "lib/mma/matrix.cuh" in dict(source.headers))
+        >>> print(source.plan.arch, source.plan.rows, "lib/mma/k_tile.cuh" in dict(source.headers))
         sm_80 4 True
     """
 
@@ -85,16 +85,27 @@ def cuda_source(cell: CellSpec, plan: CudaPlan) -> CudaSource:
 def _alone(source: CudaSource, direction: str, other: str) -> str:
     """The source without what is only for the other direction."""
     text = source.code
-    # Its own kernels are read in their place, those of the other direction not at all.
-    own = {f"lib/kernels/alternating/{name}.cuh" for name in ("workspace", "library", "own")}
-    for path, header in source.headers:
-        include = f'#include "{path}"\n'
-        if path in own or path.endswith((f"_{direction}.cuh", f"/{direction}.cuh")):
-            text = text.replace(include, "\n" + header.replace("#pragma once\n\n", ""))
-        elif path.endswith((f"_{other}.cuh", f"/{other}.cuh")):
-            text = text.replace(include, "")
-    sizes = rf"^constexpr int k(Planned)?{other.capitalize()}\w+ = .*\n"
-    items = _items(re.sub(sizes, "", text, flags=re.MULTILINE))
+    # Headers of this direction replace their first `#include`; those of the other are left out.
+    shared = {
+        f"lib/kernels/alternating/{name}.cuh" for name in ("workspace", "library", "fused_tile")
+    }
+    found = True
+    while found:
+        found = False
+        for path, header in source.headers:
+            include = f'#include "{path}"\n'
+            if include not in text:
+                continue
+            if path in shared or path.endswith((f"_{direction}.cuh", f"/{direction}.cuh")):
+                before, _, after = text.partition(include)
+                header = header.replace("#pragma once\n\n", "")
+                text, found = f"{before}\n{header}{after.replace(include, '')}", True
+            elif path.endswith((f"_{other}.cuh", f"/{other}.cuh")):
+                text, found = text.replace(include, ""), True
+    sizes = rf"namespace rnnc::\w+_{other} \{{\n.*?\n\}}  // namespace rnnc::\w+_{other}\n"
+    text = re.sub(sizes, "", text, flags=re.DOTALL)
+    text = re.sub(rf"^constexpr int k{other.capitalize()}\w+ = .*\n", "", text, flags=re.MULTILINE)
+    items = _items(text)
     kept = [item for item in items if not re.search(rf"\brnnc_{other}(_\w+)?\(", item)]
     return "\n\n".join(_used(kept)) + "\n"
 

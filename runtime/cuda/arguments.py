@@ -29,8 +29,8 @@ def forward_arguments(states: int, params: int) -> type[ctypes.Structure]:
             ("wx_row", ctypes.c_int64),
             *((name, ctypes.c_void_p) for name in ("wx", "R", "R_diag", "bias")),
             ("params", each_param),
-            *((name, each_state) for name in ("initial", "states", "last")),
-            ("kept", ctypes.c_void_p),
+            *((name, each_state) for name in ("initial_states", "states", "last")),
+            ("saved", ctypes.c_void_p),
         ]
 
     return ForwardArguments
@@ -48,11 +48,11 @@ def backward_arguments(states: int, params: int) -> type[ctypes.Structure]:
             ("d_states_row", ctypes.c_int64 * states),
             *((name, ctypes.c_void_p) for name in ("R", "R_diag")),
             ("params", each_param),
-            *((name, each_state) for name in ("initial", "states")),
-            ("kept", ctypes.c_void_p),
+            *((name, each_state) for name in ("initial_states", "states")),
+            ("saved", ctypes.c_void_p),
             *((name, each_state) for name in ("d_states", "d_last")),
-            *((name, ctypes.c_void_p) for name in ("d_wx", "d_rest")),
-            ("d_initial", each_state),
+            *((name, ctypes.c_void_p) for name in ("d_wx", "d_gates_no_input")),
+            ("d_initial_states", each_state),
             ("sums", ctypes.c_void_p),
         ]
 
@@ -60,11 +60,11 @@ def backward_arguments(states: int, params: int) -> type[ctypes.Structure]:
 
 
 @lru_cache(maxsize=64)
-def work_struct(states: int, sources: int) -> type[ctypes.Structure]:
-    """Mirrors `Work` of a cell with that many states and sources."""
+def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
+    """Mirrors `Workspace` of a cell with that many states and sources."""
     each_source = ctypes.c_void_p * max(sources, 1)
 
-    class Work(ctypes.Structure):
+    class Workspace(ctypes.Structure):
         _fields_ = [
             *((name, ctypes.c_uint32) for name in ("batch", "heads", "dim")),
             ("arguments", ctypes.c_void_p),
@@ -76,29 +76,29 @@ def work_struct(states: int, sources: int) -> type[ctypes.Structure]:
             ("totals", ctypes.c_void_p),
         ]
 
-    return Work
+    return Workspace
 
 
 @lru_cache(maxsize=64)
-def begin_struct(
-    arguments: type[ctypes.Structure], work: type[ctypes.Structure]
+def init_args_struct(
+    arguments: type[ctypes.Structure], workspace: type[ctypes.Structure]
 ) -> type[ctypes.Structure]:
-    """Mirrors `Begin`."""
+    """Mirrors `InitArgs`."""
 
-    class Begin(ctypes.Structure):
-        _fields_ = [("arguments", arguments), ("work", work)]
+    class InitArgs(ctypes.Structure):
+        _fields_ = [("arguments", arguments), ("workspace", workspace)]
 
-    return Begin
+    return InitArgs
 
 
 @lru_cache(maxsize=64)
-def step_struct(work: type[ctypes.Structure]) -> type[ctypes.Structure]:
-    """Mirrors `Step`."""
+def step_args_struct(workspace: type[ctypes.Structure]) -> type[ctypes.Structure]:
+    """Mirrors `StepArgs`."""
 
-    class Step(ctypes.Structure):
-        _fields_ = [("work", work), ("number", ctypes.c_int64)]
+    class StepArgs(ctypes.Structure):
+        _fields_ = [("workspace", workspace), ("step_idx", ctypes.c_int64)]
 
-    return Step
+    return StepArgs
 
 
 @lru_cache(maxsize=64)

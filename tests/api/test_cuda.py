@@ -33,10 +33,10 @@ def test_the_value_is_frozen_and_has_everything() -> None:
     source = rnnc.cells.lstm.cuda(heads=12, head_dim=64, dtype="bfloat16", gpu="A100")
     assert str(source) == source.code
     assert isinstance(source.plan, BlockPlan)
-    assert {"lib/mma/matrix.cuh", "lib/kernels/block_forward.cuh"} <= set(dict(source.headers))
+    assert {"lib/mma/accumulator.cuh", "lib/kernels/block_forward.cuh"} <= set(dict(source.headers))
     assert all(
         f'"{path}"' in "".join([source.code, *dict(source.headers).values()])
-        for path in ("lib/kernels/copy.cuh", "lib/kernels/block_backward.cuh")
+        for path in ("lib/kernels/row_copy.cuh", "lib/kernels/block_backward.cuh")
     )
     with pytest.raises(dataclasses.FrozenInstanceError):
         source.code = ""  # type: ignore[misc]
@@ -106,7 +106,7 @@ def test_a_direction_holds_lines_of_the_source_and_none_of_the_other(
         assert set(text.splitlines()) <= written
         for own in (
             f"void pointwise_{direction}(",
-            f"void step_{direction}(",
+            f"void apply_pointwise_{direction}(",
             f"\nrnnc_{direction}",
         ):
             assert own in text
@@ -120,7 +120,7 @@ def test_a_direction_has_the_helpers_that_it_calls_alone() -> None:
     source = rnnc.cells.lstm.cuda(variant="alternating", dtype="float32")
     assert "add_products(" in source.backward
     assert "add_products(" not in source.forward
-    assert "struct Work {" in source.forward
+    assert "struct Workspace {" in source.forward
 
 
 def test_a_direction_compiles_alone_to_the_same_products() -> None:

@@ -8,9 +8,9 @@
 //   c' = exp(minimum(logsigmoid(f) + m - m', 60))*c + exp(i - m')*tanh(z)
 //   h' = sigmoid(o)*c'/n'
 //
-// One block a head and 4 batch rows runs all steps, with R in registers and h
-// through shared memory. The forward keeps i, f, tanh_z, sigmoid_o for the backward, which
-// reads the states c, n, m, c_next, n_next, m_next besides.
+// One block per head and 4 batch rows runs all steps, with R in registers and h
+// in shared memory. The forward saves i, f, tanh_z, sigmoid_o for the backward, which
+// also reads the states c, n, m, c_next, n_next, m_next.
 
 namespace rnnc {
 
@@ -23,7 +23,7 @@ constexpr bool kTf32 = false;
 
 constexpr int kStates = 4;  // h, c, n, m
 constexpr int kGates = 4;  // i, f, z, o
-constexpr int kInputGates = 4;  // the first of them
+constexpr int kInputGates = 4;  // the first ones
 constexpr int kBiasGates = 4;
 constexpr int kDiagonalPairs = 0;
 constexpr int kParams = 0;
@@ -32,9 +32,9 @@ constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
 __device__ constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
 __device__ constexpr int kDiagonalGate[] = {-1};  // diagonal pair -> gate
 __device__ constexpr int kDiagonalSource[] = {-1};  // diagonal pair -> state
-__device__ constexpr int kDiagonalOrder[] = {-1};  // in which they are added -> diagonal pair
+__device__ constexpr int kDiagonalOrder[] = {-1};  // order of addition -> diagonal pair
 
-// Dense pairs (gate, source), those of a source together; a matrix is a pair's place in R.
+// Dense pairs (gate, source), grouped by source; a matrix is the index of a pair in R.
 constexpr int kDensePairs = 4;
 constexpr int kSources = 1;
 __device__ constexpr int kSourceState[] = {0};  // source -> state
@@ -43,15 +43,13 @@ __device__ constexpr int kSourceFirstPair[] = {0};  // source -> pair
 __device__ constexpr int kPairGate[] = {0, 1, 2, 3};  // pair -> gate
 __device__ constexpr int kPairMatrix[] = {0, 1, 2, 3};  // pair -> matrix
 
-// States whose values before a step the backward reads.
+// Whether the backward reads the values of each state before a step.
 __device__ constexpr bool kReads[] = {false, true, true, true};
 
 }  // namespace rnnc
 
 #include "lib/ptx/element.cuh"
 #include "lib/ptx/math.cuh"
-#include "lib/ptx/sigmoid.cuh"
-#include "lib/cell/arguments.cuh"
 
 namespace rnnc {
 
@@ -61,7 +59,7 @@ RNNC_INLINE real minimum(real a, real b) { return (a < b || a != a) ? a : b; }
 RNNC_INLINE real where(bool condition, real a, real b) { return condition ? a : b; }
 RNNC_INLINE real stop_gradient(real x) { return x; }
 
-// 20 operations a unit
+// 20 operations per unit
 template <typename _sigmoid>
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real n, real m,
     real& h_next, real& c_next, real& n_next, real& m_next, real& sigmoid_o, real& tanh_z,
@@ -77,7 +75,7 @@ RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real 
   h_next = sigmoid_o*c_next/n_next;
 }
 
-// 39 operations a unit
+// 39 operations per unit
 RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o, real h, real c,
     real n, real m, real h_next, real c_next, real n_next, real m_next, real d_h_next,
     real d_c_next, real d_n_next, real d_m_next, real& d_f, real& d_i, real& d_o, real& d_z,
@@ -101,12 +99,13 @@ RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o,
   d_h = real(0);
 }
 
-// A step of one unit, with the sigmoid that is given.
+// The forward pointwise map of one item, with a given sigmoid.
 template <typename Sigmoid>
-RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)],
-                              const real (&state)[kStates],
-                              const real (&param)[at_least_one(kParams)], real (&next)[kStates],
-                              real (&kept)[at_least_one(kSaved)], Sigmoid& sigmoid) {
+RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(kGates)],
+                                         const real (&state)[kStates],
+                                         const real (&param)[at_least_one(kParams)],
+                                         real (&next)[kStates],
+                                         real (&saved)[at_least_one(kSaved)], Sigmoid& sigmoid) {
   real h_next, c_next, n_next, m_next, sigmoid_o, tanh_z;
   pointwise_forward(
       gate[0],
@@ -122,25 +121,27 @@ RNNC_INLINE void step_forward(const real (&gate)[at_least_one(kGates)],
   next[1] = c_next;
   next[2] = n_next;
   next[3] = m_next;
-  kept[0] = gate[0];
-  kept[1] = gate[1];
-  kept[2] = tanh_z;
-  kept[3] = sigmoid_o;
+  saved[0] = gate[0];
+  saved[1] = gate[1];
+  saved[2] = tanh_z;
+  saved[3] = sigmoid_o;
 }
 
-// A step of one unit backwards: the gradients of the states after it are replaced by what the
-// pointwise map passes to those before it.
-RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
-                               const real (&before)[kStates], const real (&after)[kStates],
-                               const real (&param)[at_least_one(kParams)],
-                               real (&d_states)[kStates], real (&d_gates)[at_least_one(kGates)],
-                               real (&d_params)[at_least_one(kParams)]) {
+// The backward pointwise map of one item: replaces the gradients of the states after the step by those
+// of the states before it.
+RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(kSaved)],
+                                          const real (&before)[kStates],
+                                          const real (&after)[kStates],
+                                          const real (&param)[at_least_one(kParams)],
+                                          real (&d_states)[kStates],
+                                          real (&d_gates)[at_least_one(kGates)],
+                                          real (&d_params)[at_least_one(kParams)]) {
   real d_f, d_i, d_o, d_z, d_h, d_c, d_n, d_m;
   pointwise_backward(
-      kept[0],
-      kept[1],
-      kept[2],
-      kept[3],
+      saved[0],
+      saved[1],
+      saved[2],
+      saved[3],
       before[0],
       before[1],
       before[2],
@@ -166,32 +167,40 @@ RNNC_INLINE void step_backward(const real (&kept)[at_least_one(kSaved)],
 
 }  // namespace rnnc
 
-namespace rnnc {
+namespace rnnc::block_forward {
 
 constexpr int kHeadDim = 64;
-constexpr int kThreadRows = 1;  // batch rows of a thread
+constexpr int kThreadRows = 1;  // batch rows per thread
 constexpr int kBlockRows = 4 * kThreadRows;
-constexpr int kUnitGroups = 2;  // of 8 units, a warp of the forward
-constexpr int kForwardWarps = 4;
-constexpr int kForwardAhead = 8;  // steps that data is sent for ahead
-constexpr int kPlannedForwardShared = 19456;  // bytes of a block
-constexpr int kBackwardWarps = 4;
-constexpr int kBackwardAhead = 8;  // steps that data is sent for ahead
-constexpr int kPlannedBackwardShared = 62464;  // bytes of a block
+constexpr int kUnitGroups = 2;  // of 8 units, per warp
+constexpr int kWarps = 4;
+constexpr int kNumStages = 8;  // steps whose data is in flight
+constexpr int kPlannedShared = 19456;  // bytes per block
 
-}  // namespace rnnc
+}  // namespace rnnc::block_forward
 
-#include "lib/mma/matrix.cuh"
-#include "lib/kernels/copy.cuh"
 #include "lib/kernels/block_forward.cuh"
-#include "lib/kernels/block_backward.cuh"
 
 extern "C" __global__ void __launch_bounds__(128, 1)
 rnnc_forward(const __grid_constant__ rnnc::ForwardArguments arguments) {
-  rnnc::block_forward(arguments);
+  rnnc::block_forward::run(arguments);
 }
+
+namespace rnnc::block_backward {
+
+constexpr int kHeadDim = 64;
+constexpr int kThreadRows = 1;  // batch rows per thread
+constexpr int kBlockRows = 4 * kThreadRows;
+constexpr int kWarps = 4;
+constexpr int kNumStages = 8;  // steps whose data is in flight
+constexpr int kPlannedShared = 62464;  // bytes per block
+
+}  // namespace rnnc::block_backward
+
+#include "lib/kernels/block_backward.cuh"
 
 extern "C" __global__ void __launch_bounds__(128, 1)
 rnnc_backward(const __grid_constant__ rnnc::BackwardArguments arguments) {
-  rnnc::block_backward(arguments);
+  rnnc::block_backward::run(arguments);
 }
+

@@ -11,7 +11,7 @@ from rnnc.runtime.cuda import nvrtc
 
 STEPS = 2  # at the first the others have had data of all blocks, so that the short bound holds
 # In the pointwise map: all blocks have begun by then, as the launch sees to.
-STEP = "RNNC_INLINE void step_forward("
+STEP = "RNNC_INLINE void apply_pointwise_forward("
 IDLE = """
   long long begin, now;
   asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(begin));

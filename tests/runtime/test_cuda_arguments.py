@@ -15,11 +15,11 @@ from rnnc.codegen.render import render
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda.arguments import (
     backward_arguments,
-    begin_struct,
     forward_arguments,
     grid_struct,
-    step_struct,
-    work_struct,
+    init_args_struct,
+    step_args_struct,
+    workspace_struct,
 )
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
 from rnnc.runtime.cuda.nvrtc import ptx_of
@@ -30,14 +30,14 @@ def structs_of(cell):
     layout = layout_of(cell)
     counts = (len(layout.states), len(layout.params))
     forward, backward = forward_arguments(*counts), backward_arguments(*counts)
-    work = work_struct(len(layout.states), len(layout.sources))
+    work = workspace_struct(len(layout.states), len(layout.sources))
     return {
         "ForwardArguments": forward,
         "BackwardArguments": backward,
-        "Work": work,
-        "Begin<ForwardArguments>": begin_struct(forward, work),
-        "Begin<BackwardArguments>": begin_struct(backward, work),
-        "Step": step_struct(work),
+        "alternating::Workspace": work,
+        "alternating::InitArgs<ForwardArguments>": init_args_struct(forward, work),
+        "alternating::InitArgs<BackwardArguments>": init_args_struct(backward, work),
+        "alternating::StepArgs": step_args_struct(work),
     }
 
 
@@ -88,18 +88,18 @@ def test_what_a_grid_gets_beside_lies_there_too(name):
         *assertions("GridArguments<ForwardArguments>", grid_struct(forward_arguments(*counts))),
         *assertions("GridArguments<BackwardArguments>", grid_struct(backward_arguments(*counts))),
     ]
-    more = '#include "lib/exchange/flagged.cuh"\n'
+    more = '#include "lib/exchange/ll_exchange.cuh"\n'
     ptx_of(source_with(cell, lines, variant="block", more=more), "sm_80")
 
 
 def test_the_assertions_can_fail():
     wrong = type(
-        "Wrong", (ctypes.Structure,), {"_fields_": [("number", ctypes.c_int64)]}
-    )  # Step without its first field
-    with pytest.raises(rnnc.CompileError, match="size of Step"):
-        ptx_of(source_with(rnnc.cells.lstm, assertions("Step", wrong)), "sm_80")
-    with pytest.raises(rnnc.CompileError, match="place of Step::number"):
-        ptx_of(source_with(rnnc.cells.lstm, assertions("Step", wrong)), "sm_80")
+        "Wrong", (ctypes.Structure,), {"_fields_": [("step_idx", ctypes.c_int64)]}
+    )  # StepArgs without its first field
+    with pytest.raises(rnnc.CompileError, match="size of alternating::StepArgs"):
+        ptx_of(source_with(rnnc.cells.lstm, assertions("alternating::StepArgs", wrong)), "sm_80")
+    with pytest.raises(rnnc.CompileError, match="place of alternating::StepArgs::step_idx"):
+        ptx_of(source_with(rnnc.cells.lstm, assertions("alternating::StepArgs", wrong)), "sm_80")
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])

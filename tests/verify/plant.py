@@ -80,7 +80,7 @@ CUDA: dict[str, tuple[str, Edit]] = {
         SWAPPED,
     ),
     "a bias missed": (
-        "block_forward.cuh",
+        "item_forward.cuh",
         matching(
             r"i < kBiasGates; \+\+i\) \{\n(\s+)if \(a\.bias\)",
             r"i < kBiasGates - 1; ++i) {\n\1if (a.bias)",
@@ -88,13 +88,13 @@ CUDA: dict[str, tuple[str, Edit]] = {
     ),
     "a saved value overwritten early": (
         "",
-        matching(r"(\n  kept\[1\] = .*;\n)", r"\1  kept[0] = kept[1];\n"),
+        matching(r"(\n  saved\[1\] = .*;\n)", r"\1  saved[0] = saved[1];\n"),
     ),
     "a tail that is not masked": (
         "block_backward.cuh",
-        matching(
-            r"if \(given\[half\]\[j\]\) \{(\n#pragma unroll\n\s+for \(int i = 0; i < kBiasGates)",
-            r"if (true) {\1",
+        swap(
+            "if (valid[half][j]) add_to_sums(",
+            "if (true) add_to_sums(",
         ),
     ),
 }

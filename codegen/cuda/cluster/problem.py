@@ -137,7 +137,7 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     inputs = groups * ROWS * _copy_pitch(len(layout.input_gates), 8, shape)
     parts = groups * (splits - 1) * (2 * max(tiles, 1) * _PART_BYTES)
     buffers = 2 * (sources * ROWS * _CHUNK_BYTES) * buffer + parts
-    # As `kForwardChains` has it: independent sums hide the latency of an instruction.
+    # As `kNumAccumulators` of the forward: independent accumulators hide an instruction's latency.
     many, few = 4 * max(tiles, 1), 2 * max(tiles, 1)
     sums = m.int("sums", sorted({few, many}))
     if element == 4:
@@ -182,7 +182,7 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     shares = sources * ROWS * _SUM_BYTES * cluster * units
     buffers = 2 * ROWS * _EXCHANGE_ROW * row + 2 * shares
     inputs = units * (ROWS * step // _ITEM_UNITS)
-    # As `kBackwardChains` has it.
+    # As `kNumAccumulators` of the backward.
     sums = m.int("sums", 0, 4 * sources * (shape.head_dim + 16))
     if shape.element_bytes == 4:
         m.require(sums == 4 * sources * slots, "sums, and products to add to them")

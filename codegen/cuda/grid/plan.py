@@ -10,9 +10,7 @@ from ..resident_plan import FusedPlanBase
 
 TILE_ROWS = 8  # batch rows of a tile: the N side of the matrix instructions
 CHUNK_BYTES = 64  # of K, a row
-RING_BYTES = (
-    4096  # of a warp that streams, in shared memory: kRingBytes in lib/kernels/split_product.cuh
-)
+RING_BYTES = 4096  # of a warp that streams, in shared memory: kRingBytes in lib/kernels/split_k.cuh
 CHUNK_REGISTERS = 8  # of a tile of 16 rows of R and a chunk of K, a thread
 SLOT_CHUNK_BYTES = TILE_ROWS * CHUNK_BYTES
 

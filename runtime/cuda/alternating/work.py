@@ -18,12 +18,12 @@ from ....codegen.cuda.alternating.plan import AlternatingPlan
 from ....codegen.layout import layout_of
 from ..arguments import (
     backward_arguments,
-    begin_struct,
     forward_arguments,
+    init_args_struct,
     pointer,
     pointers,
-    step_struct,
-    work_struct,
+    step_args_struct,
+    workspace_struct,
 )
 from ..driver.cublas import blas_of, workspace_bytes
 from ..driver.graphs import Graph, chain
@@ -120,7 +120,7 @@ class Work:
             "totals": new(*summed, dtype=total),
         }
         self._states = [new(batch, heads, dim) for _ in layout.states]
-        work = work_struct(len(layout.states), len(layout.sources))
+        work = workspace_struct(len(layout.states), len(layout.sources))
         self._work = work(
             *sizes,
             pointer(self._buffers["arguments"]),
@@ -131,8 +131,8 @@ class Work:
             pointer(self._buffers["sums"]),
             pointer(self._buffers["totals"]),
         )
-        self._begin = begin_struct(arguments, work)
-        self._step = step_struct(work)
+        self._begin = init_args_struct(arguments, work)
+        self._step = step_args_struct(work)
         if not lasting:
             for kernel in self._kernels.values():
                 never_unload(kernel)

@@ -1,31 +1,31 @@
-// What a launch gives a kernel, by value. Sizes and strides are run-time: one binary serves all
-// batches and lengths. runtime/cuda/arguments.py mirrors these structs.
+// The arguments of kernels, passed by value. Sizes and strides are run-time values, so one binary
+// serves all batch sizes and lengths. runtime/cuda/arguments.py mirrors these structs.
 //
-// B batch rows, T steps, N heads, D units a head. Inside a step the gates of a unit are neighbours,
-// then units, then heads; only the distances between steps and between rows vary.
+// B batch rows, T steps, N heads, D units per head. Within a step the gates of a unit are
+// contiguous, then units, then heads; only the strides between steps and between rows vary.
 #pragma once
+
+#include "lib/ptx/element.cuh"
 
 namespace rnnc {
 
-RNNC_CONSTEXPR int at_least_one(int n) { return n > 0 ? n : 1; }
-
 struct ForwardArguments {
   int64 steps, batch, heads, dim;
-  int64 first_tile, first_head;            // of this launch, where one takes no more
-  int64 watchdog;                          // ns that a block waits for another; 0: no end
-  int64 wx_time, wx_row;                   // strides of wx, in elements
-  const Element* wx;                       // [T, B, N, D, kInputGates]
-  const Element* R;                        // [kDensePairs, N, D out, D in]
-  const Element* R_diag;                   // [kDiagonalPairs, N, D]
-  const Element* bias;                     // [kBiasGates, N, D]; null: none
+  int64 first_tile, first_head;                  // of this launch, if one launch cannot take all
+  int64 watchdog;                                // ns that a block waits for another; 0: no bound
+  int64 wx_time, wx_row;                         // strides of wx, in elements
+  const Element* wx;                             // [T, B, N, D, kInputGates]
+  const Element* R;                              // [kDensePairs, N, D out, D in]
+  const Element* R_diag;                         // [kDiagonalPairs, N, D]
+  const Element* bias;                           // [kBiasGates, N, D]; null: none
   const Element* params[at_least_one(kParams)];  // [N, D]
-  const Element* initial[kStates];         // [B, N, D]
-  Element* states[kStates];                // [T, B, N, D]; null: not kept
-  Element* last[kStates];                  // [B, N, D]
-  Element* kept;                           // [T, B, N, D, kSaved]; null: no backward follows
+  const Element* initial_states[kStates];        // [B, N, D]
+  Element* states[kStates];                      // [T, B, N, D]; null: not stored
+  Element* last[kStates];                        // [B, N, D]
+  Element* saved;                                // [T, B, N, D, kSaved]; null: no backward follows
 };
 
-// float32 sums of parts are added in double; those of two-byte elements hide what that would gain.
+// Partial sums of float32 are added in double; for two-byte elements that would make no difference.
 template <int bytes>
 struct SumOf {
   using type = double;
@@ -38,28 +38,29 @@ using SumOverTime = typename SumOf<sizeof(Element)>::type;
 
 struct BackwardArguments {
   int64 steps, batch, heads, dim;
-  int64 first_tile, first_head;            // of this launch, where one takes no more
-  int64 watchdog;                          // ns that a block waits for another; 0: no end
+  int64 first_tile, first_head;  // of this launch, if one launch cannot take all
+  int64 watchdog;                // ns that a block waits for another; 0: no bound
   int64 d_states_time[kStates], d_states_row[kStates];  // strides of d_states, in elements
-  const Element* R;                        // [kDensePairs, N, D out, D in]
-  const Element* R_diag;                   // [kDiagonalPairs, N, D]
-  const Element* params[at_least_one(kParams)];  // [N, D]
-  const Element* initial[kStates];         // [B, N, D]
-  const Element* states[kStates];          // [T, B, N, D]; null: not read
-  const Element* kept;                     // [T, B, N, D, kSaved]
-  const Element* d_states[kStates];        // [T, B, N, D]; null: zero
-  const Element* d_last[kStates];          // [B, N, D]; null: zero
-  Element* d_wx;                           // [T, B, N, D, kInputGates]
-  Element* d_rest;                         // [T, B, N, D, kGates - kInputGates]
-  Element* d_initial[kStates];             // [B, N, D]
-  SumOverTime* sums;  // [parts of the batch, kSums, N, D]: gradients of biases, params, diagonal weights
+  const Element* R;                                     // [kDensePairs, N, D out, D in]
+  const Element* R_diag;                                // [kDiagonalPairs, N, D]
+  const Element* params[at_least_one(kParams)];         // [N, D]
+  const Element* initial_states[kStates];               // [B, N, D]
+  const Element* states[kStates];                       // [T, B, N, D]; null: not read
+  const Element* saved;                                 // [T, B, N, D, kSaved]
+  const Element* d_states[kStates];                     // [T, B, N, D]; null: zero
+  const Element* d_last[kStates];                       // [B, N, D]; null: zero
+  Element* d_wx;                                        // [T, B, N, D, kInputGates]
+  Element* d_gates_no_input;                            // [T, B, N, D, kGates - kInputGates]
+  Element* d_initial_states[kStates];                   // [B, N, D]
+  // Gradients of biases, params and diagonal weights: [parts of the batch, kSums, N, D].
+  SumOverTime* sums;
 };
 
-// Where the elements show it, a sum over time is a sum of sums of so many steps: one chain of additions
-// would lose a digit at tens of thousands of steps. The last of them ends with step 0.
+// float32 and float64 sum over time in parts of kPartSteps steps, the last of which ends with step
+// 0: a single chain of additions would lose a digit over tens of thousands of steps.
 constexpr bool kSumsInParts = sizeof(Element) > 2;
 constexpr int kPartSteps = 32;
-RNNC_INLINE void leave_sum(SumOverTime* to, real sum, int64 t, int64 steps) {
+RNNC_INLINE void store_part_sum(SumOverTime* to, real sum, int64 t, int64 steps) {
   const bool first = !kSumsInParts || t + kPartSteps >= steps;
   *to = first ? SumOverTime(sum) : *to + SumOverTime(sum);
 }

@@ -1,275 +1,270 @@
-// All steps of one head and 8 batch rows in a cluster of blocks: R in registers, h pushed to the peers.
+// Forward kernel of a cluster plan: a cluster of blocks runs all steps of one head and 8 batch
+// rows, with R in registers; each block pushes h to its peers.
 //
-// A block owns kForwardUnits units. Rows of R are interleaved by gates: the two halves of an m16 tile
-// are 8 units of one gate and the same units of the next, so that a thread's accumulators hold all
-// gates of unit lane / 4 and of columns 2q and 2q + 1, q = lane % 4. kForwardSplits warps share K of
-// the same units, and add their sums through shared memory; then each of the first two takes one of
-// the columns.
+// A block owns kUnits units. Rows of R are interleaved by gate: the two halves of an m16 tile are 8
+// units of one gate and the same units of the next. So a thread's accumulators hold all gates of
+// unit lane / 4, for columns 2q and 2q + 1, q = lane % 4. kSplits warps share K of the same units
+// and add their partials through shared memory; then each of the first two warps takes one of the
+// columns.
 //
-// Every block has all of h, 8 rows of it, in two buffers that take turns, and an mbarrier for each.
-// Step t reads buffer t % 2, when the mbarrier has counted all the bytes of h, and its results go to
-// buffer (t + 1) % 2 of every block. There is no other agreement between blocks:
+// Every block has all of h, of 8 rows, in two buffers with an mbarrier each. Step t reads buffer t
+// % 2 once its mbarrier has counted all bytes of h, and pushes its results to buffer (t + 1) % 2 of
+// every block. There is no other synchronisation between blocks:
 //
-// - A buffer is not overwritten while it is read. Who pushes at step t has waited for all of step t's
-//   h, a part of which came from each warp with units of each peer; such a warp pushed that part at
-//   step t - 1 after its own reads of buffer (t - 1) % 2, the one that step t's pushes go to, and with
-//   kForwardSplits > 1 after the barrier that follows the reads of the warps that share its units.
-// - A phase does not end early: it takes the arrival of this block's thread 0, who announces the bytes
-//   of one step's h, and bytes of a later step can not come before, by the argument above. They may
-//   come before the announcement of their own phase, which then takes place with bytes already counted.
-// - No warp misses a phase: that of step t + 2 can not end before this block has pushed at step t + 1,
-//   which is after all of its warps have seen the end of step t's.
-// - A block does not leave while peers write to it: what was pushed has been waited for.
+// - A buffer is not overwritten while it is read. A warp that pushes at step t has waited for all
+// of step
+//   t's h, a part of which came from each warp of each peer. Those warps pushed their part at step
+//   t - 1 after their reads of buffer (t - 1) % 2, which step t's pushes overwrite; with kSplits >
+//   1 they also passed the barrier that follows the reads of the other warps of the same units.
+// - A phase does not complete early. It needs the arrival of this block's thread 0, which announces
+// the
+//   bytes of one step's h, and by the argument above bytes of a later step cannot come before. They
+//   may come before their own announcement, which then finds them already counted.
+// - No warp misses a phase. The phase of step t + 2 cannot complete before this block has pushed at
+// step
+//   t + 1, which is after all of its warps have seen the phase of step t complete.
+// - A block does not exit while peers write to it: it has waited for everything that was pushed.
 #pragma once
 
-namespace rnnc {
+#include "lib/cell/item_forward.cuh"
+#include "lib/exchange/state_push.cuh"
+#include "lib/ptx/mbarrier.cuh"
 
-// body(pair, tile, half): where the sums of each pair of gate and source are.
+namespace rnnc::cluster_forward {
+
+// body(pair, tile, half): where the products of each pair (gate, source) are.
 template <typename Body>
 RNNC_INLINE void for_pairs(const Body& body) {
   unroll<kSources>([&](auto source_index) {
     constexpr int source = decltype(source_index)::value;
-    unroll<kSourcePairs[source]>([&](auto own_index) {
-      constexpr int own = decltype(own_index)::value;
-      body(Index<kSourceFirstPair[source] + own>{}, Index<forward_first_tile(source) + own / 2>{},
-           Index<own % 2>{});
+    unroll<kSourcePairs[source]>([&](auto index) {
+      constexpr int i = decltype(index)::value;
+      body(Index<kSourceFirstPair[source] + i>{}, Index<first_tile(source) + i / 2>{},
+           Index<i % 2>{});
     });
   });
 }
 
-RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
-  extern __shared__ __align__(128) char shared_memory[];
+RNNC_INLINE void run(const ForwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
-  const int group = warp / kForwardSplits, split = warp % kForwardSplits;
-  // Whether this warp has items: sums of columns, as opposed to sums for other warps alone.
-  const bool computes = kForwardSplits <= 2 || split < 2;
-  // NOTE: opaque, so that it stays in registers: a constant is loaded anew in each wait.
-  const int64 watchdog = opaque(a.watchdog);
-  const u32 rank = cluster_rank(), shared_begin = held(shared_address(shared_memory));
+  const int group = warp / kSplits, split = warp % kSplits;
+  // Whether this warp has items; the other warps only compute partials.
+  const bool computes = kSplits <= 2 || split < 2;
+  // NOTE: laundered, so that it stays in registers: a kernel argument would be loaded again in each
+  // wait.
+  const int64 watchdog = launder(a.watchdog);
+  const u32 rank = cluster_ctarank(), shared_begin = pin(shared_address(rnnc::shared));
   char* const shared = shared_pointer(shared_begin);
-  const u32 barriers = shared_begin + kForwardBarriers;
+  const u32 barriers = shared_begin + kBarriersOffset;
   const int64 head = a.first_head + blockIdx.y, first_row = (a.first_tile + blockIdx.z) * kColumns;
-  const int first_unit = static_cast<int>(rank) * kForwardUnits + group * kGroupUnits;
+  const int first_unit = static_cast<int>(rank) * kUnits + group * kGroupUnits;
   const int unit = first_unit + (lane >> 2);
 
-  ForwardWeights weights;
-  weights.load(a.R, a.heads, head, unit, split * kSplitChunks, lane);
+  Weights weights;
+  weights.load(a.R, a.heads, head, unit, split * kSplitKTiles, lane);
 
-  for (int i = threadIdx.x; i < kForwardShared / 4; i += 32 * kForwardWarps) {
+  for (int i = threadIdx.x; i < kSharedBytes / 4; i += 32 * kWarps) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
   }
   __syncthreads();
-  if (threadIdx.x == 0) mbarriers_begin(barriers);
+  if (threadIdx.x == 0) mbarrier_pair_init(barriers);
 
-  // The items of this thread: i is unit first_unit + lane / 4 and column 2 quad + i, or 2 quad +
-  // split, which is the batch row that far from the first. Where there is no such unit or row, the
-  // thread computes another item's values and stores none; for such a unit it pushes zeros.
+  // Item i of a thread is unit first_unit + lane / 4 and column 2 quad + i, or 2 quad + split,
+  // which is the batch row that far from the first. If there is no such unit or row, the thread
+  // computes another item's values and stores none; for a unit that does not exist it pushes zeros.
   const int steps = static_cast<int>(a.steps);
-  const bool leads = opaque(static_cast<int>(threadIdx.x)) == 0;
-  const bool exists = kForwardCluster * kForwardUnits == kHeadDim || unit < kHeadDim;
-  const int64 plane = a.heads * kHeadDim, own = head * kHeadDim + (exists ? unit : 0);
-  const int first_column = kForwardItems == 2 ? 0 : split & 1;
-  const int64 own_row = first_row + 2 * quad + first_column;
-  // Of this thread's items, so many first ones have results to store.
-  const int given = held(!exists || own_row >= a.batch ? 0 : own_row + 1 < a.batch ? 2 : 1);
-  int64 at[kForwardItems];  // an address is a uniform pointer and this offset, in bytes
-  int input_place[kForwardItems];
-  real bias[at_least_one(kGates)] = {}, param[at_least_one(kParams)];
-  real diagonal[at_least_one(kDiagonalPairs)], state[kForwardItems][kStates];
+  const bool is_leader = launder(static_cast<int>(threadIdx.x)) == 0;
+  const bool exists = kCluster * kUnits == kHeadDim || unit < kHeadDim;
+  const int64 plane = a.heads * kHeadDim, real_unit = head * kHeadDim + (exists ? unit : 0);
+  const int first_column = kItems == 2 ? 0 : split & 1;
+  const int64 item_row = first_row + 2 * quad + first_column;
+  // How many of this thread's items, the first ones, have results to store.
+  const int valid_items = pin(!exists || item_row >= a.batch ? 0 : item_row + 1 < a.batch ? 2 : 1);
+  int64 offset_bytes[kItems];  // an address is a uniform pointer and this offset, in bytes
+  int input_offset[kItems];
+  Gates bias;
+  Params param;
+  Diagonal diagonal;
+  States state[kItems];
+  load_bias(bias, a, plane, real_unit);
+  load_unit_weights(param, diagonal, a, plane, real_unit);
 #pragma unroll
-  for (int i = 0; i < kBiasGates; ++i) {
-    if (a.bias) bias[kBias[i]] = to_real(a.bias[i * plane + own]);
-  }
+  for (int i = 0; i < kItems; ++i) {
+    const int64 row = item_row + i;
+    offset_bytes[i] =
+        launder(((row < a.batch ? row : 0) * plane + real_unit) * int64{sizeof(Element)});
+    input_offset[i] = launder(InputCopy::offset(kItems * quad + i, exists ? lane >> 2 : 0));
 #pragma unroll
-  for (int i = 0; i < kParams; ++i) param[i] = to_real(a.params[i][own]);
-#pragma unroll
-  for (int i = 0; i < kDiagonalPairs; ++i) diagonal[i] = to_real(a.R_diag[i * plane + own]);
-#pragma unroll
-  for (int i = 0; i < kForwardItems; ++i) {
-    const int64 row = own_row + i;
-    at[i] = opaque(((row < a.batch ? row : 0) * plane + own) * int64{sizeof(Element)});
-    input_place[i] = opaque(InputCopy::place(kForwardItems * quad + i, exists ? lane >> 2 : 0));
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) state[i][s] = to_real(*element_at(a.initial[s], at[i]));
+    for (int s = 0; s < kStates; ++s)
+      state[i][s] = to_real(*element_at(a.initial_states[s], offset_bytes[i]));
   }
 
-  StatePieces pieces;
-  pieces.prepare(shared_begin, rank, first_unit, split & 1, lane);
-  // h of all sources, as words that are ready to leave.
+  StatePush state_push;
+  state_push.prepare(shared_begin, rank, first_unit, split & 1, lane);
+  // h of all sources, as the words to push.
   using Words = u32[at_least_one(kSources)][4];
-  const auto collect = [&](Words& words, const real (&states)[kForwardItems][kStates]) {
+  const auto collect = [&](Words& words, const real(&states)[kItems][kStates]) {
 #pragma unroll
     for (int source = 0; source < kSources; ++source) {
-      real value[kForwardItems];
+      real value[kItems];
 #pragma unroll
-      for (int i = 0; i < kForwardItems; ++i) {
+      for (int i = 0; i < kItems; ++i) {
         value[i] = exists ? states[i][kSourceState[source]] : real(0);
       }
-      StatePieces::collect(Element{}, words[source], value, lane);
+      StatePush::collect(Element{}, words[source], value, lane);
     }
   };
-  // To all blocks.
+  // Pushes to all blocks.
   const auto publish = [&](const Words& words) {
 #pragma unroll
-    for (int source = 0; source < kSources; ++source) pieces.send(words[source], source);
-    pieces.turn();
+    for (int source = 0; source < kSources; ++source) state_push.send(words[source], source);
+    state_push.swap_buffers();
   };
 
-  // wx of the next steps, on its way: a step is shorter than a round trip to memory.
+  // Copies wx of later steps: a step is shorter than a round trip to memory.
   InputCopy::Pieces input_pieces;
-  input_pieces.prepare(lane, first_unit, first_row + first_column, kForwardItems == 2 ? 1 : 2,
-                       a.batch);
+  input_pieces.prepare(lane, first_unit, first_row + first_column, kItems == 2 ? 1 : 2, a.batch);
   InputCopy input;
   input.start(input_pieces, a.wx + head * kHeadDim * kInputGates, a.wx_row);
-  const int own_inputs = kForwardSplits == 1 ? group : group * 2 + (split & 1);
+  const int input_warp = kSplits == 1 ? group : group * 2 + (split & 1);
   char* const inputs =
-      shared_pointer(held(shared_begin + kForwardInputs + own_inputs * InputCopy::kBytes));
-  const auto fetch = [&](int t, int stage) {
+      shared_pointer(pin(shared_begin + kInputsOffset + input_warp * InputCopy::kBytes));
+  const auto prefetch = [&](int t, int stage) {
     if (t < steps) {
-      input.issue(input_pieces, inputs + stage * kForwardStage);
+      input.issue(input_pieces, inputs + stage * kStageBytes);
       input.advance(a.wx_time);
     }
-    commit_copies();
+    cp_async_commit();
   };
 
-  const int64 step_bytes = a.batch * plane * int64{sizeof(Element)};
-  real kept[kForwardItems][at_least_one(kSaved)];
-  int64 now[kForwardItems];  // the items' place in [T, B, N, D] at the step whose results are stored
+  const int64 t_stride_bytes = a.batch * plane * int64{sizeof(Element)};
+  real saved[kItems][at_least_one(kSaved)];
+  int64 t_offset_bytes[kItems];  // in [T, B, N, D], at the step whose results are stored next
 #pragma unroll
-  for (int i = 0; i < kForwardItems; ++i) now[i] = at[i];
+  for (int i = 0; i < kItems; ++i) t_offset_bytes[i] = offset_bytes[i];
   const auto store = [&]() {
 #pragma unroll
     for (int s = 0; s < kStates; ++s) {
       if (!a.states[s]) continue;
 #pragma unroll
-      for (int i = 0; i < kForwardItems; ++i) {
-        Row<Element, 1> row;
-        row.set({state[i][s]});
-        if (i < given) row.store(element_at(a.states[s], now[i]));
+      for (int i = 0; i < kItems; ++i) {
+        const auto vec = pack_state(state[i][s]);
+        if (i < valid_items) vec.store(element_at(a.states[s], t_offset_bytes[i]));
       }
     }
-    if (kSaved && a.kept) {
+    if (kSaved && a.saved) {
 #pragma unroll
-      for (int i = 0; i < kForwardItems; ++i) {
-        Row<Element, kSaved> row;
-        row.set(kept[i]);
-        if (i < given) row.store(element_at(a.kept, now[i] * kSaved));
+      for (int i = 0; i < kItems; ++i) {
+        const auto vec = pack_saved(saved[i]);
+        if (i < valid_items) vec.store(element_at(a.saved, t_offset_bytes[i] * kSaved));
       }
     }
 #pragma unroll
-    for (int i = 0; i < kForwardItems; ++i) now[i] += step_bytes;
+    for (int i = 0; i < kItems; ++i) t_offset_bytes[i] += t_stride_bytes;
   };
 
   cluster_sync();
-  if (leads) mbarriers_expect(barriers, kForwardPushed);
+  if (is_leader) mbarrier_pair_expect_tx(barriers, kPushedBytes);
   if (computes && steps > 0) {
     Words words;
     collect(words, state);
     publish(words);
 #pragma unroll 1
-    for (int stage = 0; stage < kForwardAhead; ++stage) fetch(stage, stage);
+    for (int stage = 0; stage < kNumStages; ++stage) prefetch(stage, stage);
   }
 
-  // Where this lane's words begin.
-  const u32 fragments = held(shared_begin + StateExchange::first_fragment(lane) +
-                             split * kSplitChunks * StateExchange::kChunkBytes);
-  int stage = 0;
+  const u32 fragments = pin(shared_begin + StateExchange::first_fragment(lane) +
+                            split * kSplitKTiles * StateExchange::kRowsKTileBytes);
+  int stage_idx = 0;
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
-    // What the gates are without the product.
-    real gate[kForwardItems][at_least_one(kGates)];
+    // The gates without the product.
+    real gate[kItems][at_least_one(kGates)];
     if (computes) {
-      wait_copies<kForwardAhead - 1>();
+      cp_async_wait<kNumStages - 1>();
       __syncwarp();
 #pragma unroll
-      for (int i = 0; i < kForwardItems; ++i) {
-        const auto x = InputCopy::read(inputs + stage * kForwardStage, input_place[i]);
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) {
-          gate[i][g] = bias[g];
-          if (g < kInputGates) gate[i][g] += x[g];
-        }
-#pragma unroll
-        for (int n = 0; n < kDiagonalPairs; ++n) {
-          const int d = kDiagonalOrder[n];
-          gate[i][kDiagonalGate[d]] += diagonal[d] * state[i][kDiagonalSource[d]];
-        }
+      for (int i = 0; i < kItems; ++i) {
+        const auto x = InputCopy::read(inputs + stage_idx * kStageBytes, input_offset[i]);
+        start_gates(gate[i], bias, x);
+        add_diagonal(gate[i], diagonal, state[i]);
       }
     }
     if constexpr (kSources > 0) {
-      Sums<kForwardChains> sum[kForwardTiles];
+      Accumulator<kNumAccumulators> product[kTiles];
 #pragma unroll
-      for (int tile = 0; tile < kForwardTiles; ++tile) sum[tile].clear();
+      for (int tile = 0; tile < kTiles; ++tile) product[tile].clear();
       for_pairs([&](auto pair_index, auto tile_index, auto half_index) {
         constexpr int pair = decltype(pair_index)::value, half = decltype(half_index)::value;
         if constexpr (kSeeded && first_of_gate(pair)) {
 #pragma unroll
           for (int i = 0; i < 2; ++i) {
-            const float own = gate[i % kForwardItems][kPairGate[pair]];
-            sum[decltype(tile_index)::value].part[0][2 * half + i] =
-                here(kForwardItems == 2 || split == i ? own : 0.0f);
+            const float seed = gate[i % kItems][kPairGate[pair]];
+            product[decltype(tile_index)::value].part[0][2 * half + i] =
+                launder(kItems == 2 || split == i ? seed : 0.0f);
           }
         }
       });
-      const u32 buffer = (t & 1) * kForwardBuffer;
-      const u32 place = here(fragments + buffer);
-      mbarrier_await(barriers + (t & 1) * 8, t >> 1 & 1, Wait{watchdog, t, kNoStep});
+      const u32 buffer = (t & 1) * kBufferBytes;
+      const u32 words_at = launder(fragments + buffer);
+      mbarrier_wait(barriers + (t & 1) * 8, t >> 1 & 1, Wait{watchdog, t, kNoStep});
       unroll<kSources>([&](auto source_index) {
         constexpr int source = decltype(source_index)::value;
-        constexpr int first_tile = forward_first_tile(source);
-        for_chunks<kSplitChunks>(
-            [&](int chunk) {
-              return load_shared(place + source * StateExchange::kBytes +
-                                 chunk * StateExchange::kChunkBytes);
+        constexpr int first = first_tile(source);
+        for_k_tiles<kSplitKTiles>(
+            [&](int k_tile) {
+              return ld_shared_v4(words_at + source * StateExchange::kBytes +
+                                  k_tile * StateExchange::kRowsKTileBytes);
             },
             [&](auto index, uint4 h) {
-              constexpr int chunk = decltype(index)::value;
-              unroll<forward_tiles(source)>([&](auto tile_index) {
-                constexpr int tile = first_tile + decltype(tile_index)::value;
-                sum[tile].template add<2 * chunk>(weights.fragment[chunk][0][tile], h.x, h.y,
-                                                  weights.rounding);
+              constexpr int k_tile = decltype(index)::value;
+              unroll<num_tiles(source)>([&](auto tile_index) {
+                constexpr int tile = first + decltype(tile_index)::value;
+                product[tile].template add<2 * k_tile>(weights.fragment[k_tile][0][tile], h.x, h.y,
+                                                       weights.rounding);
               });
-              unroll<forward_tiles(source)>([&](auto tile_index) {
-                constexpr int tile = first_tile + decltype(tile_index)::value;
-                sum[tile].template add<2 * chunk + 1>(weights.fragment[chunk][1][tile], h.z, h.w,
-                                                      weights.rounding);
+              unroll<num_tiles(source)>([&](auto tile_index) {
+                constexpr int tile = first + decltype(tile_index)::value;
+                product[tile].template add<2 * k_tile + 1>(weights.fragment[k_tile][1][tile], h.z,
+                                                           h.w, weights.rounding);
               });
             });
       });
-      // Each half of each tile, of this thread's columns.
-      float total[kForwardTiles][2][kForwardItems];
-      if constexpr (kForwardSplits == 1) {
+      // The totals of each half of each tile, for this thread's columns.
+      float total[kTiles][2][kItems];
+      if constexpr (kSplits == 1) {
 #pragma unroll
-        for (int i = 0; i < 4 * kForwardTiles; ++i) {
-          total[i / 4][i / 2 % 2][i % kForwardItems] = sum[i / 4].total(i % 4);
+        for (int i = 0; i < 4 * kTiles; ++i) {
+          total[i / 4][i / 2 % 2][i % kItems] = product[i / 4].total(i % 4);
         }
       } else {
-        char* const parts = shared + 2 * kForwardBuffer +
-                            group * 2 * (kForwardSplits - 1) * kPartBytes + lane * 8;
+        char* const partials =
+            shared + 2 * kBufferBytes + group * 2 * (kSplits - 1) * kPartialBytes + lane * 8;
         unroll<2>([&](auto taker_index) {
           constexpr int taker = decltype(taker_index)::value;
-          const int slot = taker * (kForwardSplits - 1) + split - (split > taker);
+          const int partial_idx = taker * (kSplits - 1) + split - (split > taker);
 #pragma unroll
-          for (int tile = 0; tile < kForwardTiles; ++tile) {
-            const float2 both = {sum[tile].total(taker), sum[tile].total(2 + taker)};
+          for (int tile = 0; tile < kTiles; ++tile) {
+            const float2 both = {product[tile].total(taker), product[tile].total(2 + taker)};
             if (split == taker) {
               total[tile][0][0] = both.x;
               total[tile][1][0] = both.y;
             } else {
-              *reinterpret_cast<float2*>(parts + slot * kPartBytes + tile * 256) = both;
+              *reinterpret_cast<float2*>(partials + partial_idx * kPartialBytes + tile * 256) =
+                  both;
             }
           }
         });
-        // A barrier of the warps that share these units.
-        asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * kForwardSplits) : "memory");
+        // A barrier of the warps of the same units.
+        asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * kSplits) : "memory");
         if (computes) {
 #pragma unroll
-          for (int other = 0; other < kForwardSplits - 1; ++other) {
+          for (int other = 0; other < kSplits - 1; ++other) {
 #pragma unroll
-            for (int tile = 0; tile < kForwardTiles; ++tile) {
-              const int slot = split * (kForwardSplits - 1) + other;
-              const float2 both =
-                  *reinterpret_cast<const float2*>(parts + slot * kPartBytes + tile * 256);
+            for (int tile = 0; tile < kTiles; ++tile) {
+              const int partial_idx = split * (kSplits - 1) + other;
+              const float2 both = *reinterpret_cast<const float2*>(
+                  partials + partial_idx * kPartialBytes + tile * 256);
               total[tile][0][0] += both.x;
               total[tile][1][0] += both.y;
             }
@@ -279,45 +274,47 @@ RNNC_INLINE void cluster_forward(const ForwardArguments& a) {
       for_pairs([&](auto pair_index, auto tile_index, auto half_index) {
         constexpr int pair = decltype(pair_index)::value, half = decltype(half_index)::value;
 #pragma unroll
-        for (int i = 0; i < kForwardItems; ++i) {
+        for (int i = 0; i < kItems; ++i) {
           const float own = total[decltype(tile_index)::value][half][i];
-          real& all = gate[i][kPairGate[pair]];
-          all = kSeeded && first_of_gate(pair) ? own : all + own;
+          real& sum = gate[i][kPairGate[pair]];
+          sum = kSeeded && first_of_gate(pair) ? own : sum + own;
         }
       });
     }
     if (computes) {
-      real next[kForwardItems][kStates];
+      real next[kItems][kStates];
       Words words;
       const auto compute = [&](auto& sigmoid) {
 #pragma unroll
-        for (int i = 0; i < kForwardItems; ++i) {
-          step_forward(gate[i], state[i], param, next[i], kept[i], sigmoid);
+        for (int i = 0; i < kItems; ++i) {
+          apply_pointwise_forward(gate[i], state[i], param, next[i], saved[i], sigmoid);
         }
       };
       with_sigmoid<true>(compute, [&] { collect(words, next); });
 #pragma unroll
-      for (int i = 0; i < kForwardItems; ++i) assign(state[i], next[i]);
+      for (int i = 0; i < kItems; ++i) assign(state[i], next[i]);
       if (t + 1 < steps) publish(words);
-      // While h is on its way: thread 0 announces the bytes of step t + 2, results leave, and a later
-      // input is sent for, into the place of this step's.
-      if (kSources > 0 && leads) mbarrier_expect(barriers + (t & 1) * 8, kForwardPushed);
+      // While h is in flight: thread 0 announces the bytes of step t + 2, results are stored, and a
+      // later input is copied into the stage of this step's.
+      if (kSources > 0 && is_leader)
+        mbarrier_arrive_expect_tx(barriers + (t & 1) * 8, kPushedBytes);
       store();
       __syncwarp();
-      fetch(t + kForwardAhead, stage);
+      prefetch(t + kNumStages, stage_idx);
     }
-    stage = stage + 1 < kForwardAhead ? stage + 1 : 0;
+    stage_idx = stage_idx + 1 < kNumStages ? stage_idx + 1 : 0;
   }
   if (computes) {
 #pragma unroll
-    for (int i = 0; i < kForwardItems; ++i) {
+    for (int i = 0; i < kItems; ++i) {
 #pragma unroll
       for (int s = 0; s < kStates; ++s) {
-        if (i < given) *element_at(a.last[s], at[i]) = to_element<Element>(state[i][s]);
+        if (i < valid_items)
+          *element_at(a.last[s], offset_bytes[i]) = to_element<Element>(state[i][s]);
       }
     }
   }
   cluster_sync();
 }
 
-}  // namespace rnnc
+}  // namespace rnnc::cluster_forward

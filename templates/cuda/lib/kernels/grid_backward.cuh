@@ -1,309 +1,305 @@
-// All steps backwards of a head and some batch rows by blocks all over the chip.
+// Backward kernel of a grid plan: blocks on the whole GPU run all steps of a head and some batch
+// rows.
 //
-// The gradients of all gates go through L2, each step's in a slot of the exchange buffer, one tile
-// [pair][unit] of K after the other. A cluster owns kBackwardCluster times kBackwardUnits units;
-// its blocks share K, so that each takes in a part of a step's gradients only, and send the sums
-// for each other's units to their owner's shared memory. Each thread then has an item, a unit of a
-// batch row: it adds the sums, computes the gradients of the step before, and publishes them.
-// Phases are those of the forward.
+// The gradients of all gates are exchanged through L2, each step's in a region of the exchange
+// buffer, one tile [pair][unit] of K after the other. A cluster owns kCluster times kUnits units.
+// Its blocks share K, so that each gathers only a part of a step's gradients, and send the partials
+// of each other's units to the owner's shared memory. Each thread then has items: it adds the
+// partials, computes the gradients of the step before, and publishes them. Phases are those of the
+// forward.
 #pragma once
 
-namespace rnnc {
+#include "lib/cell/item_backward.cuh"
+#include "lib/kernels/split_k.cuh"
+#include "lib/ptx/cluster.cuh"
+#include "lib/ptx/mbarrier.cuh"
 
-constexpr int kBackwardThreads = 32 * kBackwardWarps;
-// Else a peer could send what belongs to one phase while this block still reads the last one's.
-static_assert(kPhases == 1 || kBackwardCluster == 1, "blocks that share K have one phase");
-constexpr int kClusterUnits = kBackwardCluster * kBackwardUnits;
-constexpr int kBackwardItems = kGroupRows * kBackwardUnits;
-constexpr int kBackwardEach = ceil_div(kBackwardItems, kBackwardThreads);  // items of a thread
+namespace rnnc::grid_backward {
 
-struct BackwardShare {
-  static constexpr int kWarps = kBackwardWarps, kSharing = kWarps * kBackwardCluster;
-  static constexpr int kWritten = kBackwardBlocks * kBackwardUnits;
-  RNNC_CONSTEXPR int chunks(int source) { return kSourcePairs[source] * kDimChunks; }
-  RNNC_CONSTEXPR int slots(int source) {
-    return ceil_div(chunks(source), kSharing);
-  }
-  RNNC_CONSTEXPR Memory memory(int source, int slot) {
+constexpr int kDimKTiles = ceil_div(kHeadDim, kKTile);  // per state
+constexpr int kThreads = 32 * kWarps;
+// Otherwise a peer could send data of one phase while this block still reads the last one's.
+static_assert(kPhases == 1 || kCluster == 1, "blocks that partials K have one phase");
+constexpr int kClusterUnits = kCluster * kUnits;
+constexpr int kItems = kGroupRows * kUnits;
+constexpr int kThreadItems = ceil_div(kItems, kThreads);  // per thread
+
+struct KRange {
+  static constexpr int kHeadDim = grid_backward::kHeadDim, kDimKTiles = grid_backward::kDimKTiles;
+  static constexpr int kPhaseTiles = grid_backward::kPhaseTiles;
+  static constexpr int kWarps = grid_backward::kWarps, kSharingWarps = kWarps * kCluster;
+  static constexpr int kWrittenElements = kBlocks * kUnits;
+  RNNC_CONSTEXPR int k_tiles(int source) { return kSourcePairs[source] * kDimKTiles; }
+  RNNC_CONSTEXPR int warp_k_tiles(int source) { return ceil_div(k_tiles(source), kSharingWarps); }
+  RNNC_CONSTEXPR Memory memory(int source, int k_tile) {
     int all = 0;
     for (int i = 0; i < kSources; ++i) {
-      if (i < source) slot += slots(i);
-      all += slots(i);
+      if (i < source) k_tile += warp_k_tiles(i);
+      all += warp_k_tiles(i);
     }
-    return memory_of(slot, all, kBackwardRegisterSlots, kBackwardStreamedSlots);
+    return memory_of(k_tile, all, kRegisterKTiles, kStreamedKTiles);
   }
   RNNC_CONSTEXPR int tiles(int) { return ceil_div(kClusterUnits, 16); }
 };
-using BackwardProduct = SplitProduct<BackwardShare>;
+using Product = SplitK<KRange>;
 
-// What the warps found in a phase: [warp][source][unit of the cluster][row], where the padding keeps
-// units in different banks; and what came from the blocks of the cluster: [sender][source][four rows]
-// [own unit][row], without any, since the network between blocks counts packets more than bytes.
+// The warps' partials of a phase: [warp][source][unit of the cluster][row], where the padding puts
+// units into different banks. The partials from the blocks of the cluster: [sender][source][four
+// rows][unit of this block][row], without padding, since the network between blocks is limited by
+// packets.
 constexpr int kRowPitch = kPhaseRows + 4;
-constexpr int kWarpShare = kSources * round_up(kClusterUnits, 16) * kRowPitch;
-constexpr int kBlockShare = kSources * kBackwardUnits * kPhaseRows;
-constexpr int kShareBytes = 4 * kBackwardWarps * kWarpShare;
-constexpr int kInboxBytes = kBackwardCluster > 1 ? 4 * kBackwardCluster * kBlockShare : 0;
-constexpr int kBarrierBytes = kBackwardCluster > 1 ? 16 : 0;
-constexpr int kBackwardShared =
-    2 * kShareBytes + 2 * kInboxBytes + kBarrierBytes + BackwardProduct::kSharedBytes;
-static_assert(kBackwardShared == kPlannedBackwardShared, "the plan counted another size");
-static_assert(BackwardProduct::kStreamedBytes == kPlannedBackwardStreamed, "and here");
+constexpr int kWarpPartials = kSources * round_up(kClusterUnits, 16) * kRowPitch;
+constexpr int kBlockPartials = kSources * kUnits * kPhaseRows;
+constexpr int kPartialBytes = 4 * kWarps * kWarpPartials;
+constexpr int kInboxBytes = kCluster > 1 ? 4 * kCluster * kBlockPartials : 0;
+constexpr int kBarrierBytes = kCluster > 1 ? 16 : 0;
+constexpr int kSharedBytes =
+    2 * kPartialBytes + 2 * kInboxBytes + kBarrierBytes + Product::kSharedBytes;
+static_assert(kSharedBytes == kPlannedShared, "the plan counted another size");
+static_assert(Product::kStreamedBytes == kPlannedStreamed, "and here");
 
-// A unit of a batch row, and what its thread keeps of it.
-struct BackwardItem {
-  bool given;   // it exists: else the thread computes another's values and stores none
-  bool inside;  // the exchange buffer has a place for it
-  int phase;        // in which it is computed, of each step
-  int64 row, unit;  // of the batch; of [N, D]
-  int64 at;    // in [B, N, D], in elements
-  int sums;    // its place in what a warp found
-  int received;  // its place in what a block sent
-  int place;   // in a tile of the exchange buffer, in bytes
-  real param[at_least_one(kParams)], diagonal[at_least_one(kDiagonalPairs)];
-  real after[kStates], d_state[kStates], sum[at_least_one(kSums)];
-  Row<Element, kSaved> kept;
-  Row<Element, 1> before[kStates], d_given[kStates];
+// An item, which is one unit of one batch row, and what its thread holds for it.
+struct Item {
+  bool valid;       // it exists; otherwise the thread computes another item's values, stores none
+  bool in_bounds;   // the exchange buffer has a word for it
+  int phase;        // of each step, in which it is computed
+  int64 row, unit;  // in the batch; in [N, D]
+  int64 offset;     // in [B, N, D], in elements
+  int partial_offset;   // in a warp's partials, in floats
+  int received_offset;  // in a block's partials, in floats
+  int exchange_offset;  // in a tile of the exchange buffer, in bytes
+  Params param;
+  Diagonal diagonal;
+  States after, d_state;
+  GradientSums sum;
+  Vec<Element, kSaved> saved;
+  Vec<Element, 1> before[kStates], d_output[kStates];
 };
 
-// Adds what the warps found, and sends it to the blocks that own the units.
-RNNC_INLINE void send_shares(const float* share, u32 inbox, u32 barrier, int rank) {
+// Adds the warps' partials and sends them to the blocks that own the units.
+RNNC_INLINE void send_partials(const float* partials, u32 inbox, u32 barrier, int rank) {
   constexpr int quarters = kPhaseRows / 4, count = kSources * kClusterUnits * quarters;
 #pragma unroll
-  for (int i = 0; i < ceil_div(count, kBackwardThreads); ++i) {
-    const int number = static_cast<int>(threadIdx.x) + i * kBackwardThreads;
-    if (count % kBackwardThreads != 0 && number >= count) break;
+  for (int i = 0; i < ceil_div(count, kThreads); ++i) {
+    const int number = static_cast<int>(threadIdx.x) + i * kThreads;
+    if (count % kThreads != 0 && number >= count) break;
     const int unit = number % kClusterUnits, quarter = number / kClusterUnits % quarters;
     const int source = number / kClusterUnits / quarters;
-    const int place = source * (kWarpShare / kSources) + unit * kRowPitch + 4 * quarter;
+    const int offset = source * (kWarpPartials / kSources) + unit * kRowPitch + 4 * quarter;
     float total[4] = {};
 #pragma unroll
-    for (int w = 0; w < kBackwardWarps; ++w) {
-      const float4 own = *reinterpret_cast<const float4*>(share + w * kWarpShare + place);
+    for (int w = 0; w < kWarps; ++w) {
+      const float4 own = *reinterpret_cast<const float4*>(partials + w * kWarpPartials + offset);
       total[0] += own.x;
       total[1] += own.y;
       total[2] += own.z;
       total[3] += own.w;
     }
-    const int owner = unit / kBackwardUnits, own_unit = unit % kBackwardUnits;
+    const int owner = unit / kUnits, unit_idx = unit % kUnits;
     const int block = (rank * kSources + source) * quarters + quarter;
-    const int to = 4 * (block * kBackwardUnits + own_unit);
+    const int to = 4 * (block * kUnits + unit_idx);
     const u32 words[4] = {__float_as_uint(total[0]), __float_as_uint(total[1]),
                           __float_as_uint(total[2]), __float_as_uint(total[3])};
-    push(peer_address(inbox + 4 * to, owner), words, peer_address(barrier, owner));
+    st_async_v4(mapa(inbox + 4 * to, owner), words, mapa(barrier, owner));
   }
 }
 
-RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
-  extern __shared__ __align__(128) char shared[];
+RNNC_INLINE void run(const GridArguments<BackwardArguments>& grid) {
   const BackwardArguments& a = grid.arguments;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
-  const int rank = static_cast<int>(blockIdx.x) % kBackwardCluster;
+  const int rank = static_cast<int>(blockIdx.x) % kCluster;
   const int64 head = blockIdx.z, group = grid.first_group + blockIdx.y;
-  const int first_unit = static_cast<int>(blockIdx.x) * kBackwardUnits;
-  const int cluster_unit = first_unit - rank * kBackwardUnits;
+  const int first_unit = static_cast<int>(blockIdx.x) * kUnits;
+  const int cluster_unit = first_unit - rank * kUnits;
   const int64 plane = a.heads * kHeadDim, step_size = a.batch * plane;
   const int steps = static_cast<int>(a.steps);
-  char* const inbox = shared + 2 * kShareBytes;
+  char* const inbox = shared + 2 * kPartialBytes;
   char* const barriers = inbox + 2 * kInboxBytes;
 
   // a.R is transposed: [kDensePairs, N, D in, D out].
-  BackwardProduct product;
+  Product product;
   product.load(
-      barriers + kBarrierBytes, grid.streamed, a.R, rank * kBackwardWarps + warp, warp, lane,
+      barriers + kBarrierBytes, grid.streamed, a.R, rank * kWarps + warp, warp, lane,
       [&](int, int tile, int tile_half) {
         const int own = 16 * tile + 8 * tile_half + (lane >> 2), unit = cluster_unit + own;
-        return RowPlace{int64{unit} * kHeadDim, own < kClusterUnits && unit < kHeadDim};
+        return RowRef{int64{unit} * kHeadDim, own < kClusterUnits && unit < kHeadDim};
       },
-      [&](int source, int chunk) {
-        const int pair = smaller(chunk / kDimChunks, kSourcePairs[source] - 1);
+      [&](int source, int k_tile) {
+        const int pair = minimum(k_tile / kDimKTiles, kSourcePairs[source] - 1);
         const int matrix = kPairMatrix[kSourceFirstPair[source] + pair];
-        return (matrix * a.heads + head) * kHeadDim * kHeadDim + chunk % kDimChunks * kChunk;
+        return (matrix * a.heads + head) * kHeadDim * kHeadDim + k_tile % kDimKTiles * kKTile;
       });
 
-  // The slot of a step, of all groups of this launch: the tiles of a group are neighbours.
-  constexpr int chunks = kDensePairs * kDimChunks, tile_bytes = chunks * kSlotChunkBytes;
+  // A step's region of the exchange buffer has all groups of this launch; the tiles of a group are
+  // contiguous.
+  constexpr int k_tiles = kDensePairs * kDimKTiles, tile_bytes = k_tiles * kTileKTileBytes;
   const int64 tiles = static_cast<int64>(gridDim.y) * kRowTiles;
-  const int64 slot_bytes = a.heads * tiles * tile_bytes;
-  char* slot = grid.exchange + (head * tiles + blockIdx.y * kRowTiles) * tile_bytes;
-  slot += (steps - 1) * slot_bytes;
+  const int64 region_bytes = a.heads * tiles * tile_bytes;
+  char* step_region = grid.exchange + (head * tiles + blockIdx.y * kRowTiles) * tile_bytes;
+  step_region += (steps - 1) * region_bytes;
 
-  // Whole warps have items of a phase or none: a shuffle among them needs all lanes.
-  BackwardItem item[kBackwardEach];
+  // All lanes of a warp have items of a phase, or none has: publishing shuffles among all lanes.
+  Item item[kThreadItems];
   const auto each = [&](int phase, const auto& body) {
 #pragma unroll
-    for (int i = 0; i < kBackwardEach; ++i) {
+    for (int i = 0; i < kThreadItems; ++i) {
       if (item[i].phase == phase) body(item[i]);
     }
   };
 #pragma unroll
-  for (int i = 0; i < kBackwardEach; ++i) {
-    const int number = static_cast<int>(threadIdx.x) + i * kBackwardThreads;
-    const int row = number / kBackwardUnits % kGroupRows, own = number % kBackwardUnits;
-    const int unit = first_unit + own;
+  for (int i = 0; i < kThreadItems; ++i) {
+    const int number = static_cast<int>(threadIdx.x) + i * kThreads;
+    const int row = number / kUnits % kGroupRows, unit_idx = number % kUnits;
+    const int unit = first_unit + unit_idx;
     const int64 batch_row = group * kGroupRows + row;
-    BackwardItem& it = item[i];
-    it.given = unit < kHeadDim && batch_row < a.batch && number < kBackwardItems;
-    it.phase = number < kBackwardItems ? row / kPhaseRows : kPhases;
-    it.inside = unit < kDimChunks * kChunk && number < kBackwardItems;
-    const int64 place = head * kHeadDim + (it.given ? unit : 0);
-    it.row = it.given ? batch_row : 0;
-    it.unit = place;
-    it.at = it.row * plane + place;
-    it.sums = own * kRowPitch + row % kPhaseRows;
-    it.received = (row % kPhaseRows / 4 * kBackwardUnits + own) * 4 + row % 4;
-    it.place = row / kTileRows * tile_bytes + place_of_word(row % kTileRows, unit);
-#pragma unroll
-    for (int p = 0; p < kParams; ++p) it.param[p] = to_real(a.params[p][place]);
-#pragma unroll
-    for (int d = 0; d < kDiagonalPairs; ++d) it.diagonal[d] = to_real(a.R_diag[d * plane + place]);
+    Item& it = item[i];
+    it.valid = unit < kHeadDim && batch_row < a.batch && number < kItems;
+    it.phase = number < kItems ? row / kPhaseRows : kPhases;
+    it.in_bounds = unit < kDimKTiles * kKTile && number < kItems;
+    it.unit = head * kHeadDim + (it.valid ? unit : 0);
+    it.row = it.valid ? batch_row : 0;
+    it.offset = it.row * plane + it.unit;
+    it.partial_offset = unit_idx * kRowPitch + row % kPhaseRows;
+    it.received_offset = (row % kPhaseRows / 4 * kUnits + unit_idx) * 4 + row % 4;
+    it.exchange_offset = row / kTileRows * tile_bytes + word_offset(row % kTileRows, unit);
+    load_unit_weights(it.param, it.diagonal, a, plane, it.unit);
 #pragma unroll
     for (int i = 0; i < kSums; ++i) it.sum[i] = 0;
 #pragma unroll
     for (int s = 0; s < kStates; ++s) {
       const Element* last = a.states[s] + (steps - 1) * step_size;
-      it.after[s] = kReads[s] && steps > 0 ? to_real(last[it.at]) : real(0);
-      it.d_state[s] = a.d_last[s] ? to_real(a.d_last[s][it.at]) : real(0);
+      it.after[s] = kReads[s] && steps > 0 ? to_real(last[it.offset]) : real(0);
+      it.d_state[s] = a.d_last[s] ? to_real(a.d_last[s][it.offset]) : real(0);
     }
   }
 
   const u32 barrier = shared_address(barriers);
-  constexpr int inbox_bytes = 4 * kBackwardCluster * kSources * kBackwardUnits * kPhaseRows;
-  if constexpr (kBackwardCluster > 1) {
-    if (threadIdx.x == 0) mbarriers_begin(barrier);
+  constexpr int inbox_bytes = 4 * kCluster * kSources * kUnits * kPhaseRows;
+  if constexpr (kCluster > 1) {
+    if (threadIdx.x == 0) mbarrier_pair_init(barrier);
     cluster_sync();
-    if (threadIdx.x == 0) mbarriers_expect(barrier, inbox_bytes);
+    if (threadIdx.x == 0) mbarrier_pair_expect_tx(barrier, inbox_bytes);
   }
 
-  const auto fetch = [&](int phase, int t) {
+  const auto prefetch = [&](int phase, int t) {
     if (t < 0) return;
-    each(phase, [&](BackwardItem& it) {
-      const int64 here = t * step_size + it.at;
-      it.kept.load(a.kept + here * kSaved);
+    each(phase, [&](Item& it) {
+      const int64 t_offset = t * step_size + it.offset;
+      it.saved.load(a.saved + t_offset * kSaved);
 #pragma unroll
       for (int s = 0; s < kStates; ++s) {
         if (kReads[s]) {
-          it.before[s].load(t > 0 ? a.states[s] + (here - step_size) : a.initial[s] + it.at);
+          it.before[s].load(t > 0 ? a.states[s] + (t_offset - step_size)
+                                  : a.initial_states[s] + it.offset);
         }
         if (a.d_states[s]) {
-          it.d_given[s].load(a.d_states[s] + t * a.d_states_time[s] + it.row * a.d_states_row[s] +
-                             it.unit);
+          it.d_output[s].load(a.d_states[s] + t * a.d_states_time[s] + it.row * a.d_states_row[s] +
+                              it.unit);
         }
       }
     });
   };
 #pragma unroll
-  for (int phase = 0; phase < kPhases; ++phase) fetch(phase, steps - 1);
+  for (int phase = 0; phase < kPhases; ++phase) prefetch(phase, steps - 1);
 
 #pragma unroll 1
   for (int t = steps - 1; t >= -1; --t) {
 #pragma unroll 1
     for (int phase = 0; phase < kPhases; ++phase) {
       if (t < steps - 1) {
-        // Products so far. Two buffers in turn: who writes one again has passed the barrier after
-        // it was read.
-        const int products = (steps - 2 - t) * kPhases + phase, turn = products & 1;
-        float* const share = reinterpret_cast<float*>(shared + turn * kShareBytes);
-        // NOTE: the numbers that are in registers anyway where those are short: R fills them.
-        const Wait wait = kPack == 1 ? Wait{a.watchdog, products, 0} : Wait{a.watchdog, t, steps - 2};
-        BackwardProduct::Accumulators sum[BackwardProduct::kTiles][kPhaseTiles];
+        // Products so far. Two buffers: a warp that writes one again has passed the barrier that
+        // follows its reads.
+        const int products = (steps - 2 - t) * kPhases + phase, buffer_idx = products & 1;
+        float* const partials = reinterpret_cast<float*>(shared + buffer_idx * kPartialBytes);
+        // NOTE: in float32, where R fills the registers, the wait uses values that are in registers
+        // anyway.
+        const Wait wait =
+            kPack == 1 ? Wait{a.watchdog, products, 0} : Wait{a.watchdog, t, steps - 2};
+        Product::Accumulators sum[Product::kTiles][kPhaseTiles];
 #pragma unroll
-        for (int tile = 0; tile < BackwardProduct::kTiles; ++tile) {
+        for (int tile = 0; tile < Product::kTiles; ++tile) {
 #pragma unroll
           for (int n = 0; n < kPhaseTiles; ++n) sum[tile][n].clear();
         }
         product.multiply(
-            sum, slot + slot_bytes + lane * kLaneBytes + phase * kPhaseTiles * tile_bytes,
-            rank * kBackwardWarps + warp,
-            [&](int source) { return kSourceFirstPair[source] * kDimChunks * kSlotChunkBytes; },
+            sum, step_region + region_bytes + lane * kLaneBytes + phase * kPhaseTiles * tile_bytes,
+            rank * kWarps + warp,
+            [&](int source) { return kSourceFirstPair[source] * kDimKTiles * kTileKTileBytes; },
             tile_bytes, wait);
-        unroll<BackwardProduct::kTiles * kPhaseTiles * 2>([&](auto index) {
+        unroll<Product::kTiles * kPhaseTiles * 2>([&](auto index) {
           constexpr int number = decltype(index)::value, half = number % 2;
           constexpr int n = number / 2 % kPhaseTiles, tile = number / 2 / kPhaseTiles;
           constexpr int unit = tile * 16 + half * 8;  // of [source][unit of the cluster]
-          static_assert(BackwardProduct::kTiles == kSources * BackwardShare::tiles(0));
-          float* to = share + warp * kWarpShare + (unit + (lane >> 2)) * kRowPitch + n * kTileRows;
+          static_assert(Product::kTiles == kSources * KRange::tiles(0));
+          float* to =
+              partials + warp * kWarpPartials + (unit + (lane >> 2)) * kRowPitch + n * kTileRows;
           *reinterpret_cast<float2*>(to + 2 * quad) =
               make_float2(sum[tile][n].total(2 * half), sum[tile][n].total(2 * half + 1));
         });
         __syncthreads();
-        if constexpr (kBackwardCluster > 1) {
-          send_shares(share, shared_address(inbox + turn * kInboxBytes), barrier + 8 * turn, rank);
-          // Re-armed before anybody can send for the next use of this buffer: who does has read
-          // what this block publishes after its next barrier.
-          mbarrier_await(barrier + 8 * turn, products >> 1 & 1, wait);
-          if (threadIdx.x == 0) mbarrier_expect(barrier + 8 * turn, inbox_bytes);
+        if constexpr (kCluster > 1) {
+          send_partials(partials, shared_address(inbox + buffer_idx * kInboxBytes),
+                        barrier + 8 * buffer_idx, rank);
+          // Expects the next use of this buffer before any peer can send for it: a peer that sends
+          // has read what this block publishes after its next barrier.
+          mbarrier_wait(barrier + 8 * buffer_idx, products >> 1 & 1, wait);
+          if (threadIdx.x == 0) mbarrier_arrive_expect_tx(barrier + 8 * buffer_idx, inbox_bytes);
         }
-        each(phase, [&](BackwardItem& it) {
-          constexpr int senders = kBackwardCluster > 1 ? kBackwardCluster : kBackwardWarps;
-          constexpr int apart = kBackwardCluster > 1 ? kBlockShare : kWarpShare;
-          constexpr int source_apart = apart / kSources;
-          const float* from = kBackwardCluster > 1
-                                  ? reinterpret_cast<const float*>(inbox + turn * kInboxBytes)
-                                  : share;
+        each(phase, [&](Item& it) {
+          constexpr int senders = kCluster > 1 ? kCluster : kWarps;
+          constexpr int stride = kCluster > 1 ? kBlockPartials : kWarpPartials;
+          constexpr int source_stride = stride / kSources;
+          const float* from = kCluster > 1
+                                  ? reinterpret_cast<const float*>(inbox + buffer_idx * kInboxBytes)
+                                  : partials;
 #pragma unroll
           for (int source = 0; source < kSources; ++source) {
-            const int own = kBackwardCluster > 1 ? it.received : it.sums;
+            const int offset = kCluster > 1 ? it.received_offset : it.partial_offset;
             float total = 0;
 #pragma unroll
-            for (int i = 0; i < senders; ++i) total += from[i * apart + source * source_apart + own];
+            for (int i = 0; i < senders; ++i)
+              total += from[i * stride + source * source_stride + offset];
             it.d_state[kSourceState[source]] += total;
           }
         });
       }
       if (t < 0) continue;
 
-      each(phase, [&](BackwardItem& it) {
-        real kept[at_least_one(kSaved)], before[kStates], d_gate[at_least_one(kGates)];
-        real d_param[at_least_one(kParams)];
-#pragma unroll
-        for (int i = 0; i < kSaved; ++i) kept[i] = it.kept[i];
+      each(phase, [&](Item& it) {
+        Saved saved;
+        States before;
+        Gates d_gate;
+        Params d_param;
+        unpack_saved(saved, it.saved);
 #pragma unroll
         for (int s = 0; s < kStates; ++s) {
           before[s] = kReads[s] ? it.before[s][0] : real(0);
-          if (a.d_states[s]) it.d_state[s] += it.d_given[s][0];
+          if (a.d_states[s]) it.d_state[s] += it.d_output[s][0];
         }
-        step_backward(kept, before, it.after, it.param, it.d_state, d_gate, d_param);
+        apply_pointwise_backward(saved, before, it.after, it.param, it.d_state, d_gate, d_param);
         real values[kDensePairs];
 #pragma unroll
         for (int pair = 0; pair < kDensePairs; ++pair) {
-          values[pair] = it.given ? d_gate[kPairGate[pair]] : real(0);
+          values[pair] = it.valid ? d_gate[kPairGate[pair]] : real(0);
         }
-        publish_values(values, lane & 1, it.inside, [&](int pair) {
-          return slot + it.place + pair * kDimChunks * kSlotChunkBytes;
+        publish_values(values, lane & 1, it.in_bounds, [&](int pair) {
+          return step_region + it.exchange_offset + pair * kDimKTiles * kTileKTileBytes;
         });
-#pragma unroll
-        for (int n = 0; n < kDiagonalPairs; ++n) {
-          const int d = kDiagonalOrder[n];
-          it.d_state[kDiagonalSource[d]] += it.diagonal[d] * d_gate[kDiagonalGate[d]];
-        }
-        real wx[at_least_one(kInputGates)], rest[at_least_one(kGates - kInputGates)];
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) {
-          (g < kInputGates ? wx[g] : rest[g - kInputGates]) = d_gate[g];
-        }
-        Row<Element, kInputGates> wx_row;
-        wx_row.set(wx);
-        Row<Element, kGates - kInputGates> rest_row;
-        rest_row.set(rest);
-        // Absent rows and units count for nothing, whatever the equations make of zeros.
-        if (it.given) {
-          const int64 here = t * step_size + it.at;
-          wx_row.store(a.d_wx + here * kInputGates);
-          rest_row.store(a.d_rest + here * (kGates - kInputGates));
-#pragma unroll
-          for (int i = 0; i < kBiasGates; ++i) it.sum[i] += d_gate[kBias[i]];
-#pragma unroll
-          for (int i = 0; i < kParams; ++i) it.sum[kBiasGates + i] += d_param[i];
-#pragma unroll
-          for (int i = 0; i < kDiagonalPairs; ++i) {
-            const real source = before[kDiagonalSource[i]];
-            it.sum[kBiasGates + kParams + i] += d_gate[kDiagonalGate[i]] * source;
-          }
+        add_diagonal_gradient(it.d_state, it.diagonal, d_gate);
+        Vec<Element, kInputGates> d_wx;
+        Vec<Element, kGatesNoInput> d_no_input;
+        pack_gates(d_wx, d_no_input, d_gate);
+        // Rows and units that do not exist add nothing, whatever the equations give for zeros.
+        if (it.valid) {
+          const int64 t_offset = t * step_size + it.offset;
+          d_wx.store(a.d_wx + t_offset * kInputGates);
+          d_no_input.store(a.d_gates_no_input + t_offset * kGatesNoInput);
+          add_to_sums(it.sum, d_gate, d_param, before);
           if (kSumsInParts ? t % kPartSteps == 0 : t == 0) {
 #pragma unroll
             for (int i = 0; i < kSums; ++i) {
-              leave_sum(a.sums + (it.row * kSums + i) * plane + it.unit, it.sum[i], t, a.steps);
+              store_part_sum(a.sums + (it.row * kSums + i) * plane + it.unit, it.sum[i], t,
+                             a.steps);
               it.sum[i] = 0;
             }
           }
@@ -311,9 +307,9 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
 #pragma unroll
         for (int s = 0; s < kStates; ++s) it.after[s] = before[s];
       });
-      fetch(phase, t - 1);
+      prefetch(phase, t - 1);
     }
-    slot -= slot_bytes;
+    step_region -= region_bytes;
   }
 
   product.finish();
@@ -322,15 +318,15 @@ RNNC_INLINE void grid_backward(const GridArguments<BackwardArguments>& grid) {
 #pragma unroll
     for (int phase = 0; phase < kPhases; ++phase) each(phase, body);
   };
-  each_of_all([&](BackwardItem& it) {
+  each_of_all([&](Item& it) {
 #pragma unroll
     for (int s = 0; s < kStates; ++s) {
-      if (it.given) a.d_initial[s][it.at] = to_element<Element>(it.d_state[s]);
+      if (it.valid) a.d_initial_states[s][it.offset] = to_element<Element>(it.d_state[s]);
     }
   });
-  if constexpr (kBackwardCluster > 1) {  // nobody leaves while a peer may still send to it
+  if constexpr (kCluster > 1) {  // no block exits while a peer may still send to it
     cluster_sync();
   }
 }
 
-}  // namespace rnnc
+}  // namespace rnnc::grid_backward

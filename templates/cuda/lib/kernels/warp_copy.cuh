@@ -1,70 +1,80 @@
-// A warp's own part of a step's rows on their way from memory to shared memory, some steps before
-// they are used: what a warp copies it reads itself, so that no barrier of the block is needed.
+// WarpCopy: copies of a warp's own part of a step's rows from global to shared memory, several
+// steps ahead. A warp reads only what it copied itself, so no barrier of the block is needed.
 //
-// Every thread steps through the tensor with pointers of its own: two additions a step and no more.
+// Every thread advances its own pointers through the tensor: two additions per step.
 #pragma once
+
+#include "lib/ptx/cp_async.cuh"
+#include "lib/ptx/launder.cuh"
+#include "lib/ptx/vec.cuh"
 
 namespace rnnc {
 
-// `units` neighbours of some batch rows, `elements` a unit.
-template <int elements, int units, int rows>
+// `units` neighbouring units of `rows` batch rows, `elements` per unit.
+template <int elements, int units, int rows, int head_dim>
 struct WarpCopy {
   static constexpr int kUnitBytes = elements * static_cast<int>(sizeof(Element));
-  static constexpr int kSpan = units * kUnitBytes;  // of a row
-  static constexpr int kAccess = smaller(access_bytes(kSpan), access_bytes(kHeadDim * kUnitBytes));
-  // The padding puts the same unit of several rows into different banks; 16 bytes a row need none.
+  static constexpr int kSpan = units * kUnitBytes;  // per row
+  static constexpr int kAccess = minimum(access_bytes(kSpan), access_bytes(head_dim* kUnitBytes));
+  // The padding puts the same unit of several rows into different banks; 16 bytes per row need
+  // none.
   static constexpr int kPitch = !elements ? 0 : kSpan <= 16 ? 16 : round_up(kSpan, 32) + 16;
   static constexpr int kBytes = rows * kPitch;
   static constexpr int kPieces = at_least_one(kSpan / kAccess);
   static constexpr int kCopies = elements ? ceil_div(rows * kPieces, 32) : 0;
 
-  // Which pieces are this lane's.
+  // The pieces that this lane copies.
   struct Pieces {
-    int row[at_least_one(kCopies)], byte[at_least_one(kCopies)], slot[at_least_one(kCopies)];
+    int row[at_least_one(kCopies)], byte[at_least_one(kCopies)];  // of the source
+    int offset_bytes[at_least_one(kCopies)];                      // of the destination; -1: none
 
-    // Of rows first_row, first_row + distance, …; beyond the batch, its first is copied in their
-    // place. Units beyond the head are not copied.
-    RNNC_MEMBER void prepare(int lane, int first_unit, int64 first_row, int distance, int64 batch) {
+    // For rows first_row, first_row + row_step, …. A row beyond the batch is replaced by row 0;
+    // units beyond the head are not copied.
+    RNNC_MEMBER void prepare(int lane, int first_unit, int64 first_row, int row_step, int64 batch) {
 #pragma unroll
       for (int i = 0; i < kCopies; ++i) {
-        const int piece = lane + 32 * i, own = piece / kPieces, within = piece % kPieces * kAccess;
-        const int wanted = static_cast<int>(first_row) + own * distance;
-        row[i] = wanted < batch ? wanted : 0;
-        byte[i] = first_unit * kUnitBytes + within;
-        slot[i] = opaque(own < rows && byte[i] < kHeadDim * kUnitBytes ? own * kPitch + within : -1);
+        const int piece = lane + 32 * i, row_idx = piece / kPieces;
+        const int row_byte = piece % kPieces * kAccess;
+        const int batch_row = static_cast<int>(first_row) + row_idx * row_step;
+        row[i] = batch_row < batch ? batch_row : 0;
+        byte[i] = first_unit * kUnitBytes + row_byte;
+        const bool in_bounds = row_idx < rows && byte[i] < head_dim * kUnitBytes;
+        offset_bytes[i] = launder(in_bounds ? row_idx * kPitch + row_byte : -1);
       }
     }
   };
 
   const char* from[at_least_one(kCopies)];  // of the next step
 
-  // `first` is the head's first unit of row 0 at the first step; rows are row_size elements apart.
-  RNNC_MEMBER void start(const Pieces& pieces, const Element* first, int64 row_size) {
+  // `first` is the head's first unit of row 0 at the first step; rows are row_stride elements
+  // apart.
+  RNNC_MEMBER void start(const Pieces& pieces, const Element* first, int64 row_stride) {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-      from[i] = reinterpret_cast<const char*>(first + pieces.row[i] * row_size) + pieces.byte[i];
+      from[i] = reinterpret_cast<const char*>(first + pieces.row[i] * row_stride) + pieces.byte[i];
     }
   }
   RNNC_MEMBER void issue(const Pieces& pieces, char* to) const {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-      if (pieces.slot[i] >= 0) copy_async<kAccess>(to + pieces.slot[i], from[i]);
+      if (pieces.offset_bytes[i] >= 0) cp_async<kAccess>(to + pieces.offset_bytes[i], from[i]);
     }
   }
-  RNNC_MEMBER void advance(int64 elements_apart) {
+  RNNC_MEMBER void advance(int64 time_stride) {
 #pragma unroll
     for (int i = 0; i < kCopies; ++i) {
-      from[i] += elements_apart * static_cast<int64>(sizeof(Element));
+      from[i] += time_stride * static_cast<int64>(sizeof(Element));
     }
   }
-  // A unit's elements of a row, both counted from the warp's first.
-  static RNNC_MEMBER Row<Element, elements> read(const char* rows_of_step, int at) {
-    Row<Element, elements> found;
-    found.read(rows_of_step + at);
-    return found;
+  // The elements of one unit of one row.
+  static RNNC_MEMBER Vec<Element, elements> read(const char* stage, int offset_bytes) {
+    Vec<Element, elements> vec;
+    vec.read(stage + offset_bytes);
+    return vec;
   }
-  static RNNC_MEMBER int place(int own_row, int own_unit) {
-    return own_row * kPitch + own_unit * kUnitBytes;
+  // Both indices count from the warp's first row and unit.
+  static RNNC_MEMBER int offset(int row_idx, int unit_idx) {
+    return row_idx * kPitch + unit_idx * kUnitBytes;
   }
 };
 

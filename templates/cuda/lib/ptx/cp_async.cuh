@@ -1,32 +1,35 @@
-// Copies from memory to shared memory that run on their own (cp.async) and hold no registers. Those
-// between two commits are a group; the groups of a thread complete in order.
+// cp.async: copies from global to shared memory that hold no registers. The copies between two
+// commits form a group; the groups of a thread complete in order.
 #pragma once
+
+#include "lib/ptx/ld_st.cuh"
 
 namespace rnnc {
 
-// NOTE: an offset that is no part of the address, or a loop would keep a sum for each in registers.
+// 16 bytes. NOTE: the offset is an immediate, or a loop would keep one address per copy in
+// registers.
 template <int offset = 0>
-RNNC_INLINE void copy_vector_async(u32 to, const char* from) {
+RNNC_INLINE void cp_async_16(u32 to, const char* from) {
   asm volatile("cp.async.cg.shared.global [%0], [%1 + %2], 16;" ::"r"(to), "l"(from), "n"(offset)
                : "memory");
 }
 template <int bytes>
-RNNC_INLINE void copy_async(char* to, const char* from) {
-  const u32 shared = static_cast<u32>(__cvta_generic_to_shared(to));
+RNNC_INLINE void cp_async(char* to, const char* from) {
+  const u32 address = shared_address(to);
   if constexpr (bytes == 16) {
-    copy_vector_async(shared, from);
+    cp_async_16(address, from);
   } else if constexpr (bytes >= 4) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(shared), "l"(from), "n"(bytes)
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" ::"r"(address), "l"(from), "n"(bytes)
                  : "memory");
   } else {
-    // Rows of an odd number of two-byte elements are too fine for it.
+    // The instruction copies 4 bytes or more; rows of an odd number of two-byte elements need 2.
     *reinterpret_cast<u16*>(to) = __ldg(reinterpret_cast<const u16*>(from));
   }
 }
-RNNC_INLINE void commit_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until at most `pending` groups of this thread are on their way.
+RNNC_INLINE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Waits until at most `pending` groups of this thread are in flight.
 template <int pending>
-RNNC_INLINE void wait_copies() {
+RNNC_INLINE void cp_async_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(pending) : "memory");
 }
 

@@ -1,70 +1,71 @@
-// The forward's sigmoid, a function object that a cell's equations are given: in bfloat16 on compute
-// capability 9.0 a quick one first.
+// The sigmoid that the forward passes to the cell's equations, as a function object.
 //
-// There the tanh's error is 2^-16.5, relative (measured), so that 1/2 plus half a tanh has an absolute
-// error of 1.3e-6: digits enough for bfloat16 down to a bound. That is one special function where
-// `sigmoid` takes two, and they are what a step of small heads waits for.
+// In bfloat16 on compute capability 9.0, a quick sigmoid is tried first. There the measured
+// relative error of tanh.approx is 2^-16.5, so 1/2 + tanh(x/2)/2 has an absolute error of 1.3e-6:
+// accurate enough for bfloat16 above a bound. It needs one special function instead of two, and
+// special functions limit the step of small heads.
 #pragma once
+
+#include "lib/ptx/math.cuh"
 
 namespace rnnc {
 
 constexpr bool kHasQuickSigmoid = kAccuracy == Accuracy::kBfloat16 && __CUDA_ARCH__ == 900;
-constexpr float kFarBelowZero = -6;
+constexpr float kQuickSigmoidBound = -6;
 
-RNNC_INLINE float quick_sigmoid(float x) {
-  return ::fmaf(0.5f, approximate_tanh(0.5f * x), 0.5f);
-}
+RNNC_INLINE float quick_sigmoid(float x) { return ::fmaf(0.5f, tanh_approx(0.5f * x), 0.5f); }
 
-// For arguments above the bound; it notes the lowest.
+// For arguments above the bound; records the lowest argument.
 struct QuickSigmoid {
-  float lowest[2] = {0, 0};  // of every other call: two short chains of minima
-  int calls = 0;             // a constant, once the equations are inlined
+  float lowest[2] = {0, 0};  // of even and of odd calls: two short chains of minima
+  int calls = 0;             // a constant once the equations are inlined
   RNNC_MEMBER float operator()(float x) {
     float& least = lowest[calls++ % 2];
     least = ::fminf(least, x);
     return quick_sigmoid(x);
   }
-  RNNC_MEMBER bool far() const { return ::fminf(lowest[0], lowest[1]) < kFarBelowZero; }
+  RNNC_MEMBER bool below_bound() const {
+    return ::fminf(lowest[0], lowest[1]) < kQuickSigmoidBound;
+  }
 };
-// For all arguments. Above the bound it returns what the quick one does: an item's result does not
-// depend on the other items of its thread.
-struct WholeSigmoid {
+// For all arguments. Above the bound it equals the quick one: an item's result does not depend on
+// the other items of its thread.
+struct FullSigmoid {
   RNNC_MEMBER real operator()(real x) const {
     if constexpr (kHasQuickSigmoid) {
-      return x < kFarBelowZero ? sigmoid(x) : quick_sigmoid(x);
+      return x < kQuickSigmoidBound ? sigmoid(x) : quick_sigmoid(x);
     } else {
       return sigmoid(x);
     }
   }
 };
 
-// items(sigmoid) computes all items of a thread: with the quick sigmoid, and once more, from the same
-// inputs, where that got an argument below its bound. NOTE: one branch for all items, since a special
-// function of a false predicate takes its turn in the pipe too.
-// finish() prepares the results for their way to other threads, each time: a branch ahead of it would
-// keep all results back until it is decided.
-// Where whole warps call it, all lanes take the branch together: no lane waits for others behind it.
-template <bool whole_warps, typename Items, typename Finish>
+// Calls items(sigmoid), which computes all items of a thread, with the quick sigmoid, and again
+// from the same inputs if an argument was below the bound. NOTE: one branch for all items, because
+// a special function whose predicate is false still occupies its pipe. Calls finish() after each,
+// which prepares the results for other threads: a branch ahead of it would delay all results until
+// it is decided. With full_warps, all lanes of a warp call this and take the branch together.
+template <bool full_warps, typename Items, typename Finish>
 RNNC_INLINE void with_sigmoid(const Items& items, const Finish& finish) {
-  WholeSigmoid whole;
+  FullSigmoid full;
   if constexpr (kHasQuickSigmoid) {
     QuickSigmoid quick;
     items(quick);
-    bool far = quick.far();
-    if (whole_warps && quick.calls > 0) far = __any_sync(~0u, far);
+    bool redo = quick.below_bound();
+    if (full_warps && quick.calls > 0) redo = __any_sync(~0u, redo);
     finish();
-    if (__builtin_expect(far, 0)) {
-      items(whole);
+    if (__builtin_expect(redo, 0)) {
+      items(full);
       finish();
     }
   } else {
-    items(whole);
+    items(full);
     finish();
   }
 }
-template <bool whole_warps, typename Items>
+template <bool full_warps, typename Items>
 RNNC_INLINE void with_sigmoid(const Items& items) {
-  with_sigmoid<whole_warps>(items, [] {});
+  with_sigmoid<full_warps>(items, [] {});
 }
 
 }  // namespace rnnc

@@ -1,11 +1,14 @@
-// The watchdog of a block that waits for another block's data: it ends the launch with one message,
-// where a wait in vain would hang the GPU.
+// Watchdog: traps with one message, instead of hanging the GPU, when another block's data does not
+// arrive.
 //
-// Data that is late for the first time may come of a block that has no multiprocessor yet, since
-// other work holds it. Once a block has had data from all blocks that it waits for, all of them run.
+// The first wait may be long: the other block may have no multiprocessor yet because other work
+// holds it. Once a block has received data from all blocks that it waits for, all of them are
+// running.
 #pragma once
 
-// NOTE: the driver prints "file:line: function: block: ..., thread: ... Assertion `message` failed".
+#include "lib/ptx/launder.cuh"
+
+// The driver prints "file:line: function: block: ..., thread: ... Assertion `message` failed".
 extern "C" __device__ __attribute__((noreturn)) void __assertfail(const char* message,
                                                                   const char* file, unsigned line,
                                                                   const char* function,
@@ -13,33 +16,34 @@ extern "C" __device__ __attribute__((noreturn)) void __assertfail(const char* me
 
 namespace rnnc {
 
-constexpr int64 kFirstDataBound = 300000000000;  // ns, where other work may hold the chip
+constexpr int64 kFirstDataBound = 300000000000;  // ns, while other work may hold the chip
 
-// What a wait tells the watchdog.
+// What the watchdog needs to know about a wait.
 struct Wait {
-  int64 bound;     // of the launch, in ns; 0: none
-  int step;        // that waits, for the message
-  int first_step;  // the step whose data may come of a block that has not begun
+  int64 bound;     // ns; 0: no bound
+  int step;        // the step that waits, for the message
+  int first_step;  // the step whose data may come from a block that has not started
 };
-constexpr int kNoStep = -2;  // of blocks that begin together: no step has that number
+constexpr int kNoStep = -2;  // for blocks that start together: no step has this number
 
-// The clock in units of 2^20 ns, about a millisecond: a register of 32 bits holds it for weeks.
+// The clock in units of 2^20 ns, about a millisecond: 32 bits hold it for weeks.
 constexpr int kTickBits = 20;
 RNNC_INLINE u32 ticks() {
-  int64 now;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now));
-  return static_cast<u32>(now >> kTickBits);
+  int64 nanoseconds;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(nanoseconds));
+  return static_cast<u32>(nanoseconds >> kTickBits);
 }
 
-// Set by the thread that speaks: the first of a module, so that a time-out prints one line.
-static __device__ u32 watchdog_spoke;
+// Set by the first thread of the module that times out, so that only one message is printed.
+static __device__ u32 watchdog_reported;
 static __device__ char watchdog_message[] =
     "another block's data did not arrive within 2.0 seconds             ";
-constexpr int kMessageNumber = 43;  // where the number begins
+constexpr int kMessageNumber = 43;  // position of the number
 
-// The plan's name stands in the place of a file's, the step in the place of a line's.
-static __device__ __noinline__ __attribute__((noreturn)) void time_out(int step, int64 bound) {
-  if (atomicExch(&watchdog_spoke, 1u) == 0) {
+// Reports the plan's name as the file and the step as the line.
+static __device__ __noinline__ __attribute__((noreturn)) void trap_timed_out(int step,
+                                                                             int64 bound) {
+  if (atomicExch(&watchdog_reported, 1u) == 0) {
     int64 tenths = bound / 100000000, digit = 10;
     while (digit * 10 <= tenths) digit *= 10;
     char* to = watchdog_message + kMessageNumber;
@@ -53,26 +57,25 @@ static __device__ __noinline__ __attribute__((noreturn)) void time_out(int step,
     __threadfence_system();
     __assertfail(watchdog_message, kPlanName, step < 0 ? 0 : step, "rnnc", 1);
   }
-  while (true) __nanosleep(1000000);  // until the speaker's assertion ends the launch
+  while (true) __nanosleep(1000000);  // until the assertion of the reporting thread ends the launch
 }
 
-// Asked in a loop that waits for another block.
 struct Watchdog {
-  static constexpr u32 kTurns = 64;  // the clock is read once in so many
-  u32 turns = 0, start = 0;
+  static constexpr u32 kPollsPerCheck = 64;
+  u32 polls = 0, start = 0;
 
-  // At every turn of the loop.
-  RNNC_MEMBER void turn(const Wait& wait) {
-    if (++turns % kTurns == 0) look(wait);
+  // For every iteration of a waiting loop: reads the clock in some of them.
+  RNNC_MEMBER void poll(const Wait& wait) {
+    if (++polls % kPollsPerCheck == 0) check(wait);
   }
-  // At some of them.
-  RNNC_MEMBER void look(const Wait& wait) {
+  // Traps if the bound has passed since the first check.
+  RNNC_MEMBER void check(const Wait& wait) {
     const u32 now = ticks();
     if (!start) start = now;
-    // NOTE: opaque, so that no loop computes the bound before it is needed.
-    const bool first = opaque(wait.step) == wait.first_step;
+    // NOTE: laundered, so that the compiler computes the bound here and not ahead of the loop.
+    const bool first = launder(wait.step) == wait.first_step;
     const int64 bound = first && wait.bound < kFirstDataBound ? kFirstDataBound : wait.bound;
-    if (wait.bound && now - start > bound >> kTickBits) time_out(wait.step, bound);
+    if (wait.bound && now - start > bound >> kTickBits) trap_timed_out(wait.step, bound);
   }
 };
 

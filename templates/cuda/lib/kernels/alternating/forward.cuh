@@ -1,24 +1,26 @@
-// A forward step of an alternating plan but for its product: what it takes and what it leaves.
+// A forward step of an alternating plan without its product: what it reads and writes.
 #pragma once
 
-namespace rnnc {
+#include "lib/cell/item_forward.cuh"
+#include "lib/kernels/alternating/workspace.cuh"
 
-// What a forward step takes from the call, and nothing from the step before: the gates without what
-// depends on states, and weights.
+namespace rnnc::alternating {
+
+// What a forward step reads from the call, and not from the step before: the gates from bias and
+// input, and weights.
 struct ForwardInputs {
-  real gate[at_least_one(kGates)], param[at_least_one(kParams)];
-  real diagonal[at_least_one(kDiagonalPairs)];
+  Gates gate;
+  Params param;
+  Diagonal diagonal;
 
-  RNNC_MEMBER void load(const ForwardArguments& a, const Work& work, const Place& place, int64 t) {
-    const int64 unit = place.unit, plane = work.heads * work.dim;
-    Row<Element, kInputGates> x;
-    const Element* wx = a.wx + t * a.wx_time + place.b * a.wx_row + unit * kInputGates;
+  RNNC_MEMBER void load(const ForwardArguments& a, const Workspace& workspace,
+                        const ItemIndex& item, int64 t) {
+    const int64 unit = item.unit, plane = workspace.heads * workspace.dim;
+    Vec<Element, kInputGates> x;
+    const Element* wx = a.wx + t * a.wx_time + item.b * a.wx_row + unit * kInputGates;
     x.load(wx);
-    if (t + 1 < a.steps) prefetch(wx + a.wx_time);
-#pragma unroll
-    for (int i = 0; i < kParams; ++i) param[i] = to_real(a.params[i][unit]);
-#pragma unroll
-    for (int i = 0; i < kDiagonalPairs; ++i) diagonal[i] = to_real(a.R_diag[i * plane + unit]);
+    if (t + 1 < a.steps) prefetch_l2(wx + a.wx_time);
+    load_unit_weights(param, diagonal, a, plane, unit);
 #pragma unroll
     for (int g = 0; g < kGates; ++g) gate[g] = 0;
 #pragma unroll
@@ -30,62 +32,56 @@ struct ForwardInputs {
   }
 };
 
-RNNC_INLINE void forward_begin(const ForwardArguments& a, const Work& work) {
-  const Place place(work);
+RNNC_INLINE void forward_begin(const ForwardArguments& a, const Workspace& workspace) {
+  const ItemIndex item(workspace);
   if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *static_cast<ForwardArguments*>(work.arguments) = a;
-    *work.first_step = 0;
+    *static_cast<ForwardArguments*>(workspace.arguments) = a;
+    *workspace.first_step = 0;
   }
-  if (!place.given) return;
+  if (!item.valid) return;
 #pragma unroll
   for (int s = 0; s < kStates; ++s) {
-    const Element value = a.initial[s][place.row];
-    work.states[s][place.row] = to_real(value);
-    if (a.steps == 0) a.last[s][place.row] = value;
+    const Element value = a.initial_states[s][item.row];
+    workspace.states[s][item.row] = to_real(value);
+    if (a.steps == 0) a.last[s][item.row] = value;
   }
 #pragma unroll
   for (int source = 0; source < kSources; ++source) {
-    work.factors[source][factor_place(work, place, 0, 1, 0)] =
-        a.initial[kSourceState[source]][place.row];
+    workspace.factors[source][factor_offset(workspace, item, 0, 1, 0)] =
+        a.initial_states[kSourceState[source]][item.row];
   }
 }
 
-// The cell's equations, and all that a step writes; `gate` has the sums of the products.
-RNNC_INLINE void forward_item(const ForwardArguments& a, const Work& work, const Place& place,
-                              int64 t, const ForwardInputs& inputs,
-                              real (&gate)[at_least_one(kGates)], real (&state)[kStates]) {
+// The cell's equations and everything that a step writes; `gate` holds the products.
+RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& workspace,
+                              const ItemIndex& item, int64 t, const ForwardInputs& inputs,
+                              Gates& gate, States& state) {
 #pragma unroll
   for (int g = 0; g < kGates; ++g) gate[g] += inputs.gate[g];
-#pragma unroll
-  for (int n = 0; n < kDiagonalPairs; ++n) {
-    const int i = kDiagonalOrder[n];
-    gate[kDiagonalGate[i]] += inputs.diagonal[i] * state[kDiagonalSource[i]];
-  }
-  real kept[at_least_one(kSaved)];
-  real next[kStates];
+  add_diagonal(gate, inputs.diagonal, state);
+  Saved saved;
+  States next;
   with_sigmoid<false>([&](auto& sigmoid) {
-    step_forward(gate, state, inputs.param, next, kept, sigmoid);
+    apply_pointwise_forward(gate, state, inputs.param, next, saved, sigmoid);
   });
   assign(state, next);
 
-  const int64 here = t * work.batch * work.heads * work.dim + place.row;
+  const int64 t_offset = t * workspace.batch * workspace.heads * workspace.dim + item.row;
 #pragma unroll
   for (int source = 0; source < kSources; ++source) {
-    work.factors[source][factor_place(work, place, t + 1, 1, 0)] =
+    workspace.factors[source][factor_offset(workspace, item, t + 1, 1, 0)] =
         to_element<Element>(state[kSourceState[source]]);
   }
 #pragma unroll
   for (int s = 0; s < kStates; ++s) {
-    work.states[s][place.row] = state[s];
+    workspace.states[s][item.row] = state[s];
     const Element value = to_element<Element>(state[s]);
-    if (a.states[s]) a.states[s][here] = value;
-    if (t == a.steps - 1) a.last[s][place.row] = value;
+    if (a.states[s]) a.states[s][t_offset] = value;
+    if (t == a.steps - 1) a.last[s][item.row] = value;
   }
-  if (kSaved && a.kept) {
-    Row<Element, kSaved> row;
-    row.set(kept);
-    row.store(a.kept + here * kSaved);
+  if (kSaved && a.saved) {
+    pack_saved(saved).store(a.saved + t_offset * kSaved);
   }
 }
 
-}  // namespace rnnc
+}  // namespace rnnc::alternating

@@ -1,134 +1,115 @@
-// What the kernels of an alternating plan have in common: its buffers, and the part of a step that is
-// neither product. A thread works on one unit and batch row.
+// What the kernels of an alternating plan have in common: its buffers and the layout of the
+// factors.
 //
-// Steps are captured in graphs, whose nodes cannot change. So what differs from call to call, the
-// arguments and the number of the step, lies in device memory: `begin` writes it, `advance` counts
-// the steps of a chunk. The states stay in `real` from step to step.
+// Steps are captured in graphs, whose nodes cannot change. So the arguments of a call and the index
+// of its first step lie in device memory: the init kernel writes them, and `advance` counts the
+// steps. The states stay in `real` from step to step.
 #pragma once
 
-namespace rnnc {
+#include "lib/cell/arguments.cuh"
+#include "lib/ptx/ld_st.cuh"
 
-// Buffers that live as long as the graphs. B batch rows, N heads, D units a head.
-struct Work {
+namespace rnnc::alternating {
+
+// Buffers that live as long as the graphs. B batch rows, N heads, D units per head.
+struct Workspace {
   u32 batch, heads, dim;
-  void* arguments;                        // ForwardArguments or BackwardArguments
-  int* first_step;                        // of the chunk
-  real* states[kStates];                  // [B, N, D]: the states, or their gradients
-  Element* factors[at_least_one(kSources)];  // what R multiplies: see factor_place
+  void* arguments;                           // ForwardArguments or BackwardArguments
+  int* first_step;                           // of the current part of the steps
+  real* states[kStates];                     // [B, N, D]: the states, or their gradients
+  Element* factors[at_least_one(kSources)];  // what R multiplies: see factor_offset
   union {
     real* products[at_least_one(kSources)];  // [N, B, D, pairs], or [N, pairs, B, D] of gradients
-    const Element* weights[at_least_one(kSources)];  // R as fragments, where kOwnProduct
+    const Element* weights[at_least_one(kSources)];  // R as fragments, if kFused
   };
-  real* sums;                             // [kSums, B, N, D]: over the steps of a part
-  SumOverTime* totals;                    // [kSums, B, N, D]: over all parts before it
+  real* sums;           // [kSums, B, N, D]: over the steps of a part
+  SumOverTime* totals;  // [kSums, B, N, D]: over all earlier parts
 };
 
 template <typename Arguments>
-struct Begin {
+struct InitArgs {
   Arguments arguments;
-  Work work;
+  Workspace workspace;
 };
 
-struct Step {
-  Work work;
-  int64 number;  // of the step in its chunk
+struct StepArgs {
+  Workspace workspace;
+  int64 step_idx;  // within the current part of the steps
 };
 
-// What a thread works on: unit d of head n in batch row b.
-struct Place {
+// The item of a thread: unit d of head n in batch row b.
+struct ItemIndex {
   u32 n, d, b;
-  u32 unit;       // in [N, D]
-  u32 row;        // in [B, N, D]
-  bool given;
+  u32 unit;    // in [N, D]
+  u32 row;     // in [B, N, D]
+  bool valid;  // the item exists
 
-  // From sizes that come by value, in 32 bits: a division of 64 takes as long as the rest of a step.
-  RNNC_MEMBER explicit Place(const Work& work) {
-    const u32 plane = work.heads * work.dim;
+  // In 32 bits: 64-bit divisions would take as long as the rest of a step.
+  RNNC_MEMBER explicit ItemIndex(const Workspace& workspace) {
+    const u32 plane = workspace.heads * workspace.dim;
     row = blockIdx.x * blockDim.x + threadIdx.x;
     b = row / plane;
     unit = row - b * plane;
-    n = unit / work.dim;
-    d = unit - n * work.dim;
-    given = b < work.batch;
+    n = unit / workspace.dim;
+    d = unit - n * workspace.dim;
+    valid = b < workspace.batch;
   }
-  RNNC_MEMBER Place(const Work& work, u32 head, u32 own, u32 batch_row, bool exists) {
+  RNNC_MEMBER ItemIndex(const Workspace& workspace, u32 head, u32 head_unit, u32 batch_row,
+                        bool exists) {
     n = head;
-    d = own;
+    d = head_unit;
     b = batch_row;
-    unit = n * work.dim + d;
-    row = b * work.heads * work.dim + unit;
-    given = exists && d < work.dim && b < work.batch;
+    unit = n * workspace.dim + d;
+    row = b * workspace.heads * workspace.dim + unit;
+    valid = exists && d < workspace.dim && b < workspace.batch;
   }
 };
 
-// K of a row of factors: with kOwnProduct it is padded with zeros to chunks.
-constexpr u32 kFactorGranule = kOwnProduct ? 32 : 1;
-constexpr u32 kTileRows = 16;  // batch rows that an instruction multiplies
+// K of a row of factors: if kFused, it is padded with zeros to whole k_tiles.
+constexpr u32 kFactorKTile = kFused ? 32 : 1;
+constexpr u32 kTileRows = 16;  // batch rows of an instruction
 RNNC_INLINE u32 factor_pitch(u32 dim) {
-  return (dim + kFactorGranule - 1) / kFactorGranule * kFactorGranule;
+  return (dim + kFactorKTile - 1) / kFactorKTile * kFactorKTile;
 }
 RNNC_INLINE u32 row_tiles(u32 batch) {
-  constexpr u32 rows = kTileRows * kRowTiles;  // of a block
+  constexpr u32 rows = kTileRows * kRowTiles;  // per block
   return (batch + rows - 1) / rows * kRowTiles;
 }
 
-// With kOwnProduct, factors are [2, N, tiles of 16 rows, pairs, pitch / 32 chunks, 512]: steps take
-// turns, since blocks read what the last one wrote while others write. A chunk of a tile lies as the
-// fragments of two instructions: [2, 32 lanes, 2 words, 2 rows, 2 of K], where lane 4 r + q has rows r
-// and r + 8 and the words 4 q .. 4 q + 3, two an instruction.
-RNNC_INLINE int64 factor_tile(const Work& work, u32 head, u32 tile, int64 step, int pairs) {
-  const int64 turn = (step & 1) * work.heads + head;
-  return (turn * row_tiles(work.batch) + tile) * pairs * kTileRows * factor_pitch(work.dim);
+// If kFused, factors are [2, N, tiles of 16 rows, pairs, pitch / 32 k_tiles, 512]. Steps alternate
+// between the two buffers, since blocks read what the last step wrote while others write. A k_tile
+// of a tile holds the fragments of two instructions: [2, 32 lanes, 2 words, 2 rows, 2 of K], where
+// lane 4 r + q has rows r and r + 8 and the words 4 q .. 4 q + 3, two per instruction.
+RNNC_INLINE int64 factor_tile(const Workspace& workspace, u32 head, u32 tile, int64 step,
+                              int pairs) {
+  const int64 head_idx = (step & 1) * workspace.heads + head;
+  return (head_idx * row_tiles(workspace.batch) + tile) * pairs * kTileRows *
+         factor_pitch(workspace.dim);
 }
-RNNC_INLINE u32 place_in_chunk(u32 row, u32 k) {
+RNNC_INLINE u32 offset_in_k_tile(u32 row, u32 k) {
   const u32 word = k / 2, lane = row % 8 * 4 + word / 4;
   return (word % 4 / 2 * 32 + lane) * 8 + word % 2 * 4 + row / 8 * 2 + k % 2;
 }
 
-// Where the factor of an item lies for a step's product: a state, of which there is one, or the
-// gradients of the gates of `pairs` pairs. The library's products take [N, pairs, B, D].
-RNNC_INLINE int64 factor_place(const Work& work, const Place& place, int64 step, int pairs, int pair) {
-  if constexpr (kOwnProduct) {
-    const u32 k = pair * factor_pitch(work.dim) + place.d;
-    return factor_tile(work, place.n, place.b / kTileRows, step, pairs) +
-           k / kFactorGranule * (kTileRows * kFactorGranule) +
-           place_in_chunk(place.b % kTileRows, place.d % kFactorGranule);
+// The offset of an item's factor for a step's product: a state, of which there is one, or the
+// gradients of the gates of `pairs` pairs. The products of the matrix library take [N, pairs, B,
+// D].
+RNNC_INLINE int64 factor_offset(const Workspace& workspace, const ItemIndex& item, int64 step,
+                                int pairs, int pair) {
+  if constexpr (kFused) {
+    const u32 k = pair * factor_pitch(workspace.dim) + item.d;
+    return factor_tile(workspace, item.n, item.b / kTileRows, step, pairs) +
+           k / kFactorKTile * (kTileRows * kFactorKTile) +
+           offset_in_k_tile(item.b % kTileRows, item.d % kFactorKTile);
   } else {
-    const int64 column = (int64{place.n} * pairs + pair) * work.batch + place.b;
-    return column * work.dim + place.d;
+    const int64 column = (int64{item.n} * pairs + pair) * workspace.batch + item.b;
+    return column * workspace.dim + item.d;
   }
 }
 
-// Asks for data that the next step reads.
-RNNC_INLINE void prefetch(const Element* at) {
-  asm volatile("prefetch.global.L2 [%0];" ::"l"(at));
+// Advances the first step to the next part of the steps.
+RNNC_INLINE void advance(const Workspace& workspace, int64 steps) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) *workspace.first_step += static_cast<int>(steps);
 }
 
-// Loads of what the step before has written, from L2: where steps overlap, a multiprocessor's L1 may
-// hold what lay there earlier.
-RNNC_INLINE int load_fresh(const int* from) {
-  int value;
-  asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
-  return value;
-}
-RNNC_INLINE unsigned long long load_fresh(const unsigned long long* from) {
-  unsigned long long value;
-  asm volatile("ld.relaxed.gpu.global.u64 %0, [%1];" : "=l"(value) : "l"(from) : "memory");
-  return value;
-}
-RNNC_INLINE float load_fresh(const float* from) {
-  float value;
-  asm volatile("ld.relaxed.gpu.global.f32 %0, [%1];" : "=f"(value) : "l"(from) : "memory");
-  return value;
-}
-RNNC_INLINE double load_fresh(const double* from) {
-  double value;
-  asm volatile("ld.relaxed.gpu.global.f64 %0, [%1];" : "=d"(value) : "l"(from) : "memory");
-  return value;
-}
-
-RNNC_INLINE void advance(const Work& work, int64 steps) {
-  if (blockIdx.x == 0 && threadIdx.x == 0) *work.first_step += static_cast<int>(steps);
-}
-
-}  // namespace rnnc
+}  // namespace rnnc::alternating

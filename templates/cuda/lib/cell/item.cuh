@@ -1,0 +1,26 @@
+// What forward and backward kernels both do for an item, which is one unit of one batch row.
+#pragma once
+
+#include "lib/cell/arguments.cuh"
+
+namespace rnnc {
+
+// Arrays of values of one item or unit.
+using Gates = real[at_least_one(kGates)];
+using States = real[kStates];
+using Params = real[at_least_one(kParams)];
+using Diagonal = real[at_least_one(kDiagonalPairs)];
+using Saved = real[at_least_one(kSaved)];
+
+// The params and diagonal weights of a unit, constant over time. `unit` indexes [N, D], of `plane`
+// units.
+template <typename Arguments>
+RNNC_INLINE void load_unit_weights(Params& param, Diagonal& diagonal, const Arguments& a,
+                                   int64 plane, int64 unit) {
+#pragma unroll
+  for (int i = 0; i < kParams; ++i) param[i] = to_real(a.params[i][unit]);
+#pragma unroll
+  for (int i = 0; i < kDiagonalPairs; ++i) diagonal[i] = to_real(a.R_diag[i * plane + unit]);
+}
+
+}  // namespace rnnc

@@ -1,0 +1,47 @@
+// What every forward kernel does for an item, which is one unit of one batch row.
+#pragma once
+
+#include "lib/cell/item.cuh"
+#include "lib/ptx/sigmoid.cuh"
+#include "lib/ptx/vec.cuh"
+
+namespace rnnc {
+
+// The biases of a unit's gates; zero for a gate without one.
+RNNC_INLINE void load_bias(Gates& bias, const ForwardArguments& a, int64 plane, int64 unit) {
+#pragma unroll
+  for (int g = 0; g < kGates; ++g) bias[g] = 0;
+#pragma unroll
+  for (int i = 0; i < kBiasGates; ++i) {
+    if (a.bias) bias[kBias[i]] = to_real(a.bias[i * plane + unit]);
+  }
+}
+// The gates from bias and input.
+RNNC_INLINE void start_gates(Gates& gate, const Gates& bias, const Vec<Element, kInputGates>& x) {
+#pragma unroll
+  for (int g = 0; g < kGates; ++g) {
+    gate[g] = bias[g];
+    if (g < kInputGates) gate[g] += x[g];
+  }
+}
+// Adds the states to the gates that read them through diagonal weights.
+RNNC_INLINE void add_diagonal(Gates& gate, const Diagonal& diagonal, const States& state) {
+#pragma unroll
+  for (int n = 0; n < kDiagonalPairs; ++n) {
+    const int i = kDiagonalOrder[n];
+    gate[kDiagonalGate[i]] += diagonal[i] * state[kDiagonalSource[i]];
+  }
+}
+
+RNNC_INLINE Vec<Element, 1> pack_state(real state) {
+  Vec<Element, 1> vec;
+  vec.set({state});
+  return vec;
+}
+RNNC_INLINE Vec<Element, kSaved> pack_saved(const Saved& saved) {
+  Vec<Element, kSaved> vec;
+  vec.set(saved);
+  return vec;
+}
+
+}  // namespace rnnc

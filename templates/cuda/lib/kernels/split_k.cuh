@@ -1,0 +1,336 @@
+// SplitK: the product of a block's part of R with the states, K split over its warps.
+//
+// R lies in registers; what those cannot hold in shared memory; what that cannot hold either in
+// global memory, from where it is streamed in every step: a ring in shared memory receives the next
+// fragments in the order of the product, and those of the next step after the last. A thread reads
+// only what it wrote and copied itself, so no synchronisation is needed.
+//
+// Every warp multiplies all tiles of the block by k_tiles of its own. So each byte of the states
+// enters the block once, straight into the registers that a matrix instruction reads. The partials
+// of the warps are added afterwards, through shared memory.
+//
+// A `KRange` describes the split: kHeadDim; kDimKTiles, k_tiles per state; kPhaseTiles, tiles of
+// batch rows; kWarps, warps per block; warp_k_tiles(source), k_tiles per warp of each source;
+// tiles(source), tiles of 16 rows of R; k_tiles(source), all of a source; memory(source, k_tile),
+// where R of a warp's k_tile lies; kSharingWarps, warps that share K, in other blocks too;
+// kWrittenElements, elements of a state that are ever written.
+#pragma once
+
+#include "lib/exchange/ll_exchange.cuh"
+#include "lib/mma/accumulator.cuh"
+#include "lib/ptx/cp_async.cuh"
+#include "lib/ptx/watchdog.cuh"
+
+namespace rnnc {
+
+constexpr int kStreamStages = 8;  // streamed fragments in flight per warp; a power of two
+
+enum class Memory { kRegisters, kShared, kGlobal };
+
+// Where R of one of a warp's k_tiles lies. Streamed k_tiles are spread evenly among the others,
+// which are multiplied while they are in flight; the first of the others lie in registers.
+RNNC_CONSTEXPR Memory memory_of(int k_tile, int warp_k_tiles, int in_registers, int streamed) {
+  const int before = k_tile * streamed / warp_k_tiles;  // streamed k_tiles before this one
+  if ((k_tile + 1) * streamed / warp_k_tiles > before) return Memory::kGlobal;
+  return k_tile - before < in_registers ? Memory::kRegisters : Memory::kShared;
+}
+
+// A row of R that a lane multiplies: its offset in elements, and whether it exists.
+struct RowRef {
+  int64 offset;
+  bool valid;
+};
+
+// A word of R, zero if it is not valid; `rounding` includes it. NOTE: predicated, since a select of
+// addresses would keep one per word in registers; and no .nc, so that a barrier between two holds
+// the second. `full`: both of its elements are within the row.
+template <int head_dim>
+RNNC_INLINE u32 ld_global_weight(const Element* from, bool valid, bool full, Rounding& rounding) {
+  u32 word;
+  if constexpr (head_dim % kPack == 0) {
+    asm volatile(
+        "{ .reg .pred valid;\n"
+        "setp.ne.u32 valid, %2, 0;\n"
+        "mov.u32 %0, 0;\n"
+        "@valid ld.global.u32 %0, [%1]; }"
+        : "=r"(word)
+        : "l"(from), "r"(static_cast<u32>(valid))
+        : "memory");
+    return prepare_weight(word, rounding);
+  } else {
+    asm volatile(
+        "{ .reg .pred valid, full;\n"
+        ".reg .u16 first, second;\n"
+        "setp.ne.u32 valid, %2, 0;\n"
+        "setp.ne.u32 full, %3, 0;\n"
+        "mov.u16 first, 0;\n"
+        "mov.u16 second, 0;\n"
+        "@valid ld.global.u16 first, [%1];\n"
+        "@full ld.global.u16 second, [%1 + 2];\n"
+        "mov.b32 %0, {first, second}; }"
+        : "=r"(word)
+        : "l"(from), "r"(static_cast<u32>(valid)), "r"(static_cast<u32>(valid && full))
+        : "memory");
+    return word;
+  }
+}
+
+// NOTE: no memory clobber, so that the compiler may move it among the products.
+RNNC_INLINE void ld_shared_fragment(u32 (&words)[4], u32 from) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(words[0]), "=r"(words[1]), "=r"(words[2]), "=r"(words[3])
+               : "r"(from));
+}
+
+template <typename KRange>
+struct SplitK {
+  static constexpr int kHeadDim = KRange::kHeadDim, kDimKTiles = KRange::kDimKTiles;
+  static constexpr int kPhaseTiles = KRange::kPhaseTiles;
+  RNNC_CONSTEXPR int first_warp_k_tile(int source) {
+    int before = 0;
+    for (int i = 0; i < source; ++i) before += KRange::warp_k_tiles(i);
+    return before;
+  }
+  RNNC_CONSTEXPR int first_tile(int source) {
+    int tiles = 0;
+    for (int i = 0; i < source; ++i) tiles += KRange::tiles(i);
+    return tiles;
+  }
+  RNNC_CONSTEXPR int source_of(int k_tile) {
+    int source = 0;
+    while (source + 1 < kSources && k_tile >= first_warp_k_tile(source + 1)) ++source;
+    return source;
+  }
+  RNNC_CONSTEXPR Memory memory(int k_tile) {
+    return KRange::memory(source_of(k_tile), k_tile - first_warp_k_tile(source_of(k_tile)));
+  }
+  // The fragments in a memory of all k_tiles before this one.
+  RNNC_CONSTEXPR int first_fragment(int k_tile, Memory where) {
+    int fragments = 0;
+    for (int i = 0; i < k_tile; ++i) {
+      if (memory(i) == where) fragments += 2 * KRange::tiles(source_of(i));
+    }
+    return fragments;
+  }
+  static constexpr int kWarpKTiles = first_warp_k_tile(kSources), kTiles = first_tile(kSources);
+  static constexpr int kRegisterFragments = first_fragment(kWarpKTiles, Memory::kRegisters);
+  static constexpr int kSharedFragments = first_fragment(kWarpKTiles, Memory::kShared);
+  static constexpr int kStreamedFragments = first_fragment(kWarpKTiles, Memory::kGlobal);
+  static constexpr int kFragmentBytes = 32 * kLaneBytes;
+  static constexpr int kRingBytes = kStreamedFragments ? kStreamStages * kFragmentBytes : 0;
+  static constexpr int kWarpBytes = kSharedFragments * kFragmentBytes + kRingBytes;
+  static constexpr int kSharedBytes = KRange::kWarps * kWarpBytes;
+  static constexpr int kStreamedBytes = KRange::kWarps * kStreamedFragments * kFragmentBytes;
+  // An instruction waits for its accumulator, so there are at least four.
+  static constexpr int kNumAccumulators = ceil_div(4, kTiles* kPhaseTiles);
+  using Accumulators = Accumulator<kNumAccumulators>;
+  // Polling a large gather is expensive, so above 16 KiB one lane polls one word first.
+  static constexpr bool kPollsOneWord =
+      kWarpKTiles * kPhaseTiles * KRange::kWarps * kTileKTileBytes > 16384;
+  // Vectors in flight: as many as 64 registers hold, or half of those if R is streamed, since
+  // streaming takes longer than the gather.
+  static constexpr int kVectors = kStreamedFragments ? 8 : 16;
+  static constexpr int kGather = minimum(kWarpKTiles, at_least_one(kVectors / kPhaseTiles));
+
+  // Whether every lane's part of every k_tile is ever written; what is not written counts as zero.
+  RNNC_CONSTEXPR bool full() {
+    for (int i = 0; i < kSources; ++i) {
+      if (KRange::k_tiles(i) != KRange::warp_k_tiles(i) * KRange::kSharingWarps) return false;
+    }
+    return kDimKTiles * kKTile <= KRange::kWrittenElements;
+  }
+  static constexpr bool kFull = full();
+
+  u32 fragment[at_least_one(kRegisterFragments)][4];
+  Rounding rounding;          // of all fragments, in any memory
+  u32 shared_fragments;       // address of this lane's fragments in shared memory, then of its ring
+  const char* streamed;       // this lane's streamed fragments
+  u32 ring_begin;             // offset in the ring of the first streamed fragment
+  bool written[kWarpKTiles];  // this lane's part of a k_tile, unless kFull
+
+  // row_at(source, tile, half) gives a RowRef, and k_tile_at(source, k_tile) the distance of a
+  // k_tile from there. `warp` counts the warps that share K, `local_warp` those of this block.
+  template <typename RowAt, typename KTileAt>
+  RNNC_MEMBER void load(char* shared, char* global, const Element* R, int warp, int local_warp,
+                        int lane, const RowAt& row_at, const KTileAt& k_tile_at) {
+    const int quad = lane & 3;
+    rounding.begin();
+    // The streamed buffer has the blocks in launch order.
+    const int64 block = (int64{blockIdx.z} * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
+    char* const warp_streamed = global + block * kStreamedBytes +
+                                local_warp * (kStreamedBytes / KRange::kWarps) + lane * kLaneBytes;
+    char* const warp_shared = shared + local_warp * kWarpBytes + lane * kLaneBytes;
+    shared_fragments = shared_address(warp_shared);
+    unroll<kWarpKTiles>([&](auto k_tile_index) {
+      constexpr int k_tile = decltype(k_tile_index)::value, source = source_of(k_tile);
+      constexpr Memory where = memory(k_tile);
+      constexpr int first_number = first_fragment(k_tile, where);
+      const int global_k_tile =
+          warp * KRange::warp_k_tiles(source) + k_tile - first_warp_k_tile(source);
+      const bool exists = kFull || global_k_tile < KRange::k_tiles(source);
+      // The distance of the k_tile from the row's first element, and its k.
+      const int64 first = k_tile_at(source, global_k_tile);
+      const int k = global_k_tile % kDimKTiles * kKTile;
+      written[k_tile] = exists && k + quad * 4 * kPack < KRange::kWrittenElements;
+      unroll<2>([&](auto step_index) {
+        constexpr int step = decltype(step_index)::value;
+        unroll<KRange::tiles(source)>([&](auto tile_index) {
+          constexpr int tile = decltype(tile_index)::value;
+          constexpr int number = first_number + step * KRange::tiles(source) + tile;
+          u32 words[4];
+#pragma unroll
+          for (int i = 0; i < 4; ++i) {  // word i / 2 of the mma step's two, half i % 2 of the tile
+            const RowRef ref = row_at(source, tile, i % 2);
+            const int element = (quad * 4 + 2 * step + i / 2) * kPack;
+            const bool in_bounds = kHeadDim % kKTile == 0 || k + element < kHeadDim;
+            words[i] = ld_global_weight<kHeadDim>(R + ref.offset + first + element,
+                                                  exists && ref.valid && in_bounds,
+                                                  k + element + 1 < kHeadDim, rounding);
+          }
+          const uint4 all = make_uint4(words[0], words[1], words[2], words[3]);
+          if constexpr (where == Memory::kRegisters) {
+#pragma unroll
+            for (int i = 0; i < 4; ++i) fragment[number][i] = words[i];
+          } else if constexpr (where == Memory::kShared) {
+            *reinterpret_cast<uint4*>(warp_shared + number * kFragmentBytes) = all;
+          } else {
+            *reinterpret_cast<uint4*>(warp_streamed + number * kFragmentBytes) = all;
+          }
+          if constexpr (tile % 8 == 7 || tile + 1 == KRange::tiles(source)) {
+            limit_loads_in_flight();
+          }
+        });
+      });
+    });
+    rounding.settle();
+    if constexpr (kStreamedFragments > 0) {
+      streamed = warp_streamed;
+      ring_begin = 0;
+      __threadfence();  // the copies read what this thread wrote, and are not ordered with its
+                        // stores
+      unroll<kStreamStages>([&](auto index) {
+        constexpr int number = decltype(index)::value;
+        prefetch_fragment<number>(ring_address(number));
+      });
+    }
+  }
+
+  // The address in the ring of a streamed fragment.
+  RNNC_MEMBER u32 ring_address(int number) const {
+    constexpr u32 first = kSharedFragments * kFragmentBytes;
+    return shared_fragments + first + ((ring_begin + number * kFragmentBytes) & (kRingBytes - 1));
+  }
+  template <int number>
+  RNNC_MEMBER void prefetch_fragment(u32 to) const {
+    cp_async_16<number % kStreamedFragments * kFragmentBytes>(to, streamed);
+    cp_async_commit();
+  }
+  // No copy may be in flight into shared memory when the block exits.
+  RNNC_MEMBER void finish() const {
+    if constexpr (kStreamedFragments > 0) cp_async_wait<0>();
+  }
+
+  // Waits for the words of this warp's k_tiles and multiplies them. `states` is this lane's address
+  // in the first k_tile of source 0 and tile 0, source_offset(source) the distance of a source's
+  // k_tiles from there, and tile_bytes the distance between tiles of batch rows.
+  template <typename SourceOffset>
+  RNNC_MEMBER void multiply(Accumulators (&sum)[kTiles][kPhaseTiles], const char* states, int warp,
+                            const SourceOffset& source_offset, int tile_bytes, const Wait& wait) {
+    const auto address = [&](int k_tile, int tile) {
+      const int source = source_of(k_tile);
+      const int global_k_tile = warp * KRange::warp_k_tiles(source);
+      const char* const first = states + source_offset(source) + global_k_tile * kTileKTileBytes;
+      return first + (k_tile - first_warp_k_tile(source)) * kTileKTileBytes + tile * tile_bytes;
+    };
+    unroll<ceil_div(kWarpKTiles, kGather)>([&](auto batch_index) {
+      constexpr int first = decltype(batch_index)::value * kGather;
+      constexpr int count = minimum(kGather, kWarpKTiles - first);
+      Watchdog watchdog;
+      if constexpr (kPollsOneWord) {
+        constexpr int last = first + count - 1;
+        if ((threadIdx.x & 31) == 0 && (kFull || written[last])) {
+          const auto* word = reinterpret_cast<const u32*>(address(last, kPhaseTiles - 1));
+          while (ld_relaxed_gpu(word) == kSentinel) watchdog.poll(wait);
+        }
+        __syncwarp();
+      }
+      uint4 words[count][kPhaseTiles];
+#pragma unroll
+      for (int i = 0; i < count; ++i) {
+#pragma unroll
+        for (int tile = 0; tile < kPhaseTiles; ++tile) words[i][tile] = make_uint4(0, 0, 0, 0);
+      }
+      unroll<count>([&](auto index) {
+        constexpr int i = decltype(index)::value;
+#pragma unroll
+        for (int tile = 0; tile < kPhaseTiles; ++tile) {
+          if (kFull || written[first + i]) {
+            words[i][tile] = ld_relaxed_gpu_v4(address(first + i, tile));
+          }
+        }
+      });
+      const auto complete = [&]() {
+        bool missing = false;
+#pragma unroll
+        for (int i = 0; i < count; ++i) {
+#pragma unroll
+          for (int tile = 0; tile < kPhaseTiles; ++tile) missing |= has_sentinel(words[i][tile]);
+        }
+        if (!__any_sync(~0u, missing)) return true;
+        unroll<count>([&](auto index) {
+          constexpr int i = decltype(index)::value;
+#pragma unroll
+          for (int tile = 0; tile < kPhaseTiles; ++tile) {
+            if (has_sentinel(words[i][tile])) {
+              words[i][tile] = ld_relaxed_gpu_v4(address(first + i, tile));
+            }
+          }
+        });
+        return false;
+      };
+      // The clock is outside of the loop that nearly always ends the wait.
+      bool done = false;
+      while (!done) {
+#pragma unroll 1
+        for (int attempt = 0; attempt < 1024 && !done; ++attempt) done = complete();
+        if (!done) watchdog.check(wait);
+      }
+      unroll<count>([&](auto index) {
+        constexpr int i = decltype(index)::value, k_tile = first + i, source = source_of(k_tile);
+        constexpr int tiles = KRange::tiles(source);
+        constexpr Memory where = memory(k_tile);
+        constexpr int first_number = first_fragment(k_tile, where);
+        unroll<2>([&](auto step_index) {
+          constexpr int half = decltype(step_index)::value;
+          unroll<tiles>([&](auto tile_index) {
+            constexpr int tile = decltype(tile_index)::value;
+            constexpr int number = first_number + half * tiles + tile;
+            u32 weights[4];
+            if constexpr (where == Memory::kRegisters) {
+#pragma unroll
+              for (int k = 0; k < 4; ++k) weights[k] = fragment[number][k];
+            } else if constexpr (where == Memory::kShared) {
+              ld_shared_fragment(weights, shared_fragments + number * kFragmentBytes);
+            } else {
+              cp_async_wait<kStreamStages - 1>();
+              ld_shared_fragment(weights, ring_address(number));
+            }
+#pragma unroll
+            for (int n = 0; n < kPhaseTiles; ++n) {
+              const uint4 w = words[i][n];
+              auto& accumulator = sum[first_tile(source) + tile][n];
+              accumulator.template add<2 * k_tile + half>(weights, half ? w.z : w.x,
+                                                          half ? w.w : w.y, rounding);
+            }
+            if constexpr (where == Memory::kGlobal) {
+              prefetch_fragment<number + kStreamStages>(ring_address(number));
+            }
+          });
+        });
+      });
+    });
+    if constexpr (kStreamedFragments > 0) ring_begin += kStreamedFragments * kFragmentBytes;
+  }
+};
+
+}  // namespace rnnc

@@ -1,0 +1,55 @@
+// Short names for types and qualifiers, helpers on integers, and loops whose index is a constant.
+#pragma once
+
+#define RNNC_INLINE static __device__ __forceinline__
+#define RNNC_MEMBER __device__ __forceinline__
+#define RNNC_CONSTEXPR static __device__ constexpr
+
+namespace rnnc {
+
+using u16 = unsigned short;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+using int64 = long long;
+
+RNNC_CONSTEXPR int at_least_one(int n) { return n > 0 ? n : 1; }
+RNNC_CONSTEXPR int minimum(int a, int b) { return a < b ? a : b; }
+RNNC_CONSTEXPR int maximum(int a, int b) { return a > b ? a : b; }
+RNNC_CONSTEXPR int ceil_div(int a, int b) { return (a + b - 1) / b; }
+RNNC_CONSTEXPR int round_up(int a, int b) { return ceil_div(a, b) * b; }
+// The widest access, in bytes, that divides n bytes.
+RNNC_CONSTEXPR int access_bytes(int n) {
+  return n % 16 == 0 ? 16 : n % 8 == 0 ? 8 : n % 4 == 0 ? 4 : 2;
+}
+
+// unroll<n>(body) calls body(Index<0>{}), …, body(Index<n - 1>{}). The index is a constant
+// expression, so arrays stay in registers whatever the compiler decides to unroll.
+template <int i>
+struct Index {
+  static constexpr int value = i;
+};
+template <int n, int i = 0, typename Body>
+RNNC_INLINE void unroll(const Body& body) {
+  if constexpr (i < n) {
+    body(Index<i>{});
+    unroll<n, i + 1>(body);
+  }
+}
+
+template <typename T, int n>
+RNNC_INLINE void assign(T (&to)[n], const T (&from)[n]) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) to[i] = from[i];
+}
+
+// The element `bytes` after `base`. The sum of a uniform pointer and an offset per thread costs
+// fewer registers than a pointer per thread.
+template <typename T>
+RNNC_INLINE T* element_at(T* base, int64 bytes) {
+  return reinterpret_cast<T*>(reinterpret_cast<u64>(base) + bytes);
+}
+
+// A block's dynamic shared memory.
+extern __shared__ __align__(128) char shared[];
+
+}  // namespace rnnc
