@@ -1,0 +1,42 @@
+// Every header of the library with one example cell: what an editor opens, and a test compiles.
+//
+// An alternating plan either fuses its product or leaves it to the matrix library; this file has the
+// fused kernels. To see the others, include alternating/library.cuh instead.
+#include "lib/cell/example.cuh"
+
+#include "lib/kernels/block_backward.cuh"
+#include "lib/kernels/block_forward.cuh"
+#include "lib/kernels/cluster_backward.cuh"
+#include "lib/kernels/cluster_forward.cuh"
+#include "lib/kernels/grid_backward.cuh"
+#include "lib/kernels/grid_forward.cuh"
+
+#include "lib/kernels/alternating/fused_backward.cuh"
+#include "lib/kernels/alternating/fused_forward.cuh"
+
+using namespace rnnc;
+
+extern "C" __global__ void block(const __grid_constant__ ForwardArguments forward,
+                                 const __grid_constant__ BackwardArguments backward) {
+  block_forward::run(forward);
+  block_backward::run(backward);
+}
+
+extern "C" __global__ void cluster(const __grid_constant__ ForwardArguments forward,
+                                   const __grid_constant__ BackwardArguments backward) {
+  cluster_forward::run(forward);
+  cluster_backward::run(backward);
+}
+
+extern "C" __global__ void grid(const __grid_constant__ GridArguments<ForwardArguments> forward,
+                                const __grid_constant__ GridArguments<BackwardArguments> backward) {
+  grid_forward::run(forward);
+  grid_backward::run(backward);
+}
+
+extern "C" __global__ void alternating_steps(const __grid_constant__ alternating::StepArgs step) {
+  alternating::forward_step(step.workspace, step.step_idx);
+  alternating::backward_step(step.workspace, step.step_idx);
+  alternating::backward_end(step.workspace);
+  alternating::advance(step.workspace, step.step_idx);
+}
