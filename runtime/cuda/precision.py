@@ -6,18 +6,18 @@ import torch
 
 
 def tf32_allowed(dtype: torch.dtype) -> bool:
-    """Whether products of a dtype may round their factors to tf32, as torch's own would now.
+    """Whether products of a dtype may round their factors to tf32, as torch's products would now.
 
-    torch keeps the answer under old names (`torch.backends.cuda.matmul.allow_tf32`,
+    torch has old flags (`torch.backends.cuda.matmul.allow_tf32`,
     `torch.set_float32_matmul_precision`) and new ones (`torch.backends.cuda.matmul.fp32_precision`,
-    where "none" means what `torch.backends.fp32_precision` says). The old ones raise once a new one
-    was set, the new one never does and knows of both.
+    which defaults to `torch.backends.fp32_precision`). The old flags raise an error once a new one
+    is set. The new flag never does, and follows both.
 
     Args:
         dtype: of the factors; only float32 has the choice.
 
     Returns:
-        False where nothing was set: products of float32 then keep their digits.
+        False by default: products of float32 then have float32 accuracy.
     """
     if dtype != torch.float32:
         return False

@@ -1,4 +1,4 @@
-"""Weights of a module that are no parameters, but computed from others at every call."""
+"""Weights of a module that are not parameters: they are computed from others at every call."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ..errors import TensorError
 
 
 def replace_weight(module: nn.Module, name: str, value: Tensor) -> None:
-    """Give a weight that is no parameter another value, through what it is computed from.
+    """Set a weight that is not a parameter, through the tensors that it is computed from.
 
     Args:
-        module: whose weight it is.
+        module: has the weight.
         name: of the weight.
-        value: what it shall be.
+        value: its new value.
 
     Raises:
-        TensorError: nothing is known of how it is computed.
+        TensorError: how it is computed is unknown.
     """
     origin = module._parameters.get(f"{name}_orig")
     if is_parametrized(module, name):

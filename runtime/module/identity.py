@@ -1,7 +1,7 @@
-"""Whose weights a state dict holds: a cell's name, and a digest of what its parameters mean.
+"""The cell to which a state dict belongs: its name, and a digest of what its parameters mean.
 
-The digest is of what the cell declares and of what it computes on fixed numbers, rounded. So it
-stays the same where only the form of the equations differs, and where a constant has another value.
+The digest covers the cell's declarations and its rounded results on fixed numbers. So it does not
+depend on the form of the equations, nor on the values of constants.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DIGITS = 6
 
 
 def identity_of(cell: CellSpec) -> dict[str, str]:
-    """What a state dict's metadata says of a cell."""
+    """A cell's entry in the metadata of a state dict."""
     return {"name": cell.name, "digest": _digest(cell)}
 
 
@@ -33,7 +33,7 @@ def check_same_cell(found: Any, cell: CellSpec, prefix: str) -> None:
     """Check that a state dict was saved by a module of the same cell.
 
     Args:
-        found: what its metadata says; None where it says nothing, which is no complaint.
+        found: the entry in its metadata; None is accepted.
         cell: the module's.
         prefix: of the module's keys.
 
@@ -67,7 +67,7 @@ def _digest(cell: CellSpec) -> str:
 
 
 def _values(cell: CellSpec) -> list[str]:
-    """What the cell computes over two steps of fixed numbers, in float64."""
+    """The cell's results over two steps of fixed numbers, in float64."""
     numbers = _numbers()
 
     def draw(*shape: int) -> Tensor:
@@ -92,7 +92,7 @@ def _values(cell: CellSpec) -> list[str]:
 
 
 def _numbers() -> Iterator[float]:
-    """Numbers in (0, 1) that look random, and are the same everywhere."""
+    """Pseudo-random numbers in (0, 1), the same on every machine."""
     state = 1
     while True:
         state = state * 48271 % 0x7FFFFFFF
@@ -100,5 +100,5 @@ def _numbers() -> Iterator[float]:
 
 
 def _rounded(value: float) -> str:
-    """To some digits after the point, and some in all; without a sign of zero."""
+    """A number rounded to 6 decimals and 6 significant digits; -0 becomes 0."""
     return f"{round(value, _DIGITS) + 0.0:.{_DIGITS}g}"

@@ -21,7 +21,6 @@ from ..check.module import (
     check_module_dtype,
     check_size,
     check_states,
-    check_weight_of_module,
 )
 from ..errors import TensorError
 from ..scan import BACKENDS, Backend, initial_states, run_scan
@@ -29,7 +28,7 @@ from ..targets import target_of
 from ..tensors import ScanInputs, States
 from .computed_weights import replace_weight
 from .identity import check_same_cell, identity_of
-from .weights import initialize, weight_shapes
+from .weights import initialize, weight_shapes, weights_of
 
 
 class RNN(nn.Module):
@@ -71,7 +70,7 @@ class RNN(nn.Module):
         >>> import torch, rnnc
         >>> rnn = rnnc.RNN(rnnc.cells.slstm, 10, 64, heads=4, batch_first=True)
         >>> y, last = rnn(torch.randn(3, 20, 10))
-        >>> y.shape, [s.shape for s in last][:1]          # last: one (layers, B, hidden) a state
+        >>> y.shape, [s.shape for s in last][:1]          # last: one (layers, B, hidden) per state
         (torch.Size([3, 20, 64]), [torch.Size([1, 3, 64])])
     """
 
@@ -119,12 +118,12 @@ class RNN(nn.Module):
         self.reset_parameters()
 
     def _remember(self) -> None:
-        """Plain values of the cell, so that torch.compile need not look into it."""
+        """Take plain values from the cell, which torch.compile traces more easily."""
         self._param_names = [p.name for p in self.cell.params]
         self._state_names = [s.name for s in self.cell.states]
         self._initial_values = [s.init for s in self.cell.states]
-        # What a layer has is what it was built with. A weight may then become anything that has
-        # its name: a parametrization, a buffer, a tensor that someone put in its place.
+        # The weights that each layer was built with. A weight may later be replaced by anything
+        # under its name: a parametrization, a buffer or a plain tensor.
         self._layer_weights = [
             [(name, f"{name}_l{layer}", shape) for name, shape in self._shapes(layer).items()]
             for layer in range(self.num_layers)
@@ -155,31 +154,14 @@ class RNN(nn.Module):
                 replace_weight(self, attribute, drawn)
 
     def _weights(self, layer: int, device: torch.device | None = None) -> dict[str, Tensor]:
-        """The weights of a layer, whatever they are now: parameters, or what stands for them.
-
-        With a device, they must be there: kernels read them by their address.
-        """
-        found: dict[str, Tensor] = {}
-        parameters = self._parameters
-        for name, attribute, shape in self._layer_weights[layer]:
-            weight: Tensor | None = parameters.get(attribute)
-            if weight is None:
-                weight = getattr(self, attribute, None)
-            if (
-                weight is None
-                or weight.shape != shape
-                or (device is not None and weight.device != device)
-            ):
-                weight = check_weight_of_module(attribute, weight, shape, device)
-            found[name] = weight
-        return found
+        return weights_of(self, self._layer_weights[layer], device)
 
     def forward(self, x: Tensor, states: Sequence[Tensor] | None = None) -> tuple[Tensor, States]:
         """Run all layers over a sequence.
 
         Args:
             x: (T, B, input), or (B, T, input) with `batch_first`, or (T, input) for one sequence.
-            states: the states before the first step, one (num_layers, B, hidden) tensor a state,
+            states: the states before the first step, one (num_layers, B, hidden) tensor per state,
                 or (num_layers, hidden) for one sequence; by default each state's `init`.
 
         Returns:
@@ -206,7 +188,7 @@ class RNN(nn.Module):
 
         Args:
             x: (B, input), or (input) for one sequence.
-            states: as in `forward`; what the last call returned.
+            states: as in `forward`, for example those that the last call returned.
 
         Returns:
             The output, (B, hidden) or (hidden), and the new states.
@@ -249,19 +231,19 @@ class RNN(nn.Module):
         heads, dim = self.heads, self.hidden_size // self.heads
         weights = self._weights(layer, x.device)
         if states is None:
-            initial = initial_states(x, self._initial_values, (batch, heads, dim))
+            first = initial_states(x, self._initial_values, (batch, heads, dim))
         else:
-            initial = [s[layer].reshape(batch, heads, dim) for s in states]
+            first = [s[layer].reshape(batch, heads, dim) for s in states]
         inputs = ScanInputs(
             self._project(x, weights.get("weight_ih")),
             weights.get("weight_hh"),
             weights.get("bias"),
-            initial,
+            first,
             weights.get("weight_hd"),
             [weights[name] for name in self._param_names],
         )
-        # The output is the first state; the others are wanted after the last step alone.
-        wanted = (True, *(False,) * (len(initial) - 1))
+        # The output is the first state; the others are wanted only after the last step.
+        wanted = (True, *(False,) * (len(first) - 1))
         choice = Choice(self.variant, self.save)
         over_time, last = run_scan(self.cell, inputs, wanted, self.backend, choice)
         y = over_time[0].transpose(0, 1).reshape(steps, batch, self.hidden_size)
@@ -284,7 +266,7 @@ class RNN(nn.Module):
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
         metadata = getattr(destination, "_metadata", None)
-        if metadata is not None:  # beside torch's own version number: no key of the dict
+        if metadata is not None:  # metadata, as torch's own version number; no key of the dict
             metadata.setdefault(prefix[:-1], {})["cell"] = identity_of(self.cell)
 
     def _load_from_state_dict(

@@ -1,13 +1,15 @@
-"""The weights of a layer: their shapes, and the distributions that they start from."""
+"""The weights of a layer: their shapes, initial distributions and present values."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
 
 from ...cellspec.cell import CellSpec
+from ..check.module import check_weight_of_module
 
 
 def weight_shapes(
@@ -54,3 +56,35 @@ def initialize(cell: CellSpec, name: str, weight: Tensor) -> None:
     else:
         inits = {p.name: p.init for p in cell.params}
         weight.fill_(inits.get(name, 0.0))
+
+
+def weights_of(
+    module: nn.Module,
+    wanted: Sequence[tuple[str, str, tuple[int, ...]]],
+    device: torch.device | None,
+) -> dict[str, Tensor]:
+    """The weights of a layer by name: parameters, or the tensors that have replaced them.
+
+    Args:
+        module: has the weights as attributes.
+        wanted: the name, attribute and shape of each weight.
+        device: where the weights must be, since kernels read them by their address; None for
+            anywhere.
+
+    Raises:
+        TensorError: a weight is missing, or has another shape or device.
+    """
+    found: dict[str, Tensor] = {}
+    parameters = module._parameters
+    for name, attribute, shape in wanted:
+        weight: Tensor | None = parameters.get(attribute)
+        if weight is None:
+            weight = getattr(module, attribute, None)
+        if (
+            weight is None
+            or weight.shape != shape
+            or (device is not None and weight.device != device)
+        ):
+            weight = check_weight_of_module(attribute, weight, shape, device)
+        found[name] = weight
+    return found

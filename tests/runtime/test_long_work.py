@@ -9,8 +9,8 @@ import pytest
 import rnnc
 from rnnc import Gate, State, tanh
 from rnnc.codegen.plan import CpuPlan
-from rnnc.runtime.store import long_work
 from rnnc.runtime.cpu import build, compile
+from rnnc.runtime.store import long_work
 
 
 def test_long_work_is_said_while_it_runs(monkeypatch):
