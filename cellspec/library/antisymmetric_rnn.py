@@ -1,8 +1,8 @@
 """Chang et al., "AntisymmetricRNN: a dynamical system view on recurrent neural networks",
 ICLR 2019.
 
-R is the caller's to make antisymmetric, as W - W.mT of a free W. The paper's diffusion gamma,
-which it writes into that matrix, is here.
+The caller makes R antisymmetric, for example as W - W.mT. The cell subtracts the paper's diffusion
+gamma, which the paper puts into that matrix.
 """
 
 from ..declare import Constant, Gate, State, constant

@@ -1,7 +1,7 @@
 """Zhang et al., "Simplifying neural machine translation with addition-subtraction twin-gated
 recurrent networks", EMNLP 2018.
 
-As in the authors' code, the recurrent product q has a bias and the input's share p has none.
+As in the authors' code, the recurrent product q has a bias and the input product p has none.
 """
 
 from ..declare import Gate, State, gate

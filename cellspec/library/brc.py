@@ -1,7 +1,7 @@
 """Vecoven, Ernst & Drion, "A bio-inspired bistable recurrent cell allows for long-lasting memory",
 PLOS ONE 16(6), 2021.
 
-The gates have biases in the authors' code; the candidate's input share `u` has none.
+The gates have biases in the authors' code; the candidate's input product `u` has none.
 """
 
 from ..declare import Gate, State, gate

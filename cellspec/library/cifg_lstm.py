@@ -1,6 +1,6 @@
 """Greff et al., "LSTM: a search space odyssey", IEEE TNNLS 28(10), 2017: the variant CIFG.
 
-The paper's variants start from an LSTM with peepholes; this one leaves them out.
+The paper's variants start from an LSTM with peepholes; this cell has no peepholes.
 """
 
 from ..declare import Gate, State

@@ -1,8 +1,8 @@
 """Rusch & Mishra, "Coupled oscillatory recurrent neural network (coRNN): an accurate and (gradient)
 stable architecture for learning long time dependencies", ICLR 2021, equation 3.
 
-The authors' code damps with the old z, as here, and moves y with the new one. The constants are
-theirs for sequential MNIST.
+As in the authors' code, the old z damps and the new z moves y. The constants are the authors' for
+sequential MNIST.
 """
 
 from ..declare import Constant, Gate, State, constant, gate

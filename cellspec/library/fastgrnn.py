@@ -1,9 +1,9 @@
 """Kusupati et al., "FastGRNN: a fast, accurate, stable and tiny kilobyte sized gated recurrent
 neural network", NeurIPS 2018.
 
-Gate and candidate share one W and one U, and differ in their biases alone. The paper's zeta and nu
-are one scalar each for all units; here each unit has its own. Their starts, and those of the
-biases, are the authors' code's, where sigmoid holds zeta and nu between 0 and 1.
+Gate and candidate share one W and one U, and differ only in their biases. In the paper all units
+share the scalars zeta and nu; here each unit has its own. Their initial values and those of the
+biases are from the authors' code, in which sigmoid keeps zeta and nu between 0 and 1.
 """
 
 from ..declare import Gate, Param, State, gate, param

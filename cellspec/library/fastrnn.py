@@ -1,8 +1,8 @@
 """Kusupati et al., "FastGRNN: a fast, accurate, stable and tiny kilobyte sized gated recurrent
 neural network", NeurIPS 2018.
 
-The paper's alpha and beta are one scalar each for all units; here each unit has its own. As in the
-authors' code, sigmoid holds them between 0 and 1, from -3 and 3.
+In the paper all units share the scalars alpha and beta; here each unit has its own. As in the
+authors' code, sigmoid keeps them between 0 and 1, and they start from -3 and 3.
 """
 
 from ..declare import Gate, Param, State, param

@@ -1,6 +1,7 @@
 """Cho et al., "Learning phrase representations using RNN encoder-decoder", EMNLP 2014.
 
-In the form of torch and cuDNN: the reset gate acts on the recurrent product, whose bias is its own.
+This is the form of torch and cuDNN: the reset gate multiplies the recurrent product, which has a
+bias of its own.
 """
 
 from ..declare import Gate, State, gate

@@ -1,9 +1,9 @@
 """Qin, Yang & Zhong, "Hierarchically gated recurrent neural network for sequence modeling",
 NeurIPS 2023.
 
-In real numbers, as in flash-linear-attention's layer: the paper's state is complex and turns by a
-learned angle. Its lower bound gamma grows from layer to layer, from 0; the output gate and the
-norm come after the cell.
+The state is real, as in flash-linear-attention's layer. The paper's state is complex and rotates by
+a learned angle. The paper's lower bound gamma grows from layer to layer, from 0. The output gate
+and the norm follow the cell.
 """
 
 from ..declare import Constant, Gate, State, constant, gate

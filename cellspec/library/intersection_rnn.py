@@ -1,8 +1,8 @@
 """Collins, Sohl-Dickstein & Sussillo, "Capacity and trainability in recurrent neural networks",
 ICLR 2017: the +RNN.
 
-Every gate sees the state h; the output y goes to the next layer and never comes back. The paper
-mixes the layer's own input into y: `x` is that input, through a matrix where the sizes differ.
+Every gate reads the state h. The output y goes only to the next layer. The paper mixes the layer's
+input into y: `x` is that input, through a matrix if the sizes differ.
 """
 
 from ..declare import Gate, State, gate

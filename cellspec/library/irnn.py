@@ -1,7 +1,8 @@
 """Le, Jaitly & Hinton, "A simple way to initialize recurrent networks of rectified linear units",
 arXiv:1504.00941, 2015.
 
-What makes it an IRNN is its start: the identity for R and zeros for the bias.
+An IRNN differs from other such networks in its initial values: the identity for R and zeros for the
+bias.
 """
 
 from ..declare import Gate, State

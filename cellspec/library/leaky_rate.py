@@ -1,8 +1,8 @@
 """Yang et al., "Task representations in neural networks trained to perform many cognitive tasks",
 Nature Neuroscience 22, 2019.
 
-The constant alpha is the time step over the units' time constant. The paper's noise is the
-caller's to add to the input.
+The constant alpha is the time step divided by the units' time constant. The caller adds the paper's
+noise to the input.
 """
 
 from ..declare import Constant, Gate, State, constant

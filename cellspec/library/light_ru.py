@@ -1,7 +1,8 @@
 """Ye et al., "Light recurrent unit: towards an interpretable recurrent neural network for modeling
 long-range dependency", Electronics 13(16), 2024.
 
-The paper's other part, the stack recurrent cell, changes what a deep network passes up.
+The paper's other part, the stack recurrent cell, changes what a deep network passes to its next
+layer.
 """
 
 from ..declare import Gate, State, gate

@@ -1,7 +1,7 @@
 """Ravanelli et al., "Light gated recurrent units for speech recognition",
 IEEE Transactions on Emerging Topics in Computational Intelligence 2(2), 2018.
 
-The paper's batch norm acts on the input's shares alone, so it belongs in front of the cell.
+The paper's batch norm acts only on the input products, so it belongs in front of the cell.
 """
 
 from ..declare import Gate, State

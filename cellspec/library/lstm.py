@@ -1,6 +1,6 @@
 """Hochreiter & Schmidhuber, "Long short-term memory", Neural Computation 9(8), 1997.
 
-With the forget gate of Gers, Schmidhuber & Cummins, "Learning to forget", 2000. The gates are in
+It has the forget gate of Gers, Schmidhuber & Cummins, "Learning to forget", 2000. The gates are in
 torch's order, so that weights can be exchanged: input, forget, cell input, output.
 """
 

@@ -1,7 +1,7 @@
 """Hochreiter & Schmidhuber, "Long short-term memory", Neural Computation 9(8), 1997.
 
-As published, with the paper's centered logistic functions: g(x) = 4 / (1 + exp(-x)) - 2, which is
-2 tanh(x / 2), and h(x) = 2 / (1 + exp(-x)) - 1, which is tanh(x / 2).
+The functions are the paper's centered logistic functions: g(x) = 4 / (1 + exp(-x)) - 2, which is 2
+tanh(x / 2), and h(x) = 2 / (1 + exp(-x)) - 1, which is tanh(x / 2).
 """
 
 from ..declare import Gate, State

@@ -1,7 +1,7 @@
 """Ben-Ari & Shwartz-Ziv, "Sequence modeling using a memory controller extension for LSTM",
 NIPS 2017 Time Series Workshop.
 
-The prediction h leaves the cell and never comes back: the control vector v feeds every gate.
+The control vector v feeds every gate. The prediction h feeds no gate.
 """
 
 from ..declare import Gate, State, gate

@@ -2,7 +2,8 @@
 NIPS 2017 Symposium on Interpretable Machine Learning, arXiv:1711.06788.
 
 The paper's u sees the input through z, as U_z z. That product does not depend on the state, so it
-stands here as the input's share of `u`; a module that maps x itself there unties the two.
+is the input of `u` here. In a module, which maps x by a matrix there, the two matrices are
+independent.
 """
 
 from ..declare import Gate, State, gate

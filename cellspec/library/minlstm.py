@@ -13,7 +13,7 @@ def minlstm(
     i: Gate = gate(recurrent=False),
     n: Gate = gate(recurrent=False),
 ):
-    """LSTM whose gates see the input alone and sum to one (Feng et al., 2024)."""
-    # sigmoid(f) / (sigmoid(f) + sigmoid(i)), which would be 0 / 0 where both underflow.
+    """LSTM whose gates see only the input and sum to one (Feng et al., 2024)."""
+    # sigmoid(f) / (sigmoid(f) + sigmoid(i)), which would be 0 / 0 if both underflow.
     kept = sigmoid(logsigmoid(f) - logsigmoid(i))
     return kept * h + (1 - kept) * n

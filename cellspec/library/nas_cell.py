@@ -1,7 +1,7 @@
 """Zoph & Le, "Neural architecture search with reinforcement learning", ICLR 2017.
 
-As in TensorFlow's NASCell. One of its eight leaves multiplies the input's share `x3` by the
-recurrent `r3` where the others add; the bias there is the recurrent one's.
+The cell is that of TensorFlow's NASCell. One of its eight leaves multiplies the input product `x3`
+by the recurrent product `r3`, which has the bias; the other leaves add them.
 """
 
 from ..declare import Gate, State, gate

@@ -1,8 +1,8 @@
 """Gers, Schraudolph & Schmidhuber, "Learning precise timing with LSTM recurrent networks",
 JMLR 3, 2002.
 
-With tanh for the squashing functions, as in Graves, "Generating sequences with recurrent neural
-networks", arXiv:1308.0850, 2013, equations 7 to 11. The output gate sees the new cell state.
+The squashing functions are tanh, as in Graves, "Generating sequences with recurrent neural
+networks", arXiv:1308.0850, 2013, equations 7 to 11. The output gate reads the new cell state.
 """
 
 from ..declare import Gate, Param, State

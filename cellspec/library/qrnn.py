@@ -17,7 +17,7 @@ def qrnn(
     f: Gate = gate(recurrent=False),
     o: Gate = gate(recurrent=False),
 ):
-    """Gated pooling over time of what the input alone decides (Bradbury et al., 2017)."""
+    """Gated pooling over time of values that depend only on the input (Bradbury et al., 2017)."""
     c = sigmoid(f) * c + (1 - sigmoid(f)) * tanh(z)
     h = sigmoid(o) * c
     return h, c

@@ -10,6 +10,6 @@ from ..tracing.trace import cell
 
 @cell
 def ran(i: Gate, f: Gate, h: State, c: State, *, content: Gate = gate(recurrent=False, bias=False)):
-    """Gated sum of linear inputs, squashed on its way out alone (Lee et al., 2017)."""
+    """Gated sum of linear inputs, squashed only at its output (Lee et al., 2017)."""
     c = sigmoid(i) * content + sigmoid(f) * c
     return tanh(c), c

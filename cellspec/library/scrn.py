@@ -1,9 +1,9 @@
 """Mikolov et al., "Learning longer memory in recurrent neural networks", ICLR 2015 workshop,
 arXiv:1412.7753.
 
-The paper's h sees the new context s through P. Since P s is alpha P s_old + (1 - alpha) P B x, it
-is here a product with the old s, and what is left of it joins the input's share of `g`. `b` is the
-paper's B x; both states have one size.
+The paper's h reads the new context s through P. Since P s is alpha P s_old + (1 - alpha) P B x, the
+cell has a product with the old s, and the other term is part of the input of `g`. `b` is the
+paper's B x. Both states have the same size.
 """
 
 from ..declare import Constant, Gate, State, constant, gate

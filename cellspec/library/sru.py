@@ -1,7 +1,7 @@
 """Lei et al., "Simple recurrent units for highly parallelizable recurrence", EMNLP 2018.
 
-`u` is the paper's W x. The highway's `x` is the layer's own input, through a matrix where the
-sizes differ, times alpha: sqrt(1 + 2 exp(b)) for gate biases that start at b, by default 0.
+`u` is the paper's W x. The highway's `x` is the layer's input, through a matrix if the sizes
+differ, times alpha = sqrt(1 + 2 exp(b)) for gate biases with the initial value b, by default 0.
 """
 
 from ..declare import Constant, Gate, State, constant, gate
@@ -21,7 +21,7 @@ def sru(
     alpha: Constant = constant(3**0.5),
 ):
     """Light recurrence and a highway, free of matrix products in time (Lei et al., 2018)."""
-    # Both gates see the old c.
+    # Both gates read the old c.
     r = sigmoid(r)
     c = sigmoid(f) * c + (1 - sigmoid(f)) * u
     h = r * c + (1 - r) * alpha * x

@@ -1,8 +1,8 @@
 """Turkoglu et al., "Gating revisited: deep multi-layer RNNs that can be trained", IEEE TPAMI 44(8),
 2022.
 
-The paper's equations; the authors' code trains (1 - k) as a gate of its own, shifted by 1 as in
-JANET.
+These are the paper's equations. The authors' code trains (1 - k) as a gate of its own, shifted by 1
+as in JANET.
 """
 
 from ..declare import Gate, State, gate

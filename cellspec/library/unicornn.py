@@ -2,7 +2,7 @@
 ICML 2021.
 
 Symplectic Euler, as in the authors' code: the new velocity z moves the position y. The constants
-are theirs for permuted sequential MNIST.
+are the authors' for permuted sequential MNIST.
 """
 
 from ..declare import Constant, Gate, Param, State, constant, gate
