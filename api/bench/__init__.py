@@ -1,1 +1,1 @@
-"""`rnnc bench`: contenders on the same inputs, measured in turns."""
+"""`rnnc bench`: measures contenders on the same inputs, in turns."""

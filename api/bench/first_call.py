@@ -1,6 +1,7 @@
-"""Seconds to a first result, in a fresh process: cold, and from the disk cache of kernels.
+"""Seconds to a first result in a new process, with an empty and with a filled disk cache.
 
-`python -m rnnc.bench.first_call REQUEST` measures once and prints it; torch is awake before.
+`python -m rnnc.bench.first_call REQUEST` measures once and prints the result. The import of torch
+and its first matrix product come before the clock starts.
 """
 
 from __future__ import annotations
@@ -27,17 +28,17 @@ _SECONDS_AT_MOST = 300
 def first_results(
     row: Row, cell: CellSpec, device: str, contender: Contender
 ) -> dict[str, float | str]:
-    """Seconds to one of our first results, forward and then a training step.
+    """Seconds to the first result of a contender, and to its first training step.
 
     Args:
         row: the sizes.
         cell: the row's cell.
         device: "cpu" or "cuda".
-        contender: one of the scans.
+        contender: one of rnnc's scans.
 
     Returns:
-        "cold" and "cached", seconds until the forward's result is there, each with a "_step" for
-        the gradients after it; or "failure", why there are none.
+        "cold" and "cached": seconds to the forward's result; "cold_step" and "cached_step": seconds
+        to the gradients after it. If a process fails, "failure" says why.
     """
     sizes = [row.heads, row.head_dim, row.batch, row.steps]
     request = json.dumps([cell.text, row.cell, sizes, contender.dtype, contender.name, device])
@@ -54,7 +55,7 @@ def first_results(
                     check=False,
                 )
             except subprocess.TimeoutExpired:
-                return found | {"failure": f"{kind}: not done within {_SECONDS_AT_MOST} s"}
+                return found | {"failure": f"{kind}: took longer than {_SECONDS_AT_MOST} s"}
             if done.returncode:
                 last = (done.stderr.strip().splitlines() or ["no message"])[-1]
                 return found | {"failure": f"{kind}: {last}"[:400]}
@@ -64,10 +65,10 @@ def first_results(
 
 
 def first_result(request: str) -> tuple[float, float]:
-    """Seconds in this process until a forward's result, and until a training step's.
+    """Seconds in this process to the result of a forward, and to that of a training step.
 
     Args:
-        request: what `first_results` sends.
+        request: the argument that `first_results` passes.
     """
     text, name, sizes, dtype, contender_name, device = json.loads(request)
     cell, row = CellSpec.from_json(text), Row(name, *sizes)
@@ -76,7 +77,7 @@ def first_result(request: str) -> tuple[float, float]:
     )
     inputs = Inputs(cell, row, dtype, device)
     inputs.draw_all()
-    # The matrix library wakes up at its first product: no part of a kernel's start.
+    # The matrix library initialises itself at its first product, which is not part of our start.
     square = torch.ones(8, 8, dtype=DTYPES[dtype], device=device)
     (square @ square).sum().item()
     wait: Any = torch.cuda.synchronize if device == "cuda" else lambda: None

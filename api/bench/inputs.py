@@ -1,4 +1,4 @@
-"""The tensors of a row of `rnnc bench`: made once, shared by all contenders of a dtype."""
+"""The tensors of a row of `rnnc bench`, shared by all contenders of a dtype."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ DTYPES: dict[str, torch.dtype] = {**_HALF, "float32": torch.float32}
 
 
 class Call(NamedTuple):
-    """What is timed: a forward, and what its backward starts from and asks for.
+    """A call to time: a forward, the gradient that its backward starts from, and the inputs.
 
     Attributes:
-        run: the forward; returns the tensor that gradients start from.
+        run: the forward; returns the tensor at which the backward starts.
         seed: the gradient of that tensor.
-        inputs: what gradients are wanted of.
+        inputs: the tensors that get gradients.
     """
 
     run: Callable[[], Tensor]
@@ -37,13 +37,13 @@ class Call(NamedTuple):
 
 @dataclass(frozen=True)
 class Inputs:
-    """The tensors of a row in one dtype; each is drawn when a contender first asks for it.
+    """The tensors of a row in one dtype; each is drawn on first use.
 
     Attributes:
         cell: the cell.
         row: the sizes.
         dtype: a key of `DTYPES`.
-        device: where they live.
+        device: the tensors' device.
 
     Example:
         >>> import rnnc
@@ -65,14 +65,14 @@ class Inputs:
         Args:
             shape: its sizes.
             scale: its standard deviation.
-            grad: whether gradients of it are wanted.
+            grad: whether it gets a gradient.
         """
         drawn = torch.randn(shape, dtype=DTYPES[self.dtype], device=self.device) * scale
         return drawn.requires_grad_(grad)
 
     @cached_property
     def wx(self) -> Tensor:
-        """(B, T, N, D, Gx), time-major in memory, as a projection of the step's input leaves it."""
+        """(B, T, N, D, Gx), time-major in memory, as the input GEMM writes it."""
         row = self.row
         sizes = (row.steps, row.batch, row.heads, row.head_dim, len(self.cell.input_gates))
         return self.draw(*sizes, grad=False).transpose(0, 1).requires_grad_()
@@ -109,7 +109,7 @@ class Inputs:
 
     @cached_property
     def x(self) -> Tensor:
-        """(T, B, N * D), what a module projects."""
+        """(T, B, N * D), the input of a module."""
         return self.draw(self.row.steps, self.row.batch, self.row.hidden, scale=1)
 
     @cached_property
@@ -119,10 +119,10 @@ class Inputs:
         return self.draw(row.steps, row.batch, row.heads, row.head_dim, grad=False)
 
     def draw_all(self) -> None:
-        """Draw what is not drawn yet: before a clock starts."""
+        """Draw all remaining tensors, so that no clock measures it."""
         _ = (self.leaves(), self.x, self.d_h)
 
     def leaves(self) -> list[Tensor]:
-        """What a scan gives gradients of."""
+        """The inputs of a scan that get gradients."""
         given = [self.wx, self.R, self.b, self.R_diag, *self.params.values()]
         return [t for t in given if t is not None and t.numel()]

@@ -1,4 +1,4 @@
-"""`rnnc bench`: contenders side by side on the same inputs, in turns, by the device's own clock."""
+"""Measures the contenders of a row in turns, on the same inputs."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from .contenders.contender import Contender
 from .contenders.kinds import DEFAULT_KINDS, Kind
 from .inputs import DTYPES, Call, Inputs
 from .rows import SHORT_STEPS, BenchError, Row
-from .timing import SECONDS_A_PHASE, Figure, WarmUp, free, peak_mib, timed, wait, warm_up
+from .timing import SECONDS_PER_PHASE, Figure, WarmUp, free, peak_mib, timed, wait, warm_up
 
 Phase = Literal["forward", "forward_backward", "inference"]
 PHASES: tuple[Phase, ...] = ("forward", "forward_backward", "inference")
 _LEAST_RUNS = 3
-# Of the time that there is, the part in which contenders may still start.
+# The share of the time limit in which contenders may start.
 _TO_START = 0.6
 
 
 @dataclass
 class Result:
-    """What was measured of a contender.
+    """The measurements of a contender.
 
     Attributes:
-        contender: who.
-        figures: by phase, of those that ran.
-        failures: by phase, or "prepare" for all of them: why it did not run.
-        first_seconds: until its first result in this process, compilation included.
-        warm_ups: each phase's first runs, which may compile too.
-        peak_mib: the most memory of a training step, above the inputs; None on the CPU.
-        plan: what a call of ours runs on a GPU, with its estimates.
-        absent: why it cannot take part, such as a row without a plan of its variant.
+        contender: the contender.
+        figures: the times, by phase.
+        failures: why a phase did not run, by phase; "prepare" stands for all phases.
+        first_seconds: seconds to its first result in this process, compilation included.
+        warm_ups: the first runs of each phase, which may compile too.
+        peak_mib: peak memory of a training step, without the inputs; None on the CPU.
+        plan: the plan of rnnc's kernels on a GPU, with its estimates.
+        absent: why it cannot take part, for example because its variant has no plan for the row.
     """
 
     contender: Contender
@@ -56,24 +56,24 @@ class Result:
 
     @property
     def planned(self) -> tuple[int, int] | None:
-        """The plan's estimates in ns a step, forward and backward."""
+        """The plan's estimates in ns per step, forward and backward."""
         return self.plan.nanoseconds if self.plan else None
 
     @property
     def runs_as(self) -> str:
-        """The plan's variant, which `"auto"` leaves open; nothing where there is no plan."""
+        """The variant of the plan that runs, which `"auto"` chooses; empty if there is no plan."""
         return self.plan.variant if self.plan else ""
 
 
 @dataclass
 class Comparison:
-    """What was measured of a row.
+    """The measurements of a row.
 
     Attributes:
         row: the sizes.
-        results: of each contender, failed ones too.
-        left_out: who was not started, and why.
-        first: seconds to the first result of a fresh process, by contender, where asked for.
+        results: one per contender, including those that failed.
+        left_out: why a contender was not started, by its name.
+        first: seconds to the first result of a new process, by contender.
     """
 
     row: Row
@@ -84,18 +84,19 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Settings:
-    """How rows are measured.
+    """Options of a measurement.
 
     Attributes:
         device: "cpu" or "cuda".
         dtypes: names of dtypes.
-        peer_dtypes: names of further ones, for torch's own RNNs.
-        kinds: of contenders.
+        peer_dtypes: names of further dtypes for torch's own RNNs.
+        kinds: kinds of contenders.
         repeat: timed runs of each contender and phase.
-        queued: whether the GPU is kept busy until the host has queued a run, so that times are
-            the GPU's alone; else it is idle at a run's start, and a slow host shows.
-        deadline: `time.monotonic()` after which nothing is started, and as little as says
-            something is measured.
+        queued: whether the GPU is kept busy until the host has queued a run, so that the times
+            are the GPU's alone; otherwise it is idle when a run starts, and they include the
+            host's.
+        deadline: the `time.monotonic()` after which no contender starts; running ones stop at the
+            minimum number of runs.
     """
 
     device: str = "cuda"
@@ -108,7 +109,7 @@ class Settings:
 
 
 def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
-    """All contenders of a row, in turns.
+    """Measure all contenders of a row in turns.
 
     Args:
         row: the sizes.
@@ -116,7 +117,7 @@ def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
         settings: how to measure.
 
     Returns:
-        What each took. A contender that fails is there with its reason.
+        The measurements; a contender that fails has its reason.
 
     Example:
         >>> import rnnc
@@ -137,7 +138,7 @@ def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
 
 
 def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tuple[Result, Call]]:
-    """The calls of all who can be measured, warm; the others are in `found` with the reason."""
+    """The warmed-up calls of all contenders that run; `found` gets the reasons of the others."""
     row, device, dtypes = found.row, settings.device, settings.dtypes
     shared = {d: Inputs(cell, row, d, device) for d in (*dtypes, *settings.peer_dtypes)}
     now = time.monotonic()
@@ -164,18 +165,18 @@ def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tupl
 
 
 def short_row(row: Row, kinds: tuple[Kind, ...]) -> Row | None:
-    """The row at few steps, where loops are asked for that take too long at all of them.
+    """The row at few steps, if a loop is asked for that takes too long at all steps.
 
     Args:
         row: the row.
-        kinds: of contenders.
+        kinds: kinds of contenders.
     """
     wanted = "compile" in kinds and row.steps > SHORT_STEPS
     return row.resized(steps=SHORT_STEPS) if wanted else None
 
 
 def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None:
-    """The call, warm; what goes wrong is the contender's result."""
+    """The warmed-up call; None and a reason in the result if it fails."""
     contender = result.contender
     try:
         result.plan = _plan(contender, inputs, settings.device)
@@ -194,7 +195,7 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
         result.absent = _reason(error)
         return None
     except Exception as error:
-        # Whatever a contender raises: it is reported, and the others go on.
+        # Any error of a contender is reported, and the others go on.
         result.failures["prepare"] = _reason(error)
         free(settings.device)
         return None
@@ -238,7 +239,7 @@ class _Turn(NamedTuple):
 
     def enough(self, late: bool) -> bool:
         spent = sum(device for device, _ in self.times) / 1e3
-        return len(self.times) >= _LEAST_RUNS and (late or spent > SECONDS_A_PHASE)
+        return len(self.times) >= _LEAST_RUNS and (late or spent > SECONDS_PER_PHASE)
 
 
 def _measure_phase(phase: Phase, calls: list[tuple[Result, Call]], settings: Settings) -> None:

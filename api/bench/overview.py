@@ -1,4 +1,4 @@
-"""Many rows of `rnnc bench` in one picture: a line a row, a mark for each contender."""
+"""The picture of many rows of `rnnc bench`: one line per row, one mark per contender."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _MARKERS = {"block": "s", "cluster": "^", "grid": "v", "alternating": "d", "modu
 
 
 def draw_overview(figure: Any, rows: Sequence[Comparison], title: str) -> None:
-    """Draw a line a row, with a mark for each contender, and for what was planned and wanted.
+    """Draw one line per row, with a mark for each contender, the estimate and the target.
 
     Args:
-        figure: of matplotlib.
-        rows: those with figures.
-        title: of the picture.
+        figure: a figure of matplotlib.
+        rows: rows with figures.
+        title: the title of the picture.
     """
     figure.set_size_inches(13, 1.8 + 0.42 * len(rows))
     named: dict[str, object] = {}
@@ -43,11 +43,11 @@ def draw_overview(figure: Any, rows: Sequence[Comparison], title: str) -> None:
     figure.legend(
         list(named.values()), list(named), loc="outside lower center", ncols=6, fontsize=7
     )
-    figure.suptitle(f"{title}\n+ with its input GEMM; * of one head of the row's", fontsize=10)
+    figure.suptitle(f"{title}\n+ with its input GEMM; * one head only", fontsize=10)
 
 
 def _marks(found: Comparison, phase: Phase) -> Iterator[tuple[str, float, dict[str, Any]]]:
-    """Label, milliseconds and style of each mark of a row; ours in the first dtype."""
+    """Label, milliseconds and style of each mark of a row; rnnc's in the first dtype only."""
     ours = [r for r in found.results if r.contender.ours]
     first = ours[0].contender.dtype if ours else ""
     for result in found.results:
@@ -64,8 +64,8 @@ def _marks(found: Comparison, phase: Phase) -> Iterator[tuple[str, float, dict[s
             style = {"marker": _peer_marker(contender), "color": PEERS, "markersize": 5}
         yield label, figure.median, style
         if contender.variant == "auto" and result.planned:
-            a_step = sum(result.planned) if phase == "forward_backward" else result.planned[0]
-            planned = a_step * found.row.steps / 1e6
+            per_step = sum(result.planned) if phase == "forward_backward" else result.planned[0]
+            planned = per_step * found.row.steps / 1e6
             yield "planned", planned, {"marker": "|", "color": "black", "markersize": 11}
     if found.row.target:
         target = getattr(found.row.target, phase)
@@ -79,7 +79,7 @@ def _peer_marker(contender: Contender) -> str:
 
 
 def label_of(contender: Contender) -> str:
-    """Who it is, in a picture.
+    """The label of a contender in a picture.
 
     Args:
         contender: one of a row's.

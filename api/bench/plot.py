@@ -1,4 +1,4 @@
-"""The picture of `rnnc bench`: bars of milliseconds a row, or a line of marks for each of many."""
+"""The picture of `rnnc bench`: bars for a few rows, a line of marks per row for many."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def plot(found: Sequence[Comparison], title: str, path: Path) -> None:
 
     Args:
         found: the rows.
-        title: of the picture: machine and date.
+        title: the title of the picture: machine and date.
         path: the file, such as `cuda-h200-2026-11-20.svg`.
 
     Raises:
@@ -45,7 +45,7 @@ def plot(found: Sequence[Comparison], title: str, path: Path) -> None:
 
 
 def _bars(figure: Any, rows: Sequence[Comparison], title: str) -> None:
-    """A pair of axes a row, with a bar for each contender."""
+    """Draw a pair of axes per row, with a bar for each contender."""
     bars = sum(len(c.results) for c in rows)
     figure.set_size_inches(13, 1.2 + 0.24 * bars + 0.45 * len(rows))
     heights = [max(len(c.results), 1) for c in rows]

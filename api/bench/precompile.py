@@ -1,4 +1,4 @@
-"""Compiles what `rnnc bench` will run before it is measured, on all cores at once."""
+"""Compiles the kernels of `rnnc bench` before it measures them, on all cores."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def compile_ahead(
     limits: Limits,
     variants: Sequence[Variant] = VARIANTS,
 ) -> float:
-    """Compile all rows' kernels into the cache. What fails, fails again where it is run.
+    """Compile the kernels of all rows into the cache. A failure appears again when the row runs.
 
     Args:
-        rows: with their cells.
+        rows: rows with their cells.
         dtypes: names of dtypes.
         limits: the GPU.
-        variants: of the plans.
+        variants: kinds of plans.
 
     Returns:
-        Seconds that it took.
+        The seconds that it took.
     """
     begin = time.perf_counter()
     plans = dict.fromkeys(_plans(rows, dtypes, limits, variants))
-    # The compiler runs without Python's lock.
+    # The compiler releases Python's lock.
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for done in [pool.submit(compile_plan, *each) for each in plans]:
             error = done.exception()
@@ -60,6 +60,6 @@ def _plans(
                 try:
                     plan = plan_for(cell, shape, limits, variant)
                 except PlanError:
-                    continue  # the row says so
+                    continue  # the row reports it
                 found += [(cell, plan.of(direction), direction) for direction in DIRECTIONS]
     return found

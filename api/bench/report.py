@@ -1,4 +1,4 @@
-"""What `rnnc bench` leaves behind: a JSON record of all figures, and a picture of them."""
+"""The JSON record of `rnnc bench`, and the figures that are derived from its times."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ _PACKAGES = ("rnnc", "flashrnn", "triton", "cupy-cuda13x", "cupy-cuda12x")
 
 
 def best_peer(found: Comparison, contender: Contender, phase: Phase) -> float | None:
-    """The fastest time among those who are not ours and do the same work, in any dtype.
+    """The fastest time of another library that does the same work, in any dtype.
 
     Args:
         found: the row's results.
-        contender: whose terms count.
-        phase: of the times.
+        contender: the contender with whose terms the others must agree.
+        phase: the phase.
 
     Returns:
-        Milliseconds, or None where no peer was measured on these terms.
+        Milliseconds, or None if no peer was measured on these terms.
     """
     return min(_peer_times(found, contender, phase), default=None)
 
@@ -46,11 +46,11 @@ def _peer_times(found: Comparison, contender: Contender, phase: Phase) -> Iterat
 
 
 def reached(found: Comparison, result: Result) -> dict[str, bool]:
-    """Which of the row's targets a contender of ours meets; they are for wx ready.
+    """Which of the row's targets a contender of rnnc meets; targets hold for wx ready.
 
     Args:
         found: the row.
-        result: of one of its contenders.
+        result: the result of one of its contenders.
     """
     target, contender = found.row.target, result.contender
     if target is None or not contender.ours or contender.terms != "wx ready":
@@ -63,11 +63,11 @@ def reached(found: Comparison, result: Result) -> dict[str, bool]:
 
 
 def nanoseconds(result: Result, steps: int) -> tuple[float | None, float | None]:
-    """What a step took: of the forward, and of the backward alone.
+    """Nanoseconds per step: of the forward, and of the backward alone.
 
     Args:
-        result: of a contender.
-        steps: of the row.
+        result: the result of a contender.
+        steps: the row's steps.
     """
     forward, both = (result.figures.get(p) for p in PHASES[:2])
     return (
@@ -77,11 +77,11 @@ def nanoseconds(result: Result, steps: int) -> tuple[float | None, float | None]
 
 
 def over_plan(result: Result, steps: int) -> dict[str, float] | None:
-    """How many times its estimate a plan took, by direction; None where there is no plan.
+    """The measured time of a plan over its estimate, by direction; None if there is no plan.
 
     Args:
-        result: of a contender.
-        steps: of the row.
+        result: the result of a contender.
+        steps: the row's steps.
     """
     if result.planned is None:
         return None
@@ -90,7 +90,7 @@ def over_plan(result: Result, steps: int) -> dict[str, float] | None:
 
 
 def machine(device: str) -> dict[str, str]:
-    """What the figures were measured on.
+    """The machine and the versions of a measurement.
 
     Args:
         device: "cpu" or "cuda".
@@ -132,7 +132,7 @@ def record(
     ahead: float | None = None,
     anchors: Anchors = Anchors(),  # noqa: B008 - frozen
 ) -> dict[str, Any]:
-    """All that was measured, as JSON writes it.
+    """All measurements, as JSON writes them.
 
     Args:
         found: the rows.
@@ -151,7 +151,7 @@ def record(
         "machine": machine(settings.device),
         "method": f"{clock}; median of at most {settings.repeat} runs after {WARM_UPS}, contenders"
         f" in turns, each run {start}; milliseconds. Gradients of all inputs and weights."
-        " Peers of ours are those on the same terms: wx ready, or with input GEMM",
+        " Peers are compared on the same terms: wx ready, or with input GEMM",
         "compiled_ahead_seconds": ahead,
         "anchors_measured_on": anchors.measured_on,
         "rows": [_row(comparison) for comparison in found],
@@ -202,12 +202,12 @@ def _contender(found: Comparison, result: Result) -> dict[str, Any]:
 
 
 def file_stem(device: str, name: str, date: str) -> str:
-    """The name of a run's files, without their suffix.
+    """The name of a run's files without suffix.
 
     Args:
         device: "cpu" or "cuda".
-        name: of the GPU.
-        date: of the run.
+        name: the GPU's name.
+        date: the day of the run.
 
     Example:
         >>> from rnnc.bench.report import file_stem
@@ -222,8 +222,8 @@ def write_record(content: dict[str, Any], path: Path) -> None:
     """Write a record.
 
     Args:
-        content: what `record` gave.
-        path: the file; its folder is made.
+        content: the record.
+        path: the file; its folder is created.
 
     Raises:
         BenchError: the file cannot be written.

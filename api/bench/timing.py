@@ -12,23 +12,23 @@ from typing import NamedTuple
 import torch
 
 WARM_UPS = 5
-# A contender that is slower than others by orders of magnitude gets fewer runs in as much time.
-SECONDS_A_PHASE = 1.5
-# Of a GPU that waits for the host to get ahead of it; a slower clock waits longer.
-_CYCLES_A_MILLISECOND = 2_000_000
-_MOST_AHEAD = 5.0  # ms: a loop's host is never ahead
+# A contender that is far slower than the others gets fewer runs.
+SECONDS_PER_PHASE = 1.5
+# The GPU waits so many cycles while the host gets ahead of it; a slower clock waits longer.
+_CYCLES_PER_MILLISECOND = 2_000_000
+_MOST_AHEAD = 5.0  # ms; the host of an eager loop never gets ahead
 
 
 @dataclass(frozen=True)
 class Figure:
-    """What one phase of a contender took, in milliseconds.
+    """The times of one phase of a contender, in milliseconds.
 
     Attributes:
-        median: of all runs.
+        median: the median of all runs.
         fastest: the fastest run.
         slowest: the slowest run.
-        host: the median until the call returned to Python.
-        runs: how many.
+        host: the median time until the call returned to Python.
+        runs: the number of runs.
     """
 
     median: float
@@ -39,10 +39,10 @@ class Figure:
 
     @classmethod
     def of(cls, runs: Sequence[tuple[float, float]]) -> Figure:
-        """The figure of some runs.
+        """The figure of a list of runs.
 
         Args:
-            runs: milliseconds on the device and on the host, of each; at least one.
+            runs: milliseconds on the device and on the host, for each run; at least one.
 
         Example:
             >>> from rnnc.bench.timing import Figure
@@ -55,11 +55,11 @@ class Figure:
 
 
 class WarmUp(NamedTuple):
-    """What the first runs told.
+    """The first runs of a call.
 
     Attributes:
-        first: seconds of the first run, which compiles what is not compiled yet.
-        host: milliseconds until the last one's call returned.
+        first: seconds of the first run, which may compile.
+        host: milliseconds until the call of the last run returned.
     """
 
     first: float
@@ -67,18 +67,18 @@ class WarmUp(NamedTuple):
 
     @property
     def ahead(self) -> float:
-        """Milliseconds in which the host surely queues such a run."""
+        """Milliseconds that are enough for the host to queue such a run."""
         return min(0.2 + 1.5 * self.host, _MOST_AHEAD)
 
 
 def timed(run: Callable[[], object], device: str, ahead: float = 0) -> tuple[float, float]:
-    """Milliseconds of a run: on the device, and until the call returned.
+    """Time one run: milliseconds on the device, and until the call returned.
 
     Args:
-        run: what is timed.
+        run: the function to time.
         device: "cpu" or "cuda".
-        ahead: milliseconds that the GPU is kept busy for while the host queues the run; 0 for an
-            idle GPU at its start, where a slow host shows.
+        ahead: milliseconds for which the GPU is kept busy while the host queues the run; with 0 the
+            GPU is idle at the start, and the time includes the host's.
 
     Example:
         >>> from rnnc.bench.timing import timed
@@ -96,25 +96,25 @@ def timed(run: Callable[[], object], device: str, ahead: float = 0) -> tuple[flo
         for _ in range(2)
     )
     if ahead:
-        torch.cuda._sleep(int(ahead * _CYCLES_A_MILLISECOND))  # type: ignore[no-untyped-call]
+        torch.cuda._sleep(int(ahead * _CYCLES_PER_MILLISECOND))  # type: ignore[no-untyped-call]
     start.record()
     begin = time.perf_counter()
     kept = run()
     host = 1e3 * (time.perf_counter() - begin)
     end.record()
     end.synchronize()
-    # Freed after the clock has stopped: a long loop's graph takes the host a while.
+    # Freed after the clock has stopped, because freeing the graph of a long loop takes time.
     del kept
     return start.elapsed_time(end), host
 
 
 def warm_up(run: Callable[[], object], device: str, runs: int = WARM_UPS) -> WarmUp:
-    """Run until nothing is done for the first time any more; a slow run is soon warm.
+    """Run until compilation and caches are warm; a slow run gets fewer repetitions.
 
     Args:
-        run: what will be timed.
+        run: the function that will be timed.
         device: "cpu" or "cuda".
-        runs: at most.
+        runs: the largest number of runs.
     """
     start = time.perf_counter()
     first = host = 0.0
@@ -124,16 +124,16 @@ def warm_up(run: Callable[[], object], device: str, runs: int = WARM_UPS) -> War
         host = 1e3 * (time.perf_counter() - begin)
         wait(device)
         first = first or time.perf_counter() - start
-        if time.perf_counter() - start > SECONDS_A_PHASE:
+        if time.perf_counter() - start > SECONDS_PER_PHASE:
             break
     return WarmUp(first, host)
 
 
 def peak_mib(run: Callable[[], object], device: str) -> float | None:
-    """The most memory that a run holds beside what is there before it; None on the CPU.
+    """Peak memory of a run, above what was allocated before; None on the CPU.
 
     Args:
-        run: what allocates.
+        run: the function to measure.
         device: "cpu" or "cuda".
     """
     if device != "cuda":
@@ -145,7 +145,7 @@ def peak_mib(run: Callable[[], object], device: str) -> float | None:
 
 
 def wait(device: str) -> None:
-    """Wait until the device has done all that it was told.
+    """Wait until the device has finished its work.
 
     Args:
         device: "cpu" or "cuda".
@@ -155,7 +155,7 @@ def wait(device: str) -> None:
 
 
 def free(device: str) -> None:
-    """Give memory back that nothing holds any more.
+    """Release unused memory.
 
     Args:
         device: "cpu" or "cuda".

@@ -1,1 +1,1 @@
-"""Whether kernels are right: `rnnc check` and `rnnc fuzz`."""
+"""Checks that kernels are right: `rnnc check` and `rnnc fuzz`."""

@@ -1,4 +1,4 @@
-"""`rnnc check --device cuda`: a cell's CUDA kernels of every plan that fits, judged by loops."""
+"""`rnnc check --device cuda`: compares the CUDA kernels of every plan that fits with a loop."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .fuzz.judge import LOST, NEGLIGIBLE, allowed, largest
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 
 _BATCH, _STEPS = 5, 7
-# An alternating plan has no largest head: one that no block holds, and an odd one.
+# An alternating plan has no largest head: a head that no block can hold, and an odd one.
 _ALTERNATING = (160, 37)
-_DRAWS = 3  # of the loop's error, where the first was lucky
+_DRAWS = 3  # further draws of the loop's error, in case the first one was small by chance
 
 
 @dataclass(frozen=True)
@@ -32,12 +32,12 @@ class PlanCheck:
 
     Attributes:
         variant: the kind of plan.
-        dtype: of the tensors.
+        dtype: the tensors' dtype.
         heads: N.
         dim: D.
         worst: the result that is nearest to its bound, or beyond it.
-        error: of it, as a share of its largest value.
-        bound: what it may be.
+        error: its error, as a share of its largest value.
+        bound: the error that it may have.
         failure: what is wrong; empty if nothing is.
     """
 
@@ -56,8 +56,8 @@ def check_gpu(cell: CellSpec, limits: Limits, seed: int) -> Iterator[PlanCheck]:
 
     Args:
         cell: the cell.
-        limits: of the GPU.
-        seed: of the random inputs.
+        limits: the GPU's limits.
+        seed: the seed of the random inputs.
     """
     for variant, dtype, dim in plans_to_check(cell, limits):
         heads = 1 if variant == "grid" else 2
@@ -71,7 +71,7 @@ def check_gpu(cell: CellSpec, limits: Limits, seed: int) -> Iterator[PlanCheck]:
 
 
 def plans_to_check(cell: CellSpec, limits: Limits) -> list[tuple[Variant, Dtype, int]]:
-    """Kind, dtype and head dim of each plan that fits."""
+    """The kind, dtype and head dim of each plan to check."""
     found: list[tuple[Variant, Dtype, int]] = []
     dtypes: tuple[Dtype, ...] = ("float32", "bfloat16")
     for dtype in dtypes:
@@ -90,7 +90,7 @@ def plans_to_check(cell: CellSpec, limits: Limits) -> list[tuple[Variant, Dtype,
 
 
 def _odd(cell: CellSpec, limits: Limits, variant: Variant, dtype: Dtype, largest: int) -> list[int]:
-    """An odd head dim that has a plan: about half of the largest; none where there is none."""
+    """An odd head dim that has a plan, about half of the largest, in a list; or an empty list."""
     for dim in range(largest // 2 | 1, 0, -2):
         try:
             plan_for(cell, Shape(1, dim, _BATCH, dtype=dtype), limits, variant)
@@ -133,7 +133,7 @@ def _nearness(error: float, bound: float) -> float:
 def _inputs(
     cell: CellSpec, heads: int, dim: int, dtype: torch.dtype
 ) -> tuple[ScanInputs, list[Tensor]]:
-    """Tensors, and gradients of all outputs, exact in the dtype."""
+    """Inputs and gradients of all outputs, with values that the dtype holds exactly."""
     drawn = ordinary(cell, _BATCH, _STEPS, heads, dim)
     rounded = drawn.map(lambda t: t.detach().to(dtype).double().cuda())
     shapes = [(_BATCH, _STEPS, heads, dim)] * len(cell.states)
@@ -171,7 +171,7 @@ def _scales(truth: Mapping[str, Tensor]) -> dict[str, float]:
 
 
 def _shares(truth: Mapping[str, Tensor], loop: Mapping[str, Tensor]) -> dict[str, float]:
-    """The loop's errors, as shares of the largest values; one that lost its digits counts not."""
+    """The loop's errors as shares of the largest values; 0 where the loop lost its digits."""
     scales = _scales(truth)
     errors = {n: largest(loop[n].double() - t) / scales[n] for n, t in truth.items()}
     return {n: e if e <= LOST else 0.0 for n, e in errors.items()}

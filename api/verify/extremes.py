@@ -1,4 +1,4 @@
-"""Where a cell overflows: one step from extreme pre-activations, float32 beside float64."""
+"""Finds where a cell overflows: one step from extreme pre-activations in float32 and float64."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..cellspec.cell import CellSpec, Pair
 from ..runtime.tensors import ScanInputs
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 
-# Where functions of the table saturate or overflow in float32: exp at 88.7, sigmoid's at -88.7.
+# Functions of the table saturate or overflow near these in float32: exp at 88.7, sigmoid at -88.7.
 EXTREMES = (0.0, 1.0, -1.0, 30.0, -30.0, 89.0, -89.0, 100.0, -100.0, 1e4, -1e4)
 _MOST_POINTS = 4096
 
@@ -23,8 +23,8 @@ class Overflow:
 
     Attributes:
         name: the output or gradient.
-        found: what float32 gives.
-        wanted: what float64 gives.
+        found: the value in float32.
+        wanted: the value in float64.
         gates: the pre-activations where it happens.
         states: the previous states there.
     """
@@ -41,14 +41,14 @@ class Overflow:
 
 
 def extremes(cell: CellSpec) -> tuple[int, tuple[Overflow, ...], tuple[str, ...]]:
-    """One step of the kernels in float32 and float64 from extreme pre-activations.
+    """Run one step of the kernels in float32 and float64 from extreme pre-activations.
 
-    Each head is one point: recurrent weights are zero, so that inputs and biases are the
-    pre-activations, but where a gate has neither: there R makes it from its source.
+    Each head is one point. Recurrent weights are zero, so that inputs and biases are the
+    pre-activations. A gate that has neither gets its value from its source through R.
 
     Returns:
-        How many points were tried; the mildest case of each value that float32 loses; and the
-        names of values that float64 cannot hold either.
+        The number of points; the mildest case of each value that overflows in float32 alone; and
+        the names of values that overflow in float64 too.
     """
     values = _points(len(cell.gates))
     gates = {g.name: values[:, i] for i, g in enumerate(cell.gates)}
@@ -76,7 +76,7 @@ def extremes(cell: CellSpec) -> tuple[int, tuple[Overflow, ...], tuple[str, ...]
 
 
 def _points(count: int) -> Tensor:
-    """Combinations of extreme values, the mildest first; a part of them where they are many."""
+    """Combinations of extreme values, the mildest first; a random sample if there are many."""
     if not count:
         return torch.zeros(1, 0, dtype=torch.float64)
     if len(EXTREMES) ** count <= _MOST_POINTS:
@@ -89,10 +89,10 @@ def _points(count: int) -> Tensor:
 
 
 def _starts(cell: CellSpec) -> tuple[tuple[float, ...], tuple[float, ...]]:
-    """Previous states: those before the first step, and some that the cell comes to."""
+    """Previous states: the initial ones, and ones that the cell reaches after some steps."""
     first = tuple(s.init for s in cell.states)
     reached = ordinary(cell, batch=1, steps=9, heads=1, dim=1).initial_states
-    # What float32 holds exactly is the same in float64.
+    # A value that float32 holds exactly is the same in float64.
     return first, tuple(float(t.detach().float()) for t in reached)
 
 
@@ -130,13 +130,13 @@ def _at(
 def _one_step(cell: CellSpec, inputs: ScanInputs) -> dict[str, Tensor]:
     """Outputs and gradients at each point, by name."""
     _, last = run(cell, inputs, "cpu")
-    # Not through a sum of all, which an Inf at one point would spoil for every other.
+    # Gradients of a sum would be NaN at every point if one point has an Inf.
     gradients = torch.autograd.grad(
         last, inputs.present(), [torch.ones_like(t) for t in last], materialize_grads=True
     )
     named = by_name(cell, with_tensors(inputs, gradients))
     learned = [f"d_{d.name}" for d in (*cell.params, *cell.states)]
-    # A gate's input, weights and bias all get its gradient: the first speaks for it.
+    # A gate's input, weights and bias all get its gradient: the first of them is shown.
     gates = {f"d_{g.name}": _first_of(named, g.name) for g in cell.gates}
     outputs = {s.name: t.detach() for s, t in zip(cell.states, last, strict=True)}
     shown = outputs | gates | {name: named[name] for name in learned}

@@ -1,4 +1,4 @@
-"""What `rnnc check` finds out about a cell: that its kernels are right, and where they overflow."""
+"""`rnnc check` on the CPU: whether a cell's kernels are right, and where they overflow."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from ..runtime.tensors import ScanInputs
 from .extremes import Overflow, extremes
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 
-# Rounding in float64 over a few steps stays far below, a wrong formula far above.
+# Rounding in float64 over a few steps stays far below this; a wrong formula lies far above.
 TOLERANCE = 1e-9
-# Functions whose gradient is not their derivative, on purpose.
+# Functions whose gradient differs from their derivative on purpose.
 _CUT = ("stop_gradient", "clip_gradient")
 
 
@@ -29,9 +29,9 @@ class Comparison:
     """An output or a gradient of the kernels against the reference's.
 
     Attributes:
-        name: as in the cell's equations; `d_x_i` is the gradient of `x_i`.
+        name: its name in the cell's equations; `d_x_i` is the gradient of `x_i`.
         largest: the largest magnitude of the reference's values.
-        error: the largest difference, as a share of the largest value; NaN where one is.
+        error: the largest difference as a share of the largest value; NaN if a value is not finite.
     """
 
     name: str
@@ -46,18 +46,18 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Inspection:
-    """All that was found out about a cell.
+    """The result of a check.
 
     Attributes:
-        pointwise: what was derived: operations, and what the backward reads.
-        seed: the random inputs' seed.
+        pointwise: the derived pointwise functions: operations, and what the backward reads.
+        seed: the seed of the random inputs.
         outputs: each state over time.
-        gradients: each input's, weight's, param's and initial state's gradient.
-        finite_differences: why the kernels' gradient is not that of finite differences, or empty.
-        skipped: why finite differences were not taken, or empty.
-        points: how many combinations of extreme pre-activations were tried.
-        overflows: the mildest case of each value that only float32 cannot hold.
-        undefined: values that are not finite in float64 either, at some of these points.
+        gradients: the gradient of each input, weight, param and initial state.
+        finite_differences: how finite differences disagree with the gradient; empty if they agree.
+        skipped: why finite differences were not taken; empty if they were.
+        points: the number of combinations of extreme pre-activations.
+        overflows: the mildest case of each value that overflows in float32 alone.
+        undefined: values that overflow in float64 too at some of these points.
     """
 
     pointwise: Pointwise
@@ -72,7 +72,7 @@ class Inspection:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """A line for each thing that is wrong; none for a good cell."""
+        """One line per error; empty for a cell that passes."""
         lines = []
         for what, rows in (("output", self.outputs), ("gradient", self.gradients)):
             for row in rows:
@@ -90,7 +90,7 @@ def inspect(cell: CellSpec, seed: int) -> Inspection:
 
     Args:
         cell: the cell.
-        seed: of the random inputs.
+        seed: the seed of the random inputs.
 
     Raises:
         CompileError: there is no compiler, or it refused the source.
@@ -102,7 +102,7 @@ def inspect(cell: CellSpec, seed: int) -> Inspection:
         >>> [row.name for row in found.gradients], found.failures
         (['d_x_g', 'd_R_g', 'd_b_g', 'd_h'], ())
     """
-    # The caller's own random numbers stay as they are.
+    # The state of the caller's random numbers does not change.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         outputs, gradients = _compare(cell)
@@ -127,7 +127,7 @@ def _uses(cell: CellSpec, function: str) -> bool:
 
 
 def _compare(cell: CellSpec) -> tuple[tuple[Comparison, ...], tuple[Comparison, ...]]:
-    """The kernels against autograd of the reference, in float64, by name."""
+    """Compare the kernels with autograd of the reference in float64, by name."""
     inputs = ordinary(cell, batch=3, steps=7, heads=2, dim=5)
     results, gradients = [], []
     weights: list[Tensor] = []
@@ -146,7 +146,7 @@ def _compare(cell: CellSpec) -> tuple[tuple[Comparison, ...], tuple[Comparison, 
 
 def _comparisons(found: dict[str, Tensor], wanted: dict[str, Tensor]) -> tuple[Comparison, ...]:
     largest = {name: _largest(t) for name, t in wanted.items()}
-    # A value that is nearly zero is judged on the scale of its fellows.
+    # A value near zero is judged on the scale of the others.
     floor = 1e-6 * max((v for v in largest.values() if math.isfinite(v)), default=0.0)
     return tuple(
         Comparison(
@@ -166,7 +166,7 @@ def _largest(tensor: Tensor) -> float:
 
 
 def _finite_differences(cell: CellSpec) -> str:
-    """What `torch.autograd.gradcheck` says of the kernels; empty if all is well."""
+    """The message of `torch.autograd.gradcheck` for the kernels; empty if they pass."""
     inputs = ordinary(cell, batch=2, steps=2, heads=1, dim=2)
 
     def outputs(*tensors: Tensor) -> tuple[Tensor, ...]:
@@ -181,7 +181,7 @@ def _finite_differences(cell: CellSpec) -> str:
 
 
 def _in_names(cell: CellSpec, inputs: ScanInputs, said: str) -> str:
-    """What gradcheck says first, with the names of the output and of the input that it counts."""
+    """The first line of gradcheck's message, with names in place of the numbers of tensors."""
     numbers = re.search(r"for output (\d+) with respect to input (\d+)", said)
     if not numbers:
         return said.rstrip(",")

@@ -22,7 +22,7 @@ def run(
 
     Args:
         cell: the cell.
-        inputs: of the call.
+        inputs: the tensors of the call.
         backend: as in `scan`.
         variant: as in `scan`.
     """
@@ -40,11 +40,11 @@ def run(
 
 
 def leaves_of(inputs: ScanInputs, dtype: torch.dtype) -> ScanInputs:
-    """Copies of inputs that need gradients, as leaves of a graph of their own.
+    """Copies of inputs that need gradients, as leaves of a new graph.
 
     Args:
-        inputs: are copied.
-        dtype: of the copies.
+        inputs: the tensors to copy.
+        dtype: the dtype of the copies.
     """
     return inputs.map(lambda tensor: tensor.detach().to(dtype).requires_grad_())
 
@@ -53,8 +53,8 @@ def with_tensors(inputs: ScanInputs, tensors: Iterable[Tensor]) -> ScanInputs:
     """Inputs with other tensors in place of those that are present.
 
     Args:
-        inputs: say which tensors are present.
-        tensors: one for each, in the order of `ScanInputs.present`.
+        inputs: the inputs.
+        tensors: one for each tensor that is present, in the order of `ScanInputs.present`.
     """
     rest = iter(tensors)
     return inputs.map(lambda _: next(rest))

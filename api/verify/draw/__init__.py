@@ -1,1 +1,1 @@
-"""Random cells and calls, drawn as trees and written as source text."""
+"""Random cells and calls: drawn as trees, then written as source text."""

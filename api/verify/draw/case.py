@@ -1,4 +1,4 @@
-"""A random case: a cell, the sizes and options of a call; the same for the same seed and number."""
+"""Draws a random case: a cell, and the sizes and options of one call of it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ HALF = ("bfloat16", "float16")
 
 @dataclass(frozen=True)
 class Settings:
-    """What is drawn.
+    """What cases may be drawn.
 
     Attributes:
         device: where the kernels run.
-        variant: of all cases; `auto` on a GPU tries all kinds.
+        variant: the kind of plan of all cases; "any" draws one per case.
         compiled: the share of calls through `torch.compile`, which takes long.
-        shipped: one cell of the CPU in so many is compiled with the flags that ship; none by 0.
+        shipped: on the CPU, one cell in this many is compiled with the flags that users get; 0 for
+            none.
     """
 
     device: str = "cpu"
@@ -35,12 +36,12 @@ class Settings:
 
 
 def draw_case(seed: int, number: int, settings: Settings) -> Case:
-    """The case of a number.
+    """Draw a case; the same seed and number give the same case.
 
     Args:
-        seed: of the run.
-        number: of the case.
-        settings: what is drawn.
+        seed: the seed of the run.
+        number: the number of the case.
+        settings: what may be drawn.
     """
     random = Random(f"rnnc {seed} {number} {settings.device}")
     weights = _DTYPES[settings.device]
@@ -78,7 +79,7 @@ def _variant(random: Random, cell: CellDraw, dtype: str) -> str:
     weights = {"auto": 2, "alternating": 3}
     if dtype != "float64":
         weights |= {"block": 3, "cluster": 3}
-        if cell.pairs(True):  # else blocks have nothing to tell each other
+        if cell.pairs(True):  # without one, blocks have nothing to exchange
             weights["grid"] = 3
     return random.choices(list(weights), list(weights.values()))[0]
 
@@ -93,7 +94,7 @@ def _sizes(random: Random, half: bool, device: str, variant: str) -> dict[str, A
         dims = [*small, 8, 16, 17, 31, 32, 33, 64, 67, 70]
         if device == "cuda":
             dims += [24, 40, 48, 96, 128, 130, 200]
-            # Blocks share a head from 9 units on.
+            # Blocks can share a head of at least 9 units.
             dims = [d for d in dims if d > 8 or variant not in ("cluster", "grid")]
         dim = random.choice(dims)
         if batch * steps * heads * dim <= large:

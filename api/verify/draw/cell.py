@@ -1,4 +1,4 @@
-"""A random cell: declarations in any order with any flags, and a body that uses all of them."""
+"""Draws a random cell: declarations with any options in any order, and a body that uses them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from random import Random
 from .grammar import Grammar, call
 from .tree import CellDraw, GateDraw, Node, ValueDraw, name, number
 
-# Single letters and words, some of which generated code might use itself.
+# Letters and words; generated code might use some of them itself.
 _NAMES = """a b c e f g h i j k m n o p q r s u w x y z A B Z alpha beta zeta gain decay slow_rate
 row head dim keep steps batch width kept lane warp before after offset x1 h2 u_n input weight biases
 gate state unit tile sum zero""".split()
@@ -88,7 +88,7 @@ def _body(
     whole: set[Node] = set()
     for i in range(random.choice([0, 1, 1, 2, 3])):
         body.append((f"v{i}", grammar.expression(random.choice([1, 2, 3]))))
-        # What is named is used, more than once.
+        # A named value is used more than once.
         grammar.leaves += [f"v{i}"] * 3
     for state in random.sample(states, len(states)):
         update = _update(random, grammar, gates, states, state, body)
@@ -108,7 +108,7 @@ def _update(
     state: ValueDraw,
     body: list[tuple[str, Node]],
 ) -> Node:
-    """The new value of a state: nearly always such that errors do not grow from step to step."""
+    """The new value of a state; in nearly all cases, errors do not grow from step to step."""
     own, depth, chance = name(state.name), random.choice([1, 2, 3, 4]), random.random()
     if chance < 0.5:
         return grammar.bounded(depth)
@@ -131,11 +131,11 @@ def _update(
 def _with_all(
     random: Random, body: list[tuple[str, Node]], states: list[str], declared: list[str]
 ) -> tuple[tuple[str, Node], ...]:
-    """The body without variables that nothing reads, and with every declared name in use."""
+    """The body without unused variables, and with every declared name in use."""
     body = without_unused(body)
     used = {n for _, value in body for n in value.names()}
     for missing in declared:
-        # A state that nothing reads is allowed, and a case of its own.
+        # The language allows a state that nothing reads, so one is sometimes left.
         if missing not in used and not (missing in states and random.random() < 0.5):
             i = random.choice([i for i, (t, _) in enumerate(body) if t.startswith("new_")])
             target, value = body[i]
@@ -145,7 +145,7 @@ def _with_all(
 
 
 def without_unused(body: list[tuple[str, Node]]) -> list[tuple[str, Node]]:
-    """The body without variables that nothing reads."""
+    """The body without unused variables."""
     kept: list[tuple[str, Node]] = []
     needed: set[str] = set()
     for target, value in reversed(body):

@@ -1,4 +1,4 @@
-"""Random expressions of the language, whose values and slopes stay moderate."""
+"""Draws random expressions whose values and slopes stay moderate."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ _KINKED = ("relu", "leaky_relu", "elu", "abs", "sign")
 
 
 def call(function: str, *arguments: Node) -> Node:
-    """A call, or an operation."""
+    """The node of a call or an operation."""
     return Node(function, arguments)
 
 
 class Grammar:
-    """Draws expressions over the names that it is given.
+    """Draws expressions over given names.
 
-    Where values are rounded coarsely, a comparison of two rounded numbers may go either way: then
-    operands are kept apart by switches, which are small whole numbers and so exact in any dtype.
+    In a short dtype a comparison of two rounded numbers may go either way. Switches then keep the
+    operands apart: they are small whole numbers, which every dtype holds exactly.
 
     Args:
         random: the source of all choices.
@@ -81,7 +81,7 @@ class Grammar:
         return drawn(depth - 1)
 
     def leaf(self) -> Node:
-        """A name, or now and then a literal beside one."""
+        """A name, sometimes combined with a literal."""
         if self.random.random() < 0.12:
             return self._sum(0) if self.random.random() < 0.5 else self._product(0)
         return name(self.random.choice(self.leaves))
@@ -157,7 +157,7 @@ class Grammar:
         return call(function, inner)
 
     def _scaled(self, depth: int) -> Node:
-        """A large or a small literal, and what brings the value back."""
+        """An expression with a large or a small literal, and a second one that undoes it."""
         large = [60.0, 1000] if self.half else [1e5, 123456789012, 2**70, 3.5e20]
         scale = self.random.choice(large)
         a = self.bounded(depth)
@@ -166,7 +166,7 @@ class Grammar:
         small = number(1e-3 if self.half else self.random.choice([1e-5, 1e-12, 7e-21]))
         return call("+", a, call("*", small, self.expression(depth)))
 
-    # Where values or slopes jump.
+    # Expressions whose values or slopes jump.
 
     def _two_apart(self, depth: int) -> tuple[Node, Node]:
         """Two operands of a comparison."""
@@ -187,7 +187,7 @@ class Grammar:
         return call("+", self.bounded(depth), call("*", number(1.5), switch))
 
     def condition(self, depth: int) -> Node:
-        """Comparisons, joined."""
+        """Comparisons joined by and, or and not."""
         chance = self.random.random()
         if chance < 0.15:
             return call("&", self.condition(depth), self.condition(depth))

@@ -1,4 +1,4 @@
-"""What the fuzzer draws: a cell as trees of its own, and one call of it with all options."""
+"""Trees of the fuzzer: a cell, and one call of it with all options."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ RELATIONS = ("<", "<=", ">", ">=", "==", "!=")
 
 @dataclass(frozen=True)
 class Node:
-    """A part of an expression.
+    """A node of an expression.
 
     Attributes:
         op: `name`, `number`, an operator (`neg` is the unary minus), or a function of the language.
@@ -33,7 +33,7 @@ class Node:
             yield from argument.walk()
 
     def names(self) -> set[str]:
-        """The names that are referred to."""
+        """The names in the expression."""
         return {node.name for node in self.walk() if node.op == "name"}
 
 
@@ -49,7 +49,7 @@ def number(value: float) -> Node:
 
 @dataclass(frozen=True)
 class GateDraw:
-    """A gate: the options of `rnnc.gate`; `switch` says that its inputs are small whole numbers."""
+    """A gate with the options of `rnnc.gate`; with `switch`, its inputs are small whole numbers."""
 
     name: str
     input: bool = True
@@ -61,7 +61,7 @@ class GateDraw:
 
 @dataclass(frozen=True)
 class ValueDraw:
-    """A state, param or constant: its first or only value."""
+    """A state, param or constant with its initial or only value."""
 
     name: str
     value: float = 0.0
@@ -95,7 +95,7 @@ class CellDraw:
 
     @property
     def input_gates(self) -> list[GateDraw]:
-        """The gates with a share of the input."""
+        """The gates with an input."""
         return [g for g in self.gates if g.input]
 
     @property

@@ -1,4 +1,4 @@
-"""From drawn trees to the text of an rnnc cell."""
+"""Writes a drawn cell as the text of an rnnc cell."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _INFIX = {*BINARY, *RELATIONS, "&", "|"}
 
 
 def expression_text(node: Node) -> str:
-    """The text of an expression: Python's, every operand in brackets."""
+    """An expression as Python text, with every operand in brackets."""
     texts = [expression_text(a) for a in node.args]
     if node.op == "name":
         return node.name
@@ -30,7 +30,7 @@ def _whole(value: float) -> str:
 
 
 def cell_text(cell: CellDraw) -> str:
-    """The text of the cell's function, with its decorator; it needs `rnnc` and its names."""
+    """The cell's function and decorator as text; it needs `rnnc` and its names in scope."""
     by_name = {d.name: _declaration(cell, d.name) for d in cell.declared}
     arguments = [by_name[name] for name in cell.order]
     lines = ["@rnnc.cell", "def drawn(", "    *,"]

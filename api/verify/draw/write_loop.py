@@ -117,7 +117,7 @@ def _loop(cell: CellDraw, edges: bool) -> list[str]:
 
 
 def _gates(cell: CellDraw) -> list[str]:
-    """G = x + R s + b, one line a gate."""
+    """G = x + R s + b, one line per gate."""
     inputs = [g.name for g in cell.input_gates]
     biases = [g.name for g in cell.bias_gates]
     dense, diagonal = cell.pairs(True), cell.pairs("diagonal")
@@ -134,7 +134,7 @@ def _gates(cell: CellDraw) -> list[str]:
             i = biases.index(gate.name)
             terms.append(f"(0 if _b is None else _b[{i}])")
         lines.append(f"_gate_{gate.name} = {' + '.join(terms)}")
-    # All products read the states before the step: a gate may bear any name.
+    # All products read the previous states, under other names, since a gate may have any name.
     return [*lines, *(f"{g.name} = _gate_{g.name}" for g in cell.gates)]
 
 
@@ -143,7 +143,7 @@ def _text(node: Node, edges: bool) -> str:
     if node.op == "name":
         return node.name
     if node.op == "number":
-        # torch takes no whole numbers beyond 64 bits.
+        # torch does not take whole numbers beyond 64 bits.
         value = float(node.value) if abs(node.value) > 2**53 else node.value
         return repr(value) if value >= 0 else f"({value!r})"
     if node.op in ("neg", "~"):

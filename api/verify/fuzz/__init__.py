@@ -1,1 +1,1 @@
-"""`rnnc fuzz`: random cells against plain torch loops."""
+"""`rnnc fuzz`: compares random cells with plain torch loops."""

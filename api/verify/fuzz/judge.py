@@ -1,4 +1,4 @@
-"""Right or wrong: results against the loop in float64, measured by the loop in the same dtype."""
+"""Judges results: their errors must not exceed those of the loop in the same dtype by much."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from torch import Tensor
 from ..draw.tree import Case
 from .twin import Edges, Results
 
-EXACT = 1e-9  # of the largest value: what float64 may differ by
-TIMES = 3  # the error of the eager loop in the same dtype
-# Roundings of the largest value that are always allowed: where torch happens to be exact.
+EXACT = 1e-9  # the error that float64 may have, as a share of the largest value
+TIMES = 3  # how many times the eager loop's error is allowed in the same dtype
+# Roundings of the largest value that are always allowed, in case torch is exact by chance.
 FLOOR = 4
-# What is smaller, as a share of the largest of all results alike, is judged on that scale: below it
-# lies what cancelled.
+# A result whose values are below this share of the largest one of its kind is judged on that scale,
+# because its terms cancelled.
 NEGLIGIBLE = 1e-6
-LOST = 0.1  # the share of the largest value that a loop may lose before it is no yardstick
-# How many times the rounding that was seen an operand's distance from a border must be.
+LOST = 0.1  # a loop with an error above this share of the largest value cannot judge
+# The least distance of an operand from a border, in multiples of the rounding error.
 BORDER = 4
 
 
 @dataclass(frozen=True)
 class Wrong:
-    """A result that is not what the loop gives.
+    """A result that differs from the loop's.
 
     Attributes:
-        name: of the output, or of the gradient of a tensor: `d R[a, h]`.
+        name: the output, or the gradient of a tensor, such as `d R[a, h]`.
         reason: what is wrong with it.
     """
 
@@ -41,7 +41,7 @@ class Wrong:
 
 
 def parts(case: Case, results: Results) -> Iterator[tuple[str, Tensor]]:
-    """Each result by name; those that hold several gates, gate by gate."""
+    """Each result by name; a tensor of several gates is split into gates."""
     cell = case.cell
     inputs, biases = [g.name for g in cell.input_gates], [g.name for g in cell.bias_gates]
     labels = {
@@ -67,7 +67,7 @@ def largest(tensor: Tensor) -> float:
 
 
 def scales(case: Case, truth: Results) -> dict[str, float]:
-    """What each result's error is a share of."""
+    """The value that each result's error is divided by."""
     sizes = {name: largest(part) for name, part in parts(case, truth)}
     every = {
         kind: max((v for n, v in sizes.items() if n.startswith("d ") == kind), default=0.0)
@@ -77,12 +77,12 @@ def scales(case: Case, truth: Results) -> dict[str, float]:
 
 
 def no_yardstick(case: Case, truth: Results, loop: Results) -> str:
-    """Why the loop cannot judge a case; empty where it can.
+    """Why the loop cannot judge a case; empty if it can.
 
     Args:
         case: the case.
-        truth: of the loop in float64.
-        loop: of the loop in the case's dtype; for float64 in float32.
+        truth: the loop's results in float64.
+        loop: the loop's results in the case's dtype; in float32 for float64.
     """
     scale, own = scales(case, truth), dict(parts(case, loop))
     for name, part in parts(case, truth):
@@ -96,9 +96,9 @@ def no_yardstick(case: Case, truth: Results, loop: Results) -> str:
 
 
 def near_border(case: Case, truth: Edges, loop: Edges) -> str:
-    """Why a comparison may go either way; empty where none may.
+    """Why a comparison may go either way; empty if none can.
 
-    An exact tie of both loops is no border: equal numbers are equal in every kernel.
+    An exact tie in both loops is not a border: equal numbers are equal in every kernel.
     """
     if not truth.differences:
         return ""
@@ -114,13 +114,13 @@ def near_border(case: Case, truth: Edges, loop: Edges) -> str:
 
 
 def judge(case: Case, ours: Results, truth: Results, loop: Results) -> list[Wrong]:
-    """What is wrong with results.
+    """The results that are wrong.
 
     Args:
         case: the case.
-        ours: of the kernels.
-        truth: of the loop in float64.
-        loop: of the loop in the case's dtype.
+        ours: the kernels' results.
+        truth: the loop's results in float64.
+        loop: the loop's results in the case's dtype.
     """
     wrong = [
         Wrong(name, "is missing" if name in truth else "was not asked for")
@@ -149,14 +149,14 @@ def allowed(dtype: str, scale: float, loop_error: float) -> float:
     """The error that a result may have.
 
     Args:
-        dtype: of the result.
-        scale: of the result.
-        loop_error: of the loop in that dtype.
+        dtype: the result's dtype.
+        scale: the result's scale.
+        loop_error: the loop's error in that dtype.
     """
     if dtype == "float64":
         return EXACT * scale
     info = torch.finfo(getattr(torch, dtype))
-    # Below the smallest normal number, a rounding is a whole step.
+    # Below the smallest normal number, numbers have a fixed distance.
     return TIMES * loop_error + FLOOR * (info.eps * scale + info.tiny * info.eps)
 
 

@@ -1,4 +1,4 @@
-"""The compiled side of a case: the cell from its text, and the call that the case describes."""
+"""Runs a case with rnnc: makes the cell from its text, and makes the call."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..draw.write_cell import cell_text
 from .tensors import lay
 from .twin import Results, gradients
 
-# The first traces a call as the second does, in a second instead of half a minute.
+# The first backend traces like the second, in a second instead of half a minute.
 COMPILERS = {"compiled": "aot_eager", "inductor": "inductor"}
 _WEIGHTS = {"R": "weight_hh", "R_diag": "weight_hd", "b": "bias"}
 
@@ -32,7 +32,7 @@ def run_ours(case: Case, values: Mapping[str, Tensor], seeds: Mapping[str, Tenso
 
     Args:
         case: the call.
-        values: of all tensors.
+        values: the values of all tensors.
         seeds: the gradients of all outputs.
     """
     cell, dtype, views = cell_of(case), getattr(torch, case.dtype), dict(case.views)
@@ -128,7 +128,7 @@ def _module(case: Case, cell: rnnc.Cell, leaves: dict[str, Tensor]) -> Results:
         }
     call: Callable[..., Any] = rnn
     if case.through in COMPILERS:
-        # Else torch counts the modules of a process as one that it compiles again and again.
+        # Without this, torch counts all modules of a process as recompilations of one.
         torch._dynamo.reset()
         call = torch.compile(rnn, fullgraph=True, backend=COMPILERS[case.through])
     if case.batch_first:

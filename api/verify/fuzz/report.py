@@ -1,4 +1,4 @@
-"""A failure as Python to paste into a test: cell, loop, inputs and comparison, complete."""
+"""Writes a failure as a complete Python test: cell, loop, inputs and comparison."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .judge import EXACT
 from .ours import COMPILERS, parameter_name
 from .tensors import draw_values
 
-# What a paste is compared by; the fuzzer itself measures a loop in the same dtype.
+# The errors that the text allows; the fuzzer itself compares with a loop in the same dtype.
 _SHARES = {"float64": EXACT, "float32": 1e-4, "float16": 3e-2, "bfloat16": 2e-1}
 
 _RUN = """\
@@ -41,7 +41,7 @@ def report(case: Case, reasons: tuple[str, ...]) -> str:
     """The text of a test.
 
     Args:
-        case: one that fails.
+        case: a case that fails.
         reasons: what was wrong.
     """
     values, seeds = draw_values(case, case.seed)
@@ -70,7 +70,7 @@ def report(case: Case, reasons: tuple[str, ...]) -> str:
 
 
 def _leaf(case: Case, name: str) -> str:
-    """The name of a tensor in the text: a module's parameters have their own."""
+    """The name of a tensor in the text; parameters of a module have the module's names."""
     fixed = case.through == "scan" or name == "x" or name.startswith("states.")
     return name if fixed else parameter_name(name)
 

@@ -1,4 +1,4 @@
-"""One case from its description to its verdict."""
+"""Runs one case and judges it."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from .tensors import draw_values, neighbours
 from .twin import Results, run_twin
 
 Verdict = Literal["right", "wrong", "discarded", "refused"]
-# Further inputs on which the eager loop is measured, where one draw may have been lucky: so many
-# drawn anew, and so many that are one rounding away, where the same terms cancel.
+# Further inputs for the eager loop, in case its error was small by chance: so many new draws, and
+# so many that are one rounding away, where the same terms cancel.
 _MORE_DRAWS = 6
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes:
-        verdict: `refused` where there is no plan of the variant for these sizes.
-        reasons: a line each.
-        kind: what sort of failure, so that shrinking keeps to it.
+        verdict: `refused` if the variant has no plan for these sizes.
+        reasons: one line each.
+        kind: the kind of failure, which shrinking keeps.
     """
 
     verdict: Verdict
@@ -41,7 +41,7 @@ class Outcome:
 
 
 def run_case(case: Case) -> Outcome:
-    """Run a case on both sides and judge it."""
+    """Run a case with rnnc and as a loop, and judge it."""
     torch.set_num_threads(case.threads)
     os.environ["RNNC_QUICK_COMPILE"] = "1" if case.flags == "quick" else ""
     with warnings.catch_warnings():
@@ -93,9 +93,9 @@ def _more_inputs(case: Case) -> Iterator[tuple[dict[str, Tensor], dict[str, Tens
 def _again(
     case: Case, wrong: list[Wrong], ours: Results, truth: Results, loop: Results
 ) -> list[Wrong]:
-    """What is still wrong where the loop's error is the largest of several draws.
+    """The results that are still wrong if the loop's error is the largest of several draws.
 
-    On one draw of few numbers the loop may be exact by chance.
+    On one draw of a few numbers the loop may be exact by chance.
     """
     scale, own = scales(case, truth), dict(parts(case, loop))
     exact = dict(parts(case, truth))

@@ -1,4 +1,4 @@
-"""From a case that fails to the smallest that still fails in the same way."""
+"""Shrinks a failing case to the smallest one that still fails in the same way."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ def shrink(case: Case, fails: Callable[[Case], bool], seconds: float = 60) -> Ca
     """Try smaller cases until none fails.
 
     Args:
-        case: one that fails.
-        fails: whether a case does.
-        seconds: after which the smallest so far is taken.
+        case: a case that fails.
+        fails: tells whether a case fails.
+        seconds: the time limit, after which the smallest case so far is returned.
     """
     deadline = time.monotonic() + seconds
     found = True
@@ -42,7 +42,7 @@ def _smaller(case: Case) -> Iterator[Case]:
 
 
 def _is_valid(cell: CellDraw) -> bool:
-    """Whether the language takes it: every name in use, and new values that differ."""
+    """Whether the language accepts a cell: every name is used, and new values differ."""
     used = {n for _, value in cell.body for n in value.names()}
     news = [value for target, value in cell.body if target.startswith("new_")]
     return (
@@ -110,7 +110,7 @@ def _cells(cell: CellDraw) -> Iterator[CellDraw]:
 
 
 def _without(cell: CellDraw, group: str, i: int) -> Iterator[CellDraw]:
-    """The cell without a declaration: a number, or another name, takes its place."""
+    """The cell without a declaration; a number or another name replaces it."""
     gone = getattr(cell, group)[i].name
     kept = {group: getattr(cell, group)[:i] + getattr(cell, group)[i + 1 :]}
     order = tuple(word for word in cell.order if word != gone)
@@ -139,7 +139,7 @@ _RELATIONAL = ("<", "<=", ">", ">=", "==", "!=", "&", "|", "~")
 
 
 def _trees(node: Node) -> Iterator[Node]:
-    """Smaller trees: a part in the place of the whole, or a smaller part."""
+    """Smaller trees: a part in place of the whole, or a part made smaller."""
     if node.op not in _RELATIONAL:
         for argument in node.args:
             if argument.op not in _RELATIONAL:

@@ -1,4 +1,4 @@
-"""The tensors of a case: their values, and how they lie in memory."""
+"""The tensors of a case: their values and memory layouts."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def draw_values(case: Case, seed: int) -> tuple[dict[str, Tensor], dict[str, Ten
 
     Args:
         case: the call.
-        seed: of the values.
+        seed: the seed of the values.
     """
     generator = torch.Generator().manual_seed(seed)
     views = dict(case.views)
@@ -90,8 +90,8 @@ def neighbours(
     Args:
         case: the call.
         tensors: values, or gradients of outputs, as `draw_values` gives them.
-        seed: of the distances.
-        prefix: of the names of their views: `d ` for gradients.
+        seed: the seed of the distances.
+        prefix: the prefix of the names of their views: `d ` for gradients.
     """
     generator = torch.Generator().manual_seed(seed)
     dtype, views = getattr(torch, case.dtype), dict(case.views)
@@ -134,7 +134,7 @@ def _switched(case: Case, name: str, drawn: Tensor, generator: torch.Generator) 
 
 
 def _repeated(values: Tensor, view: str) -> Tensor:
-    """Equal values along the axis that a view with the stride 0 repeats."""
+    """Values that are equal along the axis that a view with stride 0 repeats."""
     kind, _, axis = view.partition(":")
     if kind != "expanded" or not values.numel():
         return values
@@ -142,7 +142,7 @@ def _repeated(values: Tensor, view: str) -> Tensor:
 
 
 def lay(values: Tensor, view: str) -> Tensor:
-    """The same values, laid out in memory as a view says.
+    """The same values in the memory layout of a view.
 
     Args:
         values: contiguous.
@@ -174,5 +174,5 @@ def draw_view(random: Random, axes: int, through: str) -> str:
     """A view for a tensor of so many axes, in a call through `scan`, a module or a compiler."""
     kind = random.choice(VIEWS)
     if kind == "negative" and through == "inductor":
-        return "offset"  # inductor itself reads such inputs without their sign
+        return "offset"  # inductor reads negative views without their sign
     return f"{kind}:{random.randrange(axes)}" if kind == "expanded" else kind

@@ -1,4 +1,4 @@
-"""The plain torch side of a case: the loop, under a module's projections where there is one."""
+"""Runs a case as a plain torch loop, with the projections of a module if there is one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Edges:
     """Collects the differences of all operands of comparisons, in the order of their evaluation.
 
     Args:
-        device: where numbers are put.
+        device: the device of the numbers.
     """
 
     def __init__(self, device: str) -> None:
@@ -27,7 +27,7 @@ class Edges:
         self.scales: list[Tensor] = []
 
     def __call__(self, a: Any, b: Any) -> Tensor:
-        """Note two operands; gives their difference."""
+        """Note two operands, and return their difference."""
         first, second = self._tensor(a), self._tensor(b)
         difference = first - second
         if difference.numel():
@@ -43,7 +43,7 @@ class Edges:
 
 
 def loop_of(case: Case) -> tuple[Callable[..., Any], Edges]:
-    """The loop of a case's cell, and what notes its comparisons."""
+    """The loop of a case's cell, and the object that notes its comparisons."""
     edges = Edges(case.device)
     scope: dict[str, Any] = {"torch": torch, "edge": edges, "DEVICE": case.device}
     exec(compile(loop_text(case.cell, edges=True), "<loop>", "exec"), scope)
@@ -53,13 +53,13 @@ def loop_of(case: Case) -> tuple[Callable[..., Any], Edges]:
 def run_twin(
     case: Case, values: Mapping[str, Tensor], seeds: Mapping[str, Tensor], dtype: torch.dtype
 ) -> tuple[Results, Edges]:
-    """Outputs and gradients of the loop in a dtype, by name, and the comparisons on the way.
+    """Outputs and gradients of the loop in a dtype, by name, and the comparisons that it made.
 
     Args:
         case: the call.
-        values: of all tensors.
+        values: the values of all tensors.
         seeds: the gradients of all outputs.
-        dtype: to compute in.
+        dtype: the dtype of the computation.
     """
     loop, edges = loop_of(case)
     leaves = {
@@ -113,7 +113,7 @@ def _scan(case: Case, loop: Callable[..., Any], leaves: Mapping[str, Tensor]) ->
 
 
 def _stack(case: Case, loop: Callable[..., Any], leaves: Mapping[str, Tensor]) -> Results:
-    """The layers of a module, each fed by the one below."""
+    """The layers of a module; each one takes the output of the one below."""
     names, x = [s.name for s in case.cell.states], leaves["x"]
     plane = (case.batch, case.heads, case.dim)
     lasts: list[Sequence[Tensor]] = []

@@ -1,4 +1,4 @@
-"""Cases in processes of their own: a crash or a hang of one is a result like any other."""
+"""Runs cases in separate processes, so that a crash or a hang is a result like any other."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from ..draw.case import Settings, draw_case
 from ..draw.tree import Case
 from .run import Outcome, run_case
 
-_SECONDS = 240.0  # after which a case counts as hanging
+_SECONDS = 240.0  # a case that takes longer counts as hanging
 _DEAD = "a dead context"
-# After these a process is of no use any more.
+# After these kinds of failure a process cannot be used again.
 _FATAL = ("a crash", "a hang", _DEAD)
 
 
 @dataclass(frozen=True)
 class Done:
-    """A case that was run."""
+    """A case and its outcome."""
 
     number: int
     case: Case
@@ -53,7 +53,7 @@ class Worker:
         self.pipe.send(case)
 
     def finish(self) -> Done:
-        """The outcome of the case, which is there, or never will be."""
+        """The outcome of the case, which has ended or timed out."""
         assert self.case is not None
         seconds = time.monotonic() - self.began
         try:
@@ -78,7 +78,7 @@ class Worker:
         self.pipe.close()
 
     def or_another(self, outcome: Outcome) -> Worker:
-        """This worker, or a new one where the outcome has ended it."""
+        """This worker, or a new one if the outcome has ended it."""
         if outcome.kind not in _FATAL:
             return self
         if self.process.is_alive():
@@ -104,7 +104,7 @@ def _serve(pipe: Connection) -> None:
 
 
 def _dead_context(case: Case) -> str:
-    """What a GPU says where a kernel has left it unusable for this process; else nothing."""
+    """The GPU's error if a kernel has made it unusable for this process; otherwise empty."""
     if case.device == "cuda":
         try:
             torch.cuda.synchronize()
@@ -119,11 +119,11 @@ def run_cases(
     """Run cases in several processes, in the order in which they end.
 
     Args:
-        seed: of the run.
-        count: how many; without it, as many as there is time for.
-        seconds: after which no case is started.
-        settings: what is drawn.
-        jobs: processes.
+        seed: the seed of the run.
+        count: the number of cases; None for as many as the time allows.
+        seconds: the time after which no case is started.
+        settings: what may be drawn.
+        jobs: the number of processes.
     """
     began = time.monotonic()
     number = 0
@@ -151,14 +151,14 @@ def run_cases(
 
 
 def _ended(busy: list[Worker]) -> list[Worker]:
-    """Workers that have a result, have died, or take too long; waits a moment for one."""
+    """Wait briefly, and return the workers that have a result, have died, or take too long."""
     waited: Any = wait([w.pipe for w in busy], timeout=1)
     late = time.monotonic() - _SECONDS
     return [w for w in busy if w.pipe in waited or w.began < late]
 
 
 class temporary_cache:  # noqa: N801
-    """Inside, kernels are kept in a folder that goes afterwards: nobody asks for them again."""
+    """A context in which kernels go to a temporary cache folder, since nobody needs them again."""
 
     def __enter__(self) -> None:
         self.before = os.environ.get("RNNC_CACHE_DIR")
@@ -174,10 +174,10 @@ class temporary_cache:  # noqa: N801
 
 
 class Tries:
-    """Tries cases in one process as long as it lives: for shrinking.
+    """Runs cases in one process as long as it lives, for shrinking.
 
     Args:
-        kind: of the failure that is looked for.
+        kind: the kind of failure to look for.
     """
 
     def __init__(self, kind: str) -> None:
@@ -186,7 +186,7 @@ class Tries:
         self.outcome = Outcome("right")
 
     def __call__(self, case: Case) -> bool:
-        """Whether the case fails in that way."""
+        """Whether the case fails in the same way."""
         self.worker.start(0, case)
         wait([self.worker.pipe], timeout=_SECONDS)
         outcome = self.worker.finish().outcome
