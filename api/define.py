@@ -11,12 +11,12 @@ from pydantic import BaseModel
 from .cellspec.cell import CellSpec
 from .cellspec.errors import CellError
 from .cellspec.tracing.trace import trace
+from .codegen.cpu.plan import CpuPlan
 from .codegen.cuda.limits import Limits, limits_of
-from .codegen.cuda.mixed_source import MixedSource, source_for
 from .codegen.cuda.planner import plan_for
-from .codegen.cuda.source import CudaSource
+from .codegen.cuda.source import CudaSource, cuda_source
 from .codegen.derive import derive
-from .codegen.plan import CpuPlan, Variant
+from .codegen.plan import Variant
 from .codegen.render import Source, render
 from .codegen.shape import Dtype, Save, Shape
 
@@ -88,7 +88,7 @@ class Cell(CellSpec):
         variant: Variant = "auto",
         batch: int = 16,
         save: Save = "gates",
-    ) -> CudaSource | MixedSource:
+    ) -> CudaSource:
         """The CUDA source of the cell's kernels for a GPU; `print` shows it. No GPU is needed.
 
         Args:
@@ -104,10 +104,9 @@ class Cell(CellSpec):
                 `"states"` it saves the states alone, and the backward computes the gates again.
 
         Returns:
-            A frozen value: `code` is the translation unit, `headers` what it includes, `plan` why
-            it is as it is; `forward` and `backward` are the text of that direction alone. Where
-            each direction has a plan of its own, `kernels` has the unit of each, and `code` shows
-            one after the other.
+            A frozen value: `forward` and `backward` are the text of each direction's translation
+            unit, `code` is both, one after the other, `headers` is what they include, `plan` says
+            why they are as they are, and `kernels` has the translation unit of each kernel by name.
 
         Raises:
             UnknownGpuError: there is no preset of this name.
@@ -124,7 +123,7 @@ class Cell(CellSpec):
         """
         limits = gpu if isinstance(gpu, Limits) else limits_of(str(gpu))
         shape = Shape(heads, head_dim, batch, dtype=dtype)
-        return source_for(self, plan_for(self, shape, limits, variant, save=save))
+        return cuda_source(self, plan_for(self, shape, limits, variant, save=save))
 
 
 @overload

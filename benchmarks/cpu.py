@@ -103,7 +103,7 @@ def start_times() -> dict[str, float]:
     """
     program = (
         "import time, rnnc\n"
-        "from rnnc.codegen.plan import CpuPlan\n"
+        "from rnnc.codegen.cpu.plan import CpuPlan\n"
         "from rnnc.runtime.cpu.compile import cpu_library\n"
         "cell = rnnc.cells.lstm\n"
         "start = time.perf_counter()\n"

@@ -22,10 +22,11 @@ from rnnc.codegen.cuda.block.plan import BlockPlan
 from rnnc.codegen.cuda.cluster import cost as cluster_cost
 from rnnc.codegen.cuda.cluster.plan import ClusterPlan
 from rnnc.codegen.cuda.grid import cost as grid_cost
-from rnnc.codegen.cuda.grid.plan import TILE_ROWS
+from rnnc.codegen.cuda.grid.plan import GridPlan
+from rnnc.codegen.cuda.kernel_plan import KernelPlan
 from rnnc.codegen.cuda.limits import Limits
-from rnnc.codegen.cuda.mixed_plan import CallPlan, MixedPlan
 from rnnc.codegen.derive import derive
+from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
 
 # The tables of constants that a model reads, by the name that it knows them by.
@@ -55,7 +56,7 @@ class Parts(NamedTuple):
     pointwise: float
 
 
-def parts(cell: Any, shape: Shape, limits: Limits, plan: CallPlan) -> tuple[Parts, Parts]:
+def parts(cell: Any, shape: Shape, limits: Limits, plan: Plan) -> tuple[Parts, Parts]:
     """What a step of a plan is made of, forward and backward, by the cost model.
 
     Args:
@@ -81,47 +82,39 @@ def parts(cell: Any, shape: Shape, limits: Limits, plan: CallPlan) -> tuple[Part
     return forward, backward
 
 
-def named_parts(
-    cell: Any, shape: Shape, limits: Limits, plan: CallPlan
-) -> dict[str, dict[str, float]]:
+def named_parts(cell: Any, shape: Shape, limits: Limits, plan: Plan) -> dict[str, dict[str, float]]:
     """The same by direction and name, as JSON has it. The arguments are those of `parts`."""
     both = zip(("forward", "backward"), parts(cell, shape, limits, plan), strict=True)
     return {direction: own._asdict() for direction, own in both}
 
 
-def estimate(cell: Any, shape: Shape, limits: Limits, plan: CallPlan) -> tuple[float, float]:
+def estimate(cell: Any, shape: Shape, limits: Limits, plan: Plan) -> tuple[float, float]:
     """The cost model's nanoseconds of a step, forward and backward, of a plan that is there.
 
     The arguments are those of `parts`.
     """
-    if isinstance(plan, MixedPlan):
-        forward, _ = estimate(cell, shape, limits, plan.forward_plan)
-        _, backward = estimate(cell, shape, limits, plan.backward_plan)
-        return forward, backward
-    pointwise = derive(cell)
-    if isinstance(plan, BlockPlan):
-        kernels = (plan.forward, plan.backward)
-        return cost.block_nanoseconds(
-            pointwise, shape, limits, kernels, plan.unit_groups, plan.rows
-        )
-    if isinstance(plan, ClusterPlan):
-        return (
-            cluster_cost.cluster_nanoseconds(pointwise, shape, limits, plan.forward, forward=True),
-            cluster_cost.cluster_nanoseconds(
-                pointwise, shape, limits, plan.backward, forward=False
-            ),
-        )
-    if isinstance(plan, AlternatingPlan):
-        if plan.own is None:
-            return alternating_cost.library_nanoseconds(pointwise, shape)
-        return alternating_cost.own_nanoseconds(pointwise, shape, limits, plan.own)
-    turns = math.ceil(math.ceil(shape.batch / plan.rows) / plan.groups)
-    tiles = plan.rows // TILE_ROWS
-    sizes = (tiles, plan.phases, shape.heads * plan.groups)
-    return (
-        turns * grid_cost.grid_nanoseconds(pointwise, shape, limits, plan.forward, *sizes, True),
-        turns * grid_cost.grid_nanoseconds(pointwise, shape, limits, plan.backward, *sizes, False),
+    forward, backward = (
+        _kernel_estimate(derive(cell), shape, limits, kernel)
+        for kernel in (plan.forward, plan.backward)
     )
+    return forward, backward
+
+
+def _kernel_estimate(pointwise: Any, shape: Shape, limits: Limits, plan: KernelPlan) -> float:
+    match plan:
+        case BlockPlan():
+            return cost.block_nanoseconds(pointwise, shape, limits, plan)
+        case ClusterPlan():
+            return cluster_cost.cluster_nanoseconds(pointwise, shape, limits, plan)
+        case GridPlan():
+            waves = math.ceil(math.ceil(shape.batch / plan.rows) / plan.groups)
+            return waves * grid_cost.grid_nanoseconds(pointwise, shape, limits, plan)
+        case AlternatingPlan(own=None):
+            return alternating_cost.library_nanoseconds(pointwise, shape, plan.direction)
+        case AlternatingPlan():
+            sizes = (plan.own, plan.direction)
+            return alternating_cost.own_nanoseconds(pointwise, shape, limits, *sizes)
+    raise TypeError(plan)
 
 
 def _freed(table: Any, free: frozenset[str]) -> Any:

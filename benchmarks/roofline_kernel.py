@@ -34,8 +34,8 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     # it. The others start from an empty folder too: one could remember a faster plan from a trial.
     os.environ["RNNC_CACHE_DIR"] = tempfile.mkdtemp()
     if request["without"] != "nothing":
-        write, change = nvrtc.cuda_source, WITHOUT[request["without"]]
-        nvrtc.cuda_source = lambda cell, plan: change(write(cell, plan))
+        write, change = nvrtc.kernel_source, WITHOUT[request["without"]]
+        nvrtc.kernel_source = lambda cell, plan: change(write(cell, plan))
     found: dict[str, Any] = {}
     for number in request["rows"]:
         row = ROWS[number].resized(steps=request.get("steps"))

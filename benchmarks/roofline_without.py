@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
-from rnnc.codegen.cuda.source import CudaSource
+from rnnc.codegen.render import Source
 
 # One addition replaces a matrix instruction and keeps the data flow from h to the sums.
 _MATRIX = re.compile(r'asm volatile\(\s*"mma\.sync.*?\);', re.DOTALL)
@@ -25,17 +25,17 @@ class ChangedKernelError(Exception):
     """The kernels are no longer written as this file expects them."""
 
 
-def without_product(source: CudaSource) -> CudaSource:
+def without_product(source: Source) -> Source:
     """The source with an addition in place of each matrix instruction."""
     return _edited(source, lambda text: _MATRIX.subn(_ADDITION, text), "mma.sync")
 
 
-def without_pointwise(source: CudaSource) -> CudaSource:
+def without_pointwise(source: Source) -> Source:
     """The source with sums in place of the cell's equations. It still reads every value."""
     return _edited(source, lambda text: _POINTWISE.subn(_sums, text), "pointwise_forward")
 
 
-WITHOUT: dict[str, Callable[[CudaSource], CudaSource]] = {
+WITHOUT: dict[str, Callable[[Source], Source]] = {
     "product": without_product,
     "pointwise": without_pointwise,
 }
@@ -53,7 +53,7 @@ def _sums(found: re.Match[str]) -> str:
     return begin + arguments + brace + "\n".join(lines) + end
 
 
-def _edited(source: CudaSource, edit: Callable[[str], tuple[str, int]], what: str) -> CudaSource:
+def _edited(source: Source, edit: Callable[[str], tuple[str, int]], what: str) -> Source:
     code, count = edit(source.code)
     headers = []
     for path, text in source.headers:

@@ -13,6 +13,7 @@ from .adjoint import adjoint
 from .linearity import linear
 from .program import Program
 from .schedule import schedule
+from .shape import Direction
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,10 @@ class Pointwise:
     backward: Program
     saved: tuple[str, ...]
     reads: tuple[str, ...]
+
+    def program(self, direction: Direction) -> Program:
+        """The program of a direction."""
+        return self.forward if direction == "forward" else self.backward
 
     @cached_property
     def linear(self) -> bool:

@@ -7,6 +7,7 @@ from functools import cached_property, lru_cache
 
 from ..cellspec.cell import CellSpec, Pair
 from ..cellspec.expression.node import ordered
+from .derive import Pointwise
 from .spaces import (
     BiasIndex,
     DenseIndex,
@@ -176,3 +177,12 @@ def _by_need(cell: CellSpec) -> list[str]:
     used = [node for node in reversed(nodes) if node.is_symbol and node.name in names]
     used.sort(key=lambda node: (-users[node], -chain[node]))
     return [*(node.name for node in used), *sorted(names.difference(n.name for n in used))]
+
+
+def states_read_before(pointwise: Pointwise) -> tuple[bool, ...]:
+    """For each state, whether the backward reads its value before or after a step."""
+    layout = layout_of(pointwise.cell)
+    read = {r.removesuffix("_next") for r in pointwise.reads}
+    return tuple(
+        layout.states[s] in read or s in layout.diagonal_sources.values for s in layout.states
+    )

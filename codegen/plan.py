@@ -1,45 +1,111 @@
-"""Plans: how a cell is mapped onto a machine. A plan's type is its variant."""
+"""The plan of a call on a GPU: one kernel plan per direction."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Literal
 
-from .cuda.alternating.plan import AlternatingPlan
-from .cuda.block.plan import BlockPlan
-from .cuda.cluster.plan import ClusterPlan
-from .cuda.grid.plan import GridPlan
-from .shape import Dtype
-
-
-@dataclass(frozen=True)
-class CpuPlan:
-    """One C++ kernel for a batch of sequences on the CPU's cores.
-
-    Sizes, strides and threads are run-time values, so one binary serves all of them.
-
-    Attributes:
-        dtype: the scalar type of all tensors. float64 is the same text with another type, so that
-            a gradient check in float64 tests the code that ships in float32.
-    """
-
-    dtype: Dtype = "float32"
-
-    @property
-    def scalar(self) -> str:
-        """The C++ type of a number."""
-        return {"float32": "float", "float64": "double"}[self.dtype]
-
-    def __str__(self) -> str:
-        return (
-            f"CPU, {self.dtype}: one task a (head, tile of batch rows); recurrent matrices packed"
-            " once a call; pointwise maps vectorised over units"
-        )
-
-
-FusedPlan = BlockPlan | ClusterPlan | GridPlan
-CudaPlan = FusedPlan | AlternatingPlan
-Plan = CpuPlan | CudaPlan
+from .cuda.kernel_plan import KernelPlan
+from .shape import DIRECTIONS, Dtype, Save
 
 Variant = Literal["auto", "block", "cluster", "grid", "alternating"]
 VARIANTS: tuple[Variant, ...] = ("auto", "block", "cluster", "grid", "alternating")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The kernel plans of a call, each of one kind.
+
+    What a forward leaves for a backward has one layout for all kinds of plans, so each direction
+    may run the kernel that is the fastest for it.
+
+    Attributes:
+        forward: the plan of the forward kernel.
+        backward: the plan of the backward kernel.
+
+    Raises:
+        ValueError: a plan is for the other direction, or the two disagree about the GPU, the dtype,
+            the head dim or what is saved, or an alternating plan meets one of another kind.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.codegen.cuda.limits import limits_of
+        >>> from rnnc.codegen.cuda.planner import plan_for
+        >>> from rnnc.codegen.shape import Shape
+        >>> plan = plan_for(rnnc.cells.lstm, Shape(heads=12, head_dim=64), limits_of("H200"))
+        >>> plan.variant, plan.forward.rows, plan.backward.rows
+        ('block+cluster', 4, 8)
+    """
+
+    forward: KernelPlan
+    backward: KernelPlan
+
+    def __post_init__(self) -> None:
+        for direction in DIRECTIONS:
+            found = getattr(self, direction)
+            if not isinstance(found, KernelPlan) or found.direction != direction:
+                raise ValueError(f"no plan of a {direction} kernel: {found!r}")
+        forward, backward = self.forward.agreed, self.backward.agreed
+        for name in forward | backward:
+            if forward.get(name) != backward.get(name):
+                raise ValueError(
+                    f"plans that do not go together: {name} {forward.get(name)}"
+                    f" and {backward.get(name)}"
+                )
+
+    @cached_property
+    def kernels(self) -> dict[str, KernelPlan]:
+        """Each kernel by its name in the source, with the plan whose translation unit has it."""
+        found: dict[str, KernelPlan] = {}
+        for plan in (self.forward, self.backward):
+            for name in plan.kernel_names:
+                found.setdefault(name, plan)
+        return found
+
+    @property
+    def variant(self) -> str:
+        """The kind of both plans, or both kinds as in `"block+cluster"`."""
+        return "+".join(dict.fromkeys((self.forward.kind, self.backward.kind)))
+
+    @property
+    def nanoseconds(self) -> tuple[int, int]:
+        """The estimated time per step, forward and backward."""
+        return self.forward.nanoseconds, self.backward.nanoseconds
+
+    @property
+    def binding(self) -> str:
+        """What a larger head would break in each direction."""
+        if self.forward.binding == self.backward.binding:
+            return self.forward.binding
+        return f"forward: {self.forward.binding}; backward: {self.backward.binding}"
+
+    @property
+    def arch(self) -> str:
+        """The GPU architecture, as the CUDA compiler names it."""
+        return self.forward.arch
+
+    @property
+    def dtype(self) -> Dtype:
+        """Of all tensors."""
+        return self.forward.dtype
+
+    @property
+    def tf32(self) -> bool:
+        """Whether float32 products may round to tf32."""
+        return self.forward.tf32
+
+    @property
+    def save(self) -> Save:
+        """Whether the forward saves gates for the backward, or only states."""
+        return self.forward.save
+
+    def __str__(self) -> str:
+        head_dim = self.forward.agreed.get("head_dim")
+        sized = f", head dim {head_dim}" if head_dim else ""
+        return (
+            f"{self.variant} ({self.arch}, {self.dtype}{sized}),"
+            f" saves {self.save} for the backward\n"
+            f"  forward:  {self.forward}\n"
+            f"  backward: {self.backward}"
+        )

@@ -1,4 +1,4 @@
-"""From a derived cell and a plan to source text: the only file that knows Jinja."""
+"""Rendering: source text from a derived cell and a plan. The only file that knows Jinja."""
 
 from __future__ import annotations
 
@@ -9,95 +9,86 @@ from importlib import resources
 
 import jinja2
 
-from .cuda.alternating.plan import AlternatingPlan
-from .cuda.block.plan import BlockPlan
-from .cuda.cluster.plan import ClusterPlan
-from .cuda.grid.plan import GridPlan
+from .cpu.plan import CpuPlan
+from .cuda.kernel_plan import KernelPlan
 from .derive import Pointwise
 from .emit import emit_used_functions
-from .layout import layout_of
-from .plan import CpuPlan, Plan
+from .layout import layout_of, states_read_before
 from .pointwise_functions import pointwise_functions
-from .shape import Dtype
+from .shape import DIRECTIONS, Direction, Dtype
 from .spaces import numbers
 
 
 @dataclass(frozen=True)
 class Source:
-    """The text of a kernel, complete with the hand-written headers that it includes.
+    """One translation unit, with the hand-written headers that it includes.
 
     Attributes:
         name: the cell's name.
-        code: the generated translation unit.
-        headers: file name and text of each header, by the path that `code` includes.
+        code: the generated text.
+        headers: path and text of each header, by the path that `code` includes.
         plan: what it was rendered for.
     """
 
     name: str
     code: str
     headers: tuple[tuple[str, str], ...]
-    plan: Plan
+    plan: CpuPlan | KernelPlan
 
     @property
     def digest(self) -> str:
-        """A digest of all of the text."""
+        """The hash of all text."""
         return hashlib.sha256(repr((self.code, self.headers)).encode()).hexdigest()
 
     def __str__(self) -> str:
         return self.code
 
 
-def render(pointwise: Pointwise, plan: Plan) -> Source:
-    """Write the source of a cell's kernels for a plan.
+def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
+    """Write the source of a cell for a plan.
 
     Args:
         pointwise: the derived maps of the cell.
-        plan: which variant to write; its type picks the template.
+        plan: what to write: both directions for the CPU, or one direction's kernel for a GPU.
 
     Returns:
         The source, the same to the byte in every process.
 
     Example:
         >>> import rnnc
+        >>> from rnnc.codegen.cpu.plan import CpuPlan
         >>> from rnnc.codegen.derive import derive
-        >>> from rnnc.codegen.plan import CpuPlan
         >>> "h_next = tanh(g);" in render(derive(rnnc.cells.elman), CpuPlan()).code
         True
     """
     cell = pointwise.cell
-    target = _TARGETS[type(plan)]
     layout = layout_of(cell)
+    directions: tuple[Direction, ...]
+    if isinstance(plan, CpuPlan):
+        template, headers, provided = "cpu/kernel.cpp.jinja", "cpu/lib", frozenset[str]()
+        directions, scalar = DIRECTIONS, None
+    else:
+        template, headers, provided = f"cuda/{plan.kind}.cu.jinja", "cuda/lib", _CUDA_PROVIDES
+        directions, scalar = (plan.direction,), _CUDA_SCALARS[plan.dtype]
     code = (
         _environment()
-        .get_template(target.template)
+        .get_template(template)
         .render(
             cell=cell,
             equations=cell.equations(),
             plan=plan,
-            plan_name=_name(cell.name, plan),
-            scalar=None if isinstance(plan, CpuPlan) else _CUDA_SCALARS[plan.dtype],
+            scalar=scalar,
             pointwise=pointwise,
             layout=layout,
             numbers=numbers,
             source_names=layout.sources.space.names,
             reads=["true" if r else "false" for r in states_read_before(pointwise)],
             reaches=_reaches(pointwise),
-            functions=emit_used_functions(
-                [pointwise.forward, pointwise.backward], provided=target.provides
-            ),
-            **pointwise_functions(pointwise, sorted(target.provides)),
+            functions=emit_used_functions(map(pointwise.program, directions), provided=provided),
+            **pointwise_functions(pointwise, sorted(provided)),
         )
     )
-    return Source(cell.name, code, _headers(target.headers), plan)
-
-
-def states_read_before(pointwise: Pointwise) -> tuple[bool, ...]:
-    """For each state, whether the backward reads its values before or after a step."""
-    layout = layout_of(pointwise.cell)
-    read = {r.removesuffix("_next") for r in pointwise.reads}
-    return tuple(
-        layout.states[s] in read or s in layout.diagonal_sources.values for s in layout.states
-    )
+    return Source(cell.name, code, _headers(headers), plan)
 
 
 def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:
@@ -116,35 +107,9 @@ def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:
     }
 
 
-@dataclass(frozen=True)
-class _Target:
-    """Where a plan's text comes from, and which rows of the table its headers spell themselves.
-
-    A forward is passed those, so that a kernel can choose how exact they are.
-    """
-
-    template: str
-    headers: str
-    provides: frozenset[str] = frozenset()
-
-
-_TARGETS = {
-    CpuPlan: _Target("cpu/kernel.cpp.jinja", "cpu/lib"),
-    BlockPlan: _Target("cuda/block.cu.jinja", "cuda/lib", frozenset({"sigmoid"})),
-    GridPlan: _Target("cuda/grid.cu.jinja", "cuda/lib", frozenset({"sigmoid"})),
-    ClusterPlan: _Target("cuda/cluster.cu.jinja", "cuda/lib", frozenset({"sigmoid"})),
-    AlternatingPlan: _Target("cuda/alternating.cu.jinja", "cuda/lib", frozenset({"sigmoid"})),
-}
-
-
-# Plans whose blocks wait for each other, and say which they are where they wait in vain.
-_WAITING = {ClusterPlan: "cluster", GridPlan: "grid"}
-
-
-def _name(cell: str, plan: Plan) -> str:
-    if not isinstance(plan, ClusterPlan | GridPlan):
-        return ""
-    return f"{cell}, {_WAITING[type(plan)]} plan of head dim {plan.head_dim}"
+# Functions of the table that the CUDA headers write themselves. They are passed to a forward, so a
+# kernel chooses how exact they are.
+_CUDA_PROVIDES = frozenset({"sigmoid"})
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from typing import Literal, NamedTuple
 import torch
 
 from ..cellspec.cell import CellSpec
-from ..codegen.cuda.mixed_plan import CallPlan
+from ..codegen.plan import Plan
 from ..codegen.shape import PlanError
 from ..runtime.call import Choice
 from ..runtime.cuda.choose import choose_plan
@@ -51,7 +51,7 @@ class Result:
     first_seconds: float | None = None
     warm_ups: dict[Phase, WarmUp] = field(default_factory=dict)
     peak_mib: float | None = None
-    plan: CallPlan | None = None
+    plan: Plan | None = None
     absent: str = ""
 
     @property
@@ -210,7 +210,7 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
     return call
 
 
-def _plan(contender: Contender, inputs: Inputs, device: str) -> CallPlan | None:
+def _plan(contender: Contender, inputs: Inputs, device: str) -> Plan | None:
     if device != "cuda" or contender.variant is None:
         return None
     row, dtype = inputs.row, DTYPES[contender.dtype]

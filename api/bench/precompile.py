@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from ..cellspec.cell import CellSpec
+from ..codegen.cuda.kernel_plan import KernelPlan
 from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
-from ..codegen.plan import VARIANTS, CudaPlan, Variant
-from ..codegen.shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
+from ..codegen.plan import VARIANTS, Variant
+from ..codegen.shape import Dtype, PlanError, Shape
 from ..errors import RnncError
 from ..runtime.cuda.nvrtc import compile_plan
 from .rows import Row
@@ -50,8 +51,8 @@ def _plans(
     dtypes: Sequence[str],
     limits: Limits,
     variants: Sequence[Variant],
-) -> list[tuple[CellSpec, CudaPlan, Direction]]:
-    found: list[tuple[CellSpec, CudaPlan, Direction]] = []
+) -> list[tuple[CellSpec, KernelPlan]]:
+    found: list[tuple[CellSpec, KernelPlan]] = []
     for row, cell in rows:
         for name in dtypes:
             dtype: Dtype = name  # type: ignore[assignment]
@@ -61,5 +62,5 @@ def _plans(
                     plan = plan_for(cell, shape, limits, variant)
                 except PlanError:
                     continue  # the row reports it
-                found += [(cell, plan.of(direction), direction) for direction in DIRECTIONS]
+                found += [(cell, plan.forward), (cell, plan.backward)]
     return found

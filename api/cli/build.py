@@ -9,10 +9,10 @@ from typing import Any
 
 from rich.table import Table
 
-from ..codegen.cuda.alternating.plan import AlternatingPlan
 from ..codegen.cuda.arch import limits_of_arch, matrix_instructions
-from ..codegen.cuda.mixed_source import MixedSource
+from ..codegen.cuda.kernel_plan import KernelPlan, ResidentPlan
 from ..codegen.cuda.source import CudaSource
+from ..codegen.render import Source
 from ..errors import RnncError
 from ..runtime.cuda.nvrtc import Binary, compile_cuda, ptx_of
 from .console import print_lines, print_table
@@ -21,17 +21,17 @@ from .find import find_cell
 
 @dataclass(frozen=True)
 class _Built:
-    """A translation unit, which of its kernels run, and what the compiler made of it."""
+    """A translation unit, and what the compiler made of it."""
 
-    source: CudaSource
-    kernels: list[str]
+    source: Source
+    plan: KernelPlan
     binary: Binary
     ptx: str
     seconds: float
 
     @property
     def stem(self) -> str:
-        return f"{self.source.name}.{self.source.plan.variant}.{self.binary.arch}"
+        return f"{self.source.name}.{self.plan.kind}.{self.plan.direction}.{self.binary.arch}"
 
 
 def build_files(cell: str, archs: list[str], out: Path | None, **options: Any) -> None:
@@ -56,14 +56,14 @@ def build_files(cell: str, archs: list[str], out: Path | None, **options: Any) -
     print_lines(f"\n{folder}: {', '.join(f'{b.stem}.*' for b in built)} and lib/")
 
 
-def _build(source: CudaSource | MixedSource, arch: str) -> list[_Built]:
+def _build(source: CudaSource, arch: str) -> list[_Built]:
     built = []
-    for unit in dict.fromkeys(source.kernels.values()):
-        kernels = [name for name, of in source.kernels.items() if of == unit]
+    plans = (source.plan.forward, source.plan.backward)
+    for unit, plan in zip(source.units, plans, strict=True):
         start = time.perf_counter()
         binary = compile_cuda(unit, arch)
         seconds = time.perf_counter() - start
-        built.append(_Built(unit, kernels, binary, ptx_of(unit, arch), seconds))
+        built.append(_Built(unit, plan, binary, ptx_of(unit, arch), seconds))
     return built
 
 
@@ -93,13 +93,13 @@ def _table(built: list[_Built]) -> Table:
     for column in ("registers", "spills", "shared memory", "matrix instructions", "seconds"):
         table.add_column(column, justify="right")
     for each in built:
-        plan, counts = each.source.plan, matrix_instructions(each.ptx)
-        for number, name in enumerate(sorted(each.kernels)):
+        plan, counts = each.plan, matrix_instructions(each.ptx)
+        for number, name in enumerate(sorted(plan.kernel_names)):
             report = each.binary.reports[name]
-            shared = 0 if isinstance(plan, AlternatingPlan) else plan.kernels[name].shared
+            shared = plan.shared if isinstance(plan, ResidentPlan) else 0
             table.add_row(
                 each.binary.arch if number == 0 else "",
-                plan.variant if number == 0 else "",
+                plan.kind if number == 0 else "",
                 name,
                 str(report.registers),
                 str(report.spills),

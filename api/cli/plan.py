@@ -5,9 +5,8 @@ from __future__ import annotations
 from rich.table import Table
 
 from ..codegen.cuda.limits import Limits, limits_of
-from ..codegen.cuda.mixed_plan import CallPlan, MixedPlan
 from ..codegen.cuda.planner import plan_for
-from ..codegen.plan import VARIANTS, Variant
+from ..codegen.plan import VARIANTS, Plan, Variant
 from ..codegen.shape import PlanError, Shape
 from ..define import Cell
 from .console import print_lines, print_table
@@ -35,7 +34,7 @@ def print_plan(cell: str, shape: Shape, gpu: str, variant: Variant) -> None:
     print_lines(f"  {_MODEL}\n\n* {plan}")
 
 
-def _table(cell: Cell, shape: Shape, limits: Limits, taken: CallPlan) -> Table:
+def _table(cell: Cell, shape: Shape, limits: Limits, taken: Plan) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("  estimate")
     for column in ("forward", "backward", f"T = {shape.steps}"):
@@ -51,12 +50,12 @@ def _table(cell: Cell, shape: Shape, limits: Limits, taken: CallPlan) -> Table:
             continue
         binds = f"binds: {plan.binding}" if plan.binding else "fits"
         table.add_row(*_estimate(plan, taken, shape.steps), binds)
-    if isinstance(taken, MixedPlan):
-        table.add_row(*_estimate(taken, taken, shape.steps), "each direction of its own plan")
+    if "+" in taken.variant:
+        table.add_row(*_estimate(taken, taken, shape.steps), "each direction of its own kind")
     return table
 
 
-def _estimate(plan: CallPlan, taken: CallPlan, steps: int) -> tuple[str, ...]:
+def _estimate(plan: Plan, taken: Plan, steps: int) -> tuple[str, ...]:
     """A plan's name, and what it costs."""
     forward, backward = plan.nanoseconds
     return (

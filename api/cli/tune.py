@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 import torch
 from rich.table import Table
 
 from ..codegen.cuda.alternating.plan import AlternatingPlan
 from ..codegen.cuda.block.plan import BlockPlan
 from ..codegen.cuda.cluster.plan import ClusterPlan
-from ..codegen.cuda.mixed_plan import CallPlan
-from ..codegen.plan import CudaPlan
+from ..codegen.cuda.grid.plan import GridPlan
+from ..codegen.plan import Plan
 from ..codegen.shape import DIRECTIONS, Save, Shape
 from ..runtime.cuda.driver.device import device_limits
 from ..runtime.cuda.precision import tf32_allowed
@@ -58,34 +61,52 @@ def _table(tuning: Tuning) -> Table:
     table.add_column("plan")
     for column in ("estimate", "forward", "backward", "both"):
         table.add_column(column, justify="right", no_wrap=True)
+    starred = _starred(tuning)
     for trial in tuning.trials:
         estimate = f"{sum(trial.plan.nanoseconds)} ns"
-        table.add_row(_sizes(trial.plan), estimate, *_measured(trial, tuning.winner))
+        table.add_row(_sizes(trial.plan), estimate, *_measured(trial, starred))
     return table
 
 
-def _measured(trial: Trial, winner: CallPlan) -> tuple[str, ...]:
+def _measured(trial: Trial, starred: Sequence[Trial]) -> tuple[str, ...]:
+    """What a trial took, with a star in each direction in which its kernel is taken."""
     if trial.microseconds is None:
         return ("-", "-", trial.failure)
-    both = zip(DIRECTIONS, trial.microseconds, strict=True)
-    times = [f"{'* ' * (trial.plan == winner.of(d))}{took:.2f} us" for d, took in both]
+    both = zip(starred, trial.microseconds, strict=True)
+    times = [f"{'* ' * (trial is taken)}{took:.2f} us" for taken, took in both]
     return (*times, f"{sum(trial.microseconds):.2f} us a step")
 
 
-def _sizes(plan: CudaPlan) -> str:
-    """What tells a plan from its neighbours, in a few words."""
-    if isinstance(plan, AlternatingPlan):
-        return f"alternating: the {plan.product} product" + (
-            f", {plan.own.rows} rows" if plan.own else ""
+def _starred(tuning: Tuning) -> list[Trial]:
+    """The trial of each direction whose kernel is taken: that of the winner, or the fastest."""
+    winner, found = tuning.winner, []
+    for number, direction in enumerate(DIRECTIONS):
+        own = [t for t in tuning.trials if getattr(t.plan, direction) == getattr(winner, direction)]
+        whole = [t for t in own if t.plan == winner]
+        found.append(
+            min(whole or own, key=lambda t: t.microseconds[number] if t.microseconds else math.inf)
         )
+    return found
+
+
+def _sizes(plan: Plan) -> str:
+    """What tells a plan from its neighbours, in a few words."""
     forward, backward = plan.forward, plan.backward
-    if isinstance(plan, BlockPlan):
-        return f"block: {plan.rows} rows; {forward.warps} and {backward.warps} warps"
-    if isinstance(plan, ClusterPlan):
-        blocks = f"{plan.forward.cluster} and {plan.backward.cluster} blocks"
-        return f"cluster: {plan.rows} rows; {blocks}, {forward.warps} and {backward.warps} warps"
-    blocks = f"{plan.groups} x {plan.forward.blocks} and {plan.backward.blocks} blocks"
-    return (
-        f"grid: {plan.rows} rows; {blocks}, {forward.warps} and {backward.warps} warps,"
-        f" clusters of {plan.backward.cluster}"
-    )
+    match forward, backward:
+        case AlternatingPlan(), AlternatingPlan():
+            rows = f", {forward.own.rows} rows" if forward.own else ""
+            return f"alternating: the {forward.product} product{rows}"
+        case BlockPlan(), BlockPlan():
+            return f"block: {forward.rows} rows; {forward.warps} and {backward.warps} warps"
+        case ClusterPlan(), ClusterPlan():
+            return (
+                f"cluster: {forward.rows} rows; {forward.cluster} and {backward.cluster} blocks,"
+                f" {forward.warps} and {backward.warps} warps"
+            )
+        case GridPlan(), GridPlan():
+            return (
+                f"grid: {forward.rows} rows; {forward.groups} x {forward.blocks} and"
+                f" {backward.blocks} blocks, {forward.warps} and {backward.warps} warps,"
+                f" clusters of {backward.cluster}"
+            )
+    return plan.variant

@@ -1,4 +1,4 @@
-"""Which plan a cell gets on a GPU: what is feasible, ranked by what it costs."""
+"""Which plan a cell gets on a GPU: what is feasible, ranked by estimated time."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 from ...cellspec.cell import CellSpec
-from ..plan import VARIANTS, CudaPlan, Variant
-from ..shape import SAVES, PlanError, Save, Shape
-from .alternating.plan import AlternatingPlan
-from .alternating.search import alternating_plan, alternating_plans
-from .block.search import block_plan
-from .cluster.search import cluster_plan, cluster_plans
+from ..plan import VARIANTS, Plan, Variant
+from ..shape import DIRECTIONS, SAVES, Direction, PlanError, Save, Shape
+from .alternating.search import alternating_kernels
+from .block.search import block_kernels
+from .cluster.search import cluster_kernels
 from .grid.cost import least_grid_nanoseconds
-from .grid.search import grid_plan, grid_plans
+from .grid.search import grid_kernels
+from .kernel_plan import KernelPlan
 from .limits import LEAST_CAPABILITY, Limits
-from .mixed_plan import CallPlan, cheapest
+from .pairs import cheapest, like_pairs
 
 
 @lru_cache(maxsize=2048)
@@ -28,7 +28,7 @@ def plan_for(
     *,
     save: Save = "gates",
     tf32: bool = False,
-) -> CallPlan:
+) -> Plan:
     """The plan of a cell's kernels for a shape and a GPU.
 
     Args:
@@ -37,18 +37,18 @@ def plan_for(
             and steps are run-time values, and only help to choose among plans that all serve them.
         limits: the GPU.
         variant: `"block"`, `"cluster"`, `"grid"`, `"alternating"`, or `"auto"` for the cheapest
-            that is feasible, in each direction where two plans gain on one; a grid that streams a
-            part of R is taken by name alone.
-        save: `"gates"`: the forward keeps what the backward needs of the gates; `"states"`: it
-            keeps nothing but the states, and the backward computes the gates again.
+            that is feasible, in each direction where two kinds gain on one. `"auto"` takes no grid
+            that streams a part of R.
+        save: `"gates"`: the forward saves what the backward needs of the gates; `"states"`: it
+            saves nothing but the states, and the backward computes the gates again.
         tf32: whether float32 products may round to tf32.
 
     Returns:
-        A `BlockPlan`, `ClusterPlan`, `GridPlan` or `AlternatingPlan`, or for `"auto"` a `MixedPlan`
-        of two of the first three; printing it says why, and its `of` gives each direction's plan.
+        The plan of each direction's kernel; printing it says why.
 
     Raises:
-        PlanError: no plan of that variant exists; names what binds and the nearest size that fits.
+        PlanError: no plan of that variant exists; names the constraint that binds and the nearest
+            size that fits.
 
     Example:
         >>> import rnnc
@@ -56,33 +56,36 @@ def plan_for(
         >>> from rnnc.codegen.shape import Shape
         >>> from rnnc.codegen.cuda.planner import plan_for
         >>> plan = plan_for(rnnc.cells.lstm, Shape(heads=12, head_dim=64), limits_of("H200"))
-        >>> plan.variant, plan.of("forward").forward.matrix_registers
+        >>> plan.variant, plan.forward.matrix_registers
         ('block+cluster', 64)
     """
     _check(variant, save, limits)
     if variant != "auto":
-        return _BEST[variant](cell, shape, limits, save, tf32)
-    plans: list[CudaPlan] = []
+        return plans_of_kind(variant, cell, shape, limits, save, tf32)[0]
+    plans: list[Plan] = []
     refusals = {}
-    for name, find in _AUTO.items():
+    for name in _KERNELS:
         if name == "grid" and _undercut(plans):
             continue  # the longest search, and none of its plans could be cheaper in any direction
         try:
-            plans += find(cell, shape, limits, save, tf32)
+            # If R does not fit on chip, `auto` uses an alternating plan: no streaming grid plan has
+            # been measured against one, and the constants of its estimate are guesses.
+            plans += plans_of_kind(name, cell, shape, limits, save, tf32, streams=False)
         except PlanError as error:
             refusals[name] = error
     if not plans:
         raise refusals["alternating"]
     best = cheapest(plans, [plan.nanoseconds for plan in plans])
-    if isinstance(best, AlternatingPlan):
-        return replace(best, binding="; ".join(_reason(*item) for item in refusals.items()))
+    if best.variant == "alternating" and refusals:
+        why = "; ".join(_reason(*item) for item in refusals.items())
+        return Plan(replace(best.forward, binding=why), replace(best.backward, binding=why))
     return best
 
 
 def plans_for(
     cell: CellSpec, shape: Shape, limits: Limits, *, save: Save = "gates", tf32: bool = False
-) -> tuple[CudaPlan, ...]:
-    """All feasible plans of all variants, the cheapest first; none is mixed.
+) -> tuple[Plan, ...]:
+    """All feasible plans of all variants, the cheapest first; both directions are of one kind.
 
     The arguments are those of `plan_for`.
 
@@ -92,17 +95,46 @@ def plans_for(
         >>> from rnnc.codegen.shape import Shape
         >>> from rnnc.codegen.cuda.planner import plans_for
         >>> plans = plans_for(rnnc.cells.lstm, Shape(heads=12, head_dim=64), limits_of("H200"))
-        >>> type(plans[0]).__name__, type(plans[-1]).__name__
-        ('BlockPlan', 'AlternatingPlan')
+        >>> plans[0].variant, plans[-1].variant
+        ('block', 'alternating')
     """
     _check("auto", save, limits)
-    plans: list[CudaPlan] = []
-    for find in _ALL.values():
+    plans: list[Plan] = []
+    for kind in _KERNELS:
         try:
-            plans += find(cell, shape, limits, save, tf32)
+            plans += plans_of_kind(kind, cell, shape, limits, save, tf32)
         except PlanError:
             continue  # this variant has none
     return tuple(sorted(plans, key=_cost))
+
+
+def plans_of_kind(
+    kind: str,
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    save: Save = "gates",
+    tf32: bool = False,
+    *,
+    streams: bool = True,
+) -> tuple[Plan, ...]:
+    """All feasible plans of one kind, the cheapest first.
+
+    Args:
+        kind: a variant other than `"auto"`.
+        cell: the cell.
+        shape: sizes and dtype.
+        limits: the GPU.
+        save: as for `plan_for`.
+        tf32: as for `plan_for`.
+        streams: whether a grid may stream a part of R.
+
+    Raises:
+        PlanError: there is none; names the constraint that binds and the nearest size that fits.
+    """
+    find = _KERNELS[kind] if streams or kind != "grid" else partial(grid_kernels, streams=False)
+    forwards, backwards = (find(cell, shape, limits, d, save, tf32) for d in DIRECTIONS)
+    return tuple(sorted(like_pairs(forwards, backwards), key=_cost))
 
 
 def _check(variant: str, save: str, limits: Limits) -> None:
@@ -130,36 +162,26 @@ def _check(variant: str, save: str, limits: Limits) -> None:
         )
 
 
-_Best = Callable[[CellSpec, Shape, Limits, Save, bool], CudaPlan]
-_All = Callable[[CellSpec, Shape, Limits, Save, bool], Sequence[CudaPlan]]
+_Find = Callable[[CellSpec, Shape, Limits, Direction, Save, bool], Sequence[KernelPlan]]
 
-# In the order of preference, where two cost the same.
-_BEST: dict[Variant, _Best] = {
-    "block": block_plan,
-    "cluster": cluster_plan,
-    "grid": grid_plan,
-    "alternating": alternating_plan,
+# In the order of preference where two cost the same.
+_KERNELS: dict[str, _Find] = {
+    "block": block_kernels,
+    "cluster": cluster_kernels,
+    "grid": grid_kernels,
+    "alternating": alternating_kernels,
 }
-_ALL: dict[Variant, _All] = {
-    "block": lambda *asked: (block_plan(*asked),),
-    "cluster": cluster_plans,
-    "grid": grid_plans,
-    "alternating": alternating_plans,
-}
-# What R does not fit, an alternating plan takes: no plan that streams has been measured beside one,
-# and the constants of its estimate are no more than a guess. A trial may choose it.
-_AUTO: dict[Variant, _All] = {**_ALL, "grid": partial(grid_plans, streams=False)}
 
 
-def _undercut(plans: Sequence[CudaPlan]) -> bool:
-    """Whether each direction has a plan that costs no more than any grid plan can."""
+def _undercut(plans: Sequence[Plan]) -> bool:
+    """Whether each direction has a kernel that costs no more than any grid kernel can."""
     costs = zip(*(plan.nanoseconds for plan in plans), strict=True)
     return bool(plans) and all(
         min(own) <= least for own, least in zip(costs, least_grid_nanoseconds(), strict=True)
     )
 
 
-def _cost(plan: CudaPlan) -> int:
+def _cost(plan: Plan) -> int:
     return sum(plan.nanoseconds)
 
 

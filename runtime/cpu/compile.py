@@ -8,8 +8,8 @@ import os
 from functools import lru_cache
 
 from ...cellspec.cell import CellSpec
+from ...codegen.cpu.plan import CpuPlan
 from ...codegen.derive import derive
-from ...codegen.plan import CpuPlan
 from ...codegen.render import render
 from ..errors import CompileError
 from ..store.digest import package_digest

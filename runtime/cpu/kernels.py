@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
+from ...codegen.cpu.plan import CpuPlan
 from ...codegen.layout import layout_of
-from ...codegen.plan import CpuPlan
 from ...codegen.spaces import numbers
 from ..gemms import summed_over_time
 from ..store.facts import facts_of

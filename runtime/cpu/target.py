@@ -9,7 +9,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.plan import CpuPlan
+from ...codegen.cpu.plan import CpuPlan
 from ...codegen.shape import Save
 from ..call import Call
 from ..store.facts import facts_of

@@ -12,9 +12,9 @@ import torch
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.cluster.plan import ClusterPlan
 from ...codegen.cuda.grid.plan import GridPlan
-from ...codegen.cuda.mixed_plan import CallPlan
+from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.planner import plans_for
-from ...codegen.plan import CudaPlan
+from ...codegen.plan import Plan
 from ...codegen.shape import DIRECTIONS, Direction, Shape
 from ..call import Choice
 from ..check.tensor import DTYPES
@@ -41,11 +41,11 @@ def choose_plan(
     choice: Choice,
     tf32: bool,
     direction: Direction | None = None,
-) -> CallPlan:
-    """The plan of a call, whose `of` gives that of each direction.
+) -> Plan:
+    """The plan of a call.
 
-    What a forward leaves for a backward is the same for all plans, so that each direction may step
-    down by itself: a call that runs one direction compiles no kernel of the other.
+    What a forward leaves for a backward is the same for all plans, so each direction may step down
+    by itself: a call that runs one direction compiles no kernel of the other.
 
     Args:
         cell: the cell.
@@ -102,7 +102,7 @@ def _tuning_wanted() -> bool:
 
 def _has_room(
     cell: CellSpec,
-    plan: CallPlan,
+    plan: Plan,
     shape: Shape,
     device: int,
     directions: Sequence[Direction] = DIRECTIONS,
@@ -111,26 +111,25 @@ def _has_room(
 
     A plan counts multiprocessors; how many clusters fit depends on how those lie on this very chip.
     """
-    return all(_fits(cell, plan.of(d), d, shape, device) for d in directions)
+    return all(_fits(cell, getattr(plan, d), shape, device) for d in directions)
 
 
-def _fits(cell: CellSpec, plan: CudaPlan, direction: Direction, shape: Shape, device: int) -> bool:
-    """Whether the blocks of a plan's kernel of a direction are."""
+def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
+    """Whether the blocks of one direction's kernel are."""
     if not isinstance(plan, ClusterPlan | GridPlan):
         return True
-    name = f"rnnc_{direction}"
     try:
         with on_device(torch.device("cuda", device)):
-            kernel = load_kernel(cell, plan, name, device)
+            kernel = load_kernel(cell, plan, f"rnnc_{plan.direction}", device)
     except ResidencyError:
         return False
     if isinstance(plan, ClusterPlan):
         return True
     groups = min(plan.groups, batch_tiles(plan, shape.batch))
-    return (kernel.resident or 0) >= plan.kernels[name].blocks * groups * shape.heads
+    return (kernel.resident or 0) >= plan.blocks * groups * shape.heads
 
 
-def _next_best(asked: Asked, device: int, directions: Sequence[Direction]) -> CudaPlan:
+def _next_best(asked: Asked, device: int, directions: Sequence[Direction]) -> Plan:
     """The cheapest plan that there is room for: the one place that steps down, and says so."""
     plans = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
     plan = next(

@@ -13,8 +13,8 @@ from torch.autograd.graph import increment_version
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.alternating.plan import AlternatingPlan
+from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.layout import layout_of
-from ...codegen.plan import CudaPlan
 from ..gemms import gates_again, recurrent_gradient
 from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
@@ -22,7 +22,7 @@ from .alternating.run import run_alternating
 from .arguments import backward_arguments, filled, forward_arguments
 from .driver.device import on_device
 from .launch_grid import parts_of_sums
-from .resident import Sizes, recurrent_matrix, run_fused
+from .resident import Sizes, recurrent_matrix, run_resident
 from .watchdog import watchdog_bound
 
 _WIDEST_ACCESS = 16  # bytes
@@ -30,7 +30,7 @@ _WIDEST_ACCESS = 16  # bytes
 
 def forward(
     cell: CellSpec,
-    plan: CudaPlan,
+    plan: KernelPlan,
     inputs: ScanInputs,
     *,
     for_backward: bool = True,
@@ -40,7 +40,7 @@ def forward(
 
     Args:
         cell: the cell.
-        plan: whose forward kernel runs.
+        plan: of the forward kernel.
         inputs: of the call; wx is not copied where gates, units and heads are contiguous.
         for_backward: whether a backward may follow.
         stored: which states are returned at all steps; None for all.
@@ -67,15 +67,15 @@ def forward(
         sizes = Sizes(steps, batch, heads)
         with on_device(wx.device):
             if isinstance(plan, AlternatingPlan):
-                run_alternating(cell, plan, arguments, R, wx, (*sizes, dim), forward=True)
+                run_alternating(cell, plan, arguments, R, wx, (*sizes, dim))
             else:
-                run_fused(cell, plan, arguments, wx, sizes, forward=True)
+                run_resident(cell, plan, arguments, wx, sizes)
     return Forward(states, last, saved)
 
 
 def backward(
     cell: CellSpec,
-    plan: CudaPlan,
+    plan: KernelPlan,
     saved: Saved,
     d_states: Sequence[Tensor | None],
     d_last: Sequence[Tensor | None],
@@ -86,7 +86,7 @@ def backward(
 
     Args:
         cell: the cell.
-        plan: whose backward kernel runs.
+        plan: of the backward kernel.
         saved: of the forward.
         d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero; not
             copied where units and heads are contiguous.
@@ -132,9 +132,9 @@ def backward(
         sizes = Sizes(steps, batch, heads)
         with on_device(like.device):
             if isinstance(plan, AlternatingPlan):
-                run_alternating(cell, plan, arguments, matrix, like, (*sizes, dim), forward=False)
+                run_alternating(cell, plan, arguments, matrix, like, (*sizes, dim))
             else:
-                run_fused(cell, plan, arguments, like, sizes, forward=False)
+                run_resident(cell, plan, arguments, like, sizes)
     else:
         sums = like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
     # Each part is summed by itself: an operator may not return views of one tensor.

@@ -1,4 +1,4 @@
-"""Kernels on a device: loaded once a device, launched on torch's current stream."""
+"""Kernels on a device: loaded once per device, launched on torch's current stream."""
 
 from __future__ import annotations
 
@@ -14,8 +14,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.alternating.plan import AlternatingPlan
 from ...codegen.cuda.cluster.plan import ClusterPlan
 from ...codegen.cuda.grid.plan import GridPlan
-from ...codegen.plan import CudaPlan
-from ...codegen.shape import Direction
+from ...codegen.cuda.kernel_plan import KernelPlan, ResidentPlan
 from ..errors import ResidencyError
 from .driver.capture import beside_captures
 from .driver.driver import as_residency
@@ -133,33 +132,30 @@ def check_room(kernel: Kernel, blocks: int, resident: int) -> None:
 
 
 @lru_cache(maxsize=1024)
-def load_kernel(cell: CellSpec, plan: CudaPlan, name: str, device: int) -> Kernel:
+def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Kernel:
     """A kernel of a cell and plan, compiled on first use and loaded on a device.
 
     Args:
         cell: the cell.
         plan: what to compile for; its `arch` is the device's.
-        name: one of the plan's `kernel_names`. Of a fused plan, no other is compiled or loaded.
+        name: one of the plan's `kernel_names`.
         device: the device's number; it must be torch's current device.
 
     Raises:
         ResidencyError: the device has no room for a cluster of the kernel's blocks.
     """
-    direction: Direction = "backward" if "backward" in name else "forward"
-    if isinstance(plan, AlternatingPlan):
-        direction = "forward"  # one unit has the kernels of both
     try:
         with beside_captures():
-            return _loaded(_load_module(cell, plan, direction, device), plan, name, device)
+            return _loaded(_load_module(cell, plan, device), plan, name, device)
     except RuntimeError as error:
         raise as_residency(error, f"load of {name} on cuda:{device}") from None
 
 
-def _loaded(module: LoadedModule, plan: CudaPlan, name: str, device: int) -> Kernel:
+def _loaded(module: LoadedModule, plan: KernelPlan, name: str, device: int) -> Kernel:
     """A kernel of a module, with the attributes that its launch needs."""
     from cupy_backends.cuda.api import driver
 
-    threads, shared, cluster = _sizes(plan, name)
+    threads, shared, cluster = _sizes(plan)
     function = module.function(name)
     if shared:
         driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
@@ -175,9 +171,9 @@ def _loaded(module: LoadedModule, plan: CudaPlan, name: str, device: int) -> Ker
 
 
 @lru_cache(maxsize=512)
-def _load_module(cell: CellSpec, plan: CudaPlan, direction: Direction, device: int) -> LoadedModule:
-    """The kernels of a unit, on a device."""
-    return LoadedModule(compile_plan(cell, plan, direction).cubin)
+def _load_module(cell: CellSpec, plan: KernelPlan, device: int) -> LoadedModule:
+    """The kernels of a translation unit, on a device."""
+    return LoadedModule(compile_plan(cell, plan).cubin)
 
 
 class LoadedModule:
@@ -204,11 +200,10 @@ class LoadedModule:
             self._module = None
 
 
-def _sizes(plan: CudaPlan, name: str) -> tuple[int, int, int]:
-    """Threads and bytes of shared memory of a block, and blocks of a cluster."""
+def _sizes(plan: KernelPlan) -> tuple[int, int, int]:
+    """Threads and bytes of shared memory per block, and blocks per cluster."""
     if isinstance(plan, AlternatingPlan):
         return plan.threads, 0, 1
-    kernel = plan.kernels[name]
-    if isinstance(plan, ClusterPlan | GridPlan):
-        return kernel.threads, kernel.shared, plan.kernels[name].cluster
-    return kernel.threads, kernel.shared, 1
+    assert isinstance(plan, ResidentPlan)
+    cluster = plan.cluster if isinstance(plan, ClusterPlan | GridPlan) else 1
+    return plan.threads, plan.shared, cluster

@@ -1,4 +1,4 @@
-"""Which blocks a fused kernel is launched with; in parts, where a launch takes no more."""
+"""The blocks that a resident kernel is launched with, and the launches of a large call."""
 
 from __future__ import annotations
 
@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ...codegen.cuda.alternating.plan import AlternatingPlan
 from ...codegen.cuda.block.plan import BlockPlan
 from ...codegen.cuda.cluster.plan import ClusterPlan
 from ...codegen.cuda.grid.plan import GridPlan
-from ...codegen.plan import CudaPlan
+from ...codegen.cuda.kernel_plan import KernelPlan, ResidentPlan
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": blocks of a launch
 # along y and along z. Along x there may be 2^31 - 1, more than any GPU has memory for.
@@ -31,41 +30,37 @@ class Launch(NamedTuple):
     first_head: int = 0
 
 
-def batch_tiles(plan: CudaPlan, batch: int) -> int:
-    """Into how many parts a plan cuts the batch."""
-    return 1 if isinstance(plan, AlternatingPlan) else math.ceil(batch / plan.rows)
+def batch_tiles(plan: KernelPlan, batch: int) -> int:
+    """The number of parts into which a plan cuts the batch."""
+    return math.ceil(batch / plan.rows) if isinstance(plan, ResidentPlan) else 1
 
 
-def parts_of_sums(plan: CudaPlan, batch: int) -> int:
-    """How many sums a backward leaves of each bias, param and diagonal weight.
+def parts_of_sums(plan: KernelPlan, batch: int) -> int:
+    """How many partial sums a backward writes of each bias, param and diagonal weight.
 
-    One a tile of batch rows; of a grid plan, whose threads have a row each, one a row.
+    One per tile of batch rows; a grid plan's threads have one row each, and write one per row.
     """
     return batch if isinstance(plan, GridPlan) else batch_tiles(plan, batch)
 
 
-def blocks_of(
-    plan: BlockPlan | ClusterPlan, name: str, heads: int, tiles: int
-) -> tuple[int, int, int]:
+def blocks_of(plan: BlockPlan | ClusterPlan, heads: int, tiles: int) -> tuple[int, int, int]:
     """The blocks of a launch, in x, y and z.
 
     Args:
         plan: the plan.
-        name: of the kernel.
         heads: of the launch.
         tiles: of batch rows, of the launch.
     """
     if isinstance(plan, BlockPlan):
         return heads, tiles, 1
-    return plan.kernels[name].cluster, heads, tiles
+    return plan.cluster, heads, tiles
 
 
-def launches(plan: BlockPlan | ClusterPlan, name: str, heads: int, tiles: int) -> Iterator[Launch]:
+def launches(plan: BlockPlan | ClusterPlan, heads: int, tiles: int) -> Iterator[Launch]:
     """The launches of a call of a block or cluster plan; nearly always one.
 
     Args:
         plan: the plan.
-        name: of the kernel.
         heads: of the call.
         tiles: of batch rows, of the call.
 
@@ -76,13 +71,13 @@ def launches(plan: BlockPlan | ClusterPlan, name: str, heads: int, tiles: int) -
         >>> from rnnc.codegen.shape import Shape
         >>> from rnnc.runtime.cuda.launch_grid import launches
         >>> plan = plan_for(rnnc.cells.lstm, Shape(1, 64), limits_of("H200"), "block")
-        >>> [(part.grid, part.first_tile) for part in launches(plan, "rnnc_forward", 3, 65_537)]
+        >>> [(part.grid, part.first_tile) for part in launches(plan.forward, 3, 65_537)]
         [((3, 65535, 1), 0), ((3, 2, 1), 65535)]
     """
     along_x = isinstance(plan, BlockPlan)  # as the heads of a block plan lie
     for head, some_heads in [(0, heads)] if along_x else _parts(heads):
         for tile, some_tiles in _parts(tiles):
-            yield Launch(blocks_of(plan, name, some_heads, some_tiles), tile, head)
+            yield Launch(blocks_of(plan, some_heads, some_tiles), tile, head)
 
 
 def _parts(count: int) -> list[tuple[int, int]]:

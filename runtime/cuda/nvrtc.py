@@ -6,15 +6,13 @@ import hashlib
 import json
 import re
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from ...cellspec.cell import CellSpec
-from ...codegen.cuda.alternating.plan import AlternatingPlan
-from ...codegen.cuda.grid.plan import GridPlan
-from ...codegen.cuda.source import cuda_source
-from ...codegen.plan import CudaPlan
+from ...codegen.cuda.kernel_plan import KernelPlan
+from ...codegen.cuda.source import kernel_source
 from ...codegen.render import Source
-from ...codegen.shape import Direction, Dtype
+from ...codegen.shape import Dtype
 from ..errors import CompileError
 from ..store.digest import package_digest
 from ..store.files import cached, file_name
@@ -68,7 +66,7 @@ def compile_cuda(source: Source, arch: str) -> Binary:
     """Compile a CUDA source, or find it compiled.
 
     Args:
-        source: of a block or alternating plan.
+        source: a translation unit.
         arch: such as `sm_80` or `sm_90a`.
 
     Raises:
@@ -78,10 +76,8 @@ def compile_cuda(source: Source, arch: str) -> Binary:
     return _cached(source.name, source.digest, source.plan.dtype, arch, lambda: source)
 
 
-def compile_plan(cell: CellSpec, plan: CudaPlan, direction: Direction) -> Binary:
-    """Compile a cell's kernel of a direction, or find it compiled, without writing its text anew.
-
-    An alternating plan's kernels are one unit, which has both directions.
+def compile_plan(cell: CellSpec, plan: KernelPlan) -> Binary:
+    """Compile a cell's kernels of a direction, or find them compiled, without writing their text.
 
     The file is found by what the text depends on: the cell, the direction, the sizes of its kernel
     and this package.
@@ -89,24 +85,13 @@ def compile_plan(cell: CellSpec, plan: CudaPlan, direction: Direction) -> Binary
     Args:
         cell: the cell.
         plan: what to compile for, and its architecture.
-        direction: which kernel of a fused plan.
 
     Raises:
         NoCudaError: CuPy or NVRTC is missing.
         CompileError: the compiler refused the source.
     """
-    # What differs from batch to batch is no part of the text.
-    sizes = replace(plan, nanoseconds=(0, 0), binding="")
-    if isinstance(sizes, GridPlan):
-        sizes = replace(sizes, groups=1)
-    only = "" if isinstance(plan, AlternatingPlan) else direction
-    made_from = f"{cell.fingerprint} {only} {sizes!r} {package_digest()}"
-
-    def source() -> Source:
-        whole = cuda_source(cell, plan)
-        return replace(whole, code=getattr(whole, only)) if only else whole
-
-    return _cached(cell.name, made_from, plan.dtype, plan.arch, source)
+    made_from = f"{cell.fingerprint} {plan.as_compiled()!r} {package_digest()}"
+    return _cached(cell.name, made_from, plan.dtype, plan.arch, lambda: kernel_source(cell, plan))
 
 
 def _cached(

@@ -10,9 +10,9 @@ from typing import TypeVar
 import torch
 
 from ...codegen.cuda.grid.plan import GridPlan
+from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
 from ...codegen.cuda.planner import plans_for
-from ...codegen.plan import CudaPlan
 from ...codegen.shape import Direction
 from ...errors import DiagnosticError
 from ..errors import ResidencyError, TensorError
@@ -31,9 +31,8 @@ _NO_ROOM = (ResidencyError, torch.OutOfMemoryError)
 
 
 def with_room(
-    own: CudaPlan,
-    run: Callable[[CudaPlan], Result],
-    direction: Direction,
+    own: KernelPlan,
+    run: Callable[[KernelPlan], Result],
     sizes: Sizes,
     asked: Question | None,
 ) -> Result:
@@ -46,7 +45,6 @@ def with_room(
     Args:
         own: the plan.
         run: launches one.
-        direction: of the call.
         sizes: of the call.
         asked: what `choose_plan` was asked, by a caller who takes any plan; None for another.
 
@@ -65,22 +63,22 @@ def with_room(
     if asked is None or asked[6].variant != "auto":
         return run(own)
     device = asked[5]
-    why = _lack_of_memory(own, direction, sizes, device)
+    why = _lack_of_memory(own, sizes, device)
     if not why:
         try:
             return run(own)
         except _NO_ROOM as error:
             why = str(error)
-    for plan in _others(asked):
-        if plan == own or _lack_of_memory(plan, direction, sizes, device):
+    for plan in _others(asked, own.direction):
+        if plan == own or _lack_of_memory(plan, sizes, device):
             continue
         try:
             result = run(plan)
         except _NO_ROOM:
             continue
         warnings.warn(
-            f"rnnc runs the {plan.variant} plan of {asked[0].name} where it would run the"
-            f" {own.variant} plan.\n{why}",
+            f"rnnc runs the {plan.kind} plan of {asked[0].name} where it would run the"
+            f" {own.kind} plan.\n{why}",
             RuntimeWarning,
             stacklevel=2,
         )
@@ -88,19 +86,18 @@ def with_room(
     return run(own)  # whose error says what is missing
 
 
-def _lack_of_memory(plan: CudaPlan, direction: Direction, sizes: Sizes, device: int) -> str:
+def _lack_of_memory(plan: KernelPlan, sizes: Sizes, device: int) -> str:
     """What a plan's buffers lack, in words; nothing where there is room for them."""
     if not isinstance(plan, GridPlan):
         return ""
-    name = f"rnnc_{direction}"
-    needed = sum(buffer_bytes(plan, name, sizes))
+    needed = sum(buffer_bytes(plan, sizes))
     if needed < _LARGE:
         return ""
     free = free_bytes(device)
     if needed <= free:
         return ""
     lack = DiagnosticError(
-        f"exchange buffer of {name} on cuda:{device}",
+        f"exchange buffer of rnnc_{plan.direction} on cuda:{device}",
         f"{free // MIB} MiB free",
         f"{needed // MIB} MiB, for {sizes.steps} steps",
         'variant="alternating", or scan on parts of the sequence',
@@ -124,7 +121,8 @@ def free_bytes(device: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _others(asked: Question) -> tuple[CudaPlan, ...]:
-    """All plans of a question, the cheapest first."""
+def _others(asked: Question, direction: Direction) -> tuple[KernelPlan, ...]:
+    """All kernel plans of a direction, in the order of the plans that they are of."""
     what = asked_for(*asked)
-    return plans_for(what.cell, what.shape, what.limits, save=what.save, tf32=what.tf32)
+    plans = plans_for(what.cell, what.shape, what.limits, save=what.save, tf32=what.tf32)
+    return tuple(dict.fromkeys(getattr(plan, direction) for plan in plans))

@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.plan import CudaPlan
+from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.shape import Save
 from ..call import Call, Choice
 from ..check.plain import all_plain, is_watched
@@ -136,16 +136,16 @@ class CudaTarget:
         cell, wx = call.cell, inputs.wx
         batch, steps, heads, dim, _ = wx.shape
         asked = (cell, heads, dim, batch, *_kind(wx, call))
-        plan = choose_plan(*asked, "forward").of("forward")
+        plan = choose_plan(*asked, "forward").forward
 
-        def run(plan: CudaPlan) -> Forward:
+        def run(plan: KernelPlan) -> Forward:
             return kernels.forward(
                 cell, plan, inputs, for_backward=call.for_backward, stored=call.stored
             )
 
         if not inputs.initial_states[0].numel():
             return run(plan)
-        return with_room(plan, run, "forward", Sizes(steps, batch, heads), asked)
+        return with_room(plan, run, Sizes(steps, batch, heads), asked)
 
     def backward(
         self,
@@ -168,14 +168,14 @@ class CudaTarget:
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
         asked = (cell, heads, dim, batch, *_kind(like, call))
-        plan = choose_plan(*asked, "backward").of("backward")
+        plan = choose_plan(*asked, "backward").backward
 
-        def run(plan: CudaPlan) -> Gradients:
+        def run(plan: KernelPlan) -> Gradients:
             return kernels.backward(cell, plan, saved, d_states, d_last, donated=donated)
 
         if not like.numel():
             return run(plan)
-        return with_room(plan, run, "backward", Sizes(steps, batch, heads), asked)
+        return with_room(plan, run, Sizes(steps, batch, heads), asked)
 
 
 def _kind(tensor: Tensor, call: Call) -> tuple[torch.dtype, int, Choice, bool]:

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ...codegen.cuda.mixed_plan import CallPlan, cheapest
+from ...codegen.cuda.pairs import cheapest
 from ...codegen.cuda.planner import plans_for
-from ...codegen.plan import CudaPlan
+from ...codegen.plan import Plan
 from ...codegen.shape import PlanError
 from ...errors import RnncError
 from ..store.tuned import Asked, remember
@@ -38,7 +38,7 @@ class Trial:
         failure: why it did.
     """
 
-    plan: CudaPlan
+    plan: Plan
     microseconds: tuple[float, float] | None = None
     failure: str = ""
 
@@ -56,7 +56,7 @@ class Tuning:
     trials: tuple[Trial, ...]
 
     @property
-    def winner(self) -> CallPlan:
+    def winner(self) -> Plan:
         """The fastest plan, forward and backward together, or the fastest of each direction where
         that gains; where none ran, the cheapest.
         """
@@ -67,7 +67,7 @@ class Tuning:
 
 
 # Times plans: microseconds a step, forward and backward, or an error, for each.
-Measure = Callable[[Asked, Sequence[CudaPlan], int], list["tuple[float, float] | Exception"]]
+Measure = Callable[[Asked, Sequence[Plan], int], list["tuple[float, float] | Exception"]]
 
 
 def tune(
@@ -110,20 +110,20 @@ def _in_one_line(error: Exception) -> str:
     return " ".join(said.split()) or type(error).__name__
 
 
-def _few(plans: Sequence[CudaPlan], count: int) -> list[CudaPlan]:
+def _few(plans: Sequence[Plan], count: int) -> list[Plan]:
     """The cheapest of every kind that may yet win, then the next cheapest, by their estimates.
 
     What an estimate misses, it misses for a whole kind rather than for one plan among its like.
     """
-    best_of_kind = {type(plan): plan for plan in reversed(plans)}
+    best_of_kind = {plan.variant: plan for plan in reversed(plans)}
     bound = _DOUBT * sum(plans[0].nanoseconds)
-    first = [p for p in plans if p is best_of_kind[type(p)] and sum(p.nanoseconds) <= bound]
+    first = [p for p in plans if p is best_of_kind[p.variant] and sum(p.nanoseconds) <= bound]
     rest = [p for p in plans if p not in first]
     return sorted([*first, *rest][:count], key=lambda p: sum(p.nanoseconds))
 
 
 def measure_plans(
-    asked: Asked, plans: Sequence[CudaPlan], device: int
+    asked: Asked, plans: Sequence[Plan], device: int
 ) -> list[tuple[float, float] | Exception]:
     """The median time of plans that take turns on the same inputs.
 
@@ -183,17 +183,17 @@ class _Call:
         )
         self._d_output = draw(self.steps, shape.batch, heads, dim)
 
-    def time(self, plan: CudaPlan) -> tuple[float, float]:
+    def time(self, plan: Plan) -> tuple[float, float]:
         """Microseconds of all steps, forward and backward."""
         make: Any = torch.cuda.Event
         events = [make(enable_timing=True) for _ in range(3)]
         torch.cuda._sleep(_AHEAD)  # type: ignore[no-untyped-call]
         events[0].record()
-        done = cuda.forward(self._cell, plan, self._inputs)
+        done = cuda.forward(self._cell, plan.forward, self._inputs)
         events[1].record()
         others = [None] * (len(done.last) - 1)
         saved = saved_of(self._inputs, done, self._again)
-        cuda.backward(self._cell, plan, saved, [self._d_output, *others], [None, *others])
+        cuda.backward(self._cell, plan.backward, saved, [self._d_output, *others], [None, *others])
         events[2].record()
         events[2].synchronize()
         forward, backward = (a.elapsed_time(b) for a, b in itertools.pairwise(events))

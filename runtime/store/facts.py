@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ...cellspec.cell import CellSpec
 from ...codegen.derive import derive
-from ...codegen.render import states_read_before
+from ...codegen.layout import states_read_before
 from .memo import remembered
 
 

@@ -5,28 +5,25 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from ...codegen.cuda import mixed_plan
-from ...codegen.cuda.alternating import plan as alternating_plan
-from ...codegen.cuda.block import plan as block_plan
-from ...codegen.cuda.cluster import plan as cluster_plan
-from ...codegen.cuda.grid import plan as grid_plan
-from ...codegen.cuda.mixed_plan import CallPlan
+from ...codegen.cuda.alternating.plan import AlternatingPlan, OwnProduct
+from ...codegen.cuda.block.plan import BlockPlan
+from ...codegen.cuda.cluster.plan import ClusterPlan
+from ...codegen.cuda.grid.plan import GridPlan
+from ...codegen.plan import Plan
 
 # The types of plans and of their parts, by the word that stands for them in a file.
 _TYPES: dict[str, Any] = {
-    name: found
-    for module in (alternating_plan, block_plan, cluster_plan, grid_plan, mixed_plan)
-    for name, found in vars(module).items()
-    if is_dataclass(found)
+    kind.__name__: kind
+    for kind in (Plan, BlockPlan, ClusterPlan, GridPlan, AlternatingPlan, OwnProduct)
 }
 
 
-def packed_plan(plan: CallPlan) -> Any:
+def packed_plan(plan: Plan) -> Any:
     """A plan as JSON has it: its parts know their types."""
     return _packed(plan)
 
 
-def unpacked_plan(value: Any, arch: str) -> CallPlan:
+def unpacked_plan(value: Any, arch: str) -> Plan:
     """The plan that was packed.
 
     Args:
@@ -37,7 +34,7 @@ def unpacked_plan(value: Any, arch: str) -> CallPlan:
         KeyError, TypeError, ValueError: it is none, or for another architecture.
     """
     plan = _unpacked(value)
-    if not isinstance(plan, CallPlan) or plan.arch != arch:
+    if not isinstance(plan, Plan) or plan.arch != arch:
         raise ValueError(f"no plan for {arch}: {value!r}")
     return plan
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...codegen.cuda.mixed_plan import CallPlan
 from ...codegen.cuda.planner import plan_for
-from ...codegen.plan import Variant
+from ...codegen.plan import Plan, Variant
 from .memo import remembered
 from .plan_json import packed_plan, unpacked_plan
 from .tuned import Asked
 
 
-def searched(asked: Asked, variant: Variant = "auto") -> CallPlan:
+def searched(asked: Asked, variant: Variant = "auto") -> Plan:
     """What `plan_for` gives.
 
     Args:
@@ -27,7 +26,7 @@ def searched(asked: Asked, variant: Variant = "auto") -> CallPlan:
     )
 
 
-def planned(asked: Asked, variant: Variant = "auto") -> CallPlan:
+def planned(asked: Asked, variant: Variant = "auto") -> Plan:
     """The same, read where an earlier process has searched.
 
     Args:

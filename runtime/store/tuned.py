@@ -11,7 +11,7 @@ from importlib import metadata
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.limits import Limits
-from ...codegen.cuda.mixed_plan import CallPlan
+from ...codegen.plan import Plan
 from ...codegen.shape import Save, Shape
 from .digest import package_digest
 from .files import file_name, keep, look_up
@@ -50,7 +50,7 @@ class Asked:
         return file_name(self.cell.name, self.key, "plan")
 
 
-def remember(asked: Asked, plan: CallPlan) -> None:
+def remember(asked: Asked, plan: Plan) -> None:
     """Write down the fastest plan.
 
     Args:
@@ -74,7 +74,7 @@ def on_remember(listener: Callable[[], None]) -> None:
     _LISTENERS.append(listener)
 
 
-def recall(asked: Asked) -> CallPlan | None:
+def recall(asked: Asked) -> Plan | None:
     """The fastest plan that a trial found, if there was one.
 
     Args:

@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 import rnnc
 from rnnc.cli import build as cli_build
-from rnnc.codegen.cuda.mixed_plan import MixedPlan
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc, nvrtc_version
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 from typer.testing import Result
@@ -61,7 +60,7 @@ def test_plan_marks_what_is_taken_and_says_what_binds(shown: Callable[..., str])
     assert lines[3].split() == "estimate forward backward T = 1024".split()
     block, cluster, grid, alternating = lines[4:8]
     assert block.startswith("* block ")
-    assert "binds: registers of the " in block
+    assert "binds: registers: " in block
     assert "does not fit: wants a GPU with clusters" in cluster
     assert grid.startswith("  grid ")
     assert alternating.startswith("  alternating ")
@@ -113,28 +112,33 @@ def test_build_reports_kernels_and_writes_files_for_other_tools(
     folder: Path, shown: Callable[..., str]
 ) -> None:
     text = shown("build", "elman", "--arch", "sm_80", "--head-dim", "16", "--out", "made")
-    header, backward, forward, _, place = text.splitlines()
+    header, forward, backward, _, place = text.splitlines()
     assert header.split() == (
         "arch plan kernel registers spills shared memory matrix instructions seconds".split()
     )
     source = rnnc.cells.elman.cuda(head_dim=16, gpu="A100")
     for line, direction in ((forward, "forward"), (backward, "backward")):
-        words = line.removeprefix("sm_80").strip().removeprefix("block").split()
-        name, registers, spills, shared, products = words[:5]
+        arch, kind, name, registers, spills, shared, products = line.split()[:7]
+        assert (arch, kind) == ("sm_80", "block")
         assert name == f"rnnc_{direction}"
         assert 0 < int(registers) <= 255
         assert spills == "0"
         assert int(shared) == source.plan.kernels[name].shared
         assert products == "2"
-    assert place == "made: elman.block.sm_80.* and lib/"
+    stems = [f"elman.block.{direction}.sm_80" for direction in ("forward", "backward")]
+    assert place == f"made: {stems[0]}.*, {stems[1]}.* and lib/"
     made = folder / "made"
-    assert (made / "elman.block.sm_80.cu").read_text() == source.code
+    assert [(made / f"{stem}.cu").read_text() for stem in stems] == [
+        source.forward,
+        source.backward,
+    ]
     for path, content in source.headers:
         assert (made / path).read_text() == content
-    assert ".target sm_80" in (made / "elman.block.sm_80.ptx").read_text()
-    cubin = (made / "elman.block.sm_80.cubin").read_bytes()
-    assert cubin.startswith(b"\x7fELF")
-    assert len(cubin) >= elf_size(cubin)
+    for stem in stems:
+        assert ".target sm_80" in (made / f"{stem}.ptx").read_text()
+        cubin = (made / f"{stem}.cubin").read_bytes()
+        assert cubin.startswith(b"\x7fELF")
+        assert len(cubin) >= elf_size(cubin)
 
 
 def test_build_compiles_what_each_direction_of_a_mixed_plan_needs(
@@ -143,15 +147,16 @@ def test_build_compiles_what_each_direction_of_a_mixed_plan_needs(
     words = "--arch sm_90a --heads 12 --head-dim 64 --out made".split()
     _, forward, backward, _, place = shown("build", "lstm", *words).splitlines()
     source = rnnc.cells.lstm.cuda(heads=12, head_dim=64, gpu="H100")
-    assert isinstance(source.plan, MixedPlan)
+    assert source.plan.variant == "block+cluster"
     for line, (name, unit) in zip((forward, backward), source.kernels.items(), strict=True):
-        kernel, report = unit.plan.kernels[name], compile_cuda(unit, "sm_90a").reports[name]
+        plan, report = unit.plan, compile_cuda(unit, "sm_90a").reports[name]
         assert line.split()[:6] == [
-            *("sm_90a", unit.plan.variant, name),
-            *map(str, (report.registers, report.spills, kernel.shared)),
+            *("sm_90a", plan.kind, name),
+            *map(str, (report.registers, report.spills, plan.shared)),
         ]
-        assert (folder / f"made/lstm.{unit.plan.variant}.sm_90a.cu").read_text() == unit.code
-    assert place == "made: lstm.block.sm_90a.*, lstm.cluster.sm_90a.* and lib/"
+        stem = f"lstm.{plan.kind}.{plan.direction}.sm_90a"
+        assert (folder / f"made/{stem}.cu").read_text() == unit.code
+    assert place == "made: lstm.block.forward.sm_90a.*, lstm.cluster.backward.sm_90a.* and lib/"
 
 
 def elf_size(elf: bytes) -> int:

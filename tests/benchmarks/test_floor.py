@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import rnnc
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.codegen.cuda.mixed_plan import MixedPlan
 from rnnc.codegen.cuda.planner import plan_for, plans_for
+from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
 
 H200 = limits_of("H200")
@@ -45,7 +45,7 @@ def test_the_estimate_is_the_planner_s(floor, name, batch):
 def test_a_mixed_plan_has_each_direction_s_parts(floor):
     shape = Shape(12, 64)
     block, cluster = (plan_for(rnnc.cells.lstm, shape, H200, v) for v in ("block", "cluster"))
-    found = floor.parts(rnnc.cells.lstm, shape, H200, MixedPlan(block, cluster))
+    found = floor.parts(rnnc.cells.lstm, shape, H200, Plan(block.forward, cluster.backward))
     forward, _ = floor.parts(rnnc.cells.lstm, shape, H200, block)
     _, backward = floor.parts(rnnc.cells.lstm, shape, H200, cluster)
     assert found == (forward, backward)

@@ -11,8 +11,8 @@ import torch
 import typer
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
-from rnnc.codegen.cuda.source import cuda_source
-from rnnc.codegen.shape import Shape
+from rnnc.codegen.cuda.source import kernel_source
+from rnnc.codegen.shape import DIRECTIONS, Shape
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 from typer.testing import CliRunner
@@ -20,24 +20,27 @@ from typer.testing import CliRunner
 SIZES = {"block": (12, 64), "cluster": (3, 256), "grid": (1, 768)}
 
 
-def source_of(variant):
+def source_of(variant, direction="forward"):
     cell = rnnc.cells.lstm
-    return cuda_source(cell, plan_for(cell, Shape(*SIZES[variant]), limits_of("H200"), variant))
+    plan = plan_for(cell, Shape(*SIZES[variant]), limits_of("H200"), variant)
+    return kernel_source(cell, getattr(plan, direction))
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("without", ["product", "pointwise"])
 @pytest.mark.parametrize("variant", SIZES)
-def test_kernels_compile_without_a_part(script, variant, without, tmp_path, monkeypatch):
+def test_kernels_compile_without_a_part(script, variant, without, direction, tmp_path, monkeypatch):
     try:
         cupy_nvrtc()
     except rnnc.NoCudaError as error:
         pytest.skip(str(error))
     monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path))
-    source = source_of(variant)
+    source = source_of(variant, direction)
     changed = script("roofline_without").WITHOUT[without](source)
     everything = changed.code + "".join(text for _, text in changed.headers)
     assert ("mma.sync" in everything) == (without != "product")
-    assert ("tanh_z = tanh(z);" in everything) == (without != "pointwise")
+    equation = {"forward": "tanh_z = tanh(z);", "backward": "d_c = d_c_next_sum*sigmoid_f;"}
+    assert (equation[direction] in everything) == (without != "pointwise")
     assert set(compile_cuda(changed, "sm_90a").reports) == set(source.plan.kernel_names)
 
 

@@ -8,8 +8,8 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.cuda.alternating.search import alternating_plan, alternating_plans
 from rnnc.codegen.cuda.limits import KIB, PRESETS, limits_of
+from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.shape import Shape
 
@@ -18,7 +18,7 @@ NAMES = rnnc.cells.names()
 
 
 def plan_of(name="lstm", limits=H200, **sizes):
-    return alternating_plan(rnnc.cells.get(name), Shape(**{"heads": 1, **sizes}), limits)
+    return plan_for(rnnc.cells.get(name), Shape(**{"heads": 1, **sizes}), limits, "alternating")
 
 
 @given(
@@ -36,41 +36,46 @@ def plan_of(name="lstm", limits=H200, **sizes):
 def test_every_size_has_a_plan_and_every_plan_fits(name, limits, shape):
     cell = rnnc.cells.get(name)
     layout = layout_of(cell)
-    plans = alternating_plans(cell, shape, limits)
-    assert plans[-1].product == "library"
-    chosen = alternating_plan(cell, shape, limits)
+    plans = plans_of_kind("alternating", cell, shape, limits)
+    assert sum(plan.forward.product == "library" for plan in plans) == 1
+    chosen = plan_for(cell, shape, limits, "alternating")
     assert sum(chosen.nanoseconds) == min(sum(p.nanoseconds) for p in plans)
-    for plan in plans[:-1]:
-        own = plan.own
-        assert shape.element_bytes == 2
-        assert layout.pair_gates
-        assert plan.threads == 32 * own.warps >= 8 * own.rows, "an item a thread"
-        assert max(own.shared) < 48 * KIB, "of what a kernel has without asking for more"
-        assert own.split <= limits.cluster
-        assert min(own.ahead) >= 1
-        assert own.overlapped == (limits.capability >= (9, 0))
+    for plan in plans:
+        for kernel in (plan.forward, plan.backward):
+            own = kernel.own
+            if own is None:
+                continue
+            assert shape.element_bytes == 2
+            assert layout.pair_gates
+            assert kernel.threads == 32 * own.warps >= 8 * own.rows, "one item per thread"
+            assert own.shared < 48 * KIB, "what a kernel has without asking for more"
+            assert own.split <= limits.cluster
+            assert own.ahead >= 1
+            assert own.overlapped == (limits.capability >= (9, 0))
 
 
 @pytest.mark.parametrize("name", ["lstm", "gru", "elman", "slstm", "cornn"])
 def test_small_batches_of_short_numbers_multiply_themselves(name):
-    assert plan_of(name, head_dim=768, batch=16).product == "own"
-    assert plan_of(name, head_dim=768, batch=16, dtype="float32").product == "library"
-    assert plan_of(name, head_dim=768, batch=512).product == "library"
+    assert plan_of(name, head_dim=768, batch=16).forward.product == "own"
+    assert plan_of(name, head_dim=768, batch=16, dtype="float32").forward.product == "library"
+    assert plan_of(name, head_dim=768, batch=512).forward.product == "library"
 
 
 def test_a_cell_without_a_matrix_has_nothing_to_multiply():
-    assert plan_of("indrnn", head_dim=768).product == "library"
+    assert plan_of("indrnn", head_dim=768).forward.product == "library"
 
 
 def test_more_rows_a_block_where_there_are_more():
-    assert plan_of(head_dim=768, batch=16).own.rows == 16
-    assert plan_of(head_dim=768, batch=64).own.rows == 32
+    assert plan_of(head_dim=768, batch=16).forward.own.rows == 16
+    assert plan_of(head_dim=768, batch=64).forward.own.rows == 32
 
 
 def test_blocks_share_k_of_several_gates_where_there_are_clusters():
-    splits = {n: plan_of(n, head_dim=768).own.split for n in ("elman", "janet", "gru", "lstm")}
+    splits = {
+        n: plan_of(n, head_dim=768).backward.own.split for n in ("elman", "janet", "gru", "lstm")
+    }
     assert splits == {"elman": 1, "janet": 2, "gru": 4, "lstm": 4}
-    assert plan_of("lstm", limits_of("A100"), head_dim=768).own.split == 1
+    assert plan_of("lstm", limits_of("A100"), head_dim=768).backward.own.split == 1
 
 
 def test_estimates_grow_with_the_work_and_shrink_with_overlap():
@@ -90,8 +95,8 @@ def test_estimates_grow_with_the_work_and_shrink_with_overlap():
 
 def test_the_text_says_who_multiplies():
     own = str(plan_of(head_dim=768))
-    assert "one kernel a step" in own
-    assert "blocks of 8 units, 16 batch rows and 8 warps (clusters of 4 share K backwards)" in own
+    assert "one kernel per step" in own
+    assert "blocks of 8 units, 16 batch rows and 8 warps (clusters of 4 share K)" in own
     library = str(plan_of(head_dim=768, dtype="float32"))
-    assert "a matrix product and a pointwise kernel a step" in library
-    assert "product:  the library's" in library
+    assert "a matrix product and a pointwise kernel per step" in library
+    assert "product: matrix library" in library

@@ -10,52 +10,55 @@ from pathlib import Path
 
 import pytest
 import rnnc
-from rnnc.codegen.cuda.limits import limits_of
-from rnnc.codegen.cuda.planner import plan_for
-from rnnc.codegen.derive import derive
-from rnnc.codegen.render import render
-from rnnc.codegen.shape import SAVES, Shape
+from rnnc.codegen.shape import DIRECTIONS, SAVES
 
 GOLDEN = Path(__file__).parents[1] / "golden"
+KINDS = ("block", "cluster", "grid", "alternating")
 
 
 def source(name, variant="block", dtype="bfloat16", save="gates", head_dim=64):
     cell = rnnc.cells.get(name)
-    shape = Shape(heads=12, head_dim=head_dim, dtype=dtype)
-    plan = plan_for(cell, shape, limits_of("H200"), variant, save=save)
-    return render(derive(cell, save == "gates"), plan)
+    return cell.cuda(heads=12, head_dim=head_dim, dtype=dtype, variant=variant, save=save)
 
 
-@pytest.mark.parametrize("name", ["lstm", "slstm"])
-def test_golden_source(name):
+def same_as_golden(file, code):
     """Set RNNC_UPDATE_GOLDEN=1 to accept a new text; then read the difference in the commit."""
-    code = source(name).code
-    file = GOLDEN / f"{name}.cu"
     if os.environ.get("RNNC_UPDATE_GOLDEN"):
         file.write_text(code)
     assert code == file.read_text()
 
 
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize(
+    ("name", "kind"), [*(("lstm", kind) for kind in KINDS), ("slstm", "block")]
+)
+def test_golden_source(name, kind, direction):
+    code = getattr(source(name, kind), direction)
+    same_as_golden(GOLDEN / f"{name}.{kind}.{direction}.cu", code)
+
+
 @pytest.mark.parametrize("name", rnnc.cells.names())
 def test_every_cell_renders_for_every_plan(name):
-    for variant in ("block", "alternating"):
-        found = source(name, variant, head_dim=32)
-        generated = re.sub(r"//.*", "", found.code)
-        assert "pow(" not in generated
-        assert "double" not in generated
-        included = set(re.findall(r'#include "([^"]+)"', found.code))
-        assert included <= {header for header, _ in found.headers}
+    for variant in KINDS:
+        if variant == "grid" and not rnnc.cells.get(name).dense_pairs:
+            continue
+        for unit in source(name, variant, head_dim=32).units:
+            generated = re.sub(r"//.*", "", unit.code)
+            assert "pow(" not in generated
+            assert "double" not in generated
+            included = set(re.findall(r'#include "([^"]+)"', unit.code))
+            assert included <= {header for header, _ in unit.headers}
 
 
 def test_the_dtype_is_stated_once():
     """Between dtypes, only the types and what the plan counted with them differ."""
-    single, double = (source("gru", "alternating", d).code for d in ("float32", "float64"))
+    single, double = (source("gru", "alternating", d).forward for d in ("float32", "float64"))
     changed = single.replace("Element = float;", "Element = double;")
     assert changed.replace("real = float;", "real = double;") == double
 
 
 def test_what_is_kept_decides_the_backward_s_inputs():
-    gates, states = (source("lstm", save=save).code for save in SAVES)
+    gates, states = (source("lstm", save=save).backward for save in SAVES)
     assert "// sigmoid_i, sigmoid_f, tanh_z, sigmoid_o\n" in gates
     assert "// i, f, z, o\n" in states
 
@@ -63,16 +66,9 @@ def test_what_is_kept_decides_the_backward_s_inputs():
 def test_text_does_not_depend_on_the_process():
     program = (
         "import hashlib, rnnc\n"
-        "from rnnc.codegen.derive import derive\n"
-        "from rnnc.codegen.cuda.limits import limits_of\n"
-        "from rnnc.codegen.shape import Shape\n"
-        "from rnnc.codegen.cuda.planner import plan_for\n"
-        "from rnnc.codegen.render import render\n"
         "text = ''\n"
         "for name in ('lstm', 'slstm', 'unicornn', 'fastgrnn', 'indrnn'):\n"
-        "    cell = rnnc.cells.get(name)\n"
-        "    plan = plan_for(cell, Shape(heads=3, head_dim=40), limits_of('H200'), 'block')\n"
-        "    text += render(derive(cell), plan).code\n"
+        "    text += rnnc.cells.get(name).cuda(heads=3, head_dim=40, variant='block').code\n"
         "print(hashlib.sha256(text.encode()).hexdigest())"
     )
     seen = {

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import math
 import re
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
-from rnnc.codegen.cuda.block.plan import BlockPlan
 from rnnc.codegen.cuda.block.search import largest_block_dim
-from rnnc.codegen.cuda.cluster.plan import ClusterPlan
-from rnnc.codegen.cuda.grid.plan import CHUNK_BYTES, GridPlan
+from rnnc.codegen.cuda.grid.plan import CHUNK_BYTES
 from rnnc.codegen.cuda.limits import KIB, PRESETS, limits_of
-from rnnc.codegen.cuda.mixed_plan import MixedPlan
-from rnnc.codegen.cuda.planner import plan_for, plans_for
-from rnnc.codegen.derive import derive
+from rnnc.codegen.cuda.planner import plan_for, plans_for, plans_of_kind
+from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.layout import layout_of
-from rnnc.codegen.render import render
+from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import PlanError, Shape
 
 H200 = limits_of("H200")
@@ -43,12 +40,7 @@ large_shapes = st.builds(
     batch=st.sampled_from([1, 16, 33, 256]),
     dtype=st.sampled_from(["bfloat16", "float16", "float32"]),
 )
-KINDS = {
-    "block": BlockPlan,
-    "cluster": ClusterPlan,
-    "grid": GridPlan,
-    "alternating": AlternatingPlan,
-}
+KINDS = ("block", "cluster", "grid", "alternating")
 
 
 @st.composite
@@ -91,8 +83,9 @@ def test_a_plan_stays_within_every_limit(cell, shape, limits):
         assert kernel.shared <= limits.shared_per_block
         assert blocks * (kernel.shared + KIB) <= limits.shared_per_multiprocessor
         assert kernel.ahead >= 2
-    assert plan.rows in (4, 8)
-    assert 8 * plan.unit_groups * plan.forward.warps >= shape.head_dim
+    assert plan.forward.rows == plan.backward.rows
+    assert plan.forward.rows in (4, 8)
+    assert 8 * plan.forward.unit_groups * plan.forward.warps >= shape.head_dim
     assert 16 * plan.backward.warps >= shape.head_dim
 
 
@@ -139,14 +132,14 @@ def test_a_refusal_names_what_binds_and_the_largest_head_that_fits(cell, shape, 
     assert f'write:  head_dim={largest}, or variant="alternating"' in text
     assert re.search("registers|ahead|shared memory|every unit has a warp", text)
     fitting = replace(shape, head_dim=largest)
-    assert isinstance(plan_for(cell, fitting, limits, "block"), BlockPlan)
+    assert plan_for(cell, fitting, limits, "block").variant == "block"
 
 
 @given(cells, shapes, gpus())
 @quick
 def test_auto_always_finds_a_plan_and_says_why_it_is_no_block(cell, shape, limits):
     plan = plan_for(cell, shape, limits)
-    if isinstance(plan, AlternatingPlan) and block_or_none(cell, shape, limits) is None:
+    if plan.variant == "alternating" and block_or_none(cell, shape, limits) is None:
         assert re.search(r"a head dim of at most [1-9]|no head dim fits", plan.binding)
         assert plan.binding in str(plan)
 
@@ -160,11 +153,18 @@ def test_auto_is_the_cheapest_of_all_plans_and_each_variant_s_the_cheapest_of_it
     costs = [sum(plan.nanoseconds) for plan in plans]
     assert costs == sorted(costs)
     taken = plan_for(cell, shape, limits)
-    best = next(plan for plan in plans if not (isinstance(plan, GridPlan) and plan.streams))
-    if not isinstance(taken, MixedPlan):
-        assert replace(taken, binding="") == replace(best, binding="")
-    for variant, kind in KINDS.items():
-        mine = [plan for plan in plans if type(plan) is kind]
+    likes = []
+    for kind in KINDS:
+        with suppress(PlanError):
+            likes += plans_of_kind(kind, cell, shape, limits, streams=False)
+    best = min(likes, key=lambda plan: sum(plan.nanoseconds))
+    if taken.variant == best.variant == "alternating":
+        assert replace(taken.forward, binding="") == best.forward
+        assert replace(taken.backward, binding="") == best.backward
+    elif taken != best:
+        assert sum(taken.nanoseconds) < 0.95 * sum(best.nanoseconds)
+    for variant in KINDS:
+        mine = [plan for plan in plans if plan.variant == variant]
         if mine:
             assert plan_for(cell, shape, limits, variant) == mine[0]
         else:
@@ -177,24 +177,25 @@ def test_auto_is_the_cheapest_of_all_plans_and_each_variant_s_the_cheapest_of_it
 def test_plans_of_shared_heads_stay_within_every_limit(cell, shape, limits):
     pairs = len(layout_of(cell).pair_gates)
     for plan in plans_for(cell, shape, limits):
-        if not isinstance(plan, ClusterPlan | GridPlan):
+        if plan.variant not in ("cluster", "grid"):
             continue
-        assert plan.rows % 8 == 0
+        grid = plan.variant == "grid"
         for kernel in plan.kernels.values():
+            assert kernel.rows % 8 == 0
             assert kernel.threads <= limits.threads_per_block
             assert kernel.matrix_registers < kernel.registers <= limits.registers_per_thread
             assert kernel.threads * kernel.registers <= limits.registers
             assert kernel.shared <= limits.shared_per_block
             assert kernel.cluster <= limits.cluster
-            blocks = kernel.blocks if isinstance(plan, GridPlan) else kernel.cluster
+            blocks = kernel.blocks if grid else kernel.cluster
             assert blocks % kernel.cluster == 0
             assert blocks * kernel.units >= shape.head_dim, "every unit has a block"
             held = kernel.threads * kernel.matrix_registers * 4 + kernel.shared
-            held += kernel.streamed_bytes if isinstance(plan, GridPlan) else 0
+            held += kernel.streamed_bytes if grid else 0
             matrix = pairs * shape.head_dim**2 * shape.element_bytes
             assert blocks * held >= matrix, "all of R is there"
-            if isinstance(plan, GridPlan):
-                resident = shape.heads * plan.groups * blocks
+            if grid:
+                resident = shape.heads * kernel.groups * blocks
                 assert resident <= limits.multiprocessors, "blocks that wait are on the chip"
                 chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
                 assert kernel.exchange_chunks >= chunks
@@ -204,7 +205,7 @@ def test_a_gpu_without_clusters_shares_large_heads_over_the_chip():
     a100 = limits_of("A100")
     with pytest.raises(PlanError, match="wanted: a GPU with clusters"):
         plan_for(rnnc.cells.lstm, Shape(1, 512), a100, "cluster")
-    assert isinstance(plan_for(rnnc.cells.lstm, Shape(1, 512), a100), GridPlan)
+    assert plan_for(rnnc.cells.lstm, Shape(1, 512), a100).variant == "grid"
 
 
 @given(cells, shapes, gpus(), st.integers(1, 300))
@@ -220,8 +221,11 @@ def test_what_is_compiled_does_not_depend_on_the_steps(cell, shape, limits, step
 
 def test_how_many_groups_run_at_once_is_no_part_of_a_grid_s_text():
     plan = plan_for(rnnc.cells.lstm, Shape(1, 256), H200, "grid")
-    other = replace(plan, groups=plan.groups + 1)
-    codes = {render(derive(rnnc.cells.lstm), p).code for p in (plan, other)}
+    other = Plan(
+        *(replace(kernel, groups=kernel.groups + 1) for kernel in (plan.forward, plan.backward))
+    )
+    assert other.forward.as_compiled() == plan.forward.as_compiled()
+    codes = {cuda_source(rnnc.cells.lstm, p).code for p in (plan, other)}
     assert len(codes) == 1
 
 
@@ -234,23 +238,22 @@ def test_the_target_shape_has_a_block_on_every_gpu(limits):
 
 def test_a_block_plan_prints_its_sizes_costs_and_what_binds():
     text = str(plan_for(rnnc.cells.lstm, Shape(heads=12, head_dim=64), H200, "block"))
-    assert text.startswith("block (sm_90, bfloat16, head dim 64):")
+    assert text.startswith("block (sm_90, bfloat16, head dim 64), saves gates for the backward\n")
     for direction in ("forward", "backward"):
         (line,) = [s for s in text.splitlines() if s.startswith(f"  {direction}: ")]
         assert re.search(
-            r"\d+ warps, \d+ registers a thread \(\d+ hold R\), \d+ bytes of shared memory", line
+            r"\d+ warps, \d+ registers per thread \(\d+ hold R\), \d+ bytes of shared memory", line
         )
-        assert re.search(r"about [1-9]\d* ns a step", line)
-    assert re.search(r"keeps gates for the backward; binds: registers of the \w+", text)
+        assert re.search(r"about [1-9]\d* ns per step; binds: registers: ", line)
 
 
 def test_an_alternating_plan_prints_its_costs():
     text = str(plan_for(rnnc.cells.lstm, Shape(heads=1, head_dim=4096), H200, "auto"))
-    assert text.startswith("alternating (sm_90, bfloat16):")
-    assert len(re.findall(r"about [1-9]\d* ns a step", text)) == 2
-    assert re.search(r"steps a CUDA graph", text)
+    assert text.startswith("alternating (sm_90, bfloat16), saves gates")
+    assert len(re.findall(r"about [1-9]\d* ns per step", text)) == 2
+    assert re.search(r"steps per CUDA graph", text)
     assert re.search(
-        r"not on chip: a block wants a head dim of at most \d+;"
+        r"binds: a block wants a head dim of at most \d+;"
         r" a cluster wants a head dim of at most \d+; a grid wants a head dim of at most \d+",
         text,
     )
@@ -260,7 +263,7 @@ def test_double_precision_has_no_matrix_instructions():
     shape = Shape(heads=2, head_dim=8, dtype="float64")
     with pytest.raises(PlanError, match=r'found:  float64\n.*\n  write:  variant="alternating"'):
         plan_for(rnnc.cells.lstm, shape, H200, "block")
-    assert isinstance(plan_for(rnnc.cells.lstm, shape, H200), AlternatingPlan)
+    assert plan_for(rnnc.cells.lstm, shape, H200).variant == "alternating"
 
 
 @pytest.mark.parametrize(

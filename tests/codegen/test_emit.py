@@ -13,9 +13,9 @@ import jinja2.meta
 import pytest
 import rnnc
 from rnnc.cellspec.expression.node import both, compare, number, symbol
+from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.codegen.derive import derive
 from rnnc.codegen.emit import cpp, emit_function
-from rnnc.codegen.plan import CpuPlan
 from rnnc.codegen.program import Program, Statement, count_operations
 from rnnc.codegen.render import _environment, render
 

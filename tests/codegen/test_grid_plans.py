@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.cuda.grid.plan import CHUNK_BYTES, GridPlan
+from rnnc.codegen.cuda.grid.plan import CHUNK_BYTES
 from rnnc.codegen.cuda.grid.problem import Rows, grid_problem
-from rnnc.codegen.cuda.grid.search import grid_plan, grid_plans, largest_grid_dim
+from rnnc.codegen.cuda.grid.search import largest_grid_dim
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
+from rnnc.codegen.cuda.planner import plans_of_kind
+from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import PlanError, Shape
 
 H200 = limits_of("H200")
+grid_plans = partial(plans_of_kind, "grid")
 NAMES = ["elman", "gru", "lstm", "slstm", "peephole_lstm", "nbrc"]
 
 cells = st.sampled_from(NAMES).map(rnnc.cells.get)
@@ -29,7 +33,11 @@ shapes = st.builds(
 )
 
 
-def found(cell, shape, limits) -> tuple[GridPlan, ...]:
+def grid_plan(*asked):
+    return grid_plans(*asked)[0]
+
+
+def found(cell, shape, limits) -> tuple[Plan, ...]:
     try:
         return grid_plans(cell, shape, limits)
     except PlanError:
@@ -40,11 +48,12 @@ def found(cell, shape, limits) -> tuple[GridPlan, ...]:
 @given(cells, shapes, gpus)
 def test_no_plan_is_over_a_limit(cell, shape, limits):
     for plan in found(cell, shape, limits):
-        assert plan.rows % (8 * plan.phases) == 0
-        assert plan.phases == 1 or plan.backward.cluster == 1
+        assert plan.forward.cut == plan.backward.cut
+        assert plan.forward.phases == 1 or plan.backward.cluster == 1
         assert plan.nanoseconds > (0, 0)
         for kernel in plan.kernels.values():
-            blocks = kernel.blocks * plan.groups * shape.heads
+            assert kernel.rows % (8 * kernel.phases) == 0
+            blocks = kernel.blocks * kernel.groups * shape.heads
             assert blocks <= limits.resident(kernel.cluster)
             assert kernel.blocks % kernel.cluster == 0
             assert kernel.cluster <= limits.cluster
@@ -90,10 +99,10 @@ def test_plans_come_ranked_and_are_the_same_each_time(cell, shape, limits):
 
 def test_the_batch_is_cut_into_groups_that_run_at_once():
     for batch in (1, 16, 64, 256):
-        plan = grid_plan(rnnc.cells.lstm, Shape(1, 768, batch), H200)
+        plan = grid_plan(rnnc.cells.lstm, Shape(1, 768, batch), H200).forward
         assert plan.groups <= math.ceil(batch / plan.rows)
-        assert plan.groups * plan.forward.blocks <= H200.multiprocessors
-    assert grid_plan(rnnc.cells.lstm, Shape(1, 768, 16), H200).groups == 2
+        assert plan.groups * plan.blocks <= H200.multiprocessors
+    assert grid_plan(rnnc.cells.lstm, Shape(1, 768, 16), H200).forward.groups == 2
 
 
 def test_large_heads_keep_a_part_of_r_in_shared_memory():

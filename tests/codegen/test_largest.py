@@ -2,26 +2,16 @@
 
 from __future__ import annotations
 
-from functools import partial
 from itertools import product
 
 import pytest
 import rnnc
-from rnnc.codegen.cuda.block.search import block_plan
-from rnnc.codegen.cuda.cluster.search import cluster_plan
-from rnnc.codegen.cuda.grid.search import grid_plans
 from rnnc.codegen.cuda.largest import largest_head_dims
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
-from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
 from rnnc.codegen.shape import PlanError, Shape
 
 FUSED = ("block", "cluster", "grid")
-# Plans that keep R on the chip: a grid may stream what it cannot hold.
-KEEPS = {
-    "block": block_plan,
-    "cluster": cluster_plan,
-    "grid": partial(grid_plans, streams=False),
-}
 LSTM = rnnc.cells.lstm
 
 
@@ -39,7 +29,8 @@ def test_the_planner_takes_the_largest_and_refuses_the_next(limits, dtype):
                 plan_for(LSTM, Shape(1, dim, batch, dtype=dtype), limits, variant)
             larger = Shape(1, dim + 8, batch, dtype=dtype)
             with pytest.raises(PlanError):
-                KEEPS[variant](LSTM, larger, limits)
+                # A grid may stream what it cannot hold.
+                plans_of_kind(variant, LSTM, larger, limits, streams=False)
 
 
 @pytest.mark.parametrize("limits", PRESETS, ids=lambda limits: limits.name)
@@ -47,7 +38,7 @@ def test_beyond_the_largest_auto_alternates(limits):
     variant, dim = largest_head_dims(LSTM, limits).best
     assert variant == "grid"
     plan = plan_for(LSTM, Shape(1, dim + 8), limits)
-    assert type(plan).__name__ == "AlternatingPlan"
+    assert plan.variant == "alternating"
     assert f"a grid wants a head dim of at most {dim}" in plan.binding
 
 

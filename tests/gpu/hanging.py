@@ -20,7 +20,7 @@ IDLE = """
     if (blockIdx.x == 0) __nanosleep(1000);
   } while (blockIdx.x == 0 && now - begin < 5000000000);
 """
-write = nvrtc.cuda_source
+write = nvrtc.kernel_source
 
 
 def with_an_idle_block(cell, plan):
@@ -33,7 +33,7 @@ def with_an_idle_block(cell, plan):
 
 
 def main(variant: str) -> None:
-    nvrtc.cuda_source = with_an_idle_block
+    nvrtc.kernel_source = with_an_idle_block
     wx = torch.randn(4, STEPS, 1, 250, 4, device="cuda", dtype=torch.bfloat16)
     R = torch.randn(4, 1, 250, 250, device="cuda", dtype=torch.bfloat16) / 14
     rnnc.scan(rnnc.cells.lstm, wx, R, variant=variant)

@@ -9,9 +9,9 @@ from itertools import permutations
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.cuda.mixed_plan import MixedPlan
 from rnnc.codegen.cuda.planner import plan_for
-from rnnc.codegen.shape import DIRECTIONS, SAVES, PlanError, Shape
+from rnnc.codegen.plan import Plan
+from rnnc.codegen.shape import SAVES, PlanError, Shape
 from rnnc.runtime.call import Choice
 from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda import target
@@ -32,12 +32,11 @@ def mixed_plans(name, dtype, pair, sizes):
     batch, steps, heads = sizes
     shape = Shape(heads, DIMS[dtype], batch, steps, dtype)
     limits = device_limits(torch.cuda.current_device())
-    return {
-        save: MixedPlan(
-            *(plan_for(rnnc.cells.get(name), shape, limits, v, save=save) for v in pair)
-        )
-        for save in SAVES
-    }
+    found = {}
+    for save in SAVES:
+        first, second = (plan_for(rnnc.cells.get(name), shape, limits, v, save=save) for v in pair)
+        found[save] = Plan(first.forward, second.backward)
+    return found
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -54,7 +53,11 @@ def compiled_ahead(request):
                 plans = mixed_plans(name, dtype, pair, sizes).values()
             except PlanError:
                 continue  # the test skips, and says why
-            jobs |= {(rnnc.cells.get(name), p.of(d), d): None for p in plans for d in DIRECTIONS}
+            jobs |= {
+                (rnnc.cells.get(name), kernel): None
+                for p in plans
+                for kernel in (p.forward, p.backward)
+            }
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         list(pool.map(lambda job: compile_plan(*job), jobs))
 
@@ -63,14 +66,14 @@ def compiled_ahead(request):
 def runs(monkeypatch):
     """Makes calls run plans by what they keep; says what ran, by variant and direction."""
     ran = []
-    run_fused = cuda.run_fused
+    run_resident = cuda.run_resident
 
-    def noted(cell, plan, *rest, forward):
-        ran.append((plan.variant, forward))
-        run_fused(cell, plan, *rest, forward=forward)
+    def noted(cell, plan, *rest):
+        ran.append((plan.kind, plan.direction))
+        run_resident(cell, plan, *rest)
 
     def choose(plans):
-        monkeypatch.setattr(cuda, "run_fused", noted)
+        monkeypatch.setattr(cuda, "run_resident", noted)
         monkeypatch.setattr(
             target, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
         )
@@ -109,7 +112,7 @@ def test_outputs_and_gradients(
         for save in SAVES:
             ran.clear()
             got = results(cell, inputs, seeds, save=save)
-            assert ran == [(pair[0], True), (pair[1], False)]
+            assert ran == [(pair[0], "forward"), (pair[1], "backward")]
             errors_are_small(got, own, truth)
 
 
@@ -127,7 +130,7 @@ def test_same_bits_from_poisoned_memory_and_the_forward_s_own(
     first = results(cell, inputs, seeds)
     torch.use_deterministic_algorithms(False)
     same_bits(results(cell, inputs, seeds), first)
-    runs({save: plan.forward_plan for save, plan in plans.items()})
+    runs(plans_of(name, dtype, (pair[0], pair[0]), SHAPES[0]))
     alone = results(cell, inputs, seeds)
     outputs = [key for key in first if not key.startswith("gradient")]
     same_bits({key: alone[key] for key in outputs}, {key: first[key] for key in outputs})
@@ -138,12 +141,11 @@ def test_auto_runs_what_it_estimates_to_be_the_fastest_of_each_direction(
 ):
     cell, device = rnnc.cells.lstm, torch.cuda.current_device()
     plan = plan_for(cell, Shape(12, 64), device_limits(device))
-    if not isinstance(plan, MixedPlan):
+    if "+" not in plan.variant:
         pytest.skip(f"one plan is the best of both directions here:\n{plan}")
     inputs = draw(cell, (16, 33, 12, 64), torch.bfloat16)
     chosen = choose_plan(cell, 12, 64, 16, torch.bfloat16, device, Choice(), False)
-    assert isinstance(chosen, MixedPlan), "or a trial is remembered, or the chip has no room"
+    assert "+" in chosen.variant, "or a trial is remembered, or the chip has no room"
     ran = runs({"gates": chosen})
     results(cell, inputs, seeds_for(cell, inputs))
-    first, second = (chosen.of(direction).variant for direction in DIRECTIONS)
-    assert ran == [(first, True), (second, False)]
+    assert ran == [(chosen.forward.kind, "forward"), (chosen.backward.kind, "backward")]

@@ -9,6 +9,7 @@ import rnnc
 import torch
 from rnnc.codegen.cuda.grid.plan import RING_BYTES
 from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.driver.device import device_limits
@@ -32,7 +33,7 @@ def streaming(plan, kept=0):
             shared=sizes.shared + RING_BYTES * sizes.warps,
         )
 
-    return replace(plan, forward=kernel(plan.forward), backward=kernel(plan.backward))
+    return Plan(kernel(plan.forward), kernel(plan.backward))
 
 
 @pytest.fixture

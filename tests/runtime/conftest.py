@@ -31,12 +31,12 @@ def compiles_as_planned():
     """
 
     def check(source, arch):
-        plan, reports = source.plan, compile_cuda(source, arch).reports
-        assert set(reports) == set(plan.kernel_names)
-        sizes = getattr(plan, "kernels", {})
-        for kernel, report in reports.items():
-            allowed = sizes[kernel].registers if kernel in sizes else ALTERNATING_REGISTERS
-            assert (report.spills, report.stack) == (0, 0), (kernel, report, str(plan))
-            assert report.registers <= allowed, (kernel, report, str(plan))
+        for unit in source.units:
+            plan, reports = unit.plan, compile_cuda(unit, arch).reports
+            assert set(reports) == set(plan.kernel_names)
+            for kernel, report in reports.items():
+                allowed = getattr(plan, "registers", ALTERNATING_REGISTERS)
+                assert (report.spills, report.stack) == (0, 0), (kernel, report, str(plan))
+                assert report.registers <= allowed, (kernel, report, str(plan))
 
     return check

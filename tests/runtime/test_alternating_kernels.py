@@ -7,11 +7,11 @@ import re
 
 import pytest
 import rnnc
-from rnnc.codegen.cuda.alternating.search import alternating_plans
 from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plans_of_kind
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.cuda.nvrtc import ptx_of
+from rnnc.runtime.cuda import nvrtc
 
 ARCHS = {"sm_80": "A100", "sm_90a": "H200", "sm_100a": "B200", "sm_120": "RTX 5090"}
 CELLS = [name for name in rnnc.cells.names() if rnnc.cells.get(name).dense_pairs]
@@ -19,11 +19,16 @@ pytestmark = pytest.mark.usefixtures("compiler")
 PROGRAMMATIC = ("griddepcontrol.launch_dependents", "griddepcontrol.wait")
 
 
+def ptx_of(source, arch):
+    """The PTX of both translation units."""
+    return "".join(nvrtc.ptx_of(unit, arch) for unit in source.units)
+
+
 def sources(name, gpu, dtype="bfloat16"):
     """Of every plan whose steps multiply themselves."""
     cell = rnnc.cells.get(name)
-    plans = alternating_plans(cell, Shape(1, 768, dtype=dtype), limits_of(gpu))
-    return [cuda_source(cell, plan) for plan in plans if plan.own]
+    plans = plans_of_kind("alternating", cell, Shape(1, 768, dtype=dtype), limits_of(gpu))
+    return [cuda_source(cell, plan) for plan in plans if plan.forward.own]
 
 
 def archs_of(name):

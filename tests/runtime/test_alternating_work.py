@@ -10,6 +10,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
+from rnnc.codegen.shape import DIRECTIONS
 from rnnc.runtime.cuda.alternating import library as alternating_library
 from rnnc.runtime.cuda.alternating import run as alternating
 from rnnc.runtime.cuda.alternating import work as alternating_work
@@ -17,8 +18,11 @@ from rnnc.runtime.cuda.alternating.run import run_alternating
 from rnnc.runtime.cuda.alternating.work import Work
 from rnnc.runtime.cuda.arguments import backward_arguments, forward_arguments
 
-PLAN = AlternatingPlan("sm_90", "float32")
-CHUNK = PLAN.chunk
+PLANS = {
+    direction: AlternatingPlan(direction=direction, arch="sm_90", dtype="float32")
+    for direction in DIRECTIONS
+}
+CHUNK = PLANS["forward"].chunk
 STREAM, CAPTURING = 5, 9
 CPU = torch.device("cpu")
 
@@ -93,9 +97,10 @@ def log(monkeypatch):
     return found
 
 
-def work(forward=True, lasting=True):
+def work(direction="forward", lasting=True):
     return Work(
-        rnnc.cells.elman, PLAN, torch.float32, CPU, (2, 1, 3), forward, STREAM, False, lasting
+        *(rnnc.cells.elman, PLANS[direction], torch.float32, CPU, (2, 1, 3)),
+        *(STREAM, False, lasting),
     )
 
 
@@ -123,7 +128,7 @@ def test_whole_chunks_are_a_graph_made_once_and_replayed(log):
 
 
 def test_the_backward_multiplies_behind_its_map_and_has_an_end(log):
-    made = work(forward=False)
+    made = work("backward")
     run(made, 1)
     wanted = [
         *(("backward_begin", STREAM), ("backward_step", STREAM), ("product", STREAM)),
@@ -141,7 +146,7 @@ def test_long_sequences_take_long_graphs_first(log):
 
 def test_within_a_caller_s_capture_steps_go_into_the_caller_s_graph(log):
     made = work(lasting=False)
-    kernels = len(PLAN.kernel_names)
+    kernels = len(PLANS["forward"].kernel_names)
     assert log == ["for good"] * kernels
     run(made, CHUNK)
     assert "made" not in log
@@ -227,7 +232,9 @@ def calls(log, monkeypatch):
         with mode():
             arguments = forward_arguments(1, 0)()
             like, R = torch.empty(0), torch.randn(1, 1, 3, 3)
-            run_alternating(rnnc.cells.elman, PLAN, arguments, R, like, (3, rows, 1, 3), True)
+            run_alternating(
+                *(rnnc.cells.elman, PLANS["forward"], arguments, R, like, (3, rows, 1, 3))
+            )
         return made
 
     rnnc.free_memory()

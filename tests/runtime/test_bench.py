@@ -26,9 +26,8 @@ from rnnc.bench.report import best_peer, file_stem, machine, over_plan, reached,
 from rnnc.bench.rows import ROWS, BenchError, Pair, Row, rows_named
 from rnnc.bench.timing import Figure, WarmUp, timed
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.codegen.cuda.mixed_plan import MixedPlan
 from rnnc.codegen.cuda.planner import plan_for
-from rnnc.codegen.plan import VARIANTS
+from rnnc.codegen.plan import VARIANTS, Plan
 from rnnc.codegen.shape import PlanError, Shape
 
 ANCHORS = Path(__file__).parents[2] / "benchmarks" / "anchors.json"
@@ -282,7 +281,7 @@ def test_what_is_compiled_ahead_is_compiled_once(monkeypatch):
     row = ROWS[2]
     cell, h200 = rnnc.cells.lstm, limits_of("H200")
     assert bench_ahead.compile_ahead([(row, cell)], ["bfloat16"], h200) > 0
-    names = sorted(f"{plan.variant} {direction}" for _, plan, direction in compiled)
+    names = sorted(f"{plan.kind} {plan.direction}" for _, plan in compiled)
     kinds = ["alternating", "block", "cluster", "grid"]
     wanted = [f"{kind} {direction}" for kind in kinds for direction in ("backward", "forward")]
     assert names == wanted, "auto's are two of the others"
@@ -302,7 +301,7 @@ def test_a_mixed_plan_s_estimates_are_those_of_each_direction_s_plan():
     measured = result("rnnc auto", 2.0, 5.0, ours=True)
     asked = (rnnc.cells.lstm, Shape(12, 64), limits_of("H200"))
     block, cluster = (plan_for(*asked, variant) for variant in ("block", "cluster"))
-    measured.plan = MixedPlan(block, cluster)
+    measured.plan = Plan(block.forward, cluster.backward)
     assert measured.runs_as == "block+cluster"
     over = over_plan(measured, 1000)
     assert over == {

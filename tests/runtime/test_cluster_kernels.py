@@ -8,11 +8,11 @@ from itertools import product
 
 import pytest
 import rnnc
-from rnnc.codegen.cuda.cluster.search import cluster_plans
 from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plans_of_kind
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import SAVES, PlanError, Shape
-from rnnc.runtime.cuda.nvrtc import ptx_of
+from rnnc.runtime.cuda import nvrtc
 
 ARCHS = {"sm_90a": "H200", "sm_100a": "B200", "sm_120": "RTX 5090"}
 NAMES = rnnc.cells.names()
@@ -28,6 +28,11 @@ full = pytest.mark.skipif(
 )
 
 
+def ptx_of(source, arch):
+    """The PTX of both translation units."""
+    return "".join(nvrtc.ptx_of(unit, arch) for unit in source.units)
+
+
 def some_of(names, turn):
     """All names; those out of turn in `make test-slow`."""
     slow = pytest.mark.slow
@@ -36,7 +41,7 @@ def some_of(names, turn):
 
 def plans_of(name, gpu, dim, dtype, batch=16, save="gates", heads=6):
     shape = Shape(heads=heads, head_dim=dim, batch=batch, dtype=dtype)
-    return cluster_plans(rnnc.cells.get(name), shape, limits_of(gpu), save)
+    return plans_of_kind("cluster", rnnc.cells.get(name), shape, limits_of(gpu), save)
 
 
 def source_of(name, plan):
@@ -69,7 +74,7 @@ def test_kernels_compile_as_planned_on_later_gpus(name, compiles_as_planned):
 
 def test_the_turns_reach_every_dim_dtype_cluster_and_split():
     plans = [case_of(name, "sm_90a") for name in NAMES]
-    assert {p.head_dim for p in plans} == set(DIMS)
+    assert {p.forward.head_dim for p in plans} == set(DIMS)
     assert {p.dtype for p in plans} == set(DTYPES)
     assert {p.save for p in plans} == set(SAVES)
     assert {p.forward.cluster for p in plans} >= {2, 4, 8, 16}
@@ -93,7 +98,7 @@ def clipped(i: rnnc.Gate, f: rnnc.Gate, z: rnnc.Gate, o: rnnc.Gate, h: rnnc.Stat
 @pytest.mark.parametrize(("heads", "dim", "dtype"), [(2, 128, "bfloat16"), (3, 256, "float32")])
 def test_a_backward_that_is_not_linear_compiles_as_planned(heads, dim, dtype, compiles_as_planned):
     shape = Shape(heads=heads, head_dim=dim, batch=16, dtype=dtype)
-    for plan in cluster_plans(clipped, shape, limits_of("H200"), "gates")[:2]:
+    for plan in plans_of_kind("cluster", clipped, shape, limits_of("H200"), "gates")[:2]:
         source = cuda_source(clipped, plan)
         assert "constexpr bool kLinear = false;" in source.code
         compiles_as_planned(source, "sm_90a")

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import rnnc
-from rnnc.codegen.plan import CpuPlan
+from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.runtime.cpu import compile as compiling
 from rnnc.runtime.cpu.compile import cpu_library
 from rnnc.runtime.store import files as cache

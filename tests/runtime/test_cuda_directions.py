@@ -8,8 +8,8 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.codegen.cuda.mixed_plan import MixedPlan
 from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.call import Call, Choice
 from rnnc.runtime.cuda import kernels as cuda
@@ -30,14 +30,14 @@ def ran(monkeypatch):
     """What a call would launch: plan, direction, and R as the kernel gets it."""
     notes = []
 
-    def fused(cell, plan, arguments, like, sizes, forward):
-        notes.append((plan, forward, arguments.R))
+    def resident(cell, plan, arguments, like, sizes):
+        notes.append((plan, arguments.R))
 
-    def alternating(cell, plan, arguments, R, like, sizes, forward):
-        notes.append((plan, forward, arguments.R))
+    def alternating(cell, plan, arguments, R, like, sizes):
+        notes.append((plan, arguments.R))
 
     monkeypatch.setattr(cuda, "on_device", lambda device: nullcontext())
-    monkeypatch.setattr(cuda, "run_fused", fused)
+    monkeypatch.setattr(cuda, "run_resident", resident)
     monkeypatch.setattr(cuda, "run_alternating", alternating)
     return notes
 
@@ -48,27 +48,27 @@ def inputs():
     return ScanInputs(wx, R, None, [new(BATCH, HEADS, DIM) for _ in LSTM.states], None, [])
 
 
-def run(forward_plan, backward_plan):
+def run(plan):
     """Both directions of a call on zeros; gives the address of R."""
     given, nothing = inputs(), [None, None]
-    done = cuda.forward(LSTM, forward_plan, given)
-    cuda.backward(LSTM, backward_plan, saved_of(given, done, again=False), nothing, nothing)
+    done = cuda.forward(LSTM, plan.forward, given)
+    cuda.backward(LSTM, plan.backward, saved_of(given, done, again=False), nothing, nothing)
     return given.R.data_ptr()
 
 
 @pytest.mark.parametrize("plan", [BLOCK, CLUSTER, GRID, ALTERNATING], ids=lambda p: p.variant)
 def test_each_kind_of_plan_runs_in_both_directions(plan, ran):
-    run(plan, plan)
-    assert [note[:2] for note in ran] == [(plan, True), (plan, False)]
+    run(plan)
+    assert [note[0] for note in ran] == [plan.forward, plan.backward]
 
 
 def test_each_direction_runs_its_own_plan(ran, monkeypatch):
-    chosen = MixedPlan(CLUSTER, BLOCK)
+    chosen = Plan(CLUSTER.forward, BLOCK.backward)
     monkeypatch.setattr(target, "choose_plan", lambda *_: chosen)
     given, nothing, call = inputs(), [None, None], Call(LSTM, True, (True, True), Choice())
     done = CudaTarget().forward(call, given)
     CudaTarget().backward(call, saved_of(given, done, again=False), nothing, nothing, False)
-    assert [note[:2] for note in ran] == [(CLUSTER, True), (BLOCK, False)]
+    assert [note[0] for note in ran] == [CLUSTER.forward, BLOCK.backward]
 
 
 @pytest.mark.parametrize("turned", [False, True])
@@ -77,9 +77,9 @@ def test_what_the_backward_reads_is_of_its_own_plan(turned, ran, monkeypatch):
     parts = cuda.parts_of_sums
     monkeypatch.setattr(cuda, "parts_of_sums", lambda *a: cut.append(parts(*a)) or cut[-1])
     own = GRID if turned else BLOCK
-    R = run(BLOCK if turned else GRID, own)
-    (_, _, first), (_, _, second) = ran
+    R = run(Plan((BLOCK if turned else GRID).forward, own.backward))
+    (_, first), (_, second) = ran
     assert first == R
     assert (second != R) == turned, "only a grid's backward reads the transpose"
     # A grid's blocks leave a sum for each row, a block one for its tile of rows.
-    assert cut == [BATCH if turned else -(-BATCH // own.rows)]
+    assert cut == [BATCH if turned else -(-BATCH // own.backward.rows)]

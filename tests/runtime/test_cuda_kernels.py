@@ -11,7 +11,7 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import SAVES, PlanError, Shape
-from rnnc.runtime.cuda.nvrtc import ptx_of
+from rnnc.runtime.cuda import nvrtc
 
 ARCHS = {"sm_80": "A100", "sm_90a": "H200", "sm_100a": "B200", "sm_120": "RTX 5090"}
 NAMES = rnnc.cells.names()
@@ -20,6 +20,11 @@ DTYPES = ["bfloat16", "float32", "float16"]
 # 4 and 8 batch rows a block, one and several blocks a multiprocessor.
 BATCHES = [16, 512]
 ALL = list(product(DIMS, DTYPES, BATCHES))
+
+
+def ptx_of(source, arch):
+    """The PTX of both translation units."""
+    return "".join(nvrtc.ptx_of(unit, arch) for unit in source.units)
 
 
 def in_turns(first):
@@ -73,9 +78,9 @@ def test_alternating_kernels_compile_as_planned(name, arch, compiles_as_planned)
 
 def test_the_turns_reach_every_dim_dtype_and_plan():
     plans = [case_of(name, "sm_90a") for name in NAMES]
-    assert {(p.head_dim, p.dtype) for p in plans} >= set(product([16, 40, 64], DTYPES))
-    assert {p.head_dim for p in plans} == set(DIMS)
-    assert {p.rows for p in plans} == {4, 8}
+    assert {(p.forward.head_dim, p.dtype) for p in plans} >= set(product([16, 40, 64], DTYPES))
+    assert {p.forward.head_dim for p in plans} == set(DIMS)
+    assert {p.forward.rows for p in plans} == {4, 8}
     assert {p.save for p in plans} == set(SAVES)
 
 

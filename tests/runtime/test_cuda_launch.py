@@ -8,38 +8,36 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
-from rnnc.codegen.cuda.block.plan import BlockKernel, BlockPlan
-from rnnc.codegen.cuda.cluster.plan import ClusterKernel, ClusterPlan
-from rnnc.codegen.cuda.grid.plan import GridKernel, GridPlan
-from rnnc.runtime.cuda import resident as fused
+from rnnc.codegen.cuda.block.plan import BlockPlan
+from rnnc.codegen.cuda.cluster.plan import ClusterPlan
+from rnnc.codegen.cuda.grid.plan import GridPlan
+from rnnc.runtime.cuda import resident
 from rnnc.runtime.cuda.arguments import forward_arguments, grid_struct
 from rnnc.runtime.cuda.launch import Kernel
-from rnnc.runtime.cuda.resident import Sizes, batch_tiles, recurrent_matrix, run_fused
+from rnnc.runtime.cuda.resident import Sizes, batch_tiles, recurrent_matrix, run_resident
 from rnnc.runtime.errors import ResidencyError
 
 
-def kernel(kind, **sizes):
-    """Sizes of a direction; those that are not given do not matter."""
-    return kind(**{field.name: 1 for field in fields(kind)} | sizes)
+def kernel(kind, direction="forward", **sizes):
+    """The plan of a direction; sizes that are not given do not matter."""
+    every = {field.name: 1 for field in fields(kind)}
+    text = {"direction": direction, "arch": "sm_90", "dtype": "bfloat16", "binding": ""}
+    return kind(**every | text | {"tf32": False, "save": "gates"} | sizes)
 
 
-BLOCK = BlockPlan(
-    *("sm_90", "bfloat16", 64, 4),
-    unit_groups=2,
-    forward=kernel(BlockKernel, warps=4),
-    backward=kernel(BlockKernel, warps=4),
-)
-CLUSTER = ClusterPlan(
-    *("sm_90", "bfloat16", 256, 8),
-    forward=kernel(ClusterKernel, cluster=8),
-    backward=kernel(ClusterKernel, cluster=16),
-)
-GRID = GridPlan(
-    *("sm_90", "bfloat16", 768, 16),
+BLOCK = kernel(BlockPlan, head_dim=64, rows=4, warps=4)
+CLUSTER = kernel(ClusterPlan, head_dim=256, rows=8, cluster=8)
+CLUSTER_BACKWARD = kernel(ClusterPlan, "backward", head_dim=256, rows=8, cluster=16)
+GRID = kernel(
+    *(GridPlan, "forward"),
+    head_dim=768,
+    rows=16,
     groups=2,
-    forward=kernel(GridKernel, blocks=48, exchange_chunks=24, streamed_chunks=0),
-    backward=kernel(GridKernel, blocks=48, cluster=4, exchange_chunks=96, streamed_chunks=0),
+    blocks=48,
+    exchange_chunks=24,
+    streamed_chunks=0,
 )
+GRID_BACKWARD = replace(GRID, direction="backward", cluster=4, exchange_chunks=96)
 
 
 class Notes:
@@ -56,11 +54,11 @@ class Notes:
 def launches(monkeypatch):
     """What a direction of a plan launches."""
 
-    def run(plan, sizes, forward=True):
+    def run(plan, sizes):
         notes = {name: Notes(name) for name in plan.kernel_names}
-        monkeypatch.setattr(fused, "load_kernel", lambda cell, plan, name, device: notes[name])
+        monkeypatch.setattr(resident, "load_kernel", lambda cell, plan, name, device: notes[name])
         arguments = forward_arguments(2, 0)(steps=sizes.steps)
-        run_fused(rnnc.cells.lstm, plan, arguments, torch.zeros(1), sizes, forward)
+        run_resident(rnnc.cells.lstm, plan, arguments, torch.zeros(1), sizes)
         (found,) = [n.launches for n in notes.values() if n.launches]
         return found
 
@@ -73,7 +71,7 @@ def test_a_block_has_heads_beside_each_other(launches):
 
 def test_a_cluster_lies_along_x(launches):
     assert [grid for grid, _ in launches(CLUSTER, Sizes(7, 17, 3))] == [(8, 3, 3)]
-    assert [grid for grid, _ in launches(CLUSTER, Sizes(7, 17, 3), forward=False)] == [(16, 3, 3)]
+    assert [grid for grid, _ in launches(CLUSTER_BACKWARD, Sizes(7, 17, 3))] == [(16, 3, 3)]
 
 
 def test_a_grid_takes_turns_over_one_buffer(launches, monkeypatch):
@@ -95,10 +93,10 @@ def test_a_grid_takes_turns_over_one_buffer(launches, monkeypatch):
 
 
 def test_a_grid_s_backward_has_its_own_chunks(launches):
-    ((grid, given),) = launches(GRID, Sizes(0, 1, 1), forward=False)
+    ((grid, given),) = launches(GRID_BACKWARD, Sizes(0, 1, 1))
     assert grid == (48, 1, 1)
     assert isinstance(given, grid_struct(forward_arguments(2, 0)))
-    assert fused.buffer_bytes(GRID, "rnnc_backward", Sizes(0, 1, 1)) == (2 * 96 * 512, 0)
+    assert resident.buffer_bytes(GRID_BACKWARD, Sizes(0, 1, 1)) == (2 * 96 * 512, 0)
 
 
 def test_what_a_grid_streams_lies_in_a_buffer_of_its_own(launches, monkeypatch):
@@ -107,22 +105,24 @@ def test_what_a_grid_streams_lies_in_a_buffer_of_its_own(launches, monkeypatch):
     monkeypatch.setattr(
         torch.Tensor, "new_empty", lambda *a, **options: made.append(new(*a, **options)) or made[-1]
     )
-    forward = replace(GRID.forward, warps=8, chunks=10, tiles=6, streamed_chunks=5)
-    found = launches(replace(GRID, forward=forward), Sizes(7, 65, 3))
+    streams = replace(GRID, warps=8, chunks=10, tiles=6, streamed_chunks=5)
+    found = launches(streams, Sizes(7, 65, 3))
     (streamed,) = {given.streamed for _, given in found}
     buffer = next(t for t in made if t.data_ptr() == streamed)
     # Heads, groups, blocks, warps, chunks, halves of a chunk, tiles, bytes: from the meaning.
     assert buffer.nbytes == 3 * 2 * 48 * 8 * 5 * 2 * 6 * 512
     assert streamed % 16 == 0
-    assert fused.buffer_bytes(GRID, "rnnc_backward", Sizes(7, 65, 3))[1] == 0
+    assert resident.buffer_bytes(GRID_BACKWARD, Sizes(7, 65, 3))[1] == 0
 
 
 def test_the_batch_is_cut_by_rows():
-    assert batch_tiles(AlternatingPlan("sm_90", "float32"), 100) == 1
+    assert (
+        batch_tiles(AlternatingPlan(direction="forward", arch="sm_90", dtype="float32"), 100) == 1
+    )
     assert [batch_tiles(plan, 33) for plan in (BLOCK, CLUSTER, GRID)] == [9, 5, 3]
     assert batch_tiles(GRID, 0) == 0
-    assert list(fused.turns(GRID, 0)) == []
-    assert list(fused.turns(replace(GRID, groups=9), 33)) == [(0, 3)]
+    assert list(resident.waves(GRID, 0)) == []
+    assert list(resident.waves(replace(GRID, groups=9), 33)) == [(0, 3)]
 
 
 def test_only_a_grid_reads_the_transpose():

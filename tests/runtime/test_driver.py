@@ -91,7 +91,7 @@ def test_a_load_without_room_is_a_residency_error(driver, monkeypatch):
     monkeypatch.setattr(launch, "_load_module", lambda *_: module)
     launch.load_kernel.cache_clear()
     with pytest.raises(ResidencyError, match="load of rnnc_backward on cuda:0"):
-        launch.load_kernel(LSTM, plan, "rnnc_backward", 0)
+        launch.load_kernel(LSTM, plan.backward, "rnnc_backward", 0)
 
 
 def test_a_kernel_is_kept_once_a_graph_has_it(driver, monkeypatch):
@@ -113,6 +113,11 @@ def h200(monkeypatch):
     step_down._others.cache_clear()
 
 
+def forwards():
+    """The forward kernels that a call may run, in the order in which they are tried."""
+    return list(dict.fromkeys(plan.forward for plan in plans_for(LSTM, Shape(1, 768), H200)))
+
+
 def no_room_for(*refusing):
     """A launch that some plans have no room for."""
     tried = []
@@ -127,15 +132,15 @@ def no_room_for(*refusing):
 
 
 def test_auto_runs_the_next_plan_that_the_driver_takes(h200):
-    plans = plans_for(LSTM, Shape(1, 768), H200)
+    plans = forwards()
     run, tried = no_room_for(*plans[:2])
     with pytest.warns(RuntimeWarning, match="where it would run the grid plan"):
-        assert step_down.with_room(plans[0], run, "forward", SIZES, ASKED) == plans[2]
-    assert tried == list(plans[:3])
+        assert step_down.with_room(plans[0], run, SIZES, ASKED) == plans[2]
+    assert tried == plans[:3]
 
 
 def test_auto_runs_another_plan_where_memory_ends(h200):
-    plans = plans_for(LSTM, Shape(1, 768), H200)
+    plans = forwards()
 
     def run(plan):
         if plan == plans[0]:
@@ -143,22 +148,22 @@ def test_auto_runs_another_plan_where_memory_ends(h200):
         return plan
 
     with pytest.warns(RuntimeWarning, match="out of memory"):
-        assert step_down.with_room(plans[0], run, "forward", SIZES, ASKED) == plans[1]
+        assert step_down.with_room(plans[0], run, SIZES, ASKED) == plans[1]
 
 
 def test_where_nothing_has_room_the_first_plan_s_error_is_raised(h200):
-    plans = plans_for(LSTM, Shape(1, 768), H200)
+    plans = forwards()
     run, _ = no_room_for(*plans)
     with pytest.raises(ResidencyError, match="no room"):
-        step_down.with_room(plans[0], run, "forward", SIZES, ASKED)
+        step_down.with_room(plans[0], run, SIZES, ASKED)
 
 
 @pytest.mark.parametrize("asked", [None, (*ASKED[:6], Choice("grid"), False)])
 def test_a_plan_that_was_asked_for_is_not_replaced(asked):
-    plan = plan_for(LSTM, Shape(1, 768), H200, "grid")
+    plan = plan_for(LSTM, Shape(1, 768), H200, "grid").forward
     run, tried = no_room_for(plan)
     with pytest.raises(ResidencyError):
-        step_down.with_room(plan, run, "forward", SIZES, asked)
+        step_down.with_room(plan, run, SIZES, asked)
     assert tried == [plan]
 
 
@@ -178,20 +183,20 @@ def free(monkeypatch):
 
 def test_auto_takes_a_plan_whose_buffers_fit_the_memory(h200, free):
     free(300)
-    grid = plan_for(LSTM, Shape(1, 768), H200, "grid")
+    grid = plan_for(LSTM, Shape(1, 768), H200, "grid").backward
     long = Sizes(100_000, 16, 1)
     with pytest.warns(RuntimeWarning, match="300 MiB free"):
-        ran = step_down.with_room(grid, lambda plan: plan, "backward", long, ASKED)
-    assert ran.variant != "grid"
+        ran = step_down.with_room(grid, lambda plan: plan, long, ASKED)
+    assert ran.kind != "grid"
 
 
 def test_the_memory_is_asked_for_large_buffers_alone(h200, free):
     asked = free(10**6)
-    grid = plan_for(LSTM, Shape(1, 768), H200, "grid")
-    assert step_down.with_room(grid, lambda plan: plan, "forward", SIZES, ASKED) is grid
+    grid = plan_for(LSTM, Shape(1, 768), H200, "grid").forward
+    assert step_down.with_room(grid, lambda plan: plan, SIZES, ASKED) is grid
     assert asked == []
     long = Sizes(100_000, 16, 1)
-    assert step_down.with_room(grid, lambda plan: plan, "forward", long, ASKED) is grid
+    assert step_down.with_room(grid, lambda plan: plan, long, ASKED) is grid
     assert asked == [0]
 
 

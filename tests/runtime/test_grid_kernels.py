@@ -7,7 +7,7 @@ import os
 import pytest
 import rnnc
 from rnnc.codegen.cuda.arch import limits_of_arch
-from rnnc.codegen.cuda.grid.search import grid_plans
+from rnnc.codegen.cuda.planner import plans_of_kind
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import PlanError, Shape
 
@@ -37,7 +37,7 @@ def check(name, shape, arch, compiles_as_planned):
     """Whether there is such a plan; it compiles."""
     cell = rnnc.cells.get(name)
     try:
-        plan = grid_plans(cell, shape, limits_of_arch(arch))[0]
+        plan = plans_of_kind("grid", cell, shape, limits_of_arch(arch))[0]
     except PlanError:
         return False
     compiles_as_planned(cuda_source(cell, plan), arch)

@@ -14,12 +14,12 @@ from rnnc.runtime.cuda import resident as fused
 from rnnc.runtime.cuda import step_down
 from rnnc.runtime.cuda.arguments import forward_arguments
 from rnnc.runtime.cuda.launch_grid import MOST_BLOCKS, batch_tiles, launches
-from rnnc.runtime.cuda.resident import Sizes, run_fused
+from rnnc.runtime.cuda.resident import Sizes, run_resident
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 PLANS = {
-    "block": plan_for(LSTM, Shape(1, 64), H200, "block"),
-    "cluster": plan_for(LSTM, Shape(1, 256), H200, "cluster"),
+    "block": plan_for(LSTM, Shape(1, 64), H200, "block").forward,
+    "cluster": plan_for(LSTM, Shape(1, 256), H200, "cluster").forward,
 }
 HUGE = [(1, 530_000), (66_000, 3), (66_000, 530_000), (1, 1), (3, 8 * MOST_BLOCKS), (2**20, 2**20)]
 
@@ -32,7 +32,7 @@ def covered(plan, parts):
         if plan is PLANS["block"]:
             assert z == 1
         else:
-            assert x == plan.forward.cluster
+            assert x == plan.cluster
         yield (
             range(part.first_head, part.first_head + heads),
             range(part.first_tile, part.first_tile + tiles),
@@ -45,7 +45,7 @@ def test_every_head_and_tile_is_launched_once(variant, heads, batch):
     plan = PLANS[variant]
     tiles = batch_tiles(plan, batch)
     assert tiles == math.ceil(batch / plan.rows)
-    parts = list(launches(plan, "rnnc_forward", heads, tiles))
+    parts = list(launches(plan, heads, tiles))
     assert all(1 <= p.grid[1] <= MOST_BLOCKS and 1 <= p.grid[2] <= MOST_BLOCKS for p in parts)
     areas = list(covered(plan, parts))
     assert sum(len(h) * len(t) for h, t in areas) == heads * tiles
@@ -66,9 +66,9 @@ def test_the_kernel_is_told_where_a_launch_begins(variant, monkeypatch):
     monkeypatch.setattr(fused, "load_kernel", load)
     plan, sizes = PLANS[variant], Sizes(2, 530_000, 66_000)
     arguments = forward_arguments(2, 0)()
-    run_fused(LSTM, plan, arguments, torch.zeros(1), sizes, True)
+    run_resident(LSTM, plan, arguments, torch.zeros(1), sizes)
     tiles = batch_tiles(plan, sizes.batch)
-    wanted = launches(plan, "rnnc_forward", sizes.heads, tiles)
+    wanted = launches(plan, sizes.heads, tiles)
     assert noted == [tuple(part) for part in wanted]
     assert len(noted) > 1
 
@@ -76,12 +76,12 @@ def test_the_kernel_is_told_where_a_launch_begins(variant, monkeypatch):
 @pytest.mark.parametrize("sizes", [Sizes(2**31, 1, 1), Sizes(1, 2**31, 1), Sizes(1, 1, 2**31)])
 def test_what_kernels_cannot_count_is_refused(sizes):
     with pytest.raises(rnnc.TensorError, match="at most 2147482624 of each on a GPU"):
-        step_down.with_room(PLANS["block"], pytest.fail, "forward", sizes, None)
+        step_down.with_room(PLANS["block"], pytest.fail, sizes, None)
 
 
 def test_no_plan_counts_more_units_than_it_can():
     """A float64 call has an alternating plan alone."""
-    with pytest.raises(rnnc.PlanError, match="4294967296 units of a step: batch") as refused:
+    with pytest.raises(rnnc.PlanError, match="4294967296 units per step: batch") as refused:
         plan_for(LSTM, Shape(2**10, 2**10, 2**12, dtype="float64"), H200)
     assert "  write:  scan on parts of the batch" in str(refused.value)
     assert plan_for(LSTM, Shape(2**10, 2**10, 2**11, dtype="float64"), H200)
@@ -89,4 +89,4 @@ def test_no_plan_counts_more_units_than_it_can():
 
 def test_a_product_of_its_own_has_no_more_tiles_than_a_launch():
     plan = plan_for(LSTM, Shape(1, 64, 40 * MOST_BLOCKS), H200, "alternating")
-    assert plan.own is None
+    assert plan.forward.own is None

@@ -8,7 +8,7 @@ import warnings
 import pytest
 import rnnc
 from rnnc import Gate, State, tanh
-from rnnc.codegen.plan import CpuPlan
+from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.runtime.cpu import build, compile
 from rnnc.runtime.store import long_work
 

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.plan import CpuPlan
+from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.runtime.cpu import build, compile
 from rnnc.runtime.cpu.compile import cpu_library
 from rnnc.runtime.store import files as cache

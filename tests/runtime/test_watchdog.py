@@ -8,7 +8,7 @@ import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source
-from rnnc.codegen.shape import Shape
+from rnnc.codegen.shape import DIRECTIONS, Shape
 from rnnc.errors import RnncError
 from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda.watchdog import VARIABLE, watchdog_bound
@@ -52,13 +52,13 @@ def test_a_call_passes_it_to_both_directions(monkeypatch):
     plan = plan_for(rnnc.cells.lstm, Shape(1, 64), limits_of("H200"), "block")
     monkeypatch.setattr(cuda, "on_device", lambda device: pytest.MonkeyPatch.context())
     monkeypatch.setattr(
-        cuda, "run_fused", lambda cell, plan, given, *_, forward: noted.append(given.watchdog)
+        cuda, "run_resident", lambda cell, plan, given, *_: noted.append(given.watchdog)
     )
     new, none = torch.zeros, [None, None]
     states = [new(2, 1, 64)] * 2
     inputs = ScanInputs(new(2, 3, 1, 64, 4), new(4, 1, 64, 64), None, states, None, [])
-    done = cuda.forward(rnnc.cells.lstm, plan, inputs)
-    cuda.backward(rnnc.cells.lstm, plan, saved_of(inputs, done, again=False), none, none)
+    done = cuda.forward(rnnc.cells.lstm, plan.forward, inputs)
+    cuda.backward(rnnc.cells.lstm, plan.backward, saved_of(inputs, done, again=False), none, none)
     assert noted == [7 * 10**9] * 2
 
 
@@ -66,7 +66,9 @@ def test_a_call_passes_it_to_both_directions(monkeypatch):
 def test_the_bound_is_not_compiled_in(variant):
     plan = plan_for(rnnc.cells.lstm, Shape(1, 256), limits_of("H200"), variant)
     source = cuda_source(rnnc.cells.lstm, plan)
-    for text in (source.forward, source.backward):
-        assert "a.watchdog" in text
     headers = dict(source.headers)
+    for direction in DIRECTIONS:
+        kernel = f"lib/kernels/{variant}_{direction}.cuh"
+        assert f'#include "{kernel}"' in getattr(source, direction)
+        assert "a.watchdog" in headers[kernel]
     assert "2000000000" not in "".join(headers.values())

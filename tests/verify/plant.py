@@ -137,7 +137,7 @@ def planted(fault: str, device: str, cache: str) -> Iterator[None]:
             patch.setitem(TABLE[row].__dict__, "pullback", pullback)
         else:
             file, edit = (CPU if device == "cpu" else CUDA)[fault]
-            for module, name in ((cpu_compile, "render"), (nvrtc, "cuda_source")):
+            for module, name in ((cpu_compile, "render"), (nvrtc, "kernel_source")):
                 patch.setattr(module, name, _edited(getattr(module, name), file, edit))
         try:
             yield

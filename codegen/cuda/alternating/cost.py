@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ...derive import Pointwise
 from ...layout import layout_of
-from ...shape import Shape
+from ...shape import Direction, Shape
 from ..block.cost import H200, traffic_nanoseconds
 from ..limits import Limits
 from .plan import OwnProduct
@@ -35,31 +35,33 @@ class OwnCosts:
 OWN = OwnCosts(hop=(700, 1500), chain=700, exchange=300, block_bandwidth=40, bandwidth=5000)
 
 
-def library_nanoseconds(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
-    """Estimates of a step with the library's product, forward and backward, in ns.
+def library_nanoseconds(pointwise: Pointwise, shape: Shape, direction: Direction) -> int:
+    """The estimated time per step with the matrix library's product, in ns.
 
     Args:
         pointwise: of the cell.
         shape: all of it matters.
+        direction: of the step.
     """
     pairs = len(pointwise.cell.dense_pairs)
     weights = pairs * shape.heads * shape.head_dim**2 * shape.element_bytes
     rows = math.ceil(shape.batch / 64)
     product = H200.product + rows * weights / H200.library_bandwidth if pairs else 0
-    traffic = traffic_nanoseconds(pointwise, shape)
-    return round(H200.launch + product + traffic), round(1.5 * H200.launch + product + traffic)
+    launches = 1.0 if direction == "forward" else 1.5
+    return round(launches * H200.launch + product + traffic_nanoseconds(pointwise, shape))
 
 
 def own_nanoseconds(
-    pointwise: Pointwise, shape: Shape, limits: Limits, own: OwnProduct
-) -> tuple[int, int]:
-    """The same where a step is one kernel.
+    pointwise: Pointwise, shape: Shape, limits: Limits, own: OwnProduct, direction: Direction
+) -> int:
+    """The same where one kernel per step multiplies too.
 
     Args:
         pointwise: of the cell.
         shape: all of it matters.
         limits: the GPU.
         own: the sizes of the kernel.
+        direction: of the step.
     """
     layout = layout_of(pointwise.cell)
     pairs, sources = len(layout.pair_gates), len(layout.sources)
@@ -67,22 +69,16 @@ def own_nanoseconds(
     waves = math.ceil(blocks / limits.multiprocessors)
     row = shape.head_dim * shape.element_bytes
     weights = 8 * pairs * row
-    traffic = traffic_nanoseconds(pointwise, shape)
-    found = []
-    for direction, rows in enumerate((sources * row, pairs * row / own.split)):
-        factors = own.rows * rows
-        # What the step before left is what the step waits for; R is on its way meanwhile.
-        chain = OWN.hop[0] + OWN.chain + waves * factors / OWN.block_bandwidth
-        moved = blocks * (weights + factors) / OWN.bandwidth
-        if own.overlapped:
-            step = max(chain, OWN.hop[0] + moved)
-        else:
-            step = (
-                OWN.hop[1]
-                + OWN.chain
-                + max(moved, waves * (weights + factors) / OWN.block_bandwidth)
-            )
-        if direction:
-            step += OWN.exchange * (own.split > 1) + OWN.chain / 2
-        found.append(round(step + traffic))
-    return found[0], found[1]
+    factors = own.rows * (sources * row if direction == "forward" else pairs * row / own.split)
+    # A step waits for what the step before left; R is loaded meanwhile.
+    chain = OWN.hop[0] + OWN.chain + waves * factors / OWN.block_bandwidth
+    moved = blocks * (weights + factors) / OWN.bandwidth
+    if own.overlapped:
+        step = max(chain, OWN.hop[0] + moved)
+    else:
+        step = (
+            OWN.hop[1] + OWN.chain + max(moved, waves * (weights + factors) / OWN.block_bandwidth)
+        )
+    if direction == "backward":
+        step += OWN.exchange * (own.split > 1) + OWN.chain / 2
+    return round(step + traffic_nanoseconds(pointwise, shape))

@@ -1,16 +1,17 @@
-"""Plans of a matrix product and a pointwise map each step, launched step by step."""
+"""The plan of a matrix product and a pointwise kernel per step, launched step by step."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal, Self
+from typing import ClassVar, Literal
 
-from ...shape import Direction, Dtype, Save, counted
+from ...shape import counted
+from ..kernel_plan import KernelPlan
 
 Product = Literal["library", "own"]
 
-STRIP = 8  # rows of R, or backwards columns, that an own product's instruction multiplies
-CHUNK = 32  # of K, in two-byte elements: 64 bytes a row
+STRIP = 8  # rows of R, or columns in the backward, that an instruction of a fused step multiplies
+CHUNK = 32  # of K, in two-byte elements: 64 bytes per row
 
 
 @dataclass(frozen=True)
@@ -18,90 +19,77 @@ class OwnProduct:
     """The sizes of a step's kernel that multiplies too.
 
     Attributes:
-        rows: batch rows of a block, a multiple of 16.
-        warps: of a block; they share K.
-        split: blocks of a cluster that share K of the backward; 1 for none.
-        ahead: chunks of K that a warp has sent for before it multiplies, forward and backward.
-        shared: bytes of shared memory of a block, forward and backward.
+        rows: batch rows per block, a multiple of 16.
+        warps: warps per block; they share K.
+        split: blocks per cluster that share K of the backward; 1 for no clusters.
+        ahead: chunks of K that a warp has loaded ahead of the product.
+        shared: bytes of shared memory per block.
         overlapped: whether a step's blocks begin while the step before ends.
     """
 
     rows: int
     warps: int
     split: int
-    ahead: tuple[int, int]
-    shared: tuple[int, int]
+    ahead: int
+    shared: int
     overlapped: bool
 
     def __str__(self) -> str:
-        clusters = f" (clusters of {self.split} share K backwards)" if self.split > 1 else ""
+        clusters = f" (clusters of {self.split} share K)" if self.split > 1 else ""
         return (
             f"blocks of 8 units, {self.rows} batch rows and {counted(self.warps, 'warp')}"
-            f"{clusters}, {self.shared[0]} and {self.shared[1]} bytes of shared memory;"
+            f"{clusters}, {self.shared} bytes of shared memory;"
             f" steps {'overlap' if self.overlapped else 'do not overlap'}"
         )
 
 
-@dataclass(frozen=True)
-class AlternatingPlan:
-    """A launch or two each step: any head dim, any dtype.
+@dataclass(frozen=True, kw_only=True)
+class AlternatingPlan(KernelPlan):
+    """One or two launches per step: any head dim, any dtype.
 
-    The product is the library's, with a pointwise kernel behind it; or both are one kernel, which
-    reads R from L2. Steps are captured in a CUDA graph by the chunk, so that launches do not bind.
-    All sizes are run-time.
+    Either the matrix library multiplies and a pointwise kernel follows, or one kernel does both and
+    reads R from L2. Chunks of steps are captured in CUDA graphs, so launches take little time. All
+    sizes are run-time values. The attributes that are not listed are those of `KernelPlan`.
 
     Attributes:
-        arch: the GPU architecture, as the compiler names it.
-        dtype: of all tensors.
-        chunk: steps of a graph.
-        own: the kernel that multiplies too; None where the library multiplies.
-        nanoseconds: estimates of a step, forward and backward.
-        binding: why no plan keeps R on chip, where one was asked for.
-        tf32: whether float32 products may round to tf32.
-        save: whether the forward keeps gates for the backward, or only states.
+        chunk: steps per graph.
+        own: the sizes of the kernel that multiplies too; None where the library multiplies.
     """
 
-    arch: str
-    dtype: Dtype
+    kind: ClassVar[str] = "alternating"
+    steps_per_launch: ClassVar[Literal["all", "one"]] = "one"
+
     chunk: int = 32
     own: OwnProduct | None = None
-    nanoseconds: tuple[int, int] = (0, 0)
-    binding: str = ""
-    tf32: bool = False
-    save: Save = "gates"
 
     @property
-    def variant(self) -> str:
-        """The kind of plan, in the word that asks for it."""
-        return "alternating"
+    def cut(self) -> tuple[int, ...]:
+        """How the plan cuts the batch."""
+        return (self.own.rows,) if self.own else ()
 
     @property
     def product(self) -> Product:
-        """Who multiplies."""
+        """What multiplies: the matrix library, or the step's own kernel."""
         return "own" if self.own else "library"
 
     @property
     def threads(self) -> int:
-        """Of a block."""
+        """Threads per block."""
         return 32 * self.own.warps if self.own else 128
-
-    def of(self, direction: Direction) -> Self:
-        """The plan whose kernels run in a direction: this one."""
-        return self
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
-        """The entry points of the source."""
-        steps = [f"rnnc_{d}_{part}" for d in ("forward", "backward") for part in ("begin", "step")]
-        return (*steps, "rnnc_backward_end", "rnnc_advance")
+        """The entry points of the translation unit."""
+        parts = ("begin", "step") if self.direction == "forward" else ("begin", "step", "end")
+        return (*(f"rnnc_{self.direction}_{part}" for part in parts), "rnnc_advance")
 
-    def __str__(self) -> str:
-        step = "one kernel a step" if self.own else "a matrix product and a pointwise kernel a step"
-        return (
-            f"alternating ({self.arch}, {self.dtype}): {step}, {self.chunk} steps a CUDA graph\n"
-            + (f"  product:  {self.own}\n" if self.own else "  product:  the library's\n")
-            + f"  forward:  about {self.nanoseconds[0]} ns a step\n"
-            f"  backward: about {self.nanoseconds[1]} ns a step\n"
-            f"  keeps {self.save} for the backward"
-            + (f"; not on chip: {self.binding}" if self.binding else "")
-        )
+    @property
+    def mapping(self) -> str:
+        """Which kernels run per step, in words."""
+        step = "one kernel" if self.own else "a matrix product and a pointwise kernel"
+        return f"{step} per step, {self.chunk} steps per CUDA graph"
+
+    @property
+    def sizes(self) -> str:
+        """The sizes that the kernel is compiled with, in words."""
+        return f"product: {self.own or 'matrix library'}"

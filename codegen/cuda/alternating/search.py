@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from ....cellspec.cell import CellSpec
 from ...derive import derive
 from ...layout import layout_of
-from ...shape import PlanError, Save, Shape
+from ...shape import Direction, PlanError, Save, Shape
 from ..limits import KIB, Limits
 from .cost import library_nanoseconds, own_nanoseconds
 from .plan import AlternatingPlan, OwnProduct
@@ -23,26 +23,28 @@ _MOST_TILES = 65535  # of batch rows: blocks of a launch along y
 _SPLITS = (1, 2, 4, 4)  # blocks that share K of the backward, by the pairs of a source
 
 
-def alternating_plan(
-    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
-) -> AlternatingPlan:
-    """The cheapest alternating plan of a cell; every head dim has one.
+def alternating_kernels(
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    save: Save = "gates",
+    tf32: bool = False,
+) -> tuple[AlternatingPlan, ...]:
+    """The alternating plans of one direction; every head dim has one.
 
-    The arguments are those of `block.block_plan`.
+    First those whose step's kernel multiplies, then the one with the matrix library's product.
+
+    Args:
+        cell: the cell.
+        shape: sizes and dtype.
+        limits: the GPU.
+        direction: which of the two directions.
+        save: what the forward saves for the backward.
+        tf32: whether float32 products may round to tf32.
 
     Raises:
         PlanError: a step has more units than the kernels count in 32 bits.
-    """
-    plans = alternating_plans(cell, shape, limits, save, tf32)
-    return min(plans, key=lambda plan: sum(plan.nanoseconds))
-
-
-def alternating_plans(
-    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
-) -> tuple[AlternatingPlan, ...]:
-    """All alternating plans: with the library's product, and with such of its own as there are.
-
-    The arguments are those of `block.block_plan`.
     """
     units = shape.batch * shape.heads * shape.head_dim
     if units > _MOST_UNITS:
@@ -56,10 +58,11 @@ def alternating_plans(
 
     def plan(own: OwnProduct | None) -> AlternatingPlan:
         if own:
-            nanoseconds = own_nanoseconds(pointwise, shape, limits, own)
+            nanoseconds = own_nanoseconds(pointwise, shape, limits, own, direction)
         else:
-            nanoseconds = library_nanoseconds(pointwise, shape)
+            nanoseconds = library_nanoseconds(pointwise, shape, direction)
         return AlternatingPlan(
+            direction=direction,
             arch=limits.arch,
             dtype=shape.dtype,
             own=own,
@@ -68,36 +71,58 @@ def alternating_plans(
             save=save,
         )
 
-    return (*map(plan, _own_products(cell, shape, limits)), plan(None))
+    return (*(plan(both[direction]) for both in _own_products(cell, shape, limits)), plan(None))
 
 
-def _own_products(cell: CellSpec, shape: Shape, limits: Limits) -> Iterator[OwnProduct]:
-    """The sizes with which a step's kernel can multiply, for any head dim."""
+def _own_products(
+    cell: CellSpec, shape: Shape, limits: Limits
+) -> Iterator[dict[Direction, OwnProduct]]:
+    """The sizes with which a step's kernels can multiply, for any head dim, by direction."""
     layout = layout_of(cell)
     if shape.element_bytes != 2 or not layout.pair_gates:
         return
     pairs, sources = len(layout.pair_gates), len(layout.sources)
-    # K of the backward in parts of about a state each, which is what a forward's block takes in.
+    # The backward's K in parts of about one state each, as much as a forward's block reads.
     wanted = _SPLITS[min(max(layout.source_pairs), len(_SPLITS)) - 1]
     split = wanted if limits.cluster >= wanted else 1
     for rows in _ROWS:
         if math.ceil(shape.batch / rows) > _MOST_TILES:
             continue
-        strips = (pairs, sources * split)
-        parts = [4 * 8 * rows * _WARPS * n for n in strips]
-        shared = (parts[0], parts[1] + 4 * 8 * rows * sources * split)
-        # The gradients of more than two states want registers of their own.
-        spare = (_REGISTERS, _REGISTERS - 4 * max(0, len(layout.states) - 2))
-        ahead = [_ahead(n, rows // 16, r) for n, r in zip(strips, spare, strict=True)]
-        if max(shared) <= _SHARED and min(ahead) > 0:
-            yield OwnProduct(
-                rows=rows,
-                warps=_WARPS,
-                split=split,
-                ahead=(ahead[0], ahead[1]),
-                shared=shared,
-                overlapped=limits.capability >= (9, 0),
-            )
+        forward = _own_product(rows, 1, strips=pairs, received=0, spare=_REGISTERS, limits=limits)
+        backward = _own_product(
+            rows,
+            split,
+            strips=sources * split,
+            received=sources * split,
+            # The gradients of more than two states need registers of their own.
+            spare=_REGISTERS - 4 * max(0, len(layout.states) - 2),
+            limits=limits,
+        )
+        if all(own.shared <= _SHARED and own.ahead > 0 for own in (forward, backward)):
+            yield {"forward": forward, "backward": backward}
+
+
+def _own_product(
+    rows: int, split: int, strips: int, received: int, spare: int, limits: Limits
+) -> OwnProduct:
+    """The sizes of one direction's kernel.
+
+    Args:
+        rows: batch rows per block.
+        split: blocks per cluster.
+        strips: of R per warp.
+        received: strips of partial sums that a block receives from its cluster.
+        spare: registers per thread for accumulators and loaded chunks.
+        limits: the GPU.
+    """
+    return OwnProduct(
+        rows=rows,
+        warps=_WARPS,
+        split=split,
+        ahead=_ahead(strips, rows // 16, spare),
+        shared=4 * 8 * rows * (_WARPS * strips + received),
+        overlapped=limits.capability >= (9, 0),
+    )
 
 
 def _ahead(strips: int, tiles: int, registers: int) -> int:

@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from ...derive import Pointwise
-from ...shape import Shape
+from ...shape import DIRECTIONS, Shape
 from ..limits import Limits
-from .plan import BlockKernel
+from .plan import BlockPlan
 
 
 @dataclass(frozen=True)
@@ -65,44 +65,30 @@ H200 = Costs(
 )
 
 
-def block_nanoseconds(
-    pointwise: Pointwise,
-    shape: Shape,
-    limits: Limits,
-    kernels: tuple[BlockKernel, BlockKernel],
-    groups: int,
-    rows: int,
-) -> tuple[int, int]:
-    """Estimates of a step of a block plan, forward and backward, in ns.
+def block_nanoseconds(pointwise: Pointwise, shape: Shape, limits: Limits, kernel: BlockPlan) -> int:
+    """The estimated time per step of a block plan's kernel, in ns.
 
     Args:
         pointwise: of the cell.
         shape: batch and heads say how many blocks there are.
         limits: the GPU.
-        kernels: the sizes of both directions.
-        groups: groups of 8 units, a warp of the forward.
-        rows: batch rows of a block.
+        kernel: the plan, whose own estimate is not read.
     """
-    blocks = shape.heads * math.ceil(shape.batch / rows)
-    directions = (
-        (kernels[0], groups, pointwise.forward.operations),
-        (kernels[1], 2, pointwise.backward.operations),
-    )
-    found = []
-    for direction, (kernel, warp_groups, operations) in enumerate(directions):
-        together = min(math.ceil(blocks / limits.multiprocessors), kernel.blocks_per_multiprocessor)
-        waves = math.ceil(blocks / (limits.multiprocessors * together))
-        # Blocks that share a multiprocessor hide each other's waiting, not each other's work.
-        busy = math.ceil(together * kernel.warps / H200.schedulers)
-        # A fragment of R is four registers of an instruction's warp.
-        matrix = busy * kernel.matrix_registers / 4 * H200.matrix / H200.clock
-        matrix *= H200.float32 if shape.dtype == "float32" else 1
-        each = warp_groups * rows // 4
-        item = H200.chain[direction] + operations * H200.operation[direction]
-        further = (busy - 1) * H200.item[direction]
-        found.append(waves * (H200.exchange[direction] + each * (item + further) + matrix))
-    traffic = traffic_nanoseconds(pointwise, shape)
-    return round(max(found[0], traffic)), round(max(found[1], traffic))
+    direction = DIRECTIONS.index(kernel.direction)
+    operations = pointwise.program(kernel.direction).operations
+    blocks = shape.heads * math.ceil(shape.batch / kernel.rows)
+    together = min(math.ceil(blocks / limits.multiprocessors), kernel.blocks_per_multiprocessor)
+    waves = math.ceil(blocks / (limits.multiprocessors * together))
+    # Blocks that share a multiprocessor hide each other's latency, not each other's work.
+    busy = math.ceil(together * kernel.warps / H200.schedulers)
+    # A fragment of R is four registers of an instruction's warp.
+    matrix = busy * kernel.matrix_registers / 4 * H200.matrix / H200.clock
+    matrix *= H200.float32 if shape.dtype == "float32" else 1
+    items = kernel.unit_groups * kernel.rows // 4
+    item = H200.chain[direction] + operations * H200.operation[direction]
+    further = (busy - 1) * H200.item[direction]
+    found = waves * (H200.exchange[direction] + items * (item + further) + matrix)
+    return round(max(found, traffic_nanoseconds(pointwise, shape)))
 
 
 def traffic_nanoseconds(pointwise: Pointwise, shape: Shape) -> float:

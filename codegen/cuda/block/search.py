@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import suppress
+from dataclasses import replace
 from functools import lru_cache
 
 from ....cellspec.cell import CellSpec
@@ -15,7 +16,7 @@ from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 from ..limits import Limits
 from ..refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
 from .cost import block_nanoseconds
-from .plan import BlockKernel, BlockPlan
+from .plan import BlockPlan
 from .registers import backward_registers, forward_registers
 
 WARP = 32
@@ -131,21 +132,27 @@ def _rounded(number: int, multiple: int) -> int:
     return multiple * math.ceil(number / multiple)
 
 
-def block_plan(
-    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
-) -> BlockPlan:
-    """The best block plan of a cell.
+def block_kernels(
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    save: Save = "gates",
+    tf32: bool = False,
+) -> tuple[BlockPlan, ...]:
+    """The block plan of one direction: the one with the batch rows that are best for both.
 
     Args:
         cell: the cell.
         shape: sizes and dtype.
         limits: the GPU.
-        save: what the forward keeps for the backward.
+        direction: which of the two kernels.
+        save: what the forward saves for the backward.
         tf32: whether float32 products may round to tf32.
 
     Raises:
-        PlanError: R does not fit one block, or the dtype has no matrix instructions; names what
-            binds and the largest head dim that fits.
+        PlanError: R does not fit one block, or the dtype has no matrix instructions; names the
+            constraint that binds and the largest head dim that fits.
     """
     refuse_float64("block", cell, shape)
     candidates = []
@@ -155,49 +162,16 @@ def block_plan(
         # With 8 rows no column of a product is idle; with 4 there are twice as many blocks, each
         # with half the pointwise work.
         with suppress(Unsatisfiable):
-            candidates.append(_candidate(cell, shape, limits, rows, save, tf32))
+            candidates.append([_kernel(cell, shape, limits, d, rows) for d in DIRECTIONS])
     if not candidates:
         raise _refusal(cell, shape, limits)
-    return min(candidates, key=lambda plan: sum(plan.nanoseconds))
-
-
-def _candidate(
-    cell: CellSpec, shape: Shape, limits: Limits, rows: int, save: Save, tf32: bool
-) -> BlockPlan:
-    blocks = math.ceil(shape.heads * math.ceil(shape.batch / rows) / limits.multiprocessors)
-    found = [_best(cell, _sizes(shape), limits, d, rows, min(blocks, 4)) for d in DIRECTIONS]
-    forward, backward = (_kernel(f, limits) for f in found)
-    groups = found[0]["groups"]
-    return BlockPlan(
-        arch=limits.arch,
-        dtype=shape.dtype,
-        head_dim=shape.head_dim,
-        rows=rows,
-        unit_groups=groups,
-        forward=forward,
-        backward=backward,
-        nanoseconds=block_nanoseconds(
-            derive(cell), shape, limits, (forward, backward), groups, rows
-        ),
-        binding=_binding(forward, backward, limits),
-        tf32=tf32,
-        save=save,
-    )
+    best = min(candidates, key=lambda both: sum(kernel.nanoseconds for kernel in both))
+    return (replace(best[DIRECTIONS.index(direction)], save=save, tf32=tf32),)
 
 
 def _sizes(shape: Shape) -> Shape:
     """The shape as far as one block sees it."""
     return Shape(1, shape.head_dim, 1, 1, shape.dtype)
-
-
-def _binding(forward: BlockKernel, backward: BlockKernel, limits: Limits) -> str:
-    """Which limit a larger head would break first."""
-    tightest = max((forward, backward), key=lambda k: k.warps * k.matrix_registers)
-    direction = "forward" if tightest is forward else "backward"
-    size = WARP * tightest.warps * tightest.matrix_registers * 4
-    return (
-        f"registers of the {direction}: {size // 1024} KiB of {limits.registers // 256} KiB hold R"
-    )
 
 
 @lru_cache(maxsize=2048)
@@ -212,17 +186,31 @@ def _best(
     return block_problem(cell, shape, limits, direction, rows, blocks).solve()
 
 
-def _kernel(found: Solution, limits: Limits) -> BlockKernel:
+def _kernel(
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: int
+) -> BlockPlan:
+    """The plan of a direction for a number of batch rows per block, with its estimate."""
+    blocks = math.ceil(shape.heads * math.ceil(shape.batch / rows) / limits.multiprocessors)
+    found = _best(cell, _sizes(shape), limits, direction, rows, min(blocks, 4))
     threads = WARP * found["warps"]
     allowed = limits.registers // (threads * found["blocks"]) // 8 * 8
-    return BlockKernel(
+    kib = threads * found["matrix"] * 4 // 1024
+    plan = BlockPlan(
+        direction=direction,
+        arch=limits.arch,
+        dtype=shape.dtype,
+        binding=f"registers: {kib} KiB of {limits.registers // 256} KiB hold R",
+        head_dim=shape.head_dim,
+        rows=rows,
         warps=found["warps"],
+        registers=min(allowed, limits.registers_per_thread),
+        shared=found["shared"],
+        unit_groups=found["groups"],
         ahead=found["ahead"],
         blocks_per_multiprocessor=found["blocks"],
         matrix_registers=found["matrix"],
-        registers=min(allowed, limits.registers_per_thread),
-        shared=found["shared"],
     )
+    return replace(plan, nanoseconds=block_nanoseconds(derive(cell), shape, limits, plan))
 
 
 def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> Clash | None:

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from ...derive import Pointwise
 from ...layout import layout_of
-from ...shape import Shape
+from ...shape import DIRECTIONS, Shape
 from ..block.cost import H200
 from ..limits import Limits
-from .plan import ClusterKernel
+from .plan import ClusterPlan
 
 _COLUMNS = 8  # of a product: batch rows
 _SUM_BYTES = 4  # of what a block's product gives for a unit and row
@@ -53,19 +53,18 @@ H200_CLUSTER = ClusterCosts(
 
 
 def cluster_nanoseconds(
-    pointwise: Pointwise, shape: Shape, limits: Limits, kernel: ClusterKernel, *, forward: bool
+    pointwise: Pointwise, shape: Shape, limits: Limits, kernel: ClusterPlan
 ) -> int:
-    """An estimate of a step of one direction of a cluster plan, in ns.
+    """The estimated time per step of a cluster plan's kernel, in ns.
 
     Args:
         pointwise: of the cell.
         shape: batch and heads say how many clusters there are.
         limits: the GPU.
-        kernel: the sizes of that direction.
-        forward: which direction it is.
+        kernel: the plan, whose own estimate is not read.
     """
     costs, sources = H200_CLUSTER, len(layout_of(pointwise.cell).sources)
-    direction = 0 if forward else 1
+    direction, forward = DIRECTIONS.index(kernel.direction), kernel.direction == "forward"
     each = shape.element_bytes if forward else _SUM_BYTES
     taken_in = sources * kernel.cluster * kernel.units * _COLUMNS * each / 1024
     exchange = costs.exchange[direction] + costs.size[kernel.cluster] + costs.kilobyte * taken_in
@@ -75,7 +74,7 @@ def cluster_nanoseconds(
     # A fragment of R is four registers of an instruction's warp.
     matrix = busy * kernel.matrix_registers / 4 * H200.matrix / H200.clock
     matrix *= H200.float32 if shape.dtype == "float32" else 1
-    operations = (pointwise.forward if forward else pointwise.backward).operations
+    operations = pointwise.program(kernel.direction).operations
     # Two columns a thread of the forward, one where warps share K; of the backward's warps as many
     # as have units.
     at_once = min(kernel.splits, 2) * kernel.units / 8 if forward else kernel.warps

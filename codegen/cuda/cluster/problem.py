@@ -8,8 +8,7 @@ from ....cellspec.cell import CellSpec
 from ....constrint import Model
 from ....constrint.language.expression import Expression
 from ...derive import derive
-from ...layout import layout_of
-from ...render import states_read_before
+from ...layout import layout_of, states_read_before
 from ...shape import Direction, Shape
 from ..limits import Limits
 from .registers import TENTHS, cluster_backward_registers, cluster_forward_registers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import lru_cache
 
 from ....cellspec.cell import CellSpec
@@ -12,85 +13,66 @@ from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 from ..limits import Limits
 from ..refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
 from .cost import cluster_nanoseconds
-from .plan import ClusterKernel, ClusterPlan
+from .plan import ClusterPlan
 from .problem import ROWS, SIZES, WARP, cluster_problem
 
 _GRANULE = 16  # units: the largest head is a multiple of it
 
 
-def cluster_plan(
-    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
-) -> ClusterPlan:
-    """The cheapest cluster plan.
+def cluster_kernels(
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    save: Save = "gates",
+    tf32: bool = False,
+) -> tuple[ClusterPlan, ...]:
+    """The cluster plans of one direction, the cheapest first.
+
+    They differ in the size of a cluster and in how warps share it.
 
     Args:
         cell: the cell.
         shape: sizes and dtype; what is compiled depends on head dim and dtype alone.
         limits: the GPU.
-        save: what the forward keeps for the backward.
+        direction: which of the two kernels.
+        save: what the forward saves for the backward.
         tf32: whether float32 products may round to tf32.
 
     Raises:
-        PlanError: none fits; names the constraint that binds and the largest head dim that fits.
+        PlanError: a direction has none; names the constraint that binds and the largest head dim
+            that fits.
 
     Example:
         >>> import rnnc
-        >>> from rnnc.codegen.cuda.cluster.search import cluster_plan
+        >>> from rnnc.codegen.cuda.cluster.search import cluster_kernels
         >>> from rnnc.codegen.cuda.limits import limits_of
         >>> from rnnc.codegen.shape import Shape
-        >>> plan = cluster_plan(rnnc.cells.lstm, Shape(6, 128), limits_of("H200"))
-        >>> plan.forward.cluster * plan.forward.units
+        >>> best = cluster_kernels(rnnc.cells.lstm, Shape(6, 128), limits_of("H200"), "forward")[0]
+        >>> best.cluster * best.units
         128
     """
-    return cluster_plans(cell, shape, limits, save, tf32)[0]
-
-
-def cluster_plans(
-    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
-) -> tuple[ClusterPlan, ...]:
-    """All cluster plans that differ in the size of a cluster or in how warps share it, the cheapest
-    first: the forward's sizes each with the best of the backward's, and the other way round.
-
-    The arguments and errors are those of `cluster_plan`.
-    """
     refuse_float64("cluster", cell, shape)
-    forwards, backwards = (_kernels(cell, shape, limits, d) for d in DIRECTIONS)
-    if not forwards or not backwards:
+    both = {d: _ranked(cell, shape, limits, d) for d in DIRECTIONS}
+    if not all(both.values()):
         raise _refusal(cell, shape, limits)
-    pairs = [(f, backwards[0]) for f in forwards] + [(forwards[0], b) for b in backwards[1:]]
-    plans = [
-        ClusterPlan(
-            arch=limits.arch,
-            dtype=shape.dtype,
-            head_dim=shape.head_dim,
-            rows=ROWS,
-            forward=forward[1],
-            backward=backward[1],
-            nanoseconds=(forward[0], backward[0]),
-            binding=_binding(forward[1], backward[1], limits),
-            tf32=tf32,
-            save=save,
-        )
-        for forward, backward in pairs
-    ]
-    return tuple(sorted(plans, key=lambda plan: sum(plan.nanoseconds)))
+    return tuple(replace(kernel, save=save, tf32=tf32) for kernel in both[direction])
 
 
-def _kernels(
+@lru_cache(maxsize=512)
+def _ranked(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction
-) -> list[tuple[int, ClusterKernel]]:
-    """For each size of a cluster and number of warps the best kernel and its ns; cheapest first."""
+) -> tuple[ClusterPlan, ...]:
+    """The best kernel for each size of a cluster and number of warps, the cheapest first."""
     clusters = shape.heads * math.ceil(shape.batch / ROWS)
     found = []
     for size in SIZES:
         together = min(math.ceil(clusters * size / limits.multiprocessors), 4)
         for best in _best(cell, _sizes(shape), limits, direction, size, together):
-            kernel = _kernel(best, limits)
-            cost = cluster_nanoseconds(
-                derive(cell), shape, limits, kernel, forward=direction == "forward"
-            )
-            found.append((cost, kernel))
-    return sorted(found, key=lambda pair: pair[0])
+            plan = _kernel(best, shape, limits, direction)
+            cost = cluster_nanoseconds(derive(cell), shape, limits, plan)
+            found.append(replace(plan, nanoseconds=cost))
+    return tuple(sorted(found, key=lambda plan: plan.nanoseconds))
 
 
 def _sizes(shape: Shape) -> Shape:
@@ -114,29 +96,26 @@ def _best(
     return tuple(found.values())
 
 
-def _kernel(found: Solution, limits: Limits) -> ClusterKernel:
+def _kernel(found: Solution, shape: Shape, limits: Limits, direction: Direction) -> ClusterPlan:
     threads = 4 * WARP * found["quarter"]
     allowed = limits.registers // (threads * found["blocks"]) // 8 * 8
-    return ClusterKernel(
+    kib = WARP * found["warps"] * found["matrix"] * 4 // 1024
+    return ClusterPlan(
+        direction=direction,
+        arch=limits.arch,
+        dtype=shape.dtype,
+        binding=f"registers: {kib} KiB of {limits.registers // 256} KiB hold R",
+        head_dim=shape.head_dim,
+        rows=ROWS,
+        warps=found["warps"],
+        registers=min(allowed, limits.registers_per_thread),
+        shared=found["shared"],
         cluster=found["cluster"],
         units=found["units"],
-        warps=found["warps"],
         splits=found["splits"],
         ahead=found["ahead"],
         blocks_per_multiprocessor=found["blocks"],
         matrix_registers=found["matrix"],
-        registers=min(allowed, limits.registers_per_thread),
-        shared=found["shared"],
-    )
-
-
-def _binding(forward: ClusterKernel, backward: ClusterKernel, limits: Limits) -> str:
-    """Which limit a larger head would break first."""
-    tightest = max((forward, backward), key=lambda k: k.warps * k.matrix_registers)
-    direction = "forward" if tightest is forward else "backward"
-    size = WARP * tightest.warps * tightest.matrix_registers * 4
-    return (
-        f"registers of the {direction}: {size // 1024} KiB of {limits.registers // 256} KiB hold R"
     )
 
 

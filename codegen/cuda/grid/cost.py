@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from ...derive import Pointwise
-from ...shape import Shape
+from ...shape import DIRECTIONS, Shape
 from ..limits import Limits
-from .plan import CHUNK_BYTES, TILE_ROWS, GridKernel
+from .plan import CHUNK_BYTES, TILE_ROWS, GridPlan
 
 
 @dataclass(frozen=True)
@@ -79,32 +79,20 @@ def least_grid_nanoseconds() -> tuple[float, float]:
     return H200.hop
 
 
-def grid_nanoseconds(
-    pointwise: Pointwise,
-    shape: Shape,
-    limits: Limits,
-    kernel: GridKernel,
-    row_tiles: int,
-    phases: int,
-    groups: int,
-    forward: bool,
-) -> float:
-    """An estimate of a step of one direction, in ns, where all its blocks run at once.
+def grid_nanoseconds(pointwise: Pointwise, shape: Shape, limits: Limits, kernel: GridPlan) -> float:
+    """The estimated time per step of a grid plan's kernel, in ns, where all its blocks run at once.
 
     Args:
         pointwise: of the cell.
-        shape: gives the dtype.
+        shape: gives heads and dtype.
         limits: the GPU.
-        kernel: the sizes of the direction.
-        row_tiles: tiles of 8 batch rows of a group of blocks.
-        phases: parts of those that take turns in a step.
-        groups: groups of blocks that are on the chip at once, of all heads.
-        forward: the direction.
+        kernel: the plan, whose own estimate is not read.
     """
-    direction = 0 if forward else 1
-    tiles = row_tiles // phases
+    direction = DIRECTIONS.index(kernel.direction)
+    phases, groups = kernel.phases, shape.heads * kernel.groups
+    tiles = kernel.rows // TILE_ROWS // phases
     rows = TILE_ROWS * tiles
-    operations = (pointwise.forward if forward else pointwise.backward).operations
+    operations = pointwise.program(kernel.direction).operations
     gathered = rows * kernel.exchange_chunks * CHUNK_BYTES / kernel.cluster / 1024
     # A fragment is the operand of a warp's instruction, wherever it is kept: two a tile and chunk.
     slower = H200.float32 if shape.dtype == "float32" else 1

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 
 from ....cellspec.cell import CellSpec
@@ -15,7 +16,7 @@ from ..block.search import WARP
 from ..limits import Limits
 from ..refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
 from .cost import grid_nanoseconds
-from .plan import CHUNK_BYTES, TILE_ROWS, GridKernel, GridPlan
+from .plan import CHUNK_BYTES, TILE_ROWS, GridPlan
 from .problem import GROUP_UNITS, Rows, grid_problem
 
 _LARGEST_DIM = 16384
@@ -27,101 +28,80 @@ _MOST_NEAR = 3
 _ROWS = ((1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4))
 
 
-def grid_plans(
+def grid_kernels(
     cell: CellSpec,
     shape: Shape,
     limits: Limits,
+    direction: Direction,
     save: Save = "gates",
     tf32: bool = False,
     *,
     streams: bool = True,
 ) -> tuple[GridPlan, ...]:
-    """The feasible grid plans of a cell, the cheapest first: the best for each way to cut the
-    batch, and some that are estimated to be nearly as good.
+    """The grid plans of one direction: for each way to cut the batch the cheapest, and those that
+    are estimated to be nearly as good.
 
-    Only where none keeps all of R on the chip are there plans that stream the rest in every step.
+    Only where no kernel keeps all of R on the chip are there plans that stream the rest in every
+    step.
 
     Args:
         cell: the cell.
         shape: sizes and dtype.
         limits: the GPU.
-        save: what the forward keeps for the backward.
+        direction: which of the two kernels.
+        save: what the forward saves for the backward.
         tf32: whether float32 products may round to tf32.
         streams: whether plans may stream a part of R.
 
     Raises:
         PlanError: the dtype has no matrix instructions, no gate reads a state through a matrix, or
-            R does not fit the chip, nor what streaming asks of it; names what binds and the largest
-            head dim that fits.
+            R does not fit the chip, nor what streaming needs of it; names the constraint that binds
+            and the largest head dim that fits.
     """
     _check(cell, shape)
-    plans = list(_candidates(cell, shape, limits, save, tf32))
-    if streams and not plans:
-        plans = list(_candidates(cell, shape, limits, save, tf32, streams=True))
-    if not plans:
+    found = _candidates(cell, shape, limits, direction, streams=False)
+    if streams and not found:
+        found = _candidates(cell, shape, limits, direction, streams=True)
+    if not found:
         raise _refusal(cell, shape, limits, streams)
-    return tuple(sorted(plans, key=lambda plan: sum(plan.nanoseconds)))
+    return tuple(replace(kernel, save=save, tf32=tf32) for kernel in found)
 
 
-def grid_plan(
-    cell: CellSpec, shape: Shape, limits: Limits, save: Save = "gates", tf32: bool = False
-) -> GridPlan:
-    """The cheapest grid plan of a cell; arguments and errors are those of `grid_plans`."""
-    return grid_plans(cell, shape, limits, save, tf32)[0]
-
-
+@lru_cache(maxsize=512)
 def _candidates(
-    cell: CellSpec, shape: Shape, limits: Limits, save: Save, tf32: bool, streams: bool = False
-) -> Iterator[GridPlan]:
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, streams: bool
+) -> tuple[GridPlan, ...]:
+    found: list[GridPlan] = []
     for tiles, phases in _ROWS:
         rows = TILE_ROWS * tiles
         wanted = math.ceil(shape.batch / rows)
         if tiles > 1 and 2 * wanted * rows > 3 * (shape.batch + TILE_ROWS):
             continue  # most of its rows would be padding
-        for turns in range(1, wanted + 1):
-            groups = math.ceil(wanted / turns)  # turns of one size, or nearly
-            if groups > limits.multiprocessors or math.ceil(wanted / groups) < turns:
+        for waves in range(1, wanted + 1):
+            groups = math.ceil(wanted / waves)  # waves of one size, or nearly
+            if groups > limits.multiprocessors or math.ceil(wanted / groups) < waves:
                 continue
             if streams and max(groups, phases) > 1:
-                continue  # each would stream anew, and of a group of its own less lies on the chip
+                continue  # each would stream anew, and less of its own R is on the chip
             cut = Rows(tiles, phases, groups)
-            found = [_ranked(cell, _sizes(shape), limits, d, cut, streams) for d in DIRECTIONS]
-            if not all(found):
+            both = {d: _ranked(cell, _sizes(shape), limits, d, cut, streams) for d in DIRECTIONS}
+            if not all(both.values()):
                 continue
-            for (forward, forward_ns), (backward, backward_ns) in _pairs(*found):
-                yield GridPlan(
-                    arch=limits.arch,
-                    dtype=shape.dtype,
-                    head_dim=shape.head_dim,
-                    rows=rows,
-                    groups=groups,
-                    forward=forward,
-                    backward=backward,
-                    phases=phases,
-                    nanoseconds=(round(turns * forward_ns), round(turns * backward_ns)),
-                    binding=_binding(forward, backward, limits, shape.heads * groups),
-                    tf32=tf32,
-                    save=save,
+            found += (
+                replace(
+                    kernel, nanoseconds=round(waves * ns), binding=_binding(kernel, shape, limits)
                 )
-            break  # more turns are never better
+                for kernel, ns in _near(both[direction])
+            )
+            break  # more waves are never better
+    return tuple(found)
 
 
-_Priced = tuple[GridKernel, float]
-
-
-def _pairs(
-    forwards: Sequence[_Priced], backwards: Sequence[_Priced]
-) -> Iterator[tuple[_Priced, _Priced]]:
-    """The best kernels together, and each with those of the other direction that are near."""
-    forward, *forwards = _near(forwards)
-    backward, *backwards = _near(backwards)
-    yield forward, backward
-    yield from ((forward, other) for other in backwards)
-    yield from ((other, backward) for other in forwards)
+_Priced = tuple[GridPlan, float]
 
 
 def _near(ranked: Sequence[_Priced]) -> list[_Priced]:
-    """The first, and some that cost nearly as little."""
+    """The first kernel, and some that cost nearly as little."""
     _, least = ranked[0]
     return [(kernel, ns) for kernel, ns in ranked[: 1 + _MOST_NEAR] if ns < _NEAR * least]
 
@@ -136,47 +116,53 @@ def _ranked(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows, streams: bool
 ) -> tuple[_Priced, ...]:
     """The feasible kernels of a direction with their ns, the cheapest first."""
-    pointwise, forward = derive(cell), direction == "forward"
+    pointwise = derive(cell)
     found = []
     for solution in grid_problem(cell, shape, limits, direction, rows, streams).solutions():
-        kernel = _kernel(cell, shape, limits, solution, forward)
-        groups = shape.heads * rows.groups
-        costs = grid_nanoseconds(
-            pointwise, shape, limits, kernel, rows.tiles, rows.phases, groups, forward
-        )
-        found.append((kernel, costs))
+        kernel = _kernel(cell, shape, limits, direction, rows, solution)
+        found.append((kernel, grid_nanoseconds(pointwise, shape, limits, kernel)))
     return tuple(sorted(found, key=lambda item: item[1]))
 
 
 def _kernel(
-    cell: CellSpec, shape: Shape, limits: Limits, found: Solution, forward: bool
-) -> GridKernel:
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    rows: Rows,
+    found: Solution,
+) -> GridPlan:
     layout, threads = layout_of(cell), 4 * WARP * found["quarter"]
+    forward = direction == "forward"
     dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
-    return GridKernel(
+    return GridPlan(
+        direction=direction,
+        arch=limits.arch,
+        dtype=shape.dtype,
+        head_dim=shape.head_dim,
+        rows=TILE_ROWS * rows.tiles,
+        warps=found["warps"],
+        registers=min(limits.registers // threads // 8 * 8, limits.registers_per_thread),
+        shared=found["shared"],
+        groups=rows.groups,
+        phases=rows.phases,
         blocks=found["blocks"],
         cluster=found["cluster"],
         units=GROUP_UNITS * found["unit_groups"],
-        warps=found["warps"],
         chunks=found["each"] if forward else found["chunks"],
         register_chunks=found["kept"],
         exchange_chunks=dim_chunks * len(layout.sources if forward else layout.pair_gates),
         tiles=found["tiles"],
-        registers=min(limits.registers // threads // 8 * 8, limits.registers_per_thread),
-        shared=found["shared"],
         streamed_chunks=found["streamed"],
     )
 
 
-def _binding(forward: GridKernel, backward: GridKernel, limits: Limits, groups: int) -> str:
-    """Which limit a larger head would break first, or does already."""
-    if forward.streamed_chunks or backward.streamed_chunks:
+def _binding(kernel: GridPlan, shape: Shape, limits: Limits) -> str:
+    """Which limit a larger head would break first, or already does."""
+    if kernel.streamed_chunks:
         return "the chip does not hold all of R; auto takes an alternating plan"
-    most = max(forward, backward, key=lambda kernel: kernel.blocks)
-    return (
-        f"{groups * most.blocks} blocks of {limits.multiprocessors} multiprocessors wait for each"
-        " other"
-    )
+    blocks = shape.heads * kernel.groups * kernel.blocks
+    return f"{blocks} blocks on {limits.multiprocessors} multiprocessors wait for each other"
 
 
 def _check(cell: CellSpec, shape: Shape) -> None:

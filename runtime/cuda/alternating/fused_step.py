@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ....codegen.cuda.alternating.plan import CHUNK, STRIP, OwnProduct
 from ....codegen.layout import Layout
+from ....codegen.shape import Direction
 from .weights import copy_pairs, strips_backward, strips_forward
 
 
@@ -24,7 +25,7 @@ class KernelProduct:
         new: makes tensors of a size and dtype.
         dtype: of the operands.
         sizes: B, N and D.
-        forward: the direction.
+        direction: which of the two.
     """
 
     def __init__(
@@ -34,11 +35,12 @@ class KernelProduct:
         new: Callable[..., Tensor],
         dtype: torch.dtype,
         sizes: tuple[int, int, int],
-        forward: bool,
+        direction: Direction,
     ) -> None:
-        self._layout, self._own, self._forward = layout, own, forward
+        self._layout, self._own, self._forward = layout, own, direction == "forward"
+        forward, split = self._forward, own.split
         batch, heads, dim = sizes
-        chunks, split = math.ceil(dim / CHUNK), 1 if forward else own.split
+        chunks = math.ceil(dim / CHUNK)
         tiles = math.ceil(dim / (STRIP * split)) * split
         self.grid = (heads * tiles, math.ceil(batch / own.rows), 1)
         pairs_of = layout.source_pairs

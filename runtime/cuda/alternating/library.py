@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ....codegen.layout import Layout
+from ....codegen.shape import Direction
 from ..driver.capture import Captured, captured
 from ..driver.cublas import Blas, Product
 from .weights import copy_pairs
@@ -26,7 +27,7 @@ class LibraryProduct:
         new: makes tensors of a size, in the kernels' accuracy or the dtype given.
         dtype: of the operands.
         sizes: B, N and D.
-        forward: the direction.
+        direction: which of the two.
         blas: the library, on the device.
         workspace: its memory, which products of a stream may share.
         tf32: whether factors of float32 may be rounded to tf32.
@@ -38,12 +39,13 @@ class LibraryProduct:
         new: Callable[..., Tensor],
         dtype: torch.dtype,
         sizes: tuple[int, int, int],
-        forward: bool,
+        direction: Direction,
         blas: Blas,
         workspace: Tensor,
         tf32: bool,
     ) -> None:
-        self._layout, self._forward = layout, forward
+        self._layout, self._forward = layout, direction == "forward"
+        forward = self._forward
         self._blas, self._workspace = blas, workspace
         batch, heads, dim = sizes
         pairs_of = layout.source_pairs

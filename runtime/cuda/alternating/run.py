@@ -23,23 +23,21 @@ def run_alternating(
     R: Tensor | None,
     like: Tensor,
     sizes: tuple[int, int, int, int],
-    forward: bool,
 ) -> None:
     """Run one direction of an alternating plan on torch's current stream.
 
     Args:
         cell: the cell.
-        plan: its plan.
+        plan: of the direction.
         arguments: of the direction, as for a block.
         R: (Gr, N, D, D), where the cell has dense gates.
         like: gives dtype and device.
         sizes: T, B, N and D.
-        forward: the direction.
     """
     steps, *rest = sizes
     batch, heads, dim = rest
     stream = torch._C._cuda_getCurrentRawStream(like.device.index)
-    what = (like.dtype, like.device, (batch, heads, dim), forward, stream)
+    what = (like.dtype, like.device, (batch, heads, dim), stream)
     tf32 = tf32_allowed(like.dtype)
     if torch.cuda.is_current_stream_capturing():
         Work(cell, plan, *what, tf32, lasting=False).run(arguments, steps, R)

@@ -47,11 +47,10 @@ class Work:
 
     Args:
         cell: the cell.
-        plan: its plan.
+        plan: of the direction.
         dtype: of the tensors.
         device: where, the current one.
         sizes: B, N and D.
-        forward: the direction.
         stream: the handle of the one stream that runs it: its order keeps two calls apart.
         tf32: whether products of float32 may round to tf32.
         lasting: whether it serves later calls too. Otherwise it belongs to a caller's capture: its
@@ -66,13 +65,13 @@ class Work:
         dtype: torch.dtype,
         device: torch.device,
         sizes: tuple[int, int, int],
-        forward: bool,
         stream: int,
         tf32: bool,
         lasting: bool,
     ) -> None:
         layout = layout_of(cell)
-        self._plan, self._forward, self._stream, self._lasting = plan, forward, stream, lasting
+        self._plan, self._stream, self._lasting = plan, stream, lasting
+        self._forward = forward = plan.direction == "forward"
         self._kernels = {
             name: load_kernel(cell, plan, name, device.index) for name in plan.kernel_names
         }
@@ -102,10 +101,10 @@ class Work:
             else:
                 self._workspace = Workspace(new(size, dtype=torch.uint8))
             library = blas_of(device.index), self._workspace.memory, tf32
-            self._product = LibraryProduct(layout, new, dtype, sizes, forward, *library)
+            self._product = LibraryProduct(layout, new, dtype, sizes, plan.direction, *library)
             self._step_grid = self._grid
         else:
-            self._product = KernelProduct(layout, plan.own, new, dtype, sizes, forward)
+            self._product = KernelProduct(layout, plan.own, new, dtype, sizes, plan.direction)
             self._step_grid = self._product.grid
         self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
         counts = (len(layout.states), len(layout.params))
@@ -155,9 +154,8 @@ class Work:
                 if graph is not None:
                     graphs += [graph] * count
                     steps -= count * length
-        direction = "forward" if self._forward else "backward"
         begin = self._begin(arguments, self._work)
-        self._kernels[f"rnnc_{direction}_begin"](self._grid, begin, self._stream)
+        self._kernels[f"rnnc_{self._plan.direction}_begin"](self._grid, begin, self._stream)
         for graph in graphs:
             graph.launch(self._stream)
         if steps:
@@ -172,7 +170,7 @@ class Work:
         """A step: the product of the states before it, or of the gradients of the gates of it."""
         if self._forward:
             multiply()
-        kernel = self._kernels["rnnc_forward_step" if self._forward else "rnnc_backward_step"]
+        kernel = self._kernels[f"rnnc_{self._plan.direction}_step"]
         # The first reads what a kernel wrote that knows of no overlap.
         overlapping = bool(number and self._overlapped)
         launch(kernel, self._step_grid, self._step(self._work, number), overlapping=overlapping)

@@ -1,7 +1,8 @@
 // Every header of the library with one example cell: what an editor opens, and a test compiles.
 //
 // An alternating plan either fuses its product or leaves it to the matrix library; this file has the
-// fused kernels. To see the others, include alternating/library.cuh instead.
+// fused kernels. To see the others, include alternating/library_forward.cuh and
+// library_backward.cuh instead.
 #include "lib/cell/example.cuh"
 
 #include "lib/kernels/block_backward.cuh"

@@ -54,26 +54,8 @@ __device__ constexpr bool kReads[] = {false, true, true, true};
 namespace rnnc {
 
 RNNC_INLINE real logsigmoid(real x) { return (x > real(0) ? real(0) : x) - log1p(exp(-abs(x))); }
-RNNC_INLINE real maximum(real a, real b) { return (a > b || a != a) ? a : b; }
 RNNC_INLINE real minimum(real a, real b) { return (a < b || a != a) ? a : b; }
 RNNC_INLINE real where(bool condition, real a, real b) { return condition ? a : b; }
-RNNC_INLINE real stop_gradient(real x) { return x; }
-
-// 20 operations per unit
-template <typename _sigmoid>
-RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real n, real m,
-    real& h_next, real& c_next, real& n_next, real& m_next, real& sigmoid_o, real& tanh_z,
-    _sigmoid& sigmoid) {
-  sigmoid_o = sigmoid(o);
-  tanh_z = tanh(z);
-  const real t0 = logsigmoid(f) + m;
-  m_next = stop_gradient(where((n == real(0)), i, maximum(i, t0)));
-  const real t1 = exp(minimum(t0 - m_next, real(60)));
-  const real t2 = exp(i - m_next);
-  c_next = t1*c + t2*tanh_z;
-  n_next = t1*n + t2;
-  h_next = sigmoid_o*c_next/n_next;
-}
 
 // 39 operations per unit
 RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o, real h, real c,
@@ -97,34 +79,6 @@ RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o,
   d_c = d_c_next_sum*t1;
   d_n = d_n_next_sum*t1;
   d_h = real(0);
-}
-
-// The forward pointwise map of one item, with a given sigmoid.
-template <typename Sigmoid>
-RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(kGates)],
-                                         const real (&state)[kStates],
-                                         const real (&param)[at_least_one(kParams)],
-                                         real (&next)[kStates],
-                                         real (&saved)[at_least_one(kSaved)], Sigmoid& sigmoid) {
-  real h_next, c_next, n_next, m_next, sigmoid_o, tanh_z;
-  pointwise_forward(
-      gate[0],
-      gate[1],
-      gate[2],
-      gate[3],
-      state[0],
-      state[1],
-      state[2],
-      state[3],
-      h_next, c_next, n_next, m_next, sigmoid_o, tanh_z, sigmoid);
-  next[0] = h_next;
-  next[1] = c_next;
-  next[2] = n_next;
-  next[3] = m_next;
-  saved[0] = gate[0];
-  saved[1] = gate[1];
-  saved[2] = tanh_z;
-  saved[3] = sigmoid_o;
 }
 
 // The backward pointwise map of one item: replaces the gradients of the states after the step by those
@@ -167,25 +121,6 @@ RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(kSave
 
 }  // namespace rnnc
 
-namespace rnnc::block_forward {
-
-constexpr int kHeadDim = 64;
-constexpr int kThreadRows = 1;  // batch rows per thread
-constexpr int kBlockRows = 4 * kThreadRows;
-constexpr int kUnitGroups = 2;  // of 8 units, per warp
-constexpr int kWarps = 4;
-constexpr int kNumStages = 8;  // steps whose data is in flight
-constexpr int kPlannedShared = 19456;  // bytes per block
-
-}  // namespace rnnc::block_forward
-
-#include "lib/kernels/block_forward.cuh"
-
-extern "C" __global__ void __launch_bounds__(128, 1)
-rnnc_forward(const __grid_constant__ rnnc::ForwardArguments arguments) {
-  rnnc::block_forward::run(arguments);
-}
-
 namespace rnnc::block_backward {
 
 constexpr int kHeadDim = 64;
@@ -203,4 +138,3 @@ extern "C" __global__ void __launch_bounds__(128, 1)
 rnnc_backward(const __grid_constant__ rnnc::BackwardArguments arguments) {
   rnnc::block_backward::run(arguments);
 }
-

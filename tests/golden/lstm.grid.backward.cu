@@ -6,9 +6,10 @@
 //   c' = sigmoid(f)*c + sigmoid(i)*tanh(z)
 //   h' = sigmoid(o)*tanh(c')
 //
-// One block per head and 4 batch rows runs all steps, with R in registers and h
-// in shared memory. The forward saves sigmoid_i, sigmoid_f, tanh_z, sigmoid_o for the backward, which
-// also reads the states c, c_next.
+// Blocks on the whole GPU share a head and 8 batch rows for all steps, with R in registers and
+// shared memory. h and the gradients of gates are exchanged through L2.
+// The forward saves sigmoid_i, sigmoid_f, tanh_z, sigmoid_o for the backward, which also
+// reads the states c, c_next.
 
 namespace rnnc {
 
@@ -18,6 +19,8 @@ using real = float;
 enum class Accuracy { kBfloat16, kFloat16, kExact };
 constexpr Accuracy kAccuracy = Accuracy::kBfloat16;
 constexpr bool kTf32 = false;
+
+__device__ constexpr char kPlanName[] = "lstm, grid plan of head dim 64";
 
 constexpr int kStates = 2;  // h, c
 constexpr int kGates = 4;  // i, f, z, o
@@ -51,19 +54,6 @@ __device__ constexpr bool kReads[] = {false, true};
 
 namespace rnnc {
 
-// 9 operations per unit
-template <typename _sigmoid>
-RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
-    real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z,
-    _sigmoid& sigmoid) {
-  sigmoid_f = sigmoid(f);
-  sigmoid_i = sigmoid(i);
-  sigmoid_o = sigmoid(o);
-  tanh_z = tanh(z);
-  c_next = sigmoid_f*c + sigmoid_i*tanh_z;
-  h_next = sigmoid_o*tanh(c_next);
-}
-
 // 20 operations per unit
 RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
     real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_f, real& d_i,
@@ -78,30 +68,6 @@ RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z,
   d_o = t0*tanh_c_next*(real(1) - sigmoid_o);
   d_z = t1*(real(1) - tanh_z*tanh_z);
   d_h = real(0);
-}
-
-// The forward pointwise map of one item, with a given sigmoid.
-template <typename Sigmoid>
-RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(kGates)],
-                                         const real (&state)[kStates],
-                                         const real (&param)[at_least_one(kParams)],
-                                         real (&next)[kStates],
-                                         real (&saved)[at_least_one(kSaved)], Sigmoid& sigmoid) {
-  real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
-  pointwise_forward(
-      gate[0],
-      gate[1],
-      gate[2],
-      gate[3],
-      state[0],
-      state[1],
-      h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
-  next[0] = h_next;
-  next[1] = c_next;
-  saved[0] = sigmoid_i;
-  saved[1] = sigmoid_f;
-  saved[2] = tanh_z;
-  saved[3] = sigmoid_o;
 }
 
 // The backward pointwise map of one item: replaces the gradients of the states after the step by those
@@ -136,40 +102,28 @@ RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(kSave
 
 }  // namespace rnnc
 
-namespace rnnc::block_forward {
+namespace rnnc::grid_backward {
 
 constexpr int kHeadDim = 64;
-constexpr int kThreadRows = 1;  // batch rows per thread
-constexpr int kBlockRows = 4 * kThreadRows;
-constexpr int kUnitGroups = 2;  // of 8 units, per warp
+constexpr int kRowTiles = 1;  // tiles of 8 batch rows per group of blocks
+constexpr int kGroupRows = 8 * kRowTiles;
+constexpr int kPhases = 1;  // per step: parts of those rows, one after the other
+constexpr int kPhaseTiles = kRowTiles / kPhases;
+constexpr int kPhaseRows = 8 * kPhaseTiles;
+constexpr int kBlocks = 4;  // per head
+constexpr int kUnits = 16;  // per block
 constexpr int kWarps = 4;
-constexpr int kNumStages = 8;  // steps whose data is in flight
-constexpr int kPlannedShared = 19456;  // bytes per block
+constexpr int kCluster = 1;  // blocks
+constexpr int kRegisterKTiles = 2;  // per warp
+constexpr int kStreamedKTiles = 0;
+constexpr int kPlannedShared = 6144;  // bytes per block
+constexpr int kPlannedStreamed = 0;
 
-}  // namespace rnnc::block_forward
+}  // namespace rnnc::grid_backward
 
-#include "lib/kernels/block_forward.cuh"
+#include "lib/kernels/grid_backward.cuh"
 
 extern "C" __global__ void __launch_bounds__(128, 1)
-rnnc_forward(const __grid_constant__ rnnc::ForwardArguments arguments) {
-  rnnc::block_forward::run(arguments);
+rnnc_backward(const __grid_constant__ rnnc::GridArguments<rnnc::BackwardArguments> grid) {
+  rnnc::grid_backward::run(grid);
 }
-
-namespace rnnc::block_backward {
-
-constexpr int kHeadDim = 64;
-constexpr int kThreadRows = 1;  // batch rows per thread
-constexpr int kBlockRows = 4 * kThreadRows;
-constexpr int kWarps = 4;
-constexpr int kNumStages = 8;  // steps whose data is in flight
-constexpr int kPlannedShared = 44032;  // bytes per block
-
-}  // namespace rnnc::block_backward
-
-#include "lib/kernels/block_backward.cuh"
-
-extern "C" __global__ void __launch_bounds__(128, 1)
-rnnc_backward(const __grid_constant__ rnnc::BackwardArguments arguments) {
-  rnnc::block_backward::run(arguments);
-}
-

@@ -1,0 +1,1 @@
+"""CPU plans: how the C++ kernels of a cell are generated."""

@@ -1,0 +1,32 @@
+"""The plan of a cell's C++ kernels on the CPU."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..shape import Dtype
+
+
+@dataclass(frozen=True)
+class CpuPlan:
+    """One C++ library with the forward and the backward kernel of a cell.
+
+    Sizes, strides and the number of threads are run-time values, so one library serves all sizes.
+
+    Attributes:
+        dtype: the scalar type of all tensors. The float64 kernels are the same text with another
+            scalar type, so a gradient check in float64 tests the code that runs in float32.
+    """
+
+    dtype: Dtype = "float32"
+
+    @property
+    def scalar(self) -> str:
+        """The C++ type of a number."""
+        return {"float32": "float", "float64": "double"}[self.dtype]
+
+    def __str__(self) -> str:
+        return (
+            f"CPU, {self.dtype}: one task per (head, tile of batch rows); recurrent matrices packed"
+            " once per call; pointwise maps vectorised over units"
+        )

@@ -1,0 +1,101 @@
+"""The plan of one direction's CUDA kernel: what every kind of plan has."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal, Self
+
+from ..shape import Direction, Dtype, Save
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelPlan(ABC):
+    """How one direction of a cell is compiled and launched: one translation unit.
+
+    A subclass is a kind of plan, and its `kind` is the word that asks for it. Batch and length are
+    run-time values.
+
+    Attributes:
+        direction: which of the two directions.
+        arch: the GPU architecture, as the CUDA compiler names it.
+        dtype: of all tensors.
+        nanoseconds: the estimated time per step for the shape that the plan was found for.
+        binding: the constraint that a larger head would break.
+        tf32: whether float32 products may round to tf32.
+        save: whether the forward saves gates for the backward, or only states.
+    """
+
+    kind: ClassVar[str]
+    steps_per_launch: ClassVar[Literal["all", "one"]] = "all"
+
+    direction: Direction
+    arch: str
+    dtype: Dtype
+    nanoseconds: int = 0
+    binding: str = ""
+    tf32: bool = False
+    save: Save = "gates"
+
+    @property
+    def kernel_names(self) -> tuple[str, ...]:
+        """The entry points of the translation unit."""
+        return (f"rnnc_{self.direction}",)
+
+    @property
+    def agreed(self) -> dict[str, object]:
+        """By name, the values that the other direction's plan must have too."""
+        values = {name: getattr(self, name) for name in ("arch", "dtype", "tf32", "save")}
+        return {**values, "steps per launch": self.steps_per_launch}
+
+    @property
+    def cut(self) -> tuple[int, ...]:
+        """How the plan cuts the batch: sizes that both directions of a like pair share."""
+        return ()
+
+    def as_compiled(self) -> Self:
+        """The plan without what is no part of the source: equal for plans with the same kernel."""
+        return replace(self, nanoseconds=0, binding="")
+
+    @property
+    @abstractmethod
+    def mapping(self) -> str:
+        """Which blocks compute which rows, in words."""
+
+    @property
+    @abstractmethod
+    def sizes(self) -> str:
+        """The sizes that the kernel is compiled with, in words."""
+
+    def __str__(self) -> str:
+        binds = f"; binds: {self.binding}" if self.binding else ""
+        return f"{self.mapping}; {self.sizes}; about {self.nanoseconds} ns per step{binds}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ResidentPlan(KernelPlan):
+    """One kernel runs all steps and keeps R on the chip, or as much of it as fits.
+
+    Attributes:
+        head_dim: units per head.
+        rows: batch rows that share a block, a cluster or a group of blocks.
+        warps: warps per block.
+        registers: registers per thread that the compiler may use.
+        shared: bytes of shared memory per block.
+    """
+
+    head_dim: int
+    rows: int
+    warps: int
+    registers: int
+    shared: int
+
+    @property
+    def threads(self) -> int:
+        """Threads per block."""
+        return 32 * self.warps
+
+    @property
+    def agreed(self) -> dict[str, object]:
+        """By name, the values that the other direction's plan must have too."""
+        return {**super().agreed, "head_dim": self.head_dim}

@@ -1,0 +1,123 @@
+// lstm: Long short-term memory (Hochreiter & Schmidhuber, 1997).
+//   i = x_i + R_i h + b_i
+//   f = x_f + R_f h + b_f
+//   z = x_z + R_z h + b_z
+//   o = x_o + R_o h + b_o
+//   c' = sigmoid(f)*c + sigmoid(i)*tanh(z)
+//   h' = sigmoid(o)*tanh(c')
+//
+// A step is a product of h with R and the pointwise map, in one kernel.
+// The forward saves sigmoid_i, sigmoid_f, tanh_z, sigmoid_o for the backward, which also reads the states
+// c, c_next.
+
+namespace rnnc {
+
+using Element = struct bfloat16;
+using real = float;
+
+enum class Accuracy { kBfloat16, kFloat16, kExact };
+constexpr Accuracy kAccuracy = Accuracy::kBfloat16;
+constexpr bool kTf32 = false;
+
+constexpr int kStates = 2;  // h, c
+constexpr int kGates = 4;  // i, f, z, o
+constexpr int kInputGates = 4;  // the first ones
+constexpr int kBiasGates = 4;
+constexpr int kDiagonalPairs = 0;
+constexpr int kParams = 0;
+constexpr int kSaved = 4;  // sigmoid_i, sigmoid_f, tanh_z, sigmoid_o
+constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
+__device__ constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
+__device__ constexpr int kDiagonalGate[] = {-1};  // diagonal pair -> gate
+__device__ constexpr int kDiagonalSource[] = {-1};  // diagonal pair -> state
+__device__ constexpr int kDiagonalOrder[] = {-1};  // order of addition -> diagonal pair
+
+// Dense pairs (gate, source), grouped by source; a matrix is the index of a pair in R.
+constexpr int kDensePairs = 4;
+constexpr int kSources = 1;
+__device__ constexpr int kSourceState[] = {0};  // source -> state
+__device__ constexpr int kSourcePairs[] = {4};  // source -> count
+__device__ constexpr int kSourceFirstPair[] = {0};  // source -> pair
+__device__ constexpr int kPairGate[] = {2, 0, 1, 3};  // pair -> gate
+__device__ constexpr int kPairMatrix[] = {2, 0, 1, 3};  // pair -> matrix
+
+// Whether the backward reads the values of each state before a step.
+__device__ constexpr bool kReads[] = {false, true};
+
+}  // namespace rnnc
+
+#include "lib/ptx/element.cuh"
+#include "lib/ptx/math.cuh"
+
+namespace rnnc {
+
+// 9 operations per unit
+template <typename _sigmoid>
+RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
+    real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z,
+    _sigmoid& sigmoid) {
+  sigmoid_f = sigmoid(f);
+  sigmoid_i = sigmoid(i);
+  sigmoid_o = sigmoid(o);
+  tanh_z = tanh(z);
+  c_next = sigmoid_f*c + sigmoid_i*tanh_z;
+  h_next = sigmoid_o*tanh(c_next);
+}
+
+// The forward pointwise map of one item, with a given sigmoid.
+template <typename Sigmoid>
+RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(kGates)],
+                                         const real (&state)[kStates],
+                                         const real (&param)[at_least_one(kParams)],
+                                         real (&next)[kStates],
+                                         real (&saved)[at_least_one(kSaved)], Sigmoid& sigmoid) {
+  real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
+  pointwise_forward(
+      gate[0],
+      gate[1],
+      gate[2],
+      gate[3],
+      state[0],
+      state[1],
+      h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
+  next[0] = h_next;
+  next[1] = c_next;
+  saved[0] = sigmoid_i;
+  saved[1] = sigmoid_f;
+  saved[2] = tanh_z;
+  saved[3] = sigmoid_o;
+}
+
+}  // namespace rnnc
+
+namespace rnnc {
+
+constexpr char kPlanName[] = "alternating";
+
+}  // namespace rnnc
+
+namespace rnnc::alternating {
+
+constexpr bool kFused = true;
+constexpr int kRowTiles = 1;  // of 16 batch rows, per block
+constexpr int kWarps = 8;
+constexpr int kForwardNumStages = 3;  // k_tiles in flight per warp
+
+}  // namespace rnnc::alternating
+
+#include "lib/kernels/alternating/fused_forward.cuh"
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+rnnc_forward_begin(const __grid_constant__ rnnc::alternating::InitArgs<rnnc::ForwardArguments> init) {
+  rnnc::alternating::forward_begin(init.arguments, init.workspace);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+rnnc_forward_step(const __grid_constant__ rnnc::alternating::StepArgs step) {
+  rnnc::alternating::forward_step(step.workspace, step.step_idx);
+}
+
+extern "C" __global__ void __launch_bounds__(256, 2)
+rnnc_advance(const __grid_constant__ rnnc::alternating::StepArgs step) {
+  rnnc::alternating::advance(step.workspace, step.step_idx);
+}
