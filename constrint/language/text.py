@@ -3,26 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
-from typing import NamedTuple, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
-from ..errors import ModelError, TextError, near
+from ..errors import ModelError, near
 from .constraint import Constraint, Truth
 from .declarations import Declarations
 from .expression import Constant, Expression
+from .tokens import Token, fail, tokens_of
 
 Made = TypeVar("Made")
-
-_TOKEN = re.compile(
-    r"""(?P<skip>[ \t\r]+|\#[^\n]*)
-    |(?P<line>\n)
-    |(?P<number>[0-9]+(?![.][0-9])(?![0-9A-Za-z_]))
-    |(?P<name>[^\W0-9]\w*)
-    |(?P<text>"(?:[^"\\\n]|\\.)*")
-    |(?P<mark>->|\.\.|==|!=|<=|>=|//|\*\*|[-+*%^<>()\[\],;:])""",
-    re.VERBOSE,
-)
 
 # Precedence of operators, except brackets and - before an operand.
 _BINDING = {"->": 1, "or": 2, "and": 3, "in": 5, "not": 5}
@@ -52,12 +42,6 @@ _CONSTRAINTS: dict[str, Callable[[Constraint, Constraint], Constraint]] = {
 }
 
 
-class _Token(NamedTuple):
-    kind: str
-    text: str
-    at: int
-
-
 def write(model: Declarations) -> str:
     """The text of a model, which `read` reads back."""
     lines = [f"{v} in {v.domain};" for v in model.variables]
@@ -84,47 +68,17 @@ class _Parser:
     def __init__(self, text: str, into: Declarations) -> None:
         self.text = text
         self.result = into
-        self.tokens = self._tokens()
+        self.tokens = tokens_of(text)
         self.place = 0
 
-    def _tokens(self) -> list[_Token]:
-        tokens: list[_Token] = []
-        at, depth = 0, 0
-        while at < len(self.text):
-            match = _TOKEN.match(self.text, at)
-            if match is None:
-                self._refuse_character(at)
-            kind = match.lastgroup or ""
-            if match[0] in ("(", "["):
-                depth += 1
-            elif match[0] in (")", "]"):
-                depth -= 1
-            # A line end inside brackets does not end the statement.
-            if kind != "skip" and not (kind == "line" and depth > 0):
-                tokens.append(_Token(kind, match[0], at))
-            at = match.end()
-        return [*tokens, _Token("end", "", len(self.text))]
-
-    def _refuse_character(self, at: int) -> NoReturn:
-        found = re.compile(r"[0-9][0-9A-Za-z_.]*|.").match(self.text, at)
-        piece = found[0] if found else self.text[at]
-        write = {"/": "//", "=": "==", "&": "and", "|": "or", "!": "!=", "~": "not"}.get(piece)
-        if "." in piece:
-            write = "an integer; scale both sides so that no fraction is left"
-        wanted = "an integer, a name, a bracket, or one of + - * // % ** == != <= < >= >"
-        self._fail(at, f"`{piece}`", wanted, write or "one of these")
-
     def _fail(self, at: int, found: str, wanted: str, write: str) -> NoReturn:
-        start = self.text.rfind("\n", 0, at) + 1
-        line = self.text.count("\n", 0, at) + 1
-        source = self.text[start:].split("\n", 1)[0]
-        raise TextError(line, at - start + 1, source, found, wanted, write)
+        fail(self.text, at, found, wanted, write)
 
     @property
-    def _now(self) -> _Token:
+    def _now(self) -> Token:
         return self.tokens[self.place]
 
-    def _next(self) -> _Token:
+    def _next(self) -> Token:
         token = self.tokens[self.place]
         self.place += token.kind != "end"
         return token
@@ -247,7 +201,7 @@ class _Parser:
         return self._unexpected("an integer, a name, `-`, `not` or `(`", "a complete constraint")
 
     def _infix(
-        self, start: int, left: Expression | Constraint, token: _Token, power: int
+        self, start: int, left: Expression | Constraint, token: Token, power: int
     ) -> Expression | Constraint:
         word, at = token.text, self._now.at
         if word in _CONSTRAINTS:
@@ -262,7 +216,7 @@ class _Parser:
         other = self._expression(at, self._operand(power - (power == _BINDING["**"])))
         return self._guarded(token.at, lambda: _EXPRESSIONS[word](value, other))
 
-    def _member(self, value: Expression, token: _Token, *, outside: bool) -> Constraint:
+    def _member(self, value: Expression, token: Token, *, outside: bool) -> Constraint:
         inside: Constraint
         if self._now.text == "[":
             values = self._list()
