@@ -21,8 +21,9 @@ _NAMES = {
         abs clip clip_gradient cos elu erf exp gelu leaky_relu log logsigmoid maximum minimum
         reciprocal relu rsqrt sigmoid sign silu sin softplus sqrt square stop_gradient tanh where
     """,
-    ".codegen.cuda.limits": "UnknownGpuError",
-    ".codegen.shape": "PlanError",
+    ".codegen.cuda.limits": "Limits UnknownGpuError",
+    ".codegen.cuda.planner": "plan_for",
+    ".codegen.shape": "PlanError Shape",
     ".define": "Cell cell",
     ".runtime.cuda.kept": "free_memory",
     ".runtime.errors": "CompileError NoCompilerError NoCudaError TensorError",

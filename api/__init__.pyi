@@ -31,8 +31,9 @@ from .cellspec.functions import (
     tanh,
     where,
 )
-from .codegen.cuda.limits import UnknownGpuError
-from .codegen.shape import PlanError
+from .codegen.cuda.limits import Limits, UnknownGpuError
+from .codegen.cuda.planner import plan_for
+from .codegen.shape import PlanError, Shape
 from .define import Cell, cell
 from .errors import RnncError
 from .runtime.cuda.kept import free_memory
@@ -49,11 +50,13 @@ __all__ = [
     "CompileError",
     "Constant",
     "Gate",
+    "Limits",
     "NoCompilerError",
     "NoCudaError",
     "Param",
     "PlanError",
     "RnncError",
+    "Shape",
     "State",
     "TensorError",
     "UnknownGpuError",
@@ -75,6 +78,7 @@ __all__ = [
     "maximum",
     "minimum",
     "param",
+    "plan_for",
     "reciprocal",
     "relu",
     "rsqrt",

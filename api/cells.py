@@ -1,6 +1,6 @@
-"""`rnnc.cells`: the library's cells and those that other packages offer, by name.
+"""`rnnc.cells`: the cells of the library and of other packages, by name.
 
-Other packages join by an entry point of the group `rnnc.cells` that names a cell.
+Another package adds a cell with an entry point of the group `rnnc.cells`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def get(name: str) -> Cell:
     try:
         found = points[name].load()
     except (Exception, SystemExit) as error:
-        # Whatever another package's import raises: the cell is not to be had, and they are told.
+        # The import of another package may raise anything.
         raise CellError(
             f"the entry point {points[name].value!r}, which raises {type(error).__name__}: {error}",
             "a cell",
