@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
 import torch
 from torch import Tensor
@@ -27,6 +27,29 @@ from .watchdog import watchdog_bound
 
 _WIDEST_ACCESS = 16  # bytes
 
+Result = TypeVar("Result")
+
+
+class Attempt(Protocol):
+    """Launches a plan's kernels, by a function that launches those of a plan that it is given.
+
+    It may launch another plan if the first raises an error. What a call allocates and computes
+    besides its launch happens once, outside of it.
+    """
+
+    def __call__(self, plan: KernelPlan, launch: Callable[[KernelPlan], Result]) -> Result:
+        """Launch, and return what `launch` gives."""
+
+
+def once(plan: KernelPlan, launch: Callable[[KernelPlan], Result]) -> Result:
+    """Launch a plan and no other.
+
+    Args:
+        plan: the plan.
+        launch: launches the kernels of a plan.
+    """
+    return launch(plan)
+
 
 def forward(
     cell: CellSpec,
@@ -35,6 +58,7 @@ def forward(
     *,
     for_backward: bool = True,
     stored: Sequence[bool] | None = None,
+    attempt: Attempt = once,
 ) -> Forward:
     """Run all steps, on the tensors' device and torch's current stream.
 
@@ -44,6 +68,7 @@ def forward(
         inputs: of the call; wx is not copied where gates, units and heads are contiguous.
         for_backward: whether a backward may follow.
         stored: which states are returned at all steps; None for all.
+        attempt: launches the plan.
     """
     counts = _counts(cell)
     wx, R, b = _rows_packed(inputs.wx), _packed_or_none(inputs.R), _packed_or_none(inputs.b)
@@ -63,13 +88,17 @@ def forward(
         *(params or (None,)),
         *(*initial_states, *states, *last, saved),
     )
+    sizes = Sizes(steps, batch, heads)
+
+    def launch(plan: KernelPlan) -> None:
+        if isinstance(plan, AlternatingPlan):
+            run_alternating(cell, plan, arguments, R, wx, (*sizes, dim))
+        else:
+            run_resident(cell, plan, arguments, wx, sizes)
+
     if last[0].numel():
-        sizes = Sizes(steps, batch, heads)
         with on_device(wx.device):
-            if isinstance(plan, AlternatingPlan):
-                run_alternating(cell, plan, arguments, R, wx, (*sizes, dim))
-            else:
-                run_resident(cell, plan, arguments, wx, sizes)
+            attempt(plan, launch)
     return Forward(states, last, saved)
 
 
@@ -81,6 +110,7 @@ def backward(
     d_last: Sequence[Tensor | None],
     *,
     donated: bool = False,
+    attempt: Attempt = once,
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
 
@@ -92,6 +122,7 @@ def backward(
             copied where units and heads are contiguous.
         d_last: the gradient of each last state, (B, N, D), or None for zero.
         donated: whether nobody reads `saved.saved` again: then d_wx may take its memory.
+        attempt: launches the plan.
     """
     counts, like = _counts(cell), saved.initial_states[0]
     batch, heads, dim = like.shape
@@ -111,7 +142,9 @@ def backward(
     # As `SumOverTime` of the kernels: parts of a sum over time are added in double, except for
     # two-byte elements.
     real = torch.float32 if like.element_size() == 2 else torch.float64
-    if like.numel():
+    sizes = Sizes(steps, batch, heads)
+
+    def launch(plan: KernelPlan) -> Tensor:
         # Each kernel writes its sums with step 0.
         new = like.new_empty if steps else like.new_zeros
         sums = new(parts_of_sums(plan, batch), sum(counts.sums), heads, dim, dtype=real)
@@ -129,12 +162,15 @@ def backward(
         if in_place and values is saved.saved:
             # From here on it holds gradients: its version tells whoever would read it again.
             increment_version(values)
-        sizes = Sizes(steps, batch, heads)
+        if isinstance(plan, AlternatingPlan):
+            run_alternating(cell, plan, arguments, matrix, like, (*sizes, dim))
+        else:
+            run_resident(cell, plan, arguments, like, sizes)
+        return sums
+
+    if like.numel():
         with on_device(like.device):
-            if isinstance(plan, AlternatingPlan):
-                run_alternating(cell, plan, arguments, matrix, like, (*sizes, dim))
-            else:
-                run_resident(cell, plan, arguments, like, sizes)
+            sums = attempt(plan, launch)
     else:
         sums = like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
     # Each part is summed by itself: an operator may not return views of one tensor.

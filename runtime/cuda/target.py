@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.shape import Save
 from ..call import Call, Choice
 from ..check.plain import all_plain, is_watched
@@ -137,15 +137,15 @@ class CudaTarget:
         batch, steps, heads, dim, _ = wx.shape
         asked = (cell, heads, dim, batch, *_kind(wx, call))
         plan = choose_plan(*asked, "forward").forward
-
-        def run(plan: KernelPlan) -> Forward:
-            return kernels.forward(
-                cell, plan, inputs, for_backward=call.for_backward, stored=call.stored
-            )
-
-        if not inputs.initial_states[0].numel():
-            return run(plan)
-        return with_room(plan, run, Sizes(steps, batch, heads), asked)
+        sizes = Sizes(steps, batch, heads)
+        return kernels.forward(
+            cell,
+            plan,
+            inputs,
+            for_backward=call.for_backward,
+            stored=call.stored,
+            attempt=partial(with_room, sizes=sizes, asked=asked),
+        )
 
     def backward(
         self,
@@ -169,13 +169,16 @@ class CudaTarget:
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
         asked = (cell, heads, dim, batch, *_kind(like, call))
         plan = choose_plan(*asked, "backward").backward
-
-        def run(plan: KernelPlan) -> Gradients:
-            return kernels.backward(cell, plan, saved, d_states, d_last, donated=donated)
-
-        if not like.numel():
-            return run(plan)
-        return with_room(plan, run, Sizes(steps, batch, heads), asked)
+        sizes = Sizes(steps, batch, heads)
+        return kernels.backward(
+            cell,
+            plan,
+            saved,
+            d_states,
+            d_last,
+            donated=donated,
+            attempt=partial(with_room, sizes=sizes, asked=asked),
+        )
 
 
 def _kind(tensor: Tensor, call: Call) -> tuple[torch.dtype, int, Choice, bool]:

@@ -13,7 +13,7 @@ from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.call import Call, Choice
 from rnnc.runtime.cuda import kernels as cuda
-from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda import step_down, target
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.tensors import ScanInputs, saved_of
 
@@ -83,3 +83,20 @@ def test_what_the_backward_reads_is_of_its_own_plan(turned, ran, monkeypatch):
     assert (second != R) == turned, "only a grid's backward reads the transpose"
     # A grid's blocks leave a sum for each row, a block one for its tile of rows.
     assert cut == [BATCH if turned else -(-BATCH // own.backward.rows)]
+
+
+def test_a_backward_that_fails_after_its_launch_is_not_launched_again(ran, monkeypatch):
+    """Its kernel may have written gradients over the saved values that another would read."""
+
+    def fail(*_):
+        raise torch.OutOfMemoryError("no room for the sum")
+
+    monkeypatch.setattr(target, "choose_plan", lambda *_: BLOCK)
+    monkeypatch.setattr(step_down, "_others", lambda *_: (CLUSTER.backward,))
+    monkeypatch.setattr(cuda, "recurrent_gradient", fail)
+    given, nothing, call = inputs(), [None, None], Call(LSTM, True, (True, True), Choice())
+    done = CudaTarget().forward(call, given)
+    ran.clear()
+    with pytest.raises(torch.OutOfMemoryError):
+        CudaTarget().backward(call, saved_of(given, done, again=False), nothing, nothing, True)
+    assert [note[0] for note in ran] == [BLOCK.backward]
