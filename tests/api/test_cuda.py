@@ -27,7 +27,7 @@ def test_the_value_is_frozen_and_has_everything() -> None:
     assert {"lib/mma/accumulator.cuh", "lib/kernels/block_forward.cuh"} <= set(dict(source.headers))
     assert all(
         f'"{path}"' in "".join([source.code, *dict(source.headers).values()])
-        for path in ("lib/kernels/row_copy.cuh", "lib/kernels/block_backward.cuh")
+        for path in ("lib/copy/row_copy.cuh", "lib/kernels/block_backward.cuh")
     )
     with pytest.raises(dataclasses.FrozenInstanceError):
         source.code = ""  # type: ignore[misc]

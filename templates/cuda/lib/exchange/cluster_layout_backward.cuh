@@ -3,8 +3,8 @@
 #pragma once
 
 #include "lib/cell/item_backward.cuh"
+#include "lib/copy/warp_copy.cuh"
 #include "lib/exchange/block_exchange.cuh"
-#include "lib/kernels/warp_copy.cuh"
 #include "lib/mma/accumulator.cuh"
 #include "lib/mma/gate_major_k.cuh"
 
@@ -119,5 +119,22 @@ RNNC_INLINE float sum_partials(const char* partials) {
 struct Gradients {
   real gate[at_least_one(kGates)], state[kStates], param[at_least_one(kParams)];
 };
+
+// Adds to linear results their derivative `one` with respect to the gradient of a state, times what
+// the peers sent for that state.
+RNNC_INLINE void add_received(Gradients& found, const Gradients& one, real received, int state) {
+#pragma unroll
+  for (int g = 0; g < kGates; ++g) {
+    if (kReachesGate[state][g]) found.gate[g] += one.gate[g] * received;
+  }
+#pragma unroll
+  for (int s = 0; s < kStates; ++s) {
+    if (kReachesState[state][s]) found.state[s] += one.state[s] * received;
+  }
+#pragma unroll
+  for (int p = 0; p < kParams; ++p) {
+    if (kReachesParam[state][p]) found.param[p] += one.param[p] * received;
+  }
+}
 
 }  // namespace rnnc::cluster_backward

@@ -1,9 +1,10 @@
 // The forward of a cluster: its layout of shared memory, and its part of R in registers.
 #pragma once
 
+#include "lib/copy/warp_copy.cuh"
 #include "lib/exchange/cluster_exchange.cuh"
-#include "lib/kernels/warp_copy.cuh"
 #include "lib/mma/accumulator.cuh"
+#include "lib/mma/gate_tiles.cuh"
 #include "lib/mma/weights.cuh"
 
 namespace rnnc::cluster_forward {
@@ -23,13 +24,8 @@ constexpr int kPushedBytes =
     kSources * kCluster * kUnits * kColumns * static_cast<int>(sizeof(Element));
 using InputCopy = WarpCopy<kInputGates, kGroupUnits, 4 * kItems, kHeadDim>;
 
-RNNC_CONSTEXPR int num_tiles(int source) { return ceil_div(kSourcePairs[source], 2); }
-RNNC_CONSTEXPR int first_tile(int source) {
-  int tiles = 0;
-  for (int i = 0; i < source; ++i) tiles += num_tiles(i);
-  return tiles;
-}
-constexpr int kTiles = at_least_one(first_tile(kSources));
+using Tiles = GateTiles<1>;
+constexpr int kTiles = at_least_one(Tiles::first_tile(kSources));
 // Independent accumulators hide the latency of an instruction; if R needs many registers, there are
 // fewer.
 constexpr int kNumAccumulators = kPack == 2 && (kTiles == 1 || kSplitKTiles * kTiles <= 8) ? 4 : 2;
@@ -56,9 +52,9 @@ struct Weights {
     const int first = first_k_tile * kKTile + (lane & 3) * 4 * kPack;
     unroll<kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
-      unroll<2 * num_tiles(source)>([&](auto half_index) {
+      unroll<2 * Tiles::tiles(source)>([&](auto half_index) {
         constexpr int half = decltype(half_index)::value;
-        constexpr int tile = first_tile(source) + half / 2;
+        constexpr int tile = Tiles::first_tile(source) + half / 2;
         constexpr bool paired = half < kSourcePairs[source];
         const int matrix = kPairMatrix[kSourceFirstPair[source] + (paired ? half : 0)];
         const Element* row =
@@ -80,5 +76,51 @@ struct Weights {
     rounding.settle();
   }
 };
+
+// The totals of each half of each tile, for this thread's columns: with kSplits > 1, the sum of the
+// partials of the warps of the same units. `computes`: this warp takes one of the columns.
+using Product = Accumulator<kNumAccumulators>[kTiles];
+using Totals = float[kTiles][2][kItems];
+RNNC_INLINE void add_partials(Totals& total, const Product& product, char* shared, int group,
+                              int split, int lane, bool computes) {
+  if constexpr (kSplits == 1) {
+#pragma unroll
+    for (int i = 0; i < 4 * kTiles; ++i) {
+      total[i / 4][i / 2 % 2][i % kItems] = product[i / 4].total(i % 4);
+    }
+  } else {
+    char* const partials =
+        shared + 2 * kBufferBytes + group * 2 * (kSplits - 1) * kPartialBytes + lane * 8;
+    unroll<2>([&](auto taker_index) {
+      constexpr int taker = decltype(taker_index)::value;
+      const int partial_idx = taker * (kSplits - 1) + split - (split > taker);
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        const float2 both = {product[tile].total(taker), product[tile].total(2 + taker)};
+        if (split == taker) {
+          total[tile][0][0] = both.x;
+          total[tile][1][0] = both.y;
+        } else {
+          *reinterpret_cast<float2*>(partials + partial_idx * kPartialBytes + tile * 256) = both;
+        }
+      }
+    });
+    // A barrier of the warps of the same units.
+    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * kSplits) : "memory");
+    if (computes) {
+#pragma unroll
+      for (int other = 0; other < kSplits - 1; ++other) {
+#pragma unroll
+        for (int tile = 0; tile < kTiles; ++tile) {
+          const int partial_idx = split * (kSplits - 1) + other;
+          const float2 both =
+              *reinterpret_cast<const float2*>(partials + partial_idx * kPartialBytes + tile * 256);
+          total[tile][0][0] += both.x;
+          total[tile][1][0] += both.y;
+        }
+      }
+    }
+  }
+}
 
 }  // namespace rnnc::cluster_forward

@@ -12,97 +12,9 @@
 #pragma once
 
 #include "lib/cell/item_forward.cuh"
-#include "lib/exchange/block_exchange.cuh"
-#include "lib/kernels/row_copy.cuh"
-#include "lib/mma/accumulator.cuh"
-#include "lib/mma/weights.cuh"
+#include "lib/kernels/block_layout_forward.cuh"
 
 namespace rnnc::block_forward {
-
-constexpr int kDimKTiles = ceil_div(kHeadDim, kKTile);
-using StateExchange = BlockExchange<kDimKTiles * kKTile>;
-constexpr int kBufferBytes = kSources * StateExchange::kBytes;
-using InputCopy = RowCopy<kInputGates, 32 * kWarps, kBlockRows, kHeadDim>;
-constexpr int kSharedBytes = 2 * kBufferBytes + kNumStages * InputCopy::kBytes;
-static_assert(kSharedBytes == kPlannedShared, "the plan counted another size");
-
-// Halves of tiles (group, pair) of a source; an odd last half is zero.
-RNNC_CONSTEXPR int halves(int source) { return kUnitGroups * kSourcePairs[source]; }
-RNNC_CONSTEXPR int first_tile(int source) {
-  int tiles = 0;
-  for (int i = 0; i < source; ++i) tiles += ceil_div(halves(i), 2);
-  return tiles;
-}
-constexpr int kTiles = at_least_one(first_tile(kSources));
-// Two for a single tile, and for float32, where three instructions and an addition depend on each
-// other.
-constexpr int kNumAccumulators = kTiles == 1 || kPack == 1 ? 2 : 1;
-
-// body(pair, group, tile, half): where the products of each pair (gate, source) are, for each
-// group.
-template <typename Body>
-RNNC_INLINE void for_halves(const Body& body) {
-  unroll<kSources>([&](auto source_index) {
-    constexpr int source = decltype(source_index)::value;
-    unroll<halves(source)>([&](auto index) {
-      constexpr int i = decltype(index)::value, pairs = kSourcePairs[source];
-      body(Index<kSourceFirstPair[source] + i % pairs>{}, Index<i / pairs>{},
-           Index<first_tile(source) + i / 2>{}, Index<i % 2>{});
-    });
-  });
-}
-
-// body(group, j) for each item of a thread.
-template <typename Body>
-RNNC_INLINE void for_items(const Body& body) {
-#pragma unroll
-  for (int group = 0; group < kUnitGroups; ++group) {
-#pragma unroll
-    for (int j = 0; j < kThreadRows; ++j) body(group, j);
-  }
-}
-
-// The part of R that a warp multiplies, as fragments.
-struct Weights {
-  u32 fragment[kDimKTiles][2][kTiles][4];
-  Rounding rounding;
-
-  RNNC_MEMBER void load(const Element* R, int64 heads, int64 head, int first_unit, int lane) {
-    const int quad = lane & 3, row = lane >> 2;
-    rounding.begin();
-    unroll<kSources>([&](auto source_index) {
-      constexpr int source = decltype(source_index)::value;
-      unroll<ceil_div(halves(source), 2)>([&](auto tile_index) {
-        constexpr int tile = decltype(tile_index)::value;
-#pragma unroll
-        for (int k_tile = 0; k_tile < kDimKTiles; ++k_tile) {
-#pragma unroll
-          for (int step = 0; step < 2; ++step) {
-            const Element* matrix_of[4];
-            int from[4], k[4];
-            bool valid[4];
-#pragma unroll
-            for (int i = 0; i < 4;
-                 ++i) {  // word i / 2 of the mma step's two, half i % 2 of the tile
-              const int half = 2 * tile + i % 2, group = half / kSourcePairs[source];
-              const int unit = first_unit + 8 * group + row;
-              k[i] = k_tile * kKTile + (quad * 4 + 2 * step + i / 2) * kPack;
-              valid[i] = half < halves(source) && unit < kHeadDim;
-              const int pair = kSourceFirstPair[source] + half % kSourcePairs[source];
-              const int matrix = valid[i] ? kPairMatrix[pair] : 0;
-              matrix_of[i] = R + (matrix * heads + head) * (kHeadDim * kHeadDim);
-              from[i] = unit * kHeadDim;
-            }
-            load_weights<kHeadDim>(fragment[k_tile][step][first_tile(source) + tile], matrix_of,
-                                   from, k, valid, rounding);
-          }
-          limit_loads_in_flight();
-        }
-      });
-    });
-    rounding.settle();
-  }
-};
 
 RNNC_INLINE void run(const ForwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
@@ -267,7 +179,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     Accumulator<kNumAccumulators> product[kTiles];
 #pragma unroll
     for (int tile = 0; tile < kTiles; ++tile) product[tile].clear();
-    for_halves([&](auto pair_index, auto group_index, auto tile_index, auto half_index) {
+    Tiles::for_pairs([&](auto pair_index, auto group_index, auto tile_index, auto half_index) {
       constexpr int pair = decltype(pair_index)::value, group = decltype(group_index)::value;
       if constexpr (kSeeded && first_of_gate(pair)) {
         auto& part = product[decltype(tile_index)::value].part[0];
@@ -279,18 +191,18 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     });
     unroll<kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
-      constexpr int first = first_tile(source);
+      constexpr int first = Tiles::first_tile(source);
       const char* const states = shared + buffer_offset + source * StateExchange::kBytes;
       for_k_tiles<kDimKTiles>(
           [&](int k_tile) { return StateExchange::load(states, fragment, k_tile); },
           [&](auto index, uint4 h) {
             constexpr int k_tile = decltype(index)::value;
-            unroll<ceil_div(halves(source), 2)>([&](auto tile_index) {
+            unroll<Tiles::tiles(source)>([&](auto tile_index) {
               constexpr int tile = first + decltype(tile_index)::value;
               product[tile].template add<0>(weights.fragment[k_tile][0][tile], h.x, h.y,
                                             weights.rounding);
             });
-            unroll<ceil_div(halves(source), 2)>([&](auto tile_index) {
+            unroll<Tiles::tiles(source)>([&](auto tile_index) {
               constexpr int tile = first + decltype(tile_index)::value;
               product[tile].template add<1>(weights.fragment[k_tile][1][tile], h.z, h.w,
                                             weights.rounding);
@@ -310,7 +222,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
 #pragma unroll
       for (int j = 0; j < kThreadRows; ++j) assign(gate[group][j], base[group][j]);
     }
-    for_halves([&](auto pair_index, auto group_index, auto tile_index, auto half_index) {
+    Tiles::for_pairs([&](auto pair_index, auto group_index, auto tile_index, auto half_index) {
       constexpr int pair = decltype(pair_index)::value, group = decltype(group_index)::value;
 #pragma unroll
       for (int j = 0; j < kThreadRows; ++j) {

@@ -33,8 +33,7 @@
 // - A block does not exit while peers write to it: it has waited for everything that was pushed.
 #pragma once
 
-#include "lib/exchange/cluster_layout_backward.cuh"
-#include "lib/ptx/cluster.cuh"
+#include "lib/exchange/partial_push.cuh"
 #include "lib/ptx/mbarrier.cuh"
 
 namespace rnnc::cluster_backward {
@@ -50,22 +49,10 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   const int64 watchdog = launder(a.watchdog);
   const int64 plane = a.heads * kHeadDim, step_size = a.batch * plane;
 
-  // The tiles of this warp. Each block starts with its own units, so that at any time blocks push
-  // to different peers.
-  int tile[kWarpTiles];
-  u32 push_to[kWarpTiles],
-      owner[kWarpTiles];  // address of a lane's piece, and of that block's memory
-#pragma unroll
-  for (int warp_tile = 0; warp_tile < kWarpTiles; ++warp_tile) {
-    const int tile_idx = warp_tile * kWarps + warp, block_tile = tile_idx % kBlockTiles;
-    const int block = (tile_idx / kBlockTiles + rank) % kCluster;
-    tile[warp_tile] = tile_idx < kTiles ? block * kBlockTiles + block_tile : kTiles;
-    owner[warp_tile] = mapa(shared_begin, block);
-    push_to[warp_tile] =
-        owner[warp_tile] + kPartialsOffset + rank * kPartialBytes + (block_tile * 32 + lane) * 16;
-  }
+  PartialPush push;
+  push.prepare(shared_begin, rank, warp, lane);
   Weights weights;
-  weights.load(shared, a.R, a.heads, head, block_unit, tile, lane);
+  weights.load(shared, a.R, a.heads, head, block_unit, push.tile, lane);
 
   for (int i = threadIdx.x; i < kSharedBytes / 4; i += 32 * kWarps) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
@@ -268,21 +255,8 @@ RNNC_INLINE void run(const BackwardArguments& a) {
         if (!active[item]) continue;
 #pragma unroll
         for (int source = 0; source < kSources; ++source) {
-          const Gradients& one = added[item][source];
-          const real factor = received[item][source];
-          const int from = kSourceState[source];
-#pragma unroll
-          for (int g = 0; g < kGates; ++g) {
-            if (kReachesGate[from][g]) found[item].gate[g] += one.gate[g] * factor;
-          }
-#pragma unroll
-          for (int s = 0; s < kStates; ++s) {
-            if (kReachesState[from][s]) found[item].state[s] += one.state[s] * factor;
-          }
-#pragma unroll
-          for (int p = 0; p < kParams; ++p) {
-            if (kReachesParam[from][p]) found[item].param[p] += one.param[p] * factor;
-          }
+          add_received(found[item], added[item][source], received[item][source],
+                       kSourceState[source]);
         }
       }
     }
@@ -302,7 +276,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     }
     if constexpr (kSources > 0) {
       __syncthreads();
-      Accumulator<kNumAccumulators> product[kWarpTiles][at_least_one(kSources)];
+      Product product;
 #pragma unroll
       for (int warp_tile = 0; warp_tile < kWarpTiles; ++warp_tile) {
 #pragma unroll
@@ -330,18 +304,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
                                                                         weights.rounding);
               });
             });
-#pragma unroll
-        for (int warp_tile = 0; warp_tile < kWarpTiles; ++warp_tile) {
-          u32 words[4];
-#pragma unroll
-          for (int k = 0; k < 4; ++k)
-            words[k] = __float_as_uint(product[warp_tile][source].total(k));
-          const int offset = (i & 1) * kPartialsBytes + source * kCluster * kPartialBytes;
-          if (kTiles % kWarps == 0 || tile[warp_tile] < kTiles) {
-            st_async_v4(push_to[warp_tile] + offset, words,
-                        owner[warp_tile] + kBarriersOffset + (i & 1) * 8);
-          }
-        }
+        push.send(product, source, i & 1);
       });
       // Thread 0 announces the bytes of iteration i + 1, into the buffer that has just been read.
       if (i > 0 && is_leader)

@@ -32,19 +32,6 @@
 
 namespace rnnc::cluster_forward {
 
-// body(pair, tile, half): where the products of each pair (gate, source) are.
-template <typename Body>
-RNNC_INLINE void for_pairs(const Body& body) {
-  unroll<kSources>([&](auto source_index) {
-    constexpr int source = decltype(source_index)::value;
-    unroll<kSourcePairs[source]>([&](auto index) {
-      constexpr int i = decltype(index)::value;
-      body(Index<kSourceFirstPair[source] + i>{}, Index<first_tile(source) + i / 2>{},
-           Index<i % 2>{});
-    });
-  });
-}
-
 RNNC_INLINE void run(const ForwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
   const int group = warp / kSplits, split = warp % kSplits;
@@ -194,7 +181,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       Accumulator<kNumAccumulators> product[kTiles];
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) product[tile].clear();
-      for_pairs([&](auto pair_index, auto tile_index, auto half_index) {
+      Tiles::for_pairs([&](auto pair_index, auto, auto tile_index, auto half_index) {
         constexpr int pair = decltype(pair_index)::value, half = decltype(half_index)::value;
         if constexpr (kSeeded && first_of_gate(pair)) {
 #pragma unroll
@@ -210,7 +197,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       mbarrier_wait(barriers + (t & 1) * 8, t >> 1 & 1, Wait{watchdog, t, kNoStep});
       unroll<kSources>([&](auto source_index) {
         constexpr int source = decltype(source_index)::value;
-        constexpr int first = first_tile(source);
+        constexpr int first = Tiles::first_tile(source);
         for_k_tiles<kSplitKTiles>(
             [&](int k_tile) {
               return ld_shared_v4(words_at + source * StateExchange::kBytes +
@@ -218,60 +205,21 @@ RNNC_INLINE void run(const ForwardArguments& a) {
             },
             [&](auto index, uint4 h) {
               constexpr int k_tile = decltype(index)::value;
-              unroll<num_tiles(source)>([&](auto tile_index) {
+              unroll<Tiles::tiles(source)>([&](auto tile_index) {
                 constexpr int tile = first + decltype(tile_index)::value;
                 product[tile].template add<2 * k_tile>(weights.fragment[k_tile][0][tile], h.x, h.y,
                                                        weights.rounding);
               });
-              unroll<num_tiles(source)>([&](auto tile_index) {
+              unroll<Tiles::tiles(source)>([&](auto tile_index) {
                 constexpr int tile = first + decltype(tile_index)::value;
                 product[tile].template add<2 * k_tile + 1>(weights.fragment[k_tile][1][tile], h.z,
                                                            h.w, weights.rounding);
               });
             });
       });
-      // The totals of each half of each tile, for this thread's columns.
-      float total[kTiles][2][kItems];
-      if constexpr (kSplits == 1) {
-#pragma unroll
-        for (int i = 0; i < 4 * kTiles; ++i) {
-          total[i / 4][i / 2 % 2][i % kItems] = product[i / 4].total(i % 4);
-        }
-      } else {
-        char* const partials =
-            shared + 2 * kBufferBytes + group * 2 * (kSplits - 1) * kPartialBytes + lane * 8;
-        unroll<2>([&](auto taker_index) {
-          constexpr int taker = decltype(taker_index)::value;
-          const int partial_idx = taker * (kSplits - 1) + split - (split > taker);
-#pragma unroll
-          for (int tile = 0; tile < kTiles; ++tile) {
-            const float2 both = {product[tile].total(taker), product[tile].total(2 + taker)};
-            if (split == taker) {
-              total[tile][0][0] = both.x;
-              total[tile][1][0] = both.y;
-            } else {
-              *reinterpret_cast<float2*>(partials + partial_idx * kPartialBytes + tile * 256) =
-                  both;
-            }
-          }
-        });
-        // A barrier of the warps of the same units.
-        asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * kSplits) : "memory");
-        if (computes) {
-#pragma unroll
-          for (int other = 0; other < kSplits - 1; ++other) {
-#pragma unroll
-            for (int tile = 0; tile < kTiles; ++tile) {
-              const int partial_idx = split * (kSplits - 1) + other;
-              const float2 both = *reinterpret_cast<const float2*>(
-                  partials + partial_idx * kPartialBytes + tile * 256);
-              total[tile][0][0] += both.x;
-              total[tile][1][0] += both.y;
-            }
-          }
-        }
-      }
-      for_pairs([&](auto pair_index, auto tile_index, auto half_index) {
+      Totals total;
+      add_partials(total, product, shared, group, split, lane, computes);
+      Tiles::for_pairs([&](auto pair_index, auto, auto tile_index, auto half_index) {
         constexpr int pair = decltype(pair_index)::value, half = decltype(half_index)::value;
 #pragma unroll
         for (int i = 0; i < kItems; ++i) {

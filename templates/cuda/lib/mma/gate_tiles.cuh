@@ -1,0 +1,34 @@
+// GateTiles: how rows of R, interleaved by gate, fill the m16 tiles of a forward product.
+#pragma once
+
+#include "lib/mma/k_tile.cuh"
+
+namespace rnnc {
+
+// For each source, a half of a tile is a group of 8 units of a pair (gate, source): all pairs of a
+// group, then the next group. An odd last half is zero.
+template <int groups>
+struct GateTiles {
+  RNNC_CONSTEXPR int halves(int source) { return groups * kSourcePairs[source]; }
+  RNNC_CONSTEXPR int tiles(int source) { return ceil_div(halves(source), 2); }
+  RNNC_CONSTEXPR int first_tile(int source) {
+    int before = 0;
+    for (int i = 0; i < source; ++i) before += tiles(i);
+    return before;
+  }
+
+  // body(pair, group, tile, half): where the product of each pair is, for each group.
+  template <typename Body>
+  static RNNC_MEMBER void for_pairs(const Body& body) {
+    unroll<kSources>([&](auto source_index) {
+      constexpr int source = decltype(source_index)::value;
+      unroll<halves(source)>([&](auto index) {
+        constexpr int i = decltype(index)::value, pairs = kSourcePairs[source];
+        body(Index<kSourceFirstPair[source] + i % pairs>{}, Index<i / pairs>{},
+             Index<first_tile(source) + i / 2>{}, Index<i % 2>{});
+      });
+    });
+  }
+};
+
+}  // namespace rnnc
