@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
@@ -88,7 +89,26 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
             **pointwise_functions(pointwise, sorted(provided)),
         )
     )
-    return Source(cell.name, code, _headers(headers), plan)
+    return Source(cell.name, code, _headers(headers) + _registered_headers.get(template, ()), plan)
+
+
+def register_template(
+    name: str, loader: jinja2.BaseLoader, headers: Sequence[tuple[str, str]] = ()
+) -> None:
+    """Add a template from outside this package.
+
+    Args:
+        name: the name that the loader knows it by.
+        loader: loads it.
+        headers: path and text of each header that it includes beside the library's.
+    """
+    _registered_loaders[name] = loader
+    _registered_headers[name] = tuple(headers)
+    _environment.cache_clear()
+
+
+_registered_loaders: dict[str, jinja2.BaseLoader] = {}
+_registered_headers: dict[str, tuple[tuple[str, str], ...]] = {}
 
 
 def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:
@@ -132,7 +152,9 @@ _CUDA_SCALARS: dict[Dtype, _Scalar] = {
 @cache
 def _environment() -> jinja2.Environment:
     return jinja2.Environment(
-        loader=jinja2.PackageLoader("rnnc.templates", "."),
+        loader=jinja2.ChoiceLoader(
+            [jinja2.PackageLoader("rnnc.templates", "."), *_registered_loaders.values()]
+        ),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

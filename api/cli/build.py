@@ -10,7 +10,7 @@ from typing import Any
 from rich.table import Table
 
 from ..codegen.cuda.arch import limits_of_arch, matrix_instructions
-from ..codegen.cuda.kernel_plan import KernelPlan, ResidentPlan
+from ..codegen.cuda.kernel_plan import KernelPlan
 from ..codegen.cuda.source import CudaSource
 from ..codegen.render import Source
 from ..errors import RnncError
@@ -96,7 +96,7 @@ def _table(built: list[_Built]) -> Table:
         plan, counts = each.plan, matrix_instructions(each.ptx)
         for number, name in enumerate(sorted(plan.kernel_names)):
             report = each.binary.reports[name]
-            shared = plan.shared if isinstance(plan, ResidentPlan) else 0
+            shared = plan.launch_shape.shared
             table.add_row(
                 each.binary.arch if number == 0 else "",
                 plan.kind if number == 0 else "",

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
 from ..shape import Direction, Dtype, Save
+
+
+class LaunchShape(NamedTuple):
+    """What a launch of a kernel needs to know of its blocks.
+
+    Attributes:
+        threads: threads per block.
+        shared: bytes of dynamic shared memory per block.
+        cluster: blocks per cluster; 1 for no clusters.
+        waits_for: which blocks wait for each other: none, those of a cluster, or all of a launch.
+    """
+
+    threads: int
+    shared: int = 0
+    cluster: int = 1
+    waits_for: Literal["none", "cluster", "all"] = "none"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,6 +75,11 @@ class KernelPlan(ABC):
 
     @property
     @abstractmethod
+    def launch_shape(self) -> LaunchShape:
+        """What a launch needs to know of the blocks."""
+
+    @property
+    @abstractmethod
     def mapping(self) -> str:
         """Which blocks compute which rows, in words."""
 
@@ -94,6 +115,11 @@ class ResidentPlan(KernelPlan):
     def threads(self) -> int:
         """Threads per block."""
         return 32 * self.warps
+
+    @property
+    def launch_shape(self) -> LaunchShape:
+        """What a launch needs to know of the blocks."""
+        return LaunchShape(self.threads, self.shared)
 
     @property
     def agreed(self) -> dict[str, object]:

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
 from ...cellspec.cell import CellSpec
 from ..plan import VARIANTS, Plan, Variant
-from ..shape import DIRECTIONS, SAVES, Direction, PlanError, Save, Shape
-from .alternating.search import alternating_kernels
-from .block.search import block_kernels
-from .cluster.search import cluster_kernels
+from ..shape import DIRECTIONS, SAVES, PlanError, Save, Shape
 from .grid.cost import least_grid_nanoseconds
 from .grid.search import grid_kernels
-from .kernel_plan import KernelPlan
+from .kinds import KINDS
 from .limits import LEAST_CAPABILITY, Limits
 from .pairs import cheapest, like_pairs
 
@@ -64,7 +61,7 @@ def plan_for(
         return plans_of_kind(variant, cell, shape, limits, save, tf32)[0]
     plans: list[Plan] = []
     refusals = {}
-    for name in _KERNELS:
+    for name in VARIANTS[1:]:
         if name == "grid" and _undercut(plans):
             continue  # the longest search, and none of its plans could be cheaper in any direction
         try:
@@ -100,7 +97,7 @@ def plans_for(
     """
     _check("auto", save, limits)
     plans: list[Plan] = []
-    for kind in _KERNELS:
+    for kind in VARIANTS[1:]:
         try:
             plans += plans_of_kind(kind, cell, shape, limits, save, tf32)
         except PlanError:
@@ -132,7 +129,9 @@ def plans_of_kind(
     Raises:
         PlanError: there is none; names the constraint that binds and the nearest size that fits.
     """
-    find = _KERNELS[kind] if streams or kind != "grid" else partial(grid_kernels, streams=False)
+    find = KINDS[kind].candidates
+    if kind == "grid" and not streams:
+        find = partial(grid_kernels, streams=False)
     forwards, backwards = (find(cell, shape, limits, d, save, tf32) for d in DIRECTIONS)
     return tuple(sorted(like_pairs(forwards, backwards), key=_cost))
 
@@ -146,11 +145,11 @@ def _check(variant: str, save: str, limits: Limits) -> None:
             f"{wanted} or later",
             'backend="reference"',
         )
-    if variant not in VARIANTS:
+    if variant != "auto" and variant not in KINDS:
         raise PlanError(
             "plan",
             f"variant={variant!r}",
-            f"one of {', '.join(VARIANTS)}",
+            f"one of {', '.join(('auto', *KINDS))}",
             'variant="auto"',
         )
     if save not in SAVES:
@@ -160,17 +159,6 @@ def _check(variant: str, save: str, limits: Limits) -> None:
             f"one of {', '.join(SAVES)}",
             'save="gates"',
         )
-
-
-_Find = Callable[[CellSpec, Shape, Limits, Direction, Save, bool], Sequence[KernelPlan]]
-
-# In the order of preference where two cost the same.
-_KERNELS: dict[str, _Find] = {
-    "block": block_kernels,
-    "cluster": cluster_kernels,
-    "grid": grid_kernels,
-    "alternating": alternating_kernels,
-}
 
 
 def _undercut(plans: Sequence[Plan]) -> bool:

@@ -10,7 +10,6 @@ from functools import lru_cache
 import torch
 
 from ...cellspec.cell import CellSpec
-from ...codegen.cuda.cluster.plan import ClusterPlan
 from ...codegen.cuda.grid.plan import GridPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.planner import plans_for
@@ -116,14 +115,14 @@ def _has_room(
 
 def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
     """Whether the blocks of one direction's kernel are."""
-    if not isinstance(plan, ClusterPlan | GridPlan):
+    if plan.launch_shape.waits_for == "none":
         return True
     try:
         with on_device(torch.device("cuda", device)):
             kernel = load_kernel(cell, plan, f"rnnc_{plan.direction}", device)
     except ResidencyError:
         return False
-    if isinstance(plan, ClusterPlan):
+    if not isinstance(plan, GridPlan):
         return True
     groups = min(plan.groups, batch_tiles(plan, shape.batch))
     return (kernel.resident or 0) >= plan.blocks * groups * shape.heads

@@ -11,10 +11,7 @@ from typing import Any
 import torch
 
 from ...cellspec.cell import CellSpec
-from ...codegen.cuda.alternating.plan import AlternatingPlan
-from ...codegen.cuda.cluster.plan import ClusterPlan
-from ...codegen.cuda.grid.plan import GridPlan
-from ...codegen.cuda.kernel_plan import KernelPlan, ResidentPlan
+from ...codegen.cuda.kernel_plan import KernelPlan
 from ..errors import ResidencyError
 from .driver.capture import beside_captures
 from .driver.driver import as_residency
@@ -155,17 +152,17 @@ def _loaded(module: LoadedModule, plan: KernelPlan, name: str, device: int) -> K
     """A kernel of a module, with the attributes that its launch needs."""
     from cupy_backends.cuda.api import driver
 
-    threads, shared, cluster = _sizes(plan)
+    threads, shared, cluster, waits_for = plan.launch_shape
     function = module.function(name)
     if shared:
         driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
     if cluster > _PORTABLE_CLUSTER:
         driver.funcSetAttribute(function, _NON_PORTABLE_CLUSTER, 1)
     kernel = Kernel(name, function, threads, shared, module, device)
-    if isinstance(plan, ClusterPlan | GridPlan):
+    if waits_for != "none":
         resident = resident_blocks(function, threads, shared, cluster, device)
         check_room(kernel, cluster, resident)  # not every chip has room for large clusters
-        if isinstance(plan, GridPlan):
+        if waits_for == "all":
             kernel = replace(kernel, resident=resident)
     return kernel
 
@@ -198,12 +195,3 @@ class LoadedModule:
         # Elsewhere a capture may be under way, which an unloading would end.
         with suppress(Exception), beside_captures():
             self._module = None
-
-
-def _sizes(plan: KernelPlan) -> tuple[int, int, int]:
-    """Threads and bytes of shared memory per block, and blocks per cluster."""
-    if isinstance(plan, AlternatingPlan):
-        return plan.threads, 0, 1
-    assert isinstance(plan, ResidentPlan)
-    cluster = plan.cluster if isinstance(plan, ClusterPlan | GridPlan) else 1
-    return plan.threads, plan.shared, cluster

@@ -5,17 +5,9 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from ...codegen.cuda.alternating.plan import AlternatingPlan, OwnProduct
-from ...codegen.cuda.block.plan import BlockPlan
-from ...codegen.cuda.cluster.plan import ClusterPlan
-from ...codegen.cuda.grid.plan import GridPlan
+from ...codegen.cuda.alternating.plan import OwnProduct
+from ...codegen.cuda.kinds import KINDS
 from ...codegen.plan import Plan
-
-# The types of plans and of their parts, by the word that stands for them in a file.
-_TYPES: dict[str, Any] = {
-    kind.__name__: kind
-    for kind in (Plan, BlockPlan, ClusterPlan, GridPlan, AlternatingPlan, OwnProduct)
-}
 
 
 def packed_plan(plan: Plan) -> Any:
@@ -49,5 +41,11 @@ def _packed(value: Any) -> Any:
 def _unpacked(value: Any) -> Any:
     if isinstance(value, dict):
         parts = {name: _unpacked(part) for name, part in value.items() if name != "type"}
-        return _TYPES[value["type"]](**parts)
+        return _type(value["type"])(**parts)
     return tuple(map(_unpacked, value)) if isinstance(value, list) else value
+
+
+def _type(name: str) -> Any:
+    """The type of a plan or of its part, by the word that stands for it in a file."""
+    types = (Plan, OwnProduct, *(kind.plan for kind in KINDS.values()))
+    return {each.__name__: each for each in types}[name]

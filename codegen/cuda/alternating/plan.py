@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from ...shape import counted
-from ..kernel_plan import KernelPlan
+from ..kernel_plan import KernelPlan, LaunchShape
 
 Product = Literal["library", "own"]
 
@@ -76,6 +76,11 @@ class AlternatingPlan(KernelPlan):
     def threads(self) -> int:
         """Threads per block."""
         return 32 * self.own.warps if self.own else 128
+
+    @property
+    def launch_shape(self) -> LaunchShape:
+        """What a launch needs to know of the blocks."""
+        return LaunchShape(self.threads)
 
     @property
     def kernel_names(self) -> tuple[str, ...]:

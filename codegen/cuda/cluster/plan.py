@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from ...shape import counted
-from ..kernel_plan import ResidentPlan
+from ..kernel_plan import LaunchShape, ResidentPlan
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,6 +34,11 @@ class ClusterPlan(ResidentPlan):
     ahead: int
     blocks_per_multiprocessor: int
     matrix_registers: int
+
+    @property
+    def launch_shape(self) -> LaunchShape:
+        """What a launch needs to know of the blocks."""
+        return LaunchShape(self.threads, self.shared, self.cluster, "cluster")
 
     @property
     def mapping(self) -> str:

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import ClassVar, Self
 
 from ...shape import counted
-from ..kernel_plan import ResidentPlan
+from ..kernel_plan import LaunchShape, ResidentPlan
 
 TILE_ROWS = 8  # batch rows per tile: the N side of the matrix instructions
 CHUNK_BYTES = 64  # of K, per row
@@ -84,6 +84,11 @@ class GridPlan(ResidentPlan):
     def streamed_bytes(self) -> int:
         """Bytes of R that a block streams in every step."""
         return 4 * self.threads * CHUNK_REGISTERS * self.tiles * self.streamed_chunks
+
+    @property
+    def launch_shape(self) -> LaunchShape:
+        """What a launch needs to know of the blocks."""
+        return LaunchShape(self.threads, self.shared, self.cluster, "all")
 
     @property
     def mapping(self) -> str:

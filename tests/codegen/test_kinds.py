@@ -1,0 +1,89 @@
+"""A kind of plan from outside: found by its name, rendered and compiled as the others are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import ClassVar
+
+import jinja2
+import pytest
+import rnnc
+from rnnc.codegen.cuda.kernel_plan import KernelPlan, LaunchShape
+from rnnc.codegen.cuda.kinds import KINDS, PlanKind, register_kind
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for, plans_for
+from rnnc.codegen.shape import PlanError, Shape
+from rnnc.runtime.cuda.driver.device import cupy_nvrtc
+from rnnc.runtime.cuda.nvrtc import compile_plan
+from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
+
+TEMPLATE = """// {{ cell.name }}, {{ plan.kind }}
+#include "toy/size.cuh"
+extern "C" __global__ void rnnc_{{ plan.direction }}(float* h) { h[threadIdx.x] += kToy; }
+"""
+LSTM, SHAPE, H200 = rnnc.cells.lstm, Shape(2, 24), limits_of("H200")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ToyPlan(KernelPlan):
+    """A kernel that adds a number."""
+
+    kind: ClassVar[str] = "toy"
+
+    @property
+    def launch_shape(self) -> LaunchShape:
+        return LaunchShape(32)
+
+    @property
+    def mapping(self) -> str:
+        return "one block"
+
+    @property
+    def sizes(self) -> str:
+        return "one warp"
+
+
+def candidates(cell, shape, limits, direction, save="gates", tf32=False):
+    return [ToyPlan(direction=direction, arch=limits.arch, dtype=shape.dtype, save=save, tf32=tf32)]
+
+
+@pytest.fixture
+def toy() -> Iterator[None]:
+    loader = jinja2.DictLoader({"cuda/toy.cu.jinja": TEMPLATE})
+    register_kind(
+        PlanKind(ToyPlan, candidates),
+        loader,
+        [("toy/size.cuh", "constexpr float kToy = 2;\n")],
+    )
+    yield
+    del KINDS["toy"]
+    plan_for.cache_clear()
+
+
+@pytest.mark.usefixtures("toy")
+def test_it_is_found_by_its_name_and_auto_takes_none() -> None:
+    plan = plan_for(LSTM, SHAPE, H200, "toy")
+    assert plan.variant == "toy"
+    assert "one block; one warp" in str(plan)
+    assert "toy" not in {plan.variant for plan in plans_for(LSTM, SHAPE, H200)}
+    assert unpacked_plan(packed_plan(plan), "sm_90") == plan
+    with pytest.raises(ValueError, match="'toy'"):
+        register_kind(PlanKind(ToyPlan, candidates), jinja2.DictLoader({}))
+
+
+@pytest.mark.usefixtures("toy")
+def test_nvrtc_compiles_it(tmp_path, monkeypatch) -> None:
+    try:
+        cupy_nvrtc()
+    except rnnc.NoCudaError as error:
+        pytest.skip(str(error))
+    monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path))
+    plan = plan_for(LSTM, SHAPE, H200, "toy")
+    for kernel in (plan.forward, plan.backward):
+        assert set(compile_plan(LSTM, kernel).reports) == set(kernel.kernel_names)
+
+
+def test_a_word_that_no_kind_has_is_answered_with_all_of_them() -> None:
+    with pytest.raises(PlanError, match="auto, block, cluster, grid, alternating"):
+        plan_for(LSTM, SHAPE, H200, "toy")
