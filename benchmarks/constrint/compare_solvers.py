@@ -50,7 +50,7 @@ def main() -> None:
         "--limit", type=float, default=5.0, help="seconds a problem for each solver"
     )
     parser.add_argument("--repeat", type=int, default=7, help="runs of ours, of which the median")
-    parser.add_argument("--output", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "results")
     options = parser.parse_args()
     rows = [
         *_tile_rows(options.limit, options.repeat),

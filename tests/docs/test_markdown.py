@@ -163,6 +163,13 @@ def test_the_readme_names_every_page() -> None:
     assert linked == {page.name for page in (ROOT / "docs").glob("*.md")}
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
+def test_named_files_exist(page: Path) -> None:
+    rooms = "api|benchmarks|cellspec|codegen|constrint|runtime|templates|tests"
+    for file in re.findall(rf"`((?:{rooms})/[\w./]+)`", page.read_text()):
+        assert (ROOT / file).exists(), file
+
+
 def test_environment_page_is_complete() -> None:
     read = re.compile(r"os\.environ(?:\.get)?[\[(]\s*\"(\w+)\"")
     rooms = ("api", "cellspec", "codegen", "constrint", "runtime")
