@@ -7,7 +7,7 @@ from itertools import cycle
 import pytest
 import rnnc
 import torch
-from rnnc.codegen.cuda.alternating.search import alternating_plans
+from rnnc.codegen.cuda.planner import plans_of_kind
 from rnnc.codegen.shape import SAVES, Shape
 from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.alternating import work as running
@@ -54,17 +54,17 @@ def planned(monkeypatch):
         limits = device_limits(torch.cuda.current_device())
         plans = {}
         for save in SAVES:
-            for plan in alternating_plans(
-                cell, Shape(heads, dim, batch, dtype=dtype), limits, save
-            ):
-                if plan.product == product and (not rows or plan.own.rows == rows):
+            shape_of = Shape(heads, dim, batch, dtype=dtype)
+            for plan in plans_of_kind("alternating", cell, shape_of, limits, save):
+                own = plan.forward.own
+                if plan.forward.product == product and (not rows or own.rows == rows):
                     plans.setdefault(save, plan)
         if not plans:
             pytest.skip(f"{cell.name} has no product of its own with {rows} rows")
         monkeypatch.setattr(
             target, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
         )
-        return plans["gates"]
+        return plans["gates"].forward
 
     return choose
 

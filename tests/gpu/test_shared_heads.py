@@ -12,6 +12,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.arguments import forward_arguments, grid_struct
@@ -65,7 +66,8 @@ def test_turns_give_the_bits_of_one_launch(draw, seeds_for, results, same_bits, 
     plan = plan_of(cell, shape)
     found = []
     for groups in (1, 2, 3):
-        monkeypatch.setattr(target, "choose_plan", lambda *_, now=groups: replace(plan, groups=now))
+        grouped = Plan(replace(plan.forward, groups=groups), replace(plan.backward, groups=groups))
+        monkeypatch.setattr(target, "choose_plan", lambda *_, now=grouped: now)
         found.append(results(cell, inputs, seeds, variant="grid"))
     same_bits(found[1], found[0])
     same_bits(found[2], found[0])
@@ -75,10 +77,10 @@ def test_a_grid_that_does_not_fit_is_refused_before_it_hangs():
     cell, struct = rnnc.cells.lstm, forward_arguments(2, 0)
     plan = plan_of(cell, (8, 3, 1, 250))
     torch.zeros(1, device="cuda")  # this thread has a context
-    for name in plan.kernel_names:
-        kernel = load_kernel(cell, plan, name, torch.cuda.current_device())
-        blocks = plan.kernels[name].blocks
-        assert kernel.resident >= blocks * plan.groups
+    for name, grid in plan.kernels.items():
+        kernel = load_kernel(cell, grid, name, torch.cuda.current_device())
+        blocks = grid.blocks
+        assert kernel.resident >= blocks * grid.groups
         groups = kernel.resident // blocks + 1
         with pytest.raises(ResidencyError, match=f"found:  {blocks * groups} blocks that wait"):
             kernel((blocks, groups, 1), grid_struct(struct)())
