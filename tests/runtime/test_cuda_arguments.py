@@ -54,7 +54,7 @@ def assertions(name, struct):
 
 def source_with(cell, lines, dtype="bfloat16", variant="alternating", more=""):
     plan = plan_for(cell, Shape(1, 8, dtype=dtype), limits_of("A100"), variant)
-    source = render(derive(cell), plan)
+    source = render(derive(cell), plan.forward)
     declarations = source.code.split('extern "C"')[0] + more
     text = "\n".join(lines)
     return dataclasses.replace(source, code=f"{declarations}\nnamespace rnnc {{\n{text}\n}}\n")

@@ -35,7 +35,7 @@ def cache(tmp_path, monkeypatch):
 def source_of(name="elman", dtype="bfloat16", variant="alternating"):
     cell = rnnc.cells.get(name)
     shape = Shape(heads=2, head_dim=16, dtype=dtype)
-    return render(derive(cell), plan_for(cell, shape, limits_of("A100"), variant))
+    return render(derive(cell), plan_for(cell, shape, limits_of("A100"), variant).forward)
 
 
 def entries(cache):
@@ -121,7 +121,7 @@ from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.render import render
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 plan = plan_for(rnnc.cells.irnn, Shape(2, 16), limits_of("A100"), "block")
-binary = compile_cuda(render(derive(rnnc.cells.irnn), plan), "sm_80")
+binary = compile_cuda(render(derive(rnnc.cells.irnn), plan.forward), "sm_80")
 print(hashlib.sha256(binary.cubin).hexdigest())
 """
 

@@ -252,7 +252,7 @@ def test_a_compiler_without_any_room_says_so(tmp_path, monkeypatch, another_comp
     assert first == "irnn, the files of its compilation"
     assert found.startswith(f"  found:  {tempfile.gettempdir()}: No space left on device; ")
     assert wanted == "  wanted: a folder with room for a few MiB"
-    assert advice == "  write:  TMPDIR=… in the environment, naming such a folder"
+    assert advice == "  write:  TMPDIR=… in the environment, with the path of such a folder"
     # The advice, followed.
     room = tmp_path.parent / f"{tmp_path.name}-room"
     room.mkdir()
