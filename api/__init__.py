@@ -25,7 +25,7 @@ _NAMES = {
     ".codegen.cuda.planner": "plan_for",
     ".codegen.shape": "PlanError Shape",
     ".define": "Cell cell",
-    ".runtime.cuda.kept": "free_memory",
+    ".runtime.cuda.memory.kept": "free_memory",
     ".runtime.errors": "CompileError NoCompilerError NoCudaError TensorError",
     ".runtime.module.rnn": "RNN",
     ".runtime.scan": "scan",

@@ -36,7 +36,7 @@ from .codegen.cuda.planner import plan_for
 from .codegen.shape import PlanError, Shape
 from .define import Cell, cell
 from .errors import RnncError
-from .runtime.cuda.kept import free_memory
+from .runtime.cuda.memory.kept import free_memory
 from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
 from .runtime.module.rnn import RNN
 from .runtime.scan import scan

@@ -18,8 +18,8 @@ from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels
 from .choose import choose_plan
-from .constants import constant
 from .driver.device import find_cuda
+from .memory.constants import constant
 from .precision import tf32_allowed
 from .resident import Sizes
 from .step_down import with_room

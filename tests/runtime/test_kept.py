@@ -8,8 +8,8 @@ import weakref
 
 import pytest
 import rnnc
-from rnnc.runtime.cuda import kept
-from rnnc.runtime.cuda.kept import Kept, freed_with_memory, kept_limit
+from rnnc.runtime.cuda.memory import kept
+from rnnc.runtime.cuda.memory.kept import Kept, freed_with_memory, kept_limit
 
 MIB = 2**20
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.alternating.plan import AlternatingPlan
-from ..kept import Kept
+from ..memory.kept import Kept
 from ..precision import tf32_allowed
 from .work import Work
 

@@ -27,9 +27,9 @@ from ..arguments import (
 )
 from ..driver.cublas import blas_of, workspace_bytes
 from ..driver.graphs import Graph, chain
-from ..driver.memory import device_tensor, rounded
 from ..driver.overlapped import launch_overlapping, overlap_possible
 from ..launch import Kernel, load_kernel, never_unload
+from ..memory.allocations import device_tensor, rounded
 from .fused_step import KernelProduct
 from .library import LibraryProduct
 

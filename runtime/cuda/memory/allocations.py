@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from ....errors import DiagnosticError
-from .capture import beside_captures
+from ..driver.capture import beside_captures
 
 _GRANULE = 512  # bytes, as the driver deals memory
 _OUT_OF_MEMORY, _NOT_SUPPORTED = 2, 801  # cudaErrorMemoryAllocation, cudaErrorNotSupported
