@@ -29,7 +29,7 @@ class InputIndex(Index):
 
 
 class RestIndex(Index):
-    """Index of a gate without an input: the last axis of `d_rest`."""
+    """Index of a gate without an input: the last axis of `d_gates_no_input`."""
 
 
 class BiasIndex(Index):

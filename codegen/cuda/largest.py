@@ -50,10 +50,10 @@ class LargestHeadDims:
 def largest_head_dims(
     cell: CellSpec, limits: Limits, dtype: Dtype = "bfloat16", heads: int = 1
 ) -> LargestHeadDims:
-    """The largest head dim, a multiple of 8, for which each kind of fused plan exists.
+    """The largest head dim, a multiple of 8, for which each kind of resident plan exists.
 
-    More batch than fits at once takes turns, so it does not matter. Not every smaller head has a
-    plan of the same kind: some sizes divide badly.
+    Batch size does not matter: extra rows run in further waves. Smaller heads may still fail if
+    they do not divide evenly.
 
     Args:
         cell: the cell.

@@ -34,7 +34,7 @@ class Trial:
 
     Attributes:
         plan: the plan.
-        microseconds: of a step, forward and backward; none where the plan failed.
+        microseconds: per step, forward and backward; none if the plan failed.
         failure: why it did.
     """
 
@@ -66,7 +66,7 @@ class Tuning:
         return cheapest([plan for plan, _ in ran], [took for _, took in ran])
 
 
-# Times plans: microseconds a step, forward and backward, or an error, for each.
+# Times plans: microseconds per step, forward and backward, or an error for each.
 Measure = Callable[[Asked, Sequence[Plan], int], list["tuple[float, float] | Exception"]]
 
 
@@ -133,7 +133,7 @@ def measure_plans(
         device: the device's number.
 
     Returns:
-        Microseconds of a step for each plan, forward and backward, or the error that it raised.
+        Microseconds per step of each plan, forward and backward, or the error that it raised.
     """
     with on_device(torch.device("cuda", device)), torch.no_grad():
         call = _Call(asked, device)

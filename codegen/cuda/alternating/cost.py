@@ -1,4 +1,4 @@
-"""What a step of an alternating plan costs in ns."""
+"""The cost of a step of an alternating plan in ns."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from .plan import OwnProduct
 
 @dataclass(frozen=True)
 class OwnCosts:
-    """Constants of a step that is one kernel, by arithmetic from what was measured of its parts.
+    """Constants of a fused step, calculated from measurements of its parts.
 
     Attributes:
-        hop: ns from a step's end to the next one's first load, where steps overlap; else.
-        chain: ns of a step that no data moves in: sums, equations, stores.
-        exchange: ns in which the blocks of a cluster add their sums.
-        block_bandwidth: bytes a ns that one block takes in from L2.
-        bandwidth: bytes a ns that all blocks take in from L2.
+        hop: ns from a step's end to the first load of the next step, with and without overlap.
+        chain: ns of a step without data movement: sums, equations, stores.
+        exchange: ns for the blocks of a cluster to add their sums.
+        block_bandwidth: bytes per ns that one block reads from L2.
+        bandwidth: bytes per ns that all blocks read from L2.
     """
 
     hop: tuple[float, float]

@@ -16,15 +16,15 @@ CHUNK = 32  # of K, in two-byte elements: 64 bytes per row
 
 @dataclass(frozen=True)
 class OwnProduct:
-    """The sizes of a step's kernel that multiplies too.
+    """The sizes of a fused step: one kernel with its own product.
 
     Attributes:
         rows: batch rows per block, a multiple of 16.
-        warps: warps per block; they share K.
+        warps: warps per block, which divide K.
         split: blocks per cluster that share K of the backward; 1 for no clusters.
-        ahead: chunks of K that a warp has loaded ahead of the product.
+        ahead: k-tiles that a warp loads before the product needs them.
         shared: bytes of shared memory per block.
-        overlapped: whether a step's blocks begin while the step before ends.
+        overlapped: whether a step's blocks start while the previous step ends.
     """
 
     rows: int

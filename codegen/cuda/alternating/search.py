@@ -17,7 +17,7 @@ _WARPS = 8
 _ROWS = (16, 32)  # batch rows of a block: an item a thread at most
 _SHARED = 44 * KIB  # of the 48 that a kernel has without asking; some is for arguments
 _REGISTERS = 96  # of a thread, for sums and what is on its way, of 128: two blocks share an SM
-# Of a step, in all batch rows and heads, with some blocks' worth to spare.
+# Units per step over all batch rows and heads, with room for a few blocks.
 _MOST_UNITS = 2**32 - 2**10
 _MOST_TILES = 65535  # of batch rows: blocks of a launch along y
 _SPLITS = (1, 2, 4, 4)  # blocks that share K of the backward, by the pairs of a source

@@ -1,4 +1,4 @@
-"""What a step costs in ns: the model that ranks plans, and where its constants were measured."""
+"""The cost of a step of a block plan in ns: the model, and where its constants were measured."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ def block_nanoseconds(pointwise: Pointwise, shape: Shape, limits: Limits, kernel
 
 
 def traffic_nanoseconds(pointwise: Pointwise, shape: Shape) -> float:
-    """The ns of what a step reads and writes, whatever the plan does.
+    """The ns of a step's reads and writes, which are the same for every plan.
 
     Args:
         pointwise: of the cell.

@@ -123,7 +123,7 @@ def _exchange_bytes(chunks: int) -> int:
 
 
 def _copy_bytes(elements: int, shape: Shape, rows: int) -> int:
-    """Rows of a step in shared memory, `elements` a unit; the padding keeps banks apart."""
+    """Bytes of a step's rows in shared memory; padding avoids bank conflicts."""
     unit = elements * shape.element_bytes
     return rows * (_rounded(shape.head_dim * unit, 128) + _rounded(4 * unit, 16))
 

@@ -1,4 +1,4 @@
-"""What a step of a cluster plan costs in ns, and where its constants were measured."""
+"""The cost of a step of a cluster plan in ns, and where its constants were measured."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ _SUM_BYTES = 4  # of what a block's product gives for a unit and row
 
 @dataclass(frozen=True)
 class ClusterCosts:
-    """Constants of an architecture beside those of all fused plans; pairs: forward, backward.
+    """Constants of cluster plans on one GPU; pairs are forward, backward.
 
     Attributes:
-        exchange: ns of a step that no other work fills: a push's way to the peers, barriers.
-        size: ns more or less by the size of a cluster.
-        kilobyte: ns more for each KiB that a block takes in.
-        each_warp: ns of what a warp does whether it has one item or two, a warp of a scheduler.
-        operation: ns of an operation of the cell's equations, for a turn of a scheduler's warps.
-        split: ns of each further warp that shares K.
-        filled: which part of the multiprocessors whole clusters can have.
+        exchange: ns per step that nothing else fills: the latency of a push to the peers, barriers.
+        size: additional ns, by the number of blocks in a cluster.
+        kilobyte: additional ns per KiB that a block receives.
+        each_warp: fixed ns per step, per warp on a scheduler.
+        operation: ns per operation of the cell's equations, per round of a scheduler's warps.
+        split: ns per additional warp that shares K.
+        filled: the part of the multiprocessors that whole clusters can use.
     """
 
     exchange: tuple[float, float]

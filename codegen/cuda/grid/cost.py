@@ -1,4 +1,4 @@
-"""What a step of a grid plan costs in ns, and where the constants were measured."""
+"""The cost of a step of a grid plan in ns, and where its constants were measured."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def grid_nanoseconds(pointwise: Pointwise, shape: Shape, limits: Limits, kernel:
     rows = TILE_ROWS * tiles
     operations = pointwise.program(kernel.direction).operations
     gathered = rows * kernel.exchange_chunks * CHUNK_BYTES / kernel.cluster / 1024
-    # A fragment is the operand of a warp's instruction, wherever it is kept: two a tile and chunk.
+    # A fragment is the operand of one warp instruction: two per tile and k-tile, wherever stored.
     slower = H200.float32 if shape.dtype == "float32" else 1
     instructions = 2 * kernel.tiles * kernel.chunks * tiles * slower
     turns = math.ceil(kernel.warps / _SCHEDULERS)

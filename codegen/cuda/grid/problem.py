@@ -32,9 +32,9 @@ class Rows(NamedTuple):
     """How a batch is cut.
 
     Attributes:
-        tiles: tiles of 8 batch rows of a group of blocks.
-        phases: parts of those that take turns in a step.
-        groups: groups of blocks a head that are on the chip at once.
+        tiles: tiles of 8 batch rows per group of blocks.
+        phases: parts of these tiles, which a step processes one after the other.
+        groups: groups of blocks per head that run at the same time.
     """
 
     tiles: int = 1
@@ -58,15 +58,15 @@ def grid_problem(
         limits: the GPU.
         direction: which of the two kernels.
         rows: how the batch is cut.
-        streams: whether what the chip cannot hold of R may be streamed in every step; else all of R
-            is on the chip.
+        streams: whether each step may stream the part of R that the chip cannot hold; if not, all
+            of R is on the chip.
 
     Returns:
-        A model with the variables `cluster` (blocks that share K), `unit_groups` (of 8 units, a
-        block), `blocks` (of a group), `warps`, `chunks` (of K, a warp), `kept` (of those, in
-        registers), `streamed` (of those, from global memory), `tiles` (of 16 rows of R, a block),
-        `items` (units of a batch row, a thread), `matrix` (registers of a thread that hold R),
-        `registers` (of a thread) and `shared` (bytes of a block).
+        A model with the variables `cluster` (blocks that share K), `unit_groups` (groups of 8 units
+        per block), `blocks` (per group), `warps`, `chunks` (k-tiles per warp), `kept` (k-tiles per
+        warp in registers), `streamed` (k-tiles per warp from global memory), `tiles` (tiles of 16
+        rows of R per block), `items` (units of a batch row per thread), `matrix` (registers per
+        thread that hold R), `registers` (per thread) and `shared` (bytes per block).
 
     Example:
         >>> import rnnc

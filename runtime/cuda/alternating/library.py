@@ -1,4 +1,4 @@
-"""The products of an alternating plan by cuBLAS: operands, and a product a step."""
+"""The products of an alternating plan by cuBLAS: operands, and one product per step."""
 
 from __future__ import annotations
 
