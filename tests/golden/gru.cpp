@@ -112,12 +112,6 @@ static void backward_row(const real* kept, const real* const* before, const real
 #include "lib/forward.h"
 #include "lib/backward.h"
 
-// How many values a unit the forward keeps for the backward.
-extern "C" {
-extern const int64_t rnnc_saved;
-const int64_t rnnc_saved = rnnc::kSaved;
-}
-
 extern "C" void rnnc_forward(const rnnc::ForwardArguments* arguments) {
   rnnc::forward(*arguments);
 }
