@@ -22,7 +22,7 @@ from .check.plain import all_plain, any_tangent, is_watched, profiler_enabled
 from .check.scan import check_is_cell, check_kernel_inputs, check_scan, params_in_order
 from .errors import CompileError, NoCompilerError, TensorError
 from .reference import scan_reference
-from .targets import TARGETS
+from .targets import TARGETS, target_of
 from .tensors import Forward, ScanInputs, States, forward_from
 
 Backend = Literal["auto", "cpu", "cuda", "reference"]
@@ -190,8 +190,7 @@ def initial_states(like: Tensor, values: Sequence[float], shape: Sequence[int]) 
         values: of each state.
         shape: of each.
     """
-    target = TARGETS.get(like.device.type, TARGETS["cpu"])
-    return target.initial_states(like, values, shape)
+    return target_of(like.device).initial_states(like, values, shape)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

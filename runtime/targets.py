@@ -67,10 +67,10 @@ class Target(Protocol):
 TARGETS: dict[str, Target] = {"cpu": CpuTarget(), "cuda": CudaTarget()}
 
 
-def target_of(tensor: Tensor) -> Target:
-    """The target of a tensor's device; the CPU's layouts hold for a device without kernels.
+def target_of(device: torch.device) -> Target:
+    """The target of a device; the CPU's layouts hold for a device without kernels.
 
     Args:
-        tensor: of any device, `meta` for example.
+        device: any device, `meta` for example.
     """
-    return TARGETS.get(tensor.device.type, TARGETS["cpu"])
+    return TARGETS.get(device.type, TARGETS["cpu"])

@@ -58,6 +58,14 @@ class Limits:
         """The name that the CUDA compiler knows the GPU's architecture by."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
+    def registers_for(self, threads: int) -> int:
+        """The most registers per thread if that many threads share an SM.
+
+        Args:
+            threads: of all blocks that an SM holds at once. Registers are allocated by eights.
+        """
+        return min(self.registers // threads // 8 * 8, self.registers_per_thread)
+
     def resident(self, cluster: int) -> int:
         """How many blocks of one an SM are on the chip at once, in clusters of a size.
 

@@ -19,7 +19,7 @@ from ..call import backward_reads
 from ..check.plain import all_plain, treats_itself
 from ..check.tensor import check_memory
 from ..errors import TensorError
-from ..targets import TARGETS
+from ..targets import target_of
 from ..tensors import Saved
 
 
@@ -77,7 +77,7 @@ def check_saved(cell: CellSpec, save: Save, sizes: Sizes, saved: Saved) -> Saved
     Raises:
         TensorError: a tensor is missing, or has another shape, dtype or device than the forward's.
     """
-    target = TARGETS.get(sizes.device.type, TARGETS["cpu"])
+    target = target_of(sizes.device)
     again = target.computes_gates_again(save)
     steps, batch, heads, dim, *_ = sizes
     plane, rows = (heads, dim), (batch, heads, dim)

@@ -46,7 +46,7 @@ def scan_op(*arguments: Any) -> list[Tensor]:
     check_operator(spec, inputs, over_time)
     stored = stored_states(cell, tuple(over_time), keep)
     call = Call(spec, keep, stored, _choice(variant, save))
-    return target_of(inputs.wx).forward(call, inputs).flat()
+    return target_of(inputs.wx.device).forward(call, inputs).flat()
 
 
 @scan_op.register_fake
@@ -56,7 +56,7 @@ def _(*arguments: Any) -> list[Tensor]:
     batch, steps, heads, dim, _ = wx.shape
     stored = stored_states(cell, tuple(over_time), keep)
     sizes = (steps, batch, heads, dim)
-    saved = target_of(wx).saved_shape(cell_of(cell), sizes, keep, save)
+    saved = target_of(wx.device).saved_shape(cell_of(cell), sizes, keep, save)
     return Forward(
         [wx.new_empty(steps if wanted else 0, batch, heads, dim) for wanted in stored],
         [wx.new_empty(batch, heads, dim) for _ in stored],
@@ -95,7 +95,7 @@ def _(*arguments: Any) -> list[Tensor]:
     steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
     new, plane = first.new_empty, (heads, dim)
     inputs, gates = len(spec.input_gates), len(layout_of(spec).gates)
-    d_wx = target_of(first).new_d_wx(first, (batch, steps, *plane, inputs), gates)
+    d_wx = target_of(first.device).new_d_wx(first, (batch, steps, *plane, inputs), gates)
     return [
         d_wx,
         new(len(spec.dense_pairs), *plane, dim),
@@ -118,7 +118,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
     wx = tensors.wx
     ctx.count, ctx.has_bias = len(tensors.initial_states), tensors.b is not None
     ctx.set_materialize_grads(False)
-    again = target_of(wx).computes_gates_again(ctx.save)
+    again = target_of(wx.device).computes_gates_again(ctx.save)
     flat = saved_of(tensors, forward_from(output), again).flat()
     batch, steps, heads, dim, _ = wx.shape
     own = is_watched() or any(t is not None and treats_itself(t) for t in flat)

@@ -254,7 +254,7 @@ class RNN(nn.Module):
         if weight is None:  # a cell that takes no input still runs for as many steps
             heads = self.heads
             return x.new_empty(x.shape[1], x.shape[0], heads, self.hidden_size // heads, 0)
-        return target_of(x).project(x, weight)
+        return target_of(x.device).project(x, weight)
 
     def _any_weight(self) -> Tensor | None:
         return next(iter(self._weights(0).values()), None)

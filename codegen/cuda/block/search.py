@@ -193,7 +193,6 @@ def _kernel(
     blocks = math.ceil(shape.heads * math.ceil(shape.batch / rows) / limits.multiprocessors)
     found = _best(cell, _sizes(shape), limits, direction, rows, min(blocks, 4))
     threads = WARP * found["warps"]
-    allowed = limits.registers // (threads * found["blocks"]) // 8 * 8
     kib = threads * found["matrix"] * 4 // 1024
     plan = BlockPlan(
         direction=direction,
@@ -203,7 +202,7 @@ def _kernel(
         head_dim=shape.head_dim,
         rows=rows,
         warps=found["warps"],
-        registers=min(allowed, limits.registers_per_thread),
+        registers=limits.registers_for(threads * found["blocks"]),
         shared=found["shared"],
         unit_groups=found["groups"],
         ahead=found["ahead"],

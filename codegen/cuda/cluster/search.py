@@ -98,7 +98,6 @@ def _best(
 
 def _kernel(found: Solution, shape: Shape, limits: Limits, direction: Direction) -> ClusterPlan:
     threads = 4 * WARP * found["quarter"]
-    allowed = limits.registers // (threads * found["blocks"]) // 8 * 8
     kib = WARP * found["warps"] * found["matrix"] * 4 // 1024
     return ClusterPlan(
         direction=direction,
@@ -108,7 +107,7 @@ def _kernel(found: Solution, shape: Shape, limits: Limits, direction: Direction)
         head_dim=shape.head_dim,
         rows=ROWS,
         warps=found["warps"],
-        registers=min(allowed, limits.registers_per_thread),
+        registers=limits.registers_for(threads * found["blocks"]),
         shared=found["shared"],
         cluster=found["cluster"],
         units=found["units"],

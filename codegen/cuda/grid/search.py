@@ -142,7 +142,7 @@ def _kernel(
         head_dim=shape.head_dim,
         rows=TILE_ROWS * rows.tiles,
         warps=found["warps"],
-        registers=min(limits.registers // threads // 8 * 8, limits.registers_per_thread),
+        registers=limits.registers_for(threads),
         shared=found["shared"],
         groups=rows.groups,
         phases=rows.phases,
