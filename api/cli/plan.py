@@ -60,7 +60,7 @@ def _estimate(plan: Plan, taken: Plan, steps: int) -> tuple[str, ...]:
     forward, backward = plan.nanoseconds
     return (
         f"{'*' if plan.variant == taken.variant else ' '} {plan.variant}",
-        f"{forward} ns a step",
-        f"{backward} ns a step",
+        f"{forward} ns per step",
+        f"{backward} ns per step",
         f"{(forward + backward) * steps / 1e6:.2f} ms",
     )

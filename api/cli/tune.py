@@ -74,7 +74,7 @@ def _measured(trial: Trial, starred: Sequence[Trial]) -> tuple[str, ...]:
         return ("-", "-", trial.failure)
     both = zip(starred, trial.microseconds, strict=True)
     times = [f"{'* ' * (trial is taken)}{took:.2f} us" for taken, took in both]
-    return (*times, f"{sum(trial.microseconds):.2f} us a step")
+    return (*times, f"{sum(trial.microseconds):.2f} us per step")
 
 
 def _starred(tuning: Tuning) -> list[Trial]:

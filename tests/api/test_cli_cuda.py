@@ -66,7 +66,7 @@ def test_plan_marks_what_is_taken_and_says_what_binds(shown: Callable[..., str])
     assert alternating.startswith("  alternating ")
     plan = rnnc.cells.lstm.cuda(heads=12, head_dim=64, gpu="A100").plan
     forward, backward = plan.nanoseconds
-    assert f" {forward} ns a step  " in block
+    assert f" {forward} ns per step  " in block
     assert f"  {(forward + backward) * 1024 / 1e6:.2f} ms  " in block
     assert f"\n* {plan}\n" in "\n".join([*lines, ""])
 
@@ -77,9 +77,9 @@ def test_plan_marks_a_mixed_plan_that_is_taken(shown: Callable[..., str]) -> Non
     assert [line.split()[0] for line in lines[4:8]] == "block cluster grid alternating".split()
     assert lines[8].startswith("* block+cluster ")
     forward, backward = plan.nanoseconds
-    assert f" {forward} ns a step  " in lines[4]
-    assert f"  {backward} ns a step  " in lines[5]
-    for part in (f" {forward} ns a step  ", f"  {backward} ns a step  "):
+    assert f" {forward} ns per step  " in lines[4]
+    assert f"  {backward} ns per step  " in lines[5]
+    for part in (f" {forward} ns per step  ", f"  {backward} ns per step  "):
         assert part in lines[8]
     assert "\n".join(lines).endswith(f"\n\n* {plan}")
 

@@ -43,9 +43,9 @@ def test_the_winner_has_a_star_and_all_that_was_tried_a_line() -> None:
     first, second = (" ".join(line.split()) for line in lines[4:6])
     cheapest = plans_for(rnnc.cells.lstm, Shape(12, 64), H200)[0]
     assert first.startswith("block: ")
-    assert first.endswith(f" {sum(cheapest.nanoseconds)} ns 1.00 us 2.00 us 3.00 us a step")
+    assert first.endswith(f" {sum(cheapest.nanoseconds)} ns 1.00 us 2.00 us 3.00 us per step")
     assert second.startswith("cluster: ")
-    assert second.endswith(" * 0.50 us * 0.75 us 1.25 us a step")
+    assert second.endswith(" * 0.50 us * 0.75 us 1.25 us per step")
     assert sum(line.count("* ") for line in lines[4:8]) == 2
     assert lines[9].startswith("* cluster (sm_90, bfloat16, head dim 64)")
 
@@ -58,8 +58,8 @@ def test_each_direction_s_winner_has_a_star(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(trials, "measure_plans", measure)
     lines = run("lstm", "--heads", "12", "--head-dim", "64").stdout.splitlines()
     first, second = (" ".join(line.split()) for line in lines[4:6])
-    assert first.endswith(" ns * 1.00 us 2.00 us 3.00 us a step")
-    assert second.endswith(" ns 1.50 us * 1.25 us 2.75 us a step")
+    assert first.endswith(" ns * 1.00 us 2.00 us 3.00 us per step")
+    assert second.endswith(" ns 1.50 us * 1.25 us 2.75 us per step")
     assert sum(line.count("* ") for line in lines[4:8]) == 2
     assert lines[9].startswith("* block+cluster (sm_90, bfloat16, head dim 64)")
 
