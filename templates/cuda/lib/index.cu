@@ -3,7 +3,7 @@
 // An alternating plan either fuses its product or leaves it to the matrix library; this file has the
 // fused kernels. To see the others, include alternating/library_forward.cuh and
 // library_backward.cuh instead.
-#include "lib/cell/example.cuh"
+#include "example/lstm.cuh"
 
 #include "lib/kernels/block_backward.cuh"
 #include "lib/kernels/block_forward.cuh"

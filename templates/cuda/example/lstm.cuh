@@ -1,8 +1,9 @@
-// The constants and functions of one example cell (LSTM in bfloat16) and of one plan of each kind.
+// What the generated sources of one cell, the LSTM, define ahead of the library's headers.
 //
-// Headers use such constants; the generated code of a cell defines them before it includes a
-// header. This file stands in for generated code: index.cu includes it, editors include it before
-// any header (compile_flags.txt), and no kernel that runs does.
+// `RNNC_UPDATE_GOLDEN=1 pytest tests/codegen/test_cuda_example.py` writes this file. It joins the
+// sources of one plan of each kind, without their kernels. Where sources define the same name, the
+// first definition is here. Editors (compile_flags.txt) and index.cu include this file before any
+// header.
 #pragma once
 
 namespace rnnc {
@@ -14,28 +15,26 @@ enum class Accuracy { kBfloat16, kFloat16, kExact };
 constexpr Accuracy kAccuracy = Accuracy::kBfloat16;
 constexpr bool kTf32 = false;
 
-__device__ constexpr char kPlanName[] = "lstm, an example";
-
-constexpr int kStates = 2;      // h, c
-constexpr int kGates = 4;       // i, f, z, o
+constexpr int kStates = 2;  // h, c
+constexpr int kGates = 4;  // i, f, z, o
 constexpr int kInputGates = 4;  // the first ones
 constexpr int kBiasGates = 4;
 constexpr int kDiagonalPairs = 0;
 constexpr int kParams = 0;
 constexpr int kSaved = 4;  // sigmoid_i, sigmoid_f, tanh_z, sigmoid_o
 constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
-__device__ constexpr int kBias[] = {0, 1, 2, 3};    // bias -> gate
-__device__ constexpr int kDiagonalGate[] = {-1};    // diagonal pair -> gate
+__device__ constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
+__device__ constexpr int kDiagonalGate[] = {-1};  // diagonal pair -> gate
 __device__ constexpr int kDiagonalSource[] = {-1};  // diagonal pair -> state
-__device__ constexpr int kDiagonalOrder[] = {-1};   // order of addition -> diagonal pair
+__device__ constexpr int kDiagonalOrder[] = {-1};  // order of addition -> diagonal pair
 
 // Dense pairs (gate, source), grouped by source; a matrix is the index of a pair in R.
 constexpr int kDensePairs = 4;
 constexpr int kSources = 1;
-__device__ constexpr int kSourceState[] = {0};          // source -> state
-__device__ constexpr int kSourcePairs[] = {4};          // source -> count
-__device__ constexpr int kSourceFirstPair[] = {0};      // source -> pair
-__device__ constexpr int kPairGate[] = {2, 0, 1, 3};    // pair -> gate
+__device__ constexpr int kSourceState[] = {0};  // source -> state
+__device__ constexpr int kSourcePairs[] = {4};  // source -> count
+__device__ constexpr int kSourceFirstPair[] = {0};  // source -> pair
+__device__ constexpr int kPairGate[] = {2, 0, 1, 3};  // pair -> gate
 __device__ constexpr int kPairMatrix[] = {2, 0, 1, 3};  // pair -> matrix
 
 // Whether the backward reads the values of each state before a step.
@@ -51,31 +50,14 @@ namespace rnnc {
 // 9 operations per unit
 template <typename _sigmoid>
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
-                                   real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o,
-                                   real& tanh_z, _sigmoid& sigmoid) {
+    real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z,
+    _sigmoid& sigmoid) {
   sigmoid_f = sigmoid(f);
   sigmoid_i = sigmoid(i);
   sigmoid_o = sigmoid(o);
   tanh_z = tanh(z);
-  c_next = sigmoid_f * c + sigmoid_i * tanh_z;
-  h_next = sigmoid_o * tanh(c_next);
-}
-
-// 20 operations per unit
-RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
-                                    real h, real c, real h_next, real c_next, real d_h_next,
-                                    real d_c_next, real& d_f, real& d_i, real& d_o, real& d_z,
-                                    real& d_h, real& d_c) {
-  const real t0 = d_h_next * sigmoid_o;
-  const real tanh_c_next = tanh(c_next);
-  const real d_c_next_sum = d_c_next + t0 * (real(1) - tanh_c_next * tanh_c_next);
-  d_c = d_c_next_sum * sigmoid_f;
-  d_f = d_c * c * (real(1) - sigmoid_f);
-  const real t1 = d_c_next_sum * sigmoid_i;
-  d_i = t1 * tanh_z * (real(1) - sigmoid_i);
-  d_o = t0 * tanh_c_next * (real(1) - sigmoid_o);
-  d_z = t1 * (real(1) - tanh_z * tanh_z);
-  d_h = real(0);
+  c_next = sigmoid_f*c + sigmoid_i*tanh_z;
+  h_next = sigmoid_o*tanh(c_next);
 }
 
 // The forward pointwise map of one item, with a given sigmoid.
@@ -83,37 +65,23 @@ template <typename Sigmoid>
 RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(kGates)],
                                          const real (&state)[kStates],
                                          const real (&param)[at_least_one(kParams)],
-                                         real (&next)[kStates], real (&saved)[at_least_one(kSaved)],
-                                         Sigmoid& sigmoid) {
+                                         real (&next)[kStates],
+                                         real (&saved)[at_least_one(kSaved)], Sigmoid& sigmoid) {
   real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
-  pointwise_forward(gate[0], gate[1], gate[2], gate[3], state[0], state[1], h_next, c_next,
-                    sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
+  pointwise_forward(
+      gate[0],
+      gate[1],
+      gate[2],
+      gate[3],
+      state[0],
+      state[1],
+      h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
   next[0] = h_next;
   next[1] = c_next;
   saved[0] = sigmoid_i;
   saved[1] = sigmoid_f;
   saved[2] = tanh_z;
   saved[3] = sigmoid_o;
-}
-
-// The backward pointwise map of one item: replaces the gradients of the states after the step by
-// those of the states before it.
-RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(kSaved)],
-                                          const real (&before)[kStates],
-                                          const real (&after)[kStates],
-                                          const real (&param)[at_least_one(kParams)],
-                                          real (&d_states)[kStates],
-                                          real (&d_gates)[at_least_one(kGates)],
-                                          real (&d_params)[at_least_one(kParams)]) {
-  real d_f, d_i, d_o, d_z, d_h, d_c;
-  pointwise_backward(saved[0], saved[1], saved[2], saved[3], before[0], before[1], after[0],
-                     after[1], d_states[0], d_states[1], d_f, d_i, d_o, d_z, d_h, d_c);
-  d_gates[0] = d_i;
-  d_gates[1] = d_f;
-  d_gates[2] = d_z;
-  d_gates[3] = d_o;
-  d_states[0] = d_h;
-  d_states[1] = d_c;
 }
 
 }  // namespace rnnc
@@ -125,10 +93,60 @@ constexpr int kThreadRows = 1;  // batch rows per thread
 constexpr int kBlockRows = 4 * kThreadRows;
 constexpr int kUnitGroups = 2;  // of 8 units, per warp
 constexpr int kWarps = 4;
-constexpr int kNumStages = 8;          // steps whose data is in flight
+constexpr int kNumStages = 8;  // steps whose data is in flight
 constexpr int kPlannedShared = 19456;  // bytes per block
 
 }  // namespace rnnc::block_forward
+
+namespace rnnc {
+
+// 20 operations per unit
+RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
+    real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_f, real& d_i,
+    real& d_o, real& d_z, real& d_h, real& d_c) {
+  const real t0 = d_h_next*sigmoid_o;
+  const real tanh_c_next = tanh(c_next);
+  const real d_c_next_sum = d_c_next + t0*(real(1) - tanh_c_next*tanh_c_next);
+  d_c = d_c_next_sum*sigmoid_f;
+  d_f = d_c*c*(real(1) - sigmoid_f);
+  const real t1 = d_c_next_sum*sigmoid_i;
+  d_i = t1*tanh_z*(real(1) - sigmoid_i);
+  d_o = t0*tanh_c_next*(real(1) - sigmoid_o);
+  d_z = t1*(real(1) - tanh_z*tanh_z);
+  d_h = real(0);
+}
+
+// The backward pointwise map of one item: replaces the gradients of the states after the step by those
+// of the states before it.
+RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(kSaved)],
+                                          const real (&before)[kStates],
+                                          const real (&after)[kStates],
+                                          const real (&param)[at_least_one(kParams)],
+                                          real (&d_states)[kStates],
+                                          real (&d_gates)[at_least_one(kGates)],
+                                          real (&d_params)[at_least_one(kParams)]) {
+  real d_f, d_i, d_o, d_z, d_h, d_c;
+  pointwise_backward(
+      saved[0],
+      saved[1],
+      saved[2],
+      saved[3],
+      before[0],
+      before[1],
+      after[0],
+      after[1],
+      d_states[0],
+      d_states[1],
+      d_f, d_i, d_o, d_z, d_h, d_c);
+  d_gates[0] = d_i;
+  d_gates[1] = d_f;
+  d_gates[2] = d_z;
+  d_gates[3] = d_o;
+  d_states[0] = d_h;
+  d_states[1] = d_c;
+}
+
+}  // namespace rnnc
 
 namespace rnnc::block_backward {
 
@@ -136,18 +154,24 @@ constexpr int kHeadDim = 64;
 constexpr int kThreadRows = 1;  // batch rows per thread
 constexpr int kBlockRows = 4 * kThreadRows;
 constexpr int kWarps = 4;
-constexpr int kNumStages = 8;          // steps whose data is in flight
+constexpr int kNumStages = 8;  // steps whose data is in flight
 constexpr int kPlannedShared = 44032;  // bytes per block
 
 }  // namespace rnnc::block_backward
 
+namespace rnnc {
+
+__device__ constexpr char kPlanName[] = "lstm, cluster plan of head dim 128";
+
+}  // namespace rnnc
+
 namespace rnnc::cluster_forward {
 
 constexpr int kHeadDim = 128;
-constexpr int kCluster = 8;            // blocks
-constexpr int kUnits = 16;             // per block
-constexpr int kSplits = 1;             // warps that share K
-constexpr int kNumStages = 8;          // steps whose data is in flight
+constexpr int kCluster = 8;  // blocks
+constexpr int kUnits = 16;  // per block
+constexpr int kSplits = 1;  // warps that share K
+constexpr int kNumStages = 8;  // steps whose data is in flight
 constexpr int kPlannedShared = 14352;  // bytes per block
 
 }  // namespace rnnc::cluster_forward
@@ -156,16 +180,15 @@ namespace rnnc::cluster_backward {
 
 constexpr int kHeadDim = 128;
 constexpr int kCluster = 8;  // blocks
-constexpr int kUnits = 16;   // per block
+constexpr int kUnits = 16;  // per block
 constexpr int kWarps = 4;
-constexpr int kNumStages = 8;          // steps whose data is in flight
+constexpr int kNumStages = 8;  // steps whose data is in flight
 constexpr int kPlannedShared = 34832;  // bytes per block
 
 // Whether the backward pointwise map is linear in the gradients of the states after a step.
 constexpr bool kLinear = true;
 
-// Whether the gradient of each state after a step reaches that of a gate, a state before it, a
-// param.
+// Whether the gradient of each state after a step reaches that of a gate, a state before it, a param.
 __device__ constexpr bool kReachesGate[][at_least_one(kGates)] = {
     {true, true, true, true},
     {true, true, true, false},
@@ -190,7 +213,7 @@ constexpr int kPhases = 1;  // per step: parts of those rows, one after the othe
 constexpr int kPhaseTiles = kRowTiles / kPhases;
 constexpr int kPhaseRows = 8 * kPhaseTiles;
 constexpr int kBlocks = 16;  // per head
-constexpr int kUnits = 16;   // per block
+constexpr int kUnits = 16;  // per block
 constexpr int kWarps = 4;
 constexpr int kRegisterKTiles = 2;  // per warp
 constexpr int kStreamedKTiles = 0;
@@ -208,9 +231,9 @@ constexpr int kPhases = 1;  // per step: parts of those rows, one after the othe
 constexpr int kPhaseTiles = kRowTiles / kPhases;
 constexpr int kPhaseRows = 8 * kPhaseTiles;
 constexpr int kBlocks = 16;  // per head
-constexpr int kUnits = 16;   // per block
+constexpr int kUnits = 16;  // per block
 constexpr int kWarps = 8;
-constexpr int kCluster = 1;         // blocks
+constexpr int kCluster = 1;  // blocks
 constexpr int kRegisterKTiles = 4;  // per warp
 constexpr int kStreamedKTiles = 0;
 constexpr int kPlannedShared = 12288;  // bytes per block
@@ -223,8 +246,13 @@ namespace rnnc::alternating {
 constexpr bool kFused = true;
 constexpr int kRowTiles = 1;  // of 16 batch rows, per block
 constexpr int kWarps = 8;
-constexpr int kSplit = 4;             // blocks that share K of the backward
 constexpr int kForwardNumStages = 3;  // k_tiles in flight per warp
-constexpr int kBackwardNumStages = 3;
+
+}  // namespace rnnc::alternating
+
+namespace rnnc::alternating {
+
+constexpr int kSplit = 4;  // blocks that share K
+constexpr int kBackwardNumStages = 3;  // k_tiles in flight per warp
 
 }  // namespace rnnc::alternating
