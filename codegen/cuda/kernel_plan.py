@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, Self
 
 from ..shape import Direction, Dtype, Save
+from .mma import WARP
 
 
 class LaunchShape(NamedTuple):
@@ -114,7 +115,7 @@ class ResidentPlan(KernelPlan):
     @property
     def threads(self) -> int:
         """Threads per block."""
-        return 32 * self.warps
+        return WARP * self.warps
 
     @property
     def launch_shape(self) -> LaunchShape:

@@ -12,8 +12,9 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.block.plan import BlockPlan
 from ...codegen.cuda.cluster.plan import ClusterPlan
-from ...codegen.cuda.grid.plan import SLOT_CHUNK_BYTES, TILE_ROWS, GridPlan
+from ...codegen.cuda.grid.plan import GridPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
+from ...codegen.cuda.mma import K_TILE_BYTES, TILE_N
 from .arguments import grid_struct, pointer
 from .launch import Kernel, load_kernel
 from .launch_grid import MOST_BLOCKS, batch_tiles, blocks_of, launches
@@ -96,7 +97,7 @@ def buffer_bytes(plan: GridPlan, sizes: Sizes) -> tuple[int, int]:
     if groups > plan.groups:
         groups = plan.groups
     shared = sizes.heads * groups
-    region = shared * (rows // TILE_ROWS) * plan.exchange_chunks * SLOT_CHUNK_BYTES
+    region = shared * (rows // TILE_N) * plan.exchange_chunks * TILE_N * K_TILE_BYTES
     return (sizes.steps or 1) * region, shared * plan.blocks * plan.streamed_bytes
 
 

@@ -12,8 +12,8 @@ import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rnnc.codegen.cuda.block.search import largest_block_dim
-from rnnc.codegen.cuda.grid.plan import CHUNK_BYTES
 from rnnc.codegen.cuda.limits import KIB, PRESETS, limits_of
+from rnnc.codegen.cuda.mma import K_TILE_BYTES
 from rnnc.codegen.cuda.planner import plan_for, plans_for, plans_of_kind
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.layout import layout_of
@@ -197,7 +197,7 @@ def test_plans_of_shared_heads_stay_within_every_limit(cell, shape, limits):
             if grid:
                 resident = shape.heads * kernel.groups * blocks
                 assert resident <= limits.multiprocessors, "blocks that wait are on the chip"
-                chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
+                chunks = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
                 assert kernel.exchange_chunks >= chunks
 
 

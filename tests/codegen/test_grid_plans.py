@@ -10,10 +10,10 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.cuda.grid.plan import CHUNK_BYTES
 from rnnc.codegen.cuda.grid.problem import Rows, grid_problem
 from rnnc.codegen.cuda.grid.search import largest_grid_dim
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
+from rnnc.codegen.cuda.mma import K_TILE_BYTES
 from rnnc.codegen.cuda.planner import plans_of_kind
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import PlanError, Shape
@@ -74,7 +74,7 @@ def test_all_of_r_has_a_place(cell, shape, limits):
     for plan in found(cell, shape, limits):
         for kernel in plan.kernels.values():
             tile_chunks = kernel.tiles * kernel.chunks
-            covered = kernel.blocks * kernel.warps * tile_chunks * 16 * CHUNK_BYTES
+            covered = kernel.blocks * kernel.warps * tile_chunks * 16 * K_TILE_BYTES
             assert covered >= pairs * shape.head_dim**2 * shape.element_bytes
 
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.cuda.grid.plan import CHUNK_BYTES, RING_BYTES
+from rnnc.codegen.cuda.grid.plan import RING_BYTES
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
+from rnnc.codegen.cuda.mma import K_TILE_BYTES
 from rnnc.codegen.cuda.planner import plan_for, plans_for, plans_of_kind
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.plan import Plan
@@ -54,7 +55,7 @@ def test_what_is_streamed_fits_nowhere_else(cell, shape, limits):
         assert streams_of(plan)
         assert (plan.forward.groups, plan.forward.phases) == (1, 1)
         for kernel in plan.kernels.values():
-            chunk = 16 * CHUNK_BYTES * kernel.warps * kernel.tiles
+            chunk = 16 * K_TILE_BYTES * kernel.warps * kernel.tiles
             assert kernel.shared <= limits.shared_per_block
             assert kernel.threads * kernel.registers <= limits.registers
             assert kernel.matrix_registers < kernel.registers <= limits.registers_per_thread

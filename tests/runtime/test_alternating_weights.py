@@ -9,7 +9,8 @@ import pytest
 import rnnc
 import torch
 from rnnc import Gate, State, gate, sigmoid, tanh
-from rnnc.codegen.cuda.alternating.plan import CHUNK, STRIP, OwnProduct
+from rnnc.codegen.cuda.alternating.plan import K_TILE, OwnProduct
+from rnnc.codegen.cuda.mma import TILE_N
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.spaces import DenseIndex, SourceIndex
 from rnnc.runtime.cuda.alternating.weights import copy_pairs, strips_backward, strips_forward
@@ -29,15 +30,15 @@ def test_forward_strips(dim):
     R = torch.randn(3, 2, dim, dim)
     strips = strips_forward(R)
     heads, tiles, chunks, pairs = strips.shape[:4]
-    assert (heads, tiles, chunks, pairs) == (2, -(-dim // STRIP), -(-dim // CHUNK), 3)
+    assert (heads, tiles, chunks, pairs) == (2, -(-dim // TILE_N), -(-dim // K_TILE), 3)
     flat = strips.reshape(heads * tiles, chunks, pairs, LANES, 8)
     for block in range(heads * tiles):
         head, tile = divmod(block, tiles)
         for chunk, pair, lane, k in torch.cartesian_prod(
             *(torch.arange(n) for n in (chunks, pairs, LANES, 8))
         ).tolist():
-            unit = tile * STRIP + lane // QUADS
-            inner = chunk * CHUNK + lane % QUADS * 8 + k
+            unit = tile * TILE_N + lane // QUADS
+            inner = chunk * K_TILE + lane % QUADS * 8 + k
             assert flat[block, chunk, pair, lane, k] == weight(R, pair, head, unit, inner)
 
 
@@ -47,15 +48,15 @@ def test_backward_strips(dim, split):
     own = OwnProduct(16, 8, split, (1, 1), (0, 0), overlapped=True)
     strips = strips_backward(R, own)
     heads, groups, pairs, chunks = strips.shape[:4]
-    assert groups * split * STRIP >= dim > (groups - 1) * split * STRIP
+    assert groups * split * TILE_N >= dim > (groups - 1) * split * TILE_N
     flat = strips.reshape(heads * groups, pairs * chunks, split, LANES, 8)
     for block in range(heads * groups):
         head, group = divmod(block, groups)
         for chunk, strip, lane, k in torch.cartesian_prod(
             *(torch.arange(n) for n in (pairs * chunks, split, LANES, 8))
         ).tolist():
-            unit = (group * split + strip) * STRIP + lane // QUADS
-            gate = chunk % chunks * CHUNK + lane % QUADS * 8 + k
+            unit = (group * split + strip) * TILE_N + lane // QUADS
+            gate = chunk % chunks * K_TILE + lane % QUADS * 8 + k
             wanted = weight(R, chunk // chunks, head, gate, unit)
             assert flat[block, chunk, strip, lane, k] == wanted
 

@@ -10,6 +10,7 @@ from ...layout import layout_of
 from ...shape import Direction, Shape
 from ..block.cost import H200, traffic_nanoseconds
 from ..limits import Limits
+from ..mma import TILE_N
 from .plan import OwnProduct
 
 
@@ -65,10 +66,10 @@ def own_nanoseconds(
     """
     layout = layout_of(pointwise.cell)
     pairs, sources = len(layout.pair_gates), len(layout.sources)
-    blocks = shape.heads * math.ceil(shape.head_dim / 8) * math.ceil(shape.batch / own.rows)
+    blocks = shape.heads * math.ceil(shape.head_dim / TILE_N) * math.ceil(shape.batch / own.rows)
     waves = math.ceil(blocks / limits.multiprocessors)
     row = shape.head_dim * shape.element_bytes
-    weights = 8 * pairs * row
+    weights = TILE_N * pairs * row
     factors = own.rows * (sources * row if direction == "forward" else pairs * row / own.split)
     # A step waits for what the step before left; R is loaded meanwhile.
     chain = OWN.hop[0] + OWN.chain + waves * factors / OWN.block_bandwidth

@@ -7,11 +7,11 @@ from typing import ClassVar, Literal
 
 from ...shape import counted
 from ..kernel_plan import KernelPlan, LaunchShape
+from ..mma import K_TILE_BYTES, WARP
 
 Product = Literal["library", "own"]
 
-STRIP = 8  # rows of R, or columns in the backward, that an instruction of a fused step multiplies
-CHUNK = 32  # of K, in two-byte elements: 64 bytes per row
+K_TILE = K_TILE_BYTES // 2  # elements of two bytes
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class AlternatingPlan(KernelPlan):
     @property
     def threads(self) -> int:
         """Threads per block."""
-        return 32 * self.own.warps if self.own else 128
+        return WARP * self.own.warps if self.own else 128
 
     @property
     def launch_shape(self) -> LaunchShape:

@@ -10,6 +10,7 @@ from ...derive import derive
 from ...layout import layout_of
 from ...shape import Direction, PlanError, Save, Shape
 from ..limits import KIB, Limits
+from ..mma import TILE_M, TILE_N
 from .cost import library_nanoseconds, own_nanoseconds
 from .plan import AlternatingPlan, OwnProduct
 
@@ -119,8 +120,8 @@ def _own_product(
         rows=rows,
         warps=_WARPS,
         split=split,
-        ahead=_ahead(strips, rows // 16, spare),
-        shared=4 * 8 * rows * (_WARPS * strips + received),
+        ahead=_ahead(strips, rows // TILE_M, spare),
+        shared=4 * TILE_N * rows * (_WARPS * strips + received),
         overlapped=limits.capability >= (9, 0),
     )
 

@@ -14,21 +14,23 @@ from ...derive import derive
 from ...layout import layout_of
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 from ..limits import Limits
+from ..mma import (
+    EXCHANGE_ROW_BYTES,
+    GROUP_UNITS,
+    K_TILE_BYTES,
+    K_TILE_REGISTERS,
+    RESERVED_SHARED,
+    TILE_M,
+    TILE_N,
+    WARP,
+)
 from ..refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
 from .cost import block_nanoseconds
 from .plan import BlockPlan
 from .registers import backward_registers, forward_registers
 
-WARP = 32
 _ROWS = (4, 8)  # batch rows of a block, that of fewer registers first
-TILE_UNITS = 16  # units that a warp of the backward owns: the rows of a tile
-_GROUP_UNITS = 8  # units of half a tile
 _AHEAD_ENOUGH = 4  # steps: fewer do not cover a round trip to memory
-_COLUMNS = 8  # the N side of the matrix instructions
-_CHUNK_BYTES = 64  # of K, a row: two matrix instructions, eight registers of R a tile
-_CHUNK_REGISTERS = 8
-_EXCHANGE_ROW = 128  # a row of the exchange buffer is a multiple of it, in bytes
-_RESERVED_SHARED = 1024  # bytes of each block that the system keeps
 
 
 def block_problem(
@@ -66,7 +68,7 @@ def block_problem(
     """
     layout, pointwise = layout_of(cell), derive(cell)
     dim, forward = shape.head_dim, direction == "forward"
-    chunk = _CHUNK_BYTES // shape.element_bytes
+    chunk = K_TILE_BYTES // shape.element_bytes
     m = Model()
     # In the order of preference: together, blocks hide each other's waiting; in each, fewer warps
     # meet sooner; and data is sent for as early as there is room.
@@ -80,8 +82,8 @@ def block_problem(
     registers = m.int("registers", 1, limits.registers_per_thread)
     shared = m.int("shared", 0, limits.shared_per_block)
 
-    m.require(warps * groups * _GROUP_UNITS >= dim, "every unit has a warp")
-    m.require((warps - 1) * groups * _GROUP_UNITS < dim, "no warp without units")
+    m.require(warps * groups * GROUP_UNITS >= dim, "every unit has a warp")
+    m.require((warps - 1) * groups * GROUP_UNITS < dim, "no warp without units")
     if forward:
         of_source = []
         for source, pairs in zip(layout.sources, layout.source_pairs, strict=True):
@@ -92,15 +94,15 @@ def block_problem(
             of_source.append(found)
         m.require(tiles == sum(of_source), "tiles of a warp")
         chunks = math.ceil(dim / chunk)
-        m.require(matrix == _CHUNK_REGISTERS * chunks * tiles, "R lies in registers")
+        m.require(matrix == K_TILE_REGISTERS * chunks * tiles, "R lies in registers")
         exchange = len(layout.sources) * _exchange_bytes(chunks)
         stage = _copy_bytes(len(layout.input_gates), shape, rows)
         working: Expression | int = forward_registers(pointwise, shape, groups, tiles, rows)
     else:
-        padded = TILE_UNITS * math.ceil(dim / TILE_UNITS)
+        padded = TILE_M * math.ceil(dim / TILE_M)
         chunks = sum(math.ceil(pairs * padded / chunk) for pairs in layout.source_pairs)
         m.require(tiles == len(layout.sources), "tiles of a warp")
-        m.require(matrix == _CHUNK_REGISTERS * chunks, "R lies in registers")
+        m.require(matrix == K_TILE_REGISTERS * chunks, "R lies in registers")
         exchange = _exchange_bytes(max(chunks, 1))
         stage = _copy_bytes(len(pointwise.saved), shape, rows)
         stage += 2 * len(layout.states) * _copy_bytes(1, shape, rows)
@@ -111,7 +113,7 @@ def block_problem(
         WARP * warps * blocks * registers <= limits.registers, "registers of a multiprocessor"
     )
     m.require(
-        blocks * (shared + _RESERVED_SHARED) <= limits.shared_per_multiprocessor,
+        blocks * (shared + RESERVED_SHARED) <= limits.shared_per_multiprocessor,
         "shared memory of a multiprocessor",
     )
     return m
@@ -119,7 +121,7 @@ def block_problem(
 
 def _exchange_bytes(chunks: int) -> int:
     """A buffer through which a block's warps give each other the columns of a product."""
-    return _COLUMNS * _rounded(chunks * _CHUNK_BYTES, _EXCHANGE_ROW)
+    return TILE_N * _rounded(chunks * K_TILE_BYTES, EXCHANGE_ROW_BYTES)
 
 
 def _copy_bytes(elements: int, shape: Shape, rows: int) -> int:

@@ -10,9 +10,9 @@ from ...layout import layout_of
 from ...shape import DIRECTIONS, Shape
 from ..block.cost import H200
 from ..limits import Limits
+from ..mma import GROUP_UNITS, TILE_N, WARP
 from .plan import ClusterPlan
 
-_COLUMNS = 8  # of a product: batch rows
 _SUM_BYTES = 4  # of what a block's product gives for a unit and row
 
 
@@ -66,7 +66,7 @@ def cluster_nanoseconds(
     costs, sources = H200_CLUSTER, len(layout_of(pointwise.cell).sources)
     direction, forward = DIRECTIONS.index(kernel.direction), kernel.direction == "forward"
     each = shape.element_bytes if forward else _SUM_BYTES
-    taken_in = sources * kernel.cluster * kernel.units * _COLUMNS * each / 1024
+    taken_in = sources * kernel.cluster * kernel.units * TILE_N * each / 1024
     exchange = costs.exchange[direction] + costs.size[kernel.cluster] + costs.kilobyte * taken_in
     alone = exchange if sources else 0
     alone += costs.split * (kernel.splits - 1)
@@ -77,14 +77,14 @@ def cluster_nanoseconds(
     operations = pointwise.program(kernel.direction).operations
     # Two columns a thread of the forward, one where warps share K; of the backward's warps as many
     # as have units.
-    at_once = min(kernel.splits, 2) * kernel.units / 8 if forward else kernel.warps
-    item_warps = math.ceil(kernel.units * _COLUMNS / 32)
+    at_once = min(kernel.splits, 2) * kernel.units / GROUP_UNITS if forward else kernel.warps
+    item_warps = math.ceil(kernel.units * TILE_N / WARP)
     turns = math.ceil(item_warps / at_once)
     turns *= math.ceil(min(at_once, item_warps) / H200.schedulers)
     items = turns * operations * costs.operation[direction]
     work = matrix + busy * costs.each_warp[direction] + items
     # Blocks that share a multiprocessor hide each other's waiting, not each other's work.
-    clusters = shape.heads * math.ceil(shape.batch / _COLUMNS)
+    clusters = shape.heads * math.ceil(shape.batch / TILE_N)
     room = costs.filled * limits.multiprocessors / kernel.cluster
     together = max(min(math.ceil(clusters / room), kernel.blocks_per_multiprocessor), 1)
     waves = math.ceil(clusters / max(math.floor(room * together), 1))

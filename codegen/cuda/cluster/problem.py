@@ -11,25 +11,30 @@ from ...derive import derive
 from ...layout import layout_of, states_read_before
 from ...shape import Direction, Shape
 from ..limits import Limits
+from ..mma import (
+    EXCHANGE_ROW_BYTES,
+    GROUP_UNITS,
+    K_TILE_BYTES,
+    K_TILE_REGISTERS,
+    RESERVED_SHARED,
+    TILE_M,
+    TILE_N,
+    WARP,
+)
 from .registers import TENTHS, cluster_backward_registers, cluster_forward_registers
 
-WARP = 32
-ROWS = 8  # batch rows of a cluster: the N side of the matrix instructions
 SIZES = (2, 3, 4, 6, 8, 12, 16)  # blocks of a cluster
 SPLITS = (1, 2, 4)  # warps of the forward that share K
 BACKWARD_WARPS = (4, 8, 16)  # of a block of the backward
 _AHEAD = (8, 6, 4, 3, 2)  # steps
-_GRANULE = {"forward": 8, "backward": 16}  # units: half a tile, whose gates interleave; a tile
+# Units: half a tile, whose gates interleave; a tile.
+_GRANULE = {"forward": GROUP_UNITS, "backward": TILE_M}
 _ITEM_UNITS = 4  # of a warp of the backward at a time, with all batch rows
 _MOST_ITEMS = 2
 _NAMED_BARRIERS = 15  # of a block, beside the one of all its threads
-_CHUNK_BYTES = 64  # of K, a row: two matrix instructions, eight registers of R a tile
-_CHUNK_REGISTERS = 8
-_EXCHANGE_ROW = 128  # a row of an exchange buffer is a multiple of it, in bytes
 _PART_BYTES = 256  # of a tile, that a warp leaves for another
 _SUM_BYTES = 4
 _BARRIER_BYTES = 16  # two mbarriers
-_RESERVED_SHARED = 1024  # bytes of each block that the system keeps
 
 
 def cluster_problem(
@@ -99,7 +104,7 @@ def cluster_problem(
         4 * WARP * quarter * blocks * registers <= limits.registers, "registers of a multiprocessor"
     )
     m.require(
-        blocks * (shared + _RESERVED_SHARED) <= limits.shared_per_multiprocessor,
+        blocks * (shared + RESERVED_SHARED) <= limits.shared_per_multiprocessor,
         "shared memory of a multiprocessor",
     )
     return m
@@ -113,29 +118,29 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     layout, pointwise = layout_of(cell), derive(cell)
     sources, element = len(layout.sources), shape.element_bytes
     cluster, splits, units, warps = (m[n] for n in ("cluster", "splits", "units", "warps"))
-    all_chunks = math.ceil(shape.head_dim * element / _CHUNK_BYTES)
+    all_chunks = math.ceil(shape.head_dim * element / K_TILE_BYTES)
     tiles = sum(math.ceil(pairs / 2) for pairs in layout.source_pairs)
     chunks = m.int("chunks", 1, all_chunks + 1)
     buffer = m.int("buffer", 1, 2**20)  # chunks
-    groups = m.int("groups", 1, math.ceil(shape.head_dim / 8))
+    groups = m.int("groups", 1, math.ceil(shape.head_dim / GROUP_UNITS))
 
-    m.require(units == 8 * groups, "a warp owns eight units")
+    m.require(units == GROUP_UNITS * groups, "a warp owns eight units")
     m.require(warps == splits * groups, "warps of a block")
     m.require((splits > 1).implies(groups <= _NAMED_BARRIERS), "a barrier for those who share K")
     m.require(chunks * splits >= all_chunks, "all of K")
     m.require((chunks - 1) * splits < all_chunks, "no more of K than needed")
     m.require((splits > 1).implies((splits - 1) * chunks < all_chunks), "no warp without K")
-    m.require(m["matrix"] == _CHUNK_REGISTERS * tiles * chunks, "R lies in registers")
+    m.require(m["matrix"] == K_TILE_REGISTERS * tiles * chunks, "R lies in registers")
     # The buffer holds the units of all blocks, and the chunks of all warps.
     taken, read = cluster * units * element, splits * chunks
-    m.require(_CHUNK_BYTES * buffer >= taken, "a buffer for all units")
+    m.require(K_TILE_BYTES * buffer >= taken, "a buffer for all units")
     m.require(buffer >= read, "a buffer for all of K")
     m.require(
-        (_CHUNK_BYTES * (buffer - 1) < taken) | (buffer == read), "a buffer no larger than needed"
+        (K_TILE_BYTES * (buffer - 1) < taken) | (buffer == read), "a buffer no larger than needed"
     )
-    inputs = groups * ROWS * _copy_pitch(len(layout.input_gates), 8, shape)
+    inputs = groups * TILE_N * _copy_pitch(len(layout.input_gates), GROUP_UNITS, shape)
     parts = groups * (splits - 1) * (2 * max(tiles, 1) * _PART_BYTES)
-    buffers = 2 * (sources * ROWS * _CHUNK_BYTES) * buffer + parts
+    buffers = 2 * (sources * TILE_N * K_TILE_BYTES) * buffer + parts
     # As `kNumAccumulators` of the forward: independent accumulators hide an instruction's latency.
     many, few = 4 * max(tiles, 1), 2 * max(tiles, 1)
     sums = m.int("sums", sorted({few, many}))
@@ -152,15 +157,15 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
 def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     """What only the backward has: warps share the rows of all units, and the own units' items."""
     layout, pointwise = layout_of(cell), derive(cell)
-    sources, chunk = len(layout.sources), _CHUNK_BYTES // shape.element_bytes
+    sources, chunk = len(layout.sources), K_TILE_BYTES // shape.element_bytes
     cluster, units, warps = (m[n] for n in ("cluster", "units", "warps"))
-    most = max(layout.source_pairs, default=1) * (shape.head_dim + 16)
+    most = max(layout.source_pairs, default=1) * (shape.head_dim + TILE_M)
     slots = m.int("slots", 1, shape.head_dim)  # tiles of a warp
     items = m.int("items", 1, _MOST_ITEMS)
     row = m.int("row", 1, 2**20)
 
-    m.require(16 * slots * warps >= cluster * units, "every tile has a warp")
-    m.require(16 * (slots - 1) * warps < cluster * units, "no more tiles a warp than needed")
+    m.require(TILE_M * slots * warps >= cluster * units, "every tile has a warp")
+    m.require(TILE_M * (slots - 1) * warps < cluster * units, "no more tiles a warp than needed")
     m.require(_ITEM_UNITS * items * warps >= units, "every unit has a warp")
     m.require(_ITEM_UNITS * (items - 1) * warps < units, "no more units a warp than needed")
     chunks: Expression | int = 0
@@ -169,7 +174,7 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
         m.require(chunk * found >= pairs * units, f"all of K for {layout.states[source]}")
         m.require(chunk * (found - 1) < pairs * units, f"no more of K for {layout.states[source]}")
         chunks = found + chunks
-    m.require(m["matrix"] == _CHUNK_REGISTERS * chunks * slots, "R lies in registers")
+    m.require(m["matrix"] == K_TILE_REGISTERS * chunks * slots, "R lies in registers")
     m.require(2 * row >= chunks, "a row of the buffer for all of K")
     m.require(
         2 * row <= chunks + (1 if sources else 2), "a row of the buffer no longer than needed"
@@ -178,11 +183,11 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     # The states that it reads before each step, and the gradients of all after it.
     reads = sum(states_read_before(pointwise)) + len(layout.states)
     step += reads * _copy_pitch(1, _ITEM_UNITS, shape)
-    shares = sources * ROWS * _SUM_BYTES * cluster * units
-    buffers = 2 * ROWS * _EXCHANGE_ROW * row + 2 * shares
-    inputs = units * (ROWS * step // _ITEM_UNITS)
+    shares = sources * TILE_N * _SUM_BYTES * cluster * units
+    buffers = 2 * TILE_N * EXCHANGE_ROW_BYTES * row + 2 * shares
+    inputs = units * (TILE_N * step // _ITEM_UNITS)
     # As `kNumAccumulators` of the backward.
-    sums = m.int("sums", 0, 4 * sources * (shape.head_dim + 16))
+    sums = m.int("sums", 0, 4 * sources * (shape.head_dim + TILE_M))
     if shape.element_bytes == 4:
         m.require(sums == 4 * sources * slots, "sums, and products to add to them")
     else:

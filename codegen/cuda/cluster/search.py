@@ -11,12 +11,11 @@ from ....constrint import Solution
 from ...derive import derive
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 from ..limits import Limits
+from ..mma import GROUP_UNITS, TILE_M, TILE_N, WARP
 from ..refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
 from .cost import cluster_nanoseconds
 from .plan import ClusterPlan
-from .problem import ROWS, SIZES, WARP, cluster_problem
-
-_GRANULE = 16  # units: the largest head is a multiple of it
+from .problem import SIZES, cluster_problem
 
 
 def cluster_kernels(
@@ -64,7 +63,7 @@ def _ranked(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction
 ) -> tuple[ClusterPlan, ...]:
     """The best kernel for each size of a cluster and number of warps, the cheapest first."""
-    clusters = shape.heads * math.ceil(shape.batch / ROWS)
+    clusters = shape.heads * math.ceil(shape.batch / TILE_N)
     found = []
     for size in SIZES:
         together = min(math.ceil(clusters * size / limits.multiprocessors), 4)
@@ -85,7 +84,7 @@ def _best(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, size: int, together: int
 ) -> tuple[Solution, ...]:
     """The first solution for a size of a cluster and each way that warps share it."""
-    if size > limits.cluster or size > shape.head_dim // 8:
+    if size > limits.cluster or size > shape.head_dim // GROUP_UNITS:
         return ()
     m = cluster_problem(cell, shape, limits, direction, together)
     m.require(m["cluster"] == size, "the size asked for")
@@ -105,7 +104,7 @@ def _kernel(found: Solution, shape: Shape, limits: Limits, direction: Direction)
         dtype=shape.dtype,
         binding=f"registers: {kib} KiB of {limits.registers // 256} KiB hold R",
         head_dim=shape.head_dim,
-        rows=ROWS,
+        rows=TILE_N,
         warps=found["warps"],
         registers=limits.registers_for(threads * found["blocks"]),
         shared=found["shared"],
@@ -130,7 +129,7 @@ def _refusal(cell: CellSpec, shape: Shape, limits: Limits) -> PlanError:
     else:
         wanted = "a cell with fewer gates and states: no head dim fits"
     # A head may be too small to be shared, or fall between two that whole tiles divide.
-    above = range(_GRANULE * (shape.head_dim // _GRANULE + 1), largest + 1, _GRANULE)
+    above = range(TILE_M * (shape.head_dim // TILE_M + 1), largest + 1, TILE_M)
     larger = next((dim for dim in above if _fits(cell, dim, shape.dtype, limits)), 0)
     return refusal("cluster", cell, shape, limits, clash, largest, wanted, larger)
 
@@ -149,4 +148,4 @@ def largest_cluster_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
 
     if limits.cluster < min(SIZES) or not fits(32):
         return 0
-    return largest_dim(fits, low=32, high=64, step=16)
+    return largest_dim(fits, low=32, high=64, step=TILE_M)

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ...derive import Pointwise
 from ...shape import DIRECTIONS, Shape
 from ..limits import Limits
-from .plan import CHUNK_BYTES, TILE_ROWS, GridPlan
+from ..mma import K_TILE_BYTES, SCHEDULERS, SECTOR_BYTES, TILE_N
+from .plan import GridPlan
 
 
 @dataclass(frozen=True)
@@ -70,8 +71,6 @@ H200 = GridCosts(
     operation=(3.35, 2.3),
     phase=(320, 870),
 )
-_SCHEDULERS = 4
-_SECTOR_BYTES = 32
 
 
 def least_grid_nanoseconds() -> tuple[float, float]:
@@ -90,14 +89,14 @@ def grid_nanoseconds(pointwise: Pointwise, shape: Shape, limits: Limits, kernel:
     """
     direction = DIRECTIONS.index(kernel.direction)
     phases, groups = kernel.phases, shape.heads * kernel.groups
-    tiles = kernel.rows // TILE_ROWS // phases
-    rows = TILE_ROWS * tiles
+    tiles = kernel.rows // TILE_N // phases
+    rows = TILE_N * tiles
     operations = pointwise.program(kernel.direction).operations
-    gathered = rows * kernel.exchange_chunks * CHUNK_BYTES / kernel.cluster / 1024
+    gathered = rows * kernel.exchange_chunks * K_TILE_BYTES / kernel.cluster / 1024
     # A fragment is the operand of one warp instruction: two per tile and k-tile, wherever stored.
     slower = H200.float32 if shape.dtype == "float32" else 1
     instructions = 2 * kernel.tiles * kernel.chunks * tiles * slower
-    turns = math.ceil(kernel.warps / _SCHEDULERS)
+    turns = math.ceil(kernel.warps / SCHEDULERS)
     product = instructions * (turns * H200.matrix[direction] + H200.chain[direction])
     streamed = groups * kernel.blocks * kernel.streamed_bytes
     # What is streamed is on its way while the rest of R is multiplied.
@@ -113,7 +112,7 @@ def grid_nanoseconds(pointwise: Pointwise, shape: Shape, limits: Limits, kernel:
     )
     hop = H200.hop[direction] + dict(H200.cluster_hop)[kernel.cluster]
     hop += H200.block[direction] * kernel.blocks * groups
-    if kernel.units * shape.element_bytes < _SECTOR_BYTES:
+    if kernel.units * shape.element_bytes < SECTOR_BYTES:
         hop += H200.sector[direction]
     # A phase's data is on its way while the others are worked on.
     return max(hop + work, phases * (work + H200.phase[direction])) if phases > 1 else hop + work

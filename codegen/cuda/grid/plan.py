@@ -8,12 +8,9 @@ from typing import ClassVar, Self
 
 from ...shape import counted
 from ..kernel_plan import LaunchShape, ResidentPlan
+from ..mma import K_TILE_REGISTERS
 
-TILE_ROWS = 8  # batch rows per tile: the N side of the matrix instructions
-CHUNK_BYTES = 64  # of K, per row
 RING_BYTES = 4096  # per warp that streams, in shared memory: kRingBytes in lib/kernels/split_k.cuh
-CHUNK_REGISTERS = 8  # per thread, for a tile of 16 rows of R and a chunk of K
-SLOT_CHUNK_BYTES = TILE_ROWS * CHUNK_BYTES
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,12 +75,12 @@ class GridPlan(ResidentPlan):
     @property
     def matrix_registers(self) -> int:
         """Registers per thread that hold R."""
-        return CHUNK_REGISTERS * self.tiles * self.register_chunks
+        return K_TILE_REGISTERS * self.tiles * self.register_chunks
 
     @cached_property  # every call reads it
     def streamed_bytes(self) -> int:
         """Bytes of R that a block streams in every step."""
-        return 4 * self.threads * CHUNK_REGISTERS * self.tiles * self.streamed_chunks
+        return 4 * self.threads * K_TILE_REGISTERS * self.tiles * self.streamed_chunks
 
     @property
     def launch_shape(self) -> LaunchShape:

@@ -11,16 +11,15 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...layout import layout_of
 from ...shape import Direction, Shape
-from ..block.search import WARP
 from ..limits import Limits
-from .plan import CHUNK_BYTES, CHUNK_REGISTERS, RING_BYTES, TILE_ROWS
+from ..mma import GROUP_UNITS, K_TILE_BYTES, K_TILE_REGISTERS, TILE_M, TILE_N, WARP
+from .plan import RING_BYTES
 from .registers import STREAM_REGISTERS, backward_registers, forward_registers, product_registers
 
-_FRAGMENT_BYTES = 4 * WARP * CHUNK_REGISTERS  # of a tile and chunk, a warp
+_FRAGMENT_BYTES = 4 * WARP * K_TILE_REGISTERS  # of a tile and chunk, a warp
 _GATHERED = 16  # vectors that a thread has on their way at once
 _GATHERED_STREAMING = 8  # where R is streamed
 _FEWEST_SUMS = 4
-GROUP_UNITS = 8  # units of half a tile
 _WARPS = (8, 4, 12, 16, 6, 10)
 # Where R is streamed: fewer warps have fewer copies on their way, more have fewer registers each;
 # and of larger clusters, whose blocks have more sums, the compiler spills.
@@ -79,10 +78,10 @@ def grid_problem(
         48
     """
     layout, pointwise, forward = layout_of(cell), derive(cell), direction == "forward"
-    dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
+    dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
     sources, pairs = len(layout.sources), len(layout.pair_gates)
     phase_tiles = rows.tiles // rows.phases
-    group_rows, phase_rows = TILE_ROWS * rows.tiles, TILE_ROWS * phase_tiles
+    group_rows, phase_rows = TILE_N * rows.tiles, TILE_N * phase_tiles
     m = Model()
     # A cluster's blocks share K only in the backward, where K is as many times longer as there are
     # gates; and then in one phase, or one could be sent while the last one's is still read.
@@ -146,7 +145,7 @@ def grid_problem(
         several = m.int("several", [0, 1])
         m.require((several == 1).implies(cluster >= 2), "blocks of a cluster send each other sums")
         m.require((several == 0).implies(cluster == 1), "a block alone does not")
-        work = 2 * 4 * pitch * sources * 16 * warps * tiles
+        work = 2 * 4 * pitch * sources * TILE_M * warps * tiles
         work += several * (2 * 4 * phase_rows * sources * GROUP_UNITS * cluster * unit_groups + 16)
         elsewhere = chunks - kept
         working, each_item = backward_registers(pointwise, shape)
@@ -168,7 +167,7 @@ def grid_problem(
     sums = m.int("sums", _FEWEST_SUMS, 512)
     m.require(sums >= phase_tiles * all_tiles, "a sum for each tile")
     m.require((sums == phase_tiles * all_tiles) | (sums == _FEWEST_SUMS), "no more than those")
-    m.require(matrix == CHUNK_REGISTERS * kept * tiles, "R in registers")
+    m.require(matrix == K_TILE_REGISTERS * kept * tiles, "R in registers")
     m.require(streamed <= elsewhere, "chunks beyond registers")
     m.require((streaming == 1).implies(streamed >= 1), "room for what is streamed alone")
     m.require((streaming == 0).implies(streamed == 0), "what is streamed has room on its way")
@@ -183,7 +182,7 @@ def grid_problem(
     m.require(4 * (quarter - 1) < warps, "no more warps of a quarter than needed")
     threads = 4 * WARP * quarter
     m.require(threads * registers <= limits.registers, "registers of a multiprocessor")
-    more = registers + CHUNK_REGISTERS * tiles
+    more = registers + K_TILE_REGISTERS * tiles
     m.require(
         (elsewhere >= 1).implies(
             (more > limits.registers_per_thread) | (threads * more > limits.registers)

@@ -12,12 +12,12 @@ from ....constrint import Solution
 from ...derive import derive
 from ...layout import layout_of
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
-from ..block.search import WARP
 from ..limits import Limits
+from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
 from ..refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
 from .cost import grid_nanoseconds
-from .plan import CHUNK_BYTES, TILE_ROWS, GridPlan
-from .problem import GROUP_UNITS, Rows, grid_problem
+from .plan import GridPlan
+from .problem import Rows, grid_problem
 
 _LARGEST_DIM = 16384
 # Kernels that a trial may find faster than the one with the lowest estimate: what they may cost in
@@ -73,9 +73,9 @@ def _candidates(
 ) -> tuple[GridPlan, ...]:
     found: list[GridPlan] = []
     for tiles, phases in _ROWS:
-        rows = TILE_ROWS * tiles
+        rows = TILE_N * tiles
         wanted = math.ceil(shape.batch / rows)
-        if tiles > 1 and 2 * wanted * rows > 3 * (shape.batch + TILE_ROWS):
+        if tiles > 1 and 2 * wanted * rows > 3 * (shape.batch + TILE_N):
             continue  # most of its rows would be padding
         for waves in range(1, wanted + 1):
             groups = math.ceil(wanted / waves)  # waves of one size, or nearly
@@ -134,13 +134,13 @@ def _kernel(
 ) -> GridPlan:
     layout, threads = layout_of(cell), 4 * WARP * found["quarter"]
     forward = direction == "forward"
-    dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / CHUNK_BYTES)
+    dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
     return GridPlan(
         direction=direction,
         arch=limits.arch,
         dtype=shape.dtype,
         head_dim=shape.head_dim,
-        rows=TILE_ROWS * rows.tiles,
+        rows=TILE_N * rows.tiles,
         warps=found["warps"],
         registers=limits.registers_for(threads),
         shared=found["shared"],

@@ -10,7 +10,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from ....codegen.cuda.alternating.plan import CHUNK, STRIP, OwnProduct
+from ....codegen.cuda.alternating.plan import K_TILE, OwnProduct
+from ....codegen.cuda.mma import TILE_N
 from ....codegen.layout import Layout
 from ....codegen.shape import Direction
 from .weights import copy_pairs, strips_backward, strips_forward
@@ -40,17 +41,17 @@ class KernelProduct:
         self._layout, self._own, self._forward = layout, own, direction == "forward"
         forward, split = self._forward, own.split
         batch, heads, dim = sizes
-        chunks = math.ceil(dim / CHUNK)
-        tiles = math.ceil(dim / (STRIP * split)) * split
+        chunks = math.ceil(dim / K_TILE)
+        tiles = math.ceil(dim / (TILE_N * split)) * split
         self.grid = (heads * tiles, math.ceil(batch / own.rows), 1)
         pairs_of = layout.source_pairs
         self.operands: Sequence[Tensor] = [
-            new(heads * tiles * chunks * p * STRIP * CHUNK, dtype=dtype) for p in pairs_of
+            new(heads * tiles * chunks * p * TILE_N * K_TILE, dtype=dtype) for p in pairs_of
         ]
         # Of all rows of a block and whole chunks of K; what is padding stays zero.
         rows = self.grid[1] * own.rows
         self.factors = [
-            new(2 * heads * rows * (1 if forward else p) * chunks * CHUNK, dtype=dtype).zero_()
+            new(2 * heads * rows * (1 if forward else p) * chunks * K_TILE, dtype=dtype).zero_()
             for p in pairs_of
         ]
 

@@ -8,7 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from ....codegen.cuda.alternating.plan import CHUNK, STRIP, OwnProduct
+from ....codegen.cuda.alternating.plan import K_TILE, OwnProduct
+from ....codegen.cuda.mma import TILE_N
 from ....codegen.layout import Layout
 from ....codegen.spaces import SourceIndex, numbers
 
@@ -57,9 +58,9 @@ def strips_forward(R: Tensor) -> Tensor:
         multiple of a chunk; padded with zeros.
     """
     pairs, heads, dim, _ = R.shape
-    tiles, chunks = math.ceil(dim / STRIP), math.ceil(dim / CHUNK)
-    R = _padded(R, tiles * STRIP, chunks * CHUNK)
-    return R.view(pairs, heads, tiles, STRIP, chunks, 4, CHUNK // 4).permute(1, 2, 4, 0, 3, 5, 6)
+    tiles, chunks = math.ceil(dim / TILE_N), math.ceil(dim / K_TILE)
+    R = _padded(R, tiles * TILE_N, chunks * K_TILE)
+    return R.view(pairs, heads, tiles, TILE_N, chunks, 4, K_TILE // 4).permute(1, 2, 4, 0, 3, 5, 6)
 
 
 def strips_backward(R: Tensor, own: OwnProduct) -> Tensor:
@@ -74,9 +75,9 @@ def strips_backward(R: Tensor, own: OwnProduct) -> Tensor:
         (N, clusters, pairs, chunks of K, strips, 8 units, 4 quads, 8 of K), likewise.
     """
     pairs, heads, dim, _ = R.shape
-    groups, chunks = math.ceil(dim / (STRIP * own.split)), math.ceil(dim / CHUNK)
-    R = _padded(R, chunks * CHUNK, groups * own.split * STRIP)
-    R = R.view(pairs, heads, chunks, 4, CHUNK // 4, groups, own.split, STRIP)
+    groups, chunks = math.ceil(dim / (TILE_N * own.split)), math.ceil(dim / K_TILE)
+    R = _padded(R, chunks * K_TILE, groups * own.split * TILE_N)
+    R = R.view(pairs, heads, chunks, 4, K_TILE // 4, groups, own.split, TILE_N)
     return R.permute(1, 5, 0, 2, 6, 7, 3, 4)
 
 
