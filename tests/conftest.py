@@ -13,6 +13,7 @@ from types import ModuleType
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.cuda.driver.device import cupy_nvrtc
 from torch import Tensor
 
 
@@ -132,6 +133,18 @@ def poisoned() -> Iterator[None]:
     assert torch.empty(3).isnan().all()
     yield
     torch.use_deterministic_algorithms(False)
+
+
+@pytest.fixture(scope="module")
+def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """NVRTC, which needs no GPU, with a cache folder per module; without NVRTC, its tests skip."""
+    try:
+        cupy_nvrtc()
+    except rnnc.NoCudaError as error:
+        pytest.skip(str(error))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("RNNC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
+        yield
 
 
 @pytest.fixture(scope="session")

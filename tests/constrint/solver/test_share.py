@@ -100,7 +100,7 @@ def test_the_variable_of_a_product_stays_hidden():
 
 @pytest.mark.parametrize("dim", [1536, 2048])
 def test_a_large_head_takes_few_decisions(dim, monkeypatch):
-    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "benchmarks" / "constrint")
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmarks" / "constrint")
     from solver_problems import tile_problem
 
     # Over a hundred, where bounds of threads and of registers are known apart only.

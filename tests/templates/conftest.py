@@ -1,33 +1,19 @@
-"""Kernels through the CUDA compiler, which needs no GPU: a cache of their own, and one check."""
+"""The check that every compiled CUDA kernel must pass."""
 
 from __future__ import annotations
 
 import pytest
-import rnnc
-from rnnc.runtime.cuda.driver.device import cupy_nvrtc
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 
-# Of an alternating kernel, which has no sizes of its own: two blocks of 256 threads an SM.
+# An alternating kernel has no sizes of its own; its bound is two blocks of 256 threads per SM.
 ALTERNATING_REGISTERS = 128
-
-
-@pytest.fixture(scope="module")
-def compiler(tmp_path_factory):
-    """NVRTC, with a cache of this module's own; without it the module's tests are skipped."""
-    try:
-        cupy_nvrtc()
-    except rnnc.NoCudaError as error:
-        pytest.skip(str(error))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("RNNC_CACHE_DIR", str(tmp_path_factory.mktemp("cache")))
-        yield
 
 
 @pytest.fixture(scope="session")
 def compiles_as_planned():
     """A function of a source and an architecture: no spills, no more registers than planned.
 
-    The templates' own assertions hold the shared memory.
+    The templates' own assertions check the shared memory.
     """
 
     def check(source, arch):

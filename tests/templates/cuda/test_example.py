@@ -8,12 +8,12 @@ from pathlib import Path
 
 import rnnc
 
-EXAMPLE = Path(__file__).parents[2] / "templates/cuda/example/lstm.cuh"
+EXAMPLE = Path(__file__).parents[3] / "templates/cuda/example/lstm.cuh"
 HEAD_DIMS = {"block": 64, "cluster": 128, "grid": 256, "alternating": 512}
 HEADING = """\
 // What the generated sources of one cell, the LSTM, define ahead of the library's headers.
 //
-// `RNNC_UPDATE_GOLDEN=1 pytest tests/codegen/test_cuda_example.py` writes this file. It joins the
+// `RNNC_UPDATE_GOLDEN=1 pytest tests/templates/cuda/test_example.py` writes this file. It joins the
 // sources of one plan of each kind, without their kernels. Where sources define the same name, the
 // first definition is here. Editors (compile_flags.txt) and index.cu include this file before any
 // header.

@@ -131,7 +131,7 @@ def test_the_table_of_a_gpu(capsys):
             plan=PLAN if ours else None,
         )
 
-    anchors = read_anchors(Path(__file__).parents[2] / "benchmarks/anchors.json")
+    anchors = read_anchors(Path(__file__).parents[3] / "benchmarks/anchors.json")
     found = Comparison(anchors.at(ROWS[2]))
     found.results += [
         result("rnnc auto", 0.4, 1.5, True),

@@ -9,7 +9,7 @@ import rnnc
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
 from rnnc.runtime.cuda.nvrtc import compile_flags
 
-TEMPLATES = Path(__file__).parents[2] / "templates/cuda"
+TEMPLATES = Path(__file__).parents[3] / "templates/cuda"
 FILES = {str(path.relative_to(TEMPLATES)): path.read_text() for path in TEMPLATES.rglob("*.cu*")}
 HEADERS = sorted(name for name in FILES if name.startswith("lib/") and name.endswith(".cuh"))
 EXAMPLE = '#include "example/lstm.cuh"\n'

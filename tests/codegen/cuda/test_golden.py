@@ -12,7 +12,7 @@ import pytest
 import rnnc
 from rnnc.codegen.shape import DIRECTIONS, SAVES
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+GOLDEN = Path(__file__).parents[2] / "golden"
 KINDS = ("block", "cluster", "grid", "alternating")
 
 

@@ -30,7 +30,7 @@ from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import VARIANTS, Plan
 from rnnc.codegen.shape import PlanError, Shape
 
-ANCHORS = Path(__file__).parents[2] / "benchmarks" / "anchors.json"
+ANCHORS = Path(__file__).parents[3] / "benchmarks" / "anchors.json"
 ROW = Row("lstm", 2, 4, 2, 6)
 SETTINGS = Settings("cpu", ("float32",), kinds=("scan", "module", "nn", "loop"), repeat=3)
 
