@@ -17,10 +17,8 @@ using Saved = real[at_least_one(kSaved)];
 template <typename Arguments>
 RNNC_INLINE void load_unit_weights(Params& param, Diagonal& diagonal, const Arguments& a,
                                    int64 plane, int64 unit) {
-#pragma unroll
-  for (int i = 0; i < kParams; ++i) param[i] = to_real(a.params[i][unit]);
-#pragma unroll
-  for (int i = 0; i < kDiagonalPairs; ++i) diagonal[i] = to_real(a.R_diag[i * plane + unit]);
+  repeat<kParams>([&](int i) { param[i] = to_real(a.params[i][unit]); });
+  repeat<kDiagonalPairs>([&](int i) { diagonal[i] = to_real(a.R_diag[i * plane + unit]); });
 }
 
 }  // namespace rnnc

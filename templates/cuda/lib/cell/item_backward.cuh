@@ -12,41 +12,34 @@ constexpr int kGatesNoInput = kGates - kInputGates;
 using GradientSums = real[at_least_one(kSums)];
 
 RNNC_INLINE void unpack_saved(Saved& saved, const Vec<Element, kSaved>& vec) {
-#pragma unroll
-  for (int i = 0; i < kSaved; ++i) saved[i] = vec[i];
+  repeat<kSaved>([&](int i) { saved[i] = vec[i]; });
 }
 
 // Adds the gradients of gates to the states that they read through diagonal weights.
 RNNC_INLINE void add_diagonal_gradient(States& d_state, const Diagonal& diagonal,
                                        const Gates& d_gate) {
-#pragma unroll
-  for (int n = 0; n < kDiagonalPairs; ++n) {
+  repeat<kDiagonalPairs>([&](int n) {
     const int i = kDiagonalOrder[n];
     d_state[kDiagonalSource[i]] += diagonal[i] * d_gate[kDiagonalGate[i]];
-  }
+  });
 }
 
 // Adds a step to the sums over time; `before` are the states before it.
 RNNC_INLINE void add_to_sums(GradientSums& sums, const Gates& d_gate, const Params& d_param,
                              const States& before) {
-#pragma unroll
-  for (int i = 0; i < kBiasGates; ++i) sums[i] += d_gate[kBias[i]];
-#pragma unroll
-  for (int i = 0; i < kParams; ++i) sums[kBiasGates + i] += d_param[i];
-#pragma unroll
-  for (int i = 0; i < kDiagonalPairs; ++i) {
+  repeat<kBiasGates>([&](int i) { sums[i] += d_gate[kBias[i]]; });
+  repeat<kParams>([&](int i) { sums[kBiasGates + i] += d_param[i]; });
+  repeat<kDiagonalPairs>([&](int i) {
     sums[kBiasGates + kParams + i] += d_gate[kDiagonalGate[i]] * before[kDiagonalSource[i]];
-  }
+  });
 }
 
 // Packs the gradients of an item's gates as they are stored: those with an input, and the others.
 RNNC_INLINE void pack_gates(Vec<Element, kInputGates>& d_wx,
                             Vec<Element, kGatesNoInput>& d_no_input, const Gates& d_gate) {
   real inputs[at_least_one(kInputGates)], others[at_least_one(kGatesNoInput)];
-#pragma unroll
-  for (int g = 0; g < kGates; ++g) {
-    (g < kInputGates ? inputs[g] : others[g - kInputGates]) = d_gate[g];
-  }
+  repeat<kGates>(
+      [&](int g) { (g < kInputGates ? inputs[g] : others[g - kInputGates]) = d_gate[g]; });
   d_wx.set(inputs);
   d_no_input.set(others);
 }

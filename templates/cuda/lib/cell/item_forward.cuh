@@ -9,28 +9,24 @@ namespace rnnc {
 
 // The biases of a unit's gates; zero for a gate without one.
 RNNC_INLINE void load_bias(Gates& bias, const ForwardArguments& a, int64 plane, int64 unit) {
-#pragma unroll
-  for (int g = 0; g < kGates; ++g) bias[g] = 0;
-#pragma unroll
-  for (int i = 0; i < kBiasGates; ++i) {
+  repeat<kGates>([&](int g) { bias[g] = 0; });
+  repeat<kBiasGates>([&](int i) {
     if (a.bias) bias[kBias[i]] = to_real(a.bias[i * plane + unit]);
-  }
+  });
 }
 // The gates from bias and input.
 RNNC_INLINE void start_gates(Gates& gate, const Gates& bias, const Vec<Element, kInputGates>& x) {
-#pragma unroll
-  for (int g = 0; g < kGates; ++g) {
+  repeat<kGates>([&](int g) {
     gate[g] = bias[g];
     if (g < kInputGates) gate[g] += x[g];
-  }
+  });
 }
 // Adds the states to the gates that read them through diagonal weights.
 RNNC_INLINE void add_diagonal(Gates& gate, const Diagonal& diagonal, const States& state) {
-#pragma unroll
-  for (int n = 0; n < kDiagonalPairs; ++n) {
+  repeat<kDiagonalPairs>([&](int n) {
     const int i = kDiagonalOrder[n];
     gate[kDiagonalGate[i]] += diagonal[i] * state[kDiagonalSource[i]];
-  }
+  });
 }
 
 RNNC_INLINE Vec<Element, 1> pack_state(real state) {

@@ -45,13 +45,11 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
   // All lanes of a warp have items of a phase, or none has: publishing shuffles among all lanes.
   Item item[kThreadItems];
   const auto each = [&](int phase, const auto& body) {
-#pragma unroll
-    for (int i = 0; i < kThreadItems; ++i) {
+    repeat<kThreadItems>([&](int i) {
       if (item[i].phase == phase) body(item[i]);
-    }
+    });
   };
-#pragma unroll
-  for (int i = 0; i < kThreadItems; ++i) {
+  repeat<kThreadItems>([&](int i) {
     const int number = static_cast<int>(threadIdx.x) + i * kThreads;
     const int row = number / kUnits % kGroupRows, unit_idx = number % kUnits;
     const int unit = first_unit + unit_idx;
@@ -68,18 +66,16 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
     it.exchange_offset = row / kTileRows * tile_bytes + word_offset(row % kTileRows, unit);
     load_bias(it.bias, a, plane, real_unit);
     load_unit_weights(it.param, it.diagonal, a, plane, real_unit);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) it.state[s] = to_real(a.initial_states[s][it.offset]);
-  }
+    repeat<kStates>([&](int s) { it.state[s] = to_real(a.initial_states[s][it.offset]); });
+  });
 
   // An item that does not exist is published as zero, since the readers wait for it too.
   const auto publish = [&](int phase, char* to) {
     each(phase, [&](Item& it) {
       real values[kSources];
-#pragma unroll
-      for (int source = 0; source < kSources; ++source) {
+      repeat<kSources>([&](int source) {
         values[source] = it.valid ? it.state[kSourceState[source]] : real(0);
-      }
+      });
       publish_values(values, lane & 1, it.in_bounds, [&](int source) {
         return to + it.exchange_offset + source * kDimKTiles * kTileKTileBytes;
       });
@@ -90,11 +86,10 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
       each(phase, [&](Item& it) { it.input.load(a.wx + t * a.wx_time + it.input_offset); });
     }
   };
-#pragma unroll
-  for (int phase = 0; phase < kPhases; ++phase) {
+  repeat<kPhases>([&](int phase) {
     publish(phase, step_region);
     prefetch(phase, 0);
-  }
+  });
 
   int64 t_offset = 0;  // into [T, B, N, D], of this step
 #pragma unroll 1
@@ -102,11 +97,8 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
 #pragma unroll 1
     for (int phase = 0; phase < kPhases; ++phase) {
       Product::Accumulators sum[Product::kTiles][kPhaseTiles];
-#pragma unroll
-      for (int tile = 0; tile < Product::kTiles; ++tile) {
-#pragma unroll
-        for (int n = 0; n < kPhaseTiles; ++n) sum[tile][n].clear();
-      }
+      repeat<Product::kTiles>(
+          [&](int tile) { repeat<kPhaseTiles>([&](int n) { sum[tile][n].clear(); }); });
       product.multiply(
           sum, step_region + lane * kLaneBytes + phase * kPhaseTiles * tile_bytes, warp,
           [&](int source) { return source * kDimKTiles * kTileKTileBytes; }, tile_bytes,
@@ -139,11 +131,9 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
         start_gates(gate, it.bias, it.input);
         add_diagonal(gate, it.diagonal, it.state);
         float total[kPartialWidth] = {};
-#pragma unroll
-        for (int w = 0; w < kWarps; ++w)
-          add_partials(total, partials + w * kWarpPartials + it.partial_offset);
-#pragma unroll
-        for (int pair = 0; pair < kDensePairs; ++pair) gate[kPairGate[pair]] += total[pair];
+        repeat<kWarps>(
+            [&](int w) { add_partials(total, partials + w * kWarpPartials + it.partial_offset); });
+        repeat<kDensePairs>([&](int pair) { gate[kPairGate[pair]] += total[pair]; });
         real next[kStates];
         with_sigmoid<false>([&](auto& sigmoid) {
           apply_pointwise_forward(gate, it.state, it.param, next, it.saved, sigmoid);
@@ -154,10 +144,9 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
       prefetch(phase, t + 1);
       each(phase, [&](Item& it) {
         if (it.valid) {
-#pragma unroll
-          for (int s = 0; s < kStates; ++s) {
+          repeat<kStates>([&](int s) {
             if (a.states[s]) a.states[s][t_offset + it.offset] = to_element<Element>(it.state[s]);
-          }
+          });
           if (kSaved && a.saved) {
             pack_saved(it.saved).store(a.saved + (t_offset + it.offset) * kSaved);
           }
@@ -168,15 +157,13 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
     t_offset += step_size;
   }
   product.finish();
-#pragma unroll
-  for (int phase = 0; phase < kPhases; ++phase) {
+  repeat<kPhases>([&](int phase) {
     each(phase, [&](Item& it) {
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
+      repeat<kStates>([&](int s) {
         if (it.valid) a.last[s][it.offset] = to_element<Element>(it.state[s]);
-      }
+      });
     });
-  }
+  });
 }
 
 }  // namespace rnnc::grid_forward

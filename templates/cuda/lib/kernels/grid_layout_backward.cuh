@@ -79,14 +79,13 @@ RNNC_INLINE void send_partials(const float* partials, u32 inbox, u32 barrier, in
     const int source = number / kClusterUnits / quarters;
     const int offset = source * (kWarpPartials / kSources) + unit * kRowPitch + 4 * quarter;
     float total[4] = {};
-#pragma unroll
-    for (int w = 0; w < kWarps; ++w) {
+    repeat<kWarps>([&](int w) {
       const float4 own = *reinterpret_cast<const float4*>(partials + w * kWarpPartials + offset);
       total[0] += own.x;
       total[1] += own.y;
       total[2] += own.z;
       total[3] += own.w;
-    }
+    });
     const int owner = unit / kUnits, unit_idx = unit % kUnits;
     const int block = (rank * kSources + source) * quarters + quarter;
     const int to = 4 * (block * kUnits + unit_idx);

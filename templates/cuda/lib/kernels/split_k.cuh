@@ -120,19 +120,17 @@ struct SplitK {
           constexpr int tile = decltype(tile_index)::value;
           constexpr int number = first_number + step * KRange::tiles(source) + tile;
           u32 words[4];
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {  // word i / 2 of the mma step's two, half i % 2 of the tile
+          repeat<4>([&](int i) {  // word i / 2 of the mma step's two, half i % 2 of the tile
             const RowRef ref = row_at(source, tile, i % 2);
             const int element = (quad * 4 + 2 * step + i / 2) * kPack;
             const bool in_bounds = kHeadDim % kKTile == 0 || k + element < kHeadDim;
             words[i] = ld_global_weight<kHeadDim>(R + ref.offset + first + element,
                                                   exists && ref.valid && in_bounds,
                                                   k + element + 1 < kHeadDim, rounding);
-          }
+          });
           const uint4 all = make_uint4(words[0], words[1], words[2], words[3]);
           if constexpr (where == Memory::kRegisters) {
-#pragma unroll
-            for (int i = 0; i < 4; ++i) fragment[number][i] = words[i];
+            repeat<4>([&](int i) { fragment[number][i] = words[i]; });
           } else if constexpr (where == Memory::kShared) {
             *reinterpret_cast<uint4*>(warp_shared + number * kFragmentBytes) = all;
           } else {
@@ -197,36 +195,30 @@ struct SplitK {
         __syncwarp();
       }
       uint4 words[count][kPhaseTiles];
-#pragma unroll
-      for (int i = 0; i < count; ++i) {
-#pragma unroll
-        for (int tile = 0; tile < kPhaseTiles; ++tile) words[i][tile] = make_uint4(0, 0, 0, 0);
-      }
+      repeat<count>([&](int i) {
+        repeat<kPhaseTiles>([&](int tile) { words[i][tile] = make_uint4(0, 0, 0, 0); });
+      });
       unroll<count>([&](auto index) {
         constexpr int i = decltype(index)::value;
-#pragma unroll
-        for (int tile = 0; tile < kPhaseTiles; ++tile) {
+        repeat<kPhaseTiles>([&](int tile) {
           if (kFull || written[first + i]) {
             words[i][tile] = ld_relaxed_gpu_v4(address(first + i, tile));
           }
-        }
+        });
       });
       const auto complete = [&]() {
         bool missing = false;
-#pragma unroll
-        for (int i = 0; i < count; ++i) {
-#pragma unroll
-          for (int tile = 0; tile < kPhaseTiles; ++tile) missing |= has_sentinel(words[i][tile]);
-        }
+        repeat<count>([&](int i) {
+          repeat<kPhaseTiles>([&](int tile) { missing |= has_sentinel(words[i][tile]); });
+        });
         if (!__any_sync(~0u, missing)) return true;
         unroll<count>([&](auto index) {
           constexpr int i = decltype(index)::value;
-#pragma unroll
-          for (int tile = 0; tile < kPhaseTiles; ++tile) {
+          repeat<kPhaseTiles>([&](int tile) {
             if (has_sentinel(words[i][tile])) {
               words[i][tile] = ld_relaxed_gpu_v4(address(first + i, tile));
             }
-          }
+          });
         });
         return false;
       };
@@ -249,21 +241,19 @@ struct SplitK {
             constexpr int number = first_number + half * tiles + tile;
             u32 weights[4];
             if constexpr (where == Memory::kRegisters) {
-#pragma unroll
-              for (int k = 0; k < 4; ++k) weights[k] = fragment[number][k];
+              repeat<4>([&](int k) { weights[k] = fragment[number][k]; });
             } else if constexpr (where == Memory::kShared) {
               ld_shared_fragment(weights, shared_fragments + number * kFragmentBytes);
             } else {
               cp_async_wait<kStreamStages - 1>();
               ld_shared_fragment(weights, ring_address(number));
             }
-#pragma unroll
-            for (int n = 0; n < kPhaseTiles; ++n) {
+            repeat<kPhaseTiles>([&](int n) {
               const uint4 w = words[i][n];
               auto& accumulator = sum[first_tile(source) + tile][n];
               accumulator.template add<2 * k_tile + half>(weights, half ? w.z : w.x,
                                                           half ? w.w : w.y, rounding);
-            }
+            });
             if constexpr (where == Memory::kGlobal) {
               prefetch_fragment<number + kStreamStages>(ring_address(number));
             }

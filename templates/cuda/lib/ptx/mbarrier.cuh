@@ -43,13 +43,11 @@ RNNC_INLINE void mbarrier_wait(u32 barrier, u32 parity, const Wait& wait) {
 // Two mbarriers, 8 bytes apart and of one arrival each. One thread initialises both, and after the
 // cluster_sync announces the bytes of both.
 RNNC_INLINE void mbarrier_pair_init(u32 first) {
-#pragma unroll
-  for (int i = 0; i < 2; ++i) mbarrier_init(first + 8 * i, 1);
+  repeat<2>([&](int i) { mbarrier_init(first + 8 * i, 1); });
   fence_mbarrier_init();
 }
 RNNC_INLINE void mbarrier_pair_expect_tx(u32 first, u32 bytes) {
-#pragma unroll
-  for (int i = 0; i < 2; ++i) mbarrier_arrive_expect_tx(first + 8 * i, bytes);
+  repeat<2>([&](int i) { mbarrier_arrive_expect_tx(first + 8 * i, bytes); });
 }
 
 }  // namespace rnnc

@@ -22,11 +22,19 @@ RNNC_CONSTEXPR int access_bytes(int n) {
   return n % 16 == 0 ? 16 : n % 8 == 0 ? 8 : n % 4 == 0 ? 4 : 2;
 }
 
+// repeat<n>(body) calls body(0), …, body(n - 1): an unrolled loop.
+template <int n, typename Body>
+RNNC_INLINE void repeat(const Body& body) {
+#pragma unroll
+  for (int i = 0; i < n; ++i) body(i);
+}
+
 // unroll<n>(body) calls body(Index<0>{}), …, body(Index<n - 1>{}). The index is a constant
-// expression, so arrays stay in registers whatever the compiler decides to unroll.
+// expression: the body may use it where C++ wants one.
 template <int i>
 struct Index {
   static constexpr int value = i;
+  RNNC_MEMBER constexpr operator int() const { return i; }
 };
 template <int n, int i = 0, typename Body>
 RNNC_INLINE void unroll(const Body& body) {

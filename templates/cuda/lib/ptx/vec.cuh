@@ -41,8 +41,7 @@ struct Vec {
     for (int i = 0; i < kWords; i += kAccessWords) {
       Word access[kAccessWords];
       ld_global_nc(access, static_cast<const char*>(from) + i * sizeof(Word));
-#pragma unroll
-      for (int k = 0; k < kAccessWords; ++k) words[i + k] = access[k];
+      repeat<kAccessWords>([&](int k) { words[i + k] = access[k]; });
     }
   }
   RNNC_MEMBER void read(const char* shared) {
@@ -57,8 +56,7 @@ struct Vec {
 #pragma unroll
     for (int i = 0; i < kWords; i += kAccessWords) {
       Word access[kAccessWords];
-#pragma unroll
-      for (int k = 0; k < kAccessWords; ++k) access[k] = words[i + k];
+      repeat<kAccessWords>([&](int k) { access[k] = words[i + k]; });
       st_global(static_cast<char*>(to) + i * sizeof(Word), access);
     }
   }
@@ -77,20 +75,16 @@ struct Vec {
   template <typename Real>
   RNNC_MEMBER void set(const Real (&values)[n]) {
     if constexpr (sizeof(T) == 8) {
-#pragma unroll
-      for (int i = 0; i < n; ++i) {
+      repeat<n>([&](int i) {
         words[2 * i] = __double2loint(values[i]);
         words[2 * i + 1] = __double2hiint(values[i]);
-      }
+      });
     } else if constexpr (sizeof(T) == 4) {
-#pragma unroll
-      for (int i = 0; i < n; ++i) words[i] = __float_as_uint(values[i]);
+      repeat<n>([&](int i) { words[i] = __float_as_uint(values[i]); });
     } else if constexpr (sizeof(Word) == 4) {
-#pragma unroll
-      for (int i = 0; i < n / 2; ++i) words[i] = pack(T{}, values[2 * i], values[2 * i + 1]);
+      repeat<n / 2>([&](int i) { words[i] = pack(T{}, values[2 * i], values[2 * i + 1]); });
     } else {
-#pragma unroll
-      for (int i = 0; i < n; ++i) words[i] = to_element<T>(values[i]).bits;
+      repeat<n>([&](int i) { words[i] = to_element<T>(values[i]).bits; });
     }
   }
 };

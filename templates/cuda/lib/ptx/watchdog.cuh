@@ -52,8 +52,7 @@ static __device__ __noinline__ __attribute__((noreturn)) void trap_timed_out(int
       *to++ = static_cast<char>('0' + tenths / digit % 10);
     }
     const char unit[] = {' ', 's', 'e', 'c', 'o', 'n', 'd', 's', '\0'};
-#pragma unroll
-    for (int i = 0; i < 9; ++i) *to++ = unit[i];
+    repeat<9>([&](int i) { *to++ = unit[i]; });
     __threadfence_system();
     __assertfail(watchdog_message, kPlanName, step < 0 ? 0 : step, "rnnc", 1);
   }

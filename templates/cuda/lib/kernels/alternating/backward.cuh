@@ -20,8 +20,7 @@ struct BackwardInputs {
     const int64 t_offset = t * size + item.row;
     saved.load(a.saved + t_offset * kSaved);
     if (t > 0 && kSaved) prefetch_l2(a.saved + (t_offset - size) * kSaved);
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
+    repeat<kStates>([&](int s) {
       before[s] = after[s] = d_state[s] = 0;
       if (kReads[s]) {
         after[s] = to_real(a.states[s][t_offset]);
@@ -34,7 +33,7 @@ struct BackwardInputs {
         d_state[s] = to_real(*d);
         if (t > 0) prefetch_l2(d - a.d_states_time[s]);
       }
-    }
+    });
     load_unit_weights(param, diagonal, a, plane, unit);
   }
 };
@@ -45,14 +44,12 @@ struct BackwardCarry {
   GradientSums sums;
 
   RNNC_MEMBER void load_gradients(const Workspace& workspace, const ItemIndex& item) {
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) d_state[s] = ld_relaxed_gpu(workspace.states[s] + item.row);
+    repeat<kStates>([&](int s) { d_state[s] = ld_relaxed_gpu(workspace.states[s] + item.row); });
   }
   // Loaded last, since they are needed last.
   RNNC_MEMBER void load_sums(const Workspace& workspace, const ItemIndex& item) {
     const int64 size = static_cast<int64>(workspace.batch) * workspace.heads * workspace.dim;
-#pragma unroll
-    for (int i = 0; i < kSums; ++i) sums[i] = ld_relaxed_gpu(workspace.sums + i * size + item.row);
+    repeat<kSums>([&](int i) { sums[i] = ld_relaxed_gpu(workspace.sums + i * size + item.row); });
   }
 };
 
@@ -63,10 +60,9 @@ RNNC_INLINE void backward_begin(const BackwardArguments& a, const Workspace& wor
     *workspace.first_step = 0;
   }
   if (!item.valid) return;
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
+  repeat<kStates>([&](int s) {
     workspace.states[s][item.row] = a.d_last[s] ? to_real(a.d_last[s][item.row]) : real(0);
-  }
+  });
   // The last step receives no gradient through R.
 #pragma unroll
   for (int source = 0; source < kSources; ++source) {
@@ -81,11 +77,10 @@ RNNC_INLINE void backward_begin(const BackwardArguments& a, const Workspace& wor
     }
   }
   const int64 size = static_cast<int64>(workspace.batch) * workspace.heads * workspace.dim;
-#pragma unroll
-  for (int i = 0; i < kSums; ++i) {
+  repeat<kSums>([&](int i) {
     workspace.sums[i * size + item.row] = 0;
     workspace.totals[i * size + item.row] = 0;
-  }
+  });
 }
 
 // The backward pointwise map and everything that step t writes; carry.d_state holds the products.
@@ -97,8 +92,7 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   Params d_param;
   Saved saved;
   unpack_saved(saved, inputs.saved);
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) d_state[s] += inputs.d_state[s];
+  repeat<kStates>([&](int s) { d_state[s] += inputs.d_state[s]; });
   apply_pointwise_backward(saved, inputs.before, inputs.after, inputs.param, d_state, d_gate,
                            d_param);
 
@@ -112,8 +106,7 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
     }
   }
   add_diagonal_gradient(d_state, inputs.diagonal, d_gate);
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) workspace.states[s][item.row] = d_state[s];
+  repeat<kStates>([&](int s) { workspace.states[s][item.row] = d_state[s]; });
   const int64 size = static_cast<int64>(workspace.batch) * workspace.heads * workspace.dim;
   const int64 t_offset = t * size + item.row;
   Vec<Element, kInputGates> d_wx;
@@ -123,22 +116,20 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   d_no_input.store(a.d_gates_no_input + t_offset * kGatesNoInput);
   add_to_sums(carry.sums, d_gate, d_param, inputs.before);
   const bool ends = t % kPartSteps == 0;
-#pragma unroll
-  for (int i = 0; i < kSums; ++i) {
+  repeat<kSums>([&](int i) {
     if (ends) {
       SumOverTime* total = workspace.totals + i * size + item.row;
       *total = ld_relaxed_gpu(total) + SumOverTime(carry.sums[i]);
     }
     workspace.sums[i * size + item.row] = ends ? real(0) : carry.sums[i];
-  }
+  });
 }
 
 // The gradients of the initial states, and the sums over time, summed over the batch in order.
 RNNC_INLINE void backward_last(const BackwardArguments& a, const Workspace& workspace,
                                const ItemIndex& item, const real (&d_state)[kStates]) {
-#pragma unroll
-  for (int s = 0; s < kStates; ++s)
-    a.d_initial_states[s][item.row] = to_element<Element>(d_state[s]);
+  repeat<kStates>(
+      [&](int s) { a.d_initial_states[s][item.row] = to_element<Element>(d_state[s]); });
   if (item.b != 0) return;
   const int64 plane = workspace.heads * workspace.dim, size = workspace.batch * plane;
   for (int i = 0; i < kSums; ++i) {

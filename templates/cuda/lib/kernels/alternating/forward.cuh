@@ -21,14 +21,11 @@ struct ForwardInputs {
     x.load(wx);
     if (t + 1 < a.steps) prefetch_l2(wx + a.wx_time);
     load_unit_weights(param, diagonal, a, plane, unit);
-#pragma unroll
-    for (int g = 0; g < kGates; ++g) gate[g] = 0;
-#pragma unroll
-    for (int i = 0; i < kBiasGates; ++i) {
+    repeat<kGates>([&](int g) { gate[g] = 0; });
+    repeat<kBiasGates>([&](int i) {
       if (a.bias) gate[kBias[i]] += to_real(a.bias[i * plane + unit]);
-    }
-#pragma unroll
-    for (int g = 0; g < kInputGates; ++g) gate[g] += x[g];
+    });
+    repeat<kInputGates>([&](int g) { gate[g] += x[g]; });
   }
 };
 
@@ -39,25 +36,22 @@ RNNC_INLINE void forward_begin(const ForwardArguments& a, const Workspace& works
     *workspace.first_step = 0;
   }
   if (!item.valid) return;
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
+  repeat<kStates>([&](int s) {
     const Element value = a.initial_states[s][item.row];
     workspace.states[s][item.row] = to_real(value);
     if (a.steps == 0) a.last[s][item.row] = value;
-  }
-#pragma unroll
-  for (int source = 0; source < kSources; ++source) {
+  });
+  repeat<kSources>([&](int source) {
     workspace.factors[source][factor_offset(workspace, item, 0, 1, 0)] =
         a.initial_states[kSourceState[source]][item.row];
-  }
+  });
 }
 
 // The cell's equations and everything that a step writes; `gate` holds the products.
 RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& workspace,
                               const ItemIndex& item, int64 t, const ForwardInputs& inputs,
                               Gates& gate, States& state) {
-#pragma unroll
-  for (int g = 0; g < kGates; ++g) gate[g] += inputs.gate[g];
+  repeat<kGates>([&](int g) { gate[g] += inputs.gate[g]; });
   add_diagonal(gate, inputs.diagonal, state);
   Saved saved;
   States next;
@@ -67,18 +61,16 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& worksp
   assign(state, next);
 
   const int64 t_offset = t * workspace.batch * workspace.heads * workspace.dim + item.row;
-#pragma unroll
-  for (int source = 0; source < kSources; ++source) {
+  repeat<kSources>([&](int source) {
     workspace.factors[source][factor_offset(workspace, item, t + 1, 1, 0)] =
         to_element<Element>(state[kSourceState[source]]);
-  }
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) {
+  });
+  repeat<kStates>([&](int s) {
     workspace.states[s][item.row] = state[s];
     const Element value = to_element<Element>(state[s]);
     if (a.states[s]) a.states[s][t_offset] = value;
     if (t == a.steps - 1) a.last[s][item.row] = value;
-  }
+  });
   if (kSaved && a.saved) {
     pack_saved(saved).store(a.saved + t_offset * kSaved);
   }

@@ -55,17 +55,14 @@ struct PartialExchange {
       mbarrier_wait(barrier, 0, wait);
     }
     if (item_idx >= kItems) return;
-#pragma unroll
-    for (int source = 0; source < kSources; ++source) {
+    repeat<kSources>([&](int source) {
       if constexpr (kSplit > 1) {
-#pragma unroll
-        for (int peer = 0; peer < kSplit; ++peer) {
-          d_state[kSourceState[source]] += received[source][peer][item_idx];
-        }
+        repeat<kSplit>(
+            [&](int peer) { d_state[kSourceState[source]] += received[source][peer][item_idx]; });
       } else {
         d_state[kSourceState[source]] += BackwardProduct::total(partials, source, item_idx);
       }
-    }
+    });
   }
 };
 

@@ -40,8 +40,7 @@ RNNC_INLINE void forward_step(const Workspace& workspace, int64 step_idx) {
 
   States state;
   if (item.valid) {
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) state[s] = ld_relaxed_gpu(workspace.states[s] + item.row);
+    repeat<kStates>([&](int s) { state[s] = ld_relaxed_gpu(workspace.states[s] + item.row); });
   }
   unroll<kSources>([&](auto source_index) {
     product.multiply<decltype(source_index)::value>(int64{kTileBytes} * k_tiles);
@@ -50,10 +49,9 @@ RNNC_INLINE void forward_step(const Workspace& workspace, int64 step_idx) {
   __syncthreads();
   if (!item.valid) return;
   Gates gate = {};
-#pragma unroll
-  for (int pair = 0; pair < kDensePairs; ++pair) {
+  repeat<kDensePairs>([&](int pair) {
     gate[kPairGate[pair]] += ForwardProduct::total(partials, pair, tile.item_idx);
-  }
+  });
   forward_item(a, workspace, item, step, inputs, gate, state);
 }
 

@@ -64,11 +64,9 @@ struct FusedProduct {
                 static_cast<int64>(first) * KRange::strips(source) * kStripBytes);
     unroll<kNumStages>(
         [&](auto stage) { load_k_tile<source, decltype(stage)::value>(decltype(stage)::value); });
-#pragma unroll
-    for (int strip = 0; strip < KRange::strips(source); ++strip) {
-#pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) sum[first_strip(source) + strip][tile].clear();
-    }
+    repeat<KRange::strips(source)>([&](int strip) {
+      repeat<kRowTiles>([&](int tile) { sum[first_strip(source) + strip][tile].clear(); });
+    });
   }
   // Sets the address of the same k_tiles of the rows, which are not loaded yet.
   template <int source>
@@ -83,12 +81,11 @@ struct FusedProduct {
     u32 words[kNumStages][kRowTiles][2][4];
     const auto load_rows = [&](auto stage, int i) {
       if (i >= count[source]) return;
-#pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) {
+      repeat<kRowTiles>([&](int tile) {
         const char* from = rows[source] + tile * tile_bytes + i * kWarps * kTileBytes;
         load_vector(words[decltype(stage)::value][tile][0], from);
         load_vector(words[decltype(stage)::value][tile][1], from + kTileBytes / 2);
-      }
+      });
     };
     unroll<kNumStages>([&](auto stage) { load_rows(stage, decltype(stage)::value); });
 #pragma unroll 1
@@ -98,15 +95,13 @@ struct FusedProduct {
         if (i + stage >= count[source]) return;
         unroll<2>([&](auto mma_step_index) {
           constexpr int mma_step = decltype(mma_step_index)::value;
-#pragma unroll
-          for (int strip = 0; strip < KRange::strips(source); ++strip) {
+          repeat<KRange::strips(source)>([&](int strip) {
             const u32(&w)[4] = weights[stage][first_strip(source) + strip];
-#pragma unroll
-            for (int tile = 0; tile < kRowTiles; ++tile) {
+            repeat<kRowTiles>([&](int tile) {
               sum[first_strip(source) + strip][tile].template add<mma_step>(
                   words[stage][tile][mma_step], w[2 * mma_step], w[2 * mma_step + 1], Rounding{});
-            }
-          }
+            });
+          });
         });
         load_k_tile<source, stage>(i + stage + kNumStages);
         load_rows(stage_index, i + stage + kNumStages);
@@ -117,16 +112,14 @@ struct FusedProduct {
   // Stores the warp's partials, [warps, strips, rows, 8]; `total` reads them after a barrier.
   RNNC_MEMBER void store_partials(float* partials) const {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
-#pragma unroll
-    for (int strip = 0; strip < kStrips; ++strip) {
-#pragma unroll
-      for (int tile = 0; tile < kRowTiles; ++tile) {
+    repeat<kStrips>([&](int strip) {
+      repeat<kRowTiles>([&](int tile) {
         float* to = partials + (warp * kStrips + strip) * kItems + 8 * kTileRows * tile + 2 * lane;
         const auto& s = sum[strip][tile];
         *reinterpret_cast<float2*>(to) = make_float2(s.total(0), s.total(1));
         *reinterpret_cast<float2*>(to + 64) = make_float2(s.total(2), s.total(3));
-      }
-    }
+      });
+    });
   }
   // The partial of one item, or of as many neighbouring items as T has numbers.
   template <typename T>
@@ -135,18 +128,16 @@ struct FusedProduct {
   }
   static RNNC_MEMBER float total(const float* partials, int strip, int item) {
     float sum = 0;
-#pragma unroll
-    for (int warp = 0; warp < kWarps; ++warp) sum += partial<float>(partials, warp, strip, item);
+    repeat<kWarps>([&](int warp) { sum += partial<float>(partials, warp, strip, item); });
     return sum;
   }
   static RNNC_MEMBER float2 total_pair(const float* partials, int strip, int item) {
     float2 sum = make_float2(0, 0);
-#pragma unroll
-    for (int warp = 0; warp < kWarps; ++warp) {
+    repeat<kWarps>([&](int warp) {
       const float2 pair = partial<float2>(partials, warp, strip, item);
       sum.x += pair.x;
       sum.y += pair.y;
-    }
+    });
     return sum;
   }
 
@@ -154,12 +145,11 @@ struct FusedProduct {
   template <int source, int stage>
   RNNC_MEMBER void load_k_tile(int i) {
     if (i >= count[source]) return;
-#pragma unroll
-    for (int strip = 0; strip < KRange::strips(source); ++strip) {
+    repeat<KRange::strips(source)>([&](int strip) {
       ld_global_v4(
           weights[stage][first_strip(source) + strip],
           weights_from[source] + (i * kWarps * KRange::strips(source) + strip) * kStripBytes);
-    }
+    });
   }
 };
 

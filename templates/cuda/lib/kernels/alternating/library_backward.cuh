@@ -37,8 +37,7 @@ RNNC_INLINE void backward_end(const Workspace& workspace) {
   const ItemIndex item(workspace);
   if (!item.valid) return;
   States d_state;
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) d_state[s] = workspace.states[s][item.row];
+  repeat<kStates>([&](int s) { d_state[s] = workspace.states[s][item.row]; });
   add_products(workspace, item, d_state);
   backward_last(*static_cast<const BackwardArguments*>(workspace.arguments), workspace, item,
                 d_state);

@@ -16,10 +16,9 @@ struct Call {
     constexpr int words = sizeof(Arguments) / 8;
     u64 word[words];
     const int first_step = ld_global_s32(workspace.first_step);
-#pragma unroll
-    for (int i = 0; i < words; ++i) {
+    repeat<words>([&](int i) {
       word[i] = ld_global_u64(static_cast<const char*>(workspace.arguments) + 8 * i);
-    }
+    });
     memcpy(&a, word, sizeof a);
     step = first_step + step_idx;
   }

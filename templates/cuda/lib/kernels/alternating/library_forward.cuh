@@ -12,8 +12,7 @@ RNNC_INLINE void forward_step(const Workspace& workspace, int64 step_idx) {
   Gates gate = {};
   States state;
   // These loads are in flight while the arguments are loaded.
-#pragma unroll
-  for (int s = 0; s < kStates; ++s) state[s] = workspace.states[s][item.row];
+  repeat<kStates>([&](int s) { state[s] = workspace.states[s][item.row]; });
   const int64 column =
       (static_cast<int64>(item.n) * workspace.batch + item.b) * workspace.dim + item.d;
 #pragma unroll
