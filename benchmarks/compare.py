@@ -1,12 +1,12 @@
-"""Times two installed versions of rnnc in turns, on the rows of `rnnc bench`, on one GPU.
+"""Compares two installed versions of rnnc on the rows of `rnnc bench`, on one GPU.
 
     pip install --no-deps --target build/old OLD_CHECKOUT
     pip install --no-deps --target build/new .
     python benchmarks/compare.py --old build/old --new build/new --output benchmarks/results
 
-Each version runs in a process of its own. For each row the two processes measure in turns, so that
-both see the same state of the GPU. A figure is the median GPU time of a call behind queued work,
-with ready inputs, in bfloat16 and with `variant="auto"`.
+Each version runs in its own process. The two processes measure each row alternately, so that both
+see the same state of the GPU. A figure is the median GPU time of a call behind queued work, with
+ready inputs, in bfloat16 and with `variant="auto"`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ RUNS = 8
 def worker() -> None:
     """Answer requests on standard input: a row's number, or "free"."""
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # whatever else is printed must not mix with the answers
+    os.dup2(2, 1)  # other output goes to the error stream
 
     import rnnc
     from rnnc.bench.inputs import DTYPES, Call, Inputs
@@ -113,14 +113,14 @@ class Version:
 
 
 def main(
-    old: Annotated[Path, typer.Option(help="Folder in which the old version is installed.")],
-    new: Annotated[Path, typer.Option(help="Folder in which the new version is installed.")],
+    old: Annotated[Path, typer.Option(help="The folder in which the old version is installed.")],
+    new: Annotated[Path, typer.Option(help="The folder in which the new version is installed.")],
     rows: Annotated[str, typer.Option(help='Rows, such as "1,2,5-7" or "all".')] = "all",
     dtype: Annotated[str, typer.Option(help="A dtype of `rnnc bench`.")] = "bfloat16",
-    rounds: Annotated[int, typer.Option(help="Turns of each version on each row.")] = 3,
-    output: Annotated[Path | None, typer.Option(help="Folder for the JSON file.")] = None,
+    rounds: Annotated[int, typer.Option(help="Rounds per row; each runs both versions.")] = 3,
+    output: Annotated[Path | None, typer.Option(help="The folder for the JSON file.")] = None,
 ) -> None:
-    """Time two installed versions of rnnc in turns."""
+    """Compare the times of two installed versions of rnnc."""
     import torch
 
     numbers = list(range(1, 17)) if rows == "all" else _numbers(rows)

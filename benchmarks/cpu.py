@@ -3,8 +3,9 @@
     python benchmarks/cpu.py [--hidden 64 --hidden 256] [--rounds 15] [--output benchmarks/results]
 
 Every contender does the same work: input projection, recurrence, and gradients of the input and of
-all weights; float32, two threads, T = 256, B = 16 (the compiled loop T = 32: its compile time grows
-with T). Contenders take turns, so that a busy machine disturbs all alike; a figure is the median.
+all weights. All run in float32 with two threads, T = 256 and B = 16; the compiled loop has T = 32,
+because its compile time grows with T. Contenders run alternately, so that load on the machine
+affects all of them. A figure is the median.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from rich.table import Table
 from rnnc import Constant, Gate, State, constant, gate, sigmoid, tanh
 from torch import Tensor, nn
 
-# A compile time is that of a first compilation: torch starts from an empty cache.
+# torch starts with an empty cache, so that the compile time is that of a first compilation.
 os.environ["TORCHINDUCTOR_CACHE_DIR"] = tempfile.mkdtemp()
 
 STEPS, SHORT_STEPS, BATCH, THREADS = 256, 32, 16, 2
@@ -41,14 +42,14 @@ STEPS, SHORT_STEPS, BATCH, THREADS = 256, 32, 16, 2
 def novel(
     f: Gate, z: Gate, h: State, c: State, *, o: Gate = gate(source="c"), a: Constant = constant(0.5)
 ):
-    """A cell that nobody wrote a kernel for: a leaky pair of states that feed each other."""
+    """A cell without a hand-written kernel: two leaky states that feed each other."""
     c = sigmoid(f) * c + (1 - sigmoid(f)) * tanh(z)
     h = a * h + (1 - a) * sigmoid(o) * tanh(c)
     return h, c
 
 
 class EagerLoop(nn.Module):
-    """An LSTM as one writes it without a kernel: torch operations, step by step."""
+    """An LSTM of torch operations, one step at a time."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
@@ -69,7 +70,7 @@ class EagerLoop(nn.Module):
 
 
 def training_step(module: nn.Module, steps: int, hidden: int) -> Callable[[], None]:
-    """Forward and backward of one batch, all gradients."""
+    """A function that runs forward and backward of one batch, with all gradients."""
     x = torch.randn(steps, BATCH, hidden, requires_grad=True)
     seed = torch.randn(steps, BATCH, hidden)
 
@@ -82,14 +83,14 @@ def training_step(module: nn.Module, steps: int, hidden: int) -> Callable[[], No
 
 
 def measure(contenders: dict[str, Callable[[], None]], rounds: int) -> dict[str, float]:
-    """The median time of each in milliseconds, in turns."""
+    """The median time of each contender in milliseconds; they run alternately."""
     times: dict[str, list[float]] = {name: [] for name in contenders}
     for run in contenders.values():
         run()
         run()
     for _ in range(rounds):
         for name, run in contenders.items():
-            run()  # warms the caches after the contender before
+            run()  # fills the caches, which the previous contender used
             start = time.perf_counter()
             run()
             times[name].append(1e3 * (time.perf_counter() - start))
@@ -99,7 +100,7 @@ def measure(contenders: dict[str, Callable[[], None]], rounds: int) -> dict[str,
 def start_times() -> dict[str, float]:
     """Seconds from a new cell to its loaded kernels: cold, and from the disk cache.
 
-    In processes of their own, after `import rnnc`; the median of five.
+    Each is the median of five new processes, after `import rnnc`.
     """
     program = (
         "import time, rnnc\n"
@@ -127,7 +128,7 @@ def start_times() -> dict[str, float]:
 
 
 def machine() -> dict[str, str]:
-    """What the figures were measured on."""
+    """The machine and the versions of the measurement."""
     info = Path("/proc/cpuinfo")
     names = [
         line.partition(":")[2].strip()
@@ -146,10 +147,10 @@ def machine() -> dict[str, str]:
 
 def main(
     hidden: Annotated[list[int] | None, typer.Option(help="Hidden sizes.")] = None,
-    rounds: Annotated[int, typer.Option(help="Measurements of each contender.")] = 15,
-    output: Annotated[Path | None, typer.Option(help="Folder for a JSON file.")] = None,
+    rounds: Annotated[int, typer.Option(help="Measurements per contender.")] = 15,
+    output: Annotated[Path | None, typer.Option(help="The folder for a JSON file.")] = None,
 ) -> None:
-    """Measure, print a table, and write a JSON file where asked."""
+    """Measure, print a table, and write a JSON file if --output is given."""
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     results: dict[str, dict[str, float]] = {}

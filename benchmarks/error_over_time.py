@@ -2,10 +2,10 @@
 
     python benchmarks/error_over_time.py --output benchmarks/results [--limit 40]
 
-Inputs and matrices are drawn in bfloat16 or float16; the truth is the float64 loop of the very same
-numbers. The eager loop (`backend="reference"`) works in the same dtype as ours. The error of a step
-is the norm of the difference in units of the norm of h, over all heads, units and batch rows; the
-file keeps its root mean square over spans of steps that grow with the step.
+Inputs and matrices are drawn in bfloat16 or float16. The truth is the float64 loop over the same
+numbers. The eager loop (`backend="reference"`) computes in the same dtype as the kernels. The error
+of a step is the norm of the difference divided by the norm of h; both norms are over all heads,
+units and batch rows. The file has its root mean square per span of steps; later spans are longer.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from rnnc.runtime.call import Choice
 from rnnc.runtime.cuda.choose import choose_plan
 from torch import Tensor
 
-SPANS_A_DOUBLING = 4
+SPANS_PER_DOUBLING = 4
 CELLS, SIZES = ("lstm", "gru"), ((12, 64), (1, 768))
 
 
 def main(
-    cells: Annotated[str, typer.Option(help="Cells of the library.")] = ",".join(CELLS),
-    dtypes: Annotated[str, typer.Option(help="Of inputs and results.")] = "bfloat16,float16",
-    variants: Annotated[str, typer.Option(help="Some of auto, block, cluster, …")] = "auto",
-    steps: Annotated[int, typer.Option(help="T.", min=8)] = 4096,
+    cells: Annotated[str, typer.Option(help="Names of cells of the library.")] = ",".join(CELLS),
+    dtypes: Annotated[str, typer.Option(help="Dtypes of inputs and results.")] = "bfloat16,float16",
+    variants: Annotated[str, typer.Option(help="Kinds of plans: auto, block, cluster, …")] = "auto",
+    steps: Annotated[int, typer.Option(help="Steps.", min=8)] = 4096,
     batch: Annotated[int, typer.Option(help="Batch rows.", min=1)] = 16,
-    limit: Annotated[float, typer.Option(help="Seconds after which no case is begun.")] = 600,
-    device: Annotated[str, typer.Option(help="cuda, or cpu to try the program.")] = "cuda",
-    output: Annotated[Path, typer.Option(help="Folder of the files.")] = Path("benchmarks/results"),
+    limit: Annotated[float, typer.Option(help="Start no case after this many seconds.")] = 600,
+    device: Annotated[str, typer.Option(help="cuda, or cpu to test this program.")] = "cuda",
+    output: Annotated[Path, typer.Option(help="Output folder.")] = Path("benchmarks/results"),
 ) -> None:
     """Measure all cases, print them, and write JSON and a picture."""
     began = time.monotonic()
@@ -52,9 +52,7 @@ def main(
     wanted = [(c, s, d) for c in cells.split(",") for s in SIZES for d in dtypes.split(",")]
     for cell, (heads, dim), dtype in wanted:
         if time.monotonic() - began > limit:
-            typer.echo(
-                f"the time is up: {cell}, {heads} x {dim}, {dtype} and what follows are left"
-            )
+            typer.echo(f"time limit reached before {cell}, {heads} x {dim}, {dtype}")
             break
         torch.manual_seed(0)
         row = Row(cell, heads, dim, batch, steps)
@@ -79,7 +77,7 @@ def main(
 
 
 def measure(row: Row, dtype: str, variants: list[str], device: str) -> dict[str, Any]:
-    """The errors of one case: ours in every variant that has a plan, and the eager loop's."""
+    """The errors of one case: of the kernels of each variant, and of the eager loop."""
     cell = rnnc.cells.get(row.cell)
     inputs = Inputs(cell, row, dtype, device)
     with torch.no_grad():
@@ -102,15 +100,15 @@ def measure(row: Row, dtype: str, variants: list[str], device: str) -> dict[str,
 def _output(cell: rnnc.Cell, inputs: Inputs, dtype: torch.dtype, **choice: Any) -> Tensor:
     """The output at all steps, (B, T, N, D)."""
 
-    def given(tensor: Tensor | None) -> Tensor | None:
+    def cast(tensor: Tensor | None) -> Tensor | None:
         return None if tensor is None else tensor.detach().to(dtype)
 
     over_time, _ = rnnc.scan(
         cell,
         inputs.wx.detach().to(dtype),
-        given(inputs.R),
-        given(inputs.b),
-        R_diag=given(inputs.R_diag),
+        cast(inputs.R),
+        cast(inputs.b),
+        R_diag=cast(inputs.R_diag),
         params={name: p.detach().to(dtype) for name, p in inputs.params.items()},
         **choice,
     )
@@ -120,7 +118,7 @@ def _output(cell: rnnc.Cell, inputs: Inputs, dtype: torch.dtype, **choice: Any) 
 def _named(
     cell: rnnc.Cell, row: Row, dtype: str, variant: str, device: str
 ) -> tuple[str, str | None]:
-    """Which plan it is, in a word and in full."""
+    """The name of a curve, and the text of its plan."""
     if device != "cuda":
         return "rnnc", None
     index = torch.cuda.current_device()
@@ -133,7 +131,7 @@ def _named(
 
 
 def _errors(h: Tensor, truth: Tensor) -> dict[str, Any]:
-    """The relative error by spans of steps, and over all steps."""
+    """The relative error per span of steps, and over all steps."""
     difference = (h.double() - truth).square().sum((0, 2, 3))
     size = truth.square().sum((0, 2, 3))
     each = difference / size
@@ -146,8 +144,8 @@ def _errors(h: Tensor, truth: Tensor) -> dict[str, Any]:
 
 
 def _spans(steps: int) -> Iterator[tuple[int, int]]:
-    """Steps from, and up to: so many to each doubling."""
-    ends = {min(math.ceil(2 ** (i / SPANS_A_DOUBLING)), steps) for i in range(256)}
+    """The first and last step of each span; `SPANS_PER_DOUBLING` spans per doubling."""
+    ends = {min(math.ceil(2 ** (i / SPANS_PER_DOUBLING)), steps) for i in range(256)}
     begin = 0
     for end in sorted(ends):
         yield begin, end

@@ -1,4 +1,4 @@
-"""The picture of `error_over_time.py`: a panel a cell and size, a colour a dtype."""
+"""The picture of `error_over_time.py`: a panel per cell and size, a colour per dtype."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def plot(content: dict[str, Any], path: Path) -> None:
     """Draw all curves.
 
     Args:
-        content: of the JSON file.
-        path: the picture.
+        content: the content of the JSON file.
+        path: the file of the picture.
     """
     panels: dict[str, list[dict[str, Any]]] = {}
     for case in content["cases"]:

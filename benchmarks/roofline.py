@@ -1,19 +1,19 @@
-"""What a step of the kernels is spent on: exchange, product and equations; and what `ncu` counts.
+"""Splits the time of a step into exchange, product and equations, and reads counters of `ncu`.
 
     python benchmarks/roofline.py --output benchmarks/results [--rows 2,5,7] [--no-ncu]
 
-Three views, each with its limits:
+There are three views:
 
 - leaving out: the kernel is compiled without its matrix instructions, or without the cell's
-  equations, and timed as a call is. What a step loses is what that part adds to the chain of a
-  step; what hides under something else counts for nothing. The rest is exchange: waiting, sums
-  among warps and blocks, loads and stores. A backward's time includes its product over all steps,
-  which gives the gradient of R.
+  equations, and timed like any call. The time that a step loses is the share of that part. A part
+  that overlaps with another has no share. The rest is exchange: waiting, sums among warps and
+  blocks, loads and stores. The time of a backward includes its product over all steps, which gives
+  the gradient of R.
 - the cost model's parts of the same plan.
-- `ncu`: counters of one launch, with the clocks left alone. It runs a kernel by itself, several
-  times over for all counters, with its memory restored in between: its time is not that of a call,
-  and percentages are means over a whole launch, start and end included. Warps that wait for data of
-  other blocks show as long_scoreboard where they read it from L2, and as what their loop does.
+- `ncu`: counters of one launch, without clock control. ncu runs each kernel alone, several times
+  for all counters, and restores its memory in between. So its time is not that of a call, and its
+  percentages are means over a whole launch, start and end included. Warps that wait for data of
+  other blocks count as long_scoreboard if they read it from L2, else by what their loop does.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ SHOWN = ("SMs active %", "tensor pipe %", "issue slots %", "shared memory %", "L
 def main(
     rows: Annotated[str, typer.Option(help="Rows of `rnnc bench`.")] = "2,5,7",
     repeat: Annotated[int, typer.Option(help="Timed runs.", min=1)] = 15,
-    ncu: Annotated[bool, typer.Option(help="Whether ncu counts.")] = True,
-    device: Annotated[str, typer.Option(help="cuda, or cpu to try the program.")] = "cuda",
-    steps: Annotated[int | None, typer.Option(help="Steps; a row's own.")] = None,
-    output: Annotated[Path, typer.Option(help="Folder of the files.")] = Path("benchmarks/results"),
+    ncu: Annotated[bool, typer.Option(help="Read counters with ncu.")] = True,
+    device: Annotated[str, typer.Option(help="cuda, or cpu to test this program.")] = "cuda",
+    steps: Annotated[int | None, typer.Option(help="Steps; the row's by default.")] = None,
+    output: Annotated[Path, typer.Option(help="Output folder.")] = Path("benchmarks/results"),
 ) -> None:
     """Measure rows in all three ways, print tables, and write a JSON file."""
     if device == "cuda" and not torch.cuda.is_available():
@@ -97,11 +97,11 @@ def main(
 
 
 def shares(found: dict[str, Any], number: str) -> dict[str, dict[str, float]]:
-    """Of a step's time, what each part adds to it; exchange is the rest.
+    """The share of each part in the time of a step; exchange is the rest.
 
     Args:
-        found: by what was left out, then by row.
-        number: of the row.
+        found: the times, by the part that was left out and then by row.
+        number: the number of the row.
     """
     times = {kind: rows[number].get("us") for kind, rows in found.items()}
     if not all(times.values()):
@@ -142,8 +142,8 @@ def _counted(request: dict[str, Any], numbers: list[int | None]) -> dict[str, An
 
 
 def _shares_table(rows: dict[str, Any]) -> Table:
-    table = Table(title="Share of a step by leaving out, % (by the cost model)", box=None)
-    for column in ("row", "direction", "us a step", "exchange", "product", "pointwise"):
+    table = Table(title="Share of a step, measured by leaving out, % (cost model)", box=None)
+    for column in ("row", "direction", "us per step", "exchange", "product", "pointwise"):
         table.add_column(column, justify="left" if column in ("row", "direction") else "right")
     for row in rows.values():
         for direction in DIRECTIONS:
@@ -172,7 +172,7 @@ def _counters_table(rows: dict[str, Any]) -> Table:
                 continue
             counters, stalls = kernel["counters"], kernel["stalls"]
             cells = [f"{counters[n]:.1f}" if n in counters else "-" for n in SHOWN]
-            clock = counters.get("SM clock, cycles a s")
+            clock = counters.get("SM clock, cycles per s")
             table.add_row(
                 *(number, direction, f"{counters.get('time ns', 0) / 1e6:.2f}"),
                 f"{clock / 1e9:.2f}" if clock else "-",

@@ -1,7 +1,7 @@
-"""A process of `roofline.py`: times rows of `rnnc bench`, or runs them once for `ncu`.
+"""The child process of `roofline.py`: times rows of `rnnc bench`, or runs them once for `ncu`.
 
-Reads a JSON object from its argument: `rows`, `repeat`, `device`, `without` ("nothing" or a key of
-`WITHOUT`), `profile`. Prints one, by row.
+Its argument is a JSON object with `rows`, `repeat`, `device`, `without` ("nothing" or a key of
+`WITHOUT`) and `profile`. It prints a JSON object with a result per row.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ from roofline_without import WITHOUT
 
 
 def main(request: dict[str, Any]) -> dict[str, Any]:
-    """What a request asks for, by the row's number."""
-    # NOTE: a kernel's file is named by its plan and not by its text, so a changed one must not meet
-    # it. The others start from an empty folder too: one could remember a faster plan from a trial.
+    """The results of a request by the row's number."""
+    # NOTE: the cache names a kernel by its plan, not by its text, so a changed kernel needs another
+    # folder. The unchanged ones get an empty folder too, since a cache may hold a tuned plan.
     os.environ["RNNC_CACHE_DIR"] = tempfile.mkdtemp()
     if request["without"] != "nothing":
         write, change = nvrtc.kernel_source, WITHOUT[request["without"]]
@@ -74,7 +74,7 @@ def _measured(row: Row, request: dict[str, Any]) -> dict[str, Any]:
 
 
 def _plan(row: Row, cell: rnnc.Cell, device: str) -> dict[str, Any]:
-    """What runs, and the cost model's parts of its step."""
+    """The plan that runs, and its parts by the cost model."""
     if device != "cuda":
         return {}
     index = torch.cuda.current_device()

@@ -1,4 +1,4 @@
-"""Nsight Compute's counters of a process: which there are, and what they say of each kernel."""
+"""Runs a process under Nsight Compute and reads the counters of its kernels."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 _PEAK = "avg.pct_of_peak_sustained"
-# What is wanted, and the counters that say it: their names differ among versions of the tool.
+# The values to show, each with its counters; their names differ between versions of the tool.
 COUNTERS: dict[str, tuple[str, ...]] = {
     "time ns": ("gpu__time_duration.sum",),
-    "SM clock, cycles a s": ("sm__cycles_elapsed.avg.per_second",),
+    "SM clock, cycles per s": ("sm__cycles_elapsed.avg.per_second",),
     "SMs active %": (f"sm__cycles_active.{_PEAK}_elapsed",),
     "tensor pipe %": (
         f"sm__pipe_tensor_cycles_active.{_PEAK}_active",
@@ -36,7 +36,7 @@ COUNTERS: dict[str, tuple[str, ...]] = {
     "DRAM bytes": ("dram__bytes.sum",),
 }
 _STALL = re.compile(r"smsp__average_warps_issue_stalled_(?!.*not_issued)(\w+)_per_issue_active")
-# Of those, what every version has.
+# The stall reasons that every version has.
 _STALLS = tuple(
     "barrier long_scoreboard short_scoreboard membar wait math_pipe_throttle mio_throttle"
     " no_instruction branch_resolve sleeping selected not_selected".split()
@@ -44,22 +44,21 @@ _STALLS = tuple(
 
 
 class NcuError(Exception):
-    """The tool is missing, or it may not count; says what to do."""
+    """The tool is missing or has no permission to count; the text says what to do."""
 
 
 def counters_of(command: Sequence[str], kernels: str) -> list[dict[str, Any]]:
     """The counters of each kernel that a process launches between the profiler's start and stop.
 
     Args:
-        command: of the process.
-        kernels: a regular expression of their names.
+        command: the command of the process.
+        kernels: a regular expression for the names of kernels.
 
     Returns:
-        For each in turn its name, the wanted numbers that there are, and the share of each reason
-        that warps wait for.
+        For each launch the kernel's name, its counters, and the share of each stall reason.
 
     Raises:
-        NcuError: there is no such tool, or it failed.
+        NcuError: the tool is missing or failed.
     """
     ncu = find_ncu()
     names = _known(ncu)
@@ -75,31 +74,31 @@ def counters_of(command: Sequence[str], kernels: str) -> list[dict[str, Any]]:
         wanted = {m: w for m, w in wanted.items() if m not in unknown}
     if "ERR_NVGPUCTRPERM" in said:
         raise NcuError(
-            "ncu may not read the counters here (ERR_NVGPUCTRPERM): it needs a GPU whose"
-            " driver lets every user, or root"
+            "ncu has no permission to read the counters (ERR_NVGPUCTRPERM): run it as root, or on"
+            " a GPU whose driver allows it for every user"
         )
     lines = [line for line in said.splitlines() if "==" in line or "rror" in line]
     raise NcuError("ncu gave no counters: " + " | ".join(lines[-4:])[:600])
 
 
 def find_ncu() -> str:
-    """The tool's path.
+    """The path of ncu.
 
     Raises:
         NcuError: there is none.
     """
-    # Where NVIDIA's own installers put it, on any machine.
+    # The folders of NVIDIA's installers.
     places = sorted(Path("/opt/nvidia/nsight-compute").glob("*/ncu"), reverse=True)
     for place in (shutil.which("ncu"), "/usr/local/cuda/bin/ncu", *map(str, places)):
         if place and Path(place).exists():
             return place
     raise NcuError(
-        "found no ncu: Nsight Compute comes with a CUDA toolkit, or by itself; put it on the PATH"
+        "found no ncu: install Nsight Compute, alone or with a CUDA toolkit, and put it on the PATH"
     )
 
 
 def _known(ncu: str) -> set[str]:
-    """The counters of this GPU; none where the tool does not say."""
+    """The names of this GPU's counters; empty if the tool does not list them."""
     try:
         done = subprocess.run(
             [ncu, "--query-metrics"], capture_output=True, text=True, timeout=60, check=False
@@ -110,7 +109,7 @@ def _known(ncu: str) -> set[str]:
 
 
 def _chosen(known: set[str]) -> dict[str, str]:
-    """What to count, and what each is called here; of several spellings the first that is known."""
+    """The counters to read, each with its name in `COUNTERS`; the first known spelling is taken."""
     found: dict[str, str] = {}
     for name, spellings in COUNTERS.items():
         there = [s for s in spellings if s.partition(".")[0] in known]
@@ -123,7 +122,7 @@ def _chosen(known: set[str]) -> dict[str, str]:
 
 
 def _run(ncu: str, command: Sequence[str], kernels: str, metrics: Sequence[str]) -> tuple[str, str]:
-    """The table that the tool writes, and all that it said."""
+    """The table that the tool writes, and its whole output."""
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "ncu.csv"
         options = [
@@ -137,13 +136,13 @@ def _run(ncu: str, command: Sequence[str], kernels: str, metrics: Sequence[str])
                 [ncu, *options, *command], capture_output=True, text=True, timeout=300, check=False
             )
         except subprocess.TimeoutExpired as error:
-            raise NcuError("ncu was not done within 300 s") from error
+            raise NcuError("ncu took longer than 300 s") from error
         text = log.read_text() if log.exists() else ""
         return text, f"{text}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 
 def _rows(text: str) -> list[dict[str, str]]:
-    """The lines of the table, without that of units."""
+    """The lines of the table, without the line of units."""
     lines = [line for line in text.splitlines() if line.startswith('"')]
     return [row for row in csv.DictReader(lines) if row.get("ID", "").strip()]
 

@@ -1,7 +1,8 @@
-"""Kernels without their product, or without their equations: what a step loses is their share.
+"""Kernels without their matrix product, or without the cell's equations, for `roofline.py`.
 
-The text of a kernel is changed before it is compiled. Everything else stays: the same words are
-exchanged, waited for and stored, so results are nonsense and times are not.
+The time that a kernel loses is the share of the part. The text of a kernel is changed before it is
+compiled. It exchanges, waits for and stores the same words as before, so its results are wrong and
+its times are valid.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ _POINTWISE = re.compile(
 
 
 class ChangedKernelError(Exception):
-    """The kernels are no longer written as this file expects them."""
+    """The text of a kernel has changed, and this file does not find the part to replace."""
 
 
 def without_product(source: Source) -> Source:

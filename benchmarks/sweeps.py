@@ -1,14 +1,14 @@
-"""Microseconds a step of an LSTM over head dim, heads, batch and length, on a GPU.
+"""Measures microseconds per step of an LSTM over head dim, heads, batch and length, on a GPU.
 
     python benchmarks/sweeps.py --output benchmarks/results [--sweep head-dim] [--limit 90]
 
-Each point is what `variant="auto"` runs in bfloat16 from ready inputs: forward, and backward with
-all gradients, as GPU time behind queued work. Beside it stand the cost model's estimate of that
-plan, exchange + product + pointwise, and, for one head, `nn.LSTM` in float16 (cuDNN), whose time
-has its input products in it.
+Each point is the time of `variant="auto"` in bfloat16 with ready inputs: forward, and backward with
+all gradients, as GPU time behind queued work. The file also has the cost model's estimate of the
+plan (exchange + product + pointwise) and, for one head, the time of `nn.LSTM` in float16 (cuDNN),
+which includes its input product.
 
-A point is kept in the JSON file with a digest of the package: a later call measures what is missing
-or was measured with other code, and what fits its time limit.
+The JSON file keeps each point with a digest of the package. A later call measures the points that
+are missing or were measured with other code, as far as its time limit allows.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ UNITS = 768
 
 
 class Sweep(NamedTuple):
-    """Sizes of which one is varied: heads, head dim, batch, steps."""
+    """A series of sizes (heads, head dim, batch, steps) in which one size varies."""
 
     title: str
     axis: str
@@ -74,13 +74,13 @@ CELL = rnnc.cells.lstm
 
 def main(
     sweep: Annotated[list[str] | None, typer.Option(help="Some of " + ", ".join(SWEEPS))] = None,
-    repeat: Annotated[int, typer.Option(help="Timed runs of a point.", min=1)] = 7,
-    limit: Annotated[float, typer.Option(help="Seconds after which no point is begun.")] = 600,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Measure what is there again.")] = False,
-    device: Annotated[str, typer.Option(help="cuda, or cpu to try the program.")] = "cuda",
-    output: Annotated[Path, typer.Option(help="Folder of the files.")] = Path("benchmarks/results"),
+    repeat: Annotated[int, typer.Option(help="Timed runs per point.", min=1)] = 7,
+    limit: Annotated[float, typer.Option(help="Start no point after this many seconds.")] = 600,
+    fresh: Annotated[bool, typer.Option("--fresh", help="Measure all points again.")] = False,
+    device: Annotated[str, typer.Option(help="cuda, or cpu to test this program.")] = "cuda",
+    output: Annotated[Path, typer.Option(help="Output folder.")] = Path("benchmarks/results"),
 ) -> None:
-    """Measure points until all are there or the time is up; write JSON and a picture."""
+    """Measure the missing points within the time limit; write JSON and a picture."""
     began, console = time.monotonic(), Console(highlight=False, width=200)
     names = sweep or list(SWEEPS)
     for name in names:
@@ -99,7 +99,7 @@ def main(
         console.print(f"{len(rows)} points to measure; compiled in {seconds:.1f} s")
     for name, sizes in wanted:
         if time.monotonic() - began > limit:
-            console.print(f"the time is up: {name} and what follows are left for another call")
+            console.print(f"time limit reached at {name}; call again for the rest")
             break
         if _key(sizes) not in points:
             points[_key(sizes)] = measure(sizes, device, repeat) | {"package": digest}
@@ -113,7 +113,7 @@ def main(
 
 
 def measure(sizes: tuple[int, int, int, int], device: str, repeat: int) -> dict[str, Any]:
-    """All of a point: what ran and what it took, what the model gives, what cuDNN takes."""
+    """A point: its plan, its times, the cost model's estimate and cuDNN's times."""
     row = _row(sizes)
     dtype, peer = ("bfloat16", "float16") if device == "cuda" else ("float32", "float32")
     ours = next(
@@ -134,7 +134,7 @@ def measure(sizes: tuple[int, int, int, int], device: str, repeat: int) -> dict[
         try:
             found["floor_ns"] = named_parts(CELL, shape, limits, plan)
         except (TypeError, AttributeError, KeyError) as error:
-            # The model has other constants than its parts are told by: the figures are worth more.
+            # The cost model changed and `floor.py` does not know it; the times are still valid.
             found["floor_failure"] = f"{type(error).__name__}: {error}"
     found["ours_us"] = _microseconds(ours, row, device, repeat)
     if row.heads == 1:
@@ -146,7 +146,7 @@ def measure(sizes: tuple[int, int, int, int], device: str, repeat: int) -> dict[
 def _microseconds(
     contender: Contender, row: Row, device: str, repeat: int
 ) -> dict[str, float] | str:
-    """Times per step, forward and forward + backward; or the reason why there are none."""
+    """Times per step of forward and forward + backward, or why there are none."""
     try:
         call = contender.prepare(Inputs(CELL, row, contender.dtype, device))
         found = {}
@@ -156,7 +156,7 @@ def _microseconds(
             found[name] = 1e3 * statistics.median(times) / row.steps
         return found
     except (RuntimeError, rnnc.RnncError) as error:
-        # Such as no memory: the other points go on.
+        # For example out of memory; the other points are still measured.
         return f"{type(error).__name__}: {str(error).splitlines()[0]}"
     finally:
         call = run = None  # type: ignore[assignment]
@@ -173,7 +173,7 @@ def _key(sizes: tuple[int, int, int, int]) -> str:
 
 
 def _known(path: Path, here: dict[str, str], digest: str) -> dict[str, Any]:
-    """The points of a file that another call would give again."""
+    """The points of a file that this machine measured with this code."""
     if not path.exists():
         return {}
     content = json.loads(path.read_text())
@@ -192,8 +192,8 @@ def _write(
         "command": "python benchmarks/sweeps.py",
         "machine": here,
         "method": f"LSTM; CUDA events; median of {repeat} runs after 3, each behind queued work;"
-        " microseconds a step. Ours from ready inputs, all gradients; nn.LSTM with its input"
-        " products. floor_ns: the cost model's estimate of the plan, by its parts",
+        " microseconds per step. rnnc with ready inputs and all gradients; nn.LSTM with its input"
+        " product. floor_ns: the cost model's estimate of the plan, by its parts",
         "sweeps": {
             name: {"title": s.title, "axis": s.axis, "points": [_key(p) for p in s.sizes]}
             for name, s in SWEEPS.items()
@@ -219,7 +219,7 @@ def _line(point: dict[str, Any]) -> str:
 def _pair(took: dict[str, float] | str) -> str:
     if isinstance(took, str):
         return took
-    return f"{took['forward']:.2f} / {took['forward_backward']:.2f} us a step"
+    return f"{took['forward']:.2f} / {took['forward_backward']:.2f} us per step"
 
 
 if __name__ == "__main__":

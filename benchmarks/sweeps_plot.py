@@ -1,4 +1,4 @@
-"""The picture of `sweeps.py`: a row of panels a sweep, microseconds a step on both axes' logs."""
+"""The picture of `sweeps.py`: a row of panels per sweep, microseconds per step, log-log axes."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 MARKERS = {"block": "s", "cluster": "^", "grid": "o", "alternating": "D", "": "x"}
-MIXED = "P"  # of a plan for each direction, whose variant names both
+MIXED = "P"  # a plan whose directions are of two kinds; its variant names both
 OURS, PEER, PARTS = "#d1495b", "#8d99ae", ("#264653", "#2a9d8f", "#e9c46a")
 AXES = {"head_dim": "head dim", "batch": "batch", "steps": "steps T"}
 PHASES = (("forward", "forward"), ("forward_backward", "forward + backward"))
 
 
 def plot(content: dict[str, Any], path: Path) -> None:
-    """Draw what there is of every sweep.
+    """Draw the measured points of every sweep.
 
     Args:
-        content: of the JSON file.
-        path: the picture.
+        content: the content of the JSON file.
+        path: the file of the picture.
     """
     points = content["points"]
     sweeps = [
@@ -44,7 +44,7 @@ def plot(content: dict[str, Any], path: Path) -> None:
     )
     machine = content["machine"]
     figure.suptitle(
-        f"LSTM, us a step: {machine['device']}, torch {machine['torch']}, {content['date']}",
+        f"LSTM, us per step: {machine['device']}, torch {machine['torch']}, {content['date']}",
         fontsize=10,
     )
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -77,11 +77,11 @@ def _panel(axes: Any, sweep: dict[str, Any], found: list[dict[str, Any]], phase:
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
     axes.set_xlabel(AXES[axis], fontsize=8)
-    axes.set_ylabel("us a step", fontsize=8)
+    axes.set_ylabel("us per step", fontsize=8)
 
 
 def _floor(axes: Any, axis: str, found: list[dict[str, Any]], phase: str) -> None:
-    """What the model says, its parts one on the other."""
+    """Draw the cost model's estimate, its parts stacked."""
     own = [p for p in found if "floor_ns" in p]
     directions = ["forward"] if phase == "forward" else ["forward", "backward"]
     below = [0.0] * len(own)
@@ -93,7 +93,7 @@ def _floor(axes: Any, axis: str, found: list[dict[str, Any]], phase: str) -> Non
 
 
 def _ticks(ends: tuple[float, float]) -> tuple[list[float], list[str]]:
-    """Steps of 1, 2 and 5 between the ends."""
+    """Ticks at 1, 2 and 5 times powers of ten, between the ends."""
     every = [digit * 10.0**power for power in range(-4, 7) for digit in (1, 2, 5)]
     inside = [tick for tick in every if ends[0] <= tick <= ends[1]]
     return inside, [f"{tick:g}" for tick in inside]

@@ -1,9 +1,9 @@
-"""The tables of figures in the pages, from the newest files in benchmarks/results.
+"""Writes the tables of figures in the pages, from the newest files in benchmarks/results.
 
     python benchmarks/tables.py
 
-A place in a page is `<!-- figures: NAME -->` up to `<!-- end -->`; what stands between is written
-anew. A kind of figures that no file has is said to be not measured, with the command that does.
+The text between `<!-- figures: NAME -->` and `<!-- end -->` is replaced. If no file has the
+figures, the page says that they are not measured, and names the command that measures them.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _QUEUED = "behind queued work"
 
 
 def filled(page: str, results: Path = RESULTS) -> str:
-    """A page with its figures as the files have them.
+    """A page with the figures of the files.
 
     Args:
-        page: its text.
+        page: the text of the page.
         results: the folder of the files.
     """
 
@@ -45,8 +45,8 @@ def filled(page: str, results: Path = RESULTS) -> str:
 
 
 def rows_table(results: Path) -> str:
-    """The table of all rows: our plan, its GPU time, estimate and target, and the peers."""
-    heads = "row, cell, heads x units, batch|plan|ms|target, ms|us a step|by the model"
+    """The table of all rows: rnnc's plan, its GPU time, estimate and target, and the peers."""
+    heads = "row, cell, heads x units, batch|plan|ms|target, ms|us per step|by the model"
     lines = [f"{heads}|cuDNN float16, ms|FlashRNN, ms"]
     found = _newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
     if found is None:
@@ -64,7 +64,7 @@ def rows_table(results: Path) -> str:
             _numbers(row["flashrnn"] or ()),
         ]
         lines.append("|".join(cells))
-    note = f"ms: forward / forward + backward; us a step: forward / backward. {_source(found)}"
+    note = f"ms: forward / forward + backward; us per step: forward / backward. {_source(found)}"
     return f"{_table(lines)}\n\n{note}{_peers_note(found)}"
 
 
@@ -93,11 +93,11 @@ def sweeps(results: Path) -> str:
     if found is None:
         return _missing("python benchmarks/sweeps.py")
     picture = f"../benchmarks/results/{found['path'].with_suffix('.png').name}"
-    return f"![microseconds a step]({picture})\n\n{_source(found)}"
+    return f"![microseconds per step]({picture})\n\n{_source(found)}"
 
 
 def error(results: Path) -> str:
-    """Errors over all steps, and the picture of their course."""
+    """The table of errors over all steps, and the picture of errors over time."""
     found = _newest(results, "error-over-time-*.json")
     if found is None:
         return _missing("python benchmarks/error_over_time.py")
@@ -116,11 +116,11 @@ def error(results: Path) -> str:
 
 
 def roofline(results: Path) -> str:
-    """The table of a step's parts, and of what warps wait for."""
+    """The table of the parts of a step, and of what warps wait for."""
     found = _newest(results, "roofline-*.json")
     if found is None:
         return _missing("python benchmarks/roofline.py")
-    lines = ["row|plan|direction|us a step|exchange %|product %|pointwise %|warps wait for (ncu)"]
+    lines = ["row|plan|direction|us per step|exchange %|product %|pointwise %|warps wait for (ncu)"]
     for number, row in found["rows"].items():
         for direction, shares in (row["shares"] or {}).items():
             model = row.get("model_ns", {}).get(direction, {})
@@ -135,7 +135,7 @@ def roofline(results: Path) -> str:
             took = f"{row['us'][direction]:.2f}"
             cells = [number, row.get("variant", ""), direction, took, *parts, waits or "-"]
             lines.append("|".join(cells))
-    note = "Shares by leaving out, in brackets the cost model's; exchange is the rest."
+    note = "Shares by leaving out; the cost model's in brackets; exchange is the rest."
     failure = found.get("ncu_failure")
     note += f" No counters: {failure}." if failure else ""
     return f"{_table(lines)}\n\n{note} {_source(found)}"
@@ -153,7 +153,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
 def _newest(
     results: Path, pattern: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True
 ) -> dict[str, Any] | None:
-    """The latest file that is wanted, and of one day's that with the most rows."""
+    """The latest matching file; of several from one day, the one with the most rows."""
     contents = []
     for path in sorted(results.glob(pattern)):
         content = json.loads(path.read_text())
@@ -163,7 +163,7 @@ def _newest(
 
 
 def _rows(content: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The rows of the table with what stands for us, by number."""
+    """The rows of the table, by number, each with rnnc's contender."""
     numbered = sorted((r for r in content["rows"] if r["target"]), key=lambda r: r["number"])
     pairs = [(row, _ours(row)) for row in numbered]
     return [(row, ours) for row, ours in pairs if ours is not None]
@@ -204,7 +204,7 @@ def _sizes(row: dict[str, Any]) -> str:
 
 
 def _ours(row: dict[str, Any]) -> dict[str, Any] | None:
-    """The contender of `"auto"`; if it was not measured, the fastest of ours."""
+    """The contender `"auto"`; if it was not measured, rnnc's fastest."""
     ready = [c for c in row["contenders"] if c["variant"] and c["forward_backward"]]
     ready = [c for c in ready if c["dtype"] == ready[0]["dtype"]]
     auto = next((c for c in ready if c["variant"] == "auto"), None)

@@ -1,14 +1,14 @@
-"""Next-byte prediction: a language model of any cell, on text that every machine has.
+"""A language model of bytes with any cell, trained on the source of Python's standard library.
 
-The text is the source of Python's own standard library; every 20th file is held out. Two layers
-of the cell read it with truncated back-propagation through time: the states pass from window to
-window, gradients do not. The score is bits per byte on the held-out files, 8 before training.
+Every 20th file is held out. Two layers of the cell read the text with truncated back-propagation
+through time: states pass from one window to the next, gradients do not. The score is bits per byte
+on the held-out files; it is 8 before training.
 
     python examples/char_lm.py --cell slstm --save model.pt
     python examples/char_lm.py --cell slstm --resume model.pt --steps 2000 --save model.pt
 
-`--steps` counts those before `--resume` too. A resumed run continues exactly where it stopped: its
-weights and samples are to the bit those of a run that never did. `rnnc list` shows the cells.
+`--steps` includes the steps before `--resume`. A resumed run continues exactly where it stopped:
+its weights and samples are those of an uninterrupted run, bit for bit. `rnnc list` shows the cells.
 """
 
 import math
@@ -17,7 +17,7 @@ import sysconfig
 from pathlib import Path
 from typing import Annotated, Literal
 
-# Where other programs share the cores, threads that wait by spinning cost more than they save.
+# Threads that wait by spinning slow each other down when other programs use the same cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import rich
@@ -35,7 +35,7 @@ Existing = Annotated[Path | None, typer.Option(exists=True, dir_okay=False)]
 
 
 class ByteModel(nn.Module):
-    """Embedded bytes, two recurrent layers, logits of the next byte."""
+    """An embedding of bytes, two recurrent layers, and the logits of the next byte."""
 
     def __init__(self, cell: rnnc.Cell, hidden: int) -> None:
         super().__init__()
@@ -44,13 +44,13 @@ class ByteModel(nn.Module):
         self.logits = nn.Linear(hidden, 256)
 
     def forward(self, text: Tensor, states: States | None = None) -> tuple[Tensor, States]:
-        """Run over (T, B) bytes from the states that the call before returned."""
+        """Run over (T, B) bytes, starting from the states that the previous call returned."""
         hidden, states = self.rnn(self.embedding(text), states)
         return self.logits(hidden), states
 
 
 def source_files() -> tuple[list[Path], list[Path]]:
-    """The standard library's files for training, and those held out."""
+    """The files of the standard library: for training, and held out."""
     files = []
     for folder, folders, names in os.walk(sysconfig.get_paths()["stdlib"]):
         folders[:] = sorted({*folders} - SKIPPED)  # the order is the same on every machine
@@ -68,7 +68,7 @@ def windows(files: list[Path], device: str) -> list[Tensor]:
 
 
 def read(model: ByteModel, window: Tensor, states: States | None) -> tuple[Tensor, States]:
-    """Predict a window: the mean cross-entropy of its bytes, in bits, and the states after it."""
+    """The mean cross-entropy of a window's bytes in bits, and the states after the window."""
     text = window.long()
     logits, states = model(text[:-1], states)
     loss = nn.functional.cross_entropy(logits.flatten(0, 1), text[1:].flatten())
@@ -86,7 +86,7 @@ def bits_per_byte(model: ByteModel, held_out: list[Tensor]) -> float:
 
 @torch.no_grad()
 def sample(model: ByteModel, prompt: bytes, count: int, temperature: float = 0.7) -> bytes:
-    """The prompt and COUNT bytes more, one step of the RNN a byte."""
+    """The prompt and `count` further bytes, with one step of the RNN per byte."""
     text, states = bytearray(prompt), None
     for position in range(len(prompt) + count - 1):
         byte = torch.tensor(text[position], device=model.logits.weight.device)
@@ -108,7 +108,7 @@ def main(
     seed: int = 0,
     threads: Count = 2,
 ) -> None:
-    """Train on the standard library's source; validate and save EVERY few steps; write some."""
+    """Train; validate and save every EVERY steps; print a sample at the end."""
     try:
         chosen = rnnc.cells.get(cell)
     except rnnc.CellError as error:
@@ -129,7 +129,7 @@ def main(
     train, held_out = (windows(files, device) for files in source_files())
     for step in track(range(first, steps), chosen.name):
         if step % len(train) == 0:
-            states = None  # the text begins anew
+            states = None  # back to the start of the text
         loss, states = read(model, train[step % len(train)], states)
         optimizer.zero_grad()
         loss.backward()

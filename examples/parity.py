@@ -1,14 +1,14 @@
-"""Parity: state tracking that recurrent cells learn and a Transformer does not.
+"""Parity: a task of state tracking that recurrent cells learn and a Transformer does not.
 
 Is the number of ones in a bit string odd? Six models, one of them a cell defined below, train on
-strings of at most 40 bits and are validated on 40 to 256, on a GPU where there is one:
+strings of at most 40 bits and are validated on 40 to 256. They run on a GPU if there is one:
 
     pip install "rnnc[plots]" && python examples/parity.py --out demo
 
-Every model is causal and trained on the running parity, a label after each bit. Accuracy at length
-T is that of the answer after bit T, the parity of a string of T bits. `--out` gets parity.png and
-the source that rnnc makes of each cell: C++, or CUDA where a GPU trains. A recurrent model below
-0.99 makes the exit status 1.
+Every model is causal and learns the running parity: a label after each bit. The accuracy at length
+T is that of the answer after bit T. The folder `--out` gets parity.png and the source that rnnc
+generates for each cell: C++, or CUDA if a GPU trains. The exit status is 1 if a recurrent model's
+accuracy is below 0.99.
 """
 
 import os
@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Annotated
 
-# Where other programs share the cores, threads that wait by spinning cost more than they save.
+# Threads that wait by spinning slow each other down when other programs use the same cores.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 import rich
@@ -48,7 +48,7 @@ CELLS = {cell.name: cell for cell in (cells.elman, cells.gru, cells.lstm, cells.
 
 
 class Transformer(nn.TransformerEncoder):
-    """Two pre-norm encoder layers with a causal mask and sinusoidal positions; called as an RNN."""
+    """A pre-norm encoder of two layers with a causal mask; called like an RNN."""
 
     def __init__(self) -> None:
         layer = nn.TransformerEncoderLayer(WIDTH, 4, 128, 0.0, batch_first=True, norm_first=True)
@@ -64,7 +64,7 @@ class Transformer(nn.TransformerEncoder):
 
 
 class Classifier(nn.Module):
-    """Embedding, sequence model, and after each bit the logits of even and odd."""
+    """An embedding, a sequence model, and the logits of even and odd after each bit."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class Classifier(nn.Module):
 
 
 def strings(count: int, length: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Random bit strings, and after each bit whether the number of ones so far is odd."""
+    """Random bit strings, and their parity after each bit: 1 if the number of ones is odd."""
     bits = torch.randint(0, 2, (count, length), generator=generator).to(DEVICE)
     return bits, bits.cumsum(1) % 2
 
@@ -91,7 +91,7 @@ def accuracy(model: nn.Module, bits: Tensor, parity: Tensor) -> Tensor:
 
 
 def train(name: str, steps: int, seed: int) -> tuple[dict[int, float], Tensor]:
-    """Train a model; its accuracy while training, by step, and at the end, by length."""
+    """Train a model: its accuracy per step of training, and per length at the end."""
     torch.manual_seed(seed)
     data = torch.Generator().manual_seed(seed + 1)  # the same strings for every model
     held_out, long = strings(512, TRAINED, data), strings(1024, LONGEST, data)
@@ -109,7 +109,7 @@ def train(name: str, steps: int, seed: int) -> tuple[dict[int, float], Tensor]:
         if step % 50 == 0 or step == steps:
             curve[step] = accuracy(model, *held_out).mean().item()
             if step >= 300 and min(list(curve.values())[-6:]) == 1:
-                break  # solved, and still so 250 steps later
+                break  # solved for 250 steps
     return curve, accuracy(model, *long)
 
 
@@ -139,7 +139,7 @@ def write_sources(folder: Path) -> None:
 
 
 def main(out: Path = Path("demo"), steps: Count = 1500, seed: int = 0, threads: Count = 2) -> None:
-    """Train on short bit strings, at most STEPS steps a model; validate on long ones."""
+    """Train on short bit strings, at most STEPS steps per model; validate on long ones."""
     torch.set_num_threads(threads)
     write_sources(out / "sources")
     columns = "model", "steps", "seconds", f"1..{TRAINED}", f"{TRAINED}..{LONGEST}", "published"

@@ -1,4 +1,4 @@
-"""A comparison of ConstrINT, python-constraint2 and CP-SAT on the same models, in one run.
+"""Compares ConstrINT, python-constraint2 and CP-SAT on the same models, in one run.
 
     python benchmarks/constrint/compare_solvers.py --date 2026-11-20
 
@@ -11,7 +11,7 @@ Each problem is stated once over ConstrINT and translated for the other solvers:
 (c) the same as (b) with a head dim that cannot fit, to be proved and explained.
 
 Times are wall-clock medians over repeated runs and include building the solver's own model from
-the stated one. A solver that is not done within the limit is shown with what it reached by then.
+the stated one. For a solver that exceeds the limit, the table shows what it found by then.
 """
 
 from __future__ import annotations
@@ -45,11 +45,9 @@ Result = TypeVar("Result")
 def main() -> None:
     """Run everything, print the table, write the JSON file."""
     parser = argparse.ArgumentParser()
-    parser.add_argument("--date", required=True, help="the day, for the name of the file")
-    parser.add_argument(
-        "--limit", type=float, default=5.0, help="seconds a problem for each solver"
-    )
-    parser.add_argument("--repeat", type=int, default=7, help="runs of ours, of which the median")
+    parser.add_argument("--date", required=True, help="the date, for the name of the file")
+    parser.add_argument("--limit", type=float, default=5.0, help="seconds per problem and solver")
+    parser.add_argument("--repeat", type=int, default=7, help="runs of ConstrINT, for the median")
     parser.add_argument("--output", type=Path, default=Path(__file__).parents[1] / "results")
     options = parser.parse_args()
     rows = [
@@ -105,7 +103,7 @@ def _two_direction_rows(limit: float, repeat: int) -> list[Row]:
         _row(proof, "CP-SAT", size, took if status == "INFEASIBLE" else math.inf, 0, status)
     )
     took, core = _ours(lambda m: len(m.explain().core), impossible, repeat)
-    note = f"{core} constraints clash, none to spare"
+    note = f"{core} constraints clash, a smallest set"
     rows.append(_row("(c) explanation", "ConstrINT", size, took, 0, note))
     return rows
 

@@ -1,4 +1,4 @@
-"""A ConstrINT model translated for CP-SAT and for python-constraint2."""
+"""Translates a ConstrINT model for CP-SAT and for python-constraint2."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class CpSat:
                 if word == "*" and (isinstance(a, int) or isinstance(b, int)):
                     return a * b
                 out = self._new(node.low, node.high)
-                # Its division rounds to 0, as Python's does where nothing is negative.
+                # CP-SAT's division rounds to 0, as Python's does if no operand is negative.
                 assert word == "*" or (left.low >= 0 and right.low > 0), node
                 add = {
                     "*": lambda: self.model.add_multiplication_equality(out, [a, b]),
@@ -104,7 +104,7 @@ class CpSat:
             posted.only_enforce_if(when)
 
     def solve(self, seconds: float) -> tuple[str, int]:
-        """The status and the number of solutions, none or one."""
+        """The status, and the number of solutions: 0 or 1."""
         solver = cp_model.CpSolver()
         solver.parameters.max_time_in_seconds = seconds
         solver.parameters.num_workers = 2
@@ -115,7 +115,7 @@ class CpSat:
         """The status and the solutions: all of them if the status is OPTIMAL."""
         solver = cp_model.CpSolver()
         solver.parameters.max_time_in_seconds = seconds
-        # It enumerates with one worker only.
+        # CP-SAT enumerates with one worker only.
         solver.parameters.num_workers = 1
         solver.parameters.enumerate_all_solutions = True
         found = _Distinct(list(self.variables.values()))
@@ -155,9 +155,9 @@ def python_constraint_solutions(model: Model) -> Iterator[object]:
 
 
 def python_constraint_in_child(model: Model, seconds: float, every: bool) -> tuple[float, int]:
-    """Seconds and solutions, in a child process that is stopped when the time is up."""
+    """Seconds and number of solutions, from a child process that is stopped at the time limit."""
     if max(v.domain.size for v in model.variables) > 2**24:
-        return math.inf, -1  # It lists every value of every domain.
+        return math.inf, -1  # python-constraint2 lists every value of every domain.
     read, write = os.pipe()
     start = time.perf_counter()
     child = os.fork()

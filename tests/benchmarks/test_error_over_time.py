@@ -46,7 +46,7 @@ def test_a_limit_leaves_cases(script_under_test, tmp_path):
     words = ["--device", "cpu", "--limit", "0", "--output", str(tmp_path)]
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == 0
-    assert "lstm, 12 x 64, bfloat16 and what follows are left" in outcome.output
+    assert "time limit reached before lstm, 12 x 64, bfloat16" in outcome.output
     assert not list(tmp_path.iterdir())
 
 

@@ -1,4 +1,4 @@
-"""The parts of a step by the cost model: of every kind of plan, and together its estimate."""
+"""The parts of the cost model's estimate: for every kind of plan they add up to the estimate."""
 
 from __future__ import annotations
 

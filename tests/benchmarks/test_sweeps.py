@@ -71,7 +71,7 @@ def test_other_code_is_measured_again(sweeps, tmp_path, monkeypatch):
 
 def test_a_limit_leaves_points_for_another_call(sweeps, tmp_path):
     said, content = run(sweeps, tmp_path, "--limit", "0")
-    assert "left for another call" in said
+    assert "call again for the rest" in said
     assert not content
     _, content = run(sweeps, tmp_path)
     assert len(content["points"]) == 3
@@ -104,7 +104,7 @@ def test_a_gpu_s_points_name_their_plan_and_its_parts(sweeps, tmp_path, monkeypa
     floor = large["floor_ns"]
     assert sum(floor["forward"].values()) == pytest.approx(large["planned_ns"]["forward"], abs=1)
     assert set(floor["backward"]) == {"exchange", "product", "pointwise"}
-    assert "nn.LSTM float16 1.00 / 3.00 us a step" in said
+    assert "nn.LSTM float16 1.00 / 3.00 us per step" in said
     assert sorted(p.name[:12] for p in tmp_path.iterdir()) == ["sweeps-h200-"] * 2
 
 
