@@ -28,22 +28,24 @@ def _row(
     signature: str,
     doc: str,
     *,
-    cpp: str,
-    torch: str,
     pullback: Pullback,
+    cpp: str = "",
+    torch: str = "",
     latex: str = "",
     domain: tuple[float, float] = (-math.inf, math.inf),
     linear: bool = True,
     identity: bool = False,
 ) -> ElementwiseFunction:
+    """A row. If `cpp` or `torch` is empty, that language has a function of the same name."""
     name, _, rest = signature.rstrip(")").partition("(")
     arguments = [a.strip().partition("=") for a in rest.split(",")]
+    names = tuple(a for a, _, _ in arguments)
     function = ElementwiseFunction(
         name=name,
-        arguments=tuple(a for a, _, _ in arguments),
+        arguments=names,
         doc=doc,
         cpp=cpp,
-        torch=torch,
+        torch=torch or f"torch.{name}({', '.join(names)})",
         pullback=pullback,
         latex=latex or rf"\operatorname{{{name.replace('_', chr(92) + '_')}}}",
         domain=domain,
@@ -62,15 +64,12 @@ sigmoid = _row(
     "sigmoid(x)",
     "the logistic function 1 / (1 + exp(-x))",
     cpp="real(1) / (real(1) + exp(-x))",
-    torch="torch.sigmoid(x)",
     pullback=lambda d, y, x: (d * y * (1 - y),),
     latex=r"\sigma",
 )
 tanh = _row(
     "tanh(x)",
     "the hyperbolic tangent",
-    cpp="",
-    torch="torch.tanh(x)",
     pullback=lambda d, y, x: (d * (1 - y**2),),
     latex=r"\tanh",
 )
@@ -78,7 +77,6 @@ relu = _row(
     "relu(x)",
     "max(x, 0), with slope 0 at 0",
     cpp="x < real(0) ? real(0) : x",
-    torch="torch.relu(x)",
     pullback=lambda d, y, x: (where.of(x <= 0, 0, d),),
 )
 leaky_relu = _row(
@@ -150,16 +148,12 @@ logsigmoid = _row(
 exp = _row(
     "exp(x)",
     "the exponential function",
-    cpp="",
-    torch="torch.exp(x)",
     pullback=lambda d, y, x: (d * y,),
     latex=r"\exp",
 )
 log = _row(
     "log(x)",
     "the natural logarithm",
-    cpp="",
-    torch="torch.log(x)",
     pullback=lambda d, y, x: (d / x,),
     latex=r"\log",
     domain=(0.0, math.inf),
@@ -167,8 +161,6 @@ log = _row(
 sqrt = _row(
     "sqrt(x)",
     "the square root",
-    cpp="",
-    torch="torch.sqrt(x)",
     pullback=lambda d, y, x: (d / (2 * y),),
     domain=(0.0, math.inf),
 )
@@ -176,59 +168,47 @@ rsqrt = _row(
     "rsqrt(x)",
     "1 / sqrt(x)",
     cpp="real(1) / sqrt(x)",
-    torch="torch.rsqrt(x)",
     pullback=lambda d, y, x: (-d * y**3 / 2,),
     domain=(0.0, math.inf),
 )
 abs = _row(
     "abs(x)",
     "the absolute value, with slope 0 at 0",
-    cpp="",
-    torch="torch.abs(x)",
     pullback=lambda d, y, x: (d * sign.of(x),),
 )
 sign = _row(
     "sign(x)",
     "-1, 0 or 1; no gradient passes",
     cpp="x > real(0) ? real(1) : (x < real(0) ? real(-1) : real(0))",
-    torch="torch.sign(x)",
     pullback=lambda d, y, x: (None,),
 )
 square = _row(
     "square(x)",
     "x * x",
     cpp="x * x",
-    torch="torch.square(x)",
     pullback=lambda d, y, x: (2 * d * x,),
 )
 reciprocal = _row(
     "reciprocal(x)",
     "1 / x",
     cpp="real(1) / x",
-    torch="torch.reciprocal(x)",
     pullback=lambda d, y, x: (-d * y**2,),
 )
 sin = _row(
     "sin(x)",
     "the sine of x radians",
-    cpp="",
-    torch="torch.sin(x)",
     pullback=lambda d, y, x: (d * cos.of(x),),
     latex=r"\sin",
 )
 cos = _row(
     "cos(x)",
     "the cosine of x radians",
-    cpp="",
-    torch="torch.cos(x)",
     pullback=lambda d, y, x: (-d * sin.of(x),),
     latex=r"\cos",
 )
 erf = _row(
     "erf(x)",
     "the Gauss error function",
-    cpp="",
-    torch="torch.erf(x)",
     pullback=lambda d, y, x: (d * sympy.Float(2 / math.sqrt(math.pi)) * exp.of(-(x**2)),),
 )
 
@@ -245,7 +225,6 @@ maximum = _row(
     "maximum(a, b)",
     "the larger of two; at a tie each gets half the gradient",
     cpp="(a > b || a != a) ? a : b",
-    torch="torch.maximum(a, b)",
     pullback=lambda d, y, a, b: _extremum_pullback(d, a < b, b < a, sympy.Eq(a, b)),
     latex=r"\max",
 )
@@ -253,7 +232,6 @@ minimum = _row(
     "minimum(a, b)",
     "the smaller of two; at a tie each gets half the gradient",
     cpp="(a < b || a != a) ? a : b",
-    torch="torch.minimum(a, b)",
     pullback=lambda d, y, a, b: _extremum_pullback(d, a > b, b > a, sympy.Eq(a, b)),
     latex=r"\min",
 )
@@ -273,7 +251,6 @@ where = _row(
     "where(condition, a, b)",
     "a where the condition holds, else b",
     cpp="condition ? a : b",
-    torch="torch.where(condition, a, b)",
     pullback=lambda d, y, condition, a, b: (
         None,
         where.of(condition, d, 0),

@@ -12,19 +12,8 @@ from sympy.logic.boolalg import BooleanAtom
 
 from ..errors import CellError
 from ..functions import TABLE
-from .node import (
-    Node,
-    binary,
-    both,
-    compare,
-    either,
-    negated,
-    negative,
-    number,
-    power,
-    symbol,
-    truth,
-)
+from . import node as nodes
+from .node import Node
 
 
 def factored() -> AbstractContextManager[None]:
@@ -62,29 +51,30 @@ class _Converter:
 
     def node(self, value: sympy.Basic) -> Node:
         if isinstance(value, sympy.Symbol):
-            return self.known.get(value) or symbol(value.name)
+            return self.known.get(value) or nodes.symbol(value.name)
         if isinstance(value, BooleanAtom):
-            return truth(bool(value))
+            return nodes.truth(bool(value))
         if isinstance(value, sympy.Number) and value.is_finite:
-            return number(int(value) if value.is_Integer else float(value))
+            return nodes.number(int(value) if value.is_Integer else float(value))
         if isinstance(value, sympy.Add):
             return self._sum(value)
         if isinstance(value, sympy.Mul | sympy.Pow):
             minus, above, below = self._factors(value)
             if minus and above and above[0].is_number:
-                return _product([negative(above[0]), *above[1:]], below)
+                return _product([nodes.negative(above[0]), *above[1:]], below)
             product = _product(above, below)
-            return negative(product) if minus else product
+            return nodes.negative(product) if minus else product
         if isinstance(value, Relational):
-            return compare(value.rel_op, self.node(value.lhs), self.node(value.rhs))
+            return nodes.compare(value.rel_op, self.node(value.lhs), self.node(value.rhs))
         if isinstance(value, sympy.And | sympy.Or):
             # sympy keeps the parts in a set, so they are sorted.
             first, *rest = map(self.node, sorted(value.args, key=str))
+            join = nodes.both if isinstance(value, sympy.And) else nodes.either
             for part in rest:
-                first = (both if isinstance(value, sympy.And) else either)(first, part)
+                first = join(first, part)
             return first
         if isinstance(value, sympy.Not):
-            return negated(self.node(value.args[0]))
+            return nodes.negated(self.node(value.args[0]))
         if value.func.__name__ in TABLE:
             return TABLE[value.func.__name__].node(*map(self.node, value.args))
         raise CellError(
@@ -98,11 +88,11 @@ class _Converter:
         terms = [self._signed(term) for term in value.args]
         plus = [term for minus, term in terms if not minus]
         minus = [term for minus, term in terms if minus]
-        total = plus.pop(0) if plus else negative(minus.pop(0))
+        total = plus.pop(0) if plus else nodes.negative(minus.pop(0))
         for term in plus:
-            total = binary("+", total, term)
+            total = nodes.binary("+", total, term)
         for term in minus:
-            total = binary("-", total, term)
+            total = nodes.binary("-", total, term)
         return total
 
     def _signed(self, value: sympy.Basic) -> tuple[bool, Node]:
@@ -133,18 +123,18 @@ class _Converter:
             base, exponent = factor.args
             if not exponent.is_Integer:
                 raise CellError(f"`{factor}`", "whole exponents", "sqrt(x), or exp(p * log(x))")
-            return bool(exponent < 0), power(self.node(base), abs(int(exponent)))
+            return bool(exponent < 0), nodes.power(self.node(base), abs(int(exponent)))
         if factor.func.__name__ == "reciprocal":
             return True, self.node(factor.args[0])
         return False, self.node(factor)
 
 
 def _product(above: list[Node], below: list[Node]) -> Node:
-    product = above[0] if above else number(1)
+    product = above[0] if above else nodes.number(1)
     for part in above[1:]:
-        product = binary("*", product, part)
+        product = nodes.binary("*", product, part)
     for part in below:
-        product = binary("/", product, part)
+        product = nodes.binary("/", product, part)
     return product
 
 
@@ -152,5 +142,5 @@ def _without_sign(node: Node) -> tuple[bool, Node]:
     if node.op == "neg":
         return True, node.args[0]
     if isinstance(node.value, int | float) and node.is_number and node.value < 0:
-        return True, negative(node)
+        return True, nodes.negative(node)
     return False, node

@@ -11,19 +11,8 @@ from collections.abc import Mapping
 
 from .. import refuse
 from ..functions import TABLE
-from .node import (
-    Node,
-    binary,
-    both,
-    compare,
-    either,
-    negated,
-    negative,
-    number,
-    power,
-    symbol,
-    truth,
-)
+from . import node as nodes
+from .node import Node
 from .spell import EXACT, PYTHON, spell
 
 _RELATIONS: dict[type[ast.cmpop], str] = {
@@ -110,22 +99,22 @@ class _Reader:
     def _operand(self, node: ast.expr) -> Node:
         match node:
             case ast.Constant(value=bool() as value):
-                return truth(value)
+                return nodes.truth(value)
             case ast.Constant(value=int() | float() as value):
-                return number(value)
+                return nodes.number(value)
             case ast.Name(id=name):
-                return self.named.get(name) or symbol(name)
+                return self.named.get(name) or nodes.symbol(name)
             case ast.UnaryOp(op=ast.USub(), operand=operand):
-                return negative(self._arithmetic(self.read(operand)))
+                return nodes.negative(self._arithmetic(self.read(operand)))
             case ast.UnaryOp(op=ast.Invert(), operand=operand):
-                return negated(self._condition(self.read(operand)))
+                return nodes.negated(self._condition(self.read(operand)))
             case ast.BinOp(left=base, op=ast.Pow(), right=exponent):
-                return power(self._arithmetic(self.read(base)), self._exponent(exponent))
+                return nodes.power(self._arithmetic(self.read(base)), self._exponent(exponent))
             case ast.Compare(left=left, ops=[relation], comparators=[right]) if (
                 type(relation) in _RELATIONS
             ):
                 sides = self._arithmetic(self.read(left)), self._arithmetic(self.read(right))
-                return compare(_RELATIONS[type(relation)], *sides)
+                return nodes.compare(_RELATIONS[type(relation)], *sides)
             case ast.Call(func=ast.Name(id=name), args=arguments, keywords=[]) if name in TABLE:
                 expected = TABLE[name].arguments
                 if len(arguments) == len(expected):
@@ -139,10 +128,10 @@ class _Reader:
 
     def _joined(self, operator: str, left: Node, right: Node) -> Node:
         if operator == "&":
-            return both(self._condition(left), self._condition(right))
+            return nodes.both(self._condition(left), self._condition(right))
         if operator == "|":
-            return either(self._condition(left), self._condition(right))
-        return binary(operator, self._arithmetic(left), self._arithmetic(right))
+            return nodes.either(self._condition(left), self._condition(right))
+        return nodes.binary(operator, self._arithmetic(left), self._arithmetic(right))
 
     def _exponent(self, node: ast.expr) -> int:
         """A literal whole number; an exponent that is an expression is refused."""

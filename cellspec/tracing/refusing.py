@@ -86,8 +86,8 @@ _UFUNCS = {
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
-def no_operator(symbol: str) -> Any:
-    """A method that refuses an operator.
+def no_operator(symbol: str) -> tuple[Any, Any]:
+    """Two methods that refuse an operator: with the traced value on the left, and on the right.
 
     Args:
         symbol: how Python writes the operator.
@@ -96,20 +96,10 @@ def no_operator(symbol: str) -> Any:
     def method(self: Refusing, other: object) -> NoReturn:
         raise refuse.operator(symbol, shown(self), shown(other))
 
-    return method
-
-
-def no_reversed_operator(symbol: str) -> Any:
-    """A method that refuses an operator whose right operand is the traced value.
-
-    Args:
-        symbol: how Python writes the operator.
-    """
-
-    def method(self: Refusing, other: object) -> NoReturn:
+    def mirrored(self: Refusing, other: object) -> NoReturn:
         raise refuse.operator(symbol, shown(other), shown(self))
 
-    return method
+    return method, mirrored
 
 
 def number_of(value: object) -> float:

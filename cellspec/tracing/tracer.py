@@ -7,19 +7,9 @@ from typing import Any, NoReturn
 
 from .. import refuse
 from ..errors import CellError
-from ..expression.node import (
-    Node,
-    binary,
-    both,
-    call,
-    compare,
-    either,
-    negated,
-    negative,
-    number,
-    power,
-)
-from .refusing import Refusing, no_operator, no_reversed_operator, number_of, shown
+from ..expression import node as nodes
+from ..expression.node import Node
+from .refusing import Refusing, no_operator, number_of, shown
 
 
 class Arithmetic:
@@ -58,13 +48,13 @@ class Arithmetic:
         return Tracer(_powered(self, exponent), shared_owner(self))
 
     def __neg__(self) -> Any:
-        return Tracer(negative(expression(self)), shared_owner(self))
+        return Tracer(nodes.negative(expression(self)), shared_owner(self))
 
     def __pos__(self) -> Any:
         return Tracer(expression(self), shared_owner(self))
 
     def __abs__(self) -> Any:
-        return Tracer(call("abs", expression(self)), shared_owner(self))
+        return Tracer(nodes.call("abs", expression(self)), shared_owner(self))
 
     def __lt__(self, other: Arithmetic | float) -> Any:
         return compared("<", self, other)
@@ -97,14 +87,14 @@ class Tracer(Refusing, Arithmetic):
     def __rpow__(self, base: object) -> NoReturn:
         raise refuse.power_of(shown(base), shown(self), base)
 
-    __mod__, __rmod__ = no_operator("%"), no_reversed_operator("%")
-    __floordiv__, __rfloordiv__ = no_operator("//"), no_reversed_operator("//")
-    __matmul__, __rmatmul__ = no_operator("@"), no_reversed_operator("@")
-    __lshift__, __rlshift__ = no_operator("<<"), no_reversed_operator("<<")
-    __rshift__, __rrshift__ = no_operator(">>"), no_reversed_operator(">>")
-    __and__, __rand__ = no_operator("&"), no_reversed_operator("&")
-    __or__, __ror__ = no_operator("|"), no_reversed_operator("|")
-    __xor__, __rxor__ = no_operator("^"), no_reversed_operator("^")
+    __mod__, __rmod__ = no_operator("%")
+    __floordiv__, __rfloordiv__ = no_operator("//")
+    __matmul__, __rmatmul__ = no_operator("@")
+    __lshift__, __rlshift__ = no_operator("<<")
+    __rshift__, __rrshift__ = no_operator(">>")
+    __and__, __rand__ = no_operator("&")
+    __or__, __ror__ = no_operator("|")
+    __xor__, __rxor__ = no_operator("^")
 
     def __invert__(self) -> NoReturn:
         raise refuse.operator("~", "", shown(self))
@@ -118,13 +108,15 @@ class Condition(Refusing):
         self.owner = owner
 
     def __and__(self, other: Condition) -> Condition:
-        return Condition(both(self.expression, _condition(other)), shared_owner(self, other))
+        return Condition(nodes.both(self.expression, _condition(other)), shared_owner(self, other))
 
     def __or__(self, other: Condition) -> Condition:
-        return Condition(either(self.expression, _condition(other)), shared_owner(self, other))
+        return Condition(
+            nodes.either(self.expression, _condition(other)), shared_owner(self, other)
+        )
 
     def __invert__(self) -> Condition:
-        return Condition(negated(self.expression), self.owner)
+        return Condition(nodes.negated(self.expression), self.owner)
 
     def _joined(self, other: object) -> NoReturn:
         _condition(other)
@@ -170,7 +162,7 @@ def expression(value: object) -> Node:
         raise refuse.condition(shown(value))
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise refuse.operand(shown(value), value)
-    return number(number_of(value))
+    return nodes.number(number_of(value))
 
 
 def combine(symbol: str, a: object, b: object) -> Tracer:
@@ -181,21 +173,21 @@ def combine(symbol: str, a: object, b: object) -> Tracer:
     left, right = expression(a), expression(b)
     if symbol == "/" and right.is_number and right.value == 0:
         raise CellError(f"{shown(a)} / 0", "a divisor that is not zero", "another divisor")
-    return Tracer(binary(symbol, left, right), shared_owner(a, b))
+    return Tracer(nodes.binary(symbol, left, right), shared_owner(a, b))
 
 
 def compared(relation: str, a: object, b: object) -> Condition:
     """A comparison of two operands."""
-    return Condition(compare(relation, expression(a), expression(b)), shared_owner(a, b))
+    return Condition(nodes.compare(relation, expression(a), expression(b)), shared_owner(a, b))
 
 
 def _powered(base: Arithmetic, exponent: object) -> Node:
     if isinstance(exponent, numbers.Real) and not isinstance(exponent, bool):
         value = number_of(exponent)
         if value == int(value):
-            return power(expression(base), int(value))
+            return nodes.power(expression(base), int(value))
         if abs(value) == 0.5:
-            return call("sqrt" if value > 0 else "rsqrt", expression(base))
+            return nodes.call("sqrt" if value > 0 else "rsqrt", expression(base))
     raise refuse.exponent(shown(base), shown(exponent), exponent)
 
 
