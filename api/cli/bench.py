@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from rich.console import Console
@@ -24,82 +23,32 @@ from ..bench.rows import BenchError, Row, rows_named
 from ..bench.text import comparison_table, notes, summary_table
 from ..cellspec.cell import CellSpec
 from ..runtime.cuda.driver.device import device_limits
+from .commands.bench import BenchOptions
 from .console import print_lines, print_table
 from .find import find_cell
 
 
-class Sizes(NamedTuple):
-    """Sizes in place of the rows' own; None keeps those."""
-
-    heads: int | None
-    head_dim: int | None
-    batch: int | None
-    steps: int | None
-
-
-@dataclass(frozen=True)
-class Wishes:
-    """The options of `rnnc bench`, as they were given.
-
-    Attributes:
-        rows: numbers of rows; None for row 2, or with a cell.
-        cell: as `rnnc show` takes it; None for the rows' own.
-        sizes: in place of the rows' own.
-        dtypes: separated by commas; None for the device's.
-        peer_dtypes: further dtypes for torch's RNNs, likewise.
-        contenders: kinds, separated by commas.
-        eager: whether the eager loop runs at all steps too.
-        compiled: whether torch.compile of a loop runs too.
-        first: whether the seconds to a first result are measured.
-        queued: whether the GPU is kept busy, to hide the host's time.
-        ahead: whether all kernels are compiled before.
-        repeat: timed runs of each contender.
-        limit: seconds for all rows together.
-        device: "cpu" or "cuda"; None for a GPU if there is one.
-        anchors: a file of targets and other libraries' times.
-        output: the folder for a JSON file and a picture.
-        command: the command line, for the record.
-    """
-
-    rows: str | None
-    cell: str | None
-    sizes: Sizes
-    dtypes: str | None
-    peer_dtypes: str | None
-    contenders: str
-    eager: bool
-    compiled: bool
-    first: bool
-    queued: bool
-    ahead: bool
-    repeat: int
-    limit: float | None
-    device: str | None
-    anchors: Path | None
-    output: Path | None
-    command: str
-
-
-def bench(wishes: Wishes) -> None:
+def bench(options: BenchOptions, command: str) -> None:
     """Measure the rows, print a table of each, and write the record and the picture.
 
     Args:
-        wishes: the options of the command.
+        options: the options of the command.
+        command: the command line, for the record.
 
     Raises:
         RnncError: an option is wrong.
     """
     began = time.monotonic()
-    settings = _settings(wishes)
-    anchors = read_anchors(wishes.anchors) if wishes.anchors else Anchors()
-    chosen = _rows(wishes, anchors)
-    deadline = math.inf if wishes.limit is None else began + wishes.limit
+    settings = _settings(options)
+    anchors = read_anchors(options.anchors) if options.anchors else Anchors()
+    chosen = _rows(options, anchors)
+    deadline = math.inf if options.limit is None else began + options.limit
     today, on = date.today().isoformat(), machine(settings.device)
     print_lines(", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1))
     torch.manual_seed(0)
-    seconds = _compile_all(chosen, settings) if wishes.ahead else None
+    seconds = _compile_all(chosen, settings) if options.ahead else None
     found: list[Comparison] = []
-    stem = file_stem(settings.device, on["device"], today) + ("-queued" if wishes.queued else "")
+    stem = file_stem(settings.device, on["device"], today) + ("-queued" if options.queued else "")
     for number, (row, cell) in enumerate(chosen):
         # The time that a row does not use is left to the others.
         now = time.monotonic()
@@ -107,34 +56,34 @@ def bench(wishes: Wishes) -> None:
         short = short_row(row, settings.kinds)
         for each in (row, short) if short else (row,):
             found.append(measure_row(each, cell, settings))
-            if wishes.first and each is row:
+            if options.first and each is row:
                 _first(found[-1], cell, settings)
             print_table(comparison_table(found[-1], settings.device))
             print_lines(notes(found[-1]))
-            if wishes.output is not None:
+            if options.output is not None:
                 # After each row, so that nothing is lost if a later row takes too long.
-                content = record(found, settings, today, wishes.command, seconds, anchors)
-                write_record(content, wishes.output / f"{stem}.json")
+                content = record(found, settings, today, command, seconds, anchors)
+                write_record(content, options.output / f"{stem}.json")
     if len(found) > 1 and settings.device == "cuda":
         print_lines("")
         print_table(summary_table(found))
-    if wishes.output is not None:
-        print_lines(f"wrote {wishes.output / f'{stem}.json'}")
+    if options.output is not None:
+        print_lines(f"wrote {options.output / f'{stem}.json'}")
         title = f"{on['device']}, torch {on['torch']}, {today}"
-        _plot(found, title, wishes.output / f"{stem}.svg")
+        _plot(found, title, options.output / f"{stem}.svg")
 
 
-def _settings(wishes: Wishes) -> Settings:
-    device = _device(wishes.device)
-    dtypes = _dtypes(wishes.dtypes, device)
+def _settings(options: BenchOptions) -> Settings:
+    device = _device(options.device)
+    dtypes = _dtypes(options.dtype, device)
     default = "float16" if device == "cuda" else dtypes[0]
     return Settings(
         device,
         dtypes,
-        _dtypes(wishes.peer_dtypes or default, device),
-        _kinds(wishes.contenders, wishes.eager, wishes.compiled),
-        wishes.repeat,
-        wishes.queued,
+        _dtypes(options.peer_dtype or default, device),
+        _kinds(options.contenders, options.eager, options.compiled),
+        options.repeat,
+        options.queued,
     )
 
 
@@ -173,8 +122,9 @@ def _dtypes(words: str | None, device: str) -> tuple[str, ...]:
     return found
 
 
-def _rows(wishes: Wishes, anchors: Anchors) -> list[tuple[Row, CellSpec]]:
-    numbers, cell, sizes = wishes.rows, wishes.cell, wishes.sizes._asdict()
+def _rows(options: BenchOptions, anchors: Anchors) -> list[tuple[Row, CellSpec]]:
+    numbers, cell = options.rows, options.cell
+    sizes = {name: getattr(options, name) for name in ("heads", "head_dim", "batch", "steps")}
     if numbers is not None and cell is not None:
         raise BenchError(f"--rows {numbers} and --cell {cell}", "one of them", f"--rows {numbers}")
     if cell is not None:

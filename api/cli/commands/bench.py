@@ -2,102 +2,90 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field, fields
+from inspect import Parameter, Signature
 from pathlib import Path
-from typing import Annotated
+from typing import Any, get_type_hints
 
 import typer
 
+from ...bench.contenders.kinds import DEFAULT_KINDS, KINDS
 from ..options import cell_words
 
-_KINDS = "scan, module, nn, flashrnn, flashrnn-alternating, flashrnn-packed, loop, compile"
+
+def _option(help: str, *names: str, default: object = None, **more: Any) -> Any:
+    """A field that `_signature` turns into an option of typer."""
+    return field(default=default, metadata={"option": ((default, *names), {"help": help, **more})})
 
 
-def bench_command(
-    context: typer.Context,
-    rows: Annotated[
-        str | None,
-        typer.Option(help="Rows of the table of sizes: 1,2,3, or 1-9, or all; 2 by default."),
-    ] = None,
-    cell: Annotated[
-        str | None,
-        typer.Option(
-            help="A cell, as `rnnc show` takes it, instead of --rows.", autocompletion=cell_words
-        ),
-    ] = None,
-    heads: Annotated[int | None, typer.Option(help="Heads; the row's, or 1.")] = None,
-    head_dim: Annotated[int | None, typer.Option(help="Units per head; the row's, or 64.")] = None,
-    batch: Annotated[int | None, typer.Option(help="Batch rows; the row's, or 16.")] = None,
-    steps: Annotated[int | None, typer.Option(help="Steps; 1024 by default.")] = None,
-    dtype: Annotated[
-        str | None,
-        typer.Option(help="Some of bfloat16,float16,float32; on a GPU the first two."),
-    ] = None,
-    peer_dtype: Annotated[
-        str | None,
-        typer.Option(help="Further dtypes for torch's RNNs; on a GPU float16, the fastest."),
-    ] = None,
-    contenders: Annotated[
-        str, typer.Option(help=f"Some of {_KINDS}.", metavar="KINDS")
-    ] = "scan,module,nn,flashrnn",
-    eager: Annotated[
-        bool, typer.Option("--eager", help="Run the eager loop at all steps too.")
-    ] = False,
-    compiled: Annotated[
-        bool, typer.Option("--compile", help="Run torch.compile of a loop, at 32 steps.")
-    ] = False,
-    first: Annotated[
-        bool,
-        typer.Option("--first", help="Measure the seconds to a first result in a new process."),
-    ] = False,
-    queued: Annotated[
-        bool, typer.Option("--queued", help="Keep the GPU busy, to hide the host's time.")
-    ] = False,
-    ahead: Annotated[
-        bool, typer.Option("--ahead", help="First compile all kernels of a GPU, on all cores.")
-    ] = False,
-    repeat: Annotated[int, typer.Option(help="Timed runs of each contender.", min=1)] = 30,
-    limit: Annotated[float | None, typer.Option(help="Seconds for all rows together.")] = None,
-    device: Annotated[str | None, typer.Option(help="cpu or cuda; cuda if there is a GPU.")] = None,
-    anchors: Annotated[
-        Path | None,
-        typer.Option(help="A JSON file of targets and other libraries' times to compare with."),
-    ] = None,
-    output: Annotated[
-        Path | None, typer.Option(help="The folder for a JSON file and a picture.")
-    ] = None,
-) -> None:
-    """Measure rnnc and its peers side by side: forward, forward + backward, inference, memory.
+@dataclass(frozen=True)
+class BenchOptions:
+    """The options of `rnnc bench`, each with its help."""
 
-    All contenders of a row get the same inputs and take turns. A contender that fails is
-    shown with its reason.
-    """
-    from ..bench import Sizes, Wishes, bench
-
-    bench(
-        Wishes(
-            rows=rows,
-            cell=cell,
-            sizes=Sizes(heads, head_dim, batch, steps),
-            dtypes=dtype,
-            peer_dtypes=peer_dtype,
-            contenders=contenders,
-            eager=eager,
-            compiled=compiled,
-            first=first,
-            queued=queued,
-            ahead=ahead,
-            repeat=repeat,
-            limit=limit,
-            device=device,
-            anchors=anchors,
-            output=output,
-            command=_command(context),
-        )
+    rows: str | None = _option("Rows of the table of sizes: 1,2,3, or 1-9, or all; 2 by default.")
+    cell: str | None = _option(
+        "A cell, as `rnnc show` takes it, instead of --rows.", autocompletion=cell_words
+    )
+    heads: int | None = _option("Heads; the row's, or 1.")
+    head_dim: int | None = _option("Units per head; the row's, or 64.")
+    batch: int | None = _option("Batch rows; the row's, or 16.")
+    steps: int | None = _option("Steps; 1024 by default.")
+    dtype: str | None = _option("Some of bfloat16,float16,float32; on a GPU the first two.")
+    peer_dtype: str | None = _option(
+        "Further dtypes for torch's RNNs; on a GPU float16, the fastest."
+    )
+    contenders: str = _option(
+        f"Some of {', '.join(KINDS)}.", default=",".join(DEFAULT_KINDS), metavar="KINDS"
+    )
+    eager: bool = _option("Run the eager loop at all steps too.", "--eager", default=False)
+    compiled: bool = _option(
+        "Run torch.compile of a loop, at 32 steps.", "--compile", default=False
+    )
+    first: bool = _option(
+        "Measure the seconds to a first result in a new process.", "--first", default=False
+    )
+    queued: bool = _option("Keep the GPU busy, to hide the host's time.", "--queued", default=False)
+    ahead: bool = _option(
+        "First compile all kernels of a GPU, on all cores.", "--ahead", default=False
+    )
+    repeat: int = _option("Timed runs of each contender.", default=30, min=1)
+    limit: float | None = _option("Seconds for all rows together.")
+    device: str | None = _option("cpu or cuda; cuda if there is a GPU.")
+    anchors: Path | None = _option(  # noqa: RUF009 - a dataclass field
+        "A JSON file of targets and other libraries' times to compare with."
+    )
+    output: Path | None = _option(  # noqa: RUF009 - likewise
+        "The folder for a JSON file and a picture."
     )
 
 
-def _command(context: typer.Context) -> str:
-    """The command line without --output, which is the machine's own."""
+def bench_command(context: typer.Context, **values: Any) -> None:
+    """Measure rnnc and its peers side by side: forward, forward + backward, inference, memory.
+
+    All contenders of a row get the same inputs and run in turns. A contender that fails is shown
+    with its reason.
+    """
+    from ..bench import bench
+
+    bench(BenchOptions(**values), _command_line(context))
+
+
+def _signature() -> Signature:
+    """The context and the options as parameters of a function, where typer looks for them."""
+    types, kind = get_type_hints(BenchOptions), Parameter.KEYWORD_ONLY
+    parameters = [Parameter("context", kind, annotation=typer.Context)]
+    for each in fields(BenchOptions):
+        names, more = each.metadata["option"]
+        default = typer.Option(*names, **more)
+        parameters.append(Parameter(each.name, kind, default=default, annotation=types[each.name]))
+    return Signature(parameters)
+
+
+bench_command.__signature__ = _signature()  # type: ignore[attr-defined]
+
+
+def _command_line(context: typer.Context) -> str:
+    """The command line without --output, which differs from machine to machine."""
     words = ["rnnc bench"]
     for parameter in context.command.params:
         name, value = parameter.name or "", context.params.get(parameter.name or "")

@@ -1,4 +1,4 @@
-"""From drawn trees to the text of a plain torch loop, whose gradients are autograd's.
+"""Writes a drawn cell as the text of a plain torch loop, which autograd differentiates.
 
 It shares nothing with the compiler: no tracer, no sympy, no table of functions.
 """
@@ -29,48 +29,29 @@ class ClipGradient(torch.autograd.Function):
                            torch.where(d < -bound, -bound.to(d.dtype), d)), None
 """
 
+# The functions of `x` that torch has under the same names.
+_SAME = "sigmoid tanh exp log sqrt rsqrt square reciprocal sin cos erf".split()
+_KINKED = ("relu", "abs", "sign")
+_OF_MODULES = ("silu", "logsigmoid")
 # How torch spells each function. `edge(a, b)` marks where values or slopes jump.
 _SPELLINGS = {
-    "sigmoid": "return torch.sigmoid(tensor(x))",
-    "tanh": "return torch.tanh(tensor(x))",
-    "relu": "edge(x, 0); return torch.relu(tensor(x))",
-    "gelu": 'return torch.nn.functional.gelu(tensor(x), approximate="tanh")',
-    "silu": "return torch.nn.functional.silu(tensor(x))",
-    "softplus": "return -torch.nn.functional.logsigmoid(-tensor(x))",
-    "logsigmoid": "return torch.nn.functional.logsigmoid(tensor(x))",
-    "exp": "return torch.exp(tensor(x))",
-    "log": "return torch.log(tensor(x))",
-    "sqrt": "return torch.sqrt(tensor(x))",
-    "rsqrt": "return torch.rsqrt(tensor(x))",
-    "abs": "edge(x, 0); return torch.abs(tensor(x))",
-    "sign": "edge(x, 0); return torch.sign(tensor(x))",
-    "square": "return torch.square(tensor(x))",
-    "reciprocal": "return torch.reciprocal(tensor(x))",
-    "sin": "return torch.sin(tensor(x))",
-    "cos": "return torch.cos(tensor(x))",
-    "erf": "return torch.erf(tensor(x))",
-    "stop_gradient": "return tensor(x).detach()",
+    **{f"{name}(x)": f"return torch.{name}(tensor(x))" for name in _SAME},
+    **{f"{name}(x)": f"edge(x, 0); return torch.{name}(tensor(x))" for name in _KINKED},
+    **{f"{name}(x)": f"return torch.nn.functional.{name}(tensor(x))" for name in _OF_MODULES},
+    "gelu(x)": 'return torch.nn.functional.gelu(tensor(x), approximate="tanh")',
+    "softplus(x)": "return -torch.nn.functional.logsigmoid(-tensor(x))",
+    "stop_gradient(x)": "return tensor(x).detach()",
+    "leaky_relu(x, slope=0.01)": "edge(x, 0); return torch.where(x > 0, x, slope * x)",
+    "elu(x, alpha=1.0)": "edge(x, 0); x = tensor(x)\n"
+    "    return torch.where(x > 0, x, alpha * torch.expm1(torch.clamp(x, max=0)))",
+    "maximum(a, b)": "edge(a, b); return torch.maximum(tensor(a), tensor(b))",
+    "minimum(a, b)": "edge(a, b); return torch.minimum(tensor(a), tensor(b))",
+    "clip(x, low, high)": "edge(x, low); edge(x, high); x = tensor(x)\n"
+    "    return torch.where(x < low, tensor(low), torch.where(x > high, tensor(high), x))",
+    "where(condition, a, b)": "return torch.where(condition, tensor(a), tensor(b))",
+    "clip_gradient(x, bound)": "return ClipGradient.apply(tensor(x), tensor(bound))",
 }
-_MANY = {
-    "leaky_relu": ("x, slope=0.01", "edge(x, 0); return torch.where(x > 0, x, slope * x)"),
-    "elu": (
-        "x, alpha=1.0",
-        "edge(x, 0); x = tensor(x)\n"
-        "    return torch.where(x > 0, x, alpha * torch.expm1(torch.clamp(x, max=0)))",
-    ),
-    "maximum": ("a, b", "edge(a, b); return torch.maximum(tensor(a), tensor(b))"),
-    "minimum": ("a, b", "edge(a, b); return torch.minimum(tensor(a), tensor(b))"),
-    "clip": (
-        "x, low, high",
-        "edge(x, low); edge(x, high); x = tensor(x)\n"
-        "    return torch.where(x < low, tensor(low), torch.where(x > high, tensor(high), x))",
-    ),
-    "where": ("condition, a, b", "return torch.where(condition, tensor(a), tensor(b))"),
-    "clip_gradient": (
-        "x, bound",
-        "return ClipGradient.apply(tensor(x), tensor(bound))",
-    ),
-}
+_BY_NAME = {signature.partition("(")[0]: signature for signature in _SPELLINGS}
 
 
 def loop_text(cell: CellDraw, edges: bool = False) -> str:
@@ -84,10 +65,11 @@ def loop_text(cell: CellDraw, edges: bool = False) -> str:
     for function in functions_used(cell):
         if function == "clip_gradient":
             parts.append(_CLIP_GRADIENT)
-        arguments, body = _MANY.get(function, ("x", _SPELLINGS.get(function, "")))
-        lines = [part.strip() for line in body.splitlines() for part in line.split("; ")]
+        signature = _BY_NAME[function]
+        body = _SPELLINGS[signature].splitlines()
+        lines = [part.strip() for line in body for part in line.split("; ")]
         kept = [line for line in lines if edges or not line.startswith("edge(")]
-        parts.append(f"\ndef torch_{function}({arguments}):\n    " + "\n    ".join(kept) + "\n")
+        parts.append(f"\ndef torch_{signature}:\n    " + "\n    ".join(kept) + "\n")
     return "\n".join(parts) + "\n\n" + "\n".join(_loop(cell, edges)) + "\n"
 
 
