@@ -16,7 +16,6 @@ from .codegen.cuda.limits import Limits, limits_of
 from .codegen.cuda.planner import plan_for
 from .codegen.cuda.source import CudaSource, cuda_source
 from .codegen.derive import derive
-from .codegen.plan import Variant
 from .codegen.render import Source, render
 from .codegen.shape import Dtype, Save, Shape
 
@@ -85,7 +84,7 @@ class Cell(CellSpec):
         head_dim: int = 64,
         dtype: Dtype = "bfloat16",
         gpu: str | Limits = "H200",
-        variant: Variant = "auto",
+        variant: str = "auto",
         batch: int = 16,
         save: Save = "gates",
     ) -> CudaSource:

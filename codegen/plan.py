@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
 
 from .cuda.kernel_plan import KernelPlan
 from .shape import DIRECTIONS, Dtype, Save
-
-Variant = Literal["auto", "block", "cluster", "grid", "alternating"]
-VARIANTS: tuple[Variant, ...] = ("auto", "block", "cluster", "grid", "alternating")
 
 
 @dataclass(frozen=True)
@@ -67,6 +63,13 @@ class Plan:
     def variant(self) -> str:
         """The kind of both plans, or both kinds as in `"block+cluster"`."""
         return "+".join(dict.fromkeys((self.forward.kind, self.backward.kind)))
+
+    @property
+    def brief(self) -> str:
+        """In a few words, what distinguishes the plan from others of its kind."""
+        if self.forward.kind == self.backward.kind:
+            return self.forward.brief(self.backward)
+        return self.variant
 
     @property
     def nanoseconds(self) -> tuple[int, int]:

@@ -100,10 +100,20 @@ def register_template(
     Args:
         name: the name that the loader knows it by.
         loader: loads it.
-        headers: path and text of each header that it includes beside the library's.
+        headers: path and text of each header that it includes besides the library's.
     """
     _registered_loaders[name] = loader
     _registered_headers[name] = tuple(headers)
+    _environment.cache_clear()
+
+
+def unregister_template(name: str) -> None:
+    """Remove a template that `register_template` added.
+
+    Args:
+        name: of the template.
+    """
+    del _registered_loaders[name], _registered_headers[name]
     _environment.cache_clear()
 
 

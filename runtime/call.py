@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from ..cellspec.cell import CellSpec
 from ..codegen.layout import layout_of
-from ..codegen.plan import Variant
 from ..codegen.shape import Save
 from .store.facts import facts_of
 
@@ -15,7 +14,7 @@ from .store.facts import facts_of
 class Choice(NamedTuple):
     """What a caller chose among the kernels of a GPU: as in `plan_for`."""
 
-    variant: Variant = "auto"
+    variant: str = "auto"
     save: Save = "gates"
 
 

@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..codegen.plan import Variant
 from ..codegen.shape import Save
 from .autograd import flops, schemas  # noqa: F401  (`flops` registers formulas with torch)
 from .autograd.function import Scan
@@ -39,7 +38,7 @@ def scan(
     R_diag: Tensor | None = None,
     params: Mapping[str, Tensor] | None = None,
     backend: Backend = "auto",
-    variant: Variant = "auto",
+    variant: str = "auto",
     save: Save = "gates",
 ) -> tuple[States, States]:
     """Run a cell over time.

@@ -10,6 +10,7 @@ from typing import Literal
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from ..codegen.cuda.kinds import check_variant
 from ..verify.draw.case import Settings
 from ..verify.fuzz.report import report
 from ..verify.fuzz.shrink import shrink
@@ -26,7 +27,7 @@ def fuzz(
     count: int | None,
     seconds: float | None,
     device: Literal["cpu", "cuda"],
-    variant: str,
+    variant: str | None,
     compiled: float,
     jobs: int,
 ) -> bool:
@@ -37,7 +38,7 @@ def fuzz(
         count: how many cells; None for 100, or for as many as `seconds` allow.
         seconds: no cell starts after so many.
         device: where the kernels run.
-        variant: the kind of plan on a GPU, or "any".
+        variant: the kind of plan on a GPU; None for any kind.
         compiled: the share of calls through torch.compile.
         jobs: processes that run cells at the same time.
 
@@ -46,12 +47,15 @@ def fuzz(
 
     Raises:
         NoGpuError: the device is "cuda", and there is no GPU.
+        PlanError: there is no such kind of plan.
     """
+    if variant is not None:
+        check_variant(variant)
     if device == "cuda":
         need_gpu("rnnc fuzz --device cuda", "rnnc fuzz --device cpu")
     drawn = random.randrange(2**31) if seed is None else seed
     count = _DEFAULT_COUNT if count is None and seconds is None else count
-    settings = Settings(device, variant, compiled)
+    settings = Settings(device, variant or "any", compiled)
     print_lines(f"seed {drawn}")
     began = time.monotonic()
     done = _run(drawn, count, seconds, settings, jobs)

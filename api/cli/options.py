@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 from enum import StrEnum
+from importlib import resources
 from importlib.metadata import entry_points
 from typing import Annotated
 
@@ -28,6 +29,17 @@ def gpu_words(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+def variant_words(incomplete: str) -> list[str]:
+    """What a shell offers for a kind of plan: `"auto"`, and each kind, by its template's name.
+
+    The registry of kinds imports what takes longer than a shell waits. It checks the word later.
+    """
+    end = ".cu.jinja"
+    files = (file.name for file in resources.files("rnnc.templates").joinpath("cuda").iterdir())
+    kinds = sorted(name.removesuffix(end) for name in files if name.endswith(end))
+    return [word for word in ("auto", *kinds) if word.startswith(incomplete)]
+
+
 class Scalar(StrEnum):
     """The scalar types of kernels."""
 
@@ -35,16 +47,6 @@ class Scalar(StrEnum):
     FLOAT16 = "float16"
     FLOAT32 = "float32"
     FLOAT64 = "float64"
-
-
-class Variant(StrEnum):
-    """The kinds of plans for a GPU."""
-
-    AUTO = "auto"
-    BLOCK = "block"
-    CLUSTER = "cluster"
-    GRID = "grid"
-    ALTERNATING = "alternating"
 
 
 class Device(StrEnum):
@@ -70,7 +72,7 @@ Gpu = Annotated[
     str, typer.Option(help="A GPU, as `rnnc limits` names it.", autocompletion=gpu_words)
 ]
 DtypeOption = Annotated[Scalar, typer.Option(help="The type of all tensors.")]
-VariantOption = Annotated[Variant, typer.Option(help="The kind of plan.")]
+VariantOption = Annotated[str, typer.Option(help="The kind of plan.", autocompletion=variant_words)]
 SaveOption = Annotated[
     SaveWord, typer.Option("--save", help="What the forward saves for the backward.")
 ]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from ..codegen.cuda.kinds import KINDS
 from ..codegen.cuda.limits import Limits, limits_of
 from ..codegen.cuda.planner import plan_for
-from ..codegen.plan import VARIANTS, Plan, Variant
+from ..codegen.plan import Plan
 from ..codegen.shape import PlanError, Shape
 from ..define import Cell
 from .console import print_lines, print_table
@@ -15,7 +16,7 @@ from .find import find_cell
 _MODEL = "(estimates of a model that was fitted on an H200)"
 
 
-def print_plan(cell: str, shape: Shape, gpu: str, variant: Variant) -> None:
+def print_plan(cell: str, shape: Shape, gpu: str, variant: str) -> None:
     """Print the plan of a cell on a GPU, and the estimates of all kinds of plans.
 
     Args:
@@ -40,9 +41,7 @@ def _table(cell: Cell, shape: Shape, limits: Limits, taken: Plan) -> Table:
     for column in ("forward", "backward", f"T = {shape.steps}"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("")
-    for variant in VARIANTS:
-        if variant == "auto":
-            continue
+    for variant in KINDS:
         try:
             plan = plan_for(cell, shape, limits, variant)
         except PlanError as error:

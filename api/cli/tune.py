@@ -8,11 +8,6 @@ from collections.abc import Sequence
 import torch
 from rich.table import Table
 
-from ..codegen.cuda.alternating.plan import AlternatingPlan
-from ..codegen.cuda.block.plan import BlockPlan
-from ..codegen.cuda.cluster.plan import ClusterPlan
-from ..codegen.cuda.grid.plan import GridPlan
-from ..codegen.plan import Plan
 from ..codegen.shape import DIRECTIONS, Save, Shape
 from ..runtime.cuda.driver.device import device_limits
 from ..runtime.cuda.precision import tf32_allowed
@@ -64,7 +59,7 @@ def _table(tuning: Tuning) -> Table:
     starred = _starred(tuning)
     for trial in tuning.trials:
         estimate = f"{sum(trial.plan.nanoseconds)} ns"
-        table.add_row(_sizes(trial.plan), estimate, *_measured(trial, starred))
+        table.add_row(trial.plan.brief, estimate, *_measured(trial, starred))
     return table
 
 
@@ -87,26 +82,3 @@ def _starred(tuning: Tuning) -> list[Trial]:
             min(whole or own, key=lambda t: t.microseconds[number] if t.microseconds else math.inf)
         )
     return found
-
-
-def _sizes(plan: Plan) -> str:
-    """What tells a plan from its neighbours, in a few words."""
-    forward, backward = plan.forward, plan.backward
-    match forward, backward:
-        case AlternatingPlan(), AlternatingPlan():
-            rows = f", {forward.own.rows} rows" if forward.own else ""
-            return f"alternating: the {forward.product} product{rows}"
-        case BlockPlan(), BlockPlan():
-            return f"block: {forward.rows} rows; {forward.warps} and {backward.warps} warps"
-        case ClusterPlan(), ClusterPlan():
-            return (
-                f"cluster: {forward.rows} rows; {forward.cluster} and {backward.cluster} blocks,"
-                f" {forward.warps} and {backward.warps} warps"
-            )
-        case GridPlan(), GridPlan():
-            return (
-                f"grid: {forward.rows} rows; {forward.groups} x {forward.blocks} and"
-                f" {backward.blocks} blocks, {forward.warps} and {backward.warps} warps,"
-                f" clusters of {backward.cluster}"
-            )
-    return plan.variant

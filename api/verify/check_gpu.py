@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
+from ..codegen.cuda.kinds import KINDS
 from ..codegen.cuda.largest import largest_head_dims
 from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
-from ..codegen.plan import Variant
 from ..codegen.shape import Dtype, PlanError, Shape
 from ..runtime.scan import Backend
 from ..runtime.tensors import ScanInputs
@@ -22,7 +22,7 @@ from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 
 _BATCH, _STEPS = 5, 7
 # An alternating plan has no largest head: a head that no block can hold, and an odd one.
-_ALTERNATING = (160, 37)
+_ANY_HEAD = (160, 37)
 _DRAWS = 3  # further draws of the loop's error, in case the first one was small by chance
 
 
@@ -70,26 +70,21 @@ def check_gpu(cell: CellSpec, limits: Limits, seed: int) -> Iterator[PlanCheck]:
                 yield PlanCheck(variant, dtype, heads, dim, failure=failure)
 
 
-def plans_to_check(cell: CellSpec, limits: Limits) -> list[tuple[Variant, Dtype, int]]:
+def plans_to_check(cell: CellSpec, limits: Limits) -> list[tuple[str, Dtype, int]]:
     """The kind, dtype and head dim of each plan to check."""
-    found: list[tuple[Variant, Dtype, int]] = []
+    found: list[tuple[str, Dtype, int]] = []
     dtypes: tuple[Dtype, ...] = ("float32", "bfloat16")
     for dtype in dtypes:
-        most = largest_head_dims(cell, limits, dtype)
-        kinds: tuple[tuple[Variant, int], ...] = (
-            ("block", most.block),
-            ("cluster", most.cluster),
-            ("grid", most.grid),
-        )
-        for variant, dim in kinds:
+        for variant, dim in largest_head_dims(cell, limits, dtype).dims.items():
             sizes = [dim, *_odd(cell, limits, variant, dtype, dim)] if dim else []
             found += [(variant, dtype, size) for size in sizes]
-    alternating: tuple[Dtype, ...] = ("float32", "bfloat16", "float64")
-    found += [("alternating", dtype, dim) for dtype in alternating for dim in _ALTERNATING]
+    every: tuple[Dtype, ...] = ("float32", "bfloat16", "float64")
+    others = [name for name, kind in KINDS.items() if kind.largest_head is None]
+    found += [(name, dtype, dim) for name in others for dtype in every for dim in _ANY_HEAD]
     return found
 
 
-def _odd(cell: CellSpec, limits: Limits, variant: Variant, dtype: Dtype, largest: int) -> list[int]:
+def _odd(cell: CellSpec, limits: Limits, variant: str, dtype: Dtype, largest: int) -> list[int]:
     """An odd head dim that has a plan, about half of the largest, in a list; or an empty list."""
     for dim in range(largest // 2 | 1, 0, -2):
         try:
@@ -100,7 +95,7 @@ def _odd(cell: CellSpec, limits: Limits, variant: Variant, dtype: Dtype, largest
     return []
 
 
-def _check(cell: CellSpec, variant: Variant, dtype: Dtype, heads: int, dim: int) -> PlanCheck:
+def _check(cell: CellSpec, variant: str, dtype: Dtype, heads: int, dim: int) -> PlanCheck:
     computed: torch.dtype = getattr(torch, dtype)
     rough = torch.float32 if dtype == "float64" else computed
     inputs, weights = _inputs(cell, heads, dim, computed)
@@ -147,7 +142,7 @@ def _results(
     weights: list[Tensor],
     dtype: torch.dtype,
     backend: Backend,
-    variant: Variant,
+    variant: str,
 ) -> dict[str, Tensor]:
     """Outputs and gradients, by name."""
     leaves = leaves_of(inputs, dtype)

@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec, Pair
-from ..codegen.plan import Variant
 from ..runtime.scan import Backend, scan
 from ..runtime.tensors import ScanInputs, States
 
 
 def run(
-    cell: CellSpec, inputs: ScanInputs, backend: Backend, variant: Variant = "auto"
+    cell: CellSpec, inputs: ScanInputs, backend: Backend, variant: str = "auto"
 ) -> tuple[States, States]:
     """The results of `scan` for inputs.
 

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal, NamedTuple, Self
 
 from ..shape import Direction, Dtype, Save
 from .mma import WARP
+
+# CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": blocks of a launch
+# along y and along z. Along x there may be 2^31 - 1, more than any GPU has memory for.
+MOST_BLOCKS = 65535
 
 
 class LaunchShape(NamedTuple):
@@ -24,6 +29,18 @@ class LaunchShape(NamedTuple):
     shared: int = 0
     cluster: int = 1
     waits_for: Literal["none", "cluster", "all"] = "none"
+
+
+class BufferBytes(NamedTuple):
+    """The GPU memory that a launch needs besides the tensors of its call.
+
+    Attributes:
+        per_step: bytes per step.
+        fixed: bytes for any number of steps.
+    """
+
+    per_step: int = 0
+    fixed: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +91,48 @@ class KernelPlan(ABC):
         """The plan without what is no part of the source: equal for plans with the same kernel."""
         return replace(self, nanoseconds=0, binding="")
 
+    def batch_tiles(self, batch: int) -> int:
+        """The number of parts into which the plan cuts the batch.
+
+        Args:
+            batch: rows of the call.
+        """
+        return 1
+
+    def parts_of_sums(self, batch: int) -> int:
+        """How many partial sums a backward writes of each bias, param and diagonal weight.
+
+        Args:
+            batch: rows of the call.
+        """
+        return self.batch_tiles(batch)
+
+    def waiting_blocks(self, batch: int, heads: int) -> int:
+        """How many blocks of a launch wait for each other, if all blocks of a launch do; else 0.
+
+        Args:
+            batch: rows of the call.
+            heads: of the call.
+        """
+        return 0
+
+    def buffer_bytes(self, batch: int, heads: int) -> BufferBytes:
+        """The GPU memory that a launch needs besides the tensors of its call.
+
+        Args:
+            batch: rows of the call.
+            heads: of the call.
+        """
+        return BufferBytes()
+
+    def brief(self, backward: Self) -> str:
+        """In a few words, what distinguishes a pair of plans of this kind from other pairs.
+
+        Args:
+            backward: the plan of the other direction, of the same kind.
+        """
+        return self.kind
+
     @property
     @abstractmethod
     def launch_shape(self) -> LaunchShape:
@@ -112,6 +171,14 @@ class ResidentPlan(KernelPlan):
     registers: int
     shared: int
 
+    def batch_tiles(self, batch: int) -> int:
+        """The number of parts into which the plan cuts the batch.
+
+        Args:
+            batch: rows of the call.
+        """
+        return math.ceil(batch / self.rows)
+
     @property
     def threads(self) -> int:
         """Threads per block."""
@@ -126,3 +193,19 @@ class ResidentPlan(KernelPlan):
     def agreed(self) -> dict[str, object]:
         """By name, the values that the other direction's plan must have too."""
         return {**super().agreed, "head_dim": self.head_dim}
+
+
+@dataclass(frozen=True, kw_only=True)
+class TiledPlan(ResidentPlan):
+    """A block, or a cluster of blocks, computes one head of one tile of batch rows."""
+
+    most_heads: ClassVar[int] = MOST_BLOCKS  # heads per launch
+
+    @abstractmethod
+    def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:
+        """The blocks of a launch, in x, y and z.
+
+        Args:
+            heads: of the launch.
+            tiles: of batch rows, of the launch.
+        """

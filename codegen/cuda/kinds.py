@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import jinja2
 
 from ...cellspec.cell import CellSpec
-from ..render import register_template
-from ..shape import Direction, Save, Shape
+from ..render import register_template, unregister_template
+from ..shape import Direction, Dtype, PlanError, Save, Shape
 from .alternating.plan import AlternatingPlan
 from .alternating.search import alternating_kernels
 from .block.plan import BlockPlan
-from .block.search import block_kernels
+from .block.search import block_kernels, largest_block_head
 from .cluster.plan import ClusterPlan
-from .cluster.search import cluster_kernels
+from .cluster.search import cluster_kernels, largest_cluster_head
+from .grid.cost import least_grid_nanoseconds
 from .grid.plan import GridPlan
-from .grid.search import grid_kernels
+from .grid.search import grid_kernels, largest_grid_head
 from .kernel_plan import KernelPlan
 from .limits import Limits
 
@@ -43,17 +45,31 @@ class FindKernels(Protocol):
         ...
 
 
+# The largest head dim, a multiple of 8, whose R stays on the chip, or 0.
+LargestHead = Callable[[CellSpec, Dtype, Limits, int], int]
+
+
 @dataclass(frozen=True)
 class PlanKind:
     """One way to run a cell on a GPU.
 
     Attributes:
         plan: the class of its plans, whose `kind` is the word that asks for it.
-        candidates: finds the plans of a direction.
+        candidates: finds the plans of a direction, or raises the error that says why there is none.
+        candidates_for_auto: finds those that `"auto"` considers; None if it considers none.
+        least_nanoseconds: gives a lower bound for the estimates of all plans, forward and backward.
+            `"auto"` skips the search if each direction already has a plan that costs no more. None
+            if the kind has no bound.
+        largest_head: gives the largest head dim, a multiple of 8, for which plans keep R on the
+            chip, or 0, for a cell, a dtype, a GPU and a number of heads. None if the kind does not
+            keep R on the chip, and so takes every head.
     """
 
     plan: type[KernelPlan]
     candidates: FindKernels
+    candidates_for_auto: FindKernels | None = None
+    least_nanoseconds: Callable[[], tuple[float, float]] | None = None
+    largest_head: LargestHead | None = None
 
     @property
     def name(self) -> str:
@@ -61,16 +77,44 @@ class PlanKind:
         return self.plan.kind
 
 
-# In the order of preference where two cost the same.
+# In the order of preference between plans of the same cost.
 KINDS: dict[str, PlanKind] = {
     kind.name: kind
     for kind in (
-        PlanKind(BlockPlan, block_kernels),
-        PlanKind(ClusterPlan, cluster_kernels),
-        PlanKind(GridPlan, grid_kernels),
-        PlanKind(AlternatingPlan, alternating_kernels),
+        PlanKind(BlockPlan, block_kernels, block_kernels, largest_head=largest_block_head),
+        PlanKind(ClusterPlan, cluster_kernels, cluster_kernels, largest_head=largest_cluster_head),
+        PlanKind(
+            GridPlan,
+            grid_kernels,
+            # No grid plan that streams a part of R has been measured against an alternating plan,
+            # and the constants of its estimate are guesses.
+            partial(grid_kernels, streams=False),
+            least_grid_nanoseconds,
+            largest_grid_head,
+        ),
+        PlanKind(AlternatingPlan, alternating_kernels, alternating_kernels),
     )
 }
+
+
+def variants() -> tuple[str, ...]:
+    """The words that ask for a plan: `"auto"`, and the name of each kind."""
+    return ("auto", *KINDS)
+
+
+def check_variant(variant: str) -> None:
+    """Check that a word asks for a plan.
+
+    Args:
+        variant: the word.
+
+    Raises:
+        PlanError: it is neither `"auto"` nor the name of a kind.
+    """
+    if variant not in variants():
+        raise PlanError(
+            "plan", f"variant={variant!r}", f"one of {', '.join(variants())}", 'variant="auto"'
+        )
 
 
 def register_kind(
@@ -78,17 +122,34 @@ def register_kind(
 ) -> None:
     """Add a kind of plan: `plan_for(..., variant=kind.name)` finds its plans, `render` writes them.
 
-    `"auto"` does not consider it.
+    `runtime.cuda.launchers.register_launcher` adds the code that launches its kernels.
 
     Args:
         kind: the kind.
         loader: has its template under the name `cuda/<name>.cu.jinja`.
-        headers: path and text of each header that the template includes beside the library's.
+        headers: path and text of each header that the template includes besides the library's.
 
     Raises:
         ValueError: there is a kind of this name.
     """
-    if kind.name in KINDS or kind.name == "auto":
+    if kind.name in variants():
         raise ValueError(f"there is a kind of plan with the name {kind.name!r}")
-    register_template(f"cuda/{kind.name}.cu.jinja", loader, headers)
+    register_template(_template(kind.name), loader, headers)
     KINDS[kind.name] = kind
+
+
+def unregister_kind(name: str) -> None:
+    """Remove a kind of plan that `register_kind` added.
+
+    Args:
+        name: of the kind.
+
+    Raises:
+        KeyError: there is no kind of this name.
+    """
+    del KINDS[name]
+    unregister_template(_template(name))
+
+
+def _template(kind: str) -> str:
+    return f"cuda/{kind}.cu.jinja"

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
-from functools import lru_cache, partial
+from functools import lru_cache
 
 from ...cellspec.cell import CellSpec
-from ..plan import VARIANTS, Plan, Variant
+from ..plan import Plan
 from ..shape import DIRECTIONS, SAVES, PlanError, Save, Shape
-from .grid.cost import least_grid_nanoseconds
-from .grid.search import grid_kernels
-from .kinds import KINDS
+from .kinds import KINDS, FindKernels, PlanKind, check_variant
 from .limits import LEAST_CAPABILITY, Limits
 from .pairs import cheapest, like_pairs
 
@@ -21,7 +20,7 @@ def plan_for(
     cell: CellSpec,
     shape: Shape,
     limits: Limits,
-    variant: Variant = "auto",
+    variant: str = "auto",
     *,
     save: Save = "gates",
     tf32: bool = False,
@@ -33,9 +32,9 @@ def plan_for(
         shape: sizes and dtype. What is compiled depends on head dim and dtype alone: batch, heads
             and steps are run-time values, and only help to choose among plans that all serve them.
         limits: the GPU.
-        variant: `"block"`, `"cluster"`, `"grid"`, `"alternating"`, or `"auto"` for the cheapest
-            that is feasible, in each direction where two kinds gain on one. `"auto"` takes no grid
-            that streams a part of R.
+        variant: a kind of plan (`"block"`, `"cluster"`, `"grid"`, `"alternating"`, or a registered
+            one), or `"auto"` for the cheapest feasible plan. `"auto"` takes a kind per direction if
+            two kinds cost less than one. It takes no grid plan that streams a part of R.
         save: `"gates"`: the forward saves what the backward needs of the gates; `"states"`: it
             saves nothing but the states, and the backward computes the gates again.
         tf32: whether float32 products may round to tf32.
@@ -60,20 +59,18 @@ def plan_for(
     if variant != "auto":
         return plans_of_kind(variant, cell, shape, limits, save, tf32)[0]
     plans: list[Plan] = []
-    refusals = {}
-    for name in VARIANTS[1:]:
-        if name == "grid" and _undercut(plans):
-            continue  # the longest search, and none of its plans could be cheaper in any direction
+    refusals: dict[str, PlanError] = {}
+    for name, kind in KINDS.items():
+        if kind.candidates_for_auto is None or _undercut(plans, kind):
+            continue
         try:
-            # If R does not fit on chip, `auto` uses an alternating plan: no streaming grid plan has
-            # been measured against one, and the constants of its estimate are guesses.
-            plans += plans_of_kind(name, cell, shape, limits, save, tf32, streams=False)
+            plans += _paired(kind.candidates_for_auto, cell, shape, limits, save, tf32)
         except PlanError as error:
             refusals[name] = error
     if not plans:
-        raise refusals["alternating"]
+        raise list(refusals.values())[-1]  # of the kind that takes every head
     best = cheapest(plans, [plan.nanoseconds for plan in plans])
-    if best.variant == "alternating" and refusals:
+    if best.forward.steps_per_launch == "one" and refusals:
         why = "; ".join(_reason(*item) for item in refusals.items())
         return Plan(replace(best.forward, binding=why), replace(best.backward, binding=why))
     return best
@@ -82,7 +79,9 @@ def plan_for(
 def plans_for(
     cell: CellSpec, shape: Shape, limits: Limits, *, save: Save = "gates", tf32: bool = False
 ) -> tuple[Plan, ...]:
-    """All feasible plans of all variants, the cheapest first; both directions are of one kind.
+    """All feasible plans of the kinds that `"auto"` considers, the cheapest first.
+
+    Both directions of a plan are of one kind.
 
     The arguments are those of `plan_for`.
 
@@ -97,11 +96,11 @@ def plans_for(
     """
     _check("auto", save, limits)
     plans: list[Plan] = []
-    for kind in VARIANTS[1:]:
-        try:
-            plans += plans_of_kind(kind, cell, shape, limits, save, tf32)
-        except PlanError:
-            continue  # this variant has none
+    for kind in KINDS.values():
+        if kind.candidates_for_auto is None:
+            continue
+        with suppress(PlanError):  # this kind has no plan
+            plans += _paired(kind.candidates, cell, shape, limits, save, tf32)
     return tuple(sorted(plans, key=_cost))
 
 
@@ -113,7 +112,7 @@ def plans_of_kind(
     save: Save = "gates",
     tf32: bool = False,
     *,
-    streams: bool = True,
+    for_auto: bool = False,
 ) -> tuple[Plan, ...]:
     """All feasible plans of one kind, the cheapest first.
 
@@ -124,14 +123,20 @@ def plans_of_kind(
         limits: the GPU.
         save: as for `plan_for`.
         tf32: as for `plan_for`.
-        streams: whether a grid may stream a part of R.
+        for_auto: whether to give only the plans that `"auto"` considers.
 
     Raises:
         PlanError: there is none; names the constraint that binds and the nearest size that fits.
     """
-    find = KINDS[kind].candidates
-    if kind == "grid" and not streams:
-        find = partial(grid_kernels, streams=False)
+    found = KINDS[kind]
+    find = (for_auto and found.candidates_for_auto) or found.candidates
+    return _paired(find, cell, shape, limits, save, tf32)
+
+
+def _paired(
+    find: FindKernels, cell: CellSpec, shape: Shape, limits: Limits, save: Save, tf32: bool
+) -> tuple[Plan, ...]:
+    """Pairs of the kernels that a function finds for each direction, the cheapest first."""
     forwards, backwards = (find(cell, shape, limits, d, save, tf32) for d in DIRECTIONS)
     return tuple(sorted(like_pairs(forwards, backwards), key=_cost))
 
@@ -145,13 +150,7 @@ def _check(variant: str, save: str, limits: Limits) -> None:
             f"{wanted} or later",
             'backend="reference"',
         )
-    if variant != "auto" and variant not in KINDS:
-        raise PlanError(
-            "plan",
-            f"variant={variant!r}",
-            f"one of {', '.join(('auto', *KINDS))}",
-            'variant="auto"',
-        )
+    check_variant(variant)
     if save not in SAVES:
         raise PlanError(
             "plan",
@@ -161,11 +160,13 @@ def _check(variant: str, save: str, limits: Limits) -> None:
         )
 
 
-def _undercut(plans: Sequence[Plan]) -> bool:
-    """Whether each direction has a kernel that costs no more than any grid kernel can."""
+def _undercut(plans: Sequence[Plan], kind: PlanKind) -> bool:
+    """Whether each direction has a kernel that costs no more than any kernel of a kind can."""
+    if kind.least_nanoseconds is None or not plans:
+        return False
     costs = zip(*(plan.nanoseconds for plan in plans), strict=True)
-    return bool(plans) and all(
-        min(own) <= least for own, least in zip(costs, least_grid_nanoseconds(), strict=True)
+    return all(
+        min(own) <= least for own, least in zip(costs, kind.least_nanoseconds(), strict=True)
     )
 
 

@@ -10,6 +10,7 @@ from ..shape import DIRECTIONS, Direction, PlanError, Shape
 from .limits import Limits
 
 Clash = tuple[Direction, Unsatisfiable]
+HEAD_STEP = 8  # units: the largest heads are counted in multiples of it
 
 
 def first_clash(problem: Callable[[Direction], Model]) -> Clash | None:
@@ -43,6 +44,21 @@ def largest_dim(fits: Callable[[int], bool], low: int, high: int, step: int) -> 
         middle = (low + high) // (2 * step) * step
         low, high = (middle, high) if fits(middle) else (low, middle)
     return low
+
+
+def largest_beyond_gaps(first: int, fits: Callable[[int], bool]) -> int:
+    """The largest head dim that fits, found from one that `largest_dim` gave.
+
+    A few units more may divide better than fewer units: then a larger head fits although a smaller
+    one does not.
+
+    Args:
+        first: the head dim that halving found.
+        fits: whether a head dim does.
+    """
+    reach = max(first // 4, 8 * HEAD_STEP)
+    tried = range(first + reach, first, -HEAD_STEP)
+    return next((dim for dim in tried if fits(dim)), first)
 
 
 def refuse_float64(variant: str, cell: CellSpec, shape: Shape) -> None:

@@ -13,7 +13,6 @@ import torch
 from torch import Tensor
 
 from ...codegen.layout import layout_of
-from ...codegen.plan import Variant
 from ...codegen.shape import Save
 from ..call import Call, Choice, cell_of, stored_states
 from ..check.plain import is_watched, treats_itself
@@ -29,7 +28,7 @@ from .transforms import check_gradients
 
 def _choice(variant: str, save: str) -> Choice:
     """A choice from an operator's arguments; `plan_for` refuses a variant that does not exist."""
-    return Choice(cast(Variant, variant), cast(Save, save))
+    return Choice(variant, cast(Save, save))
 
 
 @torch.library.custom_op(

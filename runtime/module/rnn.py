@@ -10,7 +10,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from ...cellspec.cell import CellSpec
-from ...codegen.plan import VARIANTS, Variant
+from ...codegen.cuda.kinds import variants
 from ...codegen.shape import SAVES, Save
 from ..call import Choice
 from ..check.module import (
@@ -86,7 +86,7 @@ class RNN(nn.Module):
         batch_first: bool = False,
         dropout: float = 0.0,
         backend: Backend = "auto",
-        variant: Variant = "auto",
+        variant: str = "auto",
         save: Save = "gates",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
@@ -108,7 +108,7 @@ class RNN(nn.Module):
         self.batch_first = batch_first
         self.dropout = float(dropout)
         self.backend: Backend = backend
-        self.variant: Variant = check_choice("variant", variant, VARIANTS)
+        self.variant: str = check_choice("variant", variant, variants())
         self.save: Save = check_choice("save", save, SAVES)
         self._remember()
         for layer in range(num_layers):

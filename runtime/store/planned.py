@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from ...codegen.cuda.planner import plan_for
-from ...codegen.plan import Plan, Variant
+from ...codegen.plan import Plan
 from .memo import remembered
 from .plan_json import packed_plan, unpacked_plan
 from .tuned import Asked
 
 
-def searched(asked: Asked, variant: Variant = "auto") -> Plan:
+def searched(asked: Asked, variant: str = "auto") -> Plan:
     """What `plan_for` gives.
 
     Args:
@@ -26,7 +26,7 @@ def searched(asked: Asked, variant: Variant = "auto") -> Plan:
     )
 
 
-def planned(asked: Asked, variant: Variant = "auto") -> Plan:
+def planned(asked: Asked, variant: str = "auto") -> Plan:
     """The same, read where an earlier process has searched.
 
     Args:

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.cuda.kinds import KINDS
 from rnnc.codegen.cuda.planner import plan_for
-from rnnc.codegen.plan import VARIANTS
 from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.cuda.driver.device import device_limits
 from torch import Tensor
@@ -179,7 +179,7 @@ def check_equal(got, wanted) -> None:
     assert not wrong, "\n".join(wrong)
 
 
-@pytest.fixture(params=[v for v in VARIANTS if v != "auto"])
+@pytest.fixture(params=list(KINDS))
 def variant(request) -> str:
     """Every kind of plan."""
     return request.param

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from ...codegen.plan import Variant
 from ..inputs import Call, Inputs
 
 # What a time includes: either wx is given, or the input GEMM and its gradients are part of it.
@@ -33,6 +32,6 @@ class Contender:
     ours: bool
     terms: Terms
     prepare: Callable[[Inputs], Call]
-    variant: Variant | None = None
+    variant: str | None = None
     note: str = ""
     start: float = 0

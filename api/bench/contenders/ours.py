@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from torch import Tensor
 
-from ...codegen.plan import VARIANTS, Variant
+from ...codegen.cuda.kinds import variants
 from ...runtime.module.rnn import RNN
 from ...runtime.scan import Backend, scan
 from ..inputs import Call, Inputs
@@ -18,7 +18,7 @@ def scans(dtype: str, device: str) -> Iterator[Contender]:
     if device == "cpu":
         yield Contender("rnnc", dtype, True, "wx ready", _scan("auto", "auto"))
         return
-    for variant in VARIANTS:
+    for variant in variants():
         run = _scan("cuda", variant)
         yield Contender(f"rnnc {variant}", dtype, True, "wx ready", run, variant)
 
@@ -33,7 +33,7 @@ def module(dtype: str) -> Contender:
     return Contender("rnnc.RNN", dtype, True, "with input GEMM", _module)
 
 
-def _scan(backend: Backend, variant: Variant) -> Callable[[Inputs], Call]:
+def _scan(backend: Backend, variant: str) -> Callable[[Inputs], Call]:
     def prepare(inputs: Inputs) -> Call:
         def run() -> Tensor:
             over_time, _ = scan(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import CellWord, DtypeOption, HeadDim, Heads, Scalar, Variant, VariantOption
+from ..options import CellWord, DtypeOption, HeadDim, Heads, Scalar, VariantOption
 
 
 def build_command(
@@ -19,7 +19,7 @@ def build_command(
     heads: Heads = 1,
     head_dim: HeadDim = 64,
     dtype: DtypeOption = Scalar.BFLOAT16,
-    variant: VariantOption = Variant.AUTO,
+    variant: VariantOption = "auto",
     out: Annotated[
         Path | None, typer.Option(help="The folder for the files; CELL_cuda by default.")
     ] = None,
@@ -32,5 +32,5 @@ def build_command(
     """
     from ..build import build_files
 
-    sizes = {"heads": heads, "head_dim": head_dim, "dtype": dtype.value, "variant": variant.value}
+    sizes = {"heads": heads, "head_dim": head_dim, "dtype": dtype.value, "variant": variant}
     build_files(cell, [name.strip() for name in arch.split(",")], out, **sizes)

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import Device, Variant
+from ..options import Device, variant_words
 
 
 def fuzz_command(
@@ -21,7 +21,10 @@ def fuzz_command(
     ] = None,
     device: Annotated[Device, typer.Option(help="Where the kernels run.")] = Device.CPU,
     variant: Annotated[
-        Variant | None, typer.Option(help="The kind of plan on a GPU; all kinds by default.")
+        str | None,
+        typer.Option(
+            help="The kind of plan on a GPU; all kinds by default.", autocompletion=variant_words
+        ),
     ] = None,
     jobs: Annotated[
         int, typer.Option(help="Processes that run cells at the same time.", min=1)
@@ -38,6 +41,5 @@ def fuzz_command(
     """
     from ..fuzz import fuzz
 
-    plan = "any" if variant is None else variant.value
-    if not fuzz(seed, count, seconds, device.value, plan, compiled, jobs):
+    if not fuzz(seed, count, seconds, device.value, variant, compiled, jobs):
         raise typer.Exit(1)

@@ -42,15 +42,14 @@ def limits_command(
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("GPU", "arch"):
         table.add_column(column)
-    for column in ("SMs", "block", "cluster", "grid"):
+    for column in ("SMs", *largest[0].dims):
         table.add_column(column, justify="right")
     for each in largest:
-        dims = (each.block, each.cluster, each.grid)
         limits = each.limits
         table.add_row(
             limits.name,
             limits.arch,
             str(limits.multiprocessors),
-            *(f"{heads} x {dim}" if dim else "-" for dim in dims),
+            *(f"{heads} x {dim}" if dim else "-" for dim in each.dims.values()),
         )
     print_table(table)

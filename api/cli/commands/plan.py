@@ -11,7 +11,6 @@ from ..options import (
     HeadDim,
     Heads,
     Scalar,
-    Variant,
     VariantOption,
 )
 
@@ -23,7 +22,7 @@ def plan_command(
     gpu: Gpu = "H200",
     dtype: DtypeOption = Scalar.BFLOAT16,
     batch: Batch = 16,
-    variant: VariantOption = Variant.AUTO,
+    variant: VariantOption = "auto",
 ) -> None:
     """Show the plan of a cell's kernels on a GPU: what fits and which limit binds.
 
@@ -32,4 +31,4 @@ def plan_command(
     """
     from ..plan import print_plan
 
-    print_plan(cell, Shape(heads, head_dim, batch, dtype=dtype.value), gpu, variant.value)
+    print_plan(cell, Shape(heads, head_dim, batch, dtype=dtype.value), gpu, variant)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...codegen.shape import Dtype
-from ..options import CellWord, Scalar, Variant, gpu_words
+from ..options import CellWord, Scalar, gpu_words, variant_words
 
 if TYPE_CHECKING:
     from ...cellspec.cell import CellSpec
@@ -61,7 +61,10 @@ def show_command(
         ),
     ] = None,
     variant: Annotated[
-        Variant | None, typer.Option(help="With --what cuda: the kind of plan (auto).")
+        str | None,
+        typer.Option(
+            help="With --what cuda: the kind of plan (auto).", autocompletion=variant_words
+        ),
     ] = None,
 ) -> None:
     """Show a cell: equations, derived backward, LaTeX, generated C++ or CUDA, or JSON."""
@@ -70,7 +73,7 @@ def show_command(
         "heads": heads,
         "head_dim": head_dim,
         "gpu": gpu,
-        "variant": variant and variant.value,
+        "variant": variant,
     }
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:

@@ -60,7 +60,7 @@ def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:
         R_diag=leaves.get("R_diag"),
         params={p.name: leaves[f"params.{p.name}"] for p in cell.params},
         backend=case.device,  # type: ignore[arg-type]
-        variant=case.variant,  # type: ignore[arg-type]
+        variant=case.variant,
         save=case.save,  # type: ignore[arg-type]
     )
     return {f"{n} over time": t for n, t in zip(names, over_time, strict=True)} | {
@@ -86,7 +86,7 @@ def module_of(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> rnnc
         bias=case.bias,
         batch_first=case.batch_first,
         backend=case.device,  # type: ignore[arg-type]
-        variant=case.variant,  # type: ignore[arg-type]
+        variant=case.variant,
         save=case.save,  # type: ignore[arg-type]
         device=case.device,
         dtype=getattr(torch, case.dtype),

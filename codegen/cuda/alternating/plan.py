@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, Self
 
 from ...shape import counted
 from ..kernel_plan import KernelPlan, LaunchShape
@@ -87,6 +87,11 @@ class AlternatingPlan(KernelPlan):
         """The entry points of the translation unit."""
         parts = ("begin", "step") if self.direction == "forward" else ("begin", "step", "end")
         return (*(f"rnnc_{self.direction}_{part}" for part in parts), "rnnc_advance")
+
+    def brief(self, backward: Self) -> str:
+        """In a few words, what distinguishes a pair of alternating plans from other pairs."""
+        rows = f", {self.own.rows} rows" if self.own else ""
+        return f"alternating: the {self.product} product{rows}"
 
     @property
     def mapping(self) -> str:

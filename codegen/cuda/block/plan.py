@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from ...shape import counted
-from ..kernel_plan import ResidentPlan
+from ..kernel_plan import TiledPlan
 
 
 @dataclass(frozen=True, kw_only=True)
-class BlockPlan(ResidentPlan):
+class BlockPlan(TiledPlan):
     """One block per head and 4 or 8 batch rows: R in registers, h through shared memory.
 
     No block waits for another. One binary serves all batches and lengths. The attributes that are
@@ -24,6 +24,7 @@ class BlockPlan(ResidentPlan):
     """
 
     kind: ClassVar[str] = "block"
+    most_heads: ClassVar[int] = 2**31 - 1  # per launch: heads are blocks along x
 
     unit_groups: int
     ahead: int
@@ -34,6 +35,19 @@ class BlockPlan(ResidentPlan):
     def cut(self) -> tuple[int, ...]:
         """How the plan cuts the batch."""
         return (self.rows,)
+
+    def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:
+        """The blocks of a launch, in x, y and z.
+
+        Args:
+            heads: of the launch.
+            tiles: of batch rows, of the launch.
+        """
+        return heads, tiles, 1
+
+    def brief(self, backward: Self) -> str:
+        """In a few words, what distinguishes a pair of block plans from other pairs."""
+        return f"block: {self.rows} rows; {self.warps} and {backward.warps} warps"
 
     @property
     def mapping(self) -> str:

@@ -24,7 +24,14 @@ from ..mma import (
     TILE_N,
     WARP,
 )
-from ..refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
+from ..refusal import (
+    Clash,
+    first_clash,
+    largest_beyond_gaps,
+    largest_dim,
+    refusal,
+    refuse_float64,
+)
 from .cost import block_nanoseconds
 from .plan import BlockPlan
 from .registers import backward_registers, forward_registers
@@ -233,3 +240,18 @@ def largest_block_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
         return _clash(cell, Shape(1, dim, 1, 1, dtype), limits) is None
 
     return largest_dim(fits, low=0, high=8, step=8)
+
+
+def largest_block_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int) -> int:
+    """The largest head dim, a multiple of 8, that has a block plan; 0 if none has one.
+
+    Args:
+        cell: the cell.
+        dtype: of R and h.
+        limits: the GPU.
+        heads: they do not matter: no head waits for another.
+    """
+    first = largest_block_dim(cell, dtype, limits)
+    return largest_beyond_gaps(
+        first, lambda dim: _clash(cell, Shape(heads, dim, 1, 1, dtype), limits) is None
+    )

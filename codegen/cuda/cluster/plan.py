@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, Self
 
 from ...shape import counted
-from ..kernel_plan import LaunchShape, ResidentPlan
+from ..kernel_plan import LaunchShape, TiledPlan
 
 
 @dataclass(frozen=True, kw_only=True)
-class ClusterPlan(ResidentPlan):
+class ClusterPlan(TiledPlan):
     """One cluster of blocks per head and 8 batch rows: R in registers, h pushed to the peers.
 
     Clusters do not wait for each other. One binary serves all batches and lengths. The attributes
@@ -39,6 +39,22 @@ class ClusterPlan(ResidentPlan):
     def launch_shape(self) -> LaunchShape:
         """What a launch needs to know of the blocks."""
         return LaunchShape(self.threads, self.shared, self.cluster, "cluster")
+
+    def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:
+        """The blocks of a launch, in x, y and z.
+
+        Args:
+            heads: of the launch.
+            tiles: of batch rows, of the launch.
+        """
+        return self.cluster, heads, tiles
+
+    def brief(self, backward: Self) -> str:
+        """In a few words, what distinguishes a pair of cluster plans from other pairs."""
+        return (
+            f"cluster: {self.rows} rows; {self.cluster} and {backward.cluster} blocks,"
+            f" {self.warps} and {backward.warps} warps"
+        )
 
     @property
     def mapping(self) -> str:

@@ -12,7 +12,14 @@ from ...derive import derive
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 from ..limits import Limits
 from ..mma import GROUP_UNITS, TILE_M, TILE_N, WARP
-from ..refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
+from ..refusal import (
+    Clash,
+    first_clash,
+    largest_beyond_gaps,
+    largest_dim,
+    refusal,
+    refuse_float64,
+)
 from .cost import cluster_nanoseconds
 from .plan import ClusterPlan
 from .problem import SIZES, cluster_problem
@@ -149,3 +156,18 @@ def largest_cluster_dim(cell: CellSpec, dtype: Dtype, limits: Limits) -> int:
     if limits.cluster < min(SIZES) or not fits(32):
         return 0
     return largest_dim(fits, low=32, high=64, step=TILE_M)
+
+
+def largest_cluster_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int) -> int:
+    """The largest head dim, a multiple of 8, that has a cluster plan; 0 if none has one.
+
+    Args:
+        cell: the cell.
+        dtype: of R and h.
+        limits: the GPU.
+        heads: they do not matter: no head waits for another.
+    """
+    if limits.cluster < min(SIZES):
+        return 0
+    first = largest_cluster_dim(cell, dtype, limits)
+    return largest_beyond_gaps(first, lambda dim: _fits(cell, dim, dtype, limits))

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from typing import ClassVar, Self
 
 from ...shape import counted
-from ..kernel_plan import LaunchShape, ResidentPlan
-from ..mma import K_TILE_REGISTERS
+from ..kernel_plan import BufferBytes, LaunchShape, ResidentPlan
+from ..mma import K_TILE_BYTES, K_TILE_REGISTERS, TILE_N
 
 RING_BYTES = 4096  # per warp that streams, in shared memory: kRingBytes in lib/kernels/split_k.cuh
 
@@ -77,10 +76,60 @@ class GridPlan(ResidentPlan):
         """Registers per thread that hold R."""
         return K_TILE_REGISTERS * self.tiles * self.register_chunks
 
-    @cached_property  # every call reads it
+    @property
     def streamed_bytes(self) -> int:
         """Bytes of R that a block streams in every step."""
         return 4 * self.threads * K_TILE_REGISTERS * self.tiles * self.streamed_chunks
+
+    def groups_at_once(self, batch: int) -> int:
+        """The groups of blocks per head in one launch.
+
+        Args:
+            batch: rows of the call.
+        """
+        return min(self.groups, self.batch_tiles(batch))
+
+    def parts_of_sums(self, batch: int) -> int:
+        """How many partial sums a backward writes: each thread has one batch row and writes one.
+
+        Args:
+            batch: rows of the call.
+        """
+        return batch
+
+    def waiting_blocks(self, batch: int, heads: int) -> int:
+        """How many blocks of a launch wait for each other: all of them.
+
+        Args:
+            batch: rows of the call.
+            heads: of the call.
+        """
+        return self.blocks * self.groups_at_once(batch) * heads
+
+    def buffer_bytes(self, batch: int, heads: int) -> BufferBytes:
+        """The sizes of two buffers: one through which blocks exchange data, one for streamed R.
+
+        The layout of the first is [step, head, tile of 8 rows, chunk, 512 bytes]. Each step has a
+        region of its own, so nothing is overwritten while a launch runs. The launches of a batch
+        share it. The second holds the part of R that does not fit on the chip. Before their first
+        step, a block's threads write their own share of it, packed.
+
+        Args:
+            batch: rows of the call.
+            heads: of the call.
+        """
+        groups = heads * self.groups_at_once(batch)
+        tiles = groups * (self.rows // TILE_N)
+        region = tiles * self.exchange_chunks * TILE_N * K_TILE_BYTES
+        return BufferBytes(region, groups * self.blocks * self.streamed_bytes)
+
+    def brief(self, backward: Self) -> str:
+        """In a few words, what distinguishes a pair of grid plans from other pairs."""
+        return (
+            f"grid: {self.rows} rows; {self.groups} x {self.blocks} and"
+            f" {backward.blocks} blocks, {self.warps} and {backward.warps} warps,"
+            f" clusters of {backward.cluster}"
+        )
 
     @property
     def launch_shape(self) -> LaunchShape:

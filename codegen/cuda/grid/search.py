@@ -14,7 +14,14 @@ from ...layout import layout_of
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
 from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
-from ..refusal import Clash, first_clash, largest_dim, refusal, refuse_float64
+from ..refusal import (
+    Clash,
+    first_clash,
+    largest_beyond_gaps,
+    largest_dim,
+    refusal,
+    refuse_float64,
+)
 from .cost import grid_nanoseconds
 from .plan import GridPlan
 from .problem import Rows, grid_problem
@@ -207,3 +214,20 @@ def largest_grid_dim(
         return dim <= _LARGEST_DIM and _clash(cell, shape, limits, streams) is None
 
     return largest_dim(fits, low=0, high=64, step=8)
+
+
+def largest_grid_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int) -> int:
+    """The largest head dim, a multiple of 8, that has a grid plan; 0 if none has one.
+
+    Args:
+        cell: the cell.
+        dtype: of R and h.
+        limits: the GPU.
+        heads: that share the chip.
+    """
+    if not layout_of(cell).sources:
+        return 0  # blocks have nothing to exchange
+    first = largest_grid_dim(cell, dtype, limits, heads)
+    return largest_beyond_gaps(
+        first, lambda dim: _clash(cell, Shape(heads, dim, 1, 1, dtype), limits) is None
+    )

@@ -389,8 +389,8 @@ def test_limits(run: Callable[..., Result], refused: Callable[..., str]) -> None
     shown = [line.split() for line in run("limits").stdout.splitlines()]
     assert shown[2] == "GPU arch SMs block cluster grid".split()
     by_name = {line[0]: line[1:] for line in shown[3:]}
-    largest = largest_head_dims(rnnc.cells.lstm, limits_of("A100"))
-    wanted = f"sm_80 108 1 x {largest.block} - 1 x {largest.grid}"
+    largest = largest_head_dims(rnnc.cells.lstm, limits_of("A100")).dims
+    wanted = f"sm_80 108 1 x {largest['block']} - 1 x {largest['grid']}"
     assert by_name["A100"] == wanted.split()
     assert set(by_name) == {limits.name.split()[0] for limits in PRESETS}
     two = run("limits", "--cell", "mingru", "--dtype", "float32", "--heads", "2").stdout

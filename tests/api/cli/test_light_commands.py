@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from rnnc.codegen.cuda.kinds import variants
 
 HEAVY = {"torch", "sympy", "pydantic", "jinja2", "numpy"}
 # Recent versions of typer import pydantic themselves to convert the words of a subcommand.
@@ -71,3 +72,8 @@ def test_a_shell_completes_commands_options_cells_and_gpus(
     assert complete("rnnc plan --head") == {"--heads", "--head-dim"}
     assert complete("rnnc show lst") == {"lstm", "lstm_1997", "lstm_of_mine.py"}
     assert complete("rnnc plan lstm --gpu H") == {"H100", "H200"}
+
+
+def test_a_shell_completes_every_kind_of_plan() -> None:
+    assert complete("rnnc plan lstm --variant ") == set(variants())
+    assert complete("rnnc fuzz --variant al") == {"alternating"}

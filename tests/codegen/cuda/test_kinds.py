@@ -10,7 +10,7 @@ import jinja2
 import pytest
 import rnnc
 from rnnc.codegen.cuda.kernel_plan import KernelPlan, LaunchShape
-from rnnc.codegen.cuda.kinds import KINDS, PlanKind, register_kind
+from rnnc.codegen.cuda.kinds import KINDS, PlanKind, register_kind, unregister_kind
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import PlanError, Shape
@@ -57,7 +57,8 @@ def toy() -> Iterator[None]:
         [("toy/size.cuh", "constexpr float kToy = 2;\n")],
     )
     yield
-    del KINDS["toy"]
+    unregister_kind("toy")
+    assert "toy" not in KINDS
     plan_for.cache_clear()
 
 

@@ -17,7 +17,8 @@ LSTM = rnnc.cells.lstm
 
 def dims_of(cell, limits, dtype="bfloat16", heads=1):
     found = largest_head_dims(cell, limits, dtype, heads)
-    return {variant: getattr(found, variant) for variant in FUSED}
+    assert tuple(found.dims) == FUSED
+    return found.dims
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
@@ -30,7 +31,7 @@ def test_the_planner_takes_the_largest_and_refuses_the_next(limits, dtype):
             larger = Shape(1, dim + 8, batch, dtype=dtype)
             with pytest.raises(PlanError):
                 # A grid may stream what it cannot hold.
-                plans_of_kind(variant, LSTM, larger, limits, streams=False)
+                plans_of_kind(variant, LSTM, larger, limits, for_auto=True)
 
 
 @pytest.mark.parametrize("limits", PRESETS, ids=lambda limits: limits.name)
@@ -52,7 +53,7 @@ def test_clusters_are_there_from_compute_capability_9_on():
 
 def test_a_larger_size_is_found_beyond_a_gap():
     limits = limits_of("RTX 5090")
-    largest = largest_head_dims(LSTM, limits).cluster
+    largest = largest_head_dims(LSTM, limits).dims["cluster"]
     for dim in range(largest + 8, 2 * largest, 8):
         with pytest.raises(PlanError):
             plan_for(LSTM, Shape(1, dim), limits, "cluster")

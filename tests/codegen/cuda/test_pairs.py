@@ -37,7 +37,7 @@ def auto_takes(cell, shape, limits, save, tf32):
     found = []
     for kind in ("block", "cluster", "grid", "alternating"):
         with suppress(PlanError):
-            found += plans_of_kind(kind, cell, shape, limits, save, tf32, streams=False)
+            found += plans_of_kind(kind, cell, shape, limits, save, tf32, for_auto=True)
     resident = [plan for plan in found if plan.variant != "alternating"]
     return resident, [plan for plan in found if plan.variant == "alternating"]
 

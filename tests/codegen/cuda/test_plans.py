@@ -156,7 +156,7 @@ def test_auto_is_the_cheapest_of_all_plans_and_each_variant_s_the_cheapest_of_it
     likes = []
     for kind in KINDS:
         with suppress(PlanError):
-            likes += plans_of_kind(kind, cell, shape, limits, streams=False)
+            likes += plans_of_kind(kind, cell, shape, limits, for_auto=True)
     best = min(likes, key=lambda plan: sum(plan.nanoseconds))
     if taken.variant == best.variant == "alternating":
         assert replace(taken.forward, binding="") == best.forward

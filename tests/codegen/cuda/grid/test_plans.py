@@ -120,13 +120,13 @@ def test_a_chip_without_clusters_shares_no_k():
 @pytest.mark.parametrize(("streams", "dim"), [(False, 8192), (True, 16384)])
 def test_a_head_too_large_names_the_largest(streams, dim):
     with pytest.raises(PlanError) as error:
-        grid_plans(rnnc.cells.lstm, Shape(1, dim), H200, streams=streams)
+        grid_plans(rnnc.cells.lstm, Shape(1, dim), H200, for_auto=not streams)
     largest = largest_grid_dim(rnnc.cells.lstm, "bfloat16", H200, streams=streams)
     assert f"head_dim={largest}" in str(error.value)
     assert "every unit has a block" in str(error.value)
-    assert grid_plans(rnnc.cells.lstm, Shape(1, largest, 1), H200, streams=streams)
+    assert grid_plans(rnnc.cells.lstm, Shape(1, largest, 1), H200, for_auto=not streams)
     with pytest.raises(PlanError):
-        grid_plans(rnnc.cells.lstm, Shape(1, largest + 8, 1), H200, streams=streams)
+        grid_plans(rnnc.cells.lstm, Shape(1, largest + 8, 1), H200, for_auto=not streams)
 
 
 @pytest.mark.parametrize(

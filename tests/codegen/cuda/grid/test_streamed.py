@@ -37,7 +37,7 @@ def streams_of(plan):
 
 def found(cell, shape, limits, streams=True) -> tuple[Plan, ...]:
     try:
-        return plans_of_kind("grid", cell, shape, limits, streams=streams)
+        return plans_of_kind("grid", cell, shape, limits, for_auto=not streams)
     except PlanError:
         return ()
 
