@@ -64,7 +64,7 @@ def get(name: str) -> Cell:
         raise CellError(
             f"the entry point {points[name].value!r}, {kind_of(found)}",
             "a cell",
-            "a function under @rnnc.cell",
+            "a function decorated with @rnnc.cell",
             where="rnnc.cells",
         )
     return Cell.of(found)

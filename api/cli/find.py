@@ -57,7 +57,7 @@ def find_cells(target: str) -> list[Cell | BrokenCell]:
         if not found:
             raise CellError(
                 "no cell among the names of the file",
-                "at least one function under @rnnc.cell",
+                "at least one function decorated with @rnnc.cell",
                 "@rnnc.cell above a function whose arguments are annotated Gate, State, …",
                 where=target,
             )

@@ -1,1 +1,1 @@
-"""Checks of what callers give: every error names the argument, what came and what was expected."""
+"""Argument validation for `scan` and `RNN`; errors name the argument, its value and its rule."""

@@ -1,4 +1,4 @@
-"""Checks of the arguments and inputs of `rnnc.RNN`."""
+"""Argument validation for `rnnc.RNN`."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_cell(cell: Any) -> CellSpec:
     """The cell of a module.
 
     Raises:
-        TensorError: it is no cell, or a param has the name of a weight of the module.
+        TensorError: it is not a cell, or a param has the name of one of the module's weights.
     """
     for param in check_is_cell(cell).params:
         if param.name in WEIGHTS:
@@ -38,10 +38,10 @@ def check_cell(cell: Any) -> CellSpec:
 
 
 def check_size(name: str, value: Any, minimum: int = 1) -> int:
-    """Return a size of a module: a whole number, at least `minimum`.
+    """A size of a module: a whole number, at least `minimum`.
 
     Raises:
-        TensorError: it is no whole number (NaN, a float, a string), or too small.
+        TensorError: it is not a whole number (for example NaN, a float, a string), or too small.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise TensorError(
@@ -51,10 +51,10 @@ def check_size(name: str, value: Any, minimum: int = 1) -> int:
 
 
 def check_heads(heads: Any, hidden_size: int) -> int:
-    """The heads of a module, which divide its hidden size.
+    """The number of heads of a module; it divides the hidden size.
 
     Raises:
-        TensorError: they are no such number.
+        TensorError: it is not a whole number, or does not divide the hidden size.
     """
     check_size("heads", heads)
     if hidden_size % heads:
@@ -73,7 +73,7 @@ def check_module_dtype(dtype: Any) -> None:
     """Check the dtype of a module's weights.
 
     Raises:
-        TensorError: it is not one of floating-point numbers.
+        TensorError: it is not a floating-point dtype.
     """
     used = torch.get_default_dtype() if dtype is None else dtype
     if not isinstance(used, torch.dtype) or not used.is_floating_point:
@@ -81,10 +81,10 @@ def check_module_dtype(dtype: Any) -> None:
 
 
 def check_choice(name: str, value: Any, choices: tuple[Word, ...]) -> Word:
-    """One of some words.
+    """An option that has a fixed set of values.
 
     Raises:
-        TensorError: it is none of them.
+        TensorError: it has another value.
     """
     if value not in choices:
         raise TensorError(
@@ -99,14 +99,14 @@ def check_input(
     """Check the input of a module.
 
     Args:
-        x: what the caller gave.
-        ranks: how many axes it may have.
-        wanted: the shapes that are taken, for messages.
-        size: its last axis.
-        weight: a parameter of the module, whose dtype and device it must have.
+        x: the argument.
+        ranks: the allowed numbers of axes.
+        wanted: the allowed shapes, for messages.
+        size: the size of its last axis.
+        weight: a parameter of the module; x must have its dtype and device.
 
     Raises:
-        TensorError: it does not fit.
+        TensorError: x is not a tensor, or has another shape, dtype or device.
     """
     wanted = f"{wanted} with input = {size}"
     check_tensor("x", x, wanted)
@@ -137,15 +137,15 @@ def check_states(
     """Check the initial states of a call: one tensor for each of `names`, of one shape.
 
     Args:
-        states: what the caller gave.
-        names: the cell's states.
-        shape: what each must have.
-        axes: what the shape means.
-        other_name: the tensor whose dtype and device they must have, for messages.
-        other: that tensor.
+        states: the argument.
+        names: the names of the cell's states.
+        shape: the shape of each tensor.
+        axes: the names of the axes, for messages.
+        other_name: the name of `other`, for messages.
+        other: a tensor; the states must have its dtype and device.
 
     Raises:
-        TensorError: they do not fit.
+        TensorError: a state is missing, or has another shape, dtype or device.
     """
     check_count(states, names)
     for name, state in zip(names, states, strict=True):
@@ -155,18 +155,18 @@ def check_states(
 def check_weight_of_module(
     name: str, weight: Any, shape: tuple[int, ...], device: torch.device | None
 ) -> Tensor:
-    """Check what stands for a weight of a module.
+    """Check the attribute of a module that holds a weight.
 
     Args:
-        name: of the weight.
-        weight: what is there.
-        shape: what it must have.
-        device: where the input is; None where no input is given.
+        name: the name of the weight.
+        weight: the value of the attribute.
+        shape: the shape that it must have.
+        device: the device of the input; None if there is no input.
 
     Raises:
-        TensorError: there is nothing, no tensor, or one of another shape or on another device.
+        TensorError: it is not a tensor, or has another shape or device.
     """
-    wanted = f"a tensor of {shape}, as the module was built with"
+    wanted = f"a tensor of {shape}, as in the constructor"
     if not isinstance(weight, Tensor):
         found = "nothing" if weight is None else kind_of(weight)
         write = f"module.{name} = torch.nn.Parameter(torch.zeros{shape})"
@@ -179,7 +179,7 @@ def check_weight_of_module(
         raise TensorError(
             name,
             f"device {weight.device}",
-            f"{device}, the device of x: a module's weights lie on one device",
+            f"{device}, the device of x: all weights of a module are on one device",
             f"module.to({str(device)!r})",
         )
     return weight

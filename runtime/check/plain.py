@@ -2,8 +2,8 @@
 
 A kernel reads a tensor's memory directly. That is wrong for a tensor whose values differ from its
 memory: a view with the negative bit, a tensor of zeros without memory, a wrapper of a subclass or
-of `torch.func`. And a mode or a tracer sees a call only if torch's dispatcher does. Such calls take
-the operators, which the dispatcher, modes and subclasses can handle.
+of `torch.func`. Modes and tracers see only calls that go through torch's dispatcher. In these cases
+the call uses the operators, which the dispatcher, modes and subclasses can handle.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ _CLASSES = frozenset((Tensor, torch.nn.Parameter))
 
 
 def _bits(*names: str) -> int:
-    """Dispatch keys as torch packs them into an integer."""
+    """Dispatch keys, packed into an integer as in torch."""
     bits = 0
     for name in names:
         bits |= torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)).raw_repr()
     return bits
 
 
-# What a thread adds to the keys of every call while no mode, tracer or transform is active.
+# The keys that a thread adds to every call if no mode, tracer or transform is active.
 _UNWATCHED = ~_bits("BackendSelect", "ADInplaceOrView")
 
 
 def all_plain(tensors: Iterable[Tensor | None]) -> bool:
-    """Whether a kernel can read all tensors, of real numbers, by their address.
+    """Whether a kernel can read all tensors, which are real, by their address.
 
-    They are no wrappers, have memory, and no negative bit.
+    They must not be wrappers, and must have memory and no negative bit.
     """
     for tensor in tensors:
         if tensor is None:
@@ -48,16 +48,16 @@ def all_plain(tensors: Iterable[Tensor | None]) -> bool:
             return False
         try:
             if not tensor.data_ptr() and tensor.numel():
-                return False  # zeros without memory, or memory that was given back
-        except RuntimeError:  # sparse, or wrapped by a transform
+                return False  # zeros without memory, or freed memory
+        except RuntimeError:  # a sparse tensor, or the wrapper of a transform
             return False
     return True
 
 
 def is_watched() -> bool:
-    """Whether a mode, a tracer or a transform of torch is active, which has to see the call.
+    """Whether a mode, tracer or transform of torch is active that must see the call.
 
-    `with torch.device(...)` is a mode too; it only concerns tensors that are made.
+    `with torch.device(...)` is a mode too, but it only affects the creation of tensors.
     """
     return bool(_included().raw_repr() & _UNWATCHED) or (
         bool(_function_modes()) and any(not isinstance(m, DeviceContext) for m in _mode_stack())
@@ -65,12 +65,12 @@ def is_watched() -> bool:
 
 
 def treats_itself(tensor: Tensor) -> bool:
-    """Whether a tensor is of a type that says what operators do with it (`__torch_dispatch__`)."""
+    """Whether the tensor's type defines what operators do with it (`__torch_dispatch__`)."""
     return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
 
 
 def is_wrapped(tensor: Tensor | None) -> bool:
-    """Whether a tensor is one that a transform of torch wrapped, `vmap` for example."""
+    """Whether a tensor is the wrapper of a transform of torch, for example of `vmap`."""
     functorch = torch._C._functorch
     return tensor is not None and (
         functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
@@ -78,7 +78,7 @@ def is_wrapped(tensor: Tensor | None) -> bool:
 
 
 def any_tangent(tensors: Sequence[Tensor | None]) -> bool:
-    """Whether a tensor carries a derivative of forward mode."""
+    """Whether a tensor has a forward-mode derivative."""
     return forward_ad._current_level >= 0 and any(
         t is not None and _unpack_dual(t).tangent is not None for t in tensors
     )

@@ -1,4 +1,4 @@
-"""Checks of the tensors of `rnnc.scan` against the cell and each other."""
+"""Argument validation for `rnnc.scan`: its tensors must match the cell and each other."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from .tensor import (
 
 
 def check_is_cell(cell: Any) -> CellSpec:
-    """A cell.
+    """The argument `cell`.
 
     Raises:
-        TensorError: it is none.
+        TensorError: it is not a cell.
     """
     if not isinstance(cell, CellSpec):
-        write = "a function under @rnnc.cell"
+        write = "a function decorated with @rnnc.cell"
         if isinstance(cell, str):
-            write = f"rnnc.cells.get({cell!r}), or a function under @rnnc.cell"
+            write = f"rnnc.cells.get({cell!r}), or a function decorated with @rnnc.cell"
         elif isinstance(cell, list | tuple):
             write = "an rnnc.RNN for each cell in an nn.ModuleList, one after the other"
         wanted = "a cell, the same for all layers"
@@ -46,11 +46,11 @@ def params_in_order(cell: CellSpec, params: Any, wx: Any) -> tuple[Any, ...]:
 
     Args:
         cell: the cell.
-        params: what the caller gave.
-        wx: what the caller gave as wx; a mistake in it is reported before one in `params`.
+        params: the argument.
+        wx: the argument `wx`; an error in it is reported before one in `params`.
 
     Raises:
-        TensorError: `params` is no mapping with exactly the cell's names.
+        TensorError: `params` is not a mapping with exactly the names of the cell's params.
     """
     if params is None:
         params = {}
@@ -71,20 +71,20 @@ def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
 
     Args:
         cell: the cell.
-        inputs: what the caller gave; only the number of params is known to be right.
+        inputs: the arguments; only the number of params has been checked.
 
     Raises:
-        TensorError: a tensor is missing, too many, of a wrong rank, size, dtype or device.
+        TensorError: a tensor is missing or not used, or has a wrong shape, dtype or device.
     """
     if not _fit(cell, inputs):
         _check_each(cell, inputs)
 
 
 def check_operator(cell: CellSpec, inputs: ScanInputs, over_time: Sequence[bool]) -> None:
-    """Check the tensors of `rnnc::scan`, which all kernels read by their address.
+    """Check the tensors of the operator `rnnc::scan`; kernels read all of them by address.
 
     Raises:
-        TensorError: one is missing, too many, or does not fit.
+        TensorError: a tensor is missing or not used, or has a wrong shape, dtype or device.
     """
     names, params, wx = [p.name for p in cell.params], inputs.params, inputs.wx
     if len(params) != len(names) or len(over_time) != len(cell.states):
@@ -110,16 +110,16 @@ def check_operator(cell: CellSpec, inputs: ScanInputs, over_time: Sequence[bool]
 def check_kernel_inputs(
     cell: CellSpec, inputs: ScanInputs, computed: torch.dtype, known: Sequence[torch.dtype]
 ) -> None:
-    """Check layouts and dtypes of the tensors of a call, before kernels take them.
+    """Check layouts and dtypes of the tensors of a call before the kernels run.
 
     Args:
         cell: the cell.
-        inputs: of the call.
-        computed: the dtype that the kernels shall compute in.
-        known: the dtypes that they can compute in.
+        inputs: the tensors of the call.
+        computed: the dtype in which the kernels compute.
+        known: the dtypes for which there are kernels.
 
     Raises:
-        TensorError: a tensor is not strided, of a dtype without kernels, or, without autocast, of
+        TensorError: a tensor is not strided, its dtype has no kernels or, without autocast, it has
             another dtype than wx.
     """
     wx = inputs.wx
@@ -140,13 +140,13 @@ def check_kernel_inputs(
         )
 
 
-# A tensor, the shape that it must have (None if no gate takes it), and what it is: the name of a
-# weight, or a param or state of the cell.
+# A tensor, its required shape (None if no gate uses it), and what it is: the name of a weight, or a
+# param or state of the cell.
 _Wanted = tuple[Any, tuple[int, ...] | None, str | Param | State]
 
 
 def _wanted(cell: CellSpec, inputs: ScanInputs) -> list[_Wanted]:
-    """All tensors but wx, with the shapes that follow from its own."""
+    """All tensors except wx, with the shapes that follow from the shape of wx."""
     batch, _, heads, dim, _ = inputs.wx.shape
     dense, diagonal, bias = len(cell.dense_pairs), len(cell.diagonal_pairs), len(cell.bias_gates)
     plane, rows = (heads, dim), (batch, heads, dim)
@@ -161,7 +161,7 @@ def _wanted(cell: CellSpec, inputs: ScanInputs) -> list[_Wanted]:
 
 
 def _fit(cell: CellSpec, inputs: ScanInputs) -> bool:
-    """Whether all tensors are right, without a message: the words take longer than a launch."""
+    """Whether all tensors are right. It makes no message, which would take longer than a launch."""
     wx: Any = inputs.wx
     if not isinstance(wx, Tensor) or wx.ndim != 5 or wx.dtype not in DTYPES:
         return False
@@ -197,7 +197,7 @@ def _are_states(states: Any, count: int) -> bool:
 
 
 def _check_each(cell: CellSpec, inputs: ScanInputs) -> None:
-    """The checks of `_fit`, with a message for the first that fails."""
+    """The checks of `_fit`; the first one that fails raises an error with a message."""
     wx = inputs.wx
     _check_wx(cell, wx)
     check_count(inputs.initial_states, [s.name for s in cell.states])
@@ -230,7 +230,7 @@ def _check_weight(
     if shape is None:
         if tensor is not None:
             raise TensorError(
-                name, f"a tensor of {tuple(tensor.shape)}", "none: no gate takes it", f"{name}=None"
+                name, f"a tensor of {tuple(tensor.shape)}", "none: no gate uses it", f"{name}=None"
             )
         return
     axes, rows = {
@@ -250,10 +250,10 @@ def _check_weight(
 
 
 def check_count(states: Any, names: Sequence[str]) -> None:
-    """Check that initial states are a tuple or list with one entry for each of `names`.
+    """Check that `states` is a tuple or list with one entry for each of `names`.
 
     Raises:
-        TensorError: they are not.
+        TensorError: it is not.
     """
     if not _are_states(states, len(names)):
         many = isinstance(states, tuple | list)

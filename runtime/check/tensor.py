@@ -1,4 +1,4 @@
-"""Checks of one tensor: what it is, its dtype, its device, its memory."""
+"""Checks of one tensor: its type, shape, dtype, device and memory."""
 
 from __future__ import annotations
 
@@ -22,10 +22,15 @@ DTYPES: dict[torch.dtype, Dtype] = {
 
 
 def check_tensor(name: str, tensor: Any, wanted: str) -> None:
-    """Check that an argument is a tensor; `wanted` says which, for the message.
+    """Check that an argument is a tensor.
+
+    Args:
+        name: the name of the argument.
+        tensor: the argument.
+        wanted: the required shape, for messages.
 
     Raises:
-        TensorError: it is none.
+        TensorError: it is not a tensor.
     """
     if isinstance(tensor, Tensor):
         return
@@ -50,18 +55,18 @@ def check_like(
     other_name: str,
     other: Tensor,
 ) -> None:
-    """Check that an argument is a tensor of a shape, with the dtype and the device of another.
+    """Check that an argument is a tensor with a shape, and with another tensor's dtype and device.
 
     Args:
-        name: of the argument.
-        tensor: what the caller gave.
-        shape: what it must have.
-        wanted: the shape and its axes, for messages.
-        other_name: the tensor whose dtype and device it must have, for messages.
-        other: that tensor.
+        name: the name of the argument.
+        tensor: the argument.
+        shape: the shape that it must have.
+        wanted: the shape and the names of its axes, for messages.
+        other_name: the name of `other`, for messages.
+        other: the other tensor.
 
     Raises:
-        TensorError: it does not fit.
+        TensorError: it is not a tensor, or has another shape, dtype or device.
     """
     check_tensor(name, tensor, wanted)
     if tuple(tensor.shape) != shape:
@@ -70,10 +75,10 @@ def check_like(
 
 
 def check_same(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """Check that a tensor has the dtype and the device of another.
+    """Check that a tensor has the dtype and the device of another tensor.
 
     Raises:
-        TensorError: it has not; under autocast dtypes may differ.
+        TensorError: it has another device or, except under autocast, another dtype.
     """
     if tensor.dtype != other.dtype and not torch.is_autocast_enabled(other.device.type):
         raise TensorError(
@@ -95,13 +100,13 @@ def check_strided(name: str, tensor: Tensor) -> None:
     """Refuse a sparse, nested or otherwise packed tensor, whose elements have no strides.
 
     Raises:
-        TensorError: it is one.
+        TensorError: the tensor has no strides.
     """
     if tensor.is_nested:
         raise TensorError(
             name,
             "a nested tensor",
-            "a tensor of one size in each axis; cells have no lengths (docs/limits.md)",
+            "a tensor with one size per axis; cells have no lengths (docs/limits.md)",
             f"torch.nested.to_padded_tensor({name}, 0.0)",
         )
     if tensor.layout != torch.strided:
@@ -112,17 +117,17 @@ def check_memory(name: str, tensor: Tensor) -> None:
     """Refuse a tensor without memory; fully sharded modules free it between calls.
 
     Raises:
-        TensorError: it is one.
+        TensorError: the tensor has elements and no memory.
     """
     if tensor.numel() and not tensor.data_ptr():
         raise TensorError(
             name,
             f"a tensor of {tuple(tensor.shape)} without memory",
             "tensors with memory",
-            "the call where its memory is there: for a sharded module, within its forward",
+            "the call while the tensor has memory: for a sharded module, within its forward",
         )
 
 
 def shape_error(name: str, tensor: Tensor, wanted: str, write: str) -> TensorError:
-    """The error of a tensor whose shape is not the wanted one."""
+    """The error for a tensor with a wrong shape."""
     return TensorError(name, f"shape {tuple(tensor.shape)}", wanted, write)

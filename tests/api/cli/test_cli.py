@@ -323,7 +323,7 @@ def test_a_broken_declaration_is_shown_with_its_line(refused: Callable[..., str]
         (
             "x = 1\n",
             "cell.py\n  found:  no cell among the names of the file\n"
-            "  wanted: at least one function under @rnnc.cell\n",
+            "  wanted: at least one function decorated with @rnnc.cell\n",
         ),
     ],
     ids=["syntax", "module", "name", "run", "exit", "no cell"],

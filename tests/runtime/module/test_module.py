@@ -293,7 +293,7 @@ def test_bad_tensors_of_scan(changes, text):
 
 def test_a_tensor_that_no_gate_takes_is_refused():
     call = good(params=None, R_diag=torch.randn(1, 1, 4))
-    with pytest.raises(rnnc.TensorError, match="none: no gate takes it"):
+    with pytest.raises(rnnc.TensorError, match="none: no gate uses it"):
         rnnc.scan(rnnc.cells.elman, **call)
 
 
