@@ -165,7 +165,7 @@ class CellSpec(BaseModel):
         """The cell that a JSON text describes, checked like any other.
 
         Raises:
-            CellError: the text is no JSON, lacks a field, or describes no valid cell.
+            CellError: the text is not JSON, lacks a field, or its cell is not valid.
         """
         try:
             return cls.model_validate_json(text)

@@ -93,7 +93,7 @@ def _check_gate(gate: Gate, states: list[str]) -> None:
     for source, count in Counter(gate.source).items():
         if source not in states:
             raise CellError(
-                f"the gate `{gate.name}` with source {source!r}, which is no state",
+                f"the gate `{gate.name}` with source {source!r}, which is not a state",
                 f"one of the states {', '.join(states)}",
                 f"gate(source={states[0]!r})",
             )

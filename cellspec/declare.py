@@ -124,7 +124,7 @@ def gate(
     if not isinstance(sources, tuple | list) or not all(isinstance(s, str) for s in sources):
         raise CellError(
             f"gate(source={'a function' if callable(source) else repr(source)})",
-            "the name of a state, or a tuple of names: a product reads states of the step before",
+            "the name of a state, or a tuple of names: a product reads states of the previous step",
             'gate(source="h"); for a product of a value of this step see docs/limits.md',
             where=place_of_caller(),
         )

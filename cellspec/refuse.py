@@ -38,7 +38,7 @@ def sequence(value: str) -> CellError:
     return CellError(
         f"{value} used as a sequence (a loop, an index, len)",
         "an expression for one unit: a symbol has no length",
-        "the arithmetic of one unit; heads, batch and time are the compiler's."
+        "arithmetic within one unit; the compiler adds heads, batch and time."
         f" For norms and sums over units see {LIMITS}",
     )
 
@@ -57,8 +57,17 @@ def attribute(value: str, name: str) -> CellError:
     return CellError(
         f"the attribute .{name} of {value}",
         "arithmetic and functions of rnnc's table",
-        f"from rnnc import {name}, if the table has it, and {name}(x)",
+        _in_our_words(name),
     )
+
+
+def _in_our_words(name: str) -> str:
+    """What to write in place of another library's function."""
+    from .functions import TABLE  # its functions raise errors of this module
+
+    if name in TABLE:
+        return f"from rnnc import {name}, and {name}(x)"
+    return f"an expression of rnnc's functions: there is no {name} among them"
 
 
 #: Names of functions over several units.
@@ -73,13 +82,13 @@ def foreign_call(library: str, name: str) -> CellError:
     if name in _OVER_UNITS:
         return CellError(
             f"a call of {library}.{name}",
-            "the arithmetic of one unit: units meet in the matrix products of gates alone",
+            "arithmetic within one unit: only the matrix products of gates mix units",
             f"a gate for a matrix product; for norms and sums over units see {LIMITS}",
         )
     return CellError(
         f"a call of {library}.{name}",
         "a function of rnnc's table, which has a derivative and a CUDA spelling",
-        f"from rnnc import {name}, if the table has it; else build it from those that are there",
+        _in_our_words(name),
     )
 
 
@@ -96,7 +105,7 @@ def operator(symbol: str, left: str, right: str) -> CellError:
     if symbol == "@":
         return CellError(
             found,
-            "the arithmetic of one unit; a matrix product is a gate",
+            "arithmetic within one unit; a matrix product is a gate",
             "n: Gate = gate(input=False), with source= for another state than the first;"
             f" for a product of another value see {LIMITS}",
         )
@@ -200,12 +209,11 @@ def text(written: str, part: str) -> CellError:
 
 
 def deep_text(written: str) -> CellError:
-    """A text with more brackets inside each other than Python's parser takes."""
-    return CellError(
-        f"`{_shortened(written)}`, at a depth that Python's parser refuses",
-        "names for the deep parts: only the text has a limit, not the expression",
-        '"shared": [["t0", "tanh(g)"], …] in the JSON, and t0 in place of that part',
-    )
+    """A text with deeper brackets than Python's parser accepts."""
+    found = f"`{_shortened(written)}`, with deeper brackets than Python's parser accepts"
+    wanted = "names for the deep parts: the text has a limit, the expression has none"
+    write = '"shared": [["t0", "tanh(g)"], …] in the JSON, and t0 in place of that part'
+    return CellError(found, wanted, write)
 
 
 def _shortened(written: str) -> str:

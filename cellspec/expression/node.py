@@ -182,7 +182,7 @@ def number(value: float) -> Node:
         raise CellError(
             f"the number {digits}",
             "a finite number",
-            "a large one such as 1e30, or where(condition, a, b) for a case of its own",
+            "a large number such as 1e30, or where(condition, a, b) for a special case",
         )
     negative_zero = exact == 0 and math.copysign(1, exact) < 0
     whole = exact.is_integer() and abs(exact) < _WHOLE and not negative_zero

@@ -87,7 +87,7 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Param | Constan
     name, kind, default = parameter.name, parameter.annotation, parameter.default
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise CellError(
-            f"the argument *{name}", "arguments by name, each with an annotation", f"{name}: Gate"
+            f"the argument *{name}", "named arguments, each with an annotation", f"{name}: Gate"
         )
     if kind not in _DEFAULTS:
         found = "no annotation" if kind is parameter.empty else f"the annotation {kind!r}"
@@ -141,8 +141,8 @@ def _run(
         raise unknown.at(f"{function.__name__}, {where}") from error
     except RecursionError as error:
         raise CellError(
-            "a Python function that calls itself too often",
-            "a body whose own calls end; its expressions may be of any depth",
+            "a Python function that calls itself without end",
+            "a body whose calls end; its expressions may have any depth",
             "a loop in place of the recursion",
         ) from error
     if isinstance(returned, dict):
