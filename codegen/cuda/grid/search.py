@@ -12,8 +12,6 @@ from ....constrint import Solution
 from ...derive import derive
 from ...layout import layout_of
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
-from ..constants import constants_for
-from ..estimate import StepEstimate
 from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
 from ..refusal import (
@@ -24,7 +22,7 @@ from ..refusal import (
     refusal,
     refuse_float64,
 )
-from .cost import grid_step
+from .cost import grid_nanoseconds
 from .plan import GridPlan
 from .problem import Rows, grid_problem
 
@@ -80,7 +78,6 @@ def grid_kernels(
 def _candidates(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, streams: bool
 ) -> tuple[GridPlan, ...]:
-    pointwise, constants = derive(cell), constants_for(limits)
     found: list[GridPlan] = []
     for tiles, phases in _ROWS:
         rows = TILE_N * tiles
@@ -99,13 +96,9 @@ def _candidates(
                 continue
             found += (
                 replace(
-                    kernel,
-                    estimate=StepEstimate.of(
-                        grid_step(pointwise, shape, limits, kernel, constants)
-                    ),
-                    binding=_binding(kernel, shape, limits),
+                    kernel, nanoseconds=round(waves * ns), binding=_binding(kernel, shape, limits)
                 )
-                for kernel in _near(both[direction])
+                for kernel, ns in _near(both[direction])
             )
             break  # more waves are never better
     return tuple(found)
@@ -114,10 +107,10 @@ def _candidates(
 _Priced = tuple[GridPlan, float]
 
 
-def _near(ranked: Sequence[_Priced]) -> list[GridPlan]:
-    """The first kernel, and those of the next few whose estimates are nearly as low."""
+def _near(ranked: Sequence[_Priced]) -> list[_Priced]:
+    """The first kernel, and some that cost nearly as little."""
     _, least = ranked[0]
-    return [kernel for kernel, ns in ranked[: 1 + _MOST_NEAR] if ns < _NEAR * least]
+    return [(kernel, ns) for kernel, ns in ranked[: 1 + _MOST_NEAR] if ns < _NEAR * least]
 
 
 def _sizes(shape: Shape) -> Shape:
@@ -129,13 +122,12 @@ def _sizes(shape: Shape) -> Shape:
 def _ranked(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows, streams: bool
 ) -> tuple[_Priced, ...]:
-    """The feasible kernels of a direction with the ns per step of a wave, the cheapest first."""
-    pointwise, constants = derive(cell), constants_for(limits)
+    """The feasible kernels of a direction with their ns, the cheapest first."""
+    pointwise = derive(cell)
     found = []
     for solution in grid_problem(cell, shape, limits, direction, rows, streams).solutions():
         kernel = _kernel(cell, shape, limits, direction, rows, solution)
-        step = grid_step(pointwise, shape, limits, kernel, constants)
-        found.append((kernel, step()))
+        found.append((kernel, grid_nanoseconds(pointwise, shape, limits, kernel)))
     return tuple(sorted(found, key=lambda item: item[1]))
 
 

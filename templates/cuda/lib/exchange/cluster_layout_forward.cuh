@@ -3,9 +3,7 @@
 
 #include "lib/copy/warp_copy.cuh"
 #include "lib/exchange/cluster_exchange.cuh"
-#include "lib/mma/accumulator.cuh"
-#include "lib/mma/gate_tiles.cuh"
-#include "lib/mma/weights.cuh"
+#include "lib/mma/gate_weights.cuh"
 
 namespace rnnc::cluster_forward {
 
@@ -25,7 +23,8 @@ constexpr int kPushedBytes =
 using InputCopy = WarpCopy<kInputGates, kGroupUnits, 4 * kItems, kHeadDim>;
 
 using Tiles = GateTiles<1>;
-constexpr int kTiles = at_least_one(Tiles::first_tile(kSources));
+using Weights = GateWeights<Tiles, kSplitKTiles, kHeadDim>;
+constexpr int kTiles = Weights::kTiles;
 // Independent accumulators hide the latency of an instruction; if R needs many registers, there are
 // fewer.
 constexpr int kNumAccumulators = kPack == 2 && (kTiles == 1 || kSplitKTiles * kTiles <= 8) ? 4 : 2;
@@ -39,43 +38,6 @@ constexpr int kStageBytes = kItemWarps * InputCopy::kBytes;
 constexpr int kBarriersOffset = kInputsOffset + kNumStages * kStageBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;
 static_assert(kSharedBytes == kPlannedShared, "the plan counted another size");
-
-// The part of R that a warp multiplies, as fragments.
-struct Weights {
-  u32 fragment[kSplitKTiles][2][kTiles][4];
-  Rounding rounding;
-
-  RNNC_MEMBER void load(const Element* R, int64 heads, int64 head, int unit, int first_k_tile,
-                        int lane) {
-    const bool exists = unit < kHeadDim;
-    rounding.begin();
-    const int first = first_k_tile * kKTile + (lane & 3) * 4 * kPack;
-    unroll<kSources>([&](auto source_index) {
-      constexpr int source = decltype(source_index)::value;
-      unroll<2 * Tiles::tiles(source)>([&](auto half_index) {
-        constexpr int half = decltype(half_index)::value;
-        constexpr int tile = Tiles::first_tile(source) + half / 2;
-        constexpr bool paired = half < kSourcePairs[source];
-        const int matrix = kPairMatrix[kSourceFirstPair[source] + (paired ? half : 0)];
-        const Element* row =
-            R + ((matrix * heads + head) * kHeadDim + (exists ? unit : 0)) * kHeadDim;
-#pragma unroll
-        for (int k_tile = 0; k_tile < kSplitKTiles; ++k_tile) {
-          u32 words[4] = {0u, 0u, 0u, 0u};
-          if constexpr (paired) {
-            load_weight_vector<kHeadDim>(words, row, first + k_tile * kKTile, exists, rounding);
-          }
-#pragma unroll
-          for (int i = 0; i < 4; ++i) {
-            fragment[k_tile][i / 2][tile][i % 2 * 2 + half % 2] = words[i];
-          }
-          limit_loads_in_flight();
-        }
-      });
-    });
-    rounding.settle();
-  }
-};
 
 // The totals of each half of each tile, for this thread's columns: with kSplits > 1, the sum of the
 // partials of the warps of the same units. `computes`: this warp takes one of the columns.

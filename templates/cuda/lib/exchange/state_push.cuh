@@ -6,6 +6,9 @@
 
 namespace rnnc::cluster_forward {
 
+// h of all sources, as the words to push.
+using Words = u32[at_least_one(kSources)][4];
+
 // h of a warp's units in pieces of 16 bytes, each of one row of the exchange buffer, and their way
 // to the peers. The lanes that hold the same piece share the peers.
 struct StatePush {
@@ -75,6 +78,11 @@ struct StatePush {
     for (int i = 0; i < kPeers; ++i) {
       if (valid[i]) st_async_v4(to[i] + source * StateExchange::kBytes, words, barrier[i]);
     }
+  }
+  // Sends the words of all sources to all blocks; the next ones go to the other buffer.
+  RNNC_MEMBER void publish(const Words& words) {
+    repeat<kSources>([&](int source) { send(words[source], source); });
+    swap_buffers();
   }
   RNNC_MEMBER void swap_buffers() {
 #pragma unroll

@@ -7,94 +7,149 @@
 // registers.
 #pragma once
 
-#include "lib/cell/item_backward.cuh"
+#include "lib/cell/items_backward.cuh"
 #include "lib/kernels/block_layout_backward.cuh"
 
 namespace rnnc::block_backward {
 
+// Item (half, j) of a thread is unit first_unit + 8 half + lane / 4 and column 2 quad + j, which
+// holds batch row first_row + kThreadRows quad + j. If there is no such unit or row, the thread
+// computes another item's values and stores none.
+struct Items : BackwardItems<2, kThreadRows> {
+  int unit, quad;
+  int64 first_unit_offset;          // of the first unit, in [N, D]
+  int64 offset_bytes[kThreadRows];  // an address is a uniform pointer and one of these offsets
+  PerItem<bool> valid;
+  PerItem<int> saved_offset, state_offset;  // in a stage, in bytes
+
+  RNNC_MEMBER void load(const BackwardArguments& a, int64 head, int64 first_row, int first_unit,
+                        int lane) {
+    unit = first_unit + (lane >> 2);
+    quad = lane & 3;
+    const int64 plane = a.heads * kHeadDim, row = first_row + kThreadRows * quad;
+    constexpr bool whole = kHeadDim % kWarpUnits == 0;
+    first_unit_offset = head * kHeadDim + (whole || unit < kHeadDim ? unit : 0);
+    bool row_valid[kThreadRows];
+    repeat<kThreadRows>([&](int j) {
+      row_valid[j] = row + j < a.batch;
+      offset_bytes[j] = launder(((row_valid[j] ? row + j : 0) * plane + first_unit_offset) *
+                                int64{sizeof(Element)});
+    });
+    repeat<2>([&](int half) {
+      const bool exists = whole || unit + 8 * half < kHeadDim;
+      const int half_unit = exists ? 8 * half : 0, real_unit = exists ? unit + 8 * half : 0;
+      load_unit_weights(param[half], diagonal[half], a, plane, head * kHeadDim + real_unit);
+      repeat<kThreadRows>([&](int j) {
+        valid[half][j] = exists && row_valid[j];
+        saved_offset[half][j] = launder(SavedCopy::offset(kThreadRows * quad + j, real_unit));
+        state_offset[half][j] = launder(StateCopy::offset(kThreadRows * quad + j, real_unit));
+        load_states(half, j, a, a.batch * plane, [&](const Element* tensor) {
+          return element_at(tensor + half_unit, offset_bytes[j]);
+        });
+      });
+    });
+  }
+
+  // Computes the gradients of an item's gates and of the states before the step, but for the
+  // product, from data in `stage`; publishes those of the gates in `buffer`.
+  RNNC_MEMBER void step(int half, int j, const BackwardArguments& a, const char* stage,
+                        char* buffer, Gates& d_gate) {
+    Saved saved;
+    States before;
+    Params d_param;
+    unpack_saved(saved, SavedCopy::read(stage, saved_offset[half][j]));
+    repeat<kStates>([&](int s) {
+      const char* const states = stage + before_offset(s);
+      before[s] = kReads[s] ? StateCopy::read(states, state_offset[half][j])[0] : real(0);
+      if (a.d_states[s]) {
+        d_state[half][j][s] +=
+            StateCopy::read(states + StateCopy::kBytes, state_offset[half][j])[0];
+      }
+    });
+    apply_pointwise_backward(saved, before, after[half][j], param[half], d_state[half][j], d_gate,
+                             d_param);
+    add_diagonal_gradient(d_state[half][j], diagonal[half], d_gate);
+    unroll<kSources>([&](auto source) {
+      repeat<kSourcePairs[source]>([&](int i) {
+        const int k = K::first_k_tile(source) * kKTile + i * kPaddedDim + unit + 8 * half;
+        if (valid[half][j]) {
+          *reinterpret_cast<Element*>(buffer + GradientExchange::offset(2 * quad + j, k)) =
+              to_element<Element>(d_gate[kPairGate[kSourceFirstPair[source] + i]]);
+        }
+      });
+    });
+    // Rows and units that do not exist add nothing, whatever the equations give for zeros.
+    if (valid[half][j]) add_to_sums(sums[half], d_gate, d_param, before);
+    assign(after[half][j], before);
+  }
+
+  RNNC_MEMBER void store_sums_at(const BackwardArguments& a, int64 t) {
+    // The four lanes of a quad hold the rows of one unit.
+    store_sums<3>([&](int half, int k, real total) {
+      if (quad == 0 && unit + 8 * half < kHeadDim) {
+        const int64 part = (a.first_tile + blockIdx.y) * kSums + k;
+        store_part_sum(a.sums + part * (a.heads * kHeadDim) + first_unit_offset + 8 * half, total,
+                       t, a.steps);
+      }
+    });
+  }
+};
+
+// Copies what a step reads, several steps ahead.
+struct StepCopy {
+  SavedCopy saved;
+  StateCopy state;
+  int64 first_unit;        // the head's, in [N, D]
+  int64 plane, step_size;  // units of [N, D] and of [B, N, D]
+
+  RNNC_MEMBER void prepare(const BackwardArguments& a, int64 head, int64 first_row) {
+    first_unit = head * kHeadDim;
+    plane = a.heads * kHeadDim;
+    step_size = a.batch * plane;
+    saved.prepare(first_row, a.batch);
+    state.prepare(first_row, a.batch);
+  }
+  RNNC_MEMBER void issue(const BackwardArguments& a, int t, char* to) const {
+    const int64 t_offset = t * step_size + first_unit;
+    saved.issue(to, a.saved + t_offset * kSaved, plane * kSaved);
+    repeat<kStates>([&](int s) {
+      char* const states = to + before_offset(s);
+      if (kReads[s]) {
+        state.issue(states,
+                    t > 0 ? a.states[s] + (t_offset - step_size) : a.initial_states[s] + first_unit,
+                    plane);
+      }
+      if (a.d_states[s]) {
+        state.issue(states + StateCopy::kBytes, a.d_states[s] + t * a.d_states_time[s] + first_unit,
+                    a.d_states_row[s]);
+      }
+    });
+  }
+};
+
 RNNC_INLINE void run(const BackwardArguments& a) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * kBlockRows;
-  const int first_unit = warp * kWarpUnits;
-  const int64 plane = a.heads * kHeadDim, step_size = a.batch * plane;
+  const int first_unit = warp * kWarpUnits, steps = static_cast<int>(a.steps);
+  const int64 step_size = a.batch * a.heads * kHeadDim;
 
   Weights weights;
-  weights.load(shared, a.R, a.heads, head, first_unit, lane);
-
-  // Item (half, j) of a thread is unit first_unit + 8 half + lane / 4 and column 2 quad + j, which
-  // holds batch row first_row + kThreadRows quad + j. If there is no such unit or row, the thread
-  // computes another item's values and stores none.
-  const int steps = static_cast<int>(a.steps);
-  const int unit = first_unit + (lane >> 2);
-  const int64 row = first_row + kThreadRows * quad;
-  constexpr bool whole = kHeadDim % kWarpUnits == 0;
-  // An address is a uniform pointer and one of these offsets, in bytes.
-  int64 offset_bytes[kThreadRows];
-  bool row_valid[kThreadRows];
-  const int64 first_unit_offset = head * kHeadDim + (whole || unit < kHeadDim ? unit : 0);
-#pragma unroll
-  for (int j = 0; j < kThreadRows; ++j) {
-    row_valid[j] = row + j < a.batch;
-    offset_bytes[j] = launder(((row_valid[j] ? row + j : 0) * plane + first_unit_offset) *
-                              int64{sizeof(Element)});
-  }
-  bool valid[2][kThreadRows];
-  int saved_offset[2][kThreadRows], state_offset[2][kThreadRows];  // in a stage, in bytes
-  Params param[2];
-  Diagonal diagonal[2];
-  real after[2][kThreadRows][kStates], d_state[2][kThreadRows][kStates];
-  GradientSums sums[2] = {};
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-    const bool exists = whole || unit + 8 * half < kHeadDim;
-    const int half_unit = exists ? 8 * half : 0, real_unit = exists ? unit + 8 * half : 0;
-    load_unit_weights(param[half], diagonal[half], a, plane, head * kHeadDim + real_unit);
-#pragma unroll
-    for (int j = 0; j < kThreadRows; ++j) {
-      valid[half][j] = exists && row_valid[j];
-      saved_offset[half][j] = launder(SavedCopy::offset(kThreadRows * quad + j, real_unit));
-      state_offset[half][j] = launder(StateCopy::offset(kThreadRows * quad + j, real_unit));
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
-        const Element* last = a.states[s] + (steps - 1) * step_size + half_unit;
-        after[half][j][s] =
-            kReads[s] && steps > 0 ? to_real(*element_at(last, offset_bytes[j])) : real(0);
-        d_state[half][j][s] =
-            a.d_last[s] ? to_real(*element_at(a.d_last[s] + half_unit, offset_bytes[j])) : real(0);
-      }
-    }
-  }
+  weights.load(shared, a.R, a.heads, head, 0, lane, [&](int, int half) {
+    const int unit = first_unit + 8 * half + (lane >> 2);
+    __builtin_assume(kPaddedDim > kHeadDim || unit < kHeadDim);
+    return unit;
+  });
+  Items items;
+  items.load(a, head, first_row, first_unit, lane);
   for (int i = threadIdx.x; i < 2 * GradientExchange::kBytes / 4; i += blockDim.x) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
   }
 
-  // Copies what a step reads, several steps ahead.
-  SavedCopy saved_copy;
-  StateCopy state_copy;
-  saved_copy.prepare(first_row, a.batch);
-  state_copy.prepare(first_row, a.batch);
-  char* const reads = shared + 2 * GradientExchange::kBytes;
-  const auto prefetch = [&](int t, int stage) {
-    if (t >= 0) {
-      char* to = reads + stage * kStageBytes;
-      const int64 t_offset = t * step_size + head * kHeadDim;
-      saved_copy.issue(to, a.saved + t_offset * kSaved, plane * kSaved);
-      to += SavedCopy::kBytes;
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
-        if (kReads[s]) {
-          const Element* before =
-              t > 0 ? a.states[s] + (t_offset - step_size) : a.initial_states[s] + head * kHeadDim;
-          state_copy.issue(to, before, plane);
-        }
-        to += StateCopy::kBytes;
-        if (a.d_states[s]) {
-          const Element* d_states = a.d_states[s] + t * a.d_states_time[s] + head * kHeadDim;
-          state_copy.issue(to, d_states, a.d_states_row[s]);
-        }
-        to += StateCopy::kBytes;
-      }
-    }
+  StepCopy copy;
+  copy.prepare(a, head, first_row);
+  char* const stages = shared + 2 * GradientExchange::kBytes;
+  const auto prefetch = [&](int t, int stage_idx) {
+    if (t >= 0) copy.issue(a, t, stages + stage_idx * kStageBytes);
     cp_async_commit();
   };
 #pragma unroll 1
@@ -104,134 +159,49 @@ RNNC_INLINE void run(const BackwardArguments& a) {
 
   const int fragment = launder(GradientExchange::first_fragment(lane));
   int stage_idx = 0, buffer_offset = 0;
-  const auto store_sums = [&](int64 t) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      // The four lanes of a quad hold the rows of one unit.
-#pragma unroll
-      for (int i = 0; i < kSums; ++i) {
-        real total = sums[half][i];
-        total += __shfl_xor_sync(~0u, total, 1);
-        total += __shfl_xor_sync(~0u, total, 2);
-        sums[half][i] = 0;
-        if (quad == 0 && unit + 8 * half < kHeadDim) {
-          const int64 part = (a.first_tile + blockIdx.y) * kSums + i;
-          store_part_sum(a.sums + part * plane + first_unit_offset + 8 * half, total, t, a.steps);
-        }
-      }
-    }
-  };
 #pragma unroll 1
   for (int t = steps - 1; t >= 0; --t) {
     char* const buffer = shared + buffer_offset;
-    const char* const stage = reads + stage_idx * kStageBytes;
-    real d_gate[2][kThreadRows][at_least_one(kGates)];
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int j = 0; j < kThreadRows; ++j) {
-        real saved[at_least_one(kSaved)], before[kStates], d_param[at_least_one(kParams)];
-        unpack_saved(saved, SavedCopy::read(stage, saved_offset[half][j]));
-#pragma unroll
-        for (int s = 0; s < kStates; ++s) {
-          const char* const states = stage + SavedCopy::kBytes + 2 * s * StateCopy::kBytes;
-          before[s] = kReads[s] ? StateCopy::read(states, state_offset[half][j])[0] : real(0);
-          if (a.d_states[s]) {
-            d_state[half][j][s] +=
-                StateCopy::read(states + StateCopy::kBytes, state_offset[half][j])[0];
-          }
-        }
-        apply_pointwise_backward(saved, before, after[half][j], param[half], d_state[half][j],
-                                 d_gate[half][j], d_param);
-        add_diagonal_gradient(d_state[half][j], diagonal[half], d_gate[half][j]);
-#pragma unroll
-        for (int source = 0; source < kSources; ++source) {
-#pragma unroll
-          for (int i = 0; i < kSourcePairs[source]; ++i) {
-            const int k = K::first_k_tile(source) * kKTile + i * kPaddedDim + unit + 8 * half;
-            if (valid[half][j]) {
-              *reinterpret_cast<Element*>(buffer + GradientExchange::offset(2 * quad + j, k)) =
-                  to_element<Element>(d_gate[half][j][kPairGate[kSourceFirstPair[source] + i]]);
-            }
-          }
-        }
-        // Rows and units that do not exist add nothing, whatever the equations give for zeros.
-        if (valid[half][j]) add_to_sums(sums[half], d_gate[half][j], d_param, before);
-#pragma unroll
-        for (int s = 0; s < kStates; ++s) after[half][j][s] = before[s];
-      }
-    }
+    const char* const stage = stages + stage_idx * kStageBytes;
+    Items::PerItem<Gates> d_gate;
+    items.for_each(
+        [&](int half, int j) { items.step(half, j, a, stage, buffer, d_gate[half][j]); });
     if constexpr (kSumsInParts) {
-      if (t % kPartSteps == 0) store_sums(t);
+      if (t % kPartSteps == 0) items.store_sums_at(a, t);
     }
     cp_async_wait<kNumStages - 2>();
     __syncthreads();
 
-    Accumulator<kNumAccumulators> product[at_least_one(kSources)];
-#pragma unroll
-    for (int source = 0; source < kSources; ++source) product[source].clear();
+    Product product;
+    repeat<kSources>([&](int source) { product[0][source].clear(); });
     unroll<kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
-      constexpr int first_k_tile = K::first_k_tile(source);
-      for_k_tiles<K::k_tiles(source)>(
-          [&](int k_tile) {
-            return GradientExchange::load(buffer, fragment, first_k_tile + k_tile);
-          },
-          [&](auto index, uint4 d) {
-            constexpr int k_tile = first_k_tile + decltype(index)::value;
-            product[source].template add<2 * k_tile>(weights.fragment[k_tile][0], d.x, d.y,
-                                                     weights.rounding);
-            product[source].template add<2 * k_tile + 1>(weights.fragment[k_tile][1], d.z, d.w,
-                                                         weights.rounding);
-          });
+      weights.template multiply<source, 2 * K::first_k_tile(source)>(
+          product, [&](int k_tile) { return GradientExchange::load(buffer, fragment, k_tile); });
     });
     // While the product runs: copy an earlier step's data into the stage of this step's, and store
     // the results.
     prefetch(t - kNumStages, stage_idx);
     stage_idx = stage_idx + 1 < kNumStages ? stage_idx + 1 : 0;
     buffer_offset ^= GradientExchange::kBytes;
-    Element* d_wx = a.d_wx + t * step_size * kInputGates;
-    Element* d_no_input = a.d_gates_no_input + t * step_size * kGatesNoInput;
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-#pragma unroll
-      for (int j = 0; j < kThreadRows; ++j) {
-        Vec<Element, kInputGates> d_wx_vec;
-        Vec<Element, kGatesNoInput> d_no_input_vec;
-        pack_gates(d_wx_vec, d_no_input_vec, d_gate[half][j]);
-        if (valid[half][j]) {
-          d_wx_vec.store(element_at(d_wx + 8 * half * kInputGates, offset_bytes[j] * kInputGates));
-          d_no_input_vec.store(
-              element_at(d_no_input + 8 * half * kGatesNoInput, offset_bytes[j] * kGatesNoInput));
-        }
-      }
-    }
-#pragma unroll
-    for (int source = 0; source < kSources; ++source) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-#pragma unroll
-        for (int j = 0; j < kThreadRows; ++j) {
-          d_state[half][j][kSourceState[source]] += product[source].total(2 * half + j);
-        }
-      }
-    }
+    items.for_each([&](int half, int j) {
+      store_gates(a, d_gate[half][j], items.valid[half][j], [&](Element* tensor, int n) {
+        return element_at(tensor + (t * step_size + 8 * half) * n, items.offset_bytes[j] * n);
+      });
+    });
+    repeat<kSources>([&](int source) {
+      items.for_each([&](int half, int j) {
+        items.d_state[half][j][kSourceState[source]] += product[0][source].total(2 * half + j);
+      });
+    });
   }
 
-  if constexpr (!kSumsInParts) store_sums(0);
-#pragma unroll
-  for (int half = 0; half < 2; ++half) {
-#pragma unroll
-    for (int j = 0; j < kThreadRows; ++j) {
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
-        if (valid[half][j]) {
-          *element_at(a.d_initial_states[s] + 8 * half, offset_bytes[j]) =
-              to_element<Element>(d_state[half][j][s]);
-        }
-      }
-    }
-  }
+  if constexpr (!kSumsInParts) items.store_sums_at(a, 0);
+  items.store_initial(
+      a, [&](int half, int j) { return items.valid[half][j]; },
+      [&](Element* tensor, int half, int j) {
+        return element_at(tensor + 8 * half, items.offset_bytes[j]);
+      });
 }
 
 }  // namespace rnnc::block_backward

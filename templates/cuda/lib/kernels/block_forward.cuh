@@ -11,85 +11,117 @@
 // work, and there are twice as many blocks.
 #pragma once
 
-#include "lib/cell/item_forward.cuh"
+#include "lib/cell/items_forward.cuh"
 #include "lib/kernels/block_layout_forward.cuh"
 
 namespace rnnc::block_forward {
 
+// Item (group, j) of a thread is unit first_unit + 8 group + lane / 4 and column 2 quad + j, which
+// holds batch row first_row + kThreadRows quad + j. If there is no such unit or row, the thread
+// computes another item's values and stores none.
+struct Items : ForwardItems<kUnitGroups, kThreadRows> {
+  int64 offset_bytes[kThreadRows];  // an address is a uniform pointer and one of these offsets
+  PerItem<bool> valid;
+  PerItem<int> exchange_offset, input_offset;  // in an exchange buffer and in a stage, in bytes
+  // The gates of the next step without the product: ready before h is, they seed the accumulators
+  // of two-byte elements.
+  PerItem<Gates> base;
+
+  RNNC_MEMBER void load(const ForwardArguments& a, int64 head, int64 first_row, int first_unit,
+                        int lane) {
+    const int unit = pin(first_unit + (lane >> 2)), quad = lane & 3;
+    const int64 plane = a.heads * kHeadDim, row = first_row + kThreadRows * quad;
+    constexpr bool whole = kHeadDim % (8 * kUnitGroups) == 0;
+    const int64 rows_left = a.batch - row;
+    const int valid_rows = pin(rows_left < 1 ? 0 : rows_left < kThreadRows ? 1 : kThreadRows);
+    repeat<kThreadRows>([&](int j) {
+      const int64 real_row = j < valid_rows ? row + j : 0;
+      const int64 real_unit = head * kHeadDim + (whole || unit < kHeadDim ? unit : 0);
+      offset_bytes[j] = launder((real_row * plane + real_unit) * int64{sizeof(Element)});
+    });
+    repeat<kUnitGroups>([&](int group) {
+      const bool exists = whole || unit + 8 * group < kHeadDim;
+      const int group_unit = exists ? 8 * group : 0, real_unit = exists ? unit + 8 * group : 0;
+      load_unit(group, a, plane, head * kHeadDim + real_unit);
+      repeat<kThreadRows>([&](int j) {
+        valid[group][j] = exists && j < valid_rows;
+        exchange_offset[group][j] = launder(StateExchange::offset(2 * quad + j, unit + 8 * group));
+        input_offset[group][j] = launder(InputCopy::offset(kThreadRows * quad + j, real_unit));
+        repeat<kStates>([&](int s) {
+          state[group][j][s] =
+              to_real(*element_at(a.initial_states[s] + group_unit, offset_bytes[j]));
+        });
+      });
+    });
+  }
+  RNNC_MEMBER void publish(char* buffer, const PerItem<States>& states) const {
+    for_each([&](int group, int j) {
+      repeat<kSources>([&](int source) {
+        if (valid[group][j]) {
+          *reinterpret_cast<Element*>(buffer + source * StateExchange::kBytes +
+                                      exchange_offset[group][j]) =
+              to_element<Element>(states[group][j][kSourceState[source]]);
+        }
+      });
+    });
+  }
+  // Bias and input of the gates, then what the states add to them.
+  RNNC_MEMBER void start_base(const char* stage) {
+    for_each([&](int group, int j) {
+      start_gates(base[group][j], bias[group], InputCopy::read(stage, input_offset[group][j]));
+      repeat<kGates>([&](int g) { base[group][j][g] = launder(base[group][j][g]); });
+    });
+  }
+  RNNC_MEMBER void add_states() {
+    for_each(
+        [&](int group, int j) { add_diagonal(base[group][j], diagonal[group], state[group][j]); });
+  }
+
+  RNNC_MEMBER void seed(Product& product) const {
+    Tiles::for_pairs([&](auto pair, auto group, auto tile, auto half) {
+      if constexpr (kSeeded && first_of_gate(pair)) {
+        repeat<kThreadRows>(
+            [&](int j) { product[tile].part[0][2 * half + j] = base[group][j][kPairGate[pair]]; });
+      }
+    });
+  }
+  RNNC_MEMBER void finish_gates(PerItem<Gates>& gate, const Product& product) const {
+    for_each([&](int group, int j) { assign(gate[group][j], base[group][j]); });
+    Tiles::for_pairs([&](auto pair, auto group, auto tile, auto half) {
+      repeat<kThreadRows>([&](int j) {
+        const float total = product[tile].total(2 * half + j);
+        real& sum = gate[group][j][kPairGate[pair]];
+        sum = kSeeded && first_of_gate(pair) ? total : sum + total;
+      });
+    });
+  }
+
+  // Stores the results of the step at t_offset into [T, B, N, D].
+  RNNC_MEMBER void store_step(const ForwardArguments& a, int64 t_offset) const {
+    store(
+        a, [&](int group, int j) { return valid[group][j]; },
+        [&](Element* tensor, int n, int group, int j) {
+          return element_at(tensor + (t_offset + 8 * group) * n, offset_bytes[j] * n);
+        });
+  }
+};
+
 RNNC_INLINE void run(const ForwardArguments& a) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * kBlockRows;
-  const int first_unit = warp * 8 * kUnitGroups;
+  const int first_unit = warp * 8 * kUnitGroups, steps = static_cast<int>(a.steps);
 
   Weights weights;
-  weights.load(a.R, a.heads, head, first_unit, lane);
-
-  // Item (group, j) of a thread is unit first_unit + 8 group + lane / 4 and column 2 quad + j,
-  // which holds batch row first_row + kThreadRows quad + j. If there is no such unit or row, the
-  // thread computes another item's values and stores none.
-  const int steps = static_cast<int>(a.steps);
-  const int unit = pin(first_unit + (lane >> 2));
-  const int64 plane = a.heads * kHeadDim, row = first_row + kThreadRows * quad;
-  constexpr bool whole = kHeadDim % (8 * kUnitGroups) == 0;
-  // An address is a uniform pointer and one of these offsets, in bytes.
-  int64 offset_bytes[kThreadRows];
-  const int64 rows_left = a.batch - row;
-  const int valid_rows = pin(rows_left < 1 ? 0 : rows_left < kThreadRows ? 1 : kThreadRows);
-#pragma unroll
-  for (int j = 0; j < kThreadRows; ++j) {
-    const int64 real_row = j < valid_rows ? row + j : 0;
-    const int64 real_unit = head * kHeadDim + (whole || unit < kHeadDim ? unit : 0);
-    offset_bytes[j] = launder((real_row * plane + real_unit) * int64{sizeof(Element)});
-  }
-  bool valid[kUnitGroups][kThreadRows];
-  int exchange_offset[kUnitGroups][kThreadRows];  // in an exchange buffer, in bytes
-  int input_offset[kUnitGroups][kThreadRows];     // in a stage_idx of inputs, in bytes
-  Params param[kUnitGroups];
-  Diagonal diagonal[kUnitGroups];
-  Gates bias[kUnitGroups];
-  States state[kUnitGroups][kThreadRows];
-#pragma unroll
-  for (int group = 0; group < kUnitGroups; ++group) {
-    const bool exists = whole || unit + 8 * group < kHeadDim;
-    const int group_unit = exists ? 8 * group : 0, real_unit = exists ? unit + 8 * group : 0;
-    const int64 unit_offset = head * kHeadDim + real_unit;
-    load_bias(bias[group], a, plane, unit_offset);
-    load_unit_weights(param[group], diagonal[group], a, plane, unit_offset);
-#pragma unroll
-    for (int j = 0; j < kThreadRows; ++j) {
-      valid[group][j] = exists && j < valid_rows;
-      exchange_offset[group][j] = launder(StateExchange::offset(2 * quad + j, unit + 8 * group));
-      input_offset[group][j] = launder(InputCopy::offset(kThreadRows * quad + j, real_unit));
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
-        state[group][j][s] =
-            to_real(*element_at(a.initial_states[s] + group_unit, offset_bytes[j]));
-      }
-    }
-  }
+  weights.load(a.R, a.heads, head, first_unit + (lane >> 2), 0, lane);
+  Items items;
+  items.load(a, head, first_row, first_unit, lane);
 
   // Padding in K and rows beyond the batch stay zero throughout.
   for (int i = threadIdx.x; i < 2 * kBufferBytes / 4; i += blockDim.x) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
   }
   __syncthreads();
-  const auto publish = [&](char* buffer, const real(&states)[kUnitGroups][kThreadRows][kStates]) {
-#pragma unroll
-    for (int group = 0; group < kUnitGroups; ++group) {
-#pragma unroll
-      for (int j = 0; j < kThreadRows; ++j) {
-#pragma unroll
-        for (int source = 0; source < kSources; ++source) {
-          if (valid[group][j]) {
-            *reinterpret_cast<Element*>(buffer + source * StateExchange::kBytes +
-                                        exchange_offset[group][j]) =
-                to_element<Element>(states[group][j][kSourceState[source]]);
-          }
-        }
-      }
-    }
-  };
-  publish(shared, state);
+  items.publish(shared, items.state);
 
   // Copies wx of later steps: a step is shorter than a round trip to memory.
   InputCopy input;
@@ -107,167 +139,50 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   for (int stage_idx = 0; stage_idx < kNumStages; ++stage_idx) prefetch(stage_idx, stage_idx);
   cp_async_wait<kNumStages - 2>();
   __syncthreads();
-
-  // The gates of the next step without the product: ready before h is, they seed the accumulators
-  // of two-byte elements.
-  real base[kUnitGroups][kThreadRows][at_least_one(kGates)];
-  const auto start_gates = [&](int stage_idx) {
-#pragma unroll
-    for (int group = 0; group < kUnitGroups; ++group) {
-#pragma unroll
-      for (int j = 0; j < kThreadRows; ++j) {
-        const auto x =
-            InputCopy::read(inputs + stage_idx * InputCopy::kBytes, input_offset[group][j]);
-#pragma unroll
-        for (int g = 0; g < kGates; ++g) {
-          base[group][j][g] = bias[group][g];
-          if (g < kInputGates) base[group][j][g] += x[g];
-          base[group][j][g] = launder(base[group][j][g]);
-        }
-      }
-    }
-  };
-  const auto add_states = [&]() {
-#pragma unroll
-    for (int group = 0; group < kUnitGroups; ++group) {
-#pragma unroll
-      for (int j = 0; j < kThreadRows; ++j) {
-        add_diagonal(base[group][j], diagonal[group], state[group][j]);
-      }
-    }
-  };
-  start_gates(0);
-  add_states();
+  items.start_base(inputs);
+  items.add_states();
   __syncthreads();
 
-  const int64 step_size = a.batch * plane;
-  real saved[kUnitGroups][kThreadRows][at_least_one(kSaved)];
-  int64 t_offset = 0;  // into [T, B, N, D], of the step whose results are stored next
-  const auto store = [&]() {
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
-      if (!a.states[s]) continue;
-      Element* to = a.states[s] + t_offset;
-#pragma unroll
-      for (int group = 0; group < kUnitGroups; ++group) {
-#pragma unroll
-        for (int j = 0; j < kThreadRows; ++j) {
-          const auto vec = pack_state(state[group][j][s]);
-          if (valid[group][j]) vec.store(element_at(to + 8 * group, offset_bytes[j]));
-        }
-      }
-    }
-    if (kSaved && a.saved) {
-      Element* to = a.saved + t_offset * kSaved;
-#pragma unroll
-      for (int group = 0; group < kUnitGroups; ++group) {
-#pragma unroll
-        for (int j = 0; j < kThreadRows; ++j) {
-          const auto vec = pack_saved(saved[group][j]);
-          if (valid[group][j])
-            vec.store(element_at(to + 8 * group * kSaved, offset_bytes[j] * kSaved));
-        }
-      }
-    }
-    t_offset += step_size;
-  };
-
+  const int64 step_size = a.batch * a.heads * kHeadDim;
+  int64 t_offset = 0;  // of the step whose results are stored next
   const int fragment = launder(StateExchange::first_fragment(lane));
   int stage_idx = 0, buffer_offset = 0;
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
-    Accumulator<kNumAccumulators> product[kTiles];
-#pragma unroll
-    for (int tile = 0; tile < kTiles; ++tile) product[tile].clear();
-    Tiles::for_pairs([&](auto pair_index, auto group_index, auto tile_index, auto half_index) {
-      constexpr int pair = decltype(pair_index)::value, group = decltype(group_index)::value;
-      if constexpr (kSeeded && first_of_gate(pair)) {
-        auto& part = product[decltype(tile_index)::value].part[0];
-#pragma unroll
-        for (int j = 0; j < kThreadRows; ++j) {
-          part[2 * decltype(half_index)::value + j] = base[group][j][kPairGate[pair]];
-        }
-      }
-    });
-    unroll<kSources>([&](auto source_index) {
-      constexpr int source = decltype(source_index)::value;
-      constexpr int first = Tiles::first_tile(source);
-      const char* const states = shared + buffer_offset + source * StateExchange::kBytes;
-      for_k_tiles<kDimKTiles>(
-          [&](int k_tile) { return StateExchange::load(states, fragment, k_tile); },
-          [&](auto index, uint4 h) {
-            constexpr int k_tile = decltype(index)::value;
-            unroll<Tiles::tiles(source)>([&](auto tile_index) {
-              constexpr int tile = first + decltype(tile_index)::value;
-              product[tile].template add<0>(weights.fragment[k_tile][0][tile], h.x, h.y,
-                                            weights.rounding);
-            });
-            unroll<Tiles::tiles(source)>([&](auto tile_index) {
-              constexpr int tile = first + decltype(tile_index)::value;
-              product[tile].template add<1>(weights.fragment[k_tile][1][tile], h.z, h.w,
-                                            weights.rounding);
-            });
-          });
+    Product product;
+    repeat<Weights::kTiles>([&](int tile) { product[tile].clear(); });
+    items.seed(product);
+    weights.multiply(product, [&](int source, int k_tile) {
+      return StateExchange::load(shared + buffer_offset + source * StateExchange::kBytes, fragment,
+                                 k_tile);
     });
     // While the product runs: store the results of the last step, and copy a later input into the
-    // stage_idx of this step's.
-    if (t > 0) store();
+    // stage of this step's.
+    if (t > 0) {
+      items.store_step(a, t_offset);
+      t_offset += step_size;
+    }
     prefetch(t + kNumStages, stage_idx);
     cp_async_wait<kNumStages - 2>();
     stage_idx = stage_idx + 1 < kNumStages ? stage_idx + 1 : 0;
 
-    real gate[kUnitGroups][kThreadRows][at_least_one(kGates)];
-#pragma unroll
-    for (int group = 0; group < kUnitGroups; ++group) {
-#pragma unroll
-      for (int j = 0; j < kThreadRows; ++j) assign(gate[group][j], base[group][j]);
-    }
-    Tiles::for_pairs([&](auto pair_index, auto group_index, auto tile_index, auto half_index) {
-      constexpr int pair = decltype(pair_index)::value, group = decltype(group_index)::value;
-#pragma unroll
-      for (int j = 0; j < kThreadRows; ++j) {
-        const float total =
-            product[decltype(tile_index)::value].total(2 * decltype(half_index)::value + j);
-        real& sum = gate[group][j][kPairGate[pair]];
-        sum = kSeeded && first_of_gate(pair) ? total : sum + total;
-      }
-    });
-    start_gates(stage_idx);
+    Items::PerItem<Gates> gate;
+    items.finish_gates(gate, product);
+    items.start_base(inputs + stage_idx * InputCopy::kBytes);
     buffer_offset ^= kBufferBytes;
-    real next[kUnitGroups][kThreadRows][kStates];
-    const auto compute = [&](auto& sigmoid) {
-#pragma unroll
-      for (int group = 0; group < kUnitGroups; ++group) {
-#pragma unroll
-        for (int j = 0; j < kThreadRows; ++j) {
-          apply_pointwise_forward(gate[group][j], state[group][j], param[group], next[group][j],
-                                  saved[group][j], sigmoid);
-        }
-      }
-    };
-    with_sigmoid<true>(compute, [&] { publish(shared + buffer_offset, next); });
-#pragma unroll
-    for (int group = 0; group < kUnitGroups; ++group) {
-#pragma unroll
-      for (int j = 0; j < kThreadRows; ++j) assign(state[group][j], next[group][j]);
-    }
-    add_states();
+    Items::PerItem<States> next;
+    const auto compute = [&](auto& sigmoid) { items.compute(gate, next, sigmoid); };
+    with_sigmoid<true>(compute, [&] { items.publish(shared + buffer_offset, next); });
+    items.for_each([&](int group, int j) { assign(items.state[group][j], next[group][j]); });
+    items.add_states();
     __syncthreads();
   }
-  if (steps > 0) store();
-#pragma unroll
-  for (int group = 0; group < kUnitGroups; ++group) {
-#pragma unroll
-    for (int j = 0; j < kThreadRows; ++j) {
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
-        if (valid[group][j]) {
-          *element_at(a.last[s] + 8 * group, offset_bytes[j]) =
-              to_element<Element>(state[group][j][s]);
-        }
-      }
-    }
-  }
+  if (steps > 0) items.store_step(a, t_offset);
+  items.store_last(
+      a, [&](int group, int j) { return items.valid[group][j]; },
+      [&](Element* tensor, int, int group, int j) {
+        return element_at(tensor + 8 * group, items.offset_bytes[j]);
+      });
 }
 
 }  // namespace rnnc::block_forward

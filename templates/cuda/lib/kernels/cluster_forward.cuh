@@ -26,14 +26,95 @@
 // - A block does not exit while peers write to it: it has waited for everything that was pushed.
 #pragma once
 
-#include "lib/cell/item_forward.cuh"
+#include "lib/cell/items_forward.cuh"
 #include "lib/exchange/state_push.cuh"
 #include "lib/ptx/mbarrier.cuh"
 
 namespace rnnc::cluster_forward {
 
+// Item j of a thread is unit first_unit + lane / 4 and column 2 quad + j, or 2 quad + split, which
+// is the batch row that far from the first. If there is no such unit or row, the thread computes
+// another item's values and stores none; for a unit that does not exist it pushes zeros.
+struct Items : ForwardItems<1, kItems> {
+  bool exists;      // the unit
+  int valid_items;  // how many of the items, the first ones, have results to store
+  // An address is a uniform pointer and one of these offsets, in bytes: into [B, N, D], and into
+  // [T, B, N, D] at the step whose results are stored next.
+  int64 offset_bytes[kItems], t_offset_bytes[kItems], t_stride_bytes;
+  int input_offset[kItems];
+
+  RNNC_MEMBER void load(const ForwardArguments& a, int64 head, int unit, int64 first_row,
+                        int lane) {
+    exists = kCluster * kUnits == kHeadDim || unit < kHeadDim;
+    const int64 plane = a.heads * kHeadDim, real_unit = head * kHeadDim + (exists ? unit : 0);
+    const int quad = lane & 3;
+    const int64 item_row = first_row + 2 * quad;
+    valid_items = pin(!exists || item_row >= a.batch ? 0 : item_row + 1 < a.batch ? 2 : 1);
+    load_unit(0, a, plane, real_unit);
+    repeat<kItems>([&](int j) {
+      const int64 row = item_row + j;
+      offset_bytes[j] =
+          launder(((row < a.batch ? row : 0) * plane + real_unit) * int64{sizeof(Element)});
+      input_offset[j] = launder(InputCopy::offset(kItems * quad + j, exists ? lane >> 2 : 0));
+      repeat<kStates>([&](int s) {
+        state[0][j][s] = to_real(*element_at(a.initial_states[s], offset_bytes[j]));
+      });
+    });
+    t_stride_bytes = a.batch * plane * int64{sizeof(Element)};
+    assign(t_offset_bytes, offset_bytes);
+  }
+
+  RNNC_MEMBER void collect(Words& words, const PerItem<States>& states, int lane) const {
+    repeat<kSources>([&](int source) {
+      real value[kItems];
+      repeat<kItems>(
+          [&](int j) { value[j] = exists ? states[0][j][kSourceState[source]] : real(0); });
+      StatePush::collect(Element{}, words[source], value, lane);
+    });
+  }
+
+  // The gates without the product.
+  RNNC_MEMBER void start(PerItem<Gates>& gate, const char* stage) const {
+    repeat<kItems>([&](int j) {
+      start_gates(gate[0][j], bias[0], InputCopy::read(stage, input_offset[j]));
+      add_diagonal(gate[0][j], diagonal[0], state[0][j]);
+    });
+  }
+
+  RNNC_MEMBER void store_step(const ForwardArguments& a) {
+    store(
+        a, [&](int, int j) { return j < valid_items; },
+        [&](Element* tensor, int n, int, int j) {
+          return element_at(tensor, t_offset_bytes[j] * n);
+        });
+    repeat<kItems>([&](int j) { t_offset_bytes[j] += t_stride_bytes; });
+  }
+};
+using ItemGates = Items::PerItem<Gates>;
+
+// Starts the accumulators from the gates without the product, once among the warps that share K.
+RNNC_INLINE void seed(Product& product, const ItemGates& gate, int split) {
+  Tiles::for_pairs([&](auto pair, auto, auto tile, auto half) {
+    if constexpr (kSeeded && first_of_gate(pair)) {
+      repeat<2>([&](int j) {
+        const float value = gate[0][j % kItems][kPairGate[pair]];
+        product[tile].part[0][2 * half + j] = launder(kItems == 2 || split == j ? value : 0.0f);
+      });
+    }
+  });
+}
+RNNC_INLINE void finish_gates(ItemGates& gate, const Totals& total) {
+  Tiles::for_pairs([&](auto pair, auto, auto tile, auto half) {
+    repeat<kItems>([&](int j) {
+      const float own = total[tile][half][j];
+      real& sum = gate[0][j][kPairGate[pair]];
+      sum = kSeeded && first_of_gate(pair) ? own : sum + own;
+    });
+  });
+}
+
 RNNC_INLINE void run(const ForwardArguments& a) {
-  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, quad = lane & 3;
+  const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int group = warp / kSplits, split = warp % kSplits;
   // Whether this warp has items; the other warps only compute partials.
   const bool computes = kSplits <= 2 || split < 2;
@@ -45,7 +126,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   const u32 barriers = shared_begin + kBarriersOffset;
   const int64 head = a.first_head + blockIdx.y, first_row = (a.first_tile + blockIdx.z) * kColumns;
   const int first_unit = static_cast<int>(rank) * kUnits + group * kGroupUnits;
-  const int unit = first_unit + (lane >> 2);
+  const int first_column = kItems == 2 ? 0 : split & 1, unit = first_unit + (lane >> 2);
 
   Weights weights;
   weights.load(a.R, a.heads, head, unit, split * kSplitKTiles, lane);
@@ -56,57 +137,13 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   __syncthreads();
   if (threadIdx.x == 0) mbarrier_pair_init(barriers);
 
-  // Item i of a thread is unit first_unit + lane / 4 and column 2 quad + i, or 2 quad + split,
-  // which is the batch row that far from the first. If there is no such unit or row, the thread
-  // computes another item's values and stores none; for a unit that does not exist it pushes zeros.
   const int steps = static_cast<int>(a.steps);
   const bool is_leader = launder(static_cast<int>(threadIdx.x)) == 0;
-  const bool exists = kCluster * kUnits == kHeadDim || unit < kHeadDim;
-  const int64 plane = a.heads * kHeadDim, real_unit = head * kHeadDim + (exists ? unit : 0);
-  const int first_column = kItems == 2 ? 0 : split & 1;
-  const int64 item_row = first_row + 2 * quad + first_column;
-  // How many of this thread's items, the first ones, have results to store.
-  const int valid_items = pin(!exists || item_row >= a.batch ? 0 : item_row + 1 < a.batch ? 2 : 1);
-  int64 offset_bytes[kItems];  // an address is a uniform pointer and this offset, in bytes
-  int input_offset[kItems];
-  Gates bias;
-  Params param;
-  Diagonal diagonal;
-  States state[kItems];
-  load_bias(bias, a, plane, real_unit);
-  load_unit_weights(param, diagonal, a, plane, real_unit);
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) {
-    const int64 row = item_row + i;
-    offset_bytes[i] =
-        launder(((row < a.batch ? row : 0) * plane + real_unit) * int64{sizeof(Element)});
-    input_offset[i] = launder(InputCopy::offset(kItems * quad + i, exists ? lane >> 2 : 0));
-#pragma unroll
-    for (int s = 0; s < kStates; ++s)
-      state[i][s] = to_real(*element_at(a.initial_states[s], offset_bytes[i]));
-  }
+  Items items;
+  items.load(a, head, unit, first_row + first_column, lane);
 
   StatePush state_push;
   state_push.prepare(shared_begin, rank, first_unit, split & 1, lane);
-  // h of all sources, as the words to push.
-  using Words = u32[at_least_one(kSources)][4];
-  const auto collect = [&](Words& words, const real(&states)[kItems][kStates]) {
-#pragma unroll
-    for (int source = 0; source < kSources; ++source) {
-      real value[kItems];
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        value[i] = exists ? states[i][kSourceState[source]] : real(0);
-      }
-      StatePush::collect(Element{}, words[source], value, lane);
-    }
-  };
-  // Pushes to all blocks.
-  const auto publish = [&](const Words& words) {
-#pragma unroll
-    for (int source = 0; source < kSources; ++source) state_push.send(words[source], source);
-    state_push.swap_buffers();
-  };
 
   // Copies wx of later steps: a step is shorter than a round trip to memory.
   InputCopy::Pieces input_pieces;
@@ -124,38 +161,12 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     cp_async_commit();
   };
 
-  const int64 t_stride_bytes = a.batch * plane * int64{sizeof(Element)};
-  real saved[kItems][at_least_one(kSaved)];
-  int64 t_offset_bytes[kItems];  // in [T, B, N, D], at the step whose results are stored next
-#pragma unroll
-  for (int i = 0; i < kItems; ++i) t_offset_bytes[i] = offset_bytes[i];
-  const auto store = [&]() {
-#pragma unroll
-    for (int s = 0; s < kStates; ++s) {
-      if (!a.states[s]) continue;
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const auto vec = pack_state(state[i][s]);
-        if (i < valid_items) vec.store(element_at(a.states[s], t_offset_bytes[i]));
-      }
-    }
-    if (kSaved && a.saved) {
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const auto vec = pack_saved(saved[i]);
-        if (i < valid_items) vec.store(element_at(a.saved, t_offset_bytes[i] * kSaved));
-      }
-    }
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) t_offset_bytes[i] += t_stride_bytes;
-  };
-
   cluster_sync();
   if (is_leader) mbarrier_pair_expect_tx(barriers, kPushedBytes);
   if (computes && steps > 0) {
     Words words;
-    collect(words, state);
-    publish(words);
+    items.collect(words, items.state, lane);
+    state_push.publish(words);
 #pragma unroll 1
     for (int stage = 0; stage < kNumStages; ++stage) prefetch(stage, stage);
   }
@@ -165,102 +176,50 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   int stage_idx = 0;
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
-    // The gates without the product.
-    real gate[kItems][at_least_one(kGates)];
+    ItemGates gate;
     if (computes) {
       cp_async_wait<kNumStages - 1>();
       __syncwarp();
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) {
-        const auto x = InputCopy::read(inputs + stage_idx * kStageBytes, input_offset[i]);
-        start_gates(gate[i], bias, x);
-        add_diagonal(gate[i], diagonal, state[i]);
-      }
+      items.start(gate, inputs + stage_idx * kStageBytes);
     }
     if constexpr (kSources > 0) {
-      Accumulator<kNumAccumulators> product[kTiles];
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) product[tile].clear();
-      Tiles::for_pairs([&](auto pair_index, auto, auto tile_index, auto half_index) {
-        constexpr int pair = decltype(pair_index)::value, half = decltype(half_index)::value;
-        if constexpr (kSeeded && first_of_gate(pair)) {
-#pragma unroll
-          for (int i = 0; i < 2; ++i) {
-            const float seed = gate[i % kItems][kPairGate[pair]];
-            product[decltype(tile_index)::value].part[0][2 * half + i] =
-                launder(kItems == 2 || split == i ? seed : 0.0f);
-          }
-        }
-      });
+      Product product;
+      repeat<Weights::kTiles>([&](int tile) { product[tile].clear(); });
+      seed(product, gate, split);
       const u32 buffer = (t & 1) * kBufferBytes;
       const u32 words_at = launder(fragments + buffer);
       mbarrier_wait(barriers + (t & 1) * 8, t >> 1 & 1, Wait{watchdog, t, kNoStep});
-      unroll<kSources>([&](auto source_index) {
-        constexpr int source = decltype(source_index)::value;
-        constexpr int first = Tiles::first_tile(source);
-        for_k_tiles<kSplitKTiles>(
-            [&](int k_tile) {
-              return ld_shared_v4(words_at + source * StateExchange::kBytes +
-                                  k_tile * StateExchange::kRowsKTileBytes);
-            },
-            [&](auto index, uint4 h) {
-              constexpr int k_tile = decltype(index)::value;
-              unroll<Tiles::tiles(source)>([&](auto tile_index) {
-                constexpr int tile = first + decltype(tile_index)::value;
-                product[tile].template add<2 * k_tile>(weights.fragment[k_tile][0][tile], h.x, h.y,
-                                                       weights.rounding);
-              });
-              unroll<Tiles::tiles(source)>([&](auto tile_index) {
-                constexpr int tile = first + decltype(tile_index)::value;
-                product[tile].template add<2 * k_tile + 1>(weights.fragment[k_tile][1][tile], h.z,
-                                                           h.w, weights.rounding);
-              });
-            });
+      weights.multiply(product, [&](int source, int k_tile) {
+        return ld_shared_v4(words_at + source * StateExchange::kBytes +
+                            k_tile * StateExchange::kRowsKTileBytes);
       });
       Totals total;
       add_partials(total, product, shared, group, split, lane, computes);
-      Tiles::for_pairs([&](auto pair_index, auto, auto tile_index, auto half_index) {
-        constexpr int pair = decltype(pair_index)::value, half = decltype(half_index)::value;
-#pragma unroll
-        for (int i = 0; i < kItems; ++i) {
-          const float own = total[decltype(tile_index)::value][half][i];
-          real& sum = gate[i][kPairGate[pair]];
-          sum = kSeeded && first_of_gate(pair) ? own : sum + own;
-        }
-      });
+      finish_gates(gate, total);
     }
     if (computes) {
-      real next[kItems][kStates];
+      Items::PerItem<States> next;
       Words words;
-      const auto compute = [&](auto& sigmoid) {
-#pragma unroll
-        for (int i = 0; i < kItems; ++i) {
-          apply_pointwise_forward(gate[i], state[i], param, next[i], saved[i], sigmoid);
-        }
-      };
-      with_sigmoid<true>(compute, [&] { collect(words, next); });
-#pragma unroll
-      for (int i = 0; i < kItems; ++i) assign(state[i], next[i]);
-      if (t + 1 < steps) publish(words);
+      const auto compute = [&](auto& sigmoid) { items.compute(gate, next, sigmoid); };
+      with_sigmoid<true>(compute, [&] { items.collect(words, next, lane); });
+      items.for_each([&](int i, int j) { assign(items.state[i][j], next[i][j]); });
+      if (t + 1 < steps) state_push.publish(words);
       // While h is in flight: thread 0 announces the bytes of step t + 2, results are stored, and a
       // later input is copied into the stage of this step's.
       if (kSources > 0 && is_leader)
         mbarrier_arrive_expect_tx(barriers + (t & 1) * 8, kPushedBytes);
-      store();
+      items.store_step(a);
       __syncwarp();
       prefetch(t + kNumStages, stage_idx);
     }
     stage_idx = stage_idx + 1 < kNumStages ? stage_idx + 1 : 0;
   }
   if (computes) {
-#pragma unroll
-    for (int i = 0; i < kItems; ++i) {
-#pragma unroll
-      for (int s = 0; s < kStates; ++s) {
-        if (i < valid_items)
-          *element_at(a.last[s], offset_bytes[i]) = to_element<Element>(state[i][s]);
-      }
-    }
+    items.store_last(
+        a, [&](int, int j) { return j < items.valid_items; },
+        [&](Element* tensor, int, int, int j) {
+          return element_at(tensor, items.offset_bytes[j]);
+        });
   }
   cluster_sync();
 }

@@ -10,6 +10,7 @@ namespace rnnc {
 // is padded to whole k_tiles.
 template <int units, int head_dim>
 struct GateMajorK {
+  static constexpr int kHeadDim = head_dim;
   RNNC_CONSTEXPR int k_tiles(int source) { return ceil_div(kSourcePairs[source] * units, kKTile); }
   RNNC_CONSTEXPR int first_k_tile(int source) {
     int before = 0;

@@ -1,0 +1,68 @@
+// ForwardItems: what a thread of a block or cluster plan keeps of its items in the forward.
+#pragma once
+
+#include "lib/cell/item_forward.cuh"
+
+namespace rnnc {
+
+// A thread has `rows` batch rows of `units` units.
+template <int units, int rows>
+struct ForwardItems {
+  template <typename T>
+  using PerItem = T[units][rows];
+
+  Gates bias[units];
+  Params param[units];
+  Diagonal diagonal[units];
+  PerItem<States> state;
+  PerItem<Saved> saved;
+
+  // body(i, j) for unit i and row j.
+  template <typename Body>
+  static RNNC_MEMBER void for_each(const Body& body) {
+    repeat<units>([&](int i) { repeat<rows>([&](int j) { body(i, j); }); });
+  }
+
+  // `unit` indexes [N, D], of `plane` units.
+  RNNC_MEMBER void load_unit(int i, const ForwardArguments& a, int64 plane, int64 unit) {
+    load_bias(bias[i], a, plane, unit);
+    load_unit_weights(param[i], diagonal[i], a, plane, unit);
+  }
+
+  // Applies the pointwise map of the cell to all items.
+  template <typename Sigmoid>
+  RNNC_MEMBER void compute(const PerItem<Gates>& gate, PerItem<States>& next, Sigmoid& sigmoid) {
+    for_each([&](int i, int j) {
+      apply_pointwise_forward(gate[i][j], state[i][j], param[i], next[i][j], saved[i][j], sigmoid);
+    });
+  }
+
+  // Stores the states and saved values of a step, where valid(i, j). at(tensor, n, i, j) is the
+  // address of an item in a tensor of all steps with n values per item.
+  template <typename Valid, typename At>
+  RNNC_MEMBER void store(const ForwardArguments& a, const Valid& valid, const At& at) const {
+    repeat<kStates>([&](int s) {
+      if (!a.states[s]) return;
+      for_each([&](int i, int j) {
+        const auto vec = pack_state(state[i][j][s]);
+        if (valid(i, j)) vec.store(at(a.states[s], 1, i, j));
+      });
+    });
+    if (!kSaved || !a.saved) return;
+    for_each([&](int i, int j) {
+      const auto vec = pack_saved(saved[i][j]);
+      if (valid(i, j)) vec.store(at(a.saved, kSaved, i, j));
+    });
+  }
+  // Stores the states after the last step; at(tensor, 1, i, j) is an address in a tensor of states.
+  template <typename Valid, typename At>
+  RNNC_MEMBER void store_last(const ForwardArguments& a, const Valid& valid, const At& at) const {
+    for_each([&](int i, int j) {
+      repeat<kStates>([&](int s) {
+        if (valid(i, j)) *at(a.last[s], 1, i, j) = to_element<Element>(state[i][j][s]);
+      });
+    });
+  }
+};
+
+}  // namespace rnnc
