@@ -1,7 +1,9 @@
-"""What a call is besides its tensors: the cell, and which results are wanted."""
+"""What a call is besides its tensors: the cell, the target, and which results are wanted."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -18,20 +20,47 @@ class Choice(NamedTuple):
     save: Save = "gates"
 
 
-class Call(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
     """A call, besides its tensors.
+
+    `call_of` makes one object for all equal calls, so that a call is compared and hashed by its
+    identity.
 
     Attributes:
         cell: the cell.
+        target: the name of the target that runs it.
         for_backward: whether a backward may follow.
         stored: which states are returned at all steps.
         choice: among the kernels of a GPU.
     """
 
     cell: CellSpec
+    target: str
     for_backward: bool
     stored: tuple[bool, ...]
     choice: Choice
+
+
+@lru_cache(maxsize=1024)
+def call_of(
+    cell: str,
+    target: str,
+    for_backward: bool,
+    over_time: tuple[bool, ...] | None,
+    choice: Choice,
+) -> Call:
+    """A call by plain values.
+
+    Args:
+        cell: as JSON.
+        target: the name of the target that runs it.
+        for_backward: whether a backward may follow.
+        over_time: which states the caller wants at all steps; None for a backward alone.
+        choice: among the kernels of a GPU.
+    """
+    stored = () if over_time is None else stored_states(cell, over_time, for_backward)
+    return Call(cell_of(cell), target, for_backward, stored, choice)
 
 
 @lru_cache(maxsize=512)
@@ -40,8 +69,7 @@ def cell_of(text: str) -> CellSpec:
     return CellSpec.from_json(text)
 
 
-@lru_cache(maxsize=512)
-def stored_states(cell: str, over_time: tuple[bool, ...], for_backward: bool) -> tuple[bool, ...]:
+def stored_states(cell: str, over_time: Sequence[bool], for_backward: bool) -> tuple[bool, ...]:
     """Which states a call returns at all steps.
 
     Args:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,17 +15,14 @@ from ..codegen.shape import Save
 from .autograd import flops, schemas  # noqa: F401  (`flops` registers formulas with torch)
 from .autograd.function import Scan
 from .autograd.operators import scan_op
-from .autograd.transforms import needs_reference
-from .call import Call, Choice, cell_of, stored_states
+from .autograd.transforms import check_has_operators, needs_reference
+from .call import Call, Choice, call_of, cell_of
 from .check.plain import all_plain, any_tangent, is_watched, profiler_enabled
 from .check.scan import check_is_cell, check_kernel_inputs, check_scan, params_in_order
 from .errors import CompileError, NoCompilerError, TensorError
 from .reference import scan_reference
-from .targets import TARGETS, target_of
+from .targets import TARGETS, Target, check_backend, target_name, target_of
 from .tensors import Forward, ScanInputs, States, forward_from
-
-Backend = Literal["auto", "cpu", "cuda", "reference"]
-BACKENDS: tuple[Backend, ...] = ("auto", "cpu", "cuda", "reference")
 
 
 def scan(
@@ -37,7 +34,7 @@ def scan(
     *,
     R_diag: Tensor | None = None,
     params: Mapping[str, Tensor] | None = None,
-    backend: Backend = "auto",
+    backend: str = "auto",
     variant: str = "auto",
     save: Save = "gates",
 ) -> tuple[States, States]:
@@ -58,7 +55,7 @@ def scan(
         backend: `"cpu"` and `"cuda"`, the compiled kernels (on the CPU half precision is computed
             in float32); `"reference"`, a loop of torch operations for any dtype, device and order
             of derivative; `"auto"`, the kernels if the device has any, else the reference, with
-            one warning.
+            one warning. `rnnc.runtime.targets.register_target` adds other backends.
         variant: which plan a GPU runs. R stays on chip with a head in one block (`"block"`), in a
             cluster of blocks (`"cluster"`) or in blocks all over the chip (`"grid"`);
             `"alternating"` takes one or two launches per step; `"auto"` is the cheapest that fits.
@@ -85,7 +82,9 @@ def scan(
         check_is_cell(cell)
     given: Any = states
     if states is None and isinstance(wx, Tensor) and wx.layout == torch.strided and wx.ndim == 5:
-        given = initial_states(wx, [s.init for s in cell.states], (wx.shape[0], *wx.shape[2:4]))
+        target = target_of(wx.device, backend)
+        shape = (wx.shape[0], *wx.shape[2:4])
+        given = target.initial_states(wx, [s.init for s in cell.states], shape)
     inputs = ScanInputs(wx, R, b, given, R_diag, params_in_order(cell, params, wx))
     if not torch.compiler.is_compiling():  # under a compiler, the operator's fake checks shapes
         check_scan(cell, inputs)
@@ -97,7 +96,7 @@ def run_scan(
     cell: CellSpec,
     inputs: ScanInputs,
     over_time: tuple[bool, ...],
-    backend: Backend,
+    backend: str,
     choice: Choice,
 ) -> tuple[States, States]:
     """What `scan` and `rnnc.RNN` share: run a cell by kernels or by the reference.
@@ -117,21 +116,22 @@ def run_scan(
         if not torch.compiler.is_compiling():
             check_scan(cell, inputs)  # a module's weights may differ in dtype
         return scan_reference(cell, inputs)
-    return _scan_kernels(cell.text, inputs, over_time, choice)
+    return _scan_kernels(cell.text, found, inputs, over_time, choice)
 
 
 def _scan_kernels(
-    cell: str, inputs: ScanInputs, over_time: tuple[bool, ...], choice: Choice
+    cell: str, name: str, inputs: ScanInputs, over_time: tuple[bool, ...], choice: Choice
 ) -> tuple[States, States]:
     """Run the kernels, by plain values and torch operations only: `torch.compile` can trace them.
 
     Args:
         cell: as JSON.
+        name: of the target.
         inputs: of the call.
         over_time: which states are wanted at all steps.
         choice: among the kernels of a GPU.
     """
-    target = TARGETS[inputs.wx.device.type]
+    target = TARGETS[name]
     computed, returned = target.dtypes_of(inputs.wx.dtype)
     tensors = inputs.present()
     needs_grad = mixed = False
@@ -140,30 +140,28 @@ def _scan_kernels(
         mixed = mixed or tensor.dtype != computed
     for_backward = needs_grad and torch.is_grad_enabled()
     if mixed or computed not in target.dtypes:
-        _check_kinds(cell, inputs, computed)
+        _check_kinds(cell, target, inputs, computed)
         if any(t.dtype == torch.float64 for t in tensors):  # autocast leaves it alone, as torch's
             computed = returned = torch.float64
         inputs = inputs.map(lambda tensor: tensor.to(computed))
         tensors = inputs.present()
     if torch.compiler.is_compiling() or not all_plain(tensors) or is_watched():
-        _check_kinds(cell, inputs, computed)
+        check_has_operators(name)
+        _check_kinds(cell, target, inputs, computed)
         options = (cell, for_backward, over_time, *choice)
         results = forward_from(scan_op(*schemas.to_scan(inputs), *options))
     else:
-        stored = stored_states(cell, over_time, for_backward)
-        call = Call(cell_of(cell), for_backward, stored, choice)
-        results = _run_directly(call, inputs)
+        results = _run_directly(call_of(cell, name, for_backward, over_time, choice), inputs)
     sequences, last = results.states, results.last
     if returned != computed:
         sequences, last = [s.to(returned) for s in sequences], [s.to(returned) for s in last]
     return tuple([s.transpose(0, 1) for s in sequences]), tuple(last)
 
 
-def _check_kinds(cell: str, inputs: ScanInputs, computed: torch.dtype) -> None:
+def _check_kinds(cell: str, target: Target, inputs: ScanInputs, computed: torch.dtype) -> None:
     """Refuse layouts and dtypes that no kernel takes, and dtypes that differ without autocast."""
     if not torch.compiler.is_compiling():
-        known = TARGETS[inputs.wx.device.type].dtypes
-        check_kernel_inputs(cell_of(cell), inputs, computed, known)
+        check_kernel_inputs(cell_of(cell), inputs, computed, target.dtypes)
 
 
 def _run_directly(call: Call, inputs: ScanInputs) -> Forward:
@@ -178,61 +176,51 @@ def _run_kernels(call: Call, inputs: ScanInputs) -> Forward:
     if call.for_backward:
         scan_apply: Callable[..., Sequence[Tensor]] = Scan.apply
         return forward_from(scan_apply(call, *inputs.flat()))
-    return TARGETS[inputs.wx.device.type].forward(call, inputs)
-
-
-def initial_states(like: Tensor, values: Sequence[float], shape: Sequence[int]) -> list[Tensor]:
-    """The states before the first step where the caller gives none: constants, which nobody writes.
-
-    Args:
-        like: gives dtype and device.
-        values: of each state.
-        shape: of each.
-    """
-    return target_of(like.device).initial_states(like, values, shape)
+    return TARGETS[call.target].forward(call, inputs)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def resolve_backend(
-    backend: Backend, device: str, index: int | None = None
-) -> Literal["cpu", "cuda", "reference"]:
+def resolve_backend(backend: str, device: str, index: int | None = None) -> str:
     """Which backend serves a device; the only place where `"auto"` falls back to the reference.
 
     Args:
         backend: the caller's.
         device: its type.
-        index: its number; None where it has none.
+        index: its number; None if it has none.
+
+    Returns:
+        The name of a target, or "reference".
 
     Raises:
         TensorError: there is no such backend, or it has no kernels for that device.
         NoCompilerError: the kernels were asked for by name, and there is no compiler.
         NoCudaError: likewise, and there is no CuPy, or the GPU is older than the kernels want.
     """
-    if backend not in BACKENDS:
-        raise TensorError(
-            "backend", repr(backend), f"one of {', '.join(BACKENDS)}", 'backend="auto"'
-        )
+    check_backend(backend)
     if backend == "reference":
         return "reference"
-    if backend != "auto" and device != backend:
-        raise TensorError(
-            "backend",
-            f'"{backend}" with tensors on {device}',
-            f"tensors on {backend}",
-            f'tensor.to("{backend}"), or backend="auto"',
-        )
-    if device not in TARGETS:
+    found = target_name(device, backend)
+    if found is None:
+        if backend != "auto":
+            wanted = TARGETS[backend].device
+            raise TensorError(
+                "backend",
+                f'"{backend}" with tensors on {device}',
+                f"tensors on {wanted}",
+                f'tensor.to("{wanted}"), or backend="auto"',
+            )
         _say_once(f"rnnc has no kernels for the device {device!r}: it runs the reference loop")
         return "reference"
     try:
-        TARGETS[device].find_compiler(index)
+        TARGETS[found].find_compiler(index)
     except CompileError as error:
         if backend != "auto":
             raise
-        what = "is no compiler" if isinstance(error, NoCompilerError) else "are no CUDA kernels"
+        none = isinstance(error, NoCompilerError)
+        what = "is no compiler" if none else f"are no {found.upper()} kernels"
         _say_once(f"rnnc runs the slow reference loop, since there {what}:\n{error}")
         return "reference"
-    return "cpu" if device == "cpu" else "cuda"
+    return found
 
 
 @cache

@@ -15,7 +15,6 @@ from ..codegen.cuda.largest import largest_head_dims
 from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
 from ..codegen.shape import Dtype, PlanError, Shape
-from ..runtime.scan import Backend
 from ..runtime.tensors import ScanInputs
 from .fuzz.judge import LOST, NEGLIGIBLE, allowed, largest
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
@@ -141,7 +140,7 @@ def _results(
     inputs: ScanInputs,
     weights: list[Tensor],
     dtype: torch.dtype,
-    backend: Backend,
+    backend: str,
     variant: str,
 ) -> dict[str, Tensor]:
     """Outputs and gradients, by name."""

@@ -13,7 +13,6 @@ from torch.autograd.gradcheck import GradcheckError
 from ..cellspec.cell import CellSpec
 from ..cellspec.expression.graph import calls
 from ..codegen.derive import Pointwise, derive
-from ..runtime.scan import Backend
 from ..runtime.tensors import ScanInputs
 from .extremes import Overflow, extremes
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
@@ -131,7 +130,7 @@ def _compare(cell: CellSpec) -> tuple[tuple[Comparison, ...], tuple[Comparison, 
     inputs = ordinary(cell, batch=3, steps=7, heads=2, dim=5)
     results, gradients = [], []
     weights: list[Tensor] = []
-    backends: tuple[Backend, ...] = ("cpu", "reference")
+    backends: tuple[str, ...] = ("cpu", "reference")
     for backend in backends:
         leaves = leaves_of(inputs, torch.float64)
         over_time, last = run(cell, leaves, backend)

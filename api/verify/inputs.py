@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec, Pair
-from ..runtime.scan import Backend, scan
+from ..runtime.scan import scan
 from ..runtime.tensors import ScanInputs, States
 
 
 def run(
-    cell: CellSpec, inputs: ScanInputs, backend: Backend, variant: str = "auto"
+    cell: CellSpec, inputs: ScanInputs, backend: str, variant: str = "auto"
 ) -> tuple[States, States]:
     """The results of `scan` for inputs.
 

@@ -19,7 +19,7 @@ from ..call import backward_reads
 from ..check.plain import all_plain, treats_itself
 from ..check.tensor import check_memory
 from ..errors import TensorError
-from ..targets import target_of
+from ..targets import Target
 from ..tensors import Saved
 
 
@@ -65,10 +65,11 @@ def sizes_of(saved: Saved) -> Sizes:
     return Sizes(timed.shape[axis], batch, heads, dim, first.dtype, first.device)
 
 
-def check_saved(cell: CellSpec, save: Save, sizes: Sizes, saved: Saved) -> Saved:
+def check_saved(target: Target, cell: CellSpec, save: Save, sizes: Sizes, saved: Saved) -> Saved:
     """Check the saved tensors of a forward, and copy those that kernels cannot read in place.
 
     Args:
+        target: that runs the call.
         cell: the cell.
         save: the caller's choice.
         sizes: of the call.
@@ -77,7 +78,6 @@ def check_saved(cell: CellSpec, save: Save, sizes: Sizes, saved: Saved) -> Saved
     Raises:
         TensorError: a tensor is missing, or has another shape, dtype or device than the forward's.
     """
-    target = target_of(sizes.device)
     again = target.computes_gates_again(save)
     steps, batch, heads, dim, *_ = sizes
     plane, rows = (heads, dim), (batch, heads, dim)

@@ -21,7 +21,7 @@ from ..targets import TARGETS
 from ..tensors import Gradients, Saved, inputs_from, saved_from, saved_of
 from . import schemas
 from .check_saved import Sizes, check_saved, plain_gradients
-from .transforms import check_gradients
+from .transforms import check_gradients, check_has_operators
 
 
 class Record(NamedTuple):
@@ -61,7 +61,8 @@ class Record(NamedTuple):
             return saved
         batch, steps, heads, dim, _ = self.shape
         sizes = Sizes(steps, batch, heads, dim, self.dtype, self.device)
-        found = check_saved(self.call.cell, self.call.choice.save, sizes, saved)
+        call = self.call
+        found = check_saved(TARGETS[call.target], call.cell, call.choice.save, sizes, saved)
         if all(new is old for new, old in zip(found.flat(), flat, strict=True)):
             if len(_SAME) >= _MOST_ENTRIES:
                 _SAME.clear()
@@ -90,7 +91,7 @@ class Scan(torch.autograd.Function):
         """The results of the target's forward, flat."""
         inputs = inputs_from(flat, len(call.stored))
         wx = inputs.wx
-        target = TARGETS[wx.device.type]
+        target = TARGETS[call.target]
         result = target.forward(call, inputs)
         ctx.call, ctx.has_bias, ctx.spent = call, inputs.b is not None, False
         ctx.set_materialize_grads(False)
@@ -110,6 +111,7 @@ class Scan(torch.autograd.Function):
         flat = ctx.saved_tensors
         saved = saved_from(flat, count)
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
+            check_has_operators(call.target)
             check_gradients(gradients)
             seeds = list(gradients[:count]), list(gradients[count : 2 * count])
             options = (call.cell.text, *call.choice)
@@ -160,8 +162,8 @@ def run_backward(
         # A caller's backward inside autocast: the sums over time are products of torch, which
         # autocast would round. The forward has decided what the kernels compute in.
         with torch.autocast(device, enabled=False):
-            return TARGETS[device].backward(call, saved, d_states, d_last, donated)
-    return TARGETS[device].backward(call, saved, d_states, d_last, donated)
+            return TARGETS[call.target].backward(call, saved, d_states, d_last, donated)
+    return TARGETS[call.target].backward(call, saved, d_states, d_last, donated)
 
 
 def _profiled_backward(*arguments: Any, **options: Any) -> Gradients:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from ...codegen.layout import layout_of
 from ...codegen.shape import Save
-from ..call import Call, Choice, cell_of, stored_states
+from ..call import Choice, call_of, cell_of, stored_states
 from ..check.plain import is_watched, treats_itself
 from ..check.scan import check_operator
 from ..errors import BackwardError, SecondOrderError
@@ -23,7 +23,7 @@ from ..tensors import Forward, forward_from, saved_from, saved_of
 from . import schemas
 from .check_saved import Sizes, check_saved, check_seeds, plain_gradients, sizes_of
 from .function import run_backward
-from .transforms import check_gradients
+from .transforms import OPERATOR_TARGETS, check_gradients
 
 
 def _choice(variant: str, save: str) -> Choice:
@@ -32,7 +32,7 @@ def _choice(variant: str, save: str) -> Choice:
 
 
 @torch.library.custom_op(
-    "rnnc::scan", mutates_args=(), device_types=("cpu", "cuda"), schema=schemas.SCAN
+    "rnnc::scan", mutates_args=(), device_types=OPERATOR_TARGETS, schema=schemas.SCAN
 )
 def scan_op(*arguments: Any) -> list[Tensor]:
     """The states at all steps (T, B, N, D), the last (B, N, D), and what the backward needs.
@@ -43,9 +43,9 @@ def scan_op(*arguments: Any) -> list[Tensor]:
     inputs, (cell, keep, over_time, variant, save) = schemas.from_scan(arguments)
     spec = cell_of(cell)
     check_operator(spec, inputs, over_time)
-    stored = stored_states(cell, tuple(over_time), keep)
-    call = Call(spec, keep, stored, _choice(variant, save))
-    return target_of(inputs.wx.device).forward(call, inputs).flat()
+    device = inputs.wx.device
+    call = call_of(cell, device.type, keep, tuple(over_time), _choice(variant, save))
+    return target_of(device).forward(call, inputs).flat()
 
 
 @scan_op.register_fake
@@ -53,7 +53,7 @@ def _(*arguments: Any) -> list[Tensor]:
     inputs, (cell, keep, over_time, _, save) = schemas.from_scan(arguments)
     wx = inputs.wx
     batch, steps, heads, dim, _ = wx.shape
-    stored = stored_states(cell, tuple(over_time), keep)
+    stored = stored_states(cell, over_time, keep)
     sizes = (steps, batch, heads, dim)
     saved = target_of(wx.device).saved_shape(cell_of(cell), sizes, keep, save)
     return Forward(
@@ -66,7 +66,7 @@ def _(*arguments: Any) -> list[Tensor]:
 @torch.library.custom_op(
     "rnnc::scan_backward",
     mutates_args=(),
-    device_types=("cpu", "cuda"),
+    device_types=OPERATOR_TARGETS,
     schema=schemas.SCAN_BACKWARD,
 )
 def scan_backward_op(*arguments: Any) -> list[Tensor]:
@@ -77,11 +77,11 @@ def scan_backward_op(*arguments: Any) -> list[Tensor]:
     d_states, d_last, *tensors, cell, variant, save = arguments
     spec, saved = cell_of(cell), schemas.from_backward(tensors)
     sizes = sizes_of(saved)
-    saved = check_saved(spec, save, sizes, saved)
+    saved = check_saved(target_of(sizes.device), spec, save, sizes, saved)
     check_seeds(spec, sizes, d_states, d_last)
     # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
     d_states, d_last = plain_gradients(d_states), plain_gradients(d_last)
-    call = Call(spec, True, (), _choice(variant, save))
+    call = call_of(cell, sizes.device.type, True, None, _choice(variant, save))
     return schemas.to_results(run_backward(call, saved, d_states, d_last))
 
 
@@ -132,7 +132,8 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     if not torch.compiler.is_compiling():
         check_gradients(gradients)
         if ctx.sizes is not None and not is_watched():
-            saved = check_saved(cell_of(ctx.cell), ctx.save, ctx.sizes, saved)
+            target = target_of(ctx.sizes.device)
+            saved = check_saved(target, cell_of(ctx.cell), ctx.save, ctx.sizes, saved)
     d_states, d_last = list(gradients[:count]), list(gradients[count : 2 * count])
     options = (ctx.cell, ctx.variant, ctx.save)
     tensors = schemas.to_backward(saved)

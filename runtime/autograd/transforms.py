@@ -13,6 +13,8 @@ from torch.autograd import forward_ad
 from ..check.plain import any_tangent, is_watched, is_wrapped
 from ..errors import TransformError
 
+# The targets of this package; torch's operators dispatch on the type of their tensors' device.
+OPERATOR_TARGETS = ("cpu", "cuda")
 _FUNCTORCH = torch._C._functorch
 
 
@@ -49,6 +51,24 @@ def _needs_reference(backend: str, found: tuple[str, bool] | None) -> bool:
         raise refused(name)
     _say_once(f"rnnc has no kernels for {name}: it runs the reference loop")
     return True
+
+
+def check_has_operators(target: str) -> None:
+    """Refuse a call that only the operators of torch can serve, for a target that has none.
+
+    Args:
+        target: its name.
+
+    Raises:
+        TransformError: it was registered from outside this package.
+    """
+    if target not in OPERATOR_TARGETS:
+        raise TransformError(
+            f'backend="{target}"',
+            "torch.compile, a mode, a tensor subclass or a second derivative",
+            f"plain tensors and a first derivative; {', '.join(OPERATOR_TARGETS)} have operators",
+            'backend="auto" or backend="reference"',
+        )
 
 
 def refused(name: str) -> TransformError:

@@ -26,6 +26,7 @@ _PLANS: dict[torch.dtype, CpuPlan] = {
 class CpuTarget:
     """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units."""
 
+    device = "cpu"
     dtypes: tuple[torch.dtype, ...] = tuple(_PLANS)
 
     def find_compiler(self, index: int | None) -> None:

@@ -30,6 +30,7 @@ _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 class CudaTarget:
     """CUDA kernels. wx lies as [T, B, head, unit, gate]: a thread reads all gates of its unit."""
 
+    device = "cuda"
     dtypes: tuple[torch.dtype, ...] = (
         torch.float32,
         torch.float64,

@@ -23,8 +23,8 @@ from ..check.module import (
     check_states,
 )
 from ..errors import TensorError
-from ..scan import BACKENDS, Backend, initial_states, run_scan
-from ..targets import target_of
+from ..scan import run_scan
+from ..targets import check_backend, target_of
 from ..tensors import ScanInputs, States
 from .computed_weights import replace_weight
 from .identity import check_same_cell, identity_of
@@ -85,7 +85,7 @@ class RNN(nn.Module):
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
-        backend: Backend = "auto",
+        backend: str = "auto",
         variant: str = "auto",
         save: Save = "gates",
         device: torch.device | str | None = None,
@@ -100,14 +100,10 @@ class RNN(nn.Module):
         check_module_dtype(dtype)
         if not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
             raise TensorError("dropout", repr(dropout), "a probability", "dropout=0.1")
-        if backend not in BACKENDS:
-            raise TensorError(
-                "backend", repr(backend), f"one of {', '.join(BACKENDS)}", 'backend="auto"'
-            )
         self.bias = bias
         self.batch_first = batch_first
         self.dropout = float(dropout)
-        self.backend: Backend = backend
+        self.backend = check_backend(backend)
         self.variant: str = check_choice("variant", variant, variants())
         self.save: Save = check_choice("save", save, SAVES)
         self._remember()
@@ -231,7 +227,8 @@ class RNN(nn.Module):
         heads, dim = self.heads, self.hidden_size // self.heads
         weights = self._weights(layer, x.device)
         if states is None:
-            first = initial_states(x, self._initial_values, (batch, heads, dim))
+            target = target_of(x.device, self.backend)
+            first = target.initial_states(x, self._initial_values, (batch, heads, dim))
         else:
             first = [s[layer].reshape(batch, heads, dim) for s in states]
         inputs = ScanInputs(
@@ -254,7 +251,7 @@ class RNN(nn.Module):
         if weight is None:  # a cell that takes no input still runs for as many steps
             heads = self.heads
             return x.new_empty(x.shape[1], x.shape[0], heads, self.hidden_size // heads, 0)
-        return target_of(x.device).project(x, weight)
+        return target_of(x.device, self.backend).project(x, weight)
 
     def _any_weight(self) -> Tensor | None:
         return next(iter(self._weights(0).values()), None)

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...codegen.cuda.kinds import variants
 from ...runtime.module.rnn import RNN
-from ...runtime.scan import Backend, scan
+from ...runtime.scan import scan
 from ..inputs import Call, Inputs
 from .contender import Contender
 
@@ -33,7 +33,7 @@ def module(dtype: str) -> Contender:
     return Contender("rnnc.RNN", dtype, True, "with input GEMM", _module)
 
 
-def _scan(backend: Backend, variant: str) -> Callable[[Inputs], Call]:
+def _scan(backend: str, variant: str) -> Callable[[Inputs], Call]:
     def prepare(inputs: Inputs) -> Call:
         def run() -> Tensor:
             over_time, _ = scan(

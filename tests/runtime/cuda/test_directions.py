@@ -65,7 +65,7 @@ def test_each_kind_of_plan_runs_in_both_directions(plan, ran):
 def test_each_direction_runs_its_own_plan(ran, monkeypatch):
     chosen = Plan(CLUSTER.forward, BLOCK.backward)
     monkeypatch.setattr(target, "choose_plan", lambda *_: chosen)
-    given, nothing, call = inputs(), [None, None], Call(LSTM, True, (True, True), Choice())
+    given, nothing, call = inputs(), [None, None], Call(LSTM, "cuda", True, (True, True), Choice())
     done = CudaTarget().forward(call, given)
     CudaTarget().backward(call, saved_of(given, done, again=False), nothing, nothing, False)
     assert [note[0] for note in ran] == [CLUSTER.forward, BLOCK.backward]
@@ -94,7 +94,7 @@ def test_a_backward_that_fails_after_its_launch_is_not_launched_again(ran, monke
     monkeypatch.setattr(target, "choose_plan", lambda *_: BLOCK)
     monkeypatch.setattr(step_down, "_others", lambda *_: (CLUSTER.backward,))
     monkeypatch.setattr(cuda, "recurrent_gradient", fail)
-    given, nothing, call = inputs(), [None, None], Call(LSTM, True, (True, True), Choice())
+    given, nothing, call = inputs(), [None, None], Call(LSTM, "cuda", True, (True, True), Choice())
     done = CudaTarget().forward(call, given)
     ran.clear()
     with pytest.raises(torch.OutOfMemoryError):
