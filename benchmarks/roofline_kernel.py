@@ -15,16 +15,14 @@ from typing import Any
 
 import rnnc
 import torch
-from floor import named_parts
+from cost_parts import named_parts
 from rnnc.bench.contenders.choice import contenders_for
 from rnnc.bench.inputs import DTYPES, Inputs
 from rnnc.bench.rows import ROWS, Row
 from rnnc.bench.timing import free, timed, wait, warm_up
-from rnnc.codegen.shape import Shape
 from rnnc.runtime.call import Choice
 from rnnc.runtime.cuda import nvrtc
 from rnnc.runtime.cuda.choose import choose_plan
-from rnnc.runtime.cuda.driver.device import device_limits
 from roofline_without import WITHOUT
 
 
@@ -80,11 +78,10 @@ def _plan(row: Row, cell: rnnc.Cell, device: str) -> dict[str, Any]:
     index = torch.cuda.current_device()
     sizes = (row.heads, row.head_dim, row.batch)
     plan = choose_plan(cell, *sizes, DTYPES["bfloat16"], index, Choice(), False)
-    shape, limits = Shape(*sizes, row.steps, "bfloat16"), device_limits(index)
     return {
         "variant": plan.variant,
         "plan": str(plan),
-        "model_ns": named_parts(cell, shape, limits, plan),
+        "model_ns": named_parts(plan),
     }
 
 

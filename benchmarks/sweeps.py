@@ -23,7 +23,7 @@ from typing import Annotated, Any, NamedTuple
 import rnnc
 import torch
 import typer
-from floor import named_parts
+from cost_parts import named_parts
 from rich.console import Console
 from rnnc.bench.contenders.choice import contenders_for
 from rnnc.bench.contenders.contender import Contender
@@ -32,7 +32,6 @@ from rnnc.bench.precompile import compile_ahead
 from rnnc.bench.report import file_stem, machine
 from rnnc.bench.rows import Row
 from rnnc.bench.timing import free, timed, warm_up
-from rnnc.codegen.shape import Shape
 from rnnc.runtime.call import Choice
 from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
@@ -126,16 +125,11 @@ def measure(sizes: tuple[int, int, int, int], device: str, repeat: int) -> dict[
     )
     if device == "cuda":
         index = torch.cuda.current_device()
-        limits, shape = device_limits(index), Shape(*sizes, dtype="bfloat16")
         plan = choose_plan(CELL, *sizes[:3], DTYPES[dtype], index, Choice(), False)
         found["variant"] = plan.variant
         found["plan"] = str(plan)
         found["planned_ns"] = dict(zip(("forward", "backward"), plan.nanoseconds, strict=True))
-        try:
-            found["floor_ns"] = named_parts(CELL, shape, limits, plan)
-        except (TypeError, AttributeError, KeyError) as error:
-            # The cost model changed and `floor.py` does not know it; the times are still valid.
-            found["floor_failure"] = f"{type(error).__name__}: {error}"
+        found["floor_ns"] = named_parts(plan)
     found["ours_us"] = _microseconds(ours, row, device, repeat)
     if row.heads == 1:
         nn = contenders_for(row, CELL, device, [peer], ["nn"])[0]

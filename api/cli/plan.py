@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
+from ..codegen.cuda.constants import constants_for, is_fitted
 from ..codegen.cuda.kinds import KINDS
 from ..codegen.cuda.limits import Limits, limits_of
 from ..codegen.cuda.planner import plan_for
@@ -12,8 +13,6 @@ from ..codegen.shape import PlanError, Shape
 from ..define import Cell
 from .console import print_lines, print_table
 from .find import find_cell
-
-_MODEL = "(estimates of a model that was fitted on an H200)"
 
 
 def print_plan(cell: str, shape: Shape, gpu: str, variant: str) -> None:
@@ -32,7 +31,9 @@ def print_plan(cell: str, shape: Shape, gpu: str, variant: str) -> None:
     plan = plan_for(found, shape, limits, variant)
     print_lines(f"{found.name}, {shape}\n{limits}\n")
     print_table(_table(found, shape, limits, plan))
-    print_lines(f"  {_MODEL}\n\n* {plan}")
+    if not is_fitted(limits):
+        print_lines(f"  (estimated with constants fitted on an {constants_for(limits).fitted_on})")
+    print_lines(f"\n* {plan}")
 
 
 def _table(cell: Cell, shape: Shape, limits: Limits, taken: Plan) -> Table:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple, Self
 
 from ..shape import Direction, Dtype, Save
+from .estimate import StepEstimate
 from .mma import WARP
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": blocks of a launch
@@ -54,7 +55,8 @@ class KernelPlan(ABC):
         direction: which of the two directions.
         arch: the GPU architecture, as the CUDA compiler names it.
         dtype: of all tensors.
-        nanoseconds: the estimated time per step for the shape that the plan was found for.
+        estimate: of the time per step, for the shape that the plan was found for. Plans that differ
+            in nothing else are equal.
         binding: the constraint that a larger head would break.
         tf32: whether float32 products may round to tf32.
         save: whether the forward saves gates for the backward, or only states.
@@ -66,10 +68,15 @@ class KernelPlan(ABC):
     direction: Direction
     arch: str
     dtype: Dtype
-    nanoseconds: int = 0
+    estimate: StepEstimate = field(default=StepEstimate(), compare=False)
     binding: str = ""
     tf32: bool = False
     save: Save = "gates"
+
+    @property
+    def nanoseconds(self) -> int:
+        """The estimated time per step."""
+        return self.estimate.total
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
@@ -89,7 +96,7 @@ class KernelPlan(ABC):
 
     def as_compiled(self) -> Self:
         """The plan without what is no part of the source: equal for plans with the same kernel."""
-        return replace(self, nanoseconds=0, binding="")
+        return replace(self, estimate=StepEstimate(), binding="")
 
     def batch_tiles(self, batch: int) -> int:
         """The number of parts into which the plan cuts the batch.

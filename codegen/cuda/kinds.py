@@ -57,9 +57,9 @@ class PlanKind:
         plan: the class of its plans, whose `kind` is the word that asks for it.
         candidates: finds the plans of a direction, or raises the error that says why there is none.
         candidates_for_auto: finds those that `"auto"` considers; None if it considers none.
-        least_nanoseconds: gives a lower bound for the estimates of all plans, forward and backward.
-            `"auto"` skips the search if each direction already has a plan that costs no more. None
-            if the kind has no bound.
+        least_nanoseconds: gives a lower bound for the estimates of all plans on a GPU, forward and
+            backward. `"auto"` skips the search if each direction already has a plan that costs no
+            more. None if the kind has no bound.
         largest_head: gives the largest head dim, a multiple of 8, for which plans keep R on the
             chip, or 0, for a cell, a dtype, a GPU and a number of heads. None if the kind does not
             keep R on the chip, and so takes every head.
@@ -68,7 +68,7 @@ class PlanKind:
     plan: type[KernelPlan]
     candidates: FindKernels
     candidates_for_auto: FindKernels | None = None
-    least_nanoseconds: Callable[[], tuple[float, float]] | None = None
+    least_nanoseconds: Callable[[Limits], tuple[float, float]] | None = None
     largest_head: LargestHead | None = None
 
     @property

@@ -16,5 +16,6 @@ GROUP_UNITS = TILE_M // 2
 
 # A k-tile is the part of K that a thread reads at once: in two-byte elements two instructions.
 K_TILE_BYTES = 64
-K_TILE_REGISTERS = 8  # per thread, for TILE_M rows of a k-tile
+FRAGMENT_REGISTERS = 4  # per thread, that hold R for one instruction
+K_TILE_REGISTERS = 2 * FRAGMENT_REGISTERS  # per thread, that hold TILE_M rows of a k-tile
 EXCHANGE_ROW_BYTES = 128  # a row of an exchange buffer in shared memory is a multiple of it

@@ -61,7 +61,7 @@ def plan_for(
     plans: list[Plan] = []
     refusals: dict[str, PlanError] = {}
     for name, kind in KINDS.items():
-        if kind.candidates_for_auto is None or _undercut(plans, kind):
+        if kind.candidates_for_auto is None or _undercut(plans, kind, limits):
             continue
         try:
             plans += _paired(kind.candidates_for_auto, cell, shape, limits, save, tf32)
@@ -160,14 +160,13 @@ def _check(variant: str, save: str, limits: Limits) -> None:
         )
 
 
-def _undercut(plans: Sequence[Plan], kind: PlanKind) -> bool:
+def _undercut(plans: Sequence[Plan], kind: PlanKind, limits: Limits) -> bool:
     """Whether each direction has a kernel that costs no more than any kernel of a kind can."""
     if kind.least_nanoseconds is None or not plans:
         return False
     costs = zip(*(plan.nanoseconds for plan in plans), strict=True)
-    return all(
-        min(own) <= least for own, least in zip(costs, kind.least_nanoseconds(), strict=True)
-    )
+    bounds = kind.least_nanoseconds(limits)
+    return all(min(own) <= bound for own, bound in zip(costs, bounds, strict=True))
 
 
 def _cost(plan: Plan) -> int:

@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ...codegen.cuda.alternating.plan import OwnProduct
+from ...codegen.cuda.estimate import StepEstimate
 from ...codegen.cuda.kinds import KINDS
 from ...codegen.plan import Plan
 
@@ -47,5 +48,5 @@ def _unpacked(value: Any) -> Any:
 
 def _type(name: str) -> Any:
     """The type of a plan or of its part, by the word that stands for it in a file."""
-    types = (Plan, OwnProduct, *(kind.plan for kind in KINDS.values()))
+    types = (Plan, StepEstimate, OwnProduct, *(kind.plan for kind in KINDS.values()))
     return {each.__name__: each for each in types}[name]

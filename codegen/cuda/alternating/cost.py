@@ -1,85 +1,115 @@
-"""The cost of a step of an alternating plan in ns."""
+"""The estimated time per step of an alternating plan.
+
+With the matrix library's product:
+
+    exchange  = launches * library.launch
+    product   = library.product + row_blocks * bytes of R / library.l2_bandwidth
+    pointwise = traffic
+
+With fused steps, where the next step's blocks start before a step ends (from compute capability 9.0
+on), the longer of two paths counts, then `exchange`, `chain / 2` and the traffic are added:
+
+    latency   = fused.overlapped_hop + fused.chain + waves * factors / fused.block_bandwidth
+    bandwidth = fused.overlapped_hop + moved / fused.l2_bandwidth
+
+and where they start after it:
+
+    step      = fused.hop + fused.chain + max(moved / fused.l2_bandwidth,
+                                              waves * (weights + factors) / fused.block_bandwidth)
+
+`weights` and `factors` are the bytes of R and of the states, or gradients of gates, that a block
+reads, `moved` those of all blocks. Hops and `fused.exchange` are the exchange, reads the product,
+`fused.chain` and the traffic the pointwise part. Only backward kernels have the exchange within
+clusters and half a chain more.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from ...derive import Pointwise
 from ...layout import layout_of
 from ...shape import Direction, Shape
-from ..block.cost import H200, traffic_nanoseconds
+from ..constants import GpuConstants
+from ..estimate import Step
 from ..limits import Limits
 from ..mma import TILE_N
-from .plan import OwnProduct
+from ..shared_cost import traffic_nanoseconds
+from .plan import AlternatingPlan, OwnProduct
+
+_LIBRARY_ROWS = 64  # batch rows for which the matrix library reads R once
 
 
-@dataclass(frozen=True)
-class OwnCosts:
-    """Constants of a fused step, calculated from measurements of its parts.
-
-    Attributes:
-        hop: ns from a step's end to the first load of the next step, with and without overlap.
-        chain: ns of a step without data movement: sums, equations, stores.
-        exchange: ns for the blocks of a cluster to add their sums.
-        block_bandwidth: bytes per ns that one block reads from L2.
-        bandwidth: bytes per ns that all blocks read from L2.
-    """
-
-    hop: tuple[float, float]
-    chain: float
-    exchange: float
-    block_bandwidth: float
-    bandwidth: float
-
-
-OWN = OwnCosts(hop=(700, 1500), chain=700, exchange=300, block_bandwidth=40, bandwidth=5000)
-
-
-def library_nanoseconds(pointwise: Pointwise, shape: Shape, direction: Direction) -> int:
-    """The estimated time per step with the matrix library's product, in ns.
+def alternating_step(
+    pointwise: Pointwise,
+    shape: Shape,
+    limits: Limits,
+    plan: AlternatingPlan,
+    constants: GpuConstants,
+) -> Step:
+    """The cost model of an alternating plan's kernels.
 
     Args:
         pointwise: of the cell.
-        shape: all of it matters.
-        direction: of the step.
+        shape: all of it but the steps matters.
+        limits: the GPU.
+        plan: of the kernels; its own estimate is not read.
+        constants: of the GPU.
     """
+    if plan.own:
+        return _fused_step(pointwise, shape, limits, plan.direction, plan.own, constants)
+    return _library_step(pointwise, shape, plan.direction, constants)
+
+
+def _library_step(
+    pointwise: Pointwise, shape: Shape, direction: Direction, constants: GpuConstants
+) -> Step:
+    """A product by the matrix library, and a pointwise kernel."""
+    library = constants.library
     pairs = len(pointwise.cell.dense_pairs)
     weights = pairs * shape.heads * shape.head_dim**2 * shape.element_bytes
-    rows = math.ceil(shape.batch / 64)
-    product = H200.product + rows * weights / H200.library_bandwidth if pairs else 0
+    reads = math.ceil(shape.batch / _LIBRARY_ROWS)
+    multiply = library.product + reads * weights / library.l2_bandwidth if pairs else 0
     launches = 1.0 if direction == "forward" else 1.5
-    return round(launches * H200.launch + product + traffic_nanoseconds(pointwise, shape))
+    traffic = traffic_nanoseconds(pointwise, shape, constants.chip)
+
+    def step(exchange: bool = True, product: bool = True) -> float:
+        return exchange * launches * library.launch + product * multiply + traffic
+
+    return step
 
 
-def own_nanoseconds(
-    pointwise: Pointwise, shape: Shape, limits: Limits, own: OwnProduct, direction: Direction
-) -> int:
-    """The same where one kernel per step multiplies too.
-
-    Args:
-        pointwise: of the cell.
-        shape: all of it matters.
-        limits: the GPU.
-        own: the sizes of the kernel.
-        direction: of the step.
-    """
-    layout = layout_of(pointwise.cell)
+def _fused_step(
+    pointwise: Pointwise,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    own: OwnProduct,
+    constants: GpuConstants,
+) -> Step:
+    """One kernel that multiplies and computes the equations."""
+    fused, layout, forward = constants.fused, layout_of(pointwise.cell), direction == "forward"
     pairs, sources = len(layout.pair_gates), len(layout.sources)
     blocks = shape.heads * math.ceil(shape.head_dim / TILE_N) * math.ceil(shape.batch / own.rows)
     waves = math.ceil(blocks / limits.multiprocessors)
     row = shape.head_dim * shape.element_bytes
     weights = TILE_N * pairs * row
-    factors = own.rows * (sources * row if direction == "forward" else pairs * row / own.split)
-    # A step waits for what the step before left; R is loaded meanwhile.
-    chain = OWN.hop[0] + OWN.chain + waves * factors / OWN.block_bandwidth
-    moved = blocks * (weights + factors) / OWN.bandwidth
-    if own.overlapped:
-        step = max(chain, OWN.hop[0] + moved)
-    else:
-        step = (
-            OWN.hop[1] + OWN.chain + max(moved, waves * (weights + factors) / OWN.block_bandwidth)
-        )
-    if direction == "backward":
-        step += OWN.exchange * (own.split > 1) + OWN.chain / 2
-    return round(step + traffic_nanoseconds(pointwise, shape))
+    factors = own.rows * (sources * row if forward else pairs * row / own.split)
+    all_reads = blocks * (weights + factors) / fused.l2_bandwidth
+    block_reads = waves * (weights + factors) / fused.block_bandwidth
+    factor_reads = waves * factors / fused.block_bandwidth
+    hop = fused.overlapped_hop if own.overlapped else fused.hop
+    traffic = traffic_nanoseconds(pointwise, shape, constants.chip)
+
+    def step(exchange: bool = True, product: bool = True) -> float:
+        if own.overlapped:
+            # A step waits for the states of the step before; R is loaded meanwhile.
+            latency = exchange * hop + fused.chain + product * factor_reads
+            taken = max(latency, exchange * hop + product * all_reads)
+        else:
+            taken = exchange * hop + fused.chain + product * max(all_reads, block_reads)
+        if not forward:
+            taken += exchange * fused.exchange * (own.split > 1) + fused.chain / 2
+        return taken + traffic
+
+    return step

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ....cellspec.cell import CellSpec
 from ...derive import derive
 from ...layout import layout_of
 from ...shape import Direction, PlanError, Save, Shape
+from ..constants import constants_for
+from ..estimate import StepEstimate
 from ..limits import KIB, Limits
 from ..mma import TILE_M, TILE_N
-from .cost import library_nanoseconds, own_nanoseconds
+from .cost import alternating_step
 from .plan import AlternatingPlan, OwnProduct
 
 _WARPS = 8
@@ -58,19 +61,16 @@ def alternating_kernels(
     pointwise = derive(cell)
 
     def plan(own: OwnProduct | None) -> AlternatingPlan:
-        if own:
-            nanoseconds = own_nanoseconds(pointwise, shape, limits, own, direction)
-        else:
-            nanoseconds = library_nanoseconds(pointwise, shape, direction)
-        return AlternatingPlan(
+        plan = AlternatingPlan(
             direction=direction,
             arch=limits.arch,
             dtype=shape.dtype,
             own=own,
-            nanoseconds=nanoseconds,
             tf32=tf32,
             save=save,
         )
+        step = alternating_step(pointwise, shape, limits, plan, constants_for(limits))
+        return replace(plan, estimate=StepEstimate.of(step))
 
     return (*(plan(both[direction]) for both in _own_products(cell, shape, limits)), plan(None))
 

@@ -13,6 +13,8 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...layout import layout_of
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
+from ..constants import constants_for
+from ..estimate import StepEstimate
 from ..limits import Limits
 from ..mma import (
     EXCHANGE_ROW_BYTES,
@@ -32,7 +34,7 @@ from ..refusal import (
     refusal,
     refuse_float64,
 )
-from .cost import block_nanoseconds
+from .cost import block_step
 from .plan import BlockPlan
 from .registers import backward_registers, forward_registers
 
@@ -218,7 +220,8 @@ def _kernel(
         blocks_per_multiprocessor=found["blocks"],
         matrix_registers=found["matrix"],
     )
-    return replace(plan, nanoseconds=block_nanoseconds(derive(cell), shape, limits, plan))
+    step = block_step(derive(cell), shape, limits, plan, constants_for(limits))
+    return replace(plan, estimate=StepEstimate.of(step))
 
 
 def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> Clash | None:

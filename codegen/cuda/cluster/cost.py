@@ -1,91 +1,87 @@
-"""The cost of a step of a cluster plan in ns, and where its constants were measured."""
+"""The estimated time per step of a cluster plan's kernel.
+
+    step      = waves * (exchange + product + pointwise)
+    exchange  = cluster.exchange + cluster.size[blocks] + KiB * cluster.received
+    product   = (splits - 1) * cluster.split
+                + blocks_per_sm * warps * fragments * chip.matrix / chip.clock
+                                                               (* chip.float32 in float32)
+    pointwise = blocks_per_sm * (warps * cluster.each_warp
+                                 + rounds * operations * cluster.operation)
+
+`waves` is how often all SMs are filled with clusters. `KiB` is what a block receives. `warps` is
+the number of a block's warps per scheduler, `fragments` the number of fragments of R per thread,
+and `splits` the number of warps that share K. `rounds` is how often the warps of a scheduler
+compute the equations, and `operations` the number of operations in them. A cell without dense
+recurrence has no exchange.
+"""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from ...derive import Pointwise
 from ...layout import layout_of
-from ...shape import DIRECTIONS, Shape
-from ..block.cost import H200
-from ..limits import Limits
-from ..mma import GROUP_UNITS, TILE_N, WARP
+from ...shape import Shape
+from ..constants import GpuConstants
+from ..estimate import Step
+from ..limits import KIB, Limits
+from ..mma import GROUP_UNITS, SCHEDULERS, TILE_N, WARP
+from ..shared_cost import product_nanoseconds
 from .plan import ClusterPlan
 
-_SUM_BYTES = 4  # of what a block's product gives for a unit and row
+_SUM_BYTES = 4  # of a partial sum: the backward sends one per unit and batch row
 
 
-@dataclass(frozen=True)
-class ClusterCosts:
-    """Constants of cluster plans on one GPU; pairs are forward, backward.
-
-    Attributes:
-        exchange: ns per step that nothing else fills: the latency of a push to the peers, barriers.
-        size: additional ns, by the number of blocks in a cluster.
-        kilobyte: additional ns per KiB that a block receives.
-        each_warp: fixed ns per step, per warp on a scheduler.
-        operation: ns per operation of the cell's equations, per round of a scheduler's warps.
-        split: ns per additional warp that shares K.
-        filled: the part of the multiprocessors that whole clusters can use.
-    """
-
-    exchange: tuple[float, float]
-    size: dict[int, float]
-    kilobyte: float
-    each_warp: tuple[float, float]
-    operation: tuple[float, float]
-    split: float
-    filled: float
-
-
-# NVIDIA H200, CUDA 13.0, 2026-11-21: fitted to 27 plans of LSTM and sLSTM, head dims 64 to 512,
-# batch 16, within 10 %.
-H200_CLUSTER = ClusterCosts(
-    exchange=(103, 190),
-    size={2: 125, 3: 125, 4: 30, 6: 15, 8: 0, 12: 10, 16: 17},
-    kilobyte=35,
-    each_warp=(41, 16),
-    operation=(6.5, 5.2),
-    split=110,
-    filled=0.9,
-)
-
-
-def cluster_nanoseconds(
-    pointwise: Pointwise, shape: Shape, limits: Limits, kernel: ClusterPlan
-) -> int:
-    """The estimated time per step of a cluster plan's kernel, in ns.
+def cluster_step(
+    pointwise: Pointwise, shape: Shape, limits: Limits, plan: ClusterPlan, constants: GpuConstants
+) -> Step:
+    """The cost model of a cluster plan's kernel.
 
     Args:
         pointwise: of the cell.
-        shape: batch and heads say how many clusters there are.
+        shape: batch and heads give the number of clusters.
         limits: the GPU.
-        kernel: the plan, whose own estimate is not read.
+        plan: of the kernel; its own estimate is not read.
+        constants: of the GPU.
     """
-    costs, sources = H200_CLUSTER, len(layout_of(pointwise.cell).sources)
-    direction, forward = DIRECTIONS.index(kernel.direction), kernel.direction == "forward"
-    each = shape.element_bytes if forward else _SUM_BYTES
-    taken_in = sources * kernel.cluster * kernel.units * TILE_N * each / 1024
-    exchange = costs.exchange[direction] + costs.size[kernel.cluster] + costs.kilobyte * taken_in
-    alone = exchange if sources else 0
-    alone += costs.split * (kernel.splits - 1)
-    busy = math.ceil(kernel.warps / H200.schedulers)
-    # A fragment of R is four registers of an instruction's warp.
-    matrix = busy * kernel.matrix_registers / 4 * H200.matrix / H200.clock
-    matrix *= H200.float32 if shape.dtype == "float32" else 1
-    operations = pointwise.program(kernel.direction).operations
-    # Two columns a thread of the forward, one where warps share K; of the backward's warps as many
-    # as have units.
-    at_once = min(kernel.splits, 2) * kernel.units / GROUP_UNITS if forward else kernel.warps
-    item_warps = math.ceil(kernel.units * TILE_N / WARP)
-    turns = math.ceil(item_warps / at_once)
-    turns *= math.ceil(min(at_once, item_warps) / H200.schedulers)
-    items = turns * operations * costs.operation[direction]
-    work = matrix + busy * costs.each_warp[direction] + items
-    # Blocks that share a multiprocessor hide each other's waiting, not each other's work.
+    cluster, direction = constants.cluster, plan.direction
     clusters = shape.heads * math.ceil(shape.batch / TILE_N)
-    room = costs.filled * limits.multiprocessors / kernel.cluster
-    together = max(min(math.ceil(clusters / room), kernel.blocks_per_multiprocessor), 1)
-    waves = math.ceil(clusters / max(math.floor(room * together), 1))
-    return round(waves * (alone + together * work))
+    # Blocks that share an SM hide each other's latency, not each other's work.
+    room = cluster.filled * limits.multiprocessors / plan.cluster
+    per_sm = max(min(math.ceil(clusters / room), plan.blocks_per_multiprocessor), 1)
+    waves = math.ceil(clusters / max(math.floor(room * per_sm), 1))
+    warps = math.ceil(plan.warps / SCHEDULERS)
+    push = _push(pointwise, shape, plan, constants)
+    split_sums = cluster.split * (plan.splits - 1)
+    multiply = product_nanoseconds(plan.matrix_registers, warps, shape.dtype, constants.chip)
+    operations = _rounds(plan) * pointwise.program(direction).operations
+
+    def step(exchange: bool = True, product: bool = True) -> float:
+        work = product * multiply + warps * cluster.each_warp.of(direction)
+        work += operations * cluster.operation.of(direction)
+        return waves * (exchange * push + product * split_sums + per_sm * work)
+
+    return step
+
+
+def _push(pointwise: Pointwise, shape: Shape, plan: ClusterPlan, constants: GpuConstants) -> float:
+    """The time of a push of states, or of partial sums, to all blocks of a cluster."""
+    sources = len(layout_of(pointwise.cell).sources)
+    if not sources:
+        return 0
+    cluster, direction = constants.cluster, plan.direction
+    element_bytes = shape.element_bytes if direction == "forward" else _SUM_BYTES
+    received = sources * plan.cluster * plan.units * TILE_N * element_bytes / KIB
+    latency = cluster.exchange.of(direction) + cluster.size[plan.cluster]
+    return latency + cluster.received * received
+
+
+def _rounds(plan: ClusterPlan) -> int:
+    """How often the warps of one scheduler compute the equations, one after the other."""
+    item_warps = math.ceil(plan.units * TILE_N / WARP)
+    if plan.direction == "forward":
+        # A thread has two batch rows, or one where warps share K.
+        at_once = min(plan.splits, 2) * plan.units / GROUP_UNITS
+    else:
+        at_once = plan.warps
+    return math.ceil(item_warps / at_once) * math.ceil(min(at_once, item_warps) / SCHEDULERS)

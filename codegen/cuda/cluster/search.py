@@ -10,6 +10,8 @@ from ....cellspec.cell import CellSpec
 from ....constrint import Solution
 from ...derive import derive
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
+from ..constants import constants_for
+from ..estimate import StepEstimate
 from ..limits import Limits
 from ..mma import GROUP_UNITS, TILE_M, TILE_N, WARP
 from ..refusal import (
@@ -20,7 +22,7 @@ from ..refusal import (
     refusal,
     refuse_float64,
 )
-from .cost import cluster_nanoseconds
+from .cost import cluster_step
 from .plan import ClusterPlan
 from .problem import SIZES, cluster_problem
 
@@ -76,8 +78,8 @@ def _ranked(
         together = min(math.ceil(clusters * size / limits.multiprocessors), 4)
         for best in _best(cell, _sizes(shape), limits, direction, size, together):
             plan = _kernel(best, shape, limits, direction)
-            cost = cluster_nanoseconds(derive(cell), shape, limits, plan)
-            found.append(replace(plan, nanoseconds=cost))
+            step = cluster_step(derive(cell), shape, limits, plan, constants_for(limits))
+            found.append(replace(plan, estimate=StepEstimate.of(step)))
     return tuple(sorted(found, key=lambda plan: plan.nanoseconds))
 
 

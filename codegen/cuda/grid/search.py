@@ -12,6 +12,8 @@ from ....constrint import Solution
 from ...derive import derive
 from ...layout import layout_of
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
+from ..constants import constants_for
+from ..estimate import StepEstimate
 from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
 from ..refusal import (
@@ -22,7 +24,7 @@ from ..refusal import (
     refusal,
     refuse_float64,
 )
-from .cost import grid_nanoseconds
+from .cost import grid_step
 from .plan import GridPlan
 from .problem import Rows, grid_problem
 
@@ -78,6 +80,7 @@ def grid_kernels(
 def _candidates(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, streams: bool
 ) -> tuple[GridPlan, ...]:
+    pointwise, constants = derive(cell), constants_for(limits)
     found: list[GridPlan] = []
     for tiles, phases in _ROWS:
         rows = TILE_N * tiles
@@ -96,9 +99,13 @@ def _candidates(
                 continue
             found += (
                 replace(
-                    kernel, nanoseconds=round(waves * ns), binding=_binding(kernel, shape, limits)
+                    kernel,
+                    estimate=StepEstimate.of(
+                        grid_step(pointwise, shape, limits, kernel, constants)
+                    ),
+                    binding=_binding(kernel, shape, limits),
                 )
-                for kernel, ns in _near(both[direction])
+                for kernel in _near(both[direction])
             )
             break  # more waves are never better
     return tuple(found)
@@ -107,10 +114,10 @@ def _candidates(
 _Priced = tuple[GridPlan, float]
 
 
-def _near(ranked: Sequence[_Priced]) -> list[_Priced]:
-    """The first kernel, and some that cost nearly as little."""
+def _near(ranked: Sequence[_Priced]) -> list[GridPlan]:
+    """The first kernel, and those of the next few whose estimates are nearly as low."""
     _, least = ranked[0]
-    return [(kernel, ns) for kernel, ns in ranked[: 1 + _MOST_NEAR] if ns < _NEAR * least]
+    return [kernel for kernel, ns in ranked[: 1 + _MOST_NEAR] if ns < _NEAR * least]
 
 
 def _sizes(shape: Shape) -> Shape:
@@ -122,12 +129,13 @@ def _sizes(shape: Shape) -> Shape:
 def _ranked(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows, streams: bool
 ) -> tuple[_Priced, ...]:
-    """The feasible kernels of a direction with their ns, the cheapest first."""
-    pointwise = derive(cell)
+    """The feasible kernels of a direction with the ns per step of a wave, the cheapest first."""
+    pointwise, constants = derive(cell), constants_for(limits)
     found = []
     for solution in grid_problem(cell, shape, limits, direction, rows, streams).solutions():
         kernel = _kernel(cell, shape, limits, direction, rows, solution)
-        found.append((kernel, grid_nanoseconds(pointwise, shape, limits, kernel)))
+        step = grid_step(pointwise, shape, limits, kernel, constants)
+        found.append((kernel, step()))
     return tuple(sorted(found, key=lambda item: item[1]))
 
 

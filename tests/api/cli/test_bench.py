@@ -15,6 +15,7 @@ from rnnc.bench.timing import Figure
 from rnnc.cli.app import app
 from rnnc.cli.console import print_table
 from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
+from rnnc.codegen.cuda.estimate import StepEstimate
 from rnnc.codegen.plan import Plan
 from typer.testing import CliRunner
 from typer.testing import Result as Outcome
@@ -106,7 +107,10 @@ def test_bad_words(words, found, write):
 PLAN = Plan(
     *(
         AlternatingPlan(
-            direction=direction, arch="sm_90", dtype="bfloat16", nanoseconds=nanoseconds
+            direction=direction,
+            arch="sm_90",
+            dtype="bfloat16",
+            estimate=StepEstimate(pointwise=nanoseconds),
         )
         for direction, nanoseconds in (("forward", 340), ("backward", 900))
     )

@@ -68,6 +68,7 @@ def test_plan_marks_what_is_taken_and_says_what_binds(shown: Callable[..., str])
     forward, backward = plan.nanoseconds
     assert f" {forward} ns per step  " in block
     assert f"  {(forward + backward) * 1024 / 1e6:.2f} ms  " in block
+    assert "  (estimated with constants fitted on an H200)" in lines
     assert f"\n* {plan}\n" in "\n".join([*lines, ""])
 
 
@@ -81,6 +82,7 @@ def test_plan_marks_a_mixed_plan_that_is_taken(shown: Callable[..., str]) -> Non
     assert f"  {backward} ns per step  " in lines[5]
     for part in (f" {forward} ns per step  ", f"  {backward} ns per step  "):
         assert part in lines[8]
+    assert "constants fitted on" not in "\n".join(lines)
     assert "\n".join(lines).endswith(f"\n\n* {plan}")
 
 

@@ -10,6 +10,7 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rnnc.codegen.cuda.estimate import StepEstimate
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
 from rnnc.codegen.cuda.pairs import LEAST_GAIN, cheapest, like_pairs
 from rnnc.codegen.cuda.planner import plan_for, plans_of_kind
@@ -100,7 +101,7 @@ def test_the_least_gain_and_what_is_never_mixed():
 
 def test_like_pairs_are_the_best_and_each_kernel_with_the_best_other():
     def kernels(kernel, *costs):
-        return [replace(kernel, nanoseconds=cost) for cost in costs]
+        return [replace(kernel, estimate=StepEstimate(pointwise=cost)) for cost in costs]
 
     forwards = [*kernels(BLOCK.forward, 1, 3), *kernels(replace(BLOCK.forward, rows=8), 2)]
     backwards = [*kernels(BLOCK.backward, 5, 7), *kernels(replace(BLOCK.backward, rows=12), 6)]

@@ -11,6 +11,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cuda.cluster.plan import ClusterPlan
+from rnnc.codegen.cuda.estimate import StepEstimate
 from rnnc.codegen.cuda.grid.plan import GridPlan
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
@@ -33,7 +34,14 @@ ASKED = Asked(LSTM, Shape(12, 64), H200)
 def pair(kind, backward, **sizes):
     """A plan of one kind; sizes that are not given do not matter."""
     every = {field.name: 1 for field in fields(kind)}
-    text = {"arch": "sm_90", "dtype": "bfloat16", "binding": "", "tf32": False, "save": "gates"}
+    text = {
+        "arch": "sm_90",
+        "dtype": "bfloat16",
+        "binding": "",
+        "estimate": StepEstimate(1),
+        "tf32": False,
+        "save": "gates",
+    }
     return Plan(
         kind(**every | text | sizes | {"direction": "forward"}),
         kind(**every | text | sizes | {"direction": "backward"} | backward),
@@ -41,11 +49,11 @@ def pair(kind, backward, **sizes):
 
 
 CLUSTER = pair(
-    *(ClusterPlan, {"cluster": 16, "nanoseconds": 900}),
+    *(ClusterPlan, {"cluster": 16, "estimate": StepEstimate(900)}),
     head_dim=256,
     rows=8,
     cluster=8,
-    nanoseconds=500,
+    estimate=StepEstimate(200, 200, 100),
     binding="registers",
 )
 GRID = pair(GridPlan, {"cluster": 4}, head_dim=768, rows=16, groups=2, blocks=48)

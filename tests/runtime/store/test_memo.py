@@ -94,7 +94,9 @@ def test_facts_are_those_of_the_derived_cell(name):
 def test_every_plan_is_the_same_from_its_text(heads_and_dim):
     for plan in plans_for(rnnc.cells.lstm, Shape(*heads_and_dim), H200):
         text = json.dumps(packed_plan(plan))
-        assert unpacked_plan(json.loads(text), "sm_90") == plan
+        found = unpacked_plan(json.loads(text), "sm_90")
+        assert found == plan
+        assert found.forward.estimate == plan.forward.estimate
         with pytest.raises(ValueError, match="no plan for sm_80"):
             unpacked_plan(json.loads(text), "sm_80")
 

@@ -1,0 +1,27 @@
+"""The parts of a plan's estimated time per step, as the benchmarks store them."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+from rnnc.codegen.cuda.estimate import StepEstimate
+from rnnc.codegen.plan import Plan
+
+
+def parts(plan: Plan) -> tuple[StepEstimate, StepEstimate]:
+    """The estimates of the forward and the backward kernel.
+
+    Args:
+        plan: for the shape that is measured.
+    """
+    return plan.forward.estimate, plan.backward.estimate
+
+
+def named_parts(plan: Plan) -> dict[str, dict[str, float]]:
+    """The same by direction and name, as JSON has it.
+
+    Args:
+        plan: for the shape that is measured.
+    """
+    forward, backward = parts(plan)
+    return {"forward": asdict(forward), "backward": asdict(backward)}

@@ -1,0 +1,61 @@
+"""The estimated time of a step, by its parts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class Step(Protocol):
+    """The cost model of one kernel: the time per step in ns, with or without some parts."""
+
+    def __call__(self, exchange: bool = True, product: bool = True) -> float:
+        """The time.
+
+        Args:
+            exchange: whether the exchange takes time.
+            product: whether the product takes time.
+        """
+        ...
+
+
+@dataclass(frozen=True)
+class StepEstimate:
+    """The estimated time per step of one kernel, in ns: the sum of three parts.
+
+    Attributes:
+        exchange: passing states, or their gradients, to the threads that multiply them: barriers,
+            messages between blocks, launches.
+        product: the product with R, including the reads of R that are not from registers.
+        pointwise: the cell's equations, and the reads and writes of inputs and results.
+    """
+
+    exchange: int = 0
+    product: int = 0
+    pointwise: int = 0
+
+    @classmethod
+    def of(cls, step: Step) -> StepEstimate:
+        """The parts of a step, each the time that the step loses without it.
+
+        First the exchange is left out, then the product too; the rest is the pointwise part. So a
+        part that is hidden under others counts for nothing, and the parts add up.
+
+        Args:
+            step: the cost model of the kernel.
+
+        Example:
+            >>> from rnnc.codegen.cuda.estimate import StepEstimate
+            >>> def step(exchange=True, product=True):
+            ...     return max(60 * exchange + 20 * product + 40, 70)
+            >>> StepEstimate.of(step)
+            StepEstimate(exchange=50, product=0, pointwise=70)
+        """
+        whole, without_exchange = round(step()), round(step(exchange=False))
+        pointwise = round(step(exchange=False, product=False))
+        return cls(whole - without_exchange, without_exchange - pointwise, pointwise)
+
+    @property
+    def total(self) -> int:
+        """The sum of the parts."""
+        return self.exchange + self.product + self.pointwise
