@@ -5,10 +5,12 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import Any, ClassVar, Literal, NamedTuple, Self
 
-from ..shape import Direction, Dtype, Save
+from ...constrint import Solution
+from ..shape import Direction, Dtype, Save, Shape
 from .estimate import StepEstimate
+from .limits import KIB, Limits
 from .mma import WARP
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": blocks of a launch
@@ -204,9 +206,57 @@ class ResidentPlan(KernelPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class TiledPlan(ResidentPlan):
-    """A block, or a cluster of blocks, computes one head of one tile of batch rows."""
+    """A block, or a cluster of blocks, computes one head of one tile of batch rows.
+
+    All of R is in registers.
+
+    Attributes:
+        ahead: steps between the load of a step's inputs and their use.
+        blocks_per_multiprocessor: blocks that share an SM.
+        matrix_registers: registers per thread that hold R.
+    """
 
     most_heads: ClassVar[int] = MOST_BLOCKS  # heads per launch
+
+    ahead: int
+    blocks_per_multiprocessor: int
+    matrix_registers: int
+
+    @classmethod
+    def of(
+        cls,
+        found: Solution,
+        shape: Shape,
+        limits: Limits,
+        direction: Direction,
+        threads: int,
+        **sizes: Any,
+    ) -> Self:
+        """The plan that a solution of the constraints stands for, without its estimate.
+
+        Args:
+            found: the solution.
+            shape: what the plan is for.
+            limits: the GPU.
+            direction: which of the two kernels.
+            threads: per block, for which registers are allocated.
+            sizes: of this kind of plan, and `rows`.
+        """
+        kib = WARP * found["warps"] * found["matrix"] * 4 // KIB
+        return cls(
+            direction=direction,
+            arch=limits.arch,
+            dtype=shape.dtype,
+            binding=f"registers: {kib} KiB of {limits.registers * 4 // KIB} KiB hold R",
+            head_dim=shape.head_dim,
+            warps=found["warps"],
+            registers=limits.registers_for(threads * found["blocks"]),
+            shared=found["shared"],
+            ahead=found["ahead"],
+            blocks_per_multiprocessor=found["blocks"],
+            matrix_registers=found["matrix"],
+            **sizes,
+        )
 
     @abstractmethod
     def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:

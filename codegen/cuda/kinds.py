@@ -11,7 +11,8 @@ import jinja2
 
 from ...cellspec.cell import CellSpec
 from ..render import register_template, unregister_template
-from ..shape import Direction, Dtype, PlanError, Save, Shape
+from ..request import PlanRequest
+from ..shape import Direction, Dtype, PlanError
 from .alternating.plan import AlternatingPlan
 from .alternating.search import alternating_kernels
 from .block.plan import BlockPlan
@@ -32,16 +33,13 @@ class FindKernels(Protocol):
         PlanError: a direction has none; names the constraint that binds.
     """
 
-    def __call__(
-        self,
-        cell: CellSpec,
-        shape: Shape,
-        limits: Limits,
-        direction: Direction,
-        save: Save = "gates",
-        tf32: bool = False,
-    ) -> Sequence[KernelPlan]:
-        """The plans; the arguments are those of `plan_for`, and the direction."""
+    def __call__(self, request: PlanRequest, direction: Direction) -> Sequence[KernelPlan]:
+        """The plans.
+
+        Args:
+            request: what they are asked for.
+            direction: which of the two kernels.
+        """
         ...
 
 

@@ -9,6 +9,7 @@ from functools import lru_cache
 
 from ...cellspec.cell import CellSpec
 from ..plan import Plan
+from ..request import PlanRequest
 from ..shape import DIRECTIONS, SAVES, PlanError, Save, Shape
 from .kinds import KINDS, FindKernels, PlanKind, check_variant
 from .limits import LEAST_CAPABILITY, Limits
@@ -55,6 +56,7 @@ def plan_for(
         >>> plan.variant, plan.forward.matrix_registers
         ('block+cluster', 64)
     """
+    request = PlanRequest(cell, shape, limits, save, tf32)
     _check(variant, save, limits)
     if variant != "auto":
         return plans_of_kind(variant, cell, shape, limits, save, tf32)[0]
@@ -64,7 +66,7 @@ def plan_for(
         if kind.candidates_for_auto is None or _undercut(plans, kind, limits):
             continue
         try:
-            plans += _paired(kind.candidates_for_auto, cell, shape, limits, save, tf32)
+            plans += _paired(kind.candidates_for_auto, request)
         except PlanError as error:
             refusals[name] = error
     if not plans:
@@ -94,13 +96,14 @@ def plans_for(
         >>> plans[0].variant, plans[-1].variant
         ('block', 'alternating')
     """
+    request = PlanRequest(cell, shape, limits, save, tf32)
     _check("auto", save, limits)
     plans: list[Plan] = []
     for kind in KINDS.values():
         if kind.candidates_for_auto is None:
             continue
         with suppress(PlanError):  # this kind has no plan
-            plans += _paired(kind.candidates, cell, shape, limits, save, tf32)
+            plans += _paired(kind.candidates, request)
     return tuple(sorted(plans, key=_cost))
 
 
@@ -130,14 +133,12 @@ def plans_of_kind(
     """
     found = KINDS[kind]
     find = (for_auto and found.candidates_for_auto) or found.candidates
-    return _paired(find, cell, shape, limits, save, tf32)
+    return _paired(find, PlanRequest(cell, shape, limits, save, tf32))
 
 
-def _paired(
-    find: FindKernels, cell: CellSpec, shape: Shape, limits: Limits, save: Save, tf32: bool
-) -> tuple[Plan, ...]:
+def _paired(find: FindKernels, request: PlanRequest) -> tuple[Plan, ...]:
     """Pairs of the kernels that a function finds for each direction, the cheapest first."""
-    forwards, backwards = (find(cell, shape, limits, d, save, tf32) for d in DIRECTIONS)
+    forwards, backwards = (find(request, d) for d in DIRECTIONS)
     return tuple(sorted(like_pairs(forwards, backwards), key=_cost))
 
 

@@ -27,51 +27,37 @@ from __future__ import annotations
 
 import math
 
-from ...derive import Pointwise
 from ...layout import layout_of
-from ...shape import Direction, Shape
-from ..constants import GpuConstants
+from ...shape import Direction
+from ..cost_inputs import CostInputs
 from ..estimate import Step
-from ..limits import Limits
 from ..mma import TILE_N
-from ..shared_cost import traffic_nanoseconds
 from .plan import AlternatingPlan, OwnProduct
 
 _LIBRARY_ROWS = 64  # batch rows for which the matrix library reads R once
 
 
-def alternating_step(
-    pointwise: Pointwise,
-    shape: Shape,
-    limits: Limits,
-    plan: AlternatingPlan,
-    constants: GpuConstants,
-) -> Step:
+def alternating_step(inputs: CostInputs, plan: AlternatingPlan) -> Step:
     """The cost model of an alternating plan's kernels.
 
     Args:
-        pointwise: of the cell.
-        shape: all of it but the steps matters.
-        limits: the GPU.
+        inputs: of the cell, the shape and the GPU.
         plan: of the kernels; its own estimate is not read.
-        constants: of the GPU.
     """
     if plan.own:
-        return _fused_step(pointwise, shape, limits, plan.direction, plan.own, constants)
-    return _library_step(pointwise, shape, plan.direction, constants)
+        return _fused_step(inputs, plan.direction, plan.own)
+    return _library_step(inputs, plan.direction)
 
 
-def _library_step(
-    pointwise: Pointwise, shape: Shape, direction: Direction, constants: GpuConstants
-) -> Step:
+def _library_step(inputs: CostInputs, direction: Direction) -> Step:
     """A product by the matrix library, and a pointwise kernel."""
-    library = constants.library
-    pairs = len(pointwise.cell.dense_pairs)
+    library, shape = inputs.constants.library, inputs.shape
+    pairs = len(inputs.pointwise.cell.dense_pairs)
     weights = pairs * shape.heads * shape.head_dim**2 * shape.element_bytes
     reads = math.ceil(shape.batch / _LIBRARY_ROWS)
     multiply = library.product + reads * weights / library.l2_bandwidth if pairs else 0
     launches = 1.0 if direction == "forward" else 1.5
-    traffic = traffic_nanoseconds(pointwise, shape, constants.chip)
+    traffic = inputs.traffic()
 
     def step(exchange: bool = True, product: bool = True) -> float:
         return exchange * launches * library.launch + product * multiply + traffic
@@ -79,19 +65,13 @@ def _library_step(
     return step
 
 
-def _fused_step(
-    pointwise: Pointwise,
-    shape: Shape,
-    limits: Limits,
-    direction: Direction,
-    own: OwnProduct,
-    constants: GpuConstants,
-) -> Step:
+def _fused_step(inputs: CostInputs, direction: Direction, own: OwnProduct) -> Step:
     """One kernel that multiplies and computes the equations."""
-    fused, layout, forward = constants.fused, layout_of(pointwise.cell), direction == "forward"
+    shape, fused, forward = inputs.shape, inputs.constants.fused, direction == "forward"
+    layout = layout_of(inputs.pointwise.cell)
     pairs, sources = len(layout.pair_gates), len(layout.sources)
     blocks = shape.heads * math.ceil(shape.head_dim / TILE_N) * math.ceil(shape.batch / own.rows)
-    waves = math.ceil(blocks / limits.multiprocessors)
+    waves = math.ceil(blocks / inputs.limits.multiprocessors)
     row = shape.head_dim * shape.element_bytes
     weights = TILE_N * pairs * row
     factors = own.rows * (sources * row if forward else pairs * row / own.split)
@@ -99,7 +79,7 @@ def _fused_step(
     block_reads = waves * (weights + factors) / fused.block_bandwidth
     factor_reads = waves * factors / fused.block_bandwidth
     hop = fused.overlapped_hop if own.overlapped else fused.hop
-    traffic = traffic_nanoseconds(pointwise, shape, constants.chip)
+    traffic = inputs.traffic()
 
     def step(exchange: bool = True, product: bool = True) -> float:
         if own.overlapped:

@@ -1,4 +1,4 @@
-"""The alternating plan of a cell, a shape and a GPU: who multiplies, and with which sizes."""
+"""The search for alternating plans: which kernel multiplies, and with which sizes."""
 
 from __future__ import annotations
 
@@ -7,49 +7,41 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from ....cellspec.cell import CellSpec
-from ...derive import derive
 from ...layout import layout_of
-from ...shape import Direction, PlanError, Save, Shape
-from ..constants import constants_for
+from ...request import PlanRequest
+from ...shape import Direction, PlanError, Shape
+from ..cost_inputs import CostInputs
 from ..estimate import StepEstimate
+from ..kernel_plan import MOST_BLOCKS
 from ..limits import KIB, Limits
 from ..mma import TILE_M, TILE_N
 from .cost import alternating_step
 from .plan import AlternatingPlan, OwnProduct
 
 _WARPS = 8
-_ROWS = (16, 32)  # batch rows of a block: an item a thread at most
-_SHARED = 44 * KIB  # of the 48 that a kernel has without asking; some is for arguments
-_REGISTERS = 96  # of a thread, for sums and what is on its way, of 128: two blocks share an SM
-# Units per step over all batch rows and heads, with room for a few blocks.
+_ROWS = (16, 32)  # batch rows per block, so that a thread has at most one item
+# Bytes per block, of the 48 KiB that every kernel may use; the rest is for arguments.
+_SHARED = 44 * KIB
+# Per thread, for accumulators and loads on their way; with 128 in all, two blocks share an SM.
+_REGISTERS = 96
+# Units per step over all batch rows and heads, less a margin for a few blocks.
 _MOST_UNITS = 2**32 - 2**10
-_MOST_TILES = 65535  # of batch rows: blocks of a launch along y
-_SPLITS = (1, 2, 4, 4)  # blocks that share K of the backward, by the pairs of a source
+_SPLITS = (1, 2, 4, 4)  # blocks that share K in the backward, by the number of pairs per source
 
 
-def alternating_kernels(
-    cell: CellSpec,
-    shape: Shape,
-    limits: Limits,
-    direction: Direction,
-    save: Save = "gates",
-    tf32: bool = False,
-) -> tuple[AlternatingPlan, ...]:
+def alternating_kernels(request: PlanRequest, direction: Direction) -> tuple[AlternatingPlan, ...]:
     """The alternating plans of one direction; every head dim has one.
 
-    First those whose step's kernel multiplies, then the one with the matrix library's product.
+    First those with fused steps, then the one with the matrix library's product.
 
     Args:
-        cell: the cell.
-        shape: sizes and dtype.
-        limits: the GPU.
+        request: what the plans are asked for.
         direction: which of the two directions.
-        save: what the forward saves for the backward.
-        tf32: whether float32 products may round to tf32.
 
     Raises:
         PlanError: a step has more units than the kernels count in 32 bits.
     """
+    cell, shape, limits = request.cell, request.shape, request.limits
     units = shape.batch * shape.heads * shape.head_dim
     if units > _MOST_UNITS:
         raise PlanError(
@@ -58,7 +50,7 @@ def alternating_kernels(
             f"at most {_MOST_UNITS}: the kernels count units in 32 bits",
             "scan on parts of the batch",
         )
-    pointwise = derive(cell)
+    inputs = CostInputs.of(cell, shape, limits)
 
     def plan(own: OwnProduct | None) -> AlternatingPlan:
         plan = AlternatingPlan(
@@ -66,11 +58,10 @@ def alternating_kernels(
             arch=limits.arch,
             dtype=shape.dtype,
             own=own,
-            tf32=tf32,
-            save=save,
+            tf32=request.tf32,
+            save=request.save,
         )
-        step = alternating_step(pointwise, shape, limits, plan, constants_for(limits))
-        return replace(plan, estimate=StepEstimate.of(step))
+        return replace(plan, estimate=StepEstimate.of(alternating_step(inputs, plan)))
 
     return (*(plan(both[direction]) for both in _own_products(cell, shape, limits)), plan(None))
 
@@ -78,16 +69,16 @@ def alternating_kernels(
 def _own_products(
     cell: CellSpec, shape: Shape, limits: Limits
 ) -> Iterator[dict[Direction, OwnProduct]]:
-    """The sizes with which a step's kernels can multiply, for any head dim, by direction."""
+    """The sizes of fused steps by direction; none if the cell or the dtype cannot have them."""
     layout = layout_of(cell)
     if shape.element_bytes != 2 or not layout.pair_gates:
         return
     pairs, sources = len(layout.pair_gates), len(layout.sources)
-    # The backward's K in parts of about one state each, as much as a forward's block reads.
+    # A backward block reads about one state's part of K, as much as a forward block reads.
     wanted = _SPLITS[min(max(layout.source_pairs), len(_SPLITS)) - 1]
     split = wanted if limits.cluster >= wanted else 1
     for rows in _ROWS:
-        if math.ceil(shape.batch / rows) > _MOST_TILES:
+        if math.ceil(shape.batch / rows) > MOST_BLOCKS:
             continue
         forward = _own_product(rows, 1, strips=pairs, received=0, spare=_REGISTERS, limits=limits)
         backward = _own_product(
@@ -95,7 +86,7 @@ def _own_products(
             split,
             strips=sources * split,
             received=sources * split,
-            # The gradients of more than two states need registers of their own.
+            # Gradients of more than two states take additional registers.
             spare=_REGISTERS - 4 * max(0, len(layout.states) - 2),
             limits=limits,
         )
@@ -127,7 +118,7 @@ def _own_product(
 
 
 def _ahead(strips: int, tiles: int, registers: int) -> int:
-    """How many chunks' words find registers beside the sums; more than 6 hide nothing more."""
-    sums = 4 * strips * tiles * (2 if strips * tiles < 4 else 1)  # see kChains
+    """The number of k-tiles to load ahead, by the registers left; more than 6 gain nothing."""
+    sums = 4 * strips * tiles * (2 if strips * tiles < 4 else 1)
     chunk = 4 * strips + 8 * tiles
     return min(6, (registers - sums) // chunk)

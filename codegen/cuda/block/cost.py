@@ -16,42 +16,34 @@ from __future__ import annotations
 
 import math
 
-from ...derive import Pointwise
-from ...shape import Shape
-from ..constants import GpuConstants
+from ..cost_inputs import CostInputs
 from ..estimate import Step
-from ..limits import Limits
 from ..mma import SCHEDULERS
-from ..shared_cost import product_nanoseconds, traffic_nanoseconds
 from .plan import BlockPlan
 
 _ITEM_ROWS = 4  # batch rows per item of a thread in a group of units
 
 
-def block_step(
-    pointwise: Pointwise, shape: Shape, limits: Limits, plan: BlockPlan, constants: GpuConstants
-) -> Step:
+def block_step(inputs: CostInputs, plan: BlockPlan) -> Step:
     """The cost model of a block plan's kernel.
 
     Args:
-        pointwise: of the cell.
-        shape: batch and heads give the number of blocks.
-        limits: the GPU.
+        inputs: of the cell, the shape and the GPU.
         plan: of the kernel; its own estimate is not read.
-        constants: of the GPU.
     """
-    block, direction = constants.block, plan.direction
+    shape, limits = inputs.shape, inputs.limits
+    block, direction = inputs.constants.block, plan.direction
     blocks = shape.heads * math.ceil(shape.batch / plan.rows)
     # Blocks that share an SM hide each other's latency, not each other's work.
     per_sm = min(math.ceil(blocks / limits.multiprocessors), plan.blocks_per_multiprocessor)
     waves = math.ceil(blocks / (limits.multiprocessors * per_sm))
     warps = math.ceil(per_sm * plan.warps / SCHEDULERS)
-    multiply = product_nanoseconds(plan.matrix_registers, warps, shape.dtype, constants.chip)
-    operations = pointwise.program(direction).operations
-    item = block.chain.of(direction) + operations * block.operation.of(direction)
+    multiply = inputs.register_product(plan.matrix_registers, warps)
+    item = block.chain.of(direction)
+    item += inputs.operations(direction) * block.operation.of(direction)
     further_warps = (warps - 1) * block.further_warp.of(direction)
     items = plan.unit_groups * plan.rows // _ITEM_ROWS * (item + further_warps)
-    traffic = traffic_nanoseconds(pointwise, shape, constants.chip)
+    traffic = inputs.traffic()
 
     def step(exchange: bool = True, product: bool = True) -> float:
         wave = exchange * block.exchange.of(direction) + items + product * multiply

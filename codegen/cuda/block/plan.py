@@ -14,22 +14,16 @@ class BlockPlan(TiledPlan):
     """One block per head and 4 or 8 batch rows: R in registers, h through shared memory.
 
     No block waits for another. One binary serves all batches and lengths. The attributes that are
-    not listed are those of `ResidentPlan`.
+    not listed are those of `TiledPlan`.
 
     Attributes:
         unit_groups: groups of 8 units per warp.
-        ahead: steps between the load of a step's inputs and their use.
-        blocks_per_multiprocessor: blocks that share an SM's registers.
-        matrix_registers: registers per thread that hold R.
     """
 
     kind: ClassVar[str] = "block"
     most_heads: ClassVar[int] = 2**31 - 1  # per launch: heads are blocks along x
 
     unit_groups: int
-    ahead: int
-    blocks_per_multiprocessor: int
-    matrix_registers: int
 
     @property
     def cut(self) -> tuple[int, ...]:

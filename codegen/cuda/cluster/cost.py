@@ -19,42 +19,35 @@ from __future__ import annotations
 
 import math
 
-from ...derive import Pointwise
 from ...layout import layout_of
-from ...shape import Shape
-from ..constants import GpuConstants
+from ..cost_inputs import CostInputs
 from ..estimate import Step
-from ..limits import KIB, Limits
+from ..limits import KIB
 from ..mma import GROUP_UNITS, SCHEDULERS, TILE_N, WARP
-from ..shared_cost import product_nanoseconds
 from .plan import ClusterPlan
 
 _SUM_BYTES = 4  # of a partial sum: the backward sends one per unit and batch row
 
 
-def cluster_step(
-    pointwise: Pointwise, shape: Shape, limits: Limits, plan: ClusterPlan, constants: GpuConstants
-) -> Step:
+def cluster_step(inputs: CostInputs, plan: ClusterPlan) -> Step:
     """The cost model of a cluster plan's kernel.
 
     Args:
-        pointwise: of the cell.
-        shape: batch and heads give the number of clusters.
-        limits: the GPU.
+        inputs: of the cell, the shape and the GPU.
         plan: of the kernel; its own estimate is not read.
-        constants: of the GPU.
     """
-    cluster, direction = constants.cluster, plan.direction
+    shape, limits = inputs.shape, inputs.limits
+    cluster, direction = inputs.constants.cluster, plan.direction
     clusters = shape.heads * math.ceil(shape.batch / TILE_N)
     # Blocks that share an SM hide each other's latency, not each other's work.
     room = cluster.filled * limits.multiprocessors / plan.cluster
     per_sm = max(min(math.ceil(clusters / room), plan.blocks_per_multiprocessor), 1)
     waves = math.ceil(clusters / max(math.floor(room * per_sm), 1))
     warps = math.ceil(plan.warps / SCHEDULERS)
-    push = _push(pointwise, shape, plan, constants)
+    push = _push(inputs, plan)
     split_sums = cluster.split * (plan.splits - 1)
-    multiply = product_nanoseconds(plan.matrix_registers, warps, shape.dtype, constants.chip)
-    operations = _rounds(plan) * pointwise.program(direction).operations
+    multiply = inputs.register_product(plan.matrix_registers, warps)
+    operations = _rounds(plan) * inputs.operations(direction)
 
     def step(exchange: bool = True, product: bool = True) -> float:
         work = product * multiply + warps * cluster.each_warp.of(direction)
@@ -64,13 +57,13 @@ def cluster_step(
     return step
 
 
-def _push(pointwise: Pointwise, shape: Shape, plan: ClusterPlan, constants: GpuConstants) -> float:
+def _push(inputs: CostInputs, plan: ClusterPlan) -> float:
     """The time of a push of states, or of partial sums, to all blocks of a cluster."""
-    sources = len(layout_of(pointwise.cell).sources)
+    sources = len(layout_of(inputs.pointwise.cell).sources)
     if not sources:
         return 0
-    cluster, direction = constants.cluster, plan.direction
-    element_bytes = shape.element_bytes if direction == "forward" else _SUM_BYTES
+    cluster, direction = inputs.constants.cluster, plan.direction
+    element_bytes = inputs.shape.element_bytes if direction == "forward" else _SUM_BYTES
     received = sources * plan.cluster * plan.units * TILE_N * element_bytes / KIB
     latency = cluster.exchange.of(direction) + cluster.size[plan.cluster]
     return latency + cluster.received * received

@@ -14,16 +14,13 @@ class ClusterPlan(TiledPlan):
     """One cluster of blocks per head and 8 batch rows: R in registers, h pushed to the peers.
 
     Clusters do not wait for each other. One binary serves all batches and lengths. The attributes
-    that are not listed are those of `ResidentPlan`.
+    that are not listed are those of `TiledPlan`.
 
     Attributes:
         cluster: blocks per cluster.
         units: units per block.
         splits: warps that share K of the same rows of R and add their partial sums in shared
             memory; 1 in the backward, where warps share rows.
-        ahead: steps between the load of a step's inputs and their use.
-        blocks_per_multiprocessor: blocks that share an SM's registers.
-        matrix_registers: registers per thread that hold R.
     """
 
     kind: ClassVar[str] = "cluster"
@@ -31,9 +28,6 @@ class ClusterPlan(TiledPlan):
     cluster: int
     units: int
     splits: int
-    ahead: int
-    blocks_per_multiprocessor: int
-    matrix_registers: int
 
     @property
     def launch_shape(self) -> LaunchShape:

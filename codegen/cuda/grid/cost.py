@@ -21,9 +21,8 @@ from __future__ import annotations
 
 import math
 
-from ...derive import Pointwise
-from ...shape import Shape
-from ..constants import GpuConstants, PerDirection, constants_for
+from ..constants import PerDirection, constants_for
+from ..cost_inputs import CostInputs
 from ..estimate import Step
 from ..limits import KIB, Limits
 from ..mma import K_TILE_BYTES, SCHEDULERS, SECTOR_BYTES, TILE_N
@@ -39,31 +38,25 @@ def least_grid_nanoseconds(limits: Limits) -> PerDirection:
     return constants_for(limits).grid.hop
 
 
-def grid_step(
-    pointwise: Pointwise, shape: Shape, limits: Limits, plan: GridPlan, constants: GpuConstants
-) -> Step:
+def grid_step(inputs: CostInputs, plan: GridPlan) -> Step:
     """The cost model of a grid plan's kernel.
 
     Args:
-        pointwise: of the cell.
-        shape: batch, heads and dtype matter.
-        limits: the GPU.
+        inputs: of the cell, the shape and the GPU.
         plan: of the kernel; its own estimate is not read.
-        constants: of the GPU.
     """
-    grid, direction = constants.grid, plan.direction
+    shape, grid, direction = inputs.shape, inputs.constants.grid, plan.direction
     waves = math.ceil(math.ceil(shape.batch / plan.rows) / plan.groups)
     tiles = plan.rows // TILE_N // plan.phases
     rows = TILE_N * tiles
     gathered = rows * plan.exchange_chunks * K_TILE_BYTES / plan.cluster / KIB
     gather = gathered * grid.gather.of(direction)
-    multiply = _multiply(shape, limits, plan, constants, tiles)
+    multiply = _multiply(inputs, plan, tiles)
     partial_sums = plan.warps * grid.warp.of(direction) * (0.6 + 0.4 * tiles)
     cluster_sums = plan.warps * grid.cluster_warp if plan.cluster > 1 else 0
     items = math.ceil(rows * plan.units / plan.threads)
     further_items = (items - 1) * grid.item.of(direction)
-    operations = pointwise.program(direction).operations
-    equations = items * operations * grid.operation.of(direction)
+    equations = items * inputs.operations(direction) * grid.operation.of(direction)
     hop = grid.hop.of(direction) + grid.cluster_hop[plan.cluster]
     hop += grid.block.of(direction) * plan.blocks * shape.heads * plan.groups
     if plan.units * shape.element_bytes < SECTOR_BYTES:
@@ -82,24 +75,19 @@ def grid_step(
     return step
 
 
-def _multiply(
-    shape: Shape, limits: Limits, plan: GridPlan, constants: GpuConstants, tiles: int
-) -> float:
+def _multiply(inputs: CostInputs, plan: GridPlan, tiles: int) -> float:
     """The time of the matrix instructions of one phase, or of the stream if it takes longer.
 
     Args:
-        shape: heads and dtype matter.
-        limits: the GPU.
+        inputs: of the cell, the shape and the GPU.
         plan: of the kernel.
-        constants: of the GPU.
         tiles: tiles of batch rows per phase.
     """
-    grid, direction = constants.grid, plan.direction
+    grid, direction = inputs.constants.grid, plan.direction
     # A fragment is the operand of one warp instruction: two per tile and k-tile, wherever stored.
-    slower = constants.chip.float32 if shape.dtype == "float32" else 1
-    instructions = 2 * plan.tiles * plan.chunks * tiles * slower
+    instructions = 2 * plan.tiles * plan.chunks * tiles * inputs.float32_factor
     warps = math.ceil(plan.warps / SCHEDULERS)
     multiply = instructions * (warps * grid.matrix.of(direction) + grid.chain.of(direction))
-    streamed = shape.heads * plan.groups * plan.blocks * plan.streamed_bytes
-    bandwidth = grid.l2_bandwidth if streamed <= limits.l2 else grid.memory_bandwidth
+    streamed = inputs.shape.heads * plan.groups * plan.blocks * plan.streamed_bytes
+    bandwidth = grid.l2_bandwidth if streamed <= inputs.limits.l2 else grid.memory_bandwidth
     return max(multiply, streamed / bandwidth)

@@ -1,18 +1,18 @@
-"""Plans of blocks all over the chip: what is feasible, ranked."""
+"""The search for grid plans."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
 from ....cellspec.cell import CellSpec
 from ....constrint import Solution
-from ...derive import derive
 from ...layout import layout_of
-from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Save, Shape
-from ..constants import constants_for
+from ...request import PlanRequest
+from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
+from ..cost_inputs import CostInputs
 from ..estimate import StepEstimate
 from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
@@ -29,84 +29,67 @@ from .plan import GridPlan
 from .problem import Rows, grid_problem
 
 _LARGEST_DIM = 16384
-# Kernels that a trial may find faster than the one with the lowest estimate: what they may cost in
-# units of it, and how many of a direction.
+# A trial may find another kernel faster than the one with the lowest estimate. How many others it
+# tries per direction, and how far above the lowest their estimates may be.
 _NEAR = 1.1
 _MOST_NEAR = 3
-# Tiles of 8 batch rows of a group of blocks, and the phases in which they are taken.
+# Tiles of 8 batch rows per group of blocks, and the phases that share them.
 _ROWS = ((1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4))
 
 
 def grid_kernels(
-    cell: CellSpec,
-    shape: Shape,
-    limits: Limits,
-    direction: Direction,
-    save: Save = "gates",
-    tf32: bool = False,
-    *,
-    streams: bool = True,
+    request: PlanRequest, direction: Direction, *, streams: bool = True
 ) -> tuple[GridPlan, ...]:
-    """The grid plans of one direction: for each way to cut the batch the cheapest, and those that
-    are estimated to be nearly as good.
+    """The grid plans of one direction: the cheapest for each cut of the batch, and those with
+    nearly the same estimate.
 
-    Only where no kernel keeps all of R on the chip are there plans that stream the rest in every
-    step.
+    Plans stream a part of R only if no kernel keeps all of R on the chip.
 
     Args:
-        cell: the cell.
-        shape: sizes and dtype.
-        limits: the GPU.
+        request: what the plans are asked for.
         direction: which of the two kernels.
-        save: what the forward saves for the backward.
-        tf32: whether float32 products may round to tf32.
         streams: whether plans may stream a part of R.
 
     Raises:
-        PlanError: the dtype has no matrix instructions, no gate reads a state through a matrix, or
-            R does not fit the chip, nor what streaming needs of it; names the constraint that binds
-            and the largest head dim that fits.
+        PlanError: the dtype has no matrix instructions, the cell has no dense recurrent matrix, or
+            its blocks do not fit the chip; names the constraint that binds and the largest head dim
+            that fits.
     """
+    cell, shape, limits = request.cell, request.shape, request.limits
     _check(cell, shape)
     found = _candidates(cell, shape, limits, direction, streams=False)
     if streams and not found:
         found = _candidates(cell, shape, limits, direction, streams=True)
     if not found:
         raise _refusal(cell, shape, limits, streams)
-    return tuple(replace(kernel, save=save, tf32=tf32) for kernel in found)
+    return tuple(replace(kernel, save=request.save, tf32=request.tf32) for kernel in found)
 
 
 @lru_cache(maxsize=512)
 def _candidates(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, streams: bool
 ) -> tuple[GridPlan, ...]:
-    pointwise, constants = derive(cell), constants_for(limits)
+    inputs = CostInputs.of(cell, shape, limits)
     found: list[GridPlan] = []
     for tiles, phases in _ROWS:
         rows = TILE_N * tiles
         wanted = math.ceil(shape.batch / rows)
         if tiles > 1 and 2 * wanted * rows > 3 * (shape.batch + TILE_N):
-            continue  # most of its rows would be padding
+            continue  # too many rows would be padding
         for waves in range(1, wanted + 1):
-            groups = math.ceil(wanted / waves)  # waves of one size, or nearly
+            groups = math.ceil(wanted / waves)  # waves of nearly the same size
             if groups > limits.multiprocessors or math.ceil(wanted / groups) < waves:
                 continue
             if streams and max(groups, phases) > 1:
-                continue  # each would stream anew, and less of its own R is on the chip
+                continue  # each group and phase would stream R again
             cut = Rows(tiles, phases, groups)
             both = {d: _ranked(cell, _sizes(shape), limits, d, cut, streams) for d in DIRECTIONS}
             if not all(both.values()):
                 continue
-            found += (
-                replace(
-                    kernel,
-                    estimate=StepEstimate.of(
-                        grid_step(pointwise, shape, limits, kernel, constants)
-                    ),
-                    binding=_binding(kernel, shape, limits),
-                )
-                for kernel in _near(both[direction])
-            )
+            for kernel in _near(both[direction]):
+                estimate = StepEstimate.of(grid_step(inputs, kernel))
+                binding = _binding(kernel, shape, limits)
+                found.append(replace(kernel, estimate=estimate, binding=binding))
             break  # more waves are never better
     return tuple(found)
 
@@ -121,7 +104,7 @@ def _near(ranked: Sequence[_Priced]) -> list[GridPlan]:
 
 
 def _sizes(shape: Shape) -> Shape:
-    """The shape as far as a group of blocks sees it."""
+    """The sizes that one group of blocks depends on."""
     return Shape(shape.heads, shape.head_dim, 1, 1, shape.dtype)
 
 
@@ -130,11 +113,11 @@ def _ranked(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows, streams: bool
 ) -> tuple[_Priced, ...]:
     """The feasible kernels of a direction with the ns per step of a wave, the cheapest first."""
-    pointwise, constants = derive(cell), constants_for(limits)
+    inputs = CostInputs.of(cell, shape, limits)
     found = []
     for solution in grid_problem(cell, shape, limits, direction, rows, streams).solutions():
         kernel = _kernel(cell, shape, limits, direction, rows, solution)
-        step = grid_step(pointwise, shape, limits, kernel, constants)
+        step = grid_step(inputs, kernel)
         found.append((kernel, step()))
     return tuple(sorted(found, key=lambda item: item[1]))
 
@@ -173,7 +156,7 @@ def _kernel(
 
 
 def _binding(kernel: GridPlan, shape: Shape, limits: Limits) -> str:
-    """Which limit a larger head would break first, or already does."""
+    """The limit that a larger head would break first, or that this one breaks."""
     if kernel.streamed_chunks:
         return "the chip does not hold all of R; auto takes an alternating plan"
     blocks = shape.heads * kernel.groups * kernel.blocks
@@ -192,7 +175,10 @@ def _check(cell: CellSpec, shape: Shape) -> None:
 
 
 def _clash(cell: CellSpec, shape: Shape, limits: Limits, streams: bool = False) -> Clash | None:
-    """What stands in the way of one group of blocks; of streaming, where all else fails."""
+    """The constraints that no group of blocks meets; None if there is a grid plan.
+
+    If plans may stream, the constraints are those of a plan that streams.
+    """
 
     def clash(streamed: bool) -> Clash | None:
         return first_clash(lambda d: grid_problem(cell, _sizes(shape), limits, d, Rows(), streamed))
@@ -208,20 +194,34 @@ def _refusal(cell: CellSpec, shape: Shape, limits: Limits, streams: bool) -> Pla
     return refusal("grid", cell, shape, limits, clash, largest, wanted)
 
 
+def _fits(
+    cell: CellSpec, dtype: Dtype, limits: Limits, heads: int, streams: bool = False
+) -> Callable[[int], bool]:
+    """A function that says whether there is a grid plan for a head dim."""
+
+    def fits(dim: int) -> bool:
+        shape = Shape(heads, dim, 1, 1, dtype)
+        return dim <= _LARGEST_DIM and _clash(cell, shape, limits, streams) is None
+
+    return fits
+
+
 @lru_cache(maxsize=512)
 def largest_grid_dim(
     cell: CellSpec, dtype: Dtype, limits: Limits, heads: int = 1, streams: bool = False
 ) -> int:
     """The largest head dim, a multiple of 8, whose R fits the chip; 0 if none does.
 
-    Where R may be streamed, it need not fit: what else blocks need of the chip must.
+    It is found by halving; a larger head may fit beyond a gap.
+
+    Args:
+        cell: the cell.
+        dtype: of R and h.
+        limits: the GPU.
+        heads: that share the chip.
+        streams: whether only a part of R must fit, since plans may stream the rest.
     """
-
-    def fits(dim: int) -> bool:
-        shape = Shape(heads, dim, 1, 1, dtype)
-        return dim <= _LARGEST_DIM and _clash(cell, shape, limits, streams) is None
-
-    return largest_dim(fits, low=0, high=64, step=8)
+    return largest_dim(_fits(cell, dtype, limits, heads, streams), low=0, high=64, step=GROUP_UNITS)
 
 
 def largest_grid_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int) -> int:
@@ -235,7 +235,6 @@ def largest_grid_head(cell: CellSpec, dtype: Dtype, limits: Limits, heads: int) 
     """
     if not layout_of(cell).sources:
         return 0  # blocks have nothing to exchange
-    first = largest_grid_dim(cell, dtype, limits, heads)
     return largest_beyond_gaps(
-        first, lambda dim: _clash(cell, Shape(heads, dim, 1, 1, dtype), limits) is None
+        largest_grid_dim(cell, dtype, limits, heads), _fits(cell, dtype, limits, heads)
     )

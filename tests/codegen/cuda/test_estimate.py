@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 import rnnc
 from rnnc.codegen.cuda.constants import H200, constants_for, is_fitted
+from rnnc.codegen.cuda.cost_inputs import CostInputs
 from rnnc.codegen.cuda.estimate import StepEstimate
 from rnnc.codegen.cuda.grid.cost import grid_step
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
 from rnnc.codegen.cuda.planner import plan_for
-from rnnc.codegen.derive import derive
 from rnnc.codegen.shape import Shape
 
 LSTM = rnnc.cells.lstm
@@ -34,14 +34,14 @@ def test_a_hidden_part_counts_for_nothing():
 
 def test_a_hop_is_hidden_under_the_work_of_other_phases():
     limits = limits_of("H200")
-    constants = constants_for(limits)
     shape = Shape(1, 768, batch=32)
+    inputs = CostInputs.of(LSTM, shape, limits)
     plan = replace(plan_for(LSTM, shape, limits, "grid").forward, rows=32, phases=4, groups=1)
 
     def estimate(hop: float) -> StepEstimate:
-        grid = replace(constants.grid, hop=constants.grid.hop._replace(forward=hop))
-        made = grid_step(derive(LSTM), shape, limits, plan, replace(constants, grid=grid))
-        return StepEstimate.of(made)
+        grid = replace(H200.grid, hop=H200.grid.hop._replace(forward=hop))
+        freed = replace(inputs, constants=replace(H200, grid=grid))
+        return StepEstimate.of(grid_step(freed, plan))
 
     assert estimate(hop=100) == estimate(hop=0)
     assert estimate(hop=1e6).exchange > 990_000

@@ -44,8 +44,16 @@ class ToyPlan(KernelPlan):
         return "one warp"
 
 
-def candidates(cell, shape, limits, direction, save="gates", tf32=False):
-    return [ToyPlan(direction=direction, arch=limits.arch, dtype=shape.dtype, save=save, tf32=tf32)]
+def candidates(request, direction):
+    return [
+        ToyPlan(
+            direction=direction,
+            arch=request.limits.arch,
+            dtype=request.shape.dtype,
+            save=request.save,
+            tf32=request.tf32,
+        )
+    ]
 
 
 @pytest.fixture
