@@ -95,19 +95,18 @@ RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(kGates)
 
 namespace rnnc::grid_forward {
 
-constexpr int kHeadDim = 64;
-constexpr int kRowTiles = 1;  // tiles of 8 batch rows per group of blocks
-constexpr int kGroupRows = 8 * kRowTiles;
-constexpr int kPhases = 1;  // per step: parts of those rows, one after the other
-constexpr int kPhaseTiles = kRowTiles / kPhases;
-constexpr int kPhaseRows = 8 * kPhaseTiles;
-constexpr int kBlocks = 4;  // per head
-constexpr int kUnits = 16;  // per block
-constexpr int kWarps = 4;
-constexpr int kRegisterKTiles = 1;  // per warp
-constexpr int kStreamedKTiles = 0;
-constexpr int kPlannedShared = 17408;  // bytes per block
-constexpr int kPlannedStreamed = 0;
+struct Plan {
+  static constexpr int kHeadDim = 64;
+  static constexpr int kRowTiles = 1;  // tiles of 8 batch rows per group of blocks
+  static constexpr int kPhases = 1;  // per step: parts of those rows, one after the other
+  static constexpr int kBlocks = 4;  // per head
+  static constexpr int kUnits = 16;  // per block
+  static constexpr int kWarps = 4;
+  static constexpr int kRegisterKTiles = 1;  // per warp
+  static constexpr int kStreamedKTiles = 0;
+  static constexpr int kPlannedShared = 17408;  // bytes per block
+  static constexpr int kPlannedStreamed = 0;
+};
 
 }  // namespace rnnc::grid_forward
 

@@ -206,38 +206,36 @@ __device__ constexpr bool kReachesParam[][at_least_one(kParams)] = {
 
 namespace rnnc::grid_forward {
 
-constexpr int kHeadDim = 256;
-constexpr int kRowTiles = 1;  // tiles of 8 batch rows per group of blocks
-constexpr int kGroupRows = 8 * kRowTiles;
-constexpr int kPhases = 1;  // per step: parts of those rows, one after the other
-constexpr int kPhaseTiles = kRowTiles / kPhases;
-constexpr int kPhaseRows = 8 * kPhaseTiles;
-constexpr int kBlocks = 16;  // per head
-constexpr int kUnits = 16;  // per block
-constexpr int kWarps = 4;
-constexpr int kRegisterKTiles = 2;  // per warp
-constexpr int kStreamedKTiles = 0;
-constexpr int kPlannedShared = 17408;  // bytes per block
-constexpr int kPlannedStreamed = 0;
+struct Plan {
+  static constexpr int kHeadDim = 256;
+  static constexpr int kRowTiles = 1;  // tiles of 8 batch rows per group of blocks
+  static constexpr int kPhases = 1;  // per step: parts of those rows, one after the other
+  static constexpr int kBlocks = 16;  // per head
+  static constexpr int kUnits = 16;  // per block
+  static constexpr int kWarps = 4;
+  static constexpr int kRegisterKTiles = 2;  // per warp
+  static constexpr int kStreamedKTiles = 0;
+  static constexpr int kPlannedShared = 17408;  // bytes per block
+  static constexpr int kPlannedStreamed = 0;
+};
 
 }  // namespace rnnc::grid_forward
 
 namespace rnnc::grid_backward {
 
-constexpr int kHeadDim = 256;
-constexpr int kRowTiles = 1;  // tiles of 8 batch rows per group of blocks
-constexpr int kGroupRows = 8 * kRowTiles;
-constexpr int kPhases = 1;  // per step: parts of those rows, one after the other
-constexpr int kPhaseTiles = kRowTiles / kPhases;
-constexpr int kPhaseRows = 8 * kPhaseTiles;
-constexpr int kBlocks = 16;  // per head
-constexpr int kUnits = 16;  // per block
-constexpr int kWarps = 8;
-constexpr int kCluster = 1;  // blocks
-constexpr int kRegisterKTiles = 4;  // per warp
-constexpr int kStreamedKTiles = 0;
-constexpr int kPlannedShared = 12288;  // bytes per block
-constexpr int kPlannedStreamed = 0;
+struct Plan {
+  static constexpr int kHeadDim = 256;
+  static constexpr int kRowTiles = 1;  // tiles of 8 batch rows per group of blocks
+  static constexpr int kPhases = 1;  // per step: parts of those rows, one after the other
+  static constexpr int kBlocks = 16;  // per head
+  static constexpr int kUnits = 16;  // per block
+  static constexpr int kWarps = 8;
+  static constexpr int kCluster = 1;  // blocks
+  static constexpr int kRegisterKTiles = 4;  // per warp
+  static constexpr int kStreamedKTiles = 0;
+  static constexpr int kPlannedShared = 12288;  // bytes per block
+  static constexpr int kPlannedStreamed = 0;
+};
 
 }  // namespace rnnc::grid_backward
 

@@ -16,11 +16,10 @@
 // kWrittenElements, elements of a state that are ever written.
 #pragma once
 
-#include "lib/exchange/ll_exchange.cuh"
+#include "lib/kernels/split_k_gather.cuh"
 #include "lib/kernels/split_k_weights.cuh"
 #include "lib/mma/accumulator.cuh"
 #include "lib/ptx/cp_async.cuh"
-#include "lib/ptx/watchdog.cuh"
 
 namespace rnnc {
 
@@ -29,15 +28,9 @@ struct SplitK {
   static constexpr int kHeadDim = KRange::kHeadDim, kDimKTiles = KRange::kDimKTiles;
   static constexpr int kPhaseTiles = KRange::kPhaseTiles;
   RNNC_CONSTEXPR int first_warp_k_tile(int source) {
-    int before = 0;
-    for (int i = 0; i < source; ++i) before += KRange::warp_k_tiles(i);
-    return before;
+    return sum_before(source, KRange::warp_k_tiles);
   }
-  RNNC_CONSTEXPR int first_tile(int source) {
-    int tiles = 0;
-    for (int i = 0; i < source; ++i) tiles += KRange::tiles(i);
-    return tiles;
-  }
+  RNNC_CONSTEXPR int first_tile(int source) { return sum_before(source, KRange::tiles); }
   RNNC_CONSTEXPR int source_of(int k_tile) {
     int source = 0;
     while (source + 1 < kSources && k_tile >= first_warp_k_tile(source + 1)) ++source;
@@ -48,11 +41,8 @@ struct SplitK {
   }
   // The fragments in a memory of all k_tiles before this one.
   RNNC_CONSTEXPR int first_fragment(int k_tile, Memory where) {
-    int fragments = 0;
-    for (int i = 0; i < k_tile; ++i) {
-      if (memory(i) == where) fragments += 2 * KRange::tiles(source_of(i));
-    }
-    return fragments;
+    return sum_before(
+        k_tile, [=](int i) { return memory(i) == where ? 2 * KRange::tiles(source_of(i)) : 0; });
   }
   static constexpr int kWarpKTiles = first_warp_k_tile(kSources), kTiles = first_tile(kSources);
   static constexpr int kRegisterFragments = first_fragment(kWarpKTiles, Memory::kRegisters);
@@ -65,7 +55,7 @@ struct SplitK {
   static constexpr int kStreamedBytes = KRange::kWarps * kStreamedFragments * kFragmentBytes;
   // An instruction waits for its accumulator, so there are at least four.
   static constexpr int kNumAccumulators = ceil_div(4, kTiles* kPhaseTiles);
-  using Accumulators = Accumulator<kNumAccumulators>;
+  using Accumulators = Accumulator<kNumAccumulators>[kTiles][kPhaseTiles];
   // Polling a large gather is expensive, so above 16 KiB one lane polls one word first.
   static constexpr bool kPollsOneWord =
       kWarpKTiles * kPhaseTiles * KRange::kWarps * kTileKTileBytes > 16384;
@@ -103,8 +93,8 @@ struct SplitK {
                                 local_warp * (kStreamedBytes / KRange::kWarps) + lane * kLaneBytes;
     char* const warp_shared = shared + local_warp * kWarpBytes + lane * kLaneBytes;
     shared_fragments = shared_address(warp_shared);
-    unroll<kWarpKTiles>([&](auto k_tile_index) {
-      constexpr int k_tile = decltype(k_tile_index)::value, source = source_of(k_tile);
+    unroll<kWarpKTiles>([&](auto k_tile) {
+      constexpr int source = source_of(k_tile), tiles = KRange::tiles(source);
       constexpr Memory where = memory(k_tile);
       constexpr int first_number = first_fragment(k_tile, where);
       const int global_k_tile =
@@ -114,44 +104,35 @@ struct SplitK {
       const int64 first = k_tile_at(source, global_k_tile);
       const int k = global_k_tile % kDimKTiles * kKTile;
       written[k_tile] = exists && k + quad * 4 * kPack < KRange::kWrittenElements;
-      unroll<2>([&](auto step_index) {
-        constexpr int step = decltype(step_index)::value;
-        unroll<KRange::tiles(source)>([&](auto tile_index) {
-          constexpr int tile = decltype(tile_index)::value;
-          constexpr int number = first_number + step * KRange::tiles(source) + tile;
-          u32 words[4];
-          repeat<4>([&](int i) {  // word i / 2 of the mma step's two, half i % 2 of the tile
-            const RowRef ref = row_at(source, tile, i % 2);
-            const int element = (quad * 4 + 2 * step + i / 2) * kPack;
-            const bool in_bounds = kHeadDim % kKTile == 0 || k + element < kHeadDim;
-            words[i] = ld_global_weight<kHeadDim>(R + ref.offset + first + element,
-                                                  exists && ref.valid && in_bounds,
-                                                  k + element + 1 < kHeadDim, rounding);
-          });
-          const uint4 all = make_uint4(words[0], words[1], words[2], words[3]);
-          if constexpr (where == Memory::kRegisters) {
-            repeat<4>([&](int i) { fragment[number][i] = words[i]; });
-          } else if constexpr (where == Memory::kShared) {
-            *reinterpret_cast<uint4*>(warp_shared + number * kFragmentBytes) = all;
-          } else {
-            *reinterpret_cast<uint4*>(warp_streamed + number * kFragmentBytes) = all;
-          }
-          if constexpr (tile % 8 == 7 || tile + 1 == KRange::tiles(source)) {
-            limit_loads_in_flight();
-          }
+      unroll<2 * tiles>([&](auto index) {
+        constexpr int step = index / tiles, tile = index % tiles;
+        u32 words[4];
+        repeat<4>([&](int i) {  // word i / 2 of the mma step's two, half i % 2 of the tile
+          const RowRef ref = row_at(source, tile, i % 2);
+          const int element = (quad * 4 + 2 * step + i / 2) * kPack;
+          const bool in_bounds = kHeadDim % kKTile == 0 || k + element < kHeadDim;
+          words[i] = ld_global_weight<kHeadDim>(R + ref.offset + first + element,
+                                                exists && ref.valid && in_bounds,
+                                                k + element + 1 < kHeadDim, rounding);
         });
+        constexpr int number = first_number + index;
+        if constexpr (where == Memory::kRegisters) {
+          assign(fragment[number], words);
+        } else {
+          char* const to = where == Memory::kShared ? warp_shared : warp_streamed;
+          *reinterpret_cast<uint4*>(to + number * kFragmentBytes) =
+              make_uint4(words[0], words[1], words[2], words[3]);
+        }
+        if constexpr (tile % 8 == 7 || tile + 1 == tiles) limit_loads_in_flight();
       });
     });
     rounding.settle();
     if constexpr (kStreamedFragments > 0) {
       streamed = warp_streamed;
       ring_begin = 0;
-      __threadfence();  // the copies read what this thread wrote, and are not ordered with its
-                        // stores
-      unroll<kStreamStages>([&](auto index) {
-        constexpr int number = decltype(index)::value;
-        prefetch_fragment<number>(ring_address(number));
-      });
+      // The copies read what this thread wrote, and are not ordered with its stores.
+      __threadfence();
+      unroll<kStreamStages>([&](auto number) { prefetch_fragment<number>(ring_address(number)); });
     }
   }
 
@@ -174,94 +155,54 @@ struct SplitK {
   // in the first k_tile of source 0 and tile 0, source_offset(source) the distance of a source's
   // k_tiles from there, and tile_bytes the distance between tiles of batch rows.
   template <typename SourceOffset>
-  RNNC_MEMBER void multiply(Accumulators (&sum)[kTiles][kPhaseTiles], const char* states, int warp,
+  RNNC_MEMBER void multiply(Accumulators& sum, const char* states, int warp,
                             const SourceOffset& source_offset, int tile_bytes, const Wait& wait) {
-    const auto address = [&](int k_tile, int tile) {
-      const int source = source_of(k_tile);
+    repeat<kTiles>([&](int tile) { repeat<kPhaseTiles>([&](int n) { sum[tile][n].clear(); }); });
+    const auto address = [&](auto k_tile, int tile) {
+      constexpr int source = source_of(k_tile);
       const int global_k_tile = warp * KRange::warp_k_tiles(source);
       const char* const first = states + source_offset(source) + global_k_tile * kTileKTileBytes;
       return first + (k_tile - first_warp_k_tile(source)) * kTileKTileBytes + tile * tile_bytes;
     };
-    unroll<ceil_div(kWarpKTiles, kGather)>([&](auto batch_index) {
-      constexpr int first = decltype(batch_index)::value * kGather;
-      constexpr int count = minimum(kGather, kWarpKTiles - first);
-      Watchdog watchdog;
-      if constexpr (kPollsOneWord) {
-        constexpr int last = first + count - 1;
-        if ((threadIdx.x & 31) == 0 && (kFull || written[last])) {
-          const auto* word = reinterpret_cast<const u32*>(address(last, kPhaseTiles - 1));
-          while (ld_relaxed_gpu(word) == kSentinel) watchdog.poll(wait);
-        }
-        __syncwarp();
-      }
+    unroll<ceil_div(kWarpKTiles, kGather)>([&](auto batch) {
+      constexpr int first = batch * kGather, count = minimum(kGather, kWarpKTiles - first);
       uint4 words[count][kPhaseTiles];
-      repeat<count>([&](int i) {
-        repeat<kPhaseTiles>([&](int tile) { words[i][tile] = make_uint4(0, 0, 0, 0); });
-      });
-      unroll<count>([&](auto index) {
-        constexpr int i = decltype(index)::value;
-        repeat<kPhaseTiles>([&](int tile) {
-          if (kFull || written[first + i]) {
-            words[i][tile] = ld_relaxed_gpu_v4(address(first + i, tile));
-          }
-        });
-      });
-      const auto complete = [&]() {
-        bool missing = false;
-        repeat<count>([&](int i) {
-          repeat<kPhaseTiles>([&](int tile) { missing |= has_sentinel(words[i][tile]); });
-        });
-        if (!__any_sync(~0u, missing)) return true;
-        unroll<count>([&](auto index) {
-          constexpr int i = decltype(index)::value;
-          repeat<kPhaseTiles>([&](int tile) {
-            if (has_sentinel(words[i][tile])) {
-              words[i][tile] = ld_relaxed_gpu_v4(address(first + i, tile));
-            }
-          });
-        });
-        return false;
-      };
-      // The clock is outside of the loop that nearly always ends the wait.
-      bool done = false;
-      while (!done) {
-#pragma unroll 1
-        for (int attempt = 0; attempt < 1024 && !done; ++attempt) done = complete();
-        if (!done) watchdog.check(wait);
-      }
-      unroll<count>([&](auto index) {
-        constexpr int i = decltype(index)::value, k_tile = first + i, source = source_of(k_tile);
-        constexpr int tiles = KRange::tiles(source);
-        constexpr Memory where = memory(k_tile);
-        constexpr int first_number = first_fragment(k_tile, where);
-        unroll<2>([&](auto step_index) {
-          constexpr int half = decltype(step_index)::value;
-          unroll<tiles>([&](auto tile_index) {
-            constexpr int tile = decltype(tile_index)::value;
-            constexpr int number = first_number + half * tiles + tile;
-            u32 weights[4];
-            if constexpr (where == Memory::kRegisters) {
-              repeat<4>([&](int k) { weights[k] = fragment[number][k]; });
-            } else if constexpr (where == Memory::kShared) {
-              ld_shared_fragment(weights, shared_fragments + number * kFragmentBytes);
-            } else {
-              cp_async_wait<kStreamStages - 1>();
-              ld_shared_fragment(weights, ring_address(number));
-            }
-            repeat<kPhaseTiles>([&](int n) {
-              const uint4 w = words[i][n];
-              auto& accumulator = sum[first_tile(source) + tile][n];
-              accumulator.template add<2 * k_tile + half>(weights, half ? w.z : w.x,
-                                                          half ? w.w : w.y, rounding);
-            });
-            if constexpr (where == Memory::kGlobal) {
-              prefetch_fragment<number + kStreamStages>(ring_address(number));
-            }
-          });
-        });
+      gather<kPollsOneWord>(
+          words, [&](auto i, int tile) { return address(Index<first + i>{}, tile); },
+          [&](int i) { return kFull || written[first + i]; }, wait);
+      unroll<count>([&](auto i) {
+        constexpr int k_tile = first + i;
+        unroll<2 * KRange::tiles(source_of(k_tile))>(
+            [&](auto index) { multiply_fragment<k_tile, index>(sum, words[i]); });
       });
     });
     if constexpr (kStreamedFragments > 0) ring_begin += kStreamedFragments * kFragmentBytes;
+  }
+
+  // Multiplies one fragment of R, `index` among those of its k_tile, by all tiles of batch rows.
+  template <int k_tile, int index>
+  RNNC_MEMBER void multiply_fragment(Accumulators& sum, const uint4 (&words)[kPhaseTiles]) const {
+    constexpr int source = source_of(k_tile), tiles = KRange::tiles(source);
+    constexpr int half = index / tiles, tile = index % tiles;
+    constexpr Memory where = memory(k_tile);
+    constexpr int number = first_fragment(k_tile, where) + index;
+    u32 weights[4];
+    if constexpr (where == Memory::kRegisters) {
+      assign(weights, fragment[number]);
+    } else if constexpr (where == Memory::kShared) {
+      ld_shared_fragment(weights, shared_fragments + number * kFragmentBytes);
+    } else {
+      cp_async_wait<kStreamStages - 1>();
+      ld_shared_fragment(weights, ring_address(number));
+    }
+    repeat<kPhaseTiles>([&](int n) {
+      const uint4 w = words[n];
+      sum[first_tile(source) + tile][n].template add<2 * k_tile + half>(weights, half ? w.z : w.x,
+                                                                        half ? w.w : w.y, rounding);
+    });
+    if constexpr (where == Memory::kGlobal) {
+      prefetch_fragment<number + kStreamStages>(ring_address(number));
+    }
   }
 };
 

@@ -21,6 +21,13 @@ RNNC_CONSTEXPR int round_up(int a, int b) { return ceil_div(a, b) * b; }
 RNNC_CONSTEXPR int access_bytes(int n) {
   return n % 16 == 0 ? 16 : n % 8 == 0 ? 8 : n % 4 == 0 ? 4 : 2;
 }
+// count(0) + … + count(n - 1): where part n begins, if part i has count(i) elements.
+template <typename Count>
+RNNC_CONSTEXPR int sum_before(int n, const Count& count) {
+  int sum = 0;
+  for (int i = 0; i < n; ++i) sum += count(i);
+  return sum;
+}
 
 // repeat<n>(body) calls body(0), …, body(n - 1): an unrolled loop.
 template <int n, typename Body>

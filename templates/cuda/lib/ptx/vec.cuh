@@ -44,12 +44,19 @@ struct Vec {
       repeat<kAccessWords>([&](int k) { words[i + k] = access[k]; });
     }
   }
-  RNNC_MEMBER void read(const char* shared) {
+  RNNC_MEMBER void read(const void* shared) {
     using Access = typename AccessOf<kAccess>::type;
 #pragma unroll
     for (int i = 0; i < kWords; i += kAccessWords) {
-      const Access access = *reinterpret_cast<const Access*>(shared + i * sizeof(Word));
+      const Access access = static_cast<const Access*>(shared)[i / kAccessWords];
       memcpy(words + i, &access, sizeof access);
+    }
+  }
+  RNNC_MEMBER void write(void* shared) const {
+    using Access = typename AccessOf<kAccess>::type;
+#pragma unroll
+    for (int i = 0; i < kWords; i += kAccessWords) {
+      memcpy(static_cast<Access*>(shared) + i / kAccessWords, words + i, sizeof(Access));
     }
   }
   RNNC_MEMBER void store(void* to) const {
@@ -92,7 +99,7 @@ struct Vec {
 template <typename T>
 struct Vec<T, 0> {
   RNNC_MEMBER void load(const void*) {}
-  RNNC_MEMBER void read(const char*) {}
+  RNNC_MEMBER void read(const void*) {}
   RNNC_MEMBER void store(void*) const {}
   RNNC_MEMBER real operator[](int) const { return 0; }
   RNNC_MEMBER void set(const real (&)[1]) {}
