@@ -36,18 +36,13 @@ def test_fingerprint_depends_on_equations_and_constants_and_not_on_prose_or_proc
     assert leaky.model_copy(update={"doc": "other"}).fingerprint == leaky.fingerprint
     assert leaky.with_constants(alpha=0.25).fingerprint != leaky.fingerprint
     program = "import rnnc; print(rnnc.cells.slstm.fingerprint, rnnc.cells.slstm.cpp().digest)"
-    seen = {
-        subprocess.run(
-            [sys.executable, "-c", program],
-            env={**os.environ, "PYTHONHASHSEED": seed},
-            capture_output=True,
-            text=True,
-            check=True,
-        ).stdout
-        for seed in ("1", "2")
-    }
+    # This process has another hash seed, a random one.
+    environment = {**os.environ, "PYTHONHASHSEED": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
     slstm = rnnc.cells.slstm
-    assert seen == {f"{slstm.fingerprint} {slstm.cpp().digest}\n"}
+    assert done.stdout == f"{slstm.fingerprint} {slstm.cpp().digest}\n"
 
 
 def test_constants_are_overridden_and_everything_derived_from_them():

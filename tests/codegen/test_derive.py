@@ -171,11 +171,29 @@ def random_cells(draw: st.DrawFn) -> rnnc.Cell:
     )
 
 
-@settings(
-    max_examples=250, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
-)
-@given(random_cells())
-def test_random_cells(cell):
+def examples(count):
+    return settings(
+        max_examples=count,
+        deadline=None,
+        suppress_health_check=list(HealthCheck),
+        derandomize=True,
+    )
+
+
+def check_random_cell(cell):
     values = {n: torch.randn(20, dtype=torch.float64) for n in NAMES}
     check_against_autograd(derive(cell), values)
     assert rnnc.Cell.from_json(cell.to_json()) == cell
+
+
+@examples(100)
+@given(random_cells())
+def test_random_cells(cell):
+    check_random_cell(cell)
+
+
+@pytest.mark.slow
+@examples(2000)
+@given(random_cells())
+def test_many_more_random_cells(cell):
+    check_random_cell(cell)

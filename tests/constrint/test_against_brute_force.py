@@ -160,9 +160,7 @@ def bounded(examples):
     )
 
 
-@bounded(1200)
-@given(small=smalls())
-def test_solutions_their_order_and_their_number(small):
+def check_solutions(small):
     expected = [small.mapping(values) for values in small.solutions()]
     assert [dict(s) for s in small.model.solutions()] == expected
     assert small.model.count() == len(expected)
@@ -172,6 +170,19 @@ def test_solutions_their_order_and_their_number(small):
     else:
         with pytest.raises(Unsatisfiable):
             small.model.solve()
+
+
+@bounded(500)
+@given(small=smalls())
+def test_solutions_their_order_and_their_number(small):
+    check_solutions(small)
+
+
+@pytest.mark.slow
+@bounded(5000)
+@given(small=smalls())
+def test_solutions_of_many_more_models(small):
+    check_solutions(small)
 
 
 @bounded(300)

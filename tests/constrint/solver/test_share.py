@@ -165,15 +165,17 @@ def brute(text, domains, names):
     return out
 
 
-@settings(
-    max_examples=500,
-    deadline=None,
-    derandomize=True,
-    database=None,
-    suppress_health_check=list(HealthCheck),
-)
-@given(drawn=products())
-def test_random_models_full_of_shared_products(drawn):
+def examples(count):
+    return settings(
+        max_examples=count,
+        deadline=None,
+        derandomize=True,
+        database=None,
+        suppress_health_check=list(HealthCheck),
+    )
+
+
+def check_shared_products(drawn):
     text, domains = drawn
     m = Model.parse(text)
     names = list(m.constraints)
@@ -187,3 +189,16 @@ def test_random_models_full_of_shared_products(drawn):
         assert not brute(text, domains, explanation.core)
         for fewer in combinations(explanation.core, len(explanation.core) - 1):
             assert brute(text, domains, fewer)
+
+
+@examples(250)
+@given(drawn=products())
+def test_random_models_full_of_shared_products(drawn):
+    check_shared_products(drawn)
+
+
+@pytest.mark.slow
+@examples(5000)
+@given(drawn=products())
+def test_many_more_models_full_of_shared_products(drawn):
+    check_shared_products(drawn)

@@ -8,7 +8,14 @@ import torch
 from rnnc.runtime.autograd.operators import scan_backward_op, scan_op
 from torch import nn
 
-CELLS = ["lstm", "gru", "slstm", "cornn", "unicornn", "fastgrnn"]
+# Dense gates with biases, a diagonal gate, params without biases. The others differ in the sizes of
+# the tensors alone; each takes seconds.
+CELLS = [
+    "lstm",
+    "unicornn",
+    "fastgrnn",
+    *(pytest.param(name, marks=pytest.mark.slow) for name in ("gru", "slstm", "cornn")),
+]
 
 
 def arguments(cell, inputs, keep=True):

@@ -84,11 +84,18 @@ def test_the_turns_reach_every_dim_dtype_and_plan():
     assert {p.save for p in plans} == set(SAVES)
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
-def test_the_target_shape_compiles_as_planned(dtype, compiles_as_planned):
-    for name in ("lstm", "slstm", "gru"):
-        plan = plan_of(name, "H200", "block", 64, dtype)
-        compiles_as_planned(source_of(name, plan), "sm_90a")
+TARGETS = [
+    # Each takes a second or two: the LSTM in every dtype, the others in one.
+    pytest.param(name, dtype, marks=() if name == "lstm" or i == j else pytest.mark.slow)
+    for i, name in enumerate(("lstm", "slstm", "gru"))
+    for j, dtype in enumerate(DTYPES)
+]
+
+
+@pytest.mark.parametrize(("name", "dtype"), TARGETS)
+def test_the_target_shape_compiles_as_planned(name, dtype, compiles_as_planned):
+    plan = plan_of(name, "H200", "block", 64, dtype)
+    compiles_as_planned(source_of(name, plan), "sm_90a")
 
 
 def test_block_kernels_multiply_by_matrix_instructions():

@@ -46,8 +46,13 @@ def found(cell, shape, limits) -> tuple[Plan, ...]:
 
 @settings(max_examples=40, deadline=None)
 @given(cells, shapes, gpus)
-def test_no_plan_is_over_a_limit(cell, shape, limits):
-    for plan in found(cell, shape, limits):
+def test_plans_come_ranked_within_every_limit_and_hold_all_of_r(cell, shape, limits):
+    """Tiles of 16 rows by 64 bytes, in registers, shared memory and the stream, cover R."""
+    plans = found(cell, shape, limits)
+    costs = [sum(plan.nanoseconds) for plan in plans]
+    assert costs == sorted(costs)
+    bytes_of_r = len(cell.dense_pairs) * shape.head_dim**2 * shape.element_bytes
+    for plan in plans:
         assert plan.forward.cut == plan.backward.cut
         assert plan.forward.phases == 1 or plan.backward.cluster == 1
         assert plan.nanoseconds > (0, 0)
@@ -64,21 +69,11 @@ def test_no_plan_is_over_a_limit(cell, shape, limits):
             assert kernel.shared <= limits.shared_per_block
             assert 0 <= kernel.register_chunks <= kernel.chunks
             assert 0 <= kernel.streamed_chunks <= kernel.chunks - kernel.register_chunks
+            tiles = kernel.blocks * kernel.warps * kernel.tiles * kernel.chunks
+            assert tiles * 16 * K_TILE_BYTES >= bytes_of_r
 
 
-@settings(max_examples=40, deadline=None)
-@given(cells, shapes, gpus)
-def test_all_of_r_has_a_place(cell, shape, limits):
-    """Tiles of 16 rows by 64 bytes, in registers, shared memory and the stream, cover R."""
-    pairs = len(cell.dense_pairs)
-    for plan in found(cell, shape, limits):
-        for kernel in plan.kernels.values():
-            tile_chunks = kernel.tiles * kernel.chunks
-            covered = kernel.blocks * kernel.warps * tile_chunks * 16 * K_TILE_BYTES
-            assert covered >= pairs * shape.head_dim**2 * shape.element_bytes
-
-
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(cells, shapes)
 def test_more_room_is_never_worse(cell, shape):
     small = replace(H200, multiprocessors=96, shared_per_block=99 * 1024)
@@ -88,13 +83,10 @@ def test_more_room_is_never_worse(cell, shape):
         assert sum(after[0].nanoseconds) <= sum(before[0].nanoseconds)
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=10, deadline=None)
 @given(cells, shapes, gpus)
-def test_plans_come_ranked_and_are_the_same_each_time(cell, shape, limits):
-    plans = found(cell, shape, limits)
-    costs = [sum(plan.nanoseconds) for plan in plans]
-    assert costs == sorted(costs)
-    assert plans == found(cell, shape, limits)
+def test_plans_are_the_same_each_time(cell, shape, limits):
+    assert found(cell, shape, limits) == found(cell, shape, limits)
 
 
 def test_the_batch_is_cut_into_groups_that_run_at_once():
