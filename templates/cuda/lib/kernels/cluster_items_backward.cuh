@@ -1,0 +1,213 @@
+// The items of a thread in the backward of a cluster plan, and copies of what a step reads of them.
+//
+// If the backward pointwise map is linear in the gradients of the states after a step (kLinear), a
+// thread computes its results without the peers' partials, and their derivative with respect to
+// them; when the partials arrive, one multiply-add finishes each value.
+#pragma once
+
+#include "lib/cell/items_backward.cuh"
+#include "lib/exchange/cluster_layout_backward.cuh"
+
+namespace rnnc::cluster_backward {
+
+// Where a thread and its block are. Partial s of lane l of a tile belongs to item 4 l + s: unit 2
+// (l / 4) + s / 2 and column 2 (l % 4) + s % 2. So 32 items are 4 units of all columns.
+struct Position {
+  int steps, lane, warp, item_unit, column, block_unit;
+  int64 head, first_row, plane, step_size;
+
+  RNNC_MEMBER void load(const BackwardArguments& a, u32 rank) {
+    steps = static_cast<int>(a.steps);
+    lane = threadIdx.x & 31;
+    warp = threadIdx.x >> 5;
+    item_unit = 2 * (lane >> 4) + (lane >> 1 & 1);
+    column = (lane >> 2 & 3) * 2 + (lane & 1);
+    block_unit = static_cast<int>(rank) * kUnits;
+    head = a.first_head + blockIdx.y;
+    first_row = (a.first_tile + blockIdx.z) * kColumns;
+    plane = a.heads * kHeadDim;
+    step_size = a.batch * plane;
+  }
+};
+
+// The results of the backward pointwise map for one item.
+struct Gradients {
+  Gates gate;
+  States state;
+  Params param;
+
+  // Adds to linear results their derivative `one` with respect to the gradient of a state, times
+  // what the peers sent for that state.
+  RNNC_MEMBER void add_received(const Gradients& one, real received, int to) {
+    repeat<kGates>([&](int g) {
+      if (kReachesGate[to][g]) gate[g] += one.gate[g] * received;
+    });
+    repeat<kStates>([&](int s) {
+      if (kReachesState[to][s]) state[s] += one.state[s] * received;
+    });
+    repeat<kParams>([&](int p) {
+      if (kReachesParam[to][p]) param[p] += one.param[p] * received;
+    });
+  }
+};
+
+// Sums that the peers sent, of the gradient of each source of an item.
+using Received = real[kItems][at_least_one(kSources)];
+
+// Copies of what a step reads, several steps ahead.
+struct StepCopies {
+  SavedCopy::Pieces saved_pieces[kItems];
+  StateCopy::Pieces state_pieces[kItems];
+  SavedCopy saved[kItems];
+  StateCopy before[kItems][kStates], d_states[kItems][kStates];
+
+  // The first copies are of the last step.
+  RNNC_MEMBER void start(const BackwardArguments& a, const Position& at, int item) {
+    const int64 last_step = (at.steps - 1) * at.step_size + at.head * kHeadDim;
+    const int first = at.block_unit + (item * kWarps + at.warp) * kItemUnits;
+    saved_pieces[item].prepare(at.lane, first, at.first_row, 1, a.batch);
+    state_pieces[item].prepare(at.lane, first, at.first_row, 1, a.batch);
+    saved[item].start(saved_pieces[item], a.saved + last_step * kSaved, at.plane * kSaved);
+    repeat<kStates>([&](int s) {
+      const Element* states = at.steps > 1 ? a.states[s] + (last_step - at.step_size)
+                                           : a.initial_states[s] + at.head * kHeadDim;
+      before[item][s].start(state_pieces[item], states, at.plane);
+      d_states[item][s].start(
+          state_pieces[item],
+          a.d_states[s] + (at.steps - 1) * a.d_states_time[s] + at.head * kHeadDim,
+          a.d_states_row[s]);
+    });
+  }
+  // Copies an item's data of step t, the step before that of the last call.
+  RNNC_MEMBER void issue(const BackwardArguments& a, const Position& at, int item, int t,
+                         char* stage) {
+    saved[item].issue(saved_pieces[item], stage);
+    saved[item].advance(-at.step_size * kSaved);
+    unroll<kStates>([&](auto index) {  // so that offsets are constants
+      constexpr int s = decltype(index)::value, before_at = before_offset(s),
+                    d_at = d_after_offset(s);
+      if constexpr (kReads[s]) {
+        before[item][s].issue(state_pieces[item], stage + before_at);
+        before[item][s].advance(-at.step_size);
+        if (t == 1) {        // the state before the first step is in another tensor
+          asm volatile("");  // keeps the branch: its addresses are not computed in every step
+          before[item][s].start(state_pieces[item], a.initial_states[s] + at.head * kHeadDim,
+                                at.plane);
+        }
+      }
+      if (a.d_states[s]) {
+        d_states[item][s].issue(state_pieces[item], stage + d_at);
+        d_states[item][s].advance(-a.d_states_time[s]);
+      }
+    });
+  }
+};
+
+// If there is no such unit or row, the thread computes another item's values and stores none.
+struct Items : BackwardItems<kItems, 1> {
+  bool active[kItems], valid[kItems];  // the units exist; and the row does too
+  // An address is a uniform pointer and one of these offsets, in bytes: into [B, N, D], and into
+  // [T, B, N, D] at the step whose results are stored next.
+  int64 offset_bytes[kItems], t_offset_bytes[kItems];
+  int unit[kItems];  // within the block
+  int saved_offset[kItems], state_offset[kItems];
+  // Of the current step: the states before it, and results; derivatives of linear results.
+  States before[kItems];
+  Gradients found[kItems], derivative[kItems][at_least_one(kSources)];
+
+  RNNC_MEMBER void load(const BackwardArguments& a, const Position& at, StepCopies& copies) {
+    const int64 row = at.first_row + at.column;
+    const bool row_valid = row < a.batch;
+    repeat<kItems>([&](int item) {
+      const int group = item * kWarps + at.warp;
+      active[item] = kItemGroups % kWarps == 0 || group < kItemGroups;
+      unit[item] = group * kItemUnits + at.item_unit;
+      const bool exists = active[item] && at.block_unit + unit[item] < kHeadDim;
+      valid[item] = exists && row_valid;
+      const int64 real_unit = at.head * kHeadDim + (exists ? at.block_unit + unit[item] : 0);
+      offset_bytes[item] =
+          launder(((row_valid ? row : 0) * at.plane + real_unit) * int64{sizeof(Element)});
+      t_offset_bytes[item] =
+          offset_bytes[item] + (at.steps - 1) * at.step_size * int64{sizeof(Element)};
+      saved_offset[item] = launder(SavedCopy::offset(at.column, exists ? at.item_unit : 0));
+      state_offset[item] = launder(StateCopy::offset(at.column, exists ? at.item_unit : 0));
+      copies.start(a, at, item);
+      load_unit_weights(param[item], diagonal[item], a, at.plane, real_unit);
+      load_states(item, 0, a, at.step_size,
+                  [&](const Element* tensor) { return element_at(tensor, offset_bytes[item]); });
+    });
+  }
+
+  // Applies the backward map to an item's data in `stage`. A map that is not linear gets the sums
+  // that the peers sent.
+  RNNC_MEMBER void apply_map(const BackwardArguments& a, int item, const char* stage,
+                             const Received& received) {
+    Saved saved;
+    unpack_saved(saved, SavedCopy::read(stage, saved_offset[item]));
+    unroll<kStates>([&](auto index) {
+      constexpr int s = decltype(index)::value, before_at = before_offset(s),
+                    d_at = d_after_offset(s);
+      before[item][s] =
+          kReads[s] ? StateCopy::read(stage + before_at, state_offset[item])[0] : real(0);
+      found[item].state[s] = d_state[item][0][s];
+      if (a.d_states[s]) {
+        found[item].state[s] += StateCopy::read(stage + d_at, state_offset[item])[0];
+      }
+    });
+    if constexpr (!kLinear) {
+      repeat<kSources>(
+          [&](int source) { found[item].state[kSourceState[source]] += received[item][source]; });
+    }
+    apply_pointwise_backward(saved, before[item], after[item][0], param[item], found[item].state,
+                             found[item].gate, found[item].param);
+    repeat<kLinear ? kSources : 0>([&](int source) {
+      Gradients& one = derivative[item][source];
+      repeat<kStates>([&](int s) { one.state[s] = s == kSourceState[source] ? 1 : 0; });
+      apply_pointwise_backward(saved, before[item], after[item][0], param[item], one.state,
+                               one.gate, one.param);
+    });
+  }
+
+  // Publishes the gradients of the gates in the buffer of the block's product.
+  RNNC_MEMBER void publish(char* buffer, int column) const {
+    repeat<kItems>([&](int item) {
+      unroll<kSources>([&](auto source) {
+        repeat<kSourcePairs[source]>([&](int p) {
+          const int k = K::first_k_tile(source) * kKTile + p * kUnits + unit[item];
+          if (valid[item]) {
+            *reinterpret_cast<Element*>(buffer + GradientExchange::offset(column, k)) =
+                to_element<Element>(found[item].gate[kPairGate[kSourceFirstPair[source] + p]]);
+          }
+        });
+      });
+    });
+  }
+
+  // Stores the results of a step and moves on to the step before it.
+  RNNC_MEMBER void store_step(const BackwardArguments& a, int64 step_size) {
+    repeat<kItems>([&](int item) {
+      if (!active[item]) return;
+      store_gates(a, found[item].gate, valid[item], [&](Element* tensor, int n) {
+        return element_at(tensor, t_offset_bytes[item] * n);
+      });
+      // Rows and units that do not exist add nothing, whatever the equations give for zeros.
+      if (valid[item]) add_to_sums(sums[item], found[item].gate, found[item].param, before[item]);
+      t_offset_bytes[item] -= step_size * int64{sizeof(Element)};
+      assign(d_state[item][0], found[item].state);
+      assign(after[item][0], before[item]);
+      add_diagonal_gradient(d_state[item][0], diagonal[item], found[item].gate);
+    });
+  }
+  RNNC_MEMBER void store_sums_at(const BackwardArguments& a, const Position& at, int64 t) {
+    // Eight lanes hold the columns of one unit.
+    store_sums<13>([&](int item, int k, real total) {
+      if (at.column == 0 && active[item] && at.block_unit + unit[item] < kHeadDim) {
+        const int64 part = (a.first_tile + blockIdx.z) * kSums + k;
+        const int64 unit_offset = at.head * kHeadDim + at.block_unit + unit[item];
+        store_part_sum(a.sums + part * at.plane + unit_offset, total, t, a.steps);
+      }
+    });
+  }
+};
+
+}  // namespace rnnc::cluster_backward
