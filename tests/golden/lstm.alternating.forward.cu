@@ -19,22 +19,26 @@ enum class Accuracy { kBfloat16, kFloat16, kExact };
 constexpr Accuracy kAccuracy = Accuracy::kBfloat16;
 constexpr bool kTf32 = false;
 
-constexpr int kStates = 2;  // h, c
-constexpr int kGates = 4;  // i, f, z, o
-constexpr int kInputGates = 4;  // the first ones
-constexpr int kBiasGates = 4;
-constexpr int kDiagonalPairs = 0;
-constexpr int kParams = 0;
-constexpr int kSaved = 4;  // sigmoid_i, sigmoid_f, tanh_z, sigmoid_o
-constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
+// The sizes of the cell.
+struct Cell {
+  static constexpr int kStates = 2;  // h, c
+  static constexpr int kGates = 4;  // i, f, z, o
+  static constexpr int kInputGates = 4;  // the first ones
+  static constexpr int kBiasGates = 4;
+  static constexpr int kDiagonalPairs = 0;
+  static constexpr int kParams = 0;
+  static constexpr int kSaved = 4;  // sigmoid_i, sigmoid_f, tanh_z, sigmoid_o
+  static constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
+  // Dense pairs (gate, source), grouped by source.
+  static constexpr int kDensePairs = 4;
+  static constexpr int kSources = 1;
+};
+
+// Tables, which kernels index at run time too. A matrix is the index of a dense pair in R.
 __device__ constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
 __device__ constexpr int kDiagonalGate[] = {-1};  // diagonal pair -> gate
 __device__ constexpr int kDiagonalSource[] = {-1};  // diagonal pair -> state
 __device__ constexpr int kDiagonalOrder[] = {-1};  // order of addition -> diagonal pair
-
-// Dense pairs (gate, source), grouped by source; a matrix is the index of a pair in R.
-constexpr int kDensePairs = 4;
-constexpr int kSources = 1;
 __device__ constexpr int kSourceState[] = {0};  // source -> state
 __device__ constexpr int kSourcePairs[] = {4};  // source -> count
 __device__ constexpr int kSourceFirstPair[] = {0};  // source -> pair
@@ -66,11 +70,11 @@ RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real 
 
 // The forward pointwise map of one item, with a given sigmoid.
 template <typename Sigmoid>
-RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(kGates)],
-                                         const real (&state)[kStates],
-                                         const real (&param)[at_least_one(kParams)],
-                                         real (&next)[kStates],
-                                         real (&saved)[at_least_one(kSaved)], Sigmoid& sigmoid) {
+RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(Cell::kGates)],
+                                         const real (&state)[Cell::kStates],
+                                         const real (&param)[at_least_one(Cell::kParams)],
+                                         real (&next)[Cell::kStates],
+                                         real (&saved)[at_least_one(Cell::kSaved)], Sigmoid& sigmoid) {
   real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
   pointwise_forward(
       gate[0],
@@ -98,10 +102,13 @@ constexpr char kPlanName[] = "alternating";
 
 namespace rnnc::alternating {
 
-constexpr bool kFused = true;
-constexpr int kRowTiles = 1;  // of 16 batch rows, per block
-constexpr int kWarps = 8;
-constexpr int kForwardNumStages = 3;  // k_tiles in flight per warp
+struct Plan {
+  static constexpr bool kFused = true;
+  static constexpr int kRowTiles = 1;  // of 16 batch rows, per block
+  static constexpr int kWarps = 8;
+  static constexpr int kSplit = 1;  // blocks that share K
+  static constexpr int kNumStages = 3;  // k_tiles in flight per warp
+};
 
 }  // namespace rnnc::alternating
 

@@ -21,22 +21,26 @@ enum class Accuracy { kBfloat16, kFloat16, kExact };
 constexpr Accuracy kAccuracy = Accuracy::kBfloat16;
 constexpr bool kTf32 = false;
 
-constexpr int kStates = 4;  // h, c, n, m
-constexpr int kGates = 4;  // i, f, z, o
-constexpr int kInputGates = 4;  // the first ones
-constexpr int kBiasGates = 4;
-constexpr int kDiagonalPairs = 0;
-constexpr int kParams = 0;
-constexpr int kSaved = 4;  // i, f, tanh_z, sigmoid_o
-constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
+// The sizes of the cell.
+struct Cell {
+  static constexpr int kStates = 4;  // h, c, n, m
+  static constexpr int kGates = 4;  // i, f, z, o
+  static constexpr int kInputGates = 4;  // the first ones
+  static constexpr int kBiasGates = 4;
+  static constexpr int kDiagonalPairs = 0;
+  static constexpr int kParams = 0;
+  static constexpr int kSaved = 4;  // i, f, tanh_z, sigmoid_o
+  static constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
+  // Dense pairs (gate, source), grouped by source.
+  static constexpr int kDensePairs = 4;
+  static constexpr int kSources = 1;
+};
+
+// Tables, which kernels index at run time too. A matrix is the index of a dense pair in R.
 __device__ constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
 __device__ constexpr int kDiagonalGate[] = {-1};  // diagonal pair -> gate
 __device__ constexpr int kDiagonalSource[] = {-1};  // diagonal pair -> state
 __device__ constexpr int kDiagonalOrder[] = {-1};  // order of addition -> diagonal pair
-
-// Dense pairs (gate, source), grouped by source; a matrix is the index of a pair in R.
-constexpr int kDensePairs = 4;
-constexpr int kSources = 1;
 __device__ constexpr int kSourceState[] = {0};  // source -> state
 __device__ constexpr int kSourcePairs[] = {4};  // source -> count
 __device__ constexpr int kSourceFirstPair[] = {0};  // source -> pair
@@ -83,13 +87,13 @@ RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o,
 
 // The backward pointwise map of one item: replaces the gradients of the states after the step by those
 // of the states before it.
-RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(kSaved)],
-                                          const real (&before)[kStates],
-                                          const real (&after)[kStates],
-                                          const real (&param)[at_least_one(kParams)],
-                                          real (&d_states)[kStates],
-                                          real (&d_gates)[at_least_one(kGates)],
-                                          real (&d_params)[at_least_one(kParams)]) {
+RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(Cell::kSaved)],
+                                          const real (&before)[Cell::kStates],
+                                          const real (&after)[Cell::kStates],
+                                          const real (&param)[at_least_one(Cell::kParams)],
+                                          real (&d_states)[Cell::kStates],
+                                          real (&d_gates)[at_least_one(Cell::kGates)],
+                                          real (&d_params)[at_least_one(Cell::kParams)]) {
   real d_f, d_i, d_o, d_z, d_h, d_c, d_n, d_m;
   pointwise_backward(
       saved[0],
@@ -123,12 +127,14 @@ RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(kSave
 
 namespace rnnc::block_backward {
 
-constexpr int kHeadDim = 64;
-constexpr int kThreadRows = 1;  // batch rows per thread
-constexpr int kBlockRows = 4 * kThreadRows;
-constexpr int kWarps = 4;
-constexpr int kNumStages = 8;  // steps whose data is in flight
-constexpr int kPlannedShared = 62464;  // bytes per block
+struct Plan {
+  static constexpr int kHeadDim = 64;
+  static constexpr int kThreadRows = 1;  // batch rows per thread
+  static constexpr int kBlockRows = 4 * kThreadRows;
+  static constexpr int kWarps = 4;
+  static constexpr int kNumStages = 8;  // steps whose data is in flight
+  static constexpr int kPlannedShared = 62464;  // bytes per block
+};
 
 }  // namespace rnnc::block_backward
 

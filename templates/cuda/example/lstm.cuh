@@ -15,22 +15,26 @@ enum class Accuracy { kBfloat16, kFloat16, kExact };
 constexpr Accuracy kAccuracy = Accuracy::kBfloat16;
 constexpr bool kTf32 = false;
 
-constexpr int kStates = 2;  // h, c
-constexpr int kGates = 4;  // i, f, z, o
-constexpr int kInputGates = 4;  // the first ones
-constexpr int kBiasGates = 4;
-constexpr int kDiagonalPairs = 0;
-constexpr int kParams = 0;
-constexpr int kSaved = 4;  // sigmoid_i, sigmoid_f, tanh_z, sigmoid_o
-constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
+// The sizes of the cell.
+struct Cell {
+  static constexpr int kStates = 2;  // h, c
+  static constexpr int kGates = 4;  // i, f, z, o
+  static constexpr int kInputGates = 4;  // the first ones
+  static constexpr int kBiasGates = 4;
+  static constexpr int kDiagonalPairs = 0;
+  static constexpr int kParams = 0;
+  static constexpr int kSaved = 4;  // sigmoid_i, sigmoid_f, tanh_z, sigmoid_o
+  static constexpr int kSums = kBiasGates + kParams + kDiagonalPairs;
+  // Dense pairs (gate, source), grouped by source.
+  static constexpr int kDensePairs = 4;
+  static constexpr int kSources = 1;
+};
+
+// Tables, which kernels index at run time too. A matrix is the index of a dense pair in R.
 __device__ constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
 __device__ constexpr int kDiagonalGate[] = {-1};  // diagonal pair -> gate
 __device__ constexpr int kDiagonalSource[] = {-1};  // diagonal pair -> state
 __device__ constexpr int kDiagonalOrder[] = {-1};  // order of addition -> diagonal pair
-
-// Dense pairs (gate, source), grouped by source; a matrix is the index of a pair in R.
-constexpr int kDensePairs = 4;
-constexpr int kSources = 1;
 __device__ constexpr int kSourceState[] = {0};  // source -> state
 __device__ constexpr int kSourcePairs[] = {4};  // source -> count
 __device__ constexpr int kSourceFirstPair[] = {0};  // source -> pair
@@ -44,59 +48,6 @@ __device__ constexpr bool kReads[] = {false, true};
 
 #include "lib/ptx/element.cuh"
 #include "lib/ptx/math.cuh"
-
-namespace rnnc {
-
-// 9 operations per unit
-template <typename _sigmoid>
-RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
-    real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z,
-    _sigmoid& sigmoid) {
-  sigmoid_f = sigmoid(f);
-  sigmoid_i = sigmoid(i);
-  sigmoid_o = sigmoid(o);
-  tanh_z = tanh(z);
-  c_next = sigmoid_f*c + sigmoid_i*tanh_z;
-  h_next = sigmoid_o*tanh(c_next);
-}
-
-// The forward pointwise map of one item, with a given sigmoid.
-template <typename Sigmoid>
-RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(kGates)],
-                                         const real (&state)[kStates],
-                                         const real (&param)[at_least_one(kParams)],
-                                         real (&next)[kStates],
-                                         real (&saved)[at_least_one(kSaved)], Sigmoid& sigmoid) {
-  real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
-  pointwise_forward(
-      gate[0],
-      gate[1],
-      gate[2],
-      gate[3],
-      state[0],
-      state[1],
-      h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
-  next[0] = h_next;
-  next[1] = c_next;
-  saved[0] = sigmoid_i;
-  saved[1] = sigmoid_f;
-  saved[2] = tanh_z;
-  saved[3] = sigmoid_o;
-}
-
-}  // namespace rnnc
-
-namespace rnnc::block_forward {
-
-constexpr int kHeadDim = 64;
-constexpr int kThreadRows = 1;  // batch rows per thread
-constexpr int kBlockRows = 4 * kThreadRows;
-constexpr int kUnitGroups = 2;  // of 8 units, per warp
-constexpr int kWarps = 4;
-constexpr int kNumStages = 8;  // steps whose data is in flight
-constexpr int kPlannedShared = 19456;  // bytes per block
-
-}  // namespace rnnc::block_forward
 
 namespace rnnc {
 
@@ -118,13 +69,13 @@ RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z,
 
 // The backward pointwise map of one item: replaces the gradients of the states after the step by those
 // of the states before it.
-RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(kSaved)],
-                                          const real (&before)[kStates],
-                                          const real (&after)[kStates],
-                                          const real (&param)[at_least_one(kParams)],
-                                          real (&d_states)[kStates],
-                                          real (&d_gates)[at_least_one(kGates)],
-                                          real (&d_params)[at_least_one(kParams)]) {
+RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(Cell::kSaved)],
+                                          const real (&before)[Cell::kStates],
+                                          const real (&after)[Cell::kStates],
+                                          const real (&param)[at_least_one(Cell::kParams)],
+                                          real (&d_states)[Cell::kStates],
+                                          real (&d_gates)[at_least_one(Cell::kGates)],
+                                          real (&d_params)[at_least_one(Cell::kParams)]) {
   real d_f, d_i, d_o, d_z, d_h, d_c;
   pointwise_backward(
       saved[0],
@@ -150,14 +101,71 @@ RNNC_INLINE void apply_pointwise_backward(const real (&saved)[at_least_one(kSave
 
 namespace rnnc::block_backward {
 
-constexpr int kHeadDim = 64;
-constexpr int kThreadRows = 1;  // batch rows per thread
-constexpr int kBlockRows = 4 * kThreadRows;
-constexpr int kWarps = 4;
-constexpr int kNumStages = 8;  // steps whose data is in flight
-constexpr int kPlannedShared = 44032;  // bytes per block
+struct Plan {
+  static constexpr int kHeadDim = 64;
+  static constexpr int kThreadRows = 1;  // batch rows per thread
+  static constexpr int kBlockRows = 4 * kThreadRows;
+  static constexpr int kWarps = 4;
+  static constexpr int kNumStages = 8;  // steps whose data is in flight
+  static constexpr int kPlannedShared = 44032;  // bytes per block
+};
 
 }  // namespace rnnc::block_backward
+
+namespace rnnc {
+
+// 9 operations per unit
+template <typename _sigmoid>
+RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
+    real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z,
+    _sigmoid& sigmoid) {
+  sigmoid_f = sigmoid(f);
+  sigmoid_i = sigmoid(i);
+  sigmoid_o = sigmoid(o);
+  tanh_z = tanh(z);
+  c_next = sigmoid_f*c + sigmoid_i*tanh_z;
+  h_next = sigmoid_o*tanh(c_next);
+}
+
+// The forward pointwise map of one item, with a given sigmoid.
+template <typename Sigmoid>
+RNNC_INLINE void apply_pointwise_forward(const real (&gate)[at_least_one(Cell::kGates)],
+                                         const real (&state)[Cell::kStates],
+                                         const real (&param)[at_least_one(Cell::kParams)],
+                                         real (&next)[Cell::kStates],
+                                         real (&saved)[at_least_one(Cell::kSaved)], Sigmoid& sigmoid) {
+  real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
+  pointwise_forward(
+      gate[0],
+      gate[1],
+      gate[2],
+      gate[3],
+      state[0],
+      state[1],
+      h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z, sigmoid);
+  next[0] = h_next;
+  next[1] = c_next;
+  saved[0] = sigmoid_i;
+  saved[1] = sigmoid_f;
+  saved[2] = tanh_z;
+  saved[3] = sigmoid_o;
+}
+
+}  // namespace rnnc
+
+namespace rnnc::block_forward {
+
+struct Plan {
+  static constexpr int kHeadDim = 64;
+  static constexpr int kThreadRows = 1;  // batch rows per thread
+  static constexpr int kBlockRows = 4 * kThreadRows;
+  static constexpr int kUnitGroups = 2;  // of 8 units, per warp
+  static constexpr int kWarps = 4;
+  static constexpr int kNumStages = 8;  // steps whose data is in flight
+  static constexpr int kPlannedShared = 19456;  // bytes per block
+};
+
+}  // namespace rnnc::block_forward
 
 namespace rnnc {
 
@@ -165,61 +173,47 @@ __device__ constexpr char kPlanName[] = "lstm, cluster plan of head dim 128";
 
 }  // namespace rnnc
 
-namespace rnnc::cluster_forward {
-
-constexpr int kHeadDim = 128;
-constexpr int kCluster = 8;  // blocks
-constexpr int kUnits = 16;  // per block
-constexpr int kSplits = 1;  // warps that share K
-constexpr int kNumStages = 8;  // steps whose data is in flight
-constexpr int kPlannedShared = 14352;  // bytes per block
-
-}  // namespace rnnc::cluster_forward
-
 namespace rnnc::cluster_backward {
 
-constexpr int kHeadDim = 128;
-constexpr int kCluster = 8;  // blocks
-constexpr int kUnits = 16;  // per block
-constexpr int kWarps = 4;
-constexpr int kNumStages = 8;  // steps whose data is in flight
-constexpr int kPlannedShared = 34832;  // bytes per block
-
-// Whether the backward pointwise map is linear in the gradients of the states after a step.
-constexpr bool kLinear = true;
+struct Plan {
+  static constexpr int kHeadDim = 128;
+  static constexpr int kCluster = 8;  // blocks
+  static constexpr int kUnits = 16;  // per block
+  static constexpr int kWarps = 4;
+  static constexpr int kNumStages = 8;  // steps whose data is in flight
+  static constexpr int kPlannedShared = 34832;  // bytes per block
+  // Whether the backward pointwise map is linear in the gradients of the states after a step.
+  static constexpr bool kLinear = true;
+};
 
 // Whether the gradient of each state after a step reaches that of a gate, a state before it, a param.
-__device__ constexpr bool kReachesGate[][at_least_one(kGates)] = {
+__device__ constexpr bool kReachesGate[][at_least_one(Cell::kGates)] = {
     {true, true, true, true},
     {true, true, true, false},
 };
-__device__ constexpr bool kReachesState[][at_least_one(kStates)] = {
+__device__ constexpr bool kReachesState[][at_least_one(Cell::kStates)] = {
     {false, true},
     {false, true},
 };
-__device__ constexpr bool kReachesParam[][at_least_one(kParams)] = {
+__device__ constexpr bool kReachesParam[][at_least_one(Cell::kParams)] = {
     {false},
     {false},
 };
 
 }  // namespace rnnc::cluster_backward
 
-namespace rnnc::grid_forward {
+namespace rnnc::cluster_forward {
 
 struct Plan {
-  static constexpr int kHeadDim = 256;
-  static constexpr int kRowTiles = 1;  // tiles of 8 batch rows per group of blocks
-  static constexpr int kPhases = 1;  // per step: parts of those rows, one after the other
-  static constexpr int kBlocks = 16;  // per head
+  static constexpr int kHeadDim = 128;
+  static constexpr int kCluster = 8;  // blocks
   static constexpr int kUnits = 16;  // per block
-  static constexpr int kWarps = 4;
-  static constexpr int kRegisterKTiles = 2;  // per warp
-  static constexpr int kStreamedKTiles = 0;
-  static constexpr int kPlannedShared = 17408;  // bytes per block
-  static constexpr int kPlannedStreamed = 0;
+  static constexpr int kSplits = 1;  // warps that share K
+  static constexpr int kNumStages = 8;  // steps whose data is in flight
+  static constexpr int kPlannedShared = 14352;  // bytes per block
 };
 
-}  // namespace rnnc::grid_forward
+}  // namespace rnnc::cluster_forward
 
 namespace rnnc::grid_backward {
 
@@ -239,18 +233,31 @@ struct Plan {
 
 }  // namespace rnnc::grid_backward
 
+namespace rnnc::grid_forward {
+
+struct Plan {
+  static constexpr int kHeadDim = 256;
+  static constexpr int kRowTiles = 1;  // tiles of 8 batch rows per group of blocks
+  static constexpr int kPhases = 1;  // per step: parts of those rows, one after the other
+  static constexpr int kBlocks = 16;  // per head
+  static constexpr int kUnits = 16;  // per block
+  static constexpr int kWarps = 4;
+  static constexpr int kRegisterKTiles = 2;  // per warp
+  static constexpr int kStreamedKTiles = 0;
+  static constexpr int kPlannedShared = 17408;  // bytes per block
+  static constexpr int kPlannedStreamed = 0;
+};
+
+}  // namespace rnnc::grid_forward
+
 namespace rnnc::alternating {
 
-constexpr bool kFused = true;
-constexpr int kRowTiles = 1;  // of 16 batch rows, per block
-constexpr int kWarps = 8;
-constexpr int kForwardNumStages = 3;  // k_tiles in flight per warp
-
-}  // namespace rnnc::alternating
-
-namespace rnnc::alternating {
-
-constexpr int kSplit = 4;  // blocks that share K
-constexpr int kBackwardNumStages = 3;  // k_tiles in flight per warp
+struct Plan {
+  static constexpr bool kFused = true;
+  static constexpr int kRowTiles = 1;  // of 16 batch rows, per block
+  static constexpr int kWarps = 8;
+  static constexpr int kSplit = 4;  // blocks that share K
+  static constexpr int kNumStages = 3;  // k_tiles in flight per warp
+};
 
 }  // namespace rnnc::alternating

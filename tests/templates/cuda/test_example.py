@@ -30,7 +30,9 @@ def example() -> str:
     parts = [HEADING]
     seen: set[str] = set()
     for kind, head_dim in HEAD_DIMS.items():
-        for unit in rnnc.cells.lstm.cuda(heads=1, head_dim=head_dim, variant=kind).units:
+        # The backward first: its plan of an alternating kernel has more than one block per cluster.
+        units = rnnc.cells.lstm.cuda(heads=1, head_dim=head_dim, variant=kind).units
+        for unit in reversed(units):
             for namespace, body in PART.findall(unit.code):
                 new = [
                     kept for text in body.split("\n\n") if (kept := not_seen(text, namespace, seen))
@@ -47,6 +49,12 @@ def example() -> str:
 
 def not_seen(paragraph: str, namespace: str, seen: set[str]) -> str:
     """A paragraph of a namespace without what is seen; empty if only comments would remain."""
+    struct = re.search(r"^struct (\w+) \{", paragraph, re.MULTILINE)
+    if struct:
+        key = f"{namespace}::{struct[1]}"
+        text = "" if key in seen else paragraph.strip("\n")
+        seen.add(key)
+        return text
     lines = []
     for line in paragraph.strip("\n").splitlines():
         found = DEFINITION.match(line)

@@ -11,18 +11,18 @@ namespace rnnc {
 
 struct ForwardArguments {
   int64 steps, batch, heads, dim;
-  int64 first_tile, first_head;                  // of this launch, if one launch cannot take all
-  int64 watchdog;                                // ns that a block waits for another; 0: no bound
-  int64 wx_time, wx_row;                         // strides of wx, in elements
-  const Element* wx;                             // [T, B, N, D, kInputGates]
-  const Element* R;                              // [kDensePairs, N, D out, D in]
-  const Element* R_diag;                         // [kDiagonalPairs, N, D]
-  const Element* bias;                           // [kBiasGates, N, D]; null: none
-  const Element* params[at_least_one(kParams)];  // [N, D]
-  const Element* initial_states[kStates];        // [B, N, D]
-  Element* states[kStates];                      // [T, B, N, D]; null: not stored
-  Element* last[kStates];                        // [B, N, D]
-  Element* saved;                                // [T, B, N, D, kSaved]; null: no backward follows
+  int64 first_tile, first_head;  // of this launch, if one launch cannot take all
+  int64 watchdog;                // ns that a block waits for another; 0: no bound
+  int64 wx_time, wx_row;         // strides of wx, in elements
+  const Element* wx;             // [T, B, N, D, kInputGates]
+  const Element* R;              // [kDensePairs, N, D out, D in]
+  const Element* R_diag;         // [kDiagonalPairs, N, D]
+  const Element* bias;           // [kBiasGates, N, D]; null: none
+  const Element* params[at_least_one(Cell::kParams)];  // [N, D]
+  const Element* initial_states[Cell::kStates];        // [B, N, D]
+  Element* states[Cell::kStates];                      // [T, B, N, D]; null: not stored
+  Element* last[Cell::kStates];                        // [B, N, D]
+  Element* saved;  // [T, B, N, D, kSaved]; null: no backward follows
 };
 
 // Partial sums of float32 are added in double; for two-byte elements that would make no difference.
@@ -40,18 +40,19 @@ struct BackwardArguments {
   int64 steps, batch, heads, dim;
   int64 first_tile, first_head;  // of this launch, if one launch cannot take all
   int64 watchdog;                // ns that a block waits for another; 0: no bound
-  int64 d_states_time[kStates], d_states_row[kStates];  // strides of d_states, in elements
-  const Element* R;                                     // [kDensePairs, N, D out, D in]
-  const Element* R_diag;                                // [kDiagonalPairs, N, D]
-  const Element* params[at_least_one(kParams)];         // [N, D]
-  const Element* initial_states[kStates];               // [B, N, D]
-  const Element* states[kStates];                       // [T, B, N, D]; null: not read
-  const Element* saved;                                 // [T, B, N, D, kSaved]
-  const Element* d_states[kStates];                     // [T, B, N, D]; null: zero
-  const Element* d_last[kStates];                       // [B, N, D]; null: zero
-  Element* d_wx;                                        // [T, B, N, D, kInputGates]
-  Element* d_gates_no_input;                            // [T, B, N, D, kGates - kInputGates]
-  Element* d_initial_states[kStates];                   // [B, N, D]
+  int64 d_states_time[Cell::kStates],
+      d_states_row[Cell::kStates];                     // strides of d_states, in elements
+  const Element* R;                                    // [kDensePairs, N, D out, D in]
+  const Element* R_diag;                               // [kDiagonalPairs, N, D]
+  const Element* params[at_least_one(Cell::kParams)];  // [N, D]
+  const Element* initial_states[Cell::kStates];        // [B, N, D]
+  const Element* states[Cell::kStates];                // [T, B, N, D]; null: not read
+  const Element* saved;                                // [T, B, N, D, kSaved]
+  const Element* d_states[Cell::kStates];              // [T, B, N, D]; null: zero
+  const Element* d_last[Cell::kStates];                // [B, N, D]; null: zero
+  Element* d_wx;                                       // [T, B, N, D, kInputGates]
+  Element* d_gates_no_input;                           // [T, B, N, D, kGates - kInputGates]
+  Element* d_initial_states[Cell::kStates];            // [B, N, D]
   // Gradients of biases, params and diagonal weights: [parts of the batch, kSums, N, D].
   SumOverTime* sums;
 };

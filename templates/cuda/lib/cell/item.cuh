@@ -6,19 +6,19 @@
 namespace rnnc {
 
 // Arrays of values of one item or unit.
-using Gates = real[at_least_one(kGates)];
-using States = real[kStates];
-using Params = real[at_least_one(kParams)];
-using Diagonal = real[at_least_one(kDiagonalPairs)];
-using Saved = real[at_least_one(kSaved)];
+using Gates = real[at_least_one(Cell::kGates)];
+using States = real[Cell::kStates];
+using Params = real[at_least_one(Cell::kParams)];
+using Diagonal = real[at_least_one(Cell::kDiagonalPairs)];
+using Saved = real[at_least_one(Cell::kSaved)];
 
 // The params and diagonal weights of a unit, constant over time. `unit` indexes [N, D], of `plane`
 // units.
 template <typename Arguments>
 RNNC_INLINE void load_unit_weights(Params& param, Diagonal& diagonal, const Arguments& a,
                                    int64 plane, int64 unit) {
-  repeat<kParams>([&](int i) { param[i] = to_real(a.params[i][unit]); });
-  repeat<kDiagonalPairs>([&](int i) { diagonal[i] = to_real(a.R_diag[i * plane + unit]); });
+  repeat<Cell::kParams>([&](int i) { param[i] = to_real(a.params[i][unit]); });
+  repeat<Cell::kDiagonalPairs>([&](int i) { diagonal[i] = to_real(a.R_diag[i * plane + unit]); });
 }
 
 }  // namespace rnnc

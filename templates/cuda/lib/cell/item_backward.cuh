@@ -6,19 +6,19 @@
 
 namespace rnnc {
 
-constexpr int kGatesNoInput = kGates - kInputGates;
+constexpr int kGatesNoInput = Cell::kGates - Cell::kInputGates;
 
 // Gradients of a unit's biases, params and diagonal weights, in this order.
-using GradientSums = real[at_least_one(kSums)];
+using GradientSums = real[at_least_one(Cell::kSums)];
 
-RNNC_INLINE void unpack_saved(Saved& saved, const Vec<Element, kSaved>& vec) {
-  repeat<kSaved>([&](int i) { saved[i] = vec[i]; });
+RNNC_INLINE void unpack_saved(Saved& saved, const Vec<Element, Cell::kSaved>& vec) {
+  repeat<Cell::kSaved>([&](int i) { saved[i] = vec[i]; });
 }
 
 // Adds the gradients of gates to the states that they read through diagonal weights.
 RNNC_INLINE void add_diagonal_gradient(States& d_state, const Diagonal& diagonal,
                                        const Gates& d_gate) {
-  repeat<kDiagonalPairs>([&](int n) {
+  repeat<Cell::kDiagonalPairs>([&](int n) {
     const int i = kDiagonalOrder[n];
     d_state[kDiagonalSource[i]] += diagonal[i] * d_gate[kDiagonalGate[i]];
   });
@@ -27,19 +27,21 @@ RNNC_INLINE void add_diagonal_gradient(States& d_state, const Diagonal& diagonal
 // Adds a step to the sums over time; `before` are the states before it.
 RNNC_INLINE void add_to_sums(GradientSums& sums, const Gates& d_gate, const Params& d_param,
                              const States& before) {
-  repeat<kBiasGates>([&](int i) { sums[i] += d_gate[kBias[i]]; });
-  repeat<kParams>([&](int i) { sums[kBiasGates + i] += d_param[i]; });
-  repeat<kDiagonalPairs>([&](int i) {
-    sums[kBiasGates + kParams + i] += d_gate[kDiagonalGate[i]] * before[kDiagonalSource[i]];
+  repeat<Cell::kBiasGates>([&](int i) { sums[i] += d_gate[kBias[i]]; });
+  repeat<Cell::kParams>([&](int i) { sums[Cell::kBiasGates + i] += d_param[i]; });
+  repeat<Cell::kDiagonalPairs>([&](int i) {
+    sums[Cell::kBiasGates + Cell::kParams + i] +=
+        d_gate[kDiagonalGate[i]] * before[kDiagonalSource[i]];
   });
 }
 
 // Packs the gradients of an item's gates as they are stored: those with an input, and the others.
-RNNC_INLINE void pack_gates(Vec<Element, kInputGates>& d_wx,
+RNNC_INLINE void pack_gates(Vec<Element, Cell::kInputGates>& d_wx,
                             Vec<Element, kGatesNoInput>& d_no_input, const Gates& d_gate) {
-  real inputs[at_least_one(kInputGates)], others[at_least_one(kGatesNoInput)];
-  repeat<kGates>(
-      [&](int g) { (g < kInputGates ? inputs[g] : others[g - kInputGates]) = d_gate[g]; });
+  real inputs[at_least_one(Cell::kInputGates)], others[at_least_one(kGatesNoInput)];
+  repeat<Cell::kGates>([&](int g) {
+    (g < Cell::kInputGates ? inputs[g] : others[g - Cell::kInputGates]) = d_gate[g];
+  });
   d_wx.set(inputs);
   d_no_input.set(others);
 }

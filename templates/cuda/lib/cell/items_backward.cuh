@@ -28,7 +28,7 @@ struct BackwardItems {
   RNNC_MEMBER void load_states(int i, int j, const BackwardArguments& a, int64 step_size,
                                const At& at) {
     const int steps = static_cast<int>(a.steps);
-    repeat<kStates>([&](int s) {
+    repeat<Cell::kStates>([&](int s) {
       const Element* last = a.states[s] + (steps - 1) * step_size;
       after[i][j][s] = kReads[s] && steps > 0 ? to_real(*at(last)) : real(0);
       d_state[i][j][s] = a.d_last[s] ? to_real(*at(a.d_last[s])) : real(0);
@@ -40,7 +40,7 @@ struct BackwardItems {
   template <int lanes, typename Store>
   RNNC_MEMBER void store_sums(const Store& store) {
     repeat<units>([&](int i) {
-      repeat<kSums>([&](int k) {
+      repeat<Cell::kSums>([&](int k) {
         real total = sums[i][k];
         repeat<4>([&](int bit) {
           if (lanes >> bit & 1) total += __shfl_xor_sync(~0u, total, 1 << bit);
@@ -55,7 +55,7 @@ struct BackwardItems {
   RNNC_MEMBER void store_initial(const BackwardArguments& a, const Valid& valid,
                                  const At& at) const {
     for_each([&](int i, int j) {
-      repeat<kStates>([&](int s) {
+      repeat<Cell::kStates>([&](int s) {
         if (valid(i, j)) {
           *at(a.d_initial_states[s], i, j) = to_element<Element>(d_state[i][j][s]);
         }
@@ -69,11 +69,11 @@ struct BackwardItems {
 template <typename At>
 RNNC_INLINE void store_gates(const BackwardArguments& a, const Gates& d_gate, bool valid,
                              const At& at) {
-  Vec<Element, kInputGates> d_wx;
+  Vec<Element, Cell::kInputGates> d_wx;
   Vec<Element, kGatesNoInput> d_no_input;
   pack_gates(d_wx, d_no_input, d_gate);
   if (!valid) return;
-  d_wx.store(at(a.d_wx, kInputGates));
+  d_wx.store(at(a.d_wx, Cell::kInputGates));
   d_no_input.store(at(a.d_gates_no_input, kGatesNoInput));
 }
 

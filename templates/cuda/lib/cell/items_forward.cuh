@@ -41,24 +41,24 @@ struct ForwardItems {
   // address of an item in a tensor of all steps with n values per item.
   template <typename Valid, typename At>
   RNNC_MEMBER void store(const ForwardArguments& a, const Valid& valid, const At& at) const {
-    repeat<kStates>([&](int s) {
+    repeat<Cell::kStates>([&](int s) {
       if (!a.states[s]) return;
       for_each([&](int i, int j) {
         const auto vec = pack_state(state[i][j][s]);
         if (valid(i, j)) vec.store(at(a.states[s], 1, i, j));
       });
     });
-    if (!kSaved || !a.saved) return;
+    if (!Cell::kSaved || !a.saved) return;
     for_each([&](int i, int j) {
       const auto vec = pack_saved(saved[i][j]);
-      if (valid(i, j)) vec.store(at(a.saved, kSaved, i, j));
+      if (valid(i, j)) vec.store(at(a.saved, Cell::kSaved, i, j));
     });
   }
   // Stores the states after the last step; at(tensor, 1, i, j) is an address in a tensor of states.
   template <typename Valid, typename At>
   RNNC_MEMBER void store_last(const ForwardArguments& a, const Valid& valid, const At& at) const {
     for_each([&](int i, int j) {
-      repeat<kStates>([&](int s) {
+      repeat<Cell::kStates>([&](int s) {
         if (valid(i, j)) *at(a.last[s], 1, i, j) = to_element<Element>(state[i][j][s]);
       });
     });

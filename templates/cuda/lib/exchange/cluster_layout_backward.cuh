@@ -8,10 +8,10 @@
 namespace rnnc::cluster_backward {
 
 constexpr int kTileUnits = 16;
-constexpr int kBlockTiles = kUnits / kTileUnits;      // per block
-constexpr int kTiles = kCluster * kBlockTiles;        // per source
-constexpr int kWarpTiles = ceil_div(kTiles, kWarps);  // per warp
-using K = GateMajorK<kUnits, kHeadDim>;
+constexpr int kBlockTiles = Plan::kUnits / kTileUnits;      // per block
+constexpr int kTiles = Plan::kCluster * kBlockTiles;        // per source
+constexpr int kWarpTiles = ceil_div(kTiles, Plan::kWarps);  // per warp
+using K = GateMajorK<Plan::kUnits, Plan::kHeadDim>;
 using GradientExchange = BlockExchange<K::all_k_tiles() * kKTile>;
 // Independent accumulators hide the latency of an instruction; in float32, of three and an
 // addition.
@@ -19,14 +19,14 @@ constexpr int kNumAccumulators = kPack == 1 ? 2 : kWarpTiles == 1 ? 4 : kWarpTil
 
 // A warp computes 32 items (unit, column) at a time: four units of all columns.
 constexpr int kItemUnits = 4;
-constexpr int kItemGroups = kUnits / kItemUnits;       // groups of 32 items per block
-constexpr int kItems = ceil_div(kItemGroups, kWarps);  // per thread
-using SavedCopy = WarpCopy<kSaved, kItemUnits, kColumns, kHeadDim>;
-using StateCopy = WarpCopy<1, kItemUnits, kColumns, kHeadDim>;
+constexpr int kItemGroups = Plan::kUnits / kItemUnits;       // groups of 32 items per block
+constexpr int kItems = ceil_div(kItemGroups, Plan::kWarps);  // per thread
+using SavedCopy = WarpCopy<Cell::kSaved, kItemUnits, kColumns, Plan::kHeadDim>;
+using StateCopy = WarpCopy<1, kItemUnits, kColumns, Plan::kHeadDim>;
 
 // Partials of one block for the units of another, for one source.
-constexpr int kPartialBytes = kUnits * kColumns * static_cast<int>(sizeof(float));
-constexpr int kPartialsBytes = kSources * kCluster * kPartialBytes;
+constexpr int kPartialBytes = Plan::kUnits * kColumns * static_cast<int>(sizeof(float));
+constexpr int kPartialsBytes = Cell::kSources * Plan::kCluster * kPartialBytes;
 // What a step reads: kept values, the states before it, the gradients of the states after it.
 RNNC_CONSTEXPR int read_states_before(int states) {
   int count = 0;
@@ -34,7 +34,7 @@ RNNC_CONSTEXPR int read_states_before(int states) {
   return count;
 }
 constexpr int kItemBytes =
-    SavedCopy::kBytes + (read_states_before(kStates) + kStates) * StateCopy::kBytes;
+    SavedCopy::kBytes + (read_states_before(Cell::kStates) + Cell::kStates) * StateCopy::kBytes;
 // The offsets, among them, of the values of a state before the step and of its gradients after it.
 RNNC_CONSTEXPR int before_offset(int state) {
   return SavedCopy::kBytes + (read_states_before(state) + state) * StateCopy::kBytes;
@@ -45,13 +45,13 @@ RNNC_CONSTEXPR int d_after_offset(int state) {
 constexpr int kStageBytes = kItemGroups * kItemBytes;
 constexpr int kPartialsOffset = 2 * GradientExchange::kBytes;
 constexpr int kReadsOffset = kPartialsOffset + 2 * kPartialsBytes;
-constexpr int kBarriersOffset = kReadsOffset + kNumStages * kStageBytes;
+constexpr int kBarriersOffset = kReadsOffset + Plan::kNumStages * kStageBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;
-static_assert(kSharedBytes == kPlannedShared, "the plan counted another size");
+static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
 
 using Weights =
-    GateMajorWeights<K, kWarpTiles, round_up(kHeadDim* static_cast<int>(sizeof(Element)), 16),
-                     32 * kWarps, kSharedBytes>;
+    GateMajorWeights<K, kWarpTiles, round_up(Plan::kHeadDim* static_cast<int>(sizeof(Element)), 16),
+                     32 * Plan::kWarps, kSharedBytes>;
 
 // The sum of what n blocks pushed for an item: a tree of additions in a fixed order.
 template <int n>

@@ -8,22 +8,22 @@
 namespace rnnc::cluster_forward {
 
 constexpr int kGroupUnits = 8;
-constexpr int kGroups = kUnits / kGroupUnits;
-constexpr int kWarps = kGroups * kSplits;
-constexpr int kItems = kSplits == 1 ? 2 : 1;  // columns per thread
-constexpr int kItemWarps = kGroups * minimum(kSplits, 2);
-constexpr int kDimKTiles = ceil_div(kHeadDim, kKTile);
-constexpr int kSplitKTiles = ceil_div(kDimKTiles, kSplits);  // per warp
-using StateExchange =
-    ClusterExchange<maximum(ceil_div(kCluster* kUnits, kKTile), kSplits* kSplitKTiles)>;
-constexpr int kBufferBytes = kSources * StateExchange::kBytes;
+constexpr int kGroups = Plan::kUnits / kGroupUnits;
+constexpr int kWarps = kGroups * Plan::kSplits;
+constexpr int kItems = Plan::kSplits == 1 ? 2 : 1;  // columns per thread
+constexpr int kItemWarps = kGroups * minimum(Plan::kSplits, 2);
+constexpr int kDimKTiles = ceil_div(Plan::kHeadDim, kKTile);
+constexpr int kSplitKTiles = ceil_div(kDimKTiles, Plan::kSplits);  // per warp
+using StateExchange = ClusterExchange<maximum(ceil_div(Plan::kCluster* Plan::kUnits, kKTile),
+                                              Plan::kSplits* kSplitKTiles)>;
+constexpr int kBufferBytes = Cell::kSources * StateExchange::kBytes;
 // Bytes that the cluster pushes into a buffer per step.
 constexpr int kPushedBytes =
-    kSources * kCluster * kUnits * kColumns * static_cast<int>(sizeof(Element));
-using InputCopy = WarpCopy<kInputGates, kGroupUnits, 4 * kItems, kHeadDim>;
+    Cell::kSources * Plan::kCluster * Plan::kUnits * kColumns * static_cast<int>(sizeof(Element));
+using InputCopy = WarpCopy<Cell::kInputGates, kGroupUnits, 4 * kItems, Plan::kHeadDim>;
 
 using Tiles = GateTiles<1>;
-using Weights = GateWeights<Tiles, kSplitKTiles, kHeadDim>;
+using Weights = GateWeights<Tiles, kSplitKTiles, Plan::kHeadDim>;
 constexpr int kTiles = Weights::kTiles;
 // Independent accumulators hide the latency of an instruction; if R needs many registers, there are
 // fewer.
@@ -32,12 +32,13 @@ constexpr int kNumAccumulators = kPack == 2 && (kTiles == 1 || kSplitKTiles * kT
 // is enough: a warp that writes a partial has waited for h, which its reader pushed after reading
 // the partial of the last step.
 constexpr int kPartialBytes = kTiles * 32 * static_cast<int>(sizeof(float2));
-constexpr int kPartialsBytes = kSplits == 1 ? 0 : kGroups * 2 * (kSplits - 1) * kPartialBytes;
+constexpr int kPartialsBytes =
+    Plan::kSplits == 1 ? 0 : kGroups * 2 * (Plan::kSplits - 1) * kPartialBytes;
 constexpr int kInputsOffset = 2 * kBufferBytes + kPartialsBytes;
 constexpr int kStageBytes = kItemWarps * InputCopy::kBytes;
-constexpr int kBarriersOffset = kInputsOffset + kNumStages * kStageBytes;
+constexpr int kBarriersOffset = kInputsOffset + Plan::kNumStages * kStageBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;
-static_assert(kSharedBytes == kPlannedShared, "the plan counted another size");
+static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
 
 // The totals of each half of each tile, for this thread's columns: with kSplits > 1, the sum of the
 // partials of the warps of the same units. `computes`: this warp takes one of the columns.
@@ -45,17 +46,17 @@ using Product = Accumulator<kNumAccumulators>[kTiles];
 using Totals = float[kTiles][2][kItems];
 RNNC_INLINE void add_partials(Totals& total, const Product& product, char* shared, int group,
                               int split, int lane, bool computes) {
-  if constexpr (kSplits == 1) {
+  if constexpr (Plan::kSplits == 1) {
 #pragma unroll
     for (int i = 0; i < 4 * kTiles; ++i) {
       total[i / 4][i / 2 % 2][i % kItems] = product[i / 4].total(i % 4);
     }
   } else {
     char* const partials =
-        shared + 2 * kBufferBytes + group * 2 * (kSplits - 1) * kPartialBytes + lane * 8;
+        shared + 2 * kBufferBytes + group * 2 * (Plan::kSplits - 1) * kPartialBytes + lane * 8;
     unroll<2>([&](auto taker_index) {
       constexpr int taker = decltype(taker_index)::value;
-      const int partial_idx = taker * (kSplits - 1) + split - (split > taker);
+      const int partial_idx = taker * (Plan::kSplits - 1) + split - (split > taker);
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
         const float2 both = {product[tile].total(taker), product[tile].total(2 + taker)};
@@ -68,13 +69,13 @@ RNNC_INLINE void add_partials(Totals& total, const Product& product, char* share
       }
     });
     // A barrier of the warps of the same units.
-    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * kSplits) : "memory");
+    asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * Plan::kSplits) : "memory");
     if (computes) {
 #pragma unroll
-      for (int other = 0; other < kSplits - 1; ++other) {
+      for (int other = 0; other < Plan::kSplits - 1; ++other) {
 #pragma unroll
         for (int tile = 0; tile < kTiles; ++tile) {
-          const int partial_idx = split * (kSplits - 1) + other;
+          const int partial_idx = split * (Plan::kSplits - 1) + other;
           const float2 both =
               *reinterpret_cast<const float2*>(partials + partial_idx * kPartialBytes + tile * 256);
           total[tile][0][0] += both.x;

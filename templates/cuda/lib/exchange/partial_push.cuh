@@ -6,7 +6,7 @@
 
 namespace rnnc::cluster_backward {
 
-using Product = Accumulator<kNumAccumulators>[kWarpTiles][at_least_one(kSources)];
+using Product = Accumulator<kNumAccumulators>[kWarpTiles][at_least_one(Cell::kSources)];
 
 // The tiles of a warp. Each block starts with its own units, so that at any time blocks push to
 // different peers.
@@ -18,8 +18,8 @@ struct PartialPush {
   RNNC_MEMBER void prepare(u32 shared, u32 rank, int warp, int lane) {
 #pragma unroll
     for (int i = 0; i < kWarpTiles; ++i) {
-      const int tile_idx = i * kWarps + warp, block_tile = tile_idx % kBlockTiles;
-      const int block = (tile_idx / kBlockTiles + rank) % kCluster;
+      const int tile_idx = i * Plan::kWarps + warp, block_tile = tile_idx % kBlockTiles;
+      const int block = (tile_idx / kBlockTiles + rank) % Plan::kCluster;
       tile[i] = tile_idx < kTiles ? block * kBlockTiles + block_tile : kTiles;
       owner[i] = mapa(shared, block);
       to[i] = owner[i] + kPartialsOffset + rank * kPartialBytes + (block_tile * 32 + lane) * 16;
@@ -31,8 +31,8 @@ struct PartialPush {
       u32 words[4];
 #pragma unroll
       for (int k = 0; k < 4; ++k) words[k] = __float_as_uint(product[i][source].total(k));
-      const int offset = buffer_idx * kPartialsBytes + source * kCluster * kPartialBytes;
-      if (kTiles % kWarps == 0 || tile[i] < kTiles) {
+      const int offset = buffer_idx * kPartialsBytes + source * Plan::kCluster * kPartialBytes;
+      if (kTiles % Plan::kWarps == 0 || tile[i] < kTiles) {
         st_async_v4(to[i] + offset, words, owner[i] + kBarriersOffset + buffer_idx * 8);
       }
     }

@@ -7,13 +7,13 @@
 namespace rnnc::cluster_forward {
 
 // h of all sources, as the words to push.
-using Words = u32[at_least_one(kSources)][4];
+using Words = u32[at_least_one(Cell::kSources)][4];
 
 // h of a warp's units in pieces of 16 bytes, each of one row of the exchange buffer, and their way
 // to the peers. The lanes that hold the same piece share the peers.
 struct StatePush {
   static constexpr int kLanesPerPiece = (kPack == 2 ? 4 : 2) * (kItems == 1 ? 2 : 1);
-  static constexpr int kPeers = ceil_div(kCluster, kLanesPerPiece);
+  static constexpr int kPeers = ceil_div(Plan::kCluster, kLanesPerPiece);
 
   // Addresses at the peers: of the next pieces, and of the mbarriers that count them. NOTE:
   // computed ahead, so that a push waits only for h.
@@ -36,8 +36,8 @@ struct StatePush {
 #pragma unroll
     for (int i = 0; i < kPeers; ++i) {
       const int distance = peer_lane + i * kLanesPerPiece;
-      valid[i] = distance < kCluster;
-      const u32 peer = mapa(shared, (rank + distance) % kCluster);
+      valid[i] = distance < Plan::kCluster;
+      const u32 peer = mapa(shared, (rank + distance) % Plan::kCluster);
       to[i] = peer + StateExchange::offset(row, first);
       barrier[i] = peer + kBarriersOffset;
     }
@@ -81,7 +81,7 @@ struct StatePush {
   }
   // Sends the words of all sources to all blocks; the next ones go to the other buffer.
   RNNC_MEMBER void publish(const Words& words) {
-    repeat<kSources>([&](int source) { send(words[source], source); });
+    repeat<Cell::kSources>([&](int source) { send(words[source], source); });
     swap_buffers();
   }
   RNNC_MEMBER void swap_buffers() {

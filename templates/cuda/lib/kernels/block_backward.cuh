@@ -15,10 +15,11 @@ namespace rnnc::block_backward {
 // Item (half, j) of a thread is unit first_unit + 8 half + lane / 4 and column 2 quad + j, which
 // holds batch row first_row + kThreadRows quad + j. If there is no such unit or row, the thread
 // computes another item's values and stores none.
-struct Items : BackwardItems<2, kThreadRows> {
+struct Items : BackwardItems<2, Plan::kThreadRows> {
   int unit, quad;
-  int64 first_unit_offset;          // of the first unit, in [N, D]
-  int64 offset_bytes[kThreadRows];  // an address is a uniform pointer and one of these offsets
+  int64 first_unit_offset;  // of the first unit, in [N, D]
+  int64
+      offset_bytes[Plan::kThreadRows];  // an address is a uniform pointer and one of these offsets
   PerItem<bool> valid;
   PerItem<int> saved_offset, state_offset;  // in a stage, in bytes
 
@@ -26,23 +27,23 @@ struct Items : BackwardItems<2, kThreadRows> {
                         int lane) {
     unit = first_unit + (lane >> 2);
     quad = lane & 3;
-    const int64 plane = a.heads * kHeadDim, row = first_row + kThreadRows * quad;
-    constexpr bool whole = kHeadDim % kWarpUnits == 0;
-    first_unit_offset = head * kHeadDim + (whole || unit < kHeadDim ? unit : 0);
-    bool row_valid[kThreadRows];
-    repeat<kThreadRows>([&](int j) {
+    const int64 plane = a.heads * Plan::kHeadDim, row = first_row + Plan::kThreadRows * quad;
+    constexpr bool whole = Plan::kHeadDim % kWarpUnits == 0;
+    first_unit_offset = head * Plan::kHeadDim + (whole || unit < Plan::kHeadDim ? unit : 0);
+    bool row_valid[Plan::kThreadRows];
+    repeat<Plan::kThreadRows>([&](int j) {
       row_valid[j] = row + j < a.batch;
       offset_bytes[j] = launder(((row_valid[j] ? row + j : 0) * plane + first_unit_offset) *
                                 int64{sizeof(Element)});
     });
     repeat<2>([&](int half) {
-      const bool exists = whole || unit + 8 * half < kHeadDim;
+      const bool exists = whole || unit + 8 * half < Plan::kHeadDim;
       const int half_unit = exists ? 8 * half : 0, real_unit = exists ? unit + 8 * half : 0;
-      load_unit_weights(param[half], diagonal[half], a, plane, head * kHeadDim + real_unit);
-      repeat<kThreadRows>([&](int j) {
+      load_unit_weights(param[half], diagonal[half], a, plane, head * Plan::kHeadDim + real_unit);
+      repeat<Plan::kThreadRows>([&](int j) {
         valid[half][j] = exists && row_valid[j];
-        saved_offset[half][j] = launder(SavedCopy::offset(kThreadRows * quad + j, real_unit));
-        state_offset[half][j] = launder(StateCopy::offset(kThreadRows * quad + j, real_unit));
+        saved_offset[half][j] = launder(SavedCopy::offset(Plan::kThreadRows * quad + j, real_unit));
+        state_offset[half][j] = launder(StateCopy::offset(Plan::kThreadRows * quad + j, real_unit));
         load_states(half, j, a, a.batch * plane, [&](const Element* tensor) {
           return element_at(tensor + half_unit, offset_bytes[j]);
         });
@@ -58,7 +59,7 @@ struct Items : BackwardItems<2, kThreadRows> {
     States before;
     Params d_param;
     unpack_saved(saved, SavedCopy::read(stage, saved_offset[half][j]));
-    repeat<kStates>([&](int s) {
+    repeat<Cell::kStates>([&](int s) {
       const char* const states = stage + before_offset(s);
       before[s] = kReads[s] ? StateCopy::read(states, state_offset[half][j])[0] : real(0);
       if (a.d_states[s]) {
@@ -69,7 +70,7 @@ struct Items : BackwardItems<2, kThreadRows> {
     apply_pointwise_backward(saved, before, after[half][j], param[half], d_state[half][j], d_gate,
                              d_param);
     add_diagonal_gradient(d_state[half][j], diagonal[half], d_gate);
-    unroll<kSources>([&](auto source) {
+    unroll<Cell::kSources>([&](auto source) {
       repeat<kSourcePairs[source]>([&](int i) {
         const int k = K::first_k_tile(source) * kKTile + i * kPaddedDim + unit + 8 * half;
         if (valid[half][j]) {
@@ -86,10 +87,10 @@ struct Items : BackwardItems<2, kThreadRows> {
   RNNC_MEMBER void store_sums_at(const BackwardArguments& a, int64 t) {
     // The four lanes of a quad hold the rows of one unit.
     store_sums<3>([&](int half, int k, real total) {
-      if (quad == 0 && unit + 8 * half < kHeadDim) {
-        const int64 part = (a.first_tile + blockIdx.y) * kSums + k;
-        store_part_sum(a.sums + part * (a.heads * kHeadDim) + first_unit_offset + 8 * half, total,
-                       t, a.steps);
+      if (quad == 0 && unit + 8 * half < Plan::kHeadDim) {
+        const int64 part = (a.first_tile + blockIdx.y) * Cell::kSums + k;
+        store_part_sum(a.sums + part * (a.heads * Plan::kHeadDim) + first_unit_offset + 8 * half,
+                       total, t, a.steps);
       }
     });
   }
@@ -103,16 +104,16 @@ struct StepCopy {
   int64 plane, step_size;  // units of [N, D] and of [B, N, D]
 
   RNNC_MEMBER void prepare(const BackwardArguments& a, int64 head, int64 first_row) {
-    first_unit = head * kHeadDim;
-    plane = a.heads * kHeadDim;
+    first_unit = head * Plan::kHeadDim;
+    plane = a.heads * Plan::kHeadDim;
     step_size = a.batch * plane;
     saved.prepare(first_row, a.batch);
     state.prepare(first_row, a.batch);
   }
   RNNC_MEMBER void issue(const BackwardArguments& a, int t, char* to) const {
     const int64 t_offset = t * step_size + first_unit;
-    saved.issue(to, a.saved + t_offset * kSaved, plane * kSaved);
-    repeat<kStates>([&](int s) {
+    saved.issue(to, a.saved + t_offset * Cell::kSaved, plane * Cell::kSaved);
+    repeat<Cell::kStates>([&](int s) {
       char* const states = to + before_offset(s);
       if (kReads[s]) {
         state.issue(states,
@@ -129,14 +130,14 @@ struct StepCopy {
 
 RNNC_INLINE void run(const BackwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * kBlockRows;
+  const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
   const int first_unit = warp * kWarpUnits, steps = static_cast<int>(a.steps);
-  const int64 step_size = a.batch * a.heads * kHeadDim;
+  const int64 step_size = a.batch * a.heads * Plan::kHeadDim;
 
   Weights weights;
   weights.load(shared, a.R, a.heads, head, 0, lane, [&](int, int half) {
     const int unit = first_unit + 8 * half + (lane >> 2);
-    __builtin_assume(kPaddedDim > kHeadDim || unit < kHeadDim);
+    __builtin_assume(kPaddedDim > Plan::kHeadDim || unit < Plan::kHeadDim);
     return unit;
   });
   Items items;
@@ -153,8 +154,8 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     cp_async_commit();
   };
 #pragma unroll 1
-  for (int stage = 0; stage < kNumStages; ++stage) prefetch(steps - 1 - stage, stage);
-  cp_async_wait<kNumStages - 1>();
+  for (int stage = 0; stage < Plan::kNumStages; ++stage) prefetch(steps - 1 - stage, stage);
+  cp_async_wait<Plan::kNumStages - 1>();
   __syncthreads();
 
   const int fragment = launder(GradientExchange::first_fragment(lane));
@@ -169,27 +170,27 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     if constexpr (kSumsInParts) {
       if (t % kPartSteps == 0) items.store_sums_at(a, t);
     }
-    cp_async_wait<kNumStages - 2>();
+    cp_async_wait<Plan::kNumStages - 2>();
     __syncthreads();
 
     Product product;
-    repeat<kSources>([&](int source) { product[0][source].clear(); });
-    unroll<kSources>([&](auto source_index) {
+    repeat<Cell::kSources>([&](int source) { product[0][source].clear(); });
+    unroll<Cell::kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       weights.template multiply<source, 2 * K::first_k_tile(source)>(
           product, [&](int k_tile) { return GradientExchange::load(buffer, fragment, k_tile); });
     });
     // While the product runs: copy an earlier step's data into the stage of this step's, and store
     // the results.
-    prefetch(t - kNumStages, stage_idx);
-    stage_idx = stage_idx + 1 < kNumStages ? stage_idx + 1 : 0;
+    prefetch(t - Plan::kNumStages, stage_idx);
+    stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     buffer_offset ^= GradientExchange::kBytes;
     items.for_each([&](int half, int j) {
       store_gates(a, d_gate[half][j], items.valid[half][j], [&](Element* tensor, int n) {
         return element_at(tensor + (t * step_size + 8 * half) * n, items.offset_bytes[j] * n);
       });
     });
-    repeat<kSources>([&](int source) {
+    repeat<Cell::kSources>([&](int source) {
       items.for_each([&](int half, int j) {
         items.d_state[half][j][kSourceState[source]] += product[0][source].total(2 * half + j);
       });

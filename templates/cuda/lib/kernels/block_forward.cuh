@@ -19,8 +19,9 @@ namespace rnnc::block_forward {
 // Item (group, j) of a thread is unit first_unit + 8 group + lane / 4 and column 2 quad + j, which
 // holds batch row first_row + kThreadRows quad + j. If there is no such unit or row, the thread
 // computes another item's values and stores none.
-struct Items : ForwardItems<kUnitGroups, kThreadRows> {
-  int64 offset_bytes[kThreadRows];  // an address is a uniform pointer and one of these offsets
+struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
+  int64
+      offset_bytes[Plan::kThreadRows];  // an address is a uniform pointer and one of these offsets
   PerItem<bool> valid;
   PerItem<int> exchange_offset, input_offset;  // in an exchange buffer and in a stage, in bytes
   // The gates of the next step without the product: ready before h is, they seed the accumulators
@@ -30,24 +31,27 @@ struct Items : ForwardItems<kUnitGroups, kThreadRows> {
   RNNC_MEMBER void load(const ForwardArguments& a, int64 head, int64 first_row, int first_unit,
                         int lane) {
     const int unit = pin(first_unit + (lane >> 2)), quad = lane & 3;
-    const int64 plane = a.heads * kHeadDim, row = first_row + kThreadRows * quad;
-    constexpr bool whole = kHeadDim % (8 * kUnitGroups) == 0;
+    const int64 plane = a.heads * Plan::kHeadDim, row = first_row + Plan::kThreadRows * quad;
+    constexpr bool whole = Plan::kHeadDim % (8 * Plan::kUnitGroups) == 0;
     const int64 rows_left = a.batch - row;
-    const int valid_rows = pin(rows_left < 1 ? 0 : rows_left < kThreadRows ? 1 : kThreadRows);
-    repeat<kThreadRows>([&](int j) {
+    const int valid_rows = pin(rows_left < 1                   ? 0
+                               : rows_left < Plan::kThreadRows ? 1
+                                                               : Plan::kThreadRows);
+    repeat<Plan::kThreadRows>([&](int j) {
       const int64 real_row = j < valid_rows ? row + j : 0;
-      const int64 real_unit = head * kHeadDim + (whole || unit < kHeadDim ? unit : 0);
+      const int64 real_unit = head * Plan::kHeadDim + (whole || unit < Plan::kHeadDim ? unit : 0);
       offset_bytes[j] = launder((real_row * plane + real_unit) * int64{sizeof(Element)});
     });
-    repeat<kUnitGroups>([&](int group) {
-      const bool exists = whole || unit + 8 * group < kHeadDim;
+    repeat<Plan::kUnitGroups>([&](int group) {
+      const bool exists = whole || unit + 8 * group < Plan::kHeadDim;
       const int group_unit = exists ? 8 * group : 0, real_unit = exists ? unit + 8 * group : 0;
-      load_unit(group, a, plane, head * kHeadDim + real_unit);
-      repeat<kThreadRows>([&](int j) {
+      load_unit(group, a, plane, head * Plan::kHeadDim + real_unit);
+      repeat<Plan::kThreadRows>([&](int j) {
         valid[group][j] = exists && j < valid_rows;
         exchange_offset[group][j] = launder(StateExchange::offset(2 * quad + j, unit + 8 * group));
-        input_offset[group][j] = launder(InputCopy::offset(kThreadRows * quad + j, real_unit));
-        repeat<kStates>([&](int s) {
+        input_offset[group][j] =
+            launder(InputCopy::offset(Plan::kThreadRows * quad + j, real_unit));
+        repeat<Cell::kStates>([&](int s) {
           state[group][j][s] =
               to_real(*element_at(a.initial_states[s] + group_unit, offset_bytes[j]));
         });
@@ -56,7 +60,7 @@ struct Items : ForwardItems<kUnitGroups, kThreadRows> {
   }
   RNNC_MEMBER void publish(char* buffer, const PerItem<States>& states) const {
     for_each([&](int group, int j) {
-      repeat<kSources>([&](int source) {
+      repeat<Cell::kSources>([&](int source) {
         if (valid[group][j]) {
           *reinterpret_cast<Element*>(buffer + source * StateExchange::kBytes +
                                       exchange_offset[group][j]) =
@@ -69,7 +73,7 @@ struct Items : ForwardItems<kUnitGroups, kThreadRows> {
   RNNC_MEMBER void start_base(const char* stage) {
     for_each([&](int group, int j) {
       start_gates(base[group][j], bias[group], InputCopy::read(stage, input_offset[group][j]));
-      repeat<kGates>([&](int g) { base[group][j][g] = launder(base[group][j][g]); });
+      repeat<Cell::kGates>([&](int g) { base[group][j][g] = launder(base[group][j][g]); });
     });
   }
   RNNC_MEMBER void add_states() {
@@ -80,7 +84,7 @@ struct Items : ForwardItems<kUnitGroups, kThreadRows> {
   RNNC_MEMBER void seed(Product& product) const {
     Tiles::for_pairs([&](auto pair, auto group, auto tile, auto half) {
       if constexpr (kSeeded && first_of_gate(pair)) {
-        repeat<kThreadRows>(
+        repeat<Plan::kThreadRows>(
             [&](int j) { product[tile].part[0][2 * half + j] = base[group][j][kPairGate[pair]]; });
       }
     });
@@ -88,7 +92,7 @@ struct Items : ForwardItems<kUnitGroups, kThreadRows> {
   RNNC_MEMBER void finish_gates(PerItem<Gates>& gate, const Product& product) const {
     for_each([&](int group, int j) { assign(gate[group][j], base[group][j]); });
     Tiles::for_pairs([&](auto pair, auto group, auto tile, auto half) {
-      repeat<kThreadRows>([&](int j) {
+      repeat<Plan::kThreadRows>([&](int j) {
         const float total = product[tile].total(2 * half + j);
         real& sum = gate[group][j][kPairGate[pair]];
         sum = kSeeded && first_of_gate(pair) ? total : sum + total;
@@ -108,8 +112,8 @@ struct Items : ForwardItems<kUnitGroups, kThreadRows> {
 
 RNNC_INLINE void run(const ForwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * kBlockRows;
-  const int first_unit = warp * 8 * kUnitGroups, steps = static_cast<int>(a.steps);
+  const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
+  const int first_unit = warp * 8 * Plan::kUnitGroups, steps = static_cast<int>(a.steps);
 
   Weights weights;
   weights.load(a.R, a.heads, head, first_unit + (lane >> 2), 0, lane);
@@ -126,7 +130,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   // Copies wx of later steps: a step is shorter than a round trip to memory.
   InputCopy input;
   input.prepare(first_row, a.batch);
-  const Element* next_input = a.wx + head * kHeadDim * kInputGates;
+  const Element* next_input = a.wx + head * Plan::kHeadDim * Cell::kInputGates;
   char* const inputs = shared + 2 * kBufferBytes;
   const auto prefetch = [&](int t, int stage_idx) {
     if (t < steps) {
@@ -136,14 +140,14 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     cp_async_commit();
   };
 #pragma unroll 1
-  for (int stage_idx = 0; stage_idx < kNumStages; ++stage_idx) prefetch(stage_idx, stage_idx);
-  cp_async_wait<kNumStages - 2>();
+  for (int stage_idx = 0; stage_idx < Plan::kNumStages; ++stage_idx) prefetch(stage_idx, stage_idx);
+  cp_async_wait<Plan::kNumStages - 2>();
   __syncthreads();
   items.start_base(inputs);
   items.add_states();
   __syncthreads();
 
-  const int64 step_size = a.batch * a.heads * kHeadDim;
+  const int64 step_size = a.batch * a.heads * Plan::kHeadDim;
   int64 t_offset = 0;  // of the step whose results are stored next
   const int fragment = launder(StateExchange::first_fragment(lane));
   int stage_idx = 0, buffer_offset = 0;
@@ -162,9 +166,9 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       items.store_step(a, t_offset);
       t_offset += step_size;
     }
-    prefetch(t + kNumStages, stage_idx);
-    cp_async_wait<kNumStages - 2>();
-    stage_idx = stage_idx + 1 < kNumStages ? stage_idx + 1 : 0;
+    prefetch(t + Plan::kNumStages, stage_idx);
+    cp_async_wait<Plan::kNumStages - 2>();
+    stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
 
     Items::PerItem<Gates> gate;
     items.finish_gates(gate, product);

@@ -7,15 +7,15 @@
 
 namespace rnnc::block_forward {
 
-constexpr int kDimKTiles = ceil_div(kHeadDim, kKTile);
+constexpr int kDimKTiles = ceil_div(Plan::kHeadDim, kKTile);
 using StateExchange = BlockExchange<kDimKTiles * kKTile>;
-constexpr int kBufferBytes = kSources * StateExchange::kBytes;
-using InputCopy = RowCopy<kInputGates, 32 * kWarps, kBlockRows, kHeadDim>;
-constexpr int kSharedBytes = 2 * kBufferBytes + kNumStages * InputCopy::kBytes;
-static_assert(kSharedBytes == kPlannedShared, "the plan counted another size");
+constexpr int kBufferBytes = Cell::kSources * StateExchange::kBytes;
+using InputCopy = RowCopy<Cell::kInputGates, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
+constexpr int kSharedBytes = 2 * kBufferBytes + Plan::kNumStages * InputCopy::kBytes;
+static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
 
-using Tiles = GateTiles<kUnitGroups>;
-using Weights = GateWeights<Tiles, kDimKTiles, kHeadDim>;
+using Tiles = GateTiles<Plan::kUnitGroups>;
+using Weights = GateWeights<Tiles, kDimKTiles, Plan::kHeadDim>;
 // Two for a single tile, and for float32, where three instructions and an addition depend on each
 // other.
 constexpr int kNumAccumulators = Weights::kTiles == 1 || kPack == 1 ? 2 : 1;

@@ -54,7 +54,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     return push.tile[tile] * kTileUnits + 2 * (at.lane >> 2) + half;
   });
 
-  for (int i = threadIdx.x; i < kSharedBytes / 4; i += 32 * kWarps) {
+  for (int i = threadIdx.x; i < kSharedBytes / 4; i += 32 * Plan::kWarps) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
   }
   __syncthreads();
@@ -68,7 +68,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
 
   // A warp without an item reads another item's data.
   const auto stage_of = [&](int stage_idx, int item) {
-    const int group = items.active[item] ? item * kWarps + at.warp : 0;
+    const int group = items.active[item] ? item * Plan::kWarps + at.warp : 0;
     return shared + kReadsOffset + stage_idx * kStageBytes + group * kItemBytes;
   };
   const auto prefetch = [&](int t, int stage_idx) {
@@ -83,7 +83,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   // The sums over all blocks for this thread's items, which iteration i - 1 pushed.
   const int first_partial = threadIdx.x * static_cast<int>(sizeof(float));
   const auto receive = [&](int i, Received& received) {
-    if constexpr (kSources > 0) {
+    if constexpr (Cell::kSources > 0) {
       if (!items.active[0]) return;
       const int buffer_idx = (i - 1) & 1;
       const char* from =
@@ -91,9 +91,10 @@ RNNC_INLINE void run(const BackwardArguments& a) {
           launder(static_cast<u32>(kPartialsOffset + buffer_idx * kPartialsBytes + first_partial));
       mbarrier_wait(barriers + buffer_idx * 8, (i - 1) >> 1 & 1, Wait{watchdog, i, kNoStep});
       repeat<kItems>([&](int item) {
-        repeat<kSources>([&](int source) {
-          const char* partials = from + source * kCluster * kPartialBytes + item * kWarps * 128;
-          if (items.active[item]) received[item][source] = sum_partials<kCluster>(partials);
+        repeat<Cell::kSources>([&](int source) {
+          const char* partials =
+              from + source * Plan::kCluster * kPartialBytes + item * Plan::kWarps * 128;
+          if (items.active[item]) received[item][source] = sum_partials<Plan::kCluster>(partials);
         });
       });
     }
@@ -102,7 +103,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   cluster_sync();
   if (is_leader) mbarrier_pair_expect_tx(barriers, kPartialsBytes);
 #pragma unroll 1
-  for (int stage = 0; stage < kNumStages; ++stage) prefetch(steps - 1 - stage, stage);
+  for (int stage = 0; stage < Plan::kNumStages; ++stage) prefetch(steps - 1 - stage, stage);
 
   const int fragment = launder(GradientExchange::first_fragment(at.lane));
   int stage_idx = 0;
@@ -110,30 +111,31 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   for (int i = 0; i < steps; ++i) {
     const int t = steps - 1 - i;
     char* const buffer = shared + (i & 1) * GradientExchange::kBytes;
-    cp_async_wait<kNumStages - 1>();
+    cp_async_wait<Plan::kNumStages - 1>();
     __syncwarp();
     Received received = {};
-    if (!kLinear && kSources > 0 && i > 0) receive(i, received);
+    if (!Plan::kLinear && Cell::kSources > 0 && i > 0) receive(i, received);
     repeat<kItems>(
         [&](int item) { items.apply_map(a, item, stage_of(stage_idx, item), received); });
-    if (kLinear && kSources > 0 && i > 0) {
+    if (Plan::kLinear && Cell::kSources > 0 && i > 0) {
       Received received;
       receive(i, received);
       repeat<kItems>([&](int item) {
         if (!items.active[item]) return;
-        repeat<kSources>([&](int source) {
+        repeat<Cell::kSources>([&](int source) {
           items.found[item].add_received(items.derivative[item][source], received[item][source],
                                          kSourceState[source]);
         });
       });
     }
     items.publish(buffer, at.column);
-    if constexpr (kSources > 0) {
+    if constexpr (Cell::kSources > 0) {
       __syncthreads();
       Product product;
-      repeat<kWarpTiles>(
-          [&](int tile) { repeat<kSources>([&](int source) { product[tile][source].clear(); }); });
-      unroll<kSources>([&](auto source_index) {
+      repeat<kWarpTiles>([&](int tile) {
+        repeat<Cell::kSources>([&](int source) { product[tile][source].clear(); });
+      });
+      unroll<Cell::kSources>([&](auto source_index) {
         constexpr int source = decltype(source_index)::value;
         weights.template multiply<source, 0>(
             product, [&](int k_tile) { return GradientExchange::load(buffer, fragment, k_tile); });
@@ -147,20 +149,20 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     // stage of this step's.
     items.store_step(a, at.step_size);
     __syncwarp();
-    prefetch(t - kNumStages, stage_idx);
-    stage_idx = stage_idx + 1 < kNumStages ? stage_idx + 1 : 0;
+    prefetch(t - Plan::kNumStages, stage_idx);
+    stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     if constexpr (kSumsInParts) {
       if (t % kPartSteps == 0) items.store_sums_at(a, at, t);
     }
   }
   if constexpr (!kSumsInParts) items.store_sums_at(a, at, 0);
 
-  if (kSources > 0 && steps > 0) {
+  if (Cell::kSources > 0 && steps > 0) {
     Received received;
     receive(steps, received);
     repeat<kItems>([&](int item) {
       if (!items.active[item]) return;
-      repeat<kSources>([&](int source) {
+      repeat<Cell::kSources>([&](int source) {
         items.d_state[item][0][kSourceState[source]] += received[item][source];
       });
     });

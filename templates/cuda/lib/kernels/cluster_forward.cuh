@@ -45,8 +45,9 @@ struct Items : ForwardItems<1, kItems> {
 
   RNNC_MEMBER void load(const ForwardArguments& a, int64 head, int unit, int64 first_row,
                         int lane) {
-    exists = kCluster * kUnits == kHeadDim || unit < kHeadDim;
-    const int64 plane = a.heads * kHeadDim, real_unit = head * kHeadDim + (exists ? unit : 0);
+    exists = Plan::kCluster * Plan::kUnits == Plan::kHeadDim || unit < Plan::kHeadDim;
+    const int64 plane = a.heads * Plan::kHeadDim,
+                real_unit = head * Plan::kHeadDim + (exists ? unit : 0);
     const int quad = lane & 3;
     const int64 item_row = first_row + 2 * quad;
     valid_items = pin(!exists || item_row >= a.batch ? 0 : item_row + 1 < a.batch ? 2 : 1);
@@ -56,7 +57,7 @@ struct Items : ForwardItems<1, kItems> {
       offset_bytes[j] =
           launder(((row < a.batch ? row : 0) * plane + real_unit) * int64{sizeof(Element)});
       input_offset[j] = launder(InputCopy::offset(kItems * quad + j, exists ? lane >> 2 : 0));
-      repeat<kStates>([&](int s) {
+      repeat<Cell::kStates>([&](int s) {
         state[0][j][s] = to_real(*element_at(a.initial_states[s], offset_bytes[j]));
       });
     });
@@ -65,7 +66,7 @@ struct Items : ForwardItems<1, kItems> {
   }
 
   RNNC_MEMBER void collect(Words& words, const PerItem<States>& states, int lane) const {
-    repeat<kSources>([&](int source) {
+    repeat<Cell::kSources>([&](int source) {
       real value[kItems];
       repeat<kItems>(
           [&](int j) { value[j] = exists ? states[0][j][kSourceState[source]] : real(0); });
@@ -115,9 +116,9 @@ RNNC_INLINE void finish_gates(ItemGates& gate, const Totals& total) {
 
 RNNC_INLINE void run(const ForwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int group = warp / kSplits, split = warp % kSplits;
+  const int group = warp / Plan::kSplits, split = warp % Plan::kSplits;
   // Whether this warp has items; the other warps only compute partials.
-  const bool computes = kSplits <= 2 || split < 2;
+  const bool computes = Plan::kSplits <= 2 || split < 2;
   // NOTE: laundered, so that it stays in registers: a kernel argument would be loaded again in each
   // wait.
   const int64 watchdog = launder(a.watchdog);
@@ -125,7 +126,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   char* const shared = shared_pointer(shared_begin);
   const u32 barriers = shared_begin + kBarriersOffset;
   const int64 head = a.first_head + blockIdx.y, first_row = (a.first_tile + blockIdx.z) * kColumns;
-  const int first_unit = static_cast<int>(rank) * kUnits + group * kGroupUnits;
+  const int first_unit = static_cast<int>(rank) * Plan::kUnits + group * kGroupUnits;
   const int first_column = kItems == 2 ? 0 : split & 1, unit = first_unit + (lane >> 2);
 
   Weights weights;
@@ -149,8 +150,8 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   InputCopy::Pieces input_pieces;
   input_pieces.prepare(lane, first_unit, first_row + first_column, kItems == 2 ? 1 : 2, a.batch);
   InputCopy input;
-  input.start(input_pieces, a.wx + head * kHeadDim * kInputGates, a.wx_row);
-  const int input_warp = kSplits == 1 ? group : group * 2 + (split & 1);
+  input.start(input_pieces, a.wx + head * Plan::kHeadDim * Cell::kInputGates, a.wx_row);
+  const int input_warp = Plan::kSplits == 1 ? group : group * 2 + (split & 1);
   char* const inputs =
       shared_pointer(pin(shared_begin + kInputsOffset + input_warp * InputCopy::kBytes));
   const auto prefetch = [&](int t, int stage) {
@@ -168,7 +169,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     items.collect(words, items.state, lane);
     state_push.publish(words);
 #pragma unroll 1
-    for (int stage = 0; stage < kNumStages; ++stage) prefetch(stage, stage);
+    for (int stage = 0; stage < Plan::kNumStages; ++stage) prefetch(stage, stage);
   }
 
   const u32 fragments = pin(shared_begin + StateExchange::first_fragment(lane) +
@@ -178,11 +179,11 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   for (int t = 0; t < steps; ++t) {
     ItemGates gate;
     if (computes) {
-      cp_async_wait<kNumStages - 1>();
+      cp_async_wait<Plan::kNumStages - 1>();
       __syncwarp();
       items.start(gate, inputs + stage_idx * kStageBytes);
     }
-    if constexpr (kSources > 0) {
+    if constexpr (Cell::kSources > 0) {
       Product product;
       repeat<Weights::kTiles>([&](int tile) { product[tile].clear(); });
       seed(product, gate, split);
@@ -206,13 +207,13 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       if (t + 1 < steps) state_push.publish(words);
       // While h is in flight: thread 0 announces the bytes of step t + 2, results are stored, and a
       // later input is copied into the stage of this step's.
-      if (kSources > 0 && is_leader)
+      if (Cell::kSources > 0 && is_leader)
         mbarrier_arrive_expect_tx(barriers + (t & 1) * 8, kPushedBytes);
       items.store_step(a);
       __syncwarp();
-      prefetch(t + kNumStages, stage_idx);
+      prefetch(t + Plan::kNumStages, stage_idx);
     }
-    stage_idx = stage_idx + 1 < kNumStages ? stage_idx + 1 : 0;
+    stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
   }
   if (computes) {
     items.store_last(

@@ -22,10 +22,10 @@ struct Position {
     warp = threadIdx.x >> 5;
     item_unit = 2 * (lane >> 4) + (lane >> 1 & 1);
     column = (lane >> 2 & 3) * 2 + (lane & 1);
-    block_unit = static_cast<int>(rank) * kUnits;
+    block_unit = static_cast<int>(rank) * Plan::kUnits;
     head = a.first_head + blockIdx.y;
     first_row = (a.first_tile + blockIdx.z) * kColumns;
-    plane = a.heads * kHeadDim;
+    plane = a.heads * Plan::kHeadDim;
     step_size = a.batch * plane;
   }
 };
@@ -39,42 +39,43 @@ struct Gradients {
   // Adds to linear results their derivative `one` with respect to the gradient of a state, times
   // what the peers sent for that state.
   RNNC_MEMBER void add_received(const Gradients& one, real received, int to) {
-    repeat<kGates>([&](int g) {
+    repeat<Cell::kGates>([&](int g) {
       if (kReachesGate[to][g]) gate[g] += one.gate[g] * received;
     });
-    repeat<kStates>([&](int s) {
+    repeat<Cell::kStates>([&](int s) {
       if (kReachesState[to][s]) state[s] += one.state[s] * received;
     });
-    repeat<kParams>([&](int p) {
+    repeat<Cell::kParams>([&](int p) {
       if (kReachesParam[to][p]) param[p] += one.param[p] * received;
     });
   }
 };
 
 // Sums that the peers sent, of the gradient of each source of an item.
-using Received = real[kItems][at_least_one(kSources)];
+using Received = real[kItems][at_least_one(Cell::kSources)];
 
 // Copies of what a step reads, several steps ahead.
 struct StepCopies {
   SavedCopy::Pieces saved_pieces[kItems];
   StateCopy::Pieces state_pieces[kItems];
   SavedCopy saved[kItems];
-  StateCopy before[kItems][kStates], d_states[kItems][kStates];
+  StateCopy before[kItems][Cell::kStates], d_states[kItems][Cell::kStates];
 
   // The first copies are of the last step.
   RNNC_MEMBER void start(const BackwardArguments& a, const Position& at, int item) {
-    const int64 last_step = (at.steps - 1) * at.step_size + at.head * kHeadDim;
-    const int first = at.block_unit + (item * kWarps + at.warp) * kItemUnits;
+    const int64 last_step = (at.steps - 1) * at.step_size + at.head * Plan::kHeadDim;
+    const int first = at.block_unit + (item * Plan::kWarps + at.warp) * kItemUnits;
     saved_pieces[item].prepare(at.lane, first, at.first_row, 1, a.batch);
     state_pieces[item].prepare(at.lane, first, at.first_row, 1, a.batch);
-    saved[item].start(saved_pieces[item], a.saved + last_step * kSaved, at.plane * kSaved);
-    repeat<kStates>([&](int s) {
+    saved[item].start(saved_pieces[item], a.saved + last_step * Cell::kSaved,
+                      at.plane * Cell::kSaved);
+    repeat<Cell::kStates>([&](int s) {
       const Element* states = at.steps > 1 ? a.states[s] + (last_step - at.step_size)
-                                           : a.initial_states[s] + at.head * kHeadDim;
+                                           : a.initial_states[s] + at.head * Plan::kHeadDim;
       before[item][s].start(state_pieces[item], states, at.plane);
       d_states[item][s].start(
           state_pieces[item],
-          a.d_states[s] + (at.steps - 1) * a.d_states_time[s] + at.head * kHeadDim,
+          a.d_states[s] + (at.steps - 1) * a.d_states_time[s] + at.head * Plan::kHeadDim,
           a.d_states_row[s]);
     });
   }
@@ -82,8 +83,8 @@ struct StepCopies {
   RNNC_MEMBER void issue(const BackwardArguments& a, const Position& at, int item, int t,
                          char* stage) {
     saved[item].issue(saved_pieces[item], stage);
-    saved[item].advance(-at.step_size * kSaved);
-    unroll<kStates>([&](auto index) {  // so that offsets are constants
+    saved[item].advance(-at.step_size * Cell::kSaved);
+    unroll<Cell::kStates>([&](auto index) {  // so that offsets are constants
       constexpr int s = decltype(index)::value, before_at = before_offset(s),
                     d_at = d_after_offset(s);
       if constexpr (kReads[s]) {
@@ -91,7 +92,7 @@ struct StepCopies {
         before[item][s].advance(-at.step_size);
         if (t == 1) {        // the state before the first step is in another tensor
           asm volatile("");  // keeps the branch: its addresses are not computed in every step
-          before[item][s].start(state_pieces[item], a.initial_states[s] + at.head * kHeadDim,
+          before[item][s].start(state_pieces[item], a.initial_states[s] + at.head * Plan::kHeadDim,
                                 at.plane);
         }
       }
@@ -113,18 +114,18 @@ struct Items : BackwardItems<kItems, 1> {
   int saved_offset[kItems], state_offset[kItems];
   // Of the current step: the states before it, and results; derivatives of linear results.
   States before[kItems];
-  Gradients found[kItems], derivative[kItems][at_least_one(kSources)];
+  Gradients found[kItems], derivative[kItems][at_least_one(Cell::kSources)];
 
   RNNC_MEMBER void load(const BackwardArguments& a, const Position& at, StepCopies& copies) {
     const int64 row = at.first_row + at.column;
     const bool row_valid = row < a.batch;
     repeat<kItems>([&](int item) {
-      const int group = item * kWarps + at.warp;
-      active[item] = kItemGroups % kWarps == 0 || group < kItemGroups;
+      const int group = item * Plan::kWarps + at.warp;
+      active[item] = kItemGroups % Plan::kWarps == 0 || group < kItemGroups;
       unit[item] = group * kItemUnits + at.item_unit;
-      const bool exists = active[item] && at.block_unit + unit[item] < kHeadDim;
+      const bool exists = active[item] && at.block_unit + unit[item] < Plan::kHeadDim;
       valid[item] = exists && row_valid;
-      const int64 real_unit = at.head * kHeadDim + (exists ? at.block_unit + unit[item] : 0);
+      const int64 real_unit = at.head * Plan::kHeadDim + (exists ? at.block_unit + unit[item] : 0);
       offset_bytes[item] =
           launder(((row_valid ? row : 0) * at.plane + real_unit) * int64{sizeof(Element)});
       t_offset_bytes[item] =
@@ -144,7 +145,7 @@ struct Items : BackwardItems<kItems, 1> {
                              const Received& received) {
     Saved saved;
     unpack_saved(saved, SavedCopy::read(stage, saved_offset[item]));
-    unroll<kStates>([&](auto index) {
+    unroll<Cell::kStates>([&](auto index) {
       constexpr int s = decltype(index)::value, before_at = before_offset(s),
                     d_at = d_after_offset(s);
       before[item][s] =
@@ -154,15 +155,15 @@ struct Items : BackwardItems<kItems, 1> {
         found[item].state[s] += StateCopy::read(stage + d_at, state_offset[item])[0];
       }
     });
-    if constexpr (!kLinear) {
-      repeat<kSources>(
+    if constexpr (!Plan::kLinear) {
+      repeat<Cell::kSources>(
           [&](int source) { found[item].state[kSourceState[source]] += received[item][source]; });
     }
     apply_pointwise_backward(saved, before[item], after[item][0], param[item], found[item].state,
                              found[item].gate, found[item].param);
-    repeat<kLinear ? kSources : 0>([&](int source) {
+    repeat<Plan::kLinear ? Cell::kSources : 0>([&](int source) {
       Gradients& one = derivative[item][source];
-      repeat<kStates>([&](int s) { one.state[s] = s == kSourceState[source] ? 1 : 0; });
+      repeat<Cell::kStates>([&](int s) { one.state[s] = s == kSourceState[source] ? 1 : 0; });
       apply_pointwise_backward(saved, before[item], after[item][0], param[item], one.state,
                                one.gate, one.param);
     });
@@ -171,9 +172,9 @@ struct Items : BackwardItems<kItems, 1> {
   // Publishes the gradients of the gates in the buffer of the block's product.
   RNNC_MEMBER void publish(char* buffer, int column) const {
     repeat<kItems>([&](int item) {
-      unroll<kSources>([&](auto source) {
+      unroll<Cell::kSources>([&](auto source) {
         repeat<kSourcePairs[source]>([&](int p) {
-          const int k = K::first_k_tile(source) * kKTile + p * kUnits + unit[item];
+          const int k = K::first_k_tile(source) * kKTile + p * Plan::kUnits + unit[item];
           if (valid[item]) {
             *reinterpret_cast<Element*>(buffer + GradientExchange::offset(column, k)) =
                 to_element<Element>(found[item].gate[kPairGate[kSourceFirstPair[source] + p]]);
@@ -201,9 +202,9 @@ struct Items : BackwardItems<kItems, 1> {
   RNNC_MEMBER void store_sums_at(const BackwardArguments& a, const Position& at, int64 t) {
     // Eight lanes hold the columns of one unit.
     store_sums<13>([&](int item, int k, real total) {
-      if (at.column == 0 && active[item] && at.block_unit + unit[item] < kHeadDim) {
-        const int64 part = (a.first_tile + blockIdx.z) * kSums + k;
-        const int64 unit_offset = at.head * kHeadDim + at.block_unit + unit[item];
+      if (at.column == 0 && active[item] && at.block_unit + unit[item] < Plan::kHeadDim) {
+        const int64 part = (a.first_tile + blockIdx.z) * Cell::kSums + k;
+        const int64 unit_offset = at.head * Plan::kHeadDim + at.block_unit + unit[item];
         store_part_sum(a.sums + part * at.plane + unit_offset, total, t, a.steps);
       }
     });

@@ -41,8 +41,8 @@ RNNC_INLINE void load_items(Items& items, const BackwardArguments& a, const Plac
                             ? (it.phase_row / 4 * Plan::kUnits + it.unit_idx) * 4 + it.phase_row % 4
                             : it.unit_idx * kRowPitch + it.phase_row;
     load_unit_weights(it.param, it.diagonal, a, place.plane, it.unit);
-    repeat<kSums>([&](int k) { it.sum[k] = 0; });
-    repeat<kStates>([&](int s) {
+    repeat<Cell::kSums>([&](int k) { it.sum[k] = 0; });
+    repeat<Cell::kStates>([&](int s) {
       const Element* last = a.states[s] + (steps - 1) * place.step_size;
       it.after[s] = kReads[s] && steps > 0 ? to_real(last[it.offset]) : real(0);
       it.d_state[s] = a.d_last[s] ? to_real(a.d_last[s][it.offset]) : real(0);
@@ -55,8 +55,8 @@ RNNC_INLINE void prefetch(Items& items, int phase, const BackwardArguments& a, c
   if (t < 0) return;
   for_items(items, phase, [&](Item& it) {
     const int64 t_offset = t * place.step_size + it.offset;
-    it.saved.load(a.saved + t_offset * kSaved);
-    repeat<kStates>([&](int s) {
+    it.saved.load(a.saved + t_offset * Cell::kSaved);
+    repeat<Cell::kStates>([&](int s) {
       if (kReads[s]) {
         it.before[s].load(t > 0 ? a.states[s] + (t_offset - place.step_size)
                                 : a.initial_states[s] + it.offset);
@@ -70,8 +70,8 @@ RNNC_INLINE void prefetch(Items& items, int phase, const BackwardArguments& a, c
 }
 
 RNNC_INLINE void publish(const Item& it, const Gates& d_gate, char* to) {
-  real values[kDensePairs];
-  repeat<kDensePairs>(
+  real values[Cell::kDensePairs];
+  repeat<Cell::kDensePairs>(
       [&](int pair) { values[pair] = it.valid ? d_gate[kPairGate[pair]] : real(0); });
   publish_values(values, threadIdx.x & 1, it.in_bounds, [&](int pair) {
     return to + it.exchange_offset + pair * Sizes::kDimKTiles * kTileKTileBytes;
@@ -86,25 +86,25 @@ RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place&
   Gates d_gate;
   Params d_param;
   unpack_saved(saved, it.saved);
-  repeat<kStates>([&](int s) {
+  repeat<Cell::kStates>([&](int s) {
     before[s] = kReads[s] ? it.before[s][0] : real(0);
     if (a.d_states[s]) it.d_state[s] += it.d_output[s][0];
   });
   apply_pointwise_backward(saved, before, it.after, it.param, it.d_state, d_gate, d_param);
   publish(it, d_gate, step_region);
   add_diagonal_gradient(it.d_state, it.diagonal, d_gate);
-  Vec<Element, kInputGates> d_wx;
+  Vec<Element, Cell::kInputGates> d_wx;
   Vec<Element, kGatesNoInput> d_no_input;
   pack_gates(d_wx, d_no_input, d_gate);
   // Rows and units that do not exist add nothing, whatever the equations give for zeros.
   if (it.valid) {
     const int64 t_offset = t * place.step_size + it.offset;
-    d_wx.store(a.d_wx + t_offset * kInputGates);
+    d_wx.store(a.d_wx + t_offset * Cell::kInputGates);
     d_no_input.store(a.d_gates_no_input + t_offset * kGatesNoInput);
     add_to_sums(it.sum, d_gate, d_param, before);
     if (kSumsInParts ? t % kPartSteps == 0 : t == 0) {
-      repeat<kSums>([&](int k) {
-        SumOverTime* const to = a.sums + (it.row * kSums + k) * place.plane + it.unit;
+      repeat<Cell::kSums>([&](int k) {
+        SumOverTime* const to = a.sums + (it.row * Cell::kSums + k) * place.plane + it.unit;
         store_part_sum(to, it.sum[k], t, a.steps);
         it.sum[k] = 0;
       });
@@ -172,7 +172,7 @@ RNNC_INLINE void run(const GridArguments<BackwardArguments>& grid) {
   product.finish();
   repeat<Plan::kPhases>([&](int phase) {
     for_items(items, phase, [&](Item& it) {
-      repeat<kStates>([&](int s) {
+      repeat<Cell::kStates>([&](int s) {
         if (it.valid) a.d_initial_states[s][it.offset] = to_element<Element>(it.d_state[s]);
       });
     });

@@ -33,11 +33,11 @@ RNNC_INLINE void load_items(Items& items, const ForwardArguments& a, const Place
   repeat<Sizes::kThreadItems>([&](int i) {
     Item& it = items[i];
     it.find(static_cast<int>(threadIdx.x) + i * Sizes::kThreads, place, a.batch, kTileBytes);
-    it.input_offset = it.row * a.wx_row + it.unit * kInputGates;
+    it.input_offset = it.row * a.wx_row + it.unit * Cell::kInputGates;
     it.partial_offset = it.phase_row * kPartialPitch + it.unit_idx * kPartialWidth;
     load_bias(it.bias, a, place.plane, it.unit);
     load_unit_weights(it.param, it.diagonal, a, place.plane, it.unit);
-    repeat<kStates>([&](int s) { it.state[s] = to_real(a.initial_states[s][it.offset]); });
+    repeat<Cell::kStates>([&](int s) { it.state[s] = to_real(a.initial_states[s][it.offset]); });
   });
 }
 
@@ -49,8 +49,8 @@ RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, in
 // An item that does not exist is published as zero, since the readers wait for it too.
 RNNC_INLINE void publish(Items& items, int phase, char* to) {
   for_items(items, phase, [&](Item& it) {
-    real values[kSources];
-    repeat<kSources>(
+    real values[Cell::kSources];
+    repeat<Cell::kSources>(
         [&](int source) { values[source] = it.valid ? it.state[kSourceState[source]] : real(0); });
     publish_values(values, threadIdx.x & 1, it.in_bounds, [&](int source) {
       return to + it.exchange_offset + source * Sizes::kDimKTiles * kTileKTileBytes;
@@ -64,7 +64,7 @@ RNNC_INLINE void store_partials(float* partials, const Product::Accumulators& su
     constexpr int j = index % 2, n = index / 2 % Sizes::kPhaseTiles;
     constexpr int unit_group = index / 2 / Sizes::kPhaseTiles;
     float values[kPartialWidth] = {};
-    unroll<kSources>([&](auto source_index) {
+    unroll<Cell::kSources>([&](auto source_index) {
       constexpr int source = source_index;
       unroll<kSourcePairs[source]>([&](auto pair) {
         constexpr int half = unit_group * kSourcePairs[source] + pair;
@@ -91,7 +91,7 @@ RNNC_INLINE void compute_items(Items& items, int phase, const float* partials) {
       access.read(partials + w * kWarpPartials + it.partial_offset);
       repeat<kPartialWidth>([&](int i) { total[i] += access[i]; });
     });
-    repeat<kDensePairs>([&](int pair) { gate[kPairGate[pair]] += total[pair]; });
+    repeat<Cell::kDensePairs>([&](int pair) { gate[kPairGate[pair]] += total[pair]; });
     States next;
     with_sigmoid<false>([&](auto& sigmoid) {
       apply_pointwise_forward(gate, it.state, it.param, next, it.saved, sigmoid);
@@ -103,11 +103,11 @@ RNNC_INLINE void compute_items(Items& items, int phase, const float* partials) {
 RNNC_INLINE void store_items(Items& items, int phase, const ForwardArguments& a, int64 t_offset) {
   for_items(items, phase, [&](Item& it) {
     if (!it.valid) return;
-    repeat<kStates>([&](int s) {
+    repeat<Cell::kStates>([&](int s) {
       if (a.states[s]) a.states[s][t_offset + it.offset] = to_element<Element>(it.state[s]);
     });
-    if (kSaved && a.saved) {
-      pack_saved(it.saved).store(a.saved + (t_offset + it.offset) * kSaved);
+    if (Cell::kSaved && a.saved) {
+      pack_saved(it.saved).store(a.saved + (t_offset + it.offset) * Cell::kSaved);
     }
   });
 }
@@ -153,7 +153,7 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
   product.finish();
   repeat<Plan::kPhases>([&](int phase) {
     for_items(items, phase, [&](Item& it) {
-      repeat<kStates>([&](int s) {
+      repeat<Cell::kStates>([&](int s) {
         if (it.valid) a.last[s][it.offset] = to_element<Element>(it.state[s]);
       });
     });

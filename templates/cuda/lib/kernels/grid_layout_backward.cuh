@@ -13,14 +13,16 @@ using Place = GridPlace<Plan>;
 // Otherwise a peer could send data of one phase while this block still reads the last one's.
 static_assert(Plan::kPhases == 1 || Plan::kCluster == 1, "blocks that share K have one phase");
 constexpr int kClusterUnits = Plan::kCluster * Plan::kUnits;
-constexpr int kTileBytes = kDensePairs * Sizes::kDimKTiles * kTileKTileBytes;  // of the exchange
+constexpr int kTileBytes =
+    Cell::kDensePairs * Sizes::kDimKTiles * kTileKTileBytes;  // of the exchange
 
 struct KRange : GridKRange<Plan> {
   static constexpr int kSharingWarps = kWarps * Plan::kCluster;
   RNNC_CONSTEXPR int k_tiles(int source) { return kSourcePairs[source] * kDimKTiles; }
   RNNC_CONSTEXPR int warp_k_tiles(int source) { return ceil_div(k_tiles(source), kSharingWarps); }
   RNNC_CONSTEXPR Memory memory(int source, int k_tile) {
-    const int before = sum_before(source, warp_k_tiles), all = sum_before(kSources, warp_k_tiles);
+    const int before = sum_before(source, warp_k_tiles),
+              all = sum_before(Cell::kSources, warp_k_tiles);
     return memory_of(before + k_tile, all, Plan::kRegisterKTiles, Plan::kStreamedKTiles);
   }
   RNNC_CONSTEXPR int tiles(int) { return ceil_div(kClusterUnits, 16); }
@@ -32,8 +34,8 @@ using Product = SplitK<KRange>;
 // rows][unit of this block][row], without padding, since the network between blocks is limited by
 // packets.
 constexpr int kRowPitch = Sizes::kPhaseRows + 4;
-constexpr int kWarpPartials = kSources * round_up(kClusterUnits, 16) * kRowPitch;
-constexpr int kBlockPartials = kSources * Plan::kUnits * Sizes::kPhaseRows;
+constexpr int kWarpPartials = Cell::kSources * round_up(kClusterUnits, 16) * kRowPitch;
+constexpr int kBlockPartials = Cell::kSources * Plan::kUnits * Sizes::kPhaseRows;
 constexpr int kPartialBytes = 4 * Plan::kWarps * kWarpPartials;
 constexpr int kReceivedBytes = 4 * Plan::kCluster * kBlockPartials;
 constexpr int kInboxBytes = Plan::kCluster > 1 ? kReceivedBytes : 0;
@@ -52,8 +54,8 @@ struct Item : GridItem<Plan> {
   Diagonal diagonal;
   States after, d_state;
   GradientSums sum;
-  Vec<Element, kSaved> saved;
-  Vec<Element, 1> before[kStates], d_output[kStates];
+  Vec<Element, Cell::kSaved> saved;
+  Vec<Element, 1> before[Cell::kStates], d_output[Cell::kStates];
 };
 using Items = Item[Sizes::kThreadItems];
 

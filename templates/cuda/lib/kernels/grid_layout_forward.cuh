@@ -11,7 +11,7 @@ namespace rnnc::grid_forward {
 using Sizes = GridSizes<Plan>;
 using Place = GridPlace<Plan>;
 using Tiles = GateTiles<Plan::kUnits / 8>;
-constexpr int kTileBytes = kSources * Sizes::kDimKTiles * kTileKTileBytes;  // of the exchange
+constexpr int kTileBytes = Cell::kSources * Sizes::kDimKTiles * kTileKTileBytes;  // of the exchange
 
 struct KRange : GridKRange<Plan> {
   static constexpr int kSharingWarps = kWarps;
@@ -26,7 +26,8 @@ using Product = SplitK<KRange>;
 
 // The warps' partials of a phase: [warp][row][unit][pair]. The padding puts rows into different
 // banks.
-constexpr int kPartialWidth = kDensePairs <= 2 ? kDensePairs : round_up(kDensePairs, 4);
+constexpr int kPartialWidth =
+    Cell::kDensePairs <= 2 ? Cell::kDensePairs : round_up(Cell::kDensePairs, 4);
 constexpr int kPartialPitch = (Plan::kUnits + 1) * kPartialWidth;
 constexpr int kWarpPartials = Sizes::kPhaseRows * kPartialPitch;
 constexpr int kPartialBytes = Plan::kWarps * kWarpPartials * 4;
@@ -46,7 +47,7 @@ struct Item : GridItem<Plan> {
   Diagonal diagonal;
   States state;
   Saved saved;
-  Vec<Element, kInputGates> input;
+  Vec<Element, Cell::kInputGates> input;
 };
 using Items = Item[Sizes::kThreadItems];
 

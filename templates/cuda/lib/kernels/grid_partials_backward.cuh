@@ -9,7 +9,7 @@ namespace rnnc::grid_backward {
 
 RNNC_INLINE void store_partials(float* partials, const Product::Accumulators& sum, int warp,
                                 int lane) {
-  static_assert(Product::kTiles == kSources * KRange::tiles(0));
+  static_assert(Product::kTiles == Cell::kSources * KRange::tiles(0));
   unroll<Product::kTiles * Sizes::kPhaseTiles * 2>([&](auto index) {
     constexpr int half = index % 2, n = index / 2 % Sizes::kPhaseTiles;
     constexpr int tile = index / 2 / Sizes::kPhaseTiles;
@@ -22,13 +22,13 @@ RNNC_INLINE void store_partials(float* partials, const Product::Accumulators& su
 
 // Adds the warps' partials and sends them to the blocks that own the units.
 RNNC_INLINE void send_partials(const float* partials, u32 inbox, u32 barrier, int rank) {
-  constexpr int quarters = Sizes::kPhaseRows / 4, count = kSources * kClusterUnits * quarters;
+  constexpr int quarters = Sizes::kPhaseRows / 4, count = Cell::kSources * kClusterUnits * quarters;
   repeat<ceil_div(count, Sizes::kThreads)>([&](int i) {
     const int number = static_cast<int>(threadIdx.x) + i * Sizes::kThreads;
     if (count % Sizes::kThreads != 0 && number >= count) return;
     const int unit = number % kClusterUnits, quarter = number / kClusterUnits % quarters;
     const int source = number / kClusterUnits / quarters;
-    const int offset = source * (kWarpPartials / kSources) + unit * kRowPitch + 4 * quarter;
+    const int offset = source * (kWarpPartials / Cell::kSources) + unit * kRowPitch + 4 * quarter;
     float total[4] = {};
     repeat<Plan::kWarps>([&](int w) {
       Vec<float, 4> access;
@@ -36,7 +36,7 @@ RNNC_INLINE void send_partials(const float* partials, u32 inbox, u32 barrier, in
       repeat<4>([&](int k) { total[k] += access[k]; });
     });
     const int owner = unit / Plan::kUnits, unit_idx = unit % Plan::kUnits;
-    const int block = (rank * kSources + source) * quarters + quarter;
+    const int block = (rank * Cell::kSources + source) * quarters + quarter;
     const int to = 4 * (block * Plan::kUnits + unit_idx);
     const u32 words[4] = {__float_as_uint(total[0]), __float_as_uint(total[1]),
                           __float_as_uint(total[2]), __float_as_uint(total[3])};
@@ -64,10 +64,10 @@ RNNC_INLINE void add_partials(Items& items, int phase, const float* partials, in
   const char* const inbox = shared + kInboxOffset + buffer_idx * kInboxBytes;
   const float* from = Plan::kCluster > 1 ? reinterpret_cast<const float*>(inbox) : partials;
   for_items(items, phase, [&](Item& it) {
-    repeat<kSources>([&](int source) {
+    repeat<Cell::kSources>([&](int source) {
       float total = 0;
       repeat<senders>([&](int i) {
-        total += from[i * stride + source * (stride / kSources) + it.partial_offset];
+        total += from[i * stride + source * (stride / Cell::kSources) + it.partial_offset];
       });
       it.d_state[kSourceState[source]] += total;
     });

@@ -33,7 +33,7 @@ struct SplitK {
   RNNC_CONSTEXPR int first_tile(int source) { return sum_before(source, KRange::tiles); }
   RNNC_CONSTEXPR int source_of(int k_tile) {
     int source = 0;
-    while (source + 1 < kSources && k_tile >= first_warp_k_tile(source + 1)) ++source;
+    while (source + 1 < Cell::kSources && k_tile >= first_warp_k_tile(source + 1)) ++source;
     return source;
   }
   RNNC_CONSTEXPR Memory memory(int k_tile) {
@@ -44,7 +44,8 @@ struct SplitK {
     return sum_before(
         k_tile, [=](int i) { return memory(i) == where ? 2 * KRange::tiles(source_of(i)) : 0; });
   }
-  static constexpr int kWarpKTiles = first_warp_k_tile(kSources), kTiles = first_tile(kSources);
+  static constexpr int kWarpKTiles = first_warp_k_tile(Cell::kSources),
+                       kTiles = first_tile(Cell::kSources);
   static constexpr int kRegisterFragments = first_fragment(kWarpKTiles, Memory::kRegisters);
   static constexpr int kSharedFragments = first_fragment(kWarpKTiles, Memory::kShared);
   static constexpr int kStreamedFragments = first_fragment(kWarpKTiles, Memory::kGlobal);
@@ -66,7 +67,7 @@ struct SplitK {
 
   // Whether every lane's part of every k_tile is ever written; what is not written counts as zero.
   RNNC_CONSTEXPR bool full() {
-    for (int i = 0; i < kSources; ++i) {
+    for (int i = 0; i < Cell::kSources; ++i) {
       if (KRange::k_tiles(i) != KRange::warp_k_tiles(i) * KRange::kSharingWarps) return false;
     }
     return kDimKTiles * kKTile <= KRange::kWrittenElements;

@@ -18,13 +18,13 @@ struct GateMajorK {
     return before;
   }
   // All k_tiles; at least one, as the size of an array.
-  RNNC_CONSTEXPR int all_k_tiles() { return at_least_one(first_k_tile(kSources)); }
+  RNNC_CONSTEXPR int all_k_tiles() { return at_least_one(first_k_tile(Cell::kSources)); }
 
   // The row of R at position k of all k_tiles, where units start at first_unit; null if k is
   // padding.
   static RNNC_MEMBER const Element* row_of(const Element* R, int64 heads, int64 head,
                                            int first_unit, int k) {
-    for (int source = 0; source < kSources; ++source) {
+    for (int source = 0; source < Cell::kSources; ++source) {
       const int source_k = k - first_k_tile(source) * kKTile;
       const int pair = source_k / units, out = first_unit + source_k % units;
       if (source_k >= 0 && pair < kSourcePairs[source] && out < head_dim) {

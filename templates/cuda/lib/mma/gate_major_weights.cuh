@@ -14,7 +14,7 @@ struct GateMajorWeights {
   static constexpr int kKTiles = K::all_k_tiles();
   // Without dense pairs there is nothing to stage, and little shared memory.
   static constexpr int kStagedKTiles =
-      kSources == 0 ? 1 : minimum(shared_bytes / (kKTile * pitch), kKTiles);
+      Cell::kSources == 0 ? 1 : minimum(shared_bytes / (kKTile * pitch), kKTiles);
   static_assert(kStagedKTiles > 0, "a k_tile of R must fit the block's shared memory");
 
   u32 fragment[kKTiles][2][tiles][4];
@@ -25,7 +25,7 @@ struct GateMajorWeights {
   RNNC_MEMBER void load(char* rows, const Element* R, int64 heads, int64 head, int first_unit,
                         int lane, const UnitOf& unit_of) {
     rounding.begin();
-    if constexpr (kSources > 0) {
+    if constexpr (Cell::kSources > 0) {
       unroll<ceil_div(kKTiles, kStagedKTiles)>([&](auto index) {
         constexpr int first = decltype(index)::value * kStagedKTiles;
         constexpr int count = minimum(kStagedKTiles, kKTiles - first);

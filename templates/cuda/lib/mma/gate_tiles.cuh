@@ -20,7 +20,7 @@ struct GateTiles {
   // body(pair, group, tile, half): where the product of each pair is, for each group.
   template <typename Body>
   static RNNC_MEMBER void for_pairs(const Body& body) {
-    unroll<kSources>([&](auto source_index) {
+    unroll<Cell::kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       unroll<halves(source)>([&](auto index) {
         constexpr int i = decltype(index)::value, pairs = kSourcePairs[source];

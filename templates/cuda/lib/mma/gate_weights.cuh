@@ -10,7 +10,7 @@ namespace rnnc {
 // The tiles of one warp, with k_tiles of K.
 template <typename Tiles, int k_tiles, int head_dim>
 struct GateWeights {
-  static constexpr int kTiles = at_least_one(Tiles::first_tile(kSources));
+  static constexpr int kTiles = at_least_one(Tiles::first_tile(Cell::kSources));
   u32 fragment[k_tiles][2][kTiles][4];
   Rounding rounding;
 
@@ -19,7 +19,7 @@ struct GateWeights {
                         int lane) {
     rounding.begin();
     const int first = first_k_tile * kKTile + (lane & 3) * 4 * kPack;
-    unroll<kSources>([&](auto source_index) {
+    unroll<Cell::kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value, pairs = kSourcePairs[source];
       unroll<2 * Tiles::tiles(source)>([&](auto half_index) {
         constexpr int half = decltype(half_index)::value;
@@ -46,7 +46,7 @@ struct GateWeights {
   // Adds the product with h to the accumulators. load(source, k_tile) gives the words of h.
   template <int n, typename Load>
   RNNC_MEMBER void multiply(Accumulator<n> (&product)[kTiles], const Load& load) const {
-    unroll<kSources>([&](auto source_index) {
+    unroll<Cell::kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value;
       for_k_tiles<k_tiles>([&](int k_tile) { return load(source, k_tile); },
                            [&](auto index, uint4 h) {

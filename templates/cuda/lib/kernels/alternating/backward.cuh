@@ -8,7 +8,7 @@ namespace rnnc::alternating {
 
 // What a backward step reads from the call: d_state is the gradient of the step's output.
 struct BackwardInputs {
-  Vec<Element, kSaved> saved;
+  Vec<Element, Cell::kSaved> saved;
   States before, after, d_state;
   Params param;
   Diagonal diagonal;
@@ -18,9 +18,9 @@ struct BackwardInputs {
     const int64 unit = item.unit, plane = workspace.heads * workspace.dim,
                 size = workspace.batch * plane;
     const int64 t_offset = t * size + item.row;
-    saved.load(a.saved + t_offset * kSaved);
-    if (t > 0 && kSaved) prefetch_l2(a.saved + (t_offset - size) * kSaved);
-    repeat<kStates>([&](int s) {
+    saved.load(a.saved + t_offset * Cell::kSaved);
+    if (t > 0 && Cell::kSaved) prefetch_l2(a.saved + (t_offset - size) * Cell::kSaved);
+    repeat<Cell::kStates>([&](int s) {
       before[s] = after[s] = d_state[s] = 0;
       if (kReads[s]) {
         after[s] = to_real(a.states[s][t_offset]);
@@ -44,12 +44,14 @@ struct BackwardCarry {
   GradientSums sums;
 
   RNNC_MEMBER void load_gradients(const Workspace& workspace, const ItemIndex& item) {
-    repeat<kStates>([&](int s) { d_state[s] = ld_relaxed_gpu(workspace.states[s] + item.row); });
+    repeat<Cell::kStates>(
+        [&](int s) { d_state[s] = ld_relaxed_gpu(workspace.states[s] + item.row); });
   }
   // Loaded last, since they are needed last.
   RNNC_MEMBER void load_sums(const Workspace& workspace, const ItemIndex& item) {
     const int64 size = static_cast<int64>(workspace.batch) * workspace.heads * workspace.dim;
-    repeat<kSums>([&](int i) { sums[i] = ld_relaxed_gpu(workspace.sums + i * size + item.row); });
+    repeat<Cell::kSums>(
+        [&](int i) { sums[i] = ld_relaxed_gpu(workspace.sums + i * size + item.row); });
   }
 };
 
@@ -60,16 +62,16 @@ RNNC_INLINE void backward_begin(const BackwardArguments& a, const Workspace& wor
     *workspace.first_step = 0;
   }
   if (!item.valid) return;
-  repeat<kStates>([&](int s) {
+  repeat<Cell::kStates>([&](int s) {
     workspace.states[s][item.row] = a.d_last[s] ? to_real(a.d_last[s][item.row]) : real(0);
   });
   // The last step receives no gradient through R.
 #pragma unroll
-  for (int source = 0; source < kSources; ++source) {
+  for (int source = 0; source < Cell::kSources; ++source) {
 #pragma unroll
     for (int i = 0; i < kSourcePairs[source]; ++i) {
       const int64 offset = factor_offset(workspace, item, 0, kSourcePairs[source], i);
-      if constexpr (kFused) {
+      if constexpr (Plan::kFused) {
         workspace.factors[source][offset] = to_element<Element>(real(0));
       } else {
         workspace.products[source][offset] = 0;
@@ -77,7 +79,7 @@ RNNC_INLINE void backward_begin(const BackwardArguments& a, const Workspace& wor
     }
   }
   const int64 size = static_cast<int64>(workspace.batch) * workspace.heads * workspace.dim;
-  repeat<kSums>([&](int i) {
+  repeat<Cell::kSums>([&](int i) {
     workspace.sums[i * size + item.row] = 0;
     workspace.totals[i * size + item.row] = 0;
   });
@@ -92,12 +94,12 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   Params d_param;
   Saved saved;
   unpack_saved(saved, inputs.saved);
-  repeat<kStates>([&](int s) { d_state[s] += inputs.d_state[s]; });
+  repeat<Cell::kStates>([&](int s) { d_state[s] += inputs.d_state[s]; });
   apply_pointwise_backward(saved, inputs.before, inputs.after, inputs.param, d_state, d_gate,
                            d_param);
 
 #pragma unroll
-  for (int source = 0; source < kSources; ++source) {
+  for (int source = 0; source < Cell::kSources; ++source) {
 #pragma unroll
     for (int i = 0; i < kSourcePairs[source]; ++i) {
       workspace
@@ -106,17 +108,17 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
     }
   }
   add_diagonal_gradient(d_state, inputs.diagonal, d_gate);
-  repeat<kStates>([&](int s) { workspace.states[s][item.row] = d_state[s]; });
+  repeat<Cell::kStates>([&](int s) { workspace.states[s][item.row] = d_state[s]; });
   const int64 size = static_cast<int64>(workspace.batch) * workspace.heads * workspace.dim;
   const int64 t_offset = t * size + item.row;
-  Vec<Element, kInputGates> d_wx;
+  Vec<Element, Cell::kInputGates> d_wx;
   Vec<Element, kGatesNoInput> d_no_input;
   pack_gates(d_wx, d_no_input, d_gate);
-  d_wx.store(a.d_wx + t_offset * kInputGates);
+  d_wx.store(a.d_wx + t_offset * Cell::kInputGates);
   d_no_input.store(a.d_gates_no_input + t_offset * kGatesNoInput);
   add_to_sums(carry.sums, d_gate, d_param, inputs.before);
   const bool ends = t % kPartSteps == 0;
-  repeat<kSums>([&](int i) {
+  repeat<Cell::kSums>([&](int i) {
     if (ends) {
       SumOverTime* total = workspace.totals + i * size + item.row;
       *total = ld_relaxed_gpu(total) + SumOverTime(carry.sums[i]);
@@ -127,12 +129,12 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
 
 // The gradients of the initial states, and the sums over time, summed over the batch in order.
 RNNC_INLINE void backward_last(const BackwardArguments& a, const Workspace& workspace,
-                               const ItemIndex& item, const real (&d_state)[kStates]) {
-  repeat<kStates>(
+                               const ItemIndex& item, const real (&d_state)[Cell::kStates]) {
+  repeat<Cell::kStates>(
       [&](int s) { a.d_initial_states[s][item.row] = to_element<Element>(d_state[s]); });
   if (item.b != 0) return;
   const int64 plane = workspace.heads * workspace.dim, size = workspace.batch * plane;
-  for (int i = 0; i < kSums; ++i) {
+  for (int i = 0; i < Cell::kSums; ++i) {
     SumOverTime total = 0;
     for (int64 b = 0; b < workspace.batch; ++b)
       total += workspace.totals[i * size + b * plane + item.row];

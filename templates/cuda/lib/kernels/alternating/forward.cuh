@@ -16,16 +16,16 @@ struct ForwardInputs {
   RNNC_MEMBER void load(const ForwardArguments& a, const Workspace& workspace,
                         const ItemIndex& item, int64 t) {
     const int64 unit = item.unit, plane = workspace.heads * workspace.dim;
-    Vec<Element, kInputGates> x;
-    const Element* wx = a.wx + t * a.wx_time + item.b * a.wx_row + unit * kInputGates;
+    Vec<Element, Cell::kInputGates> x;
+    const Element* wx = a.wx + t * a.wx_time + item.b * a.wx_row + unit * Cell::kInputGates;
     x.load(wx);
     if (t + 1 < a.steps) prefetch_l2(wx + a.wx_time);
     load_unit_weights(param, diagonal, a, plane, unit);
-    repeat<kGates>([&](int g) { gate[g] = 0; });
-    repeat<kBiasGates>([&](int i) {
+    repeat<Cell::kGates>([&](int g) { gate[g] = 0; });
+    repeat<Cell::kBiasGates>([&](int i) {
       if (a.bias) gate[kBias[i]] += to_real(a.bias[i * plane + unit]);
     });
-    repeat<kInputGates>([&](int g) { gate[g] += x[g]; });
+    repeat<Cell::kInputGates>([&](int g) { gate[g] += x[g]; });
   }
 };
 
@@ -36,12 +36,12 @@ RNNC_INLINE void forward_begin(const ForwardArguments& a, const Workspace& works
     *workspace.first_step = 0;
   }
   if (!item.valid) return;
-  repeat<kStates>([&](int s) {
+  repeat<Cell::kStates>([&](int s) {
     const Element value = a.initial_states[s][item.row];
     workspace.states[s][item.row] = to_real(value);
     if (a.steps == 0) a.last[s][item.row] = value;
   });
-  repeat<kSources>([&](int source) {
+  repeat<Cell::kSources>([&](int source) {
     workspace.factors[source][factor_offset(workspace, item, 0, 1, 0)] =
         a.initial_states[kSourceState[source]][item.row];
   });
@@ -51,7 +51,7 @@ RNNC_INLINE void forward_begin(const ForwardArguments& a, const Workspace& works
 RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& workspace,
                               const ItemIndex& item, int64 t, const ForwardInputs& inputs,
                               Gates& gate, States& state) {
-  repeat<kGates>([&](int g) { gate[g] += inputs.gate[g]; });
+  repeat<Cell::kGates>([&](int g) { gate[g] += inputs.gate[g]; });
   add_diagonal(gate, inputs.diagonal, state);
   Saved saved;
   States next;
@@ -61,18 +61,18 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& worksp
   assign(state, next);
 
   const int64 t_offset = t * workspace.batch * workspace.heads * workspace.dim + item.row;
-  repeat<kSources>([&](int source) {
+  repeat<Cell::kSources>([&](int source) {
     workspace.factors[source][factor_offset(workspace, item, t + 1, 1, 0)] =
         to_element<Element>(state[kSourceState[source]]);
   });
-  repeat<kStates>([&](int s) {
+  repeat<Cell::kStates>([&](int s) {
     workspace.states[s][item.row] = state[s];
     const Element value = to_element<Element>(state[s]);
     if (a.states[s]) a.states[s][t_offset] = value;
     if (t == a.steps - 1) a.last[s][item.row] = value;
   });
-  if (kSaved && a.saved) {
-    pack_saved(saved).store(a.saved + t_offset * kSaved);
+  if (Cell::kSaved && a.saved) {
+    pack_saved(saved).store(a.saved + t_offset * Cell::kSaved);
   }
 }
 

@@ -14,20 +14,19 @@
 namespace rnnc::alternating {
 
 struct BackwardKRange {
-  static constexpr int kNumStages = kBackwardNumStages;
-  RNNC_CONSTEXPR int strips(int) { return kSplit; }
+  RNNC_CONSTEXPR int strips(int) { return Plan::kSplit; }
 };
 using BackwardProduct = FusedProduct<BackwardKRange>;
 
 // The partials of the blocks of a cluster for this block's units.
 struct PartialExchange {
   __align__(16) float partials[BackwardProduct::kPartials];
-  __align__(16) float received[kSources][kSplit][kItems];
+  __align__(16) float received[Cell::kSources][Plan::kSplit][kItems];
   __align__(8) u64 arrived;
 
   // Before griddepcontrol_wait: peers may push once all blocks of the cluster run.
   RNNC_MEMBER void open() {
-    if constexpr (kSplit > 1) {
+    if constexpr (Plan::kSplit > 1) {
       if (threadIdx.x == 0) {
         mbarrier_init(shared_address(&arrived), 1);
         fence_mbarrier_init();
@@ -41,23 +40,23 @@ struct PartialExchange {
                        States& d_state) {
     product.store_partials(partials);
     __syncthreads();
-    if constexpr (kSplit > 1) {
+    if constexpr (Plan::kSplit > 1) {
       const u32 rank = cluster_ctarank(), base = shared_address(received);
       const u32 barrier = shared_address(&arrived);
       for (int i = threadIdx.x; i < BackwardProduct::kStrips * kItems / 2; i += blockDim.x) {
         const int strip = i / (kItems / 2), pair = i % (kItems / 2);
-        const int source = strip / kSplit, peer = strip % kSplit;
+        const int source = strip / Plan::kSplit, peer = strip % Plan::kSplit;
         const float2 sum = BackwardProduct::total_pair(partials, strip, 2 * pair);
-        const u32 to = base + ((source * kSplit + rank) * kItems + 2 * pair) * sizeof(float);
+        const u32 to = base + ((source * Plan::kSplit + rank) * kItems + 2 * pair) * sizeof(float);
         st_async_v2(mapa(to, peer), __float_as_uint(sum.x), __float_as_uint(sum.y),
                     mapa(barrier, peer));
       }
       mbarrier_wait(barrier, 0, wait);
     }
     if (item_idx >= kItems) return;
-    repeat<kSources>([&](int source) {
-      if constexpr (kSplit > 1) {
-        repeat<kSplit>(
+    repeat<Cell::kSources>([&](int source) {
+      if constexpr (Plan::kSplit > 1) {
+        repeat<Plan::kSplit>(
             [&](int peer) { d_state[kSourceState[source]] += received[source][peer][item_idx]; });
       } else {
         d_state[kSourceState[source]] += BackwardProduct::total(partials, source, item_idx);
@@ -72,18 +71,18 @@ struct KTileRange {
 
   RNNC_MEMBER KTileRange(const Workspace& workspace, const FusedTile& tile, int source) {
     all = factor_pitch(workspace.dim) / kKTile * kSourcePairs[source];
-    const int each = ceil_div(all, kSplit);
-    begin = tile.tile_idx % kSplit * each;
+    const int each = ceil_div(all, Plan::kSplit);
+    begin = tile.tile_idx % Plan::kSplit * each;
     end = minimum(all, begin + each);
   }
 };
 
 RNNC_INLINE void prefetch_backward_weights(BackwardProduct& product, const Workspace& workspace,
                                            const FusedTile& tile) {
-  unroll<kSources>([&](auto source_index) {
+  unroll<Cell::kSources>([&](auto source_index) {
     constexpr int source = decltype(source_index)::value;
     const KTileRange range(workspace, tile, source);
-    const int64 strips = static_cast<int64>(blockIdx.x / kSplit) * range.all * kSplit;
+    const int64 strips = static_cast<int64>(blockIdx.x / Plan::kSplit) * range.all * Plan::kSplit;
     product.prefetch_weights<source>(workspace.weights[source] + strips * (kStripBytes / 2),
                                      range.begin, range.end);
   });
@@ -91,7 +90,7 @@ RNNC_INLINE void prefetch_backward_weights(BackwardProduct& product, const Works
 
 RNNC_INLINE void set_backward_rows(BackwardProduct& product, const Workspace& workspace,
                                    const FusedTile& tile, int64 step) {
-  unroll<kSources>([&](auto source_index) {
+  unroll<Cell::kSources>([&](auto source_index) {
     constexpr int source = decltype(source_index)::value;
     const int64 offset = tile.factors(workspace, step, kSourcePairs[source]);
     product.set_rows<source>(workspace.factors[source] + offset,
@@ -101,7 +100,7 @@ RNNC_INLINE void set_backward_rows(BackwardProduct& product, const Workspace& wo
 
 RNNC_INLINE void multiply_backward(BackwardProduct& product, const Workspace& workspace) {
   const int64 bytes = int64{kTileBytes} * (factor_pitch(workspace.dim) / kKTile);
-  unroll<kSources>([&](auto source_index) {
+  unroll<Cell::kSources>([&](auto source_index) {
     constexpr int source = decltype(source_index)::value;
     product.multiply<source>(bytes * kSourcePairs[source]);
   });

@@ -7,7 +7,6 @@
 namespace rnnc::alternating {
 
 struct ForwardKRange {
-  static constexpr int kNumStages = kForwardNumStages;
   RNNC_CONSTEXPR int strips(int source) { return kSourcePairs[source]; }
 };
 using ForwardProduct = FusedProduct<ForwardKRange>;
@@ -20,14 +19,14 @@ RNNC_INLINE void forward_step(const Workspace& workspace, int64 step_idx) {
   const ItemIndex item = tile.item(workspace);
   const int k_tiles = factor_pitch(workspace.dim) / kKTile;
   ForwardProduct product;
-  unroll<kSources>([&](auto source_index) {
+  unroll<Cell::kSources>([&](auto source_index) {
     constexpr int source = decltype(source_index)::value;
     const int64 strips = static_cast<int64>(blockIdx.x) * k_tiles * kSourcePairs[source];
     product.prefetch_weights<source>(workspace.weights[source] + strips * (kStripBytes / 2), 0,
                                      k_tiles);
   });
   const int64 step = ld_relaxed_gpu(workspace.first_step) + step_idx;
-  unroll<kSources>([&](auto source_index) {
+  unroll<Cell::kSources>([&](auto source_index) {
     constexpr int source = decltype(source_index)::value;
     product.set_rows<source>(workspace.factors[source] + tile.factors(workspace, step, 1), 0);
   });
@@ -40,16 +39,17 @@ RNNC_INLINE void forward_step(const Workspace& workspace, int64 step_idx) {
 
   States state;
   if (item.valid) {
-    repeat<kStates>([&](int s) { state[s] = ld_relaxed_gpu(workspace.states[s] + item.row); });
+    repeat<Cell::kStates>(
+        [&](int s) { state[s] = ld_relaxed_gpu(workspace.states[s] + item.row); });
   }
-  unroll<kSources>([&](auto source_index) {
+  unroll<Cell::kSources>([&](auto source_index) {
     product.multiply<decltype(source_index)::value>(int64{kTileBytes} * k_tiles);
   });
   product.store_partials(partials);
   __syncthreads();
   if (!item.valid) return;
   Gates gate = {};
-  repeat<kDensePairs>([&](int pair) {
+  repeat<Cell::kDensePairs>([&](int pair) {
     gate[kPairGate[pair]] += ForwardProduct::total(partials, pair, tile.item_idx);
   });
   forward_item(a, workspace, item, step, inputs, gate, state);

@@ -25,14 +25,14 @@ RNNC_INLINE void load_vector(u32 (&w)[4], const char* from) {
   w[3] = words.w;
 }
 
-constexpr int kRows = kRowTiles * kTileRows;
+constexpr int kRows = Plan::kRowTiles * kTileRows;
 constexpr int kItems = 8 * kRows;
 constexpr int kStripBytes = 512;
 constexpr int kTileBytes = 1024;
-static_assert(kItems <= 32 * kWarps, "a thread has at most one item");
+static_assert(kItems <= 32 * Plan::kWarps, "a thread has at most one item");
 
-// A `KRange` describes what a block multiplies: strips(source), and kNumStages, the k_tiles whose
-// loads a warp issues before it multiplies the first.
+// A `KRange` says what a block multiplies: strips(source). A warp issues the loads of
+// Plan::kNumStages k_tiles before it multiplies the first.
 template <typename KRange>
 struct FusedProduct {
   RNNC_CONSTEXPR int first_strip(int source) {
@@ -40,32 +40,31 @@ struct FusedProduct {
     for (int i = 0; i < source; ++i) strips += KRange::strips(i);
     return strips;
   }
-  static constexpr int kNumStages = KRange::kNumStages;
-  static constexpr int kStrips = first_strip(kSources);
+  static constexpr int kStrips = first_strip(Cell::kSources);
   // An instruction waits for its accumulator, so a few tiles need two each.
-  static constexpr int kNumAccumulators = kStrips * kRowTiles < 4 ? 2 : 1;
-  static constexpr int kPartials = kWarps * kStrips * kItems;  // floats of all warps
+  static constexpr int kNumAccumulators = kStrips * Plan::kRowTiles < 4 ? 2 : 1;
+  static constexpr int kPartials = Plan::kWarps * kStrips * kItems;  // floats of all warps
 
-  u32 weights[kNumStages][kStrips][4];
-  Accumulator<kNumAccumulators> sum[kStrips][kRowTiles];
+  u32 weights[Plan::kNumStages][kStrips][4];
+  Accumulator<kNumAccumulators> sum[kStrips][Plan::kRowTiles];
   // This lane's address in the warp's first k_tile of R and of the rows, and the number of its
   // k_tiles.
-  const char *weights_from[kSources], *rows[kSources];
-  int count[kSources];
+  const char *weights_from[Cell::kSources], *rows[Cell::kSources];
+  int count[Cell::kSources];
 
   // Issues the first loads of R: the k_tiles from `begin` to `end` of a source, from this block's
   // strips.
   template <int source>
   RNNC_MEMBER void prefetch_weights(const Element* strips, int begin, int end) {
     const int first = begin + (threadIdx.x >> 5);
-    count[source] = first < end ? ceil_div(end - first, kWarps) : 0;
+    count[source] = first < end ? ceil_div(end - first, Plan::kWarps) : 0;
     weights_from[source] =
         launder(reinterpret_cast<const char*>(strips) + (threadIdx.x & 31) * 16 +
                 static_cast<int64>(first) * KRange::strips(source) * kStripBytes);
-    unroll<kNumStages>(
+    unroll<Plan::kNumStages>(
         [&](auto stage) { load_k_tile<source, decltype(stage)::value>(decltype(stage)::value); });
     repeat<KRange::strips(source)>([&](int strip) {
-      repeat<kRowTiles>([&](int tile) { sum[first_strip(source) + strip][tile].clear(); });
+      repeat<Plan::kRowTiles>([&](int tile) { sum[first_strip(source) + strip][tile].clear(); });
     });
   }
   // Sets the address of the same k_tiles of the rows, which are not loaded yet.
@@ -78,33 +77,33 @@ struct FusedProduct {
   // `tile_bytes` is the distance between tiles of rows.
   template <int source>
   RNNC_MEMBER void multiply(int64 tile_bytes) {
-    u32 words[kNumStages][kRowTiles][2][4];
+    u32 words[Plan::kNumStages][Plan::kRowTiles][2][4];
     const auto load_rows = [&](auto stage, int i) {
       if (i >= count[source]) return;
-      repeat<kRowTiles>([&](int tile) {
-        const char* from = rows[source] + tile * tile_bytes + i * kWarps * kTileBytes;
+      repeat<Plan::kRowTiles>([&](int tile) {
+        const char* from = rows[source] + tile * tile_bytes + i * Plan::kWarps * kTileBytes;
         load_vector(words[decltype(stage)::value][tile][0], from);
         load_vector(words[decltype(stage)::value][tile][1], from + kTileBytes / 2);
       });
     };
-    unroll<kNumStages>([&](auto stage) { load_rows(stage, decltype(stage)::value); });
+    unroll<Plan::kNumStages>([&](auto stage) { load_rows(stage, decltype(stage)::value); });
 #pragma unroll 1
-    for (int i = 0; i < count[source]; i += kNumStages) {
-      unroll<kNumStages>([&](auto stage_index) {
+    for (int i = 0; i < count[source]; i += Plan::kNumStages) {
+      unroll<Plan::kNumStages>([&](auto stage_index) {
         constexpr int stage = decltype(stage_index)::value;
         if (i + stage >= count[source]) return;
         unroll<2>([&](auto mma_step_index) {
           constexpr int mma_step = decltype(mma_step_index)::value;
           repeat<KRange::strips(source)>([&](int strip) {
             const u32(&w)[4] = weights[stage][first_strip(source) + strip];
-            repeat<kRowTiles>([&](int tile) {
+            repeat<Plan::kRowTiles>([&](int tile) {
               sum[first_strip(source) + strip][tile].template add<mma_step>(
                   words[stage][tile][mma_step], w[2 * mma_step], w[2 * mma_step + 1], Rounding{});
             });
           });
         });
-        load_k_tile<source, stage>(i + stage + kNumStages);
-        load_rows(stage_index, i + stage + kNumStages);
+        load_k_tile<source, stage>(i + stage + Plan::kNumStages);
+        load_rows(stage_index, i + stage + Plan::kNumStages);
       });
     }
   }
@@ -113,7 +112,7 @@ struct FusedProduct {
   RNNC_MEMBER void store_partials(float* partials) const {
     const int warp = threadIdx.x >> 5, lane = threadIdx.x & 31;
     repeat<kStrips>([&](int strip) {
-      repeat<kRowTiles>([&](int tile) {
+      repeat<Plan::kRowTiles>([&](int tile) {
         float* to = partials + (warp * kStrips + strip) * kItems + 8 * kTileRows * tile + 2 * lane;
         const auto& s = sum[strip][tile];
         *reinterpret_cast<float2*>(to) = make_float2(s.total(0), s.total(1));
@@ -128,12 +127,12 @@ struct FusedProduct {
   }
   static RNNC_MEMBER float total(const float* partials, int strip, int item) {
     float sum = 0;
-    repeat<kWarps>([&](int warp) { sum += partial<float>(partials, warp, strip, item); });
+    repeat<Plan::kWarps>([&](int warp) { sum += partial<float>(partials, warp, strip, item); });
     return sum;
   }
   static RNNC_MEMBER float2 total_pair(const float* partials, int strip, int item) {
     float2 sum = make_float2(0, 0);
-    repeat<kWarps>([&](int warp) {
+    repeat<Plan::kWarps>([&](int warp) {
       const float2 pair = partial<float2>(partials, warp, strip, item);
       sum.x += pair.x;
       sum.y += pair.y;
@@ -148,7 +147,7 @@ struct FusedProduct {
     repeat<KRange::strips(source)>([&](int strip) {
       ld_global_v4(
           weights[stage][first_strip(source) + strip],
-          weights_from[source] + (i * kWarps * KRange::strips(source) + strip) * kStripBytes);
+          weights_from[source] + (i * Plan::kWarps * KRange::strips(source) + strip) * kStripBytes);
     });
   }
 };

@@ -9,7 +9,7 @@ namespace rnnc::alternating {
 // Adds the products of the step after: each pair's product adds to the gradient of its source.
 RNNC_INLINE void add_products(const Workspace& workspace, const ItemIndex& item, States& d_state) {
 #pragma unroll
-  for (int source = 0; source < kSources; ++source) {
+  for (int source = 0; source < Cell::kSources; ++source) {
 #pragma unroll
     for (int i = 0; i < kSourcePairs[source]; ++i) {
       d_state[kSourceState[source]] +=
@@ -37,7 +37,7 @@ RNNC_INLINE void backward_end(const Workspace& workspace) {
   const ItemIndex item(workspace);
   if (!item.valid) return;
   States d_state;
-  repeat<kStates>([&](int s) { d_state[s] = workspace.states[s][item.row]; });
+  repeat<Cell::kStates>([&](int s) { d_state[s] = workspace.states[s][item.row]; });
   add_products(workspace, item, d_state);
   backward_last(*static_cast<const BackwardArguments*>(workspace.arguments), workspace, item,
                 d_state);

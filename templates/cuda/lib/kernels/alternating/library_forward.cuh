@@ -12,11 +12,11 @@ RNNC_INLINE void forward_step(const Workspace& workspace, int64 step_idx) {
   Gates gate = {};
   States state;
   // These loads are in flight while the arguments are loaded.
-  repeat<kStates>([&](int s) { state[s] = workspace.states[s][item.row]; });
+  repeat<Cell::kStates>([&](int s) { state[s] = workspace.states[s][item.row]; });
   const int64 column =
       (static_cast<int64>(item.n) * workspace.batch + item.b) * workspace.dim + item.d;
 #pragma unroll
-  for (int source = 0; source < kSources; ++source) {
+  for (int source = 0; source < Cell::kSources; ++source) {
     const real* product = workspace.products[source] + column * kSourcePairs[source];
 #pragma unroll
     for (int i = 0; i < kSourcePairs[source]; ++i) {

@@ -14,13 +14,14 @@ namespace rnnc::alternating {
 // Buffers that live as long as the graphs. B batch rows, N heads, D units per head.
 struct Workspace {
   u32 batch, heads, dim;
-  void* arguments;                           // ForwardArguments or BackwardArguments
-  int* first_step;                           // of the current part of the steps
-  real* states[kStates];                     // [B, N, D]: the states, or their gradients
-  Element* factors[at_least_one(kSources)];  // what R multiplies: see factor_offset
+  void* arguments;                                 // ForwardArguments or BackwardArguments
+  int* first_step;                                 // of the current part of the steps
+  real* states[Cell::kStates];                     // [B, N, D]: the states, or their gradients
+  Element* factors[at_least_one(Cell::kSources)];  // what R multiplies: see factor_offset
   union {
-    real* products[at_least_one(kSources)];  // [N, B, D, pairs], or [N, pairs, B, D] of gradients
-    const Element* weights[at_least_one(kSources)];  // R as fragments, if kFused
+    real* products[at_least_one(
+        Cell::kSources)];  // [N, B, D, pairs], or [N, pairs, B, D] of gradients
+    const Element* weights[at_least_one(Cell::kSources)];  // R as fragments, if kFused
   };
   real* sums;           // [kSums, B, N, D]: over the steps of a part
   SumOverTime* totals;  // [kSums, B, N, D]: over all earlier parts
@@ -66,14 +67,14 @@ struct ItemIndex {
 };
 
 // K of a row of factors: if kFused, it is padded with zeros to whole k_tiles.
-constexpr u32 kFactorKTile = kFused ? 32 : 1;
+constexpr u32 kFactorKTile = Plan::kFused ? 32 : 1;
 constexpr u32 kTileRows = 16;  // batch rows of an instruction
 RNNC_INLINE u32 factor_pitch(u32 dim) {
   return (dim + kFactorKTile - 1) / kFactorKTile * kFactorKTile;
 }
 RNNC_INLINE u32 row_tiles(u32 batch) {
-  constexpr u32 rows = kTileRows * kRowTiles;  // per block
-  return (batch + rows - 1) / rows * kRowTiles;
+  constexpr u32 rows = kTileRows * Plan::kRowTiles;  // per block
+  return (batch + rows - 1) / rows * Plan::kRowTiles;
 }
 
 // If kFused, factors are [2, N, tiles of 16 rows, pairs, pitch / 32 k_tiles, 512]. Steps alternate
@@ -96,7 +97,7 @@ RNNC_INLINE u32 offset_in_k_tile(u32 row, u32 k) {
 // D].
 RNNC_INLINE int64 factor_offset(const Workspace& workspace, const ItemIndex& item, int64 step,
                                 int pairs, int pair) {
-  if constexpr (kFused) {
+  if constexpr (Plan::kFused) {
     const u32 k = pair * factor_pitch(workspace.dim) + item.d;
     return factor_tile(workspace, item.n, item.b / kTileRows, step, pairs) +
            k / kFactorKTile * (kTileRows * kFactorKTile) +
