@@ -1,4 +1,4 @@
-"""Architectures as the CUDA compiler names them: their limits, and what it made of a kernel."""
+"""GPU architectures as the CUDA compiler names them, and the matrix instructions in its output."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def limits_of_arch(arch: str) -> Limits:
 
 
 def matrix_instructions(ptx: str) -> dict[str, int]:
-    r"""How many matrix instructions each kernel has, by its name.
+    r"""The number of matrix instructions in each kernel, by its name.
 
     Counted in the text: an instruction in a loop counts once.
 
     Args:
-        ptx: what the compiler wrote.
+        ptx: the compiler's output.
 
     Example:
         >>> from rnnc.codegen.cuda.arch import matrix_instructions
         >>> matrix_instructions(".visible .entry k(\n) {\n mma.sync.aligned.m16n8k16 {...};\n}")
         {'k': 1}
     """
-    # What comes before the first entry, then name and text of each in turn.
+    # The text before the first entry, then the name and the text of each entry.
     _, *parts = re.split(r"\.entry\s+(\w+)", ptx)
     return {
         name: len(re.findall(r"^\s*mma\.sync\b", text, re.MULTILINE))

@@ -1,4 +1,4 @@
-"""What a GPU has room for, as data; presets with the source of each number."""
+"""The limits of GPUs, and presets with the source of each number."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from ...errors import RnncError
 KIB = 1024
 MIB = 1024 * KIB
 
-# The kernels' matrix instructions and asynchronous copies begin here: PTX ISA, "mma.sync" with
-# .bf16 and .tf32, and "cp.async".
+# The first compute capability with the kernels' matrix instructions and asynchronous copies: PTX
+# ISA, "mma.sync" with .bf16 and .tf32, and "cp.async".
 LEAST_CAPABILITY = (8, 0)
 
 
@@ -20,24 +20,24 @@ class UnknownGpuError(RnncError):
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits of a GPU that a fused kernel meets.
+    """The limits of a GPU that bound the plans of kernels.
 
     Attributes:
         name: the GPU.
         capability: its compute capability.
         multiprocessors: streaming multiprocessors (SMs).
-        registers: 32-bit registers of an SM.
+        registers: 32-bit registers per SM.
         shared_per_block: bytes of shared memory that one block may ask for (opt-in maximum).
-        shared_per_multiprocessor: bytes of shared memory of an SM.
+        shared_per_multiprocessor: bytes of shared memory per SM.
         l2: bytes of L2 cache.
-        cluster: the most blocks of a cluster, non-portable sizes included; 1 without clusters.
-        threads_per_block: the most threads of a block.
-        registers_per_thread: the most registers of a thread.
+        cluster: the most blocks per cluster, non-portable sizes included; 1 without clusters.
+        threads_per_block: the most threads per block.
+        registers_per_thread: the most registers per thread.
 
     Example:
         >>> from rnnc.codegen.cuda.limits import limits_of
         >>> print(limits_of("h200"))
-        H200 (sm_90): 132 SMs, 64 K registers and 228 KiB shared memory each (227 KiB a block), 60 MiB L2, clusters of up to 16
+        H200 (sm_90): 132 SMs, 64 K registers and 228 KiB shared memory each (227 KiB per block), 60 MiB L2, clusters of up to 16
     """  # noqa: E501 - the text that it really prints
 
     name: str
@@ -55,26 +55,26 @@ class Limits:
 
     @property
     def arch(self) -> str:
-        """The name that the CUDA compiler knows the GPU's architecture by."""
+        """The GPU's architecture, as the CUDA compiler names it."""
         return f"sm_{self.capability[0]}{self.capability[1]}"
 
     def registers_for(self, threads: int) -> int:
         """The most registers per thread if that many threads share an SM.
 
         Args:
-            threads: of all blocks that an SM holds at once. Registers are allocated by eights.
+            threads: of all blocks that an SM holds at once. Registers are allocated in eights.
         """
         return min(self.registers // threads // 8 * 8, self.registers_per_thread)
 
     def resident(self, cluster: int) -> int:
-        """How many blocks of one an SM are on the chip at once, in clusters of a size.
+        """The most blocks that the chip holds at once, with one block per SM.
 
-        A cluster stays within a group of SMs, and those differ in size: of an H200's 132 SMs,
-        clusters of 4 and 8 use 120 (cudaOccupancyMaxActiveClusters, 2026-11-21). Other GPUs are
-        taken to be alike; a launch asks the driver.
+        All blocks of a cluster run in one group of SMs, and these groups differ in size: clusters
+        of 4 and 8 use 120 of an H200's 132 SMs (cudaOccupancyMaxActiveClusters, 2026-11-21). The
+        same share is assumed for other GPUs; a launch asks the driver.
 
         Args:
-            cluster: blocks of a cluster; 1 for none.
+            cluster: blocks per cluster; 1 for no clusters.
         """
         usable = self.multiprocessors if cluster < 4 else self.multiprocessors * 10 // 11
         return usable // cluster * cluster
@@ -85,12 +85,12 @@ class Limits:
             f"{self.name} ({self.arch}): {self.multiprocessors} SMs,"
             f" {self.registers // KIB} K registers and"
             f" {self.shared_per_multiprocessor // KIB} KiB shared memory each"
-            f" ({self.shared_per_block // KIB} KiB a block), {self.l2 // MIB} MiB L2, {clusters}"
+            f" ({self.shared_per_block // KIB} KiB per block), {self.l2 // MIB} MiB L2, {clusters}"
         )
 
 
-# Shared memory per block and per SM: CUDA C++ Programming Guide, the table above ("Maximum amount
-# of shared memory per SM", "... per thread block"; a block gets 1 KiB less than the SM has).
+# Shared memory per block and per SM: CUDA C++ Programming Guide, the table named above ("Maximum
+# amount of shared memory per SM", "... per thread block"; a block gets 1 KiB less than the SM has).
 # Clusters: the same guide, "Thread Block Clusters": 8 is portable, 16 a non-portable size that
 # compute capabilities 9.0 and 10.0 allow on request.
 PRESETS: tuple[Limits, ...] = (
@@ -107,7 +107,7 @@ PRESETS: tuple[Limits, ...] = (
     # "NVIDIA Ada GPU Architecture" white paper, table 1: 128 SMs, 73728 KB L2.
     Limits("RTX 4090", (8, 9), 128, 99 * KIB, 100 * KIB, 72 * MIB, 1),
     # "NVIDIA RTX Blackwell GPU Architecture" white paper, table 2: 170 SMs, 98304 KB L2. Shared
-    # memory as cudaGetDeviceProperties reports it: 102400 bytes an SM, 101376 a block.
+    # memory as cudaGetDeviceProperties reports it: 102400 bytes per SM, 101376 per block.
     Limits("RTX 5090", (12, 0), 170, 99 * KIB, 100 * KIB, 96 * MIB, 8),
     # 7424 CUDA cores of the data sheet are 58 SMs of 128; L2 of the full AD104, 48 MB: the Ada
     # white paper.

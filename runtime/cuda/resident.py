@@ -97,7 +97,7 @@ def buffer_bytes(plan: GridPlan, sizes: Sizes) -> tuple[int, int]:
     if groups > plan.groups:
         groups = plan.groups
     shared = sizes.heads * groups
-    region = shared * (rows // TILE_N) * plan.exchange_chunks * TILE_N * K_TILE_BYTES
+    region = shared * (rows // TILE_N) * plan.exchange_k_tiles * TILE_N * K_TILE_BYTES
     return (sizes.steps or 1) * region, shared * plan.blocks * plan.streamed_bytes
 
 

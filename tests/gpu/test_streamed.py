@@ -25,11 +25,11 @@ def streaming(plan, kept=0):
     """The plan with all but some chunks of its registers streamed, for heads that are small."""
 
     def kernel(sizes):
-        moved = max(sizes.register_chunks - kept, 1)
+        moved = max(sizes.register_k_tiles - kept, 1)
         return replace(
             sizes,
-            register_chunks=sizes.register_chunks - moved,
-            streamed_chunks=moved,
+            register_k_tiles=sizes.register_k_tiles - moved,
+            streamed_k_tiles=moved,
             shared=sizes.shared + RING_BYTES * sizes.warps,
         )
 

@@ -102,9 +102,9 @@ def _own_product(
     Args:
         rows: batch rows per block.
         split: blocks per cluster.
-        strips: of R per warp.
+        strips: strips of 8 rows of R per warp.
         received: strips of partial sums that a block receives from its cluster.
-        spare: registers per thread for accumulators and loaded chunks.
+        spare: registers per thread for accumulators and loaded k-tiles.
         limits: the GPU.
     """
     return OwnProduct(
@@ -119,6 +119,7 @@ def _own_product(
 
 def _ahead(strips: int, tiles: int, registers: int) -> int:
     """The number of k-tiles to load ahead, by the registers left; more than 6 gain nothing."""
+    # The same number as kNumAccumulators in the kernel.
     sums = 4 * strips * tiles * (2 if strips * tiles < 4 else 1)
-    chunk = 4 * strips + 8 * tiles
-    return min(6, (registers - sums) // chunk)
+    k_tile = 4 * strips + 8 * tiles
+    return min(6, (registers - sums) // k_tile)

@@ -1,7 +1,7 @@
-"""How many registers a thread of a block kernel needs beside its fragments of R: upper bounds.
+"""Upper bounds for the registers per thread of a block kernel, without those that hold R.
 
-They are the least linear bounds over what the compiler needs, without spills, for 225 plans of the
-library's cells (NVRTC 13.0, sm_90a), rounded up; a test compiles every cell against them.
+They are linear bounds, fitted to what NVRTC 13.0 needs for sm_90a without spills, for 225 plans of
+the library's cells, and rounded up. A test compiles every cell against them.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from ...shape import Shape
 def forward_registers(
     pointwise: Pointwise, shape: Shape, groups: Expression, tiles: Expression, rows: int
 ) -> Expression:
-    """Registers of a thread of the forward kernel, without R.
+    """Registers per thread of the forward kernel.
 
     Args:
         pointwise: of the cell.
         shape: gives the dtype.
-        groups: groups of 8 units that a warp owns.
-        tiles: tiles of R that a warp multiplies.
-        rows: batch rows of a block.
+        groups: groups of 8 units per warp.
+        tiles: tiles of R per warp.
+        rows: batch rows per block.
     """
     layout = layout_of(pointwise.cell)
     states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
     each_item = math.ceil(2 + 0.2 * states + gates + 0.7 * saved)
     each_unit = math.ceil(1.3 * _values_of_a_unit(pointwise))
-    # float32 is split into two numbers on its way to the matrix instructions.
+    # A float32 number is split into two numbers for the matrix instructions.
     split = shape.dtype == "float32"
     working, each_tile = (74, 14) if split else (30, 6)
     return working + each_tile * tiles + groups * (rows // 4 * each_item + each_unit)
 
 
 def backward_registers(pointwise: Pointwise, shape: Shape, rows: int) -> int:
-    """Registers of a thread of the backward kernel, without R.
+    """Registers per thread of the backward kernel.
 
     Args:
         pointwise: of the cell.
         shape: gives the dtype.
-        rows: batch rows of a block.
+        rows: batch rows per block.
     """
     layout = layout_of(pointwise.cell)
     states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)

@@ -1,8 +1,8 @@
-"""How many registers a thread of a cluster kernel needs beside its fragments of R: upper bounds.
+"""Upper bounds for the registers per thread of a cluster kernel, without those that hold R.
 
-They are the least linear bounds over what the compiler needs, without spills, for 770 plans of
-the library's cells (NVRTC 13.0, sm_90a), rounded up; a test compiles every cell against them. All
-are in tenths of a register.
+They are linear bounds, fitted to what NVRTC 13.0 needs for sm_90a without spills, for 770 plans of
+the library's cells, and rounded up. A test compiles every cell against them. All are in tenths of a
+register.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ TENTHS = 10
 
 
 def cluster_forward_registers(pointwise: Pointwise, shape: Shape, sums: Expression) -> Expression:
-    """Tenths of a register of a thread of the forward kernel, without R.
+    """Tenths of a register per thread of the forward kernel.
 
     Args:
         pointwise: of the cell.
         shape: gives the dtype.
-        sums: of a tile, each four registers, that a thread has at once.
+        sums: accumulators per thread, of four registers each.
     """
     each_sum = 40 if shape.dtype == "float32" else 26
     return 435 + (240 if layout_of(pointwise.cell).sources else 0) + each_sum * sums
@@ -30,18 +30,18 @@ def cluster_forward_registers(pointwise: Pointwise, shape: Shape, sums: Expressi
 def cluster_backward_registers(
     pointwise: Pointwise, shape: Shape, slots: Expression, sums: Expression, items: Expression
 ) -> Expression:
-    """Tenths of a register of a thread of the backward kernel, without R.
+    """Tenths of a register per thread of the backward kernel.
 
     Args:
         pointwise: of the cell.
         shape: gives the dtype.
-        slots: tiles of a source that a warp multiplies.
-        sums: of a tile, each four registers, that a thread has at once.
-        items: (unit, batch row) of a thread.
+        slots: tiles of a source per warp.
+        sums: accumulators per thread, of four registers each.
+        items: units of batch rows per thread.
     """
     layout = layout_of(pointwise.cell)
     states, params = len(layout.states), len(layout.params)
-    # What each source adds to what the pointwise map gives without the peers.
+    # Each source adds to the gradients that the pointwise map gives.
     added = len(layout.sources) * (len(layout.gates) + states + params)
     each_item = 220 + 22 * states + 21 * len(pointwise.saved) + 13 * added
     each_unit = 5 * (len(layout.bias) + params + len(layout.diagonal_gates))

@@ -49,7 +49,7 @@ def grid_step(inputs: CostInputs, plan: GridPlan) -> Step:
     waves = math.ceil(math.ceil(shape.batch / plan.rows) / plan.groups)
     tiles = plan.rows // TILE_N // plan.phases
     rows = TILE_N * tiles
-    gathered = rows * plan.exchange_chunks * K_TILE_BYTES / plan.cluster / KIB
+    gathered = rows * plan.exchange_k_tiles * K_TILE_BYTES / plan.cluster / KIB
     gather = gathered * grid.gather.of(direction)
     multiply = _multiply(inputs, plan, tiles)
     partial_sums = plan.warps * grid.warp.of(direction) * (0.6 + 0.4 * tiles)
@@ -85,7 +85,7 @@ def _multiply(inputs: CostInputs, plan: GridPlan, tiles: int) -> float:
     """
     grid, direction = inputs.constants.grid, plan.direction
     # A fragment is the operand of one warp instruction: two per tile and k-tile, wherever stored.
-    instructions = 2 * plan.tiles * plan.chunks * tiles * inputs.float32_factor
+    instructions = 2 * plan.tiles * plan.k_tiles * tiles * inputs.float32_factor
     warps = math.ceil(plan.warps / SCHEDULERS)
     multiply = instructions * (warps * grid.matrix.of(direction) + grid.chain.of(direction))
     streamed = inputs.shape.heads * plan.groups * plan.blocks * plan.streamed_bytes

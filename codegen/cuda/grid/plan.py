@@ -30,13 +30,13 @@ class GridPlan(ResidentPlan):
         cluster: blocks per cluster, which share K and add partial sums through each other's shared
             memory; 1 for no clusters.
         units: units per block.
-        chunks: chunks of K per warp; the warps of a block share K.
-        register_chunks: how many of those are in registers. The others are in shared memory, except
-            those that are streamed.
-        exchange_chunks: chunks of 64 bytes per row that all blocks of a head publish per step.
+        k_tiles: k-tiles per warp; the warps of a block share K.
+        register_k_tiles: how many of those are in registers. The others are in shared memory,
+            except those that are streamed.
+        exchange_k_tiles: k-tiles of 64 bytes per row that all blocks of a head publish per step.
         tiles: tiles of 16 rows of R per warp.
-        streamed_chunks: how many of a warp's chunks come from global memory in every step, through
-            the L2 cache if they fit there.
+        streamed_k_tiles: how many of a warp's k-tiles come from global memory in every step,
+            through the L2 cache if they fit there.
     """
 
     kind: ClassVar[str] = "grid"
@@ -46,11 +46,11 @@ class GridPlan(ResidentPlan):
     blocks: int
     cluster: int
     units: int
-    chunks: int
-    register_chunks: int
-    exchange_chunks: int
+    k_tiles: int
+    register_k_tiles: int
+    exchange_k_tiles: int
     tiles: int
-    streamed_chunks: int = 0
+    streamed_k_tiles: int = 0
 
     def as_compiled(self) -> Self:
         """The plan without what is no part of the source."""
@@ -64,22 +64,22 @@ class GridPlan(ResidentPlan):
     @property
     def streams(self) -> bool:
         """Whether a part of R is not on the chip."""
-        return self.streamed_chunks > 0
+        return self.streamed_k_tiles > 0
 
     @property
-    def shared_chunks(self) -> int:
-        """Chunks of K per warp that are in shared memory."""
-        return self.chunks - self.register_chunks - self.streamed_chunks
+    def shared_k_tiles(self) -> int:
+        """K-tiles per warp that are in shared memory."""
+        return self.k_tiles - self.register_k_tiles - self.streamed_k_tiles
 
     @property
     def matrix_registers(self) -> int:
         """Registers per thread that hold R."""
-        return K_TILE_REGISTERS * self.tiles * self.register_chunks
+        return K_TILE_REGISTERS * self.tiles * self.register_k_tiles
 
     @property
     def streamed_bytes(self) -> int:
         """Bytes of R that a block streams in every step."""
-        return 4 * self.threads * K_TILE_REGISTERS * self.tiles * self.streamed_chunks
+        return 4 * self.threads * K_TILE_REGISTERS * self.tiles * self.streamed_k_tiles
 
     def groups_at_once(self, batch: int) -> int:
         """The groups of blocks per head in one launch.
@@ -109,7 +109,7 @@ class GridPlan(ResidentPlan):
     def buffer_bytes(self, batch: int, heads: int) -> BufferBytes:
         """The sizes of two buffers: one through which blocks exchange data, one for streamed R.
 
-        The layout of the first is [step, head, tile of 8 rows, chunk, 512 bytes]. Each step has a
+        The layout of the first is [step, head, tile of 8 rows, k-tile, 512 bytes]. Each step has a
         region of its own, so nothing is overwritten while a launch runs. The launches of a batch
         share it. The second holds the part of R that does not fit on the chip. Before their first
         step, a block's threads write their own share of it, packed.
@@ -120,7 +120,7 @@ class GridPlan(ResidentPlan):
         """
         groups = heads * self.groups_at_once(batch)
         tiles = groups * (self.rows // TILE_N)
-        region = tiles * self.exchange_chunks * TILE_N * K_TILE_BYTES
+        region = tiles * self.exchange_k_tiles * TILE_N * K_TILE_BYTES
         return BufferBytes(region, groups * self.blocks * self.streamed_bytes)
 
     def brief(self, backward: Self) -> str:
@@ -149,11 +149,11 @@ class GridPlan(ResidentPlan):
     def sizes(self) -> str:
         """The sizes that the kernel is compiled with, in words."""
         clusters = f", clusters of {self.cluster} share K" if self.cluster > 1 else ""
-        beyond = f", {self.shared_chunks} in shared memory, {self.streamed_chunks} streamed"
+        beyond = f", {self.shared_k_tiles} in shared memory, {self.streamed_k_tiles} streamed"
         return (
             f"{counted(self.blocks, 'block')} of {self.units} units{clusters};"
-            f" {counted(self.warps, 'warp')} of {counted(self.chunks, 'chunk')} of K,"
-            f" {self.register_chunks} in registers{beyond if self.streamed_chunks else ''};"
+            f" {counted(self.warps, 'warp')} of {counted(self.k_tiles, 'k-tile')},"
+            f" {self.register_k_tiles} in registers{beyond if self.streamed_k_tiles else ''};"
             f" {self.registers} registers per thread"
             f" ({self.matrix_registers} hold R), {self.shared} bytes of shared memory"
         )

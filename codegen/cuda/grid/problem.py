@@ -1,4 +1,4 @@
-"""The constraints on blocks all over the chip that share a head, stated once."""
+"""The constraints on blocks of the whole GPU that share a head and exchange through L2."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ from ..mma import GROUP_UNITS, K_TILE_BYTES, K_TILE_REGISTERS, TILE_M, TILE_N, W
 from .plan import RING_BYTES
 from .registers import STREAM_REGISTERS, backward_registers, forward_registers, product_registers
 
-_FRAGMENT_BYTES = 4 * WARP * K_TILE_REGISTERS  # of a tile and chunk, a warp
-_GATHERED = 16  # vectors that a thread has on their way at once
-_GATHERED_STREAMING = 8  # where R is streamed
-_FEWEST_SUMS = 4
-_WARPS = (8, 4, 12, 16, 6, 10)
-# Where R is streamed: fewer warps have fewer copies on their way, more have fewer registers each;
-# and of larger clusters, whose blocks have more sums, the compiler spills.
+_TILE_BYTES = 4 * WARP * K_TILE_REGISTERS  # of R: a k-tile of a warp's tile
+_GATHERED = 16  # vectors that a thread loads at once
+_GATHERED_STREAMING = 8  # the same if a part of R is streamed
+_FEWEST_SUMS = 4  # accumulators per thread
+_WARPS = (8, 4, 12, 16, 6, 10)  # per block, in the order of preference
+# If a part of R is streamed, fewer warps have fewer copies in flight, and more warps have fewer
+# registers each. Blocks of larger clusters have more accumulators, and NVRTC spills.
 _STREAMING_WARPS, _STREAMING_CLUSTER = 8, 2
-_UNIT_GROUPS = (2, 1, 3, 4, 6, 8)
+_UNIT_GROUPS = (2, 1, 3, 4, 6, 8)  # per block, in the order of preference
+_SPREAD_CLUSTER = 8  # a cluster size for which `Limits.resident` counts fewer SMs
 
 
 class Rows(NamedTuple):
@@ -62,7 +63,7 @@ def grid_problem(
 
     Returns:
         A model with the variables `cluster` (blocks that share K), `unit_groups` (groups of 8 units
-        per block), `blocks` (per group), `warps`, `chunks` (k-tiles per warp), `kept` (k-tiles per
+        per block), `blocks` (per group), `warps`, `k_tiles` (k-tiles per warp), `kept` (k-tiles per
         warp in registers), `streamed` (k-tiles per warp from global memory), `tiles` (tiles of 16
         rows of R per block), `items` (units of a batch row per thread), `matrix` (registers per
         thread that hold R), `registers` (per thread) and `shared` (bytes per block).
@@ -78,20 +79,20 @@ def grid_problem(
         48
     """
     layout, pointwise, forward = layout_of(cell), derive(cell), direction == "forward"
-    dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
+    dim_k_tiles = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
     sources, pairs = len(layout.sources), len(layout.pair_gates)
     phase_tiles = rows.tiles // rows.phases
     group_rows, phase_rows = TILE_N * rows.tiles, TILE_N * phase_tiles
     m = Model()
-    # A cluster's blocks share K only in the backward, where K is as many times longer as there are
-    # gates; and then in one phase, or one could be sent while the last one's is still read.
+    # Clusters share K only in the backward, where K is longer by the number of gates. They need one
+    # phase: with more, a block could send partial sums while the last phase's are still read.
     shares = not forward and rows.phases == 1
     clusters = [c for c in (1, 2, 4, 8, 16) if c <= limits.cluster] if shares else [1]
     cluster = m.int("cluster", clusters)
     unit_groups = m.int("unit_groups", _UNIT_GROUPS)
     warps = m.int("warps", [w for w in _WARPS if WARP * w <= limits.threads_per_block])
     blocks = m.int("blocks", 1, limits.multiprocessors)
-    chunks = m.int("chunks", 1, 512)
+    k_tiles = m.int("k_tiles", 1, 512)
     kept = m.int("kept", 0 if streams else 1, 32)
     streamed = m.int("streamed", 0, 512 if streams else 0)
     streaming = m.int("streaming", [0, 1] if streams else [0])
@@ -110,19 +111,21 @@ def grid_problem(
         "all blocks are on the chip at once",
     )
     m.require(
-        (cluster >= 4).implies(shape.heads * rows.groups * blocks <= limits.resident(8)),
+        (cluster >= 4).implies(
+            shape.heads * rows.groups * blocks <= limits.resident(_SPREAD_CLUSTER)
+        ),
         "all clusters are on the chip at once",
     )
     m.require(WARP * warps * items >= group_rows * units, "every unit of a batch row has a thread")
     m.require(
-        WARP * warps * (items - 1) < group_rows * units, "a thread has no more than its share"
+        WARP * warps * (items - 1) < group_rows * units, "no more items per thread than needed"
     )
     if forward:
-        each = m.int("each", 1, 256)  # chunks of a source, a warp
-        m.require(each * warps >= dim_chunks, "every chunk of K has a warp")
-        m.require((each - 1) * warps < dim_chunks, "a warp has no more than its share of K")
-        m.require(chunks == sources * each, "chunks of a warp")
-        m.require(kept <= each, "chunks in registers")
+        each = m.int("each", 1, 256)  # k-tiles of a source per warp
+        m.require(each * warps >= dim_k_tiles, "every k-tile has a warp")
+        m.require((each - 1) * warps < dim_k_tiles, "no more k-tiles per warp than needed")
+        m.require(k_tiles == sources * each, "k-tiles per warp")
+        m.require(kept <= each, "k-tiles in registers")
         halves: list[Expression] = [unit_groups * count for count in layout.source_pairs]
         width = pairs if pairs <= 2 else 4 * math.ceil(pairs / 4)
         work = 2 * 4 * phase_rows * width * warps * (units + 1)
@@ -132,22 +135,27 @@ def grid_problem(
         of_source = []
         for source, count in zip(layout.sources, layout.source_pairs, strict=True):
             state = layout.states[source]
-            own = m.int(f"chunks_{state}", 1, 512)
-            m.require(own * warps * cluster >= count * dim_chunks, f"every chunk of {state}'s K")
+            own = m.int(f"k_tiles_{state}", 1, 512)
             m.require(
-                (own - 1) * warps * cluster < count * dim_chunks, f"an even share of {state}'s K"
+                own * warps * cluster >= count * dim_k_tiles, f"every k-tile of {state} has a warp"
+            )
+            m.require(
+                (own - 1) * warps * cluster < count * dim_k_tiles,
+                f"no more k-tiles of {state} per warp than needed",
             )
             of_source.append(own)
-        m.require(chunks == sum(of_source), "chunks of a warp")
-        m.require(kept <= chunks, "chunks in registers")
+        m.require(k_tiles == sum(of_source), "k-tiles per warp")
+        m.require(kept <= k_tiles, "k-tiles in registers")
         halves = [unit_groups * cluster]
-        pitch = phase_rows + 4  # the padding keeps units in different banks
+        pitch = phase_rows + 4  # the padding avoids bank conflicts
         several = m.int("several", [0, 1])
-        m.require((several == 1).implies(cluster >= 2), "blocks of a cluster send each other sums")
-        m.require((several == 0).implies(cluster == 1), "a block alone does not")
+        m.require(
+            (several == 1).implies(cluster >= 2), "partial sums go to other blocks of a cluster"
+        )
+        m.require((several == 0).implies(cluster == 1), "a single block sends no partial sums")
         work = 2 * 4 * pitch * sources * TILE_M * warps * tiles
         work += several * (2 * 4 * phase_rows * sources * GROUP_UNITS * cluster * unit_groups + 16)
-        elsewhere = chunks - kept
+        elsewhere = k_tiles - kept
         working, each_item = backward_registers(pointwise, shape)
     counts = []
     for number, half in enumerate(halves):
@@ -155,45 +163,54 @@ def grid_problem(
         m.require(2 * own >= half, f"all rows of R, {number}")
         m.require(2 * own <= half + 1, f"less than a tile of padding, {number}")
         counts.append(own)
-    m.require(tiles == sum(counts), "tiles of a block")
+    m.require(tiles == sum(counts), "tiles per block")
     all_tiles = tiles if forward else sources * tiles
     gathered = m.int("gathered", 1, _GATHERED)
     fewer = _GATHERED // phase_tiles - _GATHERED_STREAMING // phase_tiles
     vectors = _GATHERED // phase_tiles - fewer * streaming
-    m.require((gathered == vectors) | (gathered == chunks), "vectors on their way")
-    m.require(gathered <= chunks, "no more vectors than chunks")
+    m.require(
+        (gathered == vectors) | (gathered == k_tiles), "vectors that a thread gathers at once"
+    )
+    m.require(gathered <= k_tiles, "no more vectors than k-tiles")
     each_vector, each_sum = product_registers(shape, phase_tiles)
-    # Few tiles have several sums each, which take turns.
+    # If there are few tiles, each has several accumulators in turn.
     sums = m.int("sums", _FEWEST_SUMS, 512)
-    m.require(sums >= phase_tiles * all_tiles, "a sum for each tile")
-    m.require((sums == phase_tiles * all_tiles) | (sums == _FEWEST_SUMS), "no more than those")
+    m.require(sums >= phase_tiles * all_tiles, "an accumulator for each tile")
+    m.require(
+        (sums == phase_tiles * all_tiles) | (sums == _FEWEST_SUMS),
+        "no more accumulators than needed",
+    )
     m.require(matrix == K_TILE_REGISTERS * kept * tiles, "R in registers")
-    m.require(streamed <= elsewhere, "chunks beyond registers")
-    m.require((streaming == 1).implies(streamed >= 1), "room for what is streamed alone")
-    m.require((streaming == 0).implies(streamed == 0), "what is streamed has room on its way")
-    m.require((streaming == 1).implies(warps == _STREAMING_WARPS), "warps that stream")
-    m.require((streaming == 1).implies(cluster <= _STREAMING_CLUSTER), "clusters that stream")
+    m.require(streamed <= elsewhere, "only k-tiles beyond the registers are streamed")
+    m.require(
+        (streaming == 1).implies(streamed >= 1), "a plan that streams streams at least one k-tile"
+    )
+    m.require(
+        (streaming == 0).implies(streamed == 0), "a plan that does not stream streams no k-tile"
+    )
+    m.require((streaming == 1).implies(warps == _STREAMING_WARPS), "warps per block that streams")
+    m.require((streaming == 1).implies(cluster <= _STREAMING_CLUSTER), "cluster sizes that stream")
     needed = matrix + working + each_vector * gathered + each_sum * sums + each_item * items
     needed += STREAM_REGISTERS * streaming
-    m.require(registers == needed, "registers of a thread")
-    # Its four quarters get as many registers each as the one with the most warps.
+    m.require(registers == needed, "registers per thread")
+    # A scheduler has a quarter of an SM's registers; the one with the most warps decides.
     quarter = m.int("quarter", 1, math.ceil(max(_WARPS) / 4))
-    m.require(4 * quarter >= warps, "warps of a quarter")
-    m.require(4 * (quarter - 1) < warps, "no more warps of a quarter than needed")
+    m.require(4 * quarter >= warps, "warps per scheduler")
+    m.require(4 * (quarter - 1) < warps, "no more warps per scheduler than needed")
     threads = 4 * WARP * quarter
-    m.require(threads * registers <= limits.registers, "registers of a multiprocessor")
+    m.require(threads * registers <= limits.registers, "registers of an SM")
     more = registers + K_TILE_REGISTERS * tiles
     m.require(
         (elsewhere >= 1).implies(
             (more > limits.registers_per_thread) | (threads * more > limits.registers)
         ),
-        "shared memory holds what registers cannot",
+        "shared memory holds only what registers cannot",
     )
     work += RING_BYTES * warps * streaming
     in_shared = elsewhere - streamed
-    m.require(shared == work + _FRAGMENT_BYTES * warps * tiles * in_shared, "R in shared memory")
+    m.require(shared == work + _TILE_BYTES * warps * tiles * in_shared, "R in shared memory")
     m.require(
-        (streamed >= 1).implies(shared + _FRAGMENT_BYTES * warps * tiles > limits.shared_per_block),
-        "what shared memory cannot hold is streamed",
+        (streamed >= 1).implies(shared + _TILE_BYTES * warps * tiles > limits.shared_per_block),
+        "only what shared memory cannot hold is streamed",
     )
     return m

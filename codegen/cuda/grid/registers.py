@@ -1,7 +1,7 @@
-"""How many registers a thread of a grid kernel needs beside its fragments of R: upper bounds.
+"""Upper bounds for the registers per thread of a grid kernel, without those that hold R.
 
-They bound what the compiler needs, without spills, for 140 kernels of the library's cells (NVRTC
-13.0, sm_90); a test compiles cells against them.
+They bound what NVRTC 13.0 needs for sm_90 without spills, for 140 kernels of the library's cells. A
+test compiles cells against them.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from ...derive import Pointwise
 from ...layout import layout_of
 from ...shape import Shape
 
-# More of a thread where a part of R is streamed. What the kernel names is four; the others are what
-# the compiler spilled without them, of LSTM and GRU from 1 x 1280 to 1 x 3072. Of larger heads, and
-# of many items a thread, some kernels still spill, up to 150 bytes.
+# Additional registers per thread if a part of R is streamed. The kernel names four; without the
+# rest NVRTC spilled for LSTM and GRU from 1 x 1280 to 1 x 3072. Some kernels of larger heads, or
+# with many items per thread, still spill up to 150 bytes.
 STREAM_REGISTERS = 80
 
 
 def forward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
-    """Registers of a thread of the forward kernel: for itself, and for each of its items.
+    """Registers per thread of the forward kernel, and registers per item of a thread.
 
-    Beside them it holds what it gathers and the sums of its tiles.
+    Gathered vectors and accumulators come in addition.
 
     Args:
         pointwise: of the cell.
@@ -33,7 +33,7 @@ def forward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
 
 
 def backward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
-    """Registers of a thread of the backward kernel: for itself, and for each of its items.
+    """Registers per thread of the backward kernel, and registers per item of a thread.
 
     Args:
         pointwise: of the cell.
@@ -48,20 +48,20 @@ def backward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
 
 
 def product_registers(shape: Shape, row_tiles: int) -> tuple[int, int]:
-    """Registers of a thread for each vector that it gathers, and for each sum of a tile.
+    """Registers per vector that a thread gathers, and registers per accumulator.
 
     Args:
         shape: gives the dtype.
         row_tiles: tiles of 8 batch rows.
     """
-    # float32 has a sum, and the products that are added to it next.
+    # float32 has two accumulators: the sum, and the next products to add to it.
     sums = 8 if shape.dtype == "float32" else 4
     return 4 * row_tiles, sums
 
 
 def _padding(shape: Shape) -> int:
-    """What it takes to know where a row of R ends, and to read those of an odd number of two-byte
-    elements by the element.
+    """Registers to find the end of a row of R, and to read rows of an odd number of two-byte
+    elements one element at a time.
     """
     row_bytes = shape.head_dim * shape.element_bytes
     return 28 if row_bytes % 4 else 48 if row_bytes % 64 and shape.dtype == "float32" else 0

@@ -132,7 +132,7 @@ def _kernel(
 ) -> GridPlan:
     layout, threads = layout_of(cell), 4 * WARP * found["quarter"]
     forward = direction == "forward"
-    dim_chunks = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
+    dim_k_tiles = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
     return GridPlan(
         direction=direction,
         arch=limits.arch,
@@ -147,20 +147,20 @@ def _kernel(
         blocks=found["blocks"],
         cluster=found["cluster"],
         units=GROUP_UNITS * found["unit_groups"],
-        chunks=found["each"] if forward else found["chunks"],
-        register_chunks=found["kept"],
-        exchange_chunks=dim_chunks * len(layout.sources if forward else layout.pair_gates),
+        k_tiles=found["each"] if forward else found["k_tiles"],
+        register_k_tiles=found["kept"],
+        exchange_k_tiles=dim_k_tiles * len(layout.sources if forward else layout.pair_gates),
         tiles=found["tiles"],
-        streamed_chunks=found["streamed"],
+        streamed_k_tiles=found["streamed"],
     )
 
 
 def _binding(kernel: GridPlan, shape: Shape, limits: Limits) -> str:
     """The limit that a larger head would break first, or that this one breaks."""
-    if kernel.streamed_chunks:
+    if kernel.streamed_k_tiles:
         return "the chip does not hold all of R; auto takes an alternating plan"
     blocks = shape.heads * kernel.groups * kernel.blocks
-    return f"{blocks} blocks on {limits.multiprocessors} multiprocessors wait for each other"
+    return f"{blocks} blocks on {limits.multiprocessors} SMs wait for each other"
 
 
 def _check(cell: CellSpec, shape: Shape) -> None:

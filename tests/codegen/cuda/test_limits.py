@@ -47,7 +47,7 @@ def test_an_unknown_gpu_names_those_that_are_known():
 
 def test_text_of_a_gpu_without_clusters():
     assert str(Limits("X", (8, 6), 10, 99 * KIB, 100 * KIB, 6 * KIB * KIB, 1)) == (
-        "X (sm_86): 10 SMs, 64 K registers and 100 KiB shared memory each (99 KiB a block),"
+        "X (sm_86): 10 SMs, 64 K registers and 100 KiB shared memory each (99 KiB per block),"
         " 6 MiB L2, no clusters"
     )
 

@@ -197,8 +197,8 @@ def test_plans_of_shared_heads_stay_within_every_limit(cell, shape, limits):
             if grid:
                 resident = shape.heads * kernel.groups * blocks
                 assert resident <= limits.multiprocessors, "blocks that wait are on the chip"
-                chunks = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
-                assert kernel.exchange_chunks >= chunks
+                k_tiles = math.ceil(shape.head_dim * shape.element_bytes / K_TILE_BYTES)
+                assert kernel.exchange_k_tiles >= k_tiles
 
 
 def test_a_gpu_without_clusters_shares_large_heads_over_the_chip():

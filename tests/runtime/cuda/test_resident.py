@@ -34,10 +34,10 @@ GRID = kernel(
     rows=16,
     groups=2,
     blocks=48,
-    exchange_chunks=24,
-    streamed_chunks=0,
+    exchange_k_tiles=24,
+    streamed_k_tiles=0,
 )
-GRID_BACKWARD = replace(GRID, direction="backward", cluster=4, exchange_chunks=96)
+GRID_BACKWARD = replace(GRID, direction="backward", cluster=4, exchange_k_tiles=96)
 
 
 class Notes:
@@ -105,7 +105,7 @@ def test_what_a_grid_streams_lies_in_a_buffer_of_its_own(launches, monkeypatch):
     monkeypatch.setattr(
         torch.Tensor, "new_empty", lambda *a, **options: made.append(new(*a, **options)) or made[-1]
     )
-    streams = replace(GRID, warps=8, chunks=10, tiles=6, streamed_chunks=5)
+    streams = replace(GRID, warps=8, k_tiles=10, tiles=6, streamed_k_tiles=5)
     found = launches(streams, Sizes(7, 65, 3))
     (streamed,) = {given.streamed for _, given in found}
     buffer = next(t for t in made if t.data_ptr() == streamed)

@@ -69,8 +69,8 @@ def test_all_of_r_may_be_streamed(name, shape, arch, compiles_as_planned):
     kernels = {
         direction: replace(
             kernel,
-            register_chunks=0,
-            streamed_chunks=kernel.register_chunks,
+            register_k_tiles=0,
+            streamed_k_tiles=kernel.register_k_tiles,
             shared=kernel.shared + RING_BYTES * kernel.warps,
         )
         for direction, kernel in (("forward", plan.forward), ("backward", plan.backward))

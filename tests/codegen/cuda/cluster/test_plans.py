@@ -185,9 +185,9 @@ def test_warps_share_all_of_k_and_no_more():
     model = cluster_problem(rnnc.cells.lstm, Shape(heads=1, head_dim=256), H200, "forward")
     model.require(model["splits"] > 1, "asked for")
     for found in model.solutions():
-        assert found["chunks"] % 2 == 0  # eight chunks, two or four warps
-        assert found["chunks"] * found["splits"] * 32 >= 256
-        assert (found["chunks"] - 1) * found["splits"] * 32 < 256
+        assert found["k_tiles"] % 2 == 0  # eight k_tiles, two or four warps
+        assert found["k_tiles"] * found["splits"] * 32 >= 256
+        assert (found["k_tiles"] - 1) * found["splits"] * 32 < 256
 
 
 def test_a_head_too_small_to_share_is_told_the_next_that_is_not():

@@ -67,9 +67,9 @@ def test_plans_come_ranked_within_every_limit_and_hold_all_of_r(cell, shape, lim
             assert kernel.threads * kernel.registers <= limits.registers
             assert kernel.matrix_registers < kernel.registers <= limits.registers_per_thread
             assert kernel.shared <= limits.shared_per_block
-            assert 0 <= kernel.register_chunks <= kernel.chunks
-            assert 0 <= kernel.streamed_chunks <= kernel.chunks - kernel.register_chunks
-            tiles = kernel.blocks * kernel.warps * kernel.tiles * kernel.chunks
+            assert 0 <= kernel.register_k_tiles <= kernel.k_tiles
+            assert 0 <= kernel.streamed_k_tiles <= kernel.k_tiles - kernel.register_k_tiles
+            tiles = kernel.blocks * kernel.warps * kernel.tiles * kernel.k_tiles
             assert tiles * 16 * K_TILE_BYTES >= bytes_of_r
 
 
@@ -99,8 +99,8 @@ def test_the_batch_is_cut_into_groups_that_run_at_once():
 
 def test_large_heads_keep_a_part_of_r_in_shared_memory():
     small, large = (grid_plan(rnnc.cells.lstm, Shape(1, d), H200) for d in (768, 2048))
-    assert small.forward.register_chunks == small.forward.chunks
-    assert large.forward.register_chunks < large.forward.chunks
+    assert small.forward.register_k_tiles == small.forward.k_tiles
+    assert large.forward.register_k_tiles < large.forward.k_tiles
     assert large.forward.shared > 100 * 1024
 
 

@@ -59,12 +59,12 @@ def test_what_is_streamed_fits_nowhere_else(cell, shape, limits):
             assert kernel.shared <= limits.shared_per_block
             assert kernel.threads * kernel.registers <= limits.registers
             assert kernel.matrix_registers < kernel.registers <= limits.registers_per_thread
-            assert kernel.shared_chunks >= 0
+            assert kernel.shared_k_tiles >= 0
             assert kernel.blocks * shape.heads <= limits.resident(kernel.cluster)
-            assert kernel.streamed_bytes == chunk * kernel.streamed_chunks
-            if kernel.streamed_chunks:
+            assert kernel.streamed_bytes == chunk * kernel.streamed_k_tiles
+            if kernel.streamed_k_tiles:
                 assert kernel.shared + chunk > limits.shared_per_block
-                assert kernel.shared >= chunk * kernel.shared_chunks + RING_BYTES * kernel.warps
+                assert kernel.shared >= chunk * kernel.shared_k_tiles + RING_BYTES * kernel.warps
 
 
 def test_a_larger_head_streams_more_and_takes_longer():
@@ -80,8 +80,8 @@ def test_the_plan_states_what_lies_where():
     plan = grid_plan(LSTM, Shape(1, 2560), H200)
     for kernel in plan.kernels.values():
         places = (
-            f"8 warps of {kernel.chunks} chunks of K, {kernel.register_chunks} in registers,"
-            f" {kernel.shared_chunks} in shared memory, {kernel.streamed_chunks} streamed;"
+            f"8 warps of {kernel.k_tiles} k-tiles, {kernel.register_k_tiles} in registers,"
+            f" {kernel.shared_k_tiles} in shared memory, {kernel.streamed_k_tiles} streamed;"
         )
         assert places in str(plan)
     assert "the rest of R streamed in every step" in cuda_source(LSTM, plan).code
@@ -89,9 +89,9 @@ def test_the_plan_states_what_lies_where():
 
 def test_a_plan_that_does_not_stream_says_nothing_of_it():
     plan = grid_plan(LSTM, Shape(1, 2048), H200)
-    assert plan.forward.shared_chunks > 0
+    assert plan.forward.shared_k_tiles > 0
     assert "stream" not in str(plan)
-    assert f"{plan.forward.register_chunks} in registers; " in str(plan)
+    assert f"{plan.forward.register_k_tiles} in registers; " in str(plan)
 
 
 def test_auto_alternates_where_a_grid_would_stream():
