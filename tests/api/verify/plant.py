@@ -68,11 +68,15 @@ CUDA: dict[str, tuple[str, Edit]] = {
         swap("[kPairGate[kSourceFirstPair[source] + i]]", "[kSourceFirstPair[source] + i]"),
     ),
     "R transposed": (
-        "block_forward.cuh",
+        "gate_weights.cuh",
         # Right for float32 alone, whose words hold one number.
         swap(
-            "from[i] = unit * kHeadDim;",
-            "from[i] = k[i] * kHeadDim + unit - k[i];",
+            "load_weight_vector<head_dim>(words, from, first + k_tile * kKTile, exists, rounding);",
+            "for (int i = 0; i < 4; ++i) {"
+            " const int k = first + k_tile * kKTile + i;"
+            " const Element* at = from + (k - row) * head_dim + row;"
+            " if (exists && k < head_dim) words[i] = prepare_weight(ld_global_u32(at), rounding);"
+            " }",
         ),
     ),
     "states swapped": (
@@ -81,10 +85,7 @@ CUDA: dict[str, tuple[str, Edit]] = {
     ),
     "a bias missed": (
         "item_forward.cuh",
-        matching(
-            r"i < kBiasGates; \+\+i\) \{\n(\s+)if \(a\.bias\)",
-            r"i < kBiasGates - 1; ++i) {\n\1if (a.bias)",
-        ),
+        swap("repeat<Cell::kBiasGates>(", "repeat<Cell::kBiasGates - 1>("),
     ),
     "a saved value overwritten early": (
         "",

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 
 import pytest
+import rnnc
 from rnnc.verify.draw.case import Settings, draw_case
 from rnnc.verify.fuzz.run import run_case
 
@@ -17,12 +18,19 @@ _spec.loader.exec_module(plant)
 CELLS = 200  # within which a fault is found
 SETTINGS = Settings(compiled=0.0, shipped=0)
 
-pytestmark = [
-    pytest.mark.slow,
-    pytest.mark.skipif(not os.environ.get("RNNC_SLOW"), reason="minutes: make test-slow"),
-]
+
+@pytest.mark.parametrize("fault", plant.CUDA)
+def test_a_fault_has_its_place_in_the_text_of_cuda_kernels(fault):
+    file, edit = plant.CUDA[fault]
+    units = rnnc.cells.lstm.cuda(heads=1, head_dim=24, dtype="float32", variant="block").units
+    texts = [unit.code for unit in units]
+    if file:
+        texts = [text for name, text in units[0].headers if name.endswith(f"/{file}")]
+    assert any(edit(text) != text for text in texts)
 
 
+@pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("RNNC_SLOW"), reason="minutes: make test-slow")
 @pytest.mark.parametrize("fault", plant.FAULTS)
 def test_a_planted_fault_is_found(fault, tmp_path):
     with plant.planted(fault, "cpu", str(tmp_path / "faulty")):

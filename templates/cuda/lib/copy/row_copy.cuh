@@ -29,24 +29,22 @@ struct RowCopy {
 
   // For rows from first_row on. A row beyond `batch` is replaced by row 0.
   RNNC_MEMBER void prepare(int64 first_row, int64 batch) {
-#pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
+    repeat<kCopies>([&](int i) {
       const int piece = threadIdx.x + i * threads, row_idx = piece / kPieces;
       const int batch_row = static_cast<int>(first_row) + row_idx;
       row[i] = launder(batch_row < batch ? batch_row : 0);
       byte[i] = launder(piece % kPieces * kAccess);
       offset_bytes[i] = launder(row_idx < rows ? row_idx * kPitch + piece % kPieces * kAccess : -1);
-    }
+    });
   }
   // `from` is the head's first unit of row 0; rows are row_stride elements apart.
   RNNC_MEMBER void issue(char* to, const Element* from, int64 row_stride) const {
-#pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
+    repeat<kCopies>([&](int i) {
       const char* bytes = reinterpret_cast<const char*>(from + row[i] * row_stride) + byte[i];
       if (rows * kPieces % threads == 0 || offset_bytes[i] >= 0) {
         cp_async<kAccess>(to + offset_bytes[i], bytes);
       }
-    }
+    });
   }
   // The elements of one unit of one row.
   static RNNC_MEMBER Vec<Element, elements> read(const char* stage, int offset_bytes) {

@@ -31,8 +31,7 @@ struct WarpCopy {
     // For rows first_row, first_row + row_step, …. A row beyond the batch is replaced by row 0;
     // units beyond the head are not copied.
     RNNC_MEMBER void prepare(int lane, int first_unit, int64 first_row, int row_step, int64 batch) {
-#pragma unroll
-      for (int i = 0; i < kCopies; ++i) {
+      repeat<kCopies>([&](int i) {
         const int piece = lane + 32 * i, row_idx = piece / kPieces;
         const int row_byte = piece % kPieces * kAccess;
         const int batch_row = static_cast<int>(first_row) + row_idx * row_step;
@@ -40,7 +39,7 @@ struct WarpCopy {
         byte[i] = first_unit * kUnitBytes + row_byte;
         const bool in_bounds = row_idx < rows && byte[i] < head_dim * kUnitBytes;
         offset_bytes[i] = launder(in_bounds ? row_idx * kPitch + row_byte : -1);
-      }
+      });
     }
   };
 
@@ -49,22 +48,17 @@ struct WarpCopy {
   // `first` is the head's first unit of row 0 at the first step; rows are row_stride elements
   // apart.
   RNNC_MEMBER void start(const Pieces& pieces, const Element* first, int64 row_stride) {
-#pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
+    repeat<kCopies>([&](int i) {
       from[i] = reinterpret_cast<const char*>(first + pieces.row[i] * row_stride) + pieces.byte[i];
-    }
+    });
   }
   RNNC_MEMBER void issue(const Pieces& pieces, char* to) const {
-#pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
+    repeat<kCopies>([&](int i) {
       if (pieces.offset_bytes[i] >= 0) cp_async<kAccess>(to + pieces.offset_bytes[i], from[i]);
-    }
+    });
   }
   RNNC_MEMBER void advance(int64 time_stride) {
-#pragma unroll
-    for (int i = 0; i < kCopies; ++i) {
-      from[i] += time_stride * static_cast<int64>(sizeof(Element));
-    }
+    repeat<kCopies>([&](int i) { from[i] += time_stride * static_cast<int64>(sizeof(Element)); });
   }
   // The elements of one unit of one row.
   static RNNC_MEMBER Vec<Element, elements> read(const char* stage, int offset_bytes) {

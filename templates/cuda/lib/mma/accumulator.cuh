@@ -19,18 +19,16 @@ RNNC_INLINE void mma(float, float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1,
     const SplitWord split_b0 = split_state(b0), split_b1 = split_state(b1);
     u32 high[4], low[4];
     float product[4];
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
+    repeat<4>([&](int i) {
       const SplitWord word = split_weight(a[i], rounding.bits);
       high[i] = word.high;
       low[i] = word.low;
       product[i] = zero_after(sum[i]);
-    }
+    });
     mma_m16n8k8_tf32(product, low, split_b0.high, split_b1.high);
     mma_m16n8k8_tf32(product, high, split_b0.low, split_b1.low);
     mma_m16n8k8_tf32(product, high, split_b0.high, split_b1.high);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) sum[i] += product[i];
+    repeat<4>([&](int i) { sum[i] += product[i]; });
   }
 }
 
