@@ -1,0 +1,65 @@
+"""Wrong arguments: numbers, names, options of gates, constants, JSON and names of cells."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import rnnc
+from rnnc import constant, gate, param, state
+from rnnc.cellspec.names import check_name
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, "0.1", None, True])
+def test_numbers_must_be_finite(value):
+    for make in (constant, param, state):
+        with pytest.raises(rnnc.CellError, match="a finite number"):
+            make(value)
+    with pytest.raises(rnnc.CellError, match="a finite number"):
+        rnnc.cells.leaky_rate.with_constants(alpha=value)
+
+
+@pytest.mark.parametrize("name", ["a__b", "d_h", "größe", "_x", "double", "h_next", "tanh", "_1"])
+def test_suggested_names_are_free(name):
+    with pytest.raises(rnnc.CellError) as caught:
+        check_name(name, "gate")
+    check_name(caught.value.write.split("`")[1], "gate")
+
+
+def test_unknown_constant():
+    with pytest.raises(rnnc.CellError, match=r"one of \['alpha'\]"):
+        rnnc.cells.leaky_rate.with_constants(beta=1.0)
+    with pytest.raises(rnnc.CellError, match="the cell has none"):
+        rnnc.cells.lstm.with_constants(beta=1.0)
+
+
+@pytest.mark.parametrize(
+    "options", [{"input": 1}, {"recurrent": "dense"}, {"bias": None}, {"recurrent": 0}]
+)
+def test_gate_options(options):
+    with pytest.raises(rnnc.CellError, match="True or False"):
+        gate(**options)
+
+
+@pytest.mark.parametrize(
+    ("change", "found"),
+    [
+        (("tanh(g)", "tanh(q)"), "unknown symbol `q`"),
+        (("tanh(g)", "system(g)"), "column|at system"),
+        (("tanh(g)", "tanh(g"), "column"),
+        (("tanh(g)", "__import__('os')"), "at __import__"),
+        (("tanh(g)", "g.real"), "at g.real"),
+        (('"name": "h"', '"name": "new"'), "keyword of C"),
+        (('"init": 0.0', '"init": NaN'), "finite"),
+        (('"gates"', '"gate"'), "gates"),
+        (("{", "["), "JSON"),
+    ],
+)
+def test_bad_json(change, found):
+    with pytest.raises(rnnc.CellError, match=found):
+        rnnc.Cell.from_json(rnnc.cells.elman.to_json().replace(*change))
+
+
+def test_unknown_cell_of_the_library():
+    with pytest.raises(AttributeError, match="write:  nas_cell"):
+        _ = rnnc.cells.no_such_cell
