@@ -17,7 +17,7 @@ from .define import Cell
 
 
 def names() -> tuple[str, ...]:
-    """The names of all cells that `rnnc.cells` has.
+    """The names of all cells in `rnnc.cells`, sorted.
 
     Example:
         >>> import rnnc
@@ -29,10 +29,13 @@ def names() -> tuple[str, ...]:
 
 @cache
 def get(name: str) -> Cell:
-    """The cell of that name; `rnnc.cells.lstm` is `rnnc.cells.get("lstm")`.
+    """The cell with a name; `rnnc.cells.lstm` is `rnnc.cells.get("lstm")`.
+
+    Args:
+        name: a name of `rnnc.cells.names()`.
 
     Raises:
-        CellError: there is no such cell, or an entry point does not give one.
+        CellError: there is no cell with this name, or an entry point does not load a cell.
 
     Example:
         >>> import rnnc

@@ -21,10 +21,10 @@ from .codegen.shape import Dtype, Save, Shape
 
 
 class Cell(CellSpec):
-    """A recurrent cell: made by `@rnnc.cell` from equations, or found in `rnnc.cells`.
+    """A recurrent cell, made by `@rnnc.cell` from equations or found in `rnnc.cells`.
 
-    Frozen, hashable and plain data: `to_json` and `from_json` round-trip it, `fingerprint` names
-    it on any machine, `equations` and `latex` show it.
+    A cell is frozen, hashable data. `to_json` and `from_json` round-trip it, `fingerprint` is its
+    digest on any machine, `equations` and `latex` show it. `rnnc.scan` and `rnnc.RNN` run it.
 
     Example:
         >>> import rnnc
@@ -36,7 +36,17 @@ class Cell(CellSpec):
 
     @classmethod
     def of(cls, spec: CellSpec) -> Self:
-        """The cell of a `CellSpec`, which the library and other packages may give."""
+        """The same cell with the methods of this class.
+
+        Args:
+            spec: a cell as data, from the library or from another package.
+
+        Example:
+            >>> import rnnc
+            >>> from rnnc.cellspec.library import load
+            >>> rnnc.Cell.of(load("elman")) == rnnc.cells.elman
+            True
+        """
         return cls(**{name: getattr(spec, name) for name in type(spec).model_fields})
 
     def __repr__(self) -> str:
@@ -53,9 +63,10 @@ class Cell(CellSpec):
         ]
 
     def backward_equations(self) -> tuple[str, ...]:
-        """The derived backward, one line per statement: `d_h` is the gradient of `h`.
+        """The derived backward of one step, one line per statement.
 
-        `h_next` is the new value of the state `h`, and `d_h_next` the gradient that arrives for it.
+        `d_h` is the gradient of `h`, `h_next` is the new value of the state `h`, and `d_h_next` is
+        the gradient of that value. The matrix products are not part of it.
 
         Example:
             >>> import rnnc
@@ -68,7 +79,10 @@ class Cell(CellSpec):
         """The C++ source of the cell's CPU kernels; `print` shows it.
 
         Args:
-            dtype: `"float32"` or `"float64"`.
+            dtype: the dtype of all tensors, `"float32"` or `"float64"`.
+
+        Returns:
+            A frozen value with the text in `code` and the included files in `headers`.
 
         Example:
             >>> import rnnc
@@ -91,21 +105,22 @@ class Cell(CellSpec):
         """The CUDA source of the cell's kernels for a GPU; `print` shows it. No GPU is needed.
 
         Args:
-            heads: heads, each with a recurrent matrix of its own.
-            head_dim: units per head.
+            heads: number of heads; each has its own recurrent matrix.
+            head_dim: number of units per head.
             dtype: the dtype of all tensors: `"bfloat16"`, `"float16"`, `"float32"` or `"float64"`.
             gpu: a name that `rnnc limits` shows, or a `Limits` with the numbers of another GPU.
             variant: `"block"`, `"cluster"`, `"grid"`, `"alternating"`, or `"auto"` for the cheapest
                 feasible plan of each direction.
-            batch: batch rows. Like heads and length, batch is a run-time value: it affects the
-                choice of the plan and does not appear in the source.
-            save: with `"gates"` the forward saves what the backward needs of the gates; with
-                `"states"` it saves the states alone, and the backward computes the gates again.
+            batch: number of batch rows. It affects the choice of the plan and does not appear in
+                the source: batch, heads and steps are run-time values.
+            save: with `"gates"` the forward saves the values of gates that the backward needs; with
+                `"states"` it saves only the states, and the backward computes the gates again.
 
         Returns:
-            A frozen value: `forward` and `backward` are the text of each direction's translation
-            unit, `code` is both, one after the other, `headers` is what they include, `plan` says
-            why they are as they are, and `kernels` has the translation unit of each kernel by name.
+            A frozen value: `forward` and `backward` are the texts of the two translation units,
+            `code` is both texts in this order, `headers` are the included files, `plan` gives the
+            sizes of the kernels and the reason for them, and `kernels` has the translation unit of
+            each kernel by its name.
 
         Raises:
             UnknownGpuError: there is no preset of this name.
@@ -130,16 +145,18 @@ def cell(function: Callable[..., Any]) -> Cell: ...
 @overload
 def cell() -> Callable[[Callable[..., Any]], Cell]: ...
 def cell(function: Callable[..., Any] | None = None) -> Any:
-    """Make a cell of a function: a decorator, with or without brackets.
+    """Make a cell from a function; a decorator, with or without brackets.
 
-    The arguments are annotated `Gate`, `State`, `Param` or `Constant`. Defaults made by `gate()`,
-    `state()`, `param()` and `constant()` set their options. The function runs once, on symbols,
-    and returns the new value of each state in the order of the signature. The first state is the
+    Each argument is annotated `Gate`, `State`, `Param` or `Constant`. Defaults made by `gate()`,
+    `state()`, `param()` and `constant()` set their options. The function runs once, on symbols, and
+    returns the new value of each state, in the order of the signature. The first state is the
     output.
 
+    Args:
+        function: the equations of one unit and one step.
+
     Raises:
-        CellError: the function is not in the language; says where, what was found, what was
-            wanted and what to write.
+        CellError: the function is not in the language of cells; `write` says what to change.
 
     Example:
         >>> import rnnc

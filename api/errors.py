@@ -5,10 +5,10 @@ This module imports nothing, so that every package may use it.
 
 
 class DiagnosticError(Exception):
-    """An error in four parts, which its text shows on one line each.
+    """An error in four parts; its text shows each on a line of its own.
 
     Attributes:
-        where: what is at fault: a file and line, an argument, a plan, a device.
+        where: the place of the error: a file and line, an argument, a plan, a device.
         found: what is there.
         wanted: what should be there.
         write: what to write or do instead.
@@ -35,4 +35,13 @@ class DiagnosticError(Exception):
 
 
 class RnncError(DiagnosticError):
-    """The base of every error that rnnc raises on purpose."""
+    """The base of all errors that rnnc raises on purpose.
+
+    Example:
+        >>> import rnnc
+        >>> try:
+        ...     rnnc.cells.get("lstn")
+        ... except rnnc.RnncError as error:
+        ...     print(error.found, "->", error.write)
+        no cell of the name 'lstn' -> lstm or slstm
+    """

@@ -1,4 +1,4 @@
-"""`rnnc build`: CUDA kernels compiled for GPUs that need not be here, and kept as files."""
+"""`rnnc build`: compiles CUDA kernels to files; the GPU need not be present."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .find import find_cell
 
 @dataclass(frozen=True)
 class _Built:
-    """A translation unit, and what the compiler made of it."""
+    """A translation unit with its binary and its PTX."""
 
     source: Source
     plan: KernelPlan
@@ -75,7 +75,7 @@ def _write(built: list[_Built], folder: Path) -> None:
                 (folder / path).write_text(text)
             (folder / f"{each.stem}.cu").write_text(each.source.code)
             (folder / f"{each.stem}.ptx").write_text(each.ptx)
-            # CuPy cuts the last byte, a zero, off; tools that read the file want it.
+            # CuPy removes the last byte, a zero; tools that read the file need it.
             (folder / f"{each.stem}.cubin").write_bytes(each.binary.cubin + b"\0")
     except OSError as error:
         raise RnncError(

@@ -20,7 +20,7 @@ PIPE_WIDTH = 1000
 
 
 def terminal() -> Console:
-    """The output that a command has now; a test gives each command an output of its own."""
+    """The current standard output; tests replace it for each command."""
     from rich.console import Console
 
     console = Console(highlight=False)

@@ -34,9 +34,9 @@ def fuzz(
     """Compare random cells and calls with plain torch loops, and print what was found.
 
     Args:
-        seed: of all random choices; None for a new one.
-        count: how many cells; None for 100, or for as many as `seconds` allow.
-        seconds: no cell starts after so many.
+        seed: the seed of all random choices; None for a new one.
+        count: the number of cells; None for 100, or for as many as `seconds` allow.
+        seconds: the time after which no cell starts.
         device: where the kernels run.
         variant: the kind of plan on a GPU; None for any kind.
         compiled: the share of calls through torch.compile.
@@ -119,11 +119,11 @@ def _too_many_discards(done: list[Done]) -> bool:
 
 
 def summary(done: list[Done], seconds: float) -> str:
-    """What was run, in a few lines.
+    """The numbers of cases per verdict, per dtype and plan, and per reason for a discard.
 
     Args:
         done: all cases.
-        seconds: that the run took.
+        seconds: the duration of the run.
     """
     verdicts = Counter(d.outcome.verdict for d in done)
     lines = [
@@ -141,12 +141,6 @@ def summary(done: list[Done], seconds: float) -> str:
         f"  {name}: " + ", ".join(f"{n} {v}" for v, n in sorted(row.items()))
         for name, row in sorted(rows.items())
     ]
-    reasons = Counter(
-        d.outcome.reasons[0].split(" own ")[0].rstrip("'s").split(" is not finite")[0]
-        if "own" in d.outcome.reasons[0]
-        else d.outcome.reasons[0]
-        for d in done
-        if d.outcome.verdict == "discarded"
-    )
-    lines += [f"  discarded {n}: {reason}" for reason, n in reasons.most_common(5)]
+    kinds = Counter(d.outcome.kind for d in done if d.outcome.verdict == "discarded")
+    lines += [f"  discarded {n}: {kind}" for kind, n in kinds.most_common()]
     return "\n".join(lines)

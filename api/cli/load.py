@@ -1,4 +1,4 @@
-"""Runs a user's file to find its cells; an error in it becomes a message with its line."""
+"""Runs a user's file to find its cells; errors in the file become messages with a line number."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def load_file(path: Path, code: bytes) -> ModuleType:
     return module
 
 
-# What to say of an error that ends the file: the first line whose type fits.
+# The message for an error that ends the file: the first row whose type matches.
 _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (SyntaxError, "a file that Python can read", "lines that `python -m py_compile` accepts"),
     (
@@ -84,13 +84,13 @@ _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
     (
         BaseException,
         "a file that loads: rnnc runs it to find its cells",
-        'what is no definition under `if __name__ == "__main__":`',
+        'statements that are not definitions under `if __name__ == "__main__":`',
     ),
 )
 
 
 def _as_cell_error(error: BaseException, path: Path) -> CellError:
-    """What ended a user's file, with the line of the file."""
+    """The error that ended a user's file, with the line of the file."""
     # `rnnc.cells.name` turns the error of an unknown name into an AttributeError.
     own = error.__cause__ if isinstance(error, AttributeError) else error
     line = _line(error, path)

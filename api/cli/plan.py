@@ -1,4 +1,4 @@
-"""`rnnc plan`: which kernels a cell gets on a GPU, what they cost, and what stands in the way."""
+"""`rnnc plan`: the plan of a cell on a GPU, its estimated cost, and the limits of other plans."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rnnc tune`: the plans with the lowest estimates, timed on the GPU that is here."""
+"""`rnnc tune`: times the plans with the lowest estimates on this machine's GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Trees of the fuzzer: a cell, and one call of it with all options."""
+"""The fuzzer's data: a drawn cell as trees, and one call of it with all options."""
 
 from __future__ import annotations
 
@@ -73,10 +73,10 @@ class CellDraw:
     """A cell.
 
     Attributes:
-        gates: in the order of the signature, as are the others.
-        states: likewise.
-        params: likewise.
-        constants: likewise.
+        gates: the gates in the order of the signature.
+        states: the states in this order.
+        params: the params in this order.
+        constants: the constants in this order.
         order: all names, in the order of the signature.
         body: variables and new states (`new_h` of a state `h`), in the order of assignment.
     """
@@ -120,28 +120,28 @@ class Case:
 
     Attributes:
         cell: the cell.
-        seed: of the tensors' values.
+        seed: the seed of the tensors' values.
         device: `cpu` or `cuda`.
-        dtype: of all tensors, without `torch.`.
+        dtype: the dtype of all tensors, without `torch.`.
         batch: B; may be 0.
         steps: T; may be 0.
         heads: N.
         dim: D.
-        through: `scan`, or an `rnnc.RNN` that is called, stepped, or compiled (`inductor`: by the
-            compiler that ships).
-        layers: of the module.
-        input_size: of the module.
-        batch_first: of the module.
-        bias: whether biases are given.
-        states: whether initial states are given.
-        variant: which plan.
-        save: what is kept.
-        threads: of the CPU.
-        json: whether the cell goes through its JSON.
-        views: how a tensor lies in memory, by its name; `plain` where nothing is said.
-        without: tensors that need no gradient.
-        silent: outputs whose gradient is not asked for.
-        flags: whether the CPU's kernels are compiled with the flags that ship.
+        through: `scan`, or an `rnnc.RNN` that is called, stepped, or compiled (`inductor`: by
+            torch's default compiler).
+        layers: the module's number of layers.
+        input_size: the module's input size.
+        batch_first: whether the module's batch axis comes first.
+        bias: whether the call has biases.
+        states: whether the call has initial states.
+        variant: the kind of plan on a GPU.
+        save: what the forward saves, `gates` or `states`.
+        threads: the number of CPU threads.
+        json: whether the cell is written to JSON and read back first.
+        views: the memory layout of tensors by name; other tensors are `plain`.
+        without: the tensors that need no gradient.
+        silent: the outputs that have no gradient.
+        flags: the flags of the C++ compiler: `shipped`, or `quick` for a fast compilation.
     """
 
     cell: CellDraw

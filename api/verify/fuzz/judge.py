@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -38,6 +39,18 @@ class Wrong:
 
     def __str__(self) -> str:
         return f"{self.name}: {self.reason}"
+
+
+class Discard(NamedTuple):
+    """Why a case cannot be judged.
+
+    Attributes:
+        kind: the reason without names and numbers, for counting.
+        reason: the reason in full.
+    """
+
+    kind: str
+    reason: str
 
 
 def parts(case: Case, results: Results) -> Iterator[tuple[str, Tensor]]:
@@ -76,8 +89,8 @@ def scales(case: Case, truth: Results) -> dict[str, float]:
     return {n: max(v, NEGLIGIBLE * every[n.startswith("d ")]) for n, v in sizes.items()}
 
 
-def no_yardstick(case: Case, truth: Results, loop: Results) -> str:
-    """Why the loop cannot judge a case; empty if it can.
+def no_yardstick(case: Case, truth: Results, loop: Results) -> Discard | None:
+    """Why the loop cannot judge a case; None if it can.
 
     Args:
         case: the case.
@@ -87,21 +100,22 @@ def no_yardstick(case: Case, truth: Results, loop: Results) -> str:
     scale, own = scales(case, truth), dict(parts(case, loop))
     for name, part in parts(case, truth):
         if not bool(part.isfinite().all()):
-            return f"{name} is not finite in float64"
+            return Discard("not finite in float64", f"{name} is not finite in float64")
         error = largest(own[name].double() - part)
         if not error <= LOST * scale[name] and scale[name]:
             share = error / scale[name]
-            return f"the loop's own {name} departs by {share:.0%} of the largest value"
-    return ""
+            reason = f"the loop's {name} is off by {share:.0%} of the largest value"
+            return Discard("the loop's error is too large", reason)
+    return None
 
 
-def near_border(case: Case, truth: Edges, loop: Edges) -> str:
-    """Why a comparison may go either way; empty if none can.
+def near_border(case: Case, truth: Edges, loop: Edges) -> Discard | None:
+    """Why a comparison may go either way; None if none can.
 
     An exact tie in both loops is not a border: equal numbers are equal in every kernel.
     """
     if not truth.differences:
-        return ""
+        return None
     eps = torch.finfo(getattr(torch, case.dtype)).eps
     share = 2.0**-26 if case.dtype == "float64" else 1.0  # of float32's rounding, float64's
     near = []
@@ -109,8 +123,10 @@ def near_border(case: Case, truth: Edges, loop: Edges) -> str:
         margin = BORDER * (share * (a - b).abs().max() + eps * scale)
         tie = (a == 0) & (b == 0)
         near.append(((a.abs() <= margin) & ~tie).any())
-    found = bool(torch.stack(near).any())
-    return "a comparison lies within rounding of its border" if found else ""
+    if not bool(torch.stack(near).any()):
+        return None
+    reason = "a comparison lies within rounding of its border"
+    return Discard(reason, reason)
 
 
 def judge(case: Case, ours: Results, truth: Results, loop: Results) -> list[Wrong]:

@@ -32,7 +32,7 @@ class Outcome:
     Attributes:
         verdict: `refused` if the variant has no plan for these sizes.
         reasons: one line each.
-        kind: the kind of failure, which shrinking keeps.
+        kind: the kind of failure, which shrinking keeps, or of reason for a discard.
     """
 
     verdict: Verdict
@@ -58,9 +58,9 @@ def _run(case: Case) -> Outcome:
     values, seeds = draw_values(case, case.seed)
     truth, edges = run_twin(case, values, seeds, torch.float64)
     loop, rough = run_twin(case, values, seeds, _yardstick(case))
-    reason = no_yardstick(case, truth, loop) or near_border(case, edges, rough)
-    if reason:
-        return Outcome("discarded", (reason,))
+    discard = no_yardstick(case, truth, loop) or near_border(case, edges, rough)
+    if discard:
+        return Outcome("discarded", (discard.reason,), discard.kind)
     try:
         ours = run_ours(case, values, seeds)
     except PlanError as error:
