@@ -53,15 +53,4 @@ using Weights =
     GateMajorWeights<K, kWarpTiles, round_up(Plan::kHeadDim* static_cast<int>(sizeof(Element)), 16),
                      32 * Plan::kWarps, kSharedBytes>;
 
-// The sum of what n blocks pushed for an item: a tree of additions in a fixed order.
-template <int n>
-RNNC_INLINE float sum_partials(const char* partials) {
-  if constexpr (n == 1) {
-    return *reinterpret_cast<const float*>(partials);
-  } else {
-    return sum_partials<n / 2>(partials) +
-           sum_partials<n - n / 2>(partials + n / 2 * kPartialBytes);
-  }
-}
-
 }  // namespace rnnc::cluster_backward

@@ -40,25 +40,22 @@ constexpr int kBarriersOffset = kInputsOffset + Plan::kNumStages * kStageBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;
 static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
 
-// The totals of each half of each tile, for this thread's columns: with kSplits > 1, the sum of the
-// partials of the warps of the same units. `computes`: this warp takes one of the columns.
+// The totals of each half of each tile, for this thread's columns: with Plan::kSplits > 1, the sum
+// of the partials of the warps of the same units. `computes`: this warp takes one of the columns.
 using Product = Accumulator<kNumAccumulators>[kTiles];
 using Totals = float[kTiles][2][kItems];
 RNNC_INLINE void add_partials(Totals& total, const Product& product, char* shared, int group,
                               int split, int lane, bool computes) {
   if constexpr (Plan::kSplits == 1) {
-#pragma unroll
-    for (int i = 0; i < 4 * kTiles; ++i) {
-      total[i / 4][i / 2 % 2][i % kItems] = product[i / 4].total(i % 4);
-    }
+    repeat<4 * kTiles>(
+        [&](int i) { total[i / 4][i / 2 % 2][i % kItems] = product[i / 4].total(i % 4); });
   } else {
     char* const partials =
         shared + 2 * kBufferBytes + group * 2 * (Plan::kSplits - 1) * kPartialBytes + lane * 8;
     unroll<2>([&](auto taker_index) {
       constexpr int taker = decltype(taker_index)::value;
       const int partial_idx = taker * (Plan::kSplits - 1) + split - (split > taker);
-#pragma unroll
-      for (int tile = 0; tile < kTiles; ++tile) {
+      repeat<kTiles>([&](int tile) {
         const float2 both = {product[tile].total(taker), product[tile].total(2 + taker)};
         if (split == taker) {
           total[tile][0][0] = both.x;
@@ -66,22 +63,20 @@ RNNC_INLINE void add_partials(Totals& total, const Product& product, char* share
         } else {
           *reinterpret_cast<float2*>(partials + partial_idx * kPartialBytes + tile * 256) = both;
         }
-      }
+      });
     });
     // A barrier of the warps of the same units.
     asm volatile("bar.sync %0, %1;" ::"r"(group + 1), "n"(32 * Plan::kSplits) : "memory");
     if (computes) {
-#pragma unroll
-      for (int other = 0; other < Plan::kSplits - 1; ++other) {
-#pragma unroll
-        for (int tile = 0; tile < kTiles; ++tile) {
+      repeat<Plan::kSplits - 1>([&](int other) {
+        repeat<kTiles>([&](int tile) {
           const int partial_idx = split * (Plan::kSplits - 1) + other;
           const float2 both =
               *reinterpret_cast<const float2*>(partials + partial_idx * kPartialBytes + tile * 256);
           total[tile][0][0] += both.x;
           total[tile][1][0] += both.y;
-        }
-      }
+        });
+      });
     }
   }
 }

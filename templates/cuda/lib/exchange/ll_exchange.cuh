@@ -51,10 +51,9 @@ template <typename T = Element, int n, typename Address>
 RNNC_INLINE void publish_values(const real (&values)[n], bool odd, bool valid,
                                 const Address& address) {
   if constexpr (kPack == 1) {
-#pragma unroll
-    for (int i = 0; i < n; ++i) {
+    repeat<n>([&](int i) {
       if (valid) publish_word(address(i), __float_as_uint(values[i]));
-    }
+    });
   } else {
 #pragma unroll
     for (int i = 0; i < n; i += 2) {

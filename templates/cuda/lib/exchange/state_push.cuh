@@ -33,14 +33,13 @@ struct StatePush {
       first += (kItems == 2 ? line >> 1 & 1 : line & 1) * 4;
       peer_lane = kItems == 2 ? line >> 2 : line >> 1;
     }
-#pragma unroll
-    for (int i = 0; i < kPeers; ++i) {
+    repeat<kPeers>([&](int i) {
       const int distance = peer_lane + i * kLanesPerPiece;
       valid[i] = distance < Plan::kCluster;
       const u32 peer = mapa(shared, (rank + distance) % Plan::kCluster);
       to[i] = peer + StateExchange::offset(row, first);
       barrier[i] = peer + kBarriersOffset;
-    }
+    });
   }
 
   // The piece of this lane from the values of all lanes: value[i] is column 2q + i, or 2q + split,
@@ -51,33 +50,28 @@ struct StatePush {
     if constexpr (sizeof(T) == 2) {
       const u32 columns = pack(T{}, value[0], value[kItems - 1]);
       const u32 units = movmatrix_trans(columns);  // 2q and 2q + 1, of column lane / 4
-#pragma unroll
-      for (int i = 0; i < 4; ++i) words[i] = __shfl_sync(~0u, units, i, 4);
+      repeat<4>([&](int i) { words[i] = __shfl_sync(~0u, units, i, 4); });
     } else if constexpr (kItems == 2) {
       // A lane that takes an odd column starts with the second unit, so that each shuffle reads one
       // column of a lane.
       const int odd = line & 1, first = line >> 1 & 1;
       u32 found[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
+      repeat<4>([&](int i) {
         const u32 word = __float_as_uint((line ^ i) & 1 ? value[1] : value[0]);
         found[i] = __shfl_sync(~0u, word, (first * 4 + (i ^ odd)) * 4 + quad);
-      }
-#pragma unroll
-      for (int i = 0; i < 4; ++i) words[i] = odd ? found[i ^ 1] : found[i];
+      });
+      repeat<4>([&](int i) { words[i] = odd ? found[i ^ 1] : found[i]; });
     } else {
-#pragma unroll
-      for (int i = 0; i < 4; ++i) {
+      repeat<4>([&](int i) {
         words[i] = __shfl_sync(~0u, __float_as_uint(value[0]), ((line & 1) * 4 + i) * 4 + quad);
-      }
+      });
     }
   }
 
   RNNC_MEMBER void send(const u32 (&words)[4], int source) const {
-#pragma unroll
-    for (int i = 0; i < kPeers; ++i) {
+    repeat<kPeers>([&](int i) {
       if (valid[i]) st_async_v4(to[i] + source * StateExchange::kBytes, words, barrier[i]);
-    }
+    });
   }
   // Sends the words of all sources to all blocks; the next ones go to the other buffer.
   RNNC_MEMBER void publish(const Words& words) {
@@ -85,11 +79,10 @@ struct StatePush {
     swap_buffers();
   }
   RNNC_MEMBER void swap_buffers() {
-#pragma unroll
-    for (int i = 0; i < kPeers; ++i) {
+    repeat<kPeers>([&](int i) {
       to[i] += buffer_distance;
       barrier[i] += barrier_distance;
-    }
+    });
     buffer_distance = -buffer_distance;
     barrier_distance = -barrier_distance;
   }

@@ -8,13 +8,35 @@
 #pragma once
 
 #include "lib/cell/items_backward.cuh"
-#include "lib/kernels/block_layout_backward.cuh"
+#include "lib/copy/row_copy.cuh"
+#include "lib/exchange/block_exchange.cuh"
+#include "lib/mma/gate_major_weights.cuh"
 
 namespace rnnc::block_backward {
 
+constexpr int kWarpUnits = 16;
+constexpr int kPaddedDim = round_up(Plan::kHeadDim, kWarpUnits);
+using K = GateMajorK<kPaddedDim, Plan::kHeadDim>;
+using GradientExchange = BlockExchange<K::all_k_tiles() * kKTile>;
+using SavedCopy = RowCopy<Cell::kSaved, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
+using StateCopy = RowCopy<1, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
+// What a step reads: saved values, then for each state its values before the step and its gradients
+// after it.
+constexpr int kStageBytes = SavedCopy::kBytes + 2 * Cell::kStates * StateCopy::kBytes;
+RNNC_CONSTEXPR int before_offset(int state) {
+  return SavedCopy::kBytes + 2 * state * StateCopy::kBytes;
+}
+constexpr int kSharedBytes = 2 * GradientExchange::kBytes + Plan::kNumStages * kStageBytes;
+static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
+
+constexpr int kNumAccumulators = kPack == 1 ? 2 : 4;
+using Product = Accumulator<kNumAccumulators>[1][at_least_one(Cell::kSources)];
+using Weights = GateMajorWeights<K, 1, Plan::kHeadDim* static_cast<int>(sizeof(Element)),
+                                 32 * Plan::kWarps, kSharedBytes>;
+
 // Item (half, j) of a thread is unit first_unit + 8 half + lane / 4 and column 2 quad + j, which
-// holds batch row first_row + kThreadRows quad + j. If there is no such unit or row, the thread
-// computes another item's values and stores none.
+// holds batch row first_row + Plan::kThreadRows quad + j. If there is no such unit or row, the
+// thread computes another item's values and stores none.
 struct Items : BackwardItems<2, Plan::kThreadRows> {
   int unit, quad;
   int64 first_unit_offset;  // of the first unit, in [N, D]
@@ -142,9 +164,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   });
   Items items;
   items.load(a, head, first_row, first_unit, lane);
-  for (int i = threadIdx.x; i < 2 * GradientExchange::kBytes / 4; i += blockDim.x) {
-    reinterpret_cast<u32*>(shared)[i] = 0u;
-  }
+  clear_shared(shared, 2 * GradientExchange::kBytes, 32 * Plan::kWarps);
 
   StepCopy copy;
   copy.prepare(a, head, first_row);

@@ -1,24 +1,40 @@
 // Forward kernel of a block plan: one block runs all steps of one head and some batch rows, with R
 // in registers and h in shared memory.
 //
-// A warp owns kUnitGroups groups of 8 units. Rows of R are interleaved by gate: the two halves of
-// an m16 tile are 8 units of one gate and 8 units of the next. So a thread's accumulators hold all
-// gates of unit lane / 4 of each group, for columns 2q and 2q + 1, q = lane % 4. The states stay in
-// that thread's registers; only those that a dense gate reads go to shared memory, behind one
-// barrier per step.
+// A warp owns Plan::kUnitGroups groups of 8 units. Rows of R are interleaved by gate: the two
+// halves of an m16 tile are 8 units of one gate and 8 units of the next. So a thread's accumulators
+// hold all gates of unit lane / 4 of each group, for columns 2q and 2q + 1, q = lane % 4. The
+// states stay in that thread's registers; only those that a dense gate reads go to shared memory,
+// behind one barrier per step.
 //
-// With kThreadRows = 1 the odd columns stay empty: a block has 4 batch rows and half the pointwise
-// work, and there are twice as many blocks.
+// With Plan::kThreadRows = 1 the odd columns stay empty: a block has 4 batch rows and half the
+// pointwise work, and there are twice as many blocks.
 #pragma once
 
 #include "lib/cell/items_forward.cuh"
-#include "lib/kernels/block_layout_forward.cuh"
+#include "lib/copy/row_copy.cuh"
+#include "lib/exchange/block_exchange.cuh"
+#include "lib/mma/gate_weights.cuh"
 
 namespace rnnc::block_forward {
 
+constexpr int kDimKTiles = ceil_div(Plan::kHeadDim, kKTile);
+using StateExchange = BlockExchange<kDimKTiles * kKTile>;
+constexpr int kBufferBytes = Cell::kSources * StateExchange::kBytes;
+using InputCopy = RowCopy<Cell::kInputGates, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
+constexpr int kSharedBytes = 2 * kBufferBytes + Plan::kNumStages * InputCopy::kBytes;
+static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
+
+using Tiles = GateTiles<Plan::kUnitGroups>;
+using Weights = GateWeights<Tiles, kDimKTiles, Plan::kHeadDim>;
+// Two for a single tile, and for float32, where three instructions and an addition depend on each
+// other.
+constexpr int kNumAccumulators = Weights::kTiles == 1 || kPack == 1 ? 2 : 1;
+using Product = Accumulator<kNumAccumulators>[Weights::kTiles];
+
 // Item (group, j) of a thread is unit first_unit + 8 group + lane / 4 and column 2 quad + j, which
-// holds batch row first_row + kThreadRows quad + j. If there is no such unit or row, the thread
-// computes another item's values and stores none.
+// holds batch row first_row + Plan::kThreadRows quad + j. If there is no such unit or row, the
+// thread computes another item's values and stores none.
 struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
   int64
       offset_bytes[Plan::kThreadRows];  // an address is a uniform pointer and one of these offsets
@@ -121,9 +137,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   items.load(a, head, first_row, first_unit, lane);
 
   // Padding in K and rows beyond the batch stay zero throughout.
-  for (int i = threadIdx.x; i < 2 * kBufferBytes / 4; i += blockDim.x) {
-    reinterpret_cast<u32*>(shared)[i] = 0u;
-  }
+  clear_shared(shared, 2 * kBufferBytes, 32 * Plan::kWarps);
   __syncthreads();
   items.publish(shared, items.state);
 

@@ -2,12 +2,12 @@
 // rows. Each block multiplies the gradients of its own units' gates by its rows of R, and pushes to
 // each peer the partials for the peer's units.
 //
-// A block owns kUnits units. Its pointwise work is one item (unit, column) per thread at a time;
-// the gradients of the gates meet in its own shared memory. The product has all units of the head
-// as rows, in m16 tiles that are divided over the warps, and K runs over the block's units of every
-// pair (gate, source) of a source. A lane's four partials of a tile are one 16-byte piece in the
-// shared memory of the block that owns the tile's units, where the partials of all blocks are added
-// in a fixed order.
+// A block owns Plan::kUnits units. Its pointwise work is one item (unit, column) per thread at a
+// time; the gradients of the gates meet in its own shared memory. The product has all units of the
+// head as rows, in m16 tiles that are divided over the warps, and K runs over the block's units of
+// every pair (gate, source) of a source. A lane's four partials of a tile are one 16-byte piece in
+// the shared memory of the block that owns the tile's units, where the partials of all blocks are
+// added in a fixed order.
 //
 // The state before a step gets a gradient from the pointwise map, which is known at once, and one
 // through R, which comes from the peers. If the map is linear in the gradients of the states after
@@ -32,9 +32,7 @@
 // - A block does not exit while peers write to it: it has waited for everything that was pushed.
 #pragma once
 
-#include "lib/exchange/partial_push.cuh"
 #include "lib/kernels/cluster_items_backward.cuh"
-#include "lib/ptx/mbarrier.cuh"
 
 namespace rnnc::cluster_backward {
 
@@ -54,9 +52,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     return push.tile[tile] * kTileUnits + 2 * (at.lane >> 2) + half;
   });
 
-  for (int i = threadIdx.x; i < kSharedBytes / 4; i += 32 * Plan::kWarps) {
-    reinterpret_cast<u32*>(shared)[i] = 0u;
-  }
+  clear_shared(shared, kSharedBytes, 32 * Plan::kWarps);
   __syncthreads();
   if (threadIdx.x == 0) mbarrier_pair_init(barriers);
 
@@ -66,38 +62,16 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   StepCopies copies;
   items.load(a, at, copies);
 
-  // A warp without an item reads another item's data.
-  const auto stage_of = [&](int stage_idx, int item) {
-    const int group = items.active[item] ? item * Plan::kWarps + at.warp : 0;
-    return shared + kReadsOffset + stage_idx * kStageBytes + group * kItemBytes;
-  };
   const auto prefetch = [&](int t, int stage_idx) {
     if (t >= 0) {
       repeat<kItems>([&](int item) {
-        if (items.active[item]) copies.issue(a, at, item, t, stage_of(stage_idx, item));
+        if (items.active[item]) copies.issue(a, at, item, t, items.stage(stage_idx, item, at.warp));
       });
     }
     cp_async_commit();
   };
-
-  // The sums over all blocks for this thread's items, which iteration i - 1 pushed.
-  const int first_partial = threadIdx.x * static_cast<int>(sizeof(float));
   const auto receive = [&](int i, Received& received) {
-    if constexpr (Cell::kSources > 0) {
-      if (!items.active[0]) return;
-      const int buffer_idx = (i - 1) & 1;
-      const char* from =
-          shared +
-          launder(static_cast<u32>(kPartialsOffset + buffer_idx * kPartialsBytes + first_partial));
-      mbarrier_wait(barriers + buffer_idx * 8, (i - 1) >> 1 & 1, Wait{watchdog, i, kNoStep});
-      repeat<kItems>([&](int item) {
-        repeat<Cell::kSources>([&](int source) {
-          const char* partials =
-              from + source * Plan::kCluster * kPartialBytes + item * Plan::kWarps * 128;
-          if (items.active[item]) received[item][source] = sum_partials<Plan::kCluster>(partials);
-        });
-      });
-    }
+    if (items.active[0]) receive_partials(received, items.active, i, barriers, watchdog);
   };
 
   cluster_sync();
@@ -115,18 +89,13 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     __syncwarp();
     Received received = {};
     if (!Plan::kLinear && Cell::kSources > 0 && i > 0) receive(i, received);
-    repeat<kItems>(
-        [&](int item) { items.apply_map(a, item, stage_of(stage_idx, item), received); });
+    repeat<kItems>([&](int item) {
+      items.apply_map(a, item, items.stage(stage_idx, item, at.warp), received);
+    });
     if (Plan::kLinear && Cell::kSources > 0 && i > 0) {
       Received received;
       receive(i, received);
-      repeat<kItems>([&](int item) {
-        if (!items.active[item]) return;
-        repeat<Cell::kSources>([&](int source) {
-          items.found[item].add_received(items.derivative[item][source], received[item][source],
-                                         kSourceState[source]);
-        });
-      });
+      items.add_received(received);
     }
     items.publish(buffer, at.column);
     if constexpr (Cell::kSources > 0) {
@@ -160,12 +129,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   if (Cell::kSources > 0 && steps > 0) {
     Received received;
     receive(steps, received);
-    repeat<kItems>([&](int item) {
-      if (!items.active[item]) return;
-      repeat<Cell::kSources>([&](int source) {
-        items.d_state[item][0][kSourceState[source]] += received[item][source];
-      });
-    });
+    items.finish(received);
   }
   items.store_initial(
       a, [&](int item, int) { return items.valid[item]; },

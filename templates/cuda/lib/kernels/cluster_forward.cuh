@@ -1,11 +1,11 @@
 // Forward kernel of a cluster plan: a cluster of blocks runs all steps of one head and 8 batch
 // rows, with R in registers; each block pushes h to its peers.
 //
-// A block owns kUnits units. Rows of R are interleaved by gate: the two halves of an m16 tile are 8
-// units of one gate and the same units of the next. So a thread's accumulators hold all gates of
-// unit lane / 4, for columns 2q and 2q + 1, q = lane % 4. kSplits warps share K of the same units
-// and add their partials through shared memory; then each of the first two warps takes one of the
-// columns.
+// A block owns Plan::kUnits units. Rows of R are interleaved by gate: the two halves of an m16 tile
+// are 8 units of one gate and the same units of the next. So a thread's accumulators hold all gates
+// of unit lane / 4, for columns 2q and 2q + 1, q = lane % 4. Plan::kSplits warps share K of the
+// same units and add their partials through shared memory; then each of the first two warps takes
+// one of the columns.
 //
 // Every block has all of h, of 8 rows, in two buffers with an mbarrier each. Step t reads buffer t
 // % 2 once its mbarrier has counted all bytes of h, and pushes its results to buffer (t + 1) % 2 of
@@ -14,8 +14,9 @@
 // - A buffer is not overwritten while it is read. A warp that pushes at step t has waited for all
 // of step
 //   t's h, a part of which came from each warp of each peer. Those warps pushed their part at step
-//   t - 1 after their reads of buffer (t - 1) % 2, which step t's pushes overwrite; with kSplits >
-//   1 they also passed the barrier that follows the reads of the other warps of the same units.
+//   t - 1 after their reads of buffer (t - 1) % 2, which step t's pushes overwrite; with
+//   Plan::kSplits > 1 they also passed the barrier that follows the reads of the other warps of the
+//   same units.
 // - A phase does not complete early. It needs the arrival of this block's thread 0, which announces
 // the
 //   bytes of one step's h, and by the argument above bytes of a later step cannot come before. They
@@ -93,6 +94,28 @@ struct Items : ForwardItems<1, kItems> {
 };
 using ItemGates = Items::PerItem<Gates>;
 
+// Copies wx of later steps: a step is shorter than a round trip to memory.
+struct Inputs {
+  InputCopy::Pieces pieces;
+  InputCopy copy;
+  char* stages;  // in shared memory
+
+  RNNC_MEMBER void start(const ForwardArguments& a, u32 shared_begin, int64 head, int first_unit,
+                         int64 first_row, int warp, int lane) {
+    pieces.prepare(lane, first_unit, first_row, kItems == 2 ? 1 : 2, a.batch);
+    copy.start(pieces, a.wx + head * Plan::kHeadDim * Cell::kInputGates, a.wx_row);
+    stages = shared_pointer(pin(shared_begin + kInputsOffset + warp * InputCopy::kBytes));
+  }
+  RNNC_MEMBER const char* stage(int stage_idx) const { return stages + stage_idx * kStageBytes; }
+  RNNC_MEMBER void prefetch(const ForwardArguments& a, int t, int stage_idx) {
+    if (t < static_cast<int>(a.steps)) {
+      copy.issue(pieces, stages + stage_idx * kStageBytes);
+      copy.advance(a.wx_time);
+    }
+    cp_async_commit();
+  }
+};
+
 // Starts the accumulators from the gates without the product, once among the warps that share K.
 RNNC_INLINE void seed(Product& product, const ItemGates& gate, int split) {
   Tiles::for_pairs([&](auto pair, auto, auto tile, auto half) {
@@ -132,9 +155,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   Weights weights;
   weights.load(a.R, a.heads, head, unit, split * kSplitKTiles, lane);
 
-  for (int i = threadIdx.x; i < kSharedBytes / 4; i += 32 * kWarps) {
-    reinterpret_cast<u32*>(shared)[i] = 0u;
-  }
+  clear_shared(shared, kSharedBytes, 32 * kWarps);
   __syncthreads();
   if (threadIdx.x == 0) mbarrier_pair_init(barriers);
 
@@ -146,21 +167,9 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   StatePush state_push;
   state_push.prepare(shared_begin, rank, first_unit, split & 1, lane);
 
-  // Copies wx of later steps: a step is shorter than a round trip to memory.
-  InputCopy::Pieces input_pieces;
-  input_pieces.prepare(lane, first_unit, first_row + first_column, kItems == 2 ? 1 : 2, a.batch);
-  InputCopy input;
-  input.start(input_pieces, a.wx + head * Plan::kHeadDim * Cell::kInputGates, a.wx_row);
-  const int input_warp = Plan::kSplits == 1 ? group : group * 2 + (split & 1);
-  char* const inputs =
-      shared_pointer(pin(shared_begin + kInputsOffset + input_warp * InputCopy::kBytes));
-  const auto prefetch = [&](int t, int stage) {
-    if (t < steps) {
-      input.issue(input_pieces, inputs + stage * kStageBytes);
-      input.advance(a.wx_time);
-    }
-    cp_async_commit();
-  };
+  Inputs inputs;
+  inputs.start(a, shared_begin, head, first_unit, first_row + first_column,
+               Plan::kSplits == 1 ? group : group * 2 + (split & 1), lane);
 
   cluster_sync();
   if (is_leader) mbarrier_pair_expect_tx(barriers, kPushedBytes);
@@ -169,7 +178,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     items.collect(words, items.state, lane);
     state_push.publish(words);
 #pragma unroll 1
-    for (int stage = 0; stage < Plan::kNumStages; ++stage) prefetch(stage, stage);
+    for (int stage = 0; stage < Plan::kNumStages; ++stage) inputs.prefetch(a, stage, stage);
   }
 
   const u32 fragments = pin(shared_begin + StateExchange::first_fragment(lane) +
@@ -181,7 +190,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     if (computes) {
       cp_async_wait<Plan::kNumStages - 1>();
       __syncwarp();
-      items.start(gate, inputs + stage_idx * kStageBytes);
+      items.start(gate, inputs.stage(stage_idx));
     }
     if constexpr (Cell::kSources > 0) {
       Product product;
@@ -211,7 +220,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
         mbarrier_arrive_expect_tx(barriers + (t & 1) * 8, kPushedBytes);
       items.store_step(a);
       __syncwarp();
-      prefetch(t + Plan::kNumStages, stage_idx);
+      inputs.prefetch(a, t + Plan::kNumStages, stage_idx);
     }
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
   }

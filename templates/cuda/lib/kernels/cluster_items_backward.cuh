@@ -1,12 +1,12 @@
 // The items of a thread in the backward of a cluster plan, and copies of what a step reads of them.
 //
-// If the backward pointwise map is linear in the gradients of the states after a step (kLinear), a
-// thread computes its results without the peers' partials, and their derivative with respect to
-// them; when the partials arrive, one multiply-add finishes each value.
+// If the backward pointwise map is linear in the gradients of the states after a step
+// (Plan::kLinear), a thread computes its results without the peers' partials, and their derivative
+// with respect to them; when the partials arrive, one multiply-add finishes each value.
 #pragma once
 
 #include "lib/cell/items_backward.cuh"
-#include "lib/exchange/cluster_layout_backward.cuh"
+#include "lib/exchange/partial_push.cuh"
 
 namespace rnnc::cluster_backward {
 
@@ -50,9 +50,6 @@ struct Gradients {
     });
   }
 };
-
-// Sums that the peers sent, of the gradient of each source of an item.
-using Received = real[kItems][at_least_one(Cell::kSources)];
 
 // Copies of what a step reads, several steps ahead.
 struct StepCopies {
@@ -139,6 +136,12 @@ struct Items : BackwardItems<kItems, 1> {
     });
   }
 
+  // The data of an item in a stage. A warp without an item reads another item's data.
+  RNNC_MEMBER char* stage(int stage_idx, int item, int warp) const {
+    const int group = active[item] ? item * Plan::kWarps + warp : 0;
+    return shared + kReadsOffset + stage_idx * kStageBytes + group * kItemBytes;
+  }
+
   // Applies the backward map to an item's data in `stage`. A map that is not linear gets the sums
   // that the peers sent.
   RNNC_MEMBER void apply_map(const BackwardArguments& a, int item, const char* stage,
@@ -166,6 +169,24 @@ struct Items : BackwardItems<kItems, 1> {
       repeat<Cell::kStates>([&](int s) { one.state[s] = s == kSourceState[source] ? 1 : 0; });
       apply_pointwise_backward(saved, before[item], after[item][0], param[item], one.state,
                                one.gate, one.param);
+    });
+  }
+
+  // Adds what the peers sent: to the results of a linear map, or after the last iteration.
+  RNNC_MEMBER void add_received(const Received& received) {
+    repeat<kItems>([&](int item) {
+      if (!active[item]) return;
+      repeat<Cell::kSources>([&](int source) {
+        found[item].add_received(derivative[item][source], received[item][source],
+                                 kSourceState[source]);
+      });
+    });
+  }
+  RNNC_MEMBER void finish(const Received& received) {
+    repeat<kItems>([&](int item) {
+      if (!active[item]) return;
+      repeat<Cell::kSources>(
+          [&](int source) { d_state[item][0][kSourceState[source]] += received[item][source]; });
     });
   }
 
