@@ -94,7 +94,7 @@ def summed_over_time(rows: Tensor, initial_state: Tensor, states: Tensor) -> Ten
     return total
 
 
-class _Product(NamedTuple):
+class Product(NamedTuple):
     """One product over all steps: the gradients of one tensor's gates, with the state they read.
 
     Attributes:
@@ -111,10 +111,15 @@ class _Product(NamedTuple):
 
 
 @lru_cache(maxsize=512)
-def _products(cell: CellSpec) -> tuple[_Product, ...]:
+def products_of(cell: CellSpec) -> tuple[Product, ...]:
+    """The products that give the gradient of R.
+
+    Args:
+        cell: the cell.
+    """
     layout = layout_of(cell)
     return tuple(
-        _Product(
+        Product(
             of_input,
             share.source.number,
             tuple((matrix.number, column.number) for matrix, column in share.pairs),
@@ -126,7 +131,7 @@ def _products(cell: CellSpec) -> tuple[_Product, ...]:
 
 
 def recurrent_gradient(
-    cell: CellSpec,
+    products: tuple[Product, ...],
     d_wx: Tensor,
     d_gates_no_input: Tensor,
     states: Sequence[Tensor],
@@ -135,7 +140,7 @@ def recurrent_gradient(
     """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM per head, source and tensor.
 
     Args:
-        cell: the cell.
+        products: of the cell.
         d_wx: gradients of the gates with input, (T, B, N, D, Gx).
         d_gates_no_input: gradients of the others, (T, B, N, D, G - Gx).
         states: at all steps, (T, B, N, D); those that no R multiplies may be empty.
@@ -145,7 +150,6 @@ def recurrent_gradient(
         (Gr, N, D out, D in).
     """
     steps, batch, heads, dim, _ = d_wx.shape
-    products = _products(cell)
     d_R = d_wx.new_empty(sum(len(p.pairs) for p in products), heads, dim, dim)
     if not steps:
         return d_R.zero_()

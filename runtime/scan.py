@@ -196,8 +196,7 @@ def resolve_backend(backend: str, device: str, index: int | None = None) -> str:
         NoCompilerError: the kernels were asked for by name, and there is no compiler.
         NoCudaError: likewise, and there is no CuPy, or the GPU is older than the kernels want.
     """
-    check_backend(backend)
-    if backend == "reference":
+    if backend != "auto" and check_backend(backend) == "reference":
         return "reference"
     found = target_name(device, backend)
     if found is None:

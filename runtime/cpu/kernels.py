@@ -16,7 +16,7 @@ from ...codegen.cpu.plan import CpuPlan
 from ...codegen.layout import layout_of
 from ...codegen.spaces import numbers
 from ..gemms import summed_over_time
-from ..store.facts import facts_of
+from ..store.facts import counts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .arguments import Sizes, backward_arguments, forward_arguments
 from .compile import cpu_library
@@ -34,7 +34,7 @@ def forward(
         for_backward: whether a backward may follow.
         stored: which states are returned at all steps.
     """
-    wx, counts = inputs.wx, _counts(cell)
+    wx, counts = inputs.wx, counts_of(cell)
     batch, steps, heads, dim, _ = wx.shape
     states = [wx.new_empty(steps, batch, heads, dim) for _ in stored]
     last = [wx.new_empty(batch, heads, dim) for _ in stored]
@@ -82,7 +82,7 @@ def backward(
         d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
         d_last: the gradient of each last state, (B, N, D), or None for zero.
     """
-    counts = _counts(cell)
+    counts = counts_of(cell)
     values, states = saved.saved.contiguous(), [s.contiguous() for s in saved.states]
     initial_states = [s.contiguous() for s in saved.initial_states]
     steps, (batch, heads, dim) = len(values), initial_states[0].shape
@@ -112,36 +112,10 @@ def backward(
     return Gradients(
         d_wx=d_wx.permute(1, 0, 2, 4, 3),
         d_R=_recurrent_gradient(cell, d_gates, states, initial_states),
-        d_b=d_bias.sum(0)[counts.bias],
+        d_b=d_bias.sum(0)[counts.biases],
         d_initial_states=d_initial_states,
         d_R_diag=d_diagonal.sum(0),
         d_params=d_params.sum(0),
-    )
-
-
-class _Counts(NamedTuple):
-    """How many of each a cell has; `bias` holds the numbers of the gates that have a bias."""
-
-    states: int
-    inputs: int
-    gates: int
-    params: int
-    diagonal: int
-    saved: int
-    bias: list[int]
-
-
-@lru_cache(maxsize=512)
-def _counts(cell: CellSpec) -> _Counts:
-    layout = layout_of(cell)
-    return _Counts(
-        len(layout.states),
-        len(layout.input_gates),
-        len(layout.gates),
-        len(layout.params),
-        len(layout.diagonal_gates),
-        len(facts_of(cell).saved),
-        numbers(layout.bias),
     )
 
 

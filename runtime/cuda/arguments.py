@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -114,20 +113,6 @@ def grid_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
         ]
 
     return GridArguments
-
-
-def filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> ctypes.Structure:
-    """A struct of 64-bit fields, filled in their order at once: field by field takes as long as a
-    launch.
-
-    Args:
-        struct: of `forward_arguments` or `backward_arguments`.
-        values: a number or a tensor, whose address it is, for each field and each element of one.
-    """
-    numbers = array(
-        "q", [v if isinstance(v, int) else 0 if v is None else v.data_ptr() for v in values]
-    )
-    return struct.from_buffer(numbers)
 
 
 def pointer(tensor: Tensor | None) -> int | None:

@@ -10,7 +10,6 @@ from functools import lru_cache
 import torch
 
 from ...cellspec.cell import CellSpec
-from ...codegen.cuda.grid.plan import GridPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
@@ -20,9 +19,9 @@ from ..check.tensor import DTYPES
 from ..errors import ResidencyError
 from ..store.planned import planned
 from ..store.tuned import Asked, on_remember, recall
-from .driver.device import device_limits, on_device
-from .launch import load_kernel
-from .launch_grid import batch_tiles
+from .driver.device import device_limits
+from .launch import on_device
+from .load import load_kernel
 from .tune import tune
 
 # What a plan is chosen for: the arguments of `choose_plan`, but for the direction.
@@ -90,7 +89,6 @@ def asked_for(
 ) -> Asked:
     """What a plan is asked for, by the arguments of `choose_plan`."""
     shape = Shape(heads, dim, max(batch, 1), dtype=DTYPES[dtype])
-    tf32 = tf32 and dtype == torch.float32
     return Asked(cell, shape, device_limits(device), choice.save, tf32)
 
 
@@ -122,10 +120,7 @@ def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
             kernel = load_kernel(cell, plan, f"rnnc_{plan.direction}", device)
     except ResidencyError:
         return False
-    if not isinstance(plan, GridPlan):
-        return True
-    groups = min(plan.groups, batch_tiles(plan, shape.batch))
-    return (kernel.resident or 0) >= plan.blocks * groups * shape.heads
+    return (kernel.resident or 0) >= plan.waiting_blocks(shape.batch, shape.heads)
 
 
 def _next_best(asked: Asked, device: int, directions: Sequence[Direction]) -> Plan:

@@ -2,75 +2,51 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+from array import array
 from collections.abc import Callable, Sequence
-from functools import lru_cache
-from typing import NamedTuple, Protocol, TypeVar
+from typing import TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from ...cellspec.cell import CellSpec
-from ...codegen.cuda.alternating.plan import AlternatingPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
-from ...codegen.layout import layout_of
+from ...codegen.cuda.limits import MIB
+from ..errors import ResidencyError
 from ..gemms import gates_again, recurrent_gradient
-from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
-from .alternating.run import run_alternating
-from .arguments import backward_arguments, filled, forward_arguments
-from .driver.device import on_device
-from .launch_grid import parts_of_sums
-from .resident import Sizes, recurrent_matrix, run_resident
+from .launch import on_device
+from .prepared import Prepared, prepare
 from .watchdog import watchdog_bound
 
 _WIDEST_ACCESS = 16  # bytes
+# Free memory may lie in pieces, or be taken by another process after it was counted. A plan
+# allocates its buffers before its launch, so that nothing is half done if they do not fit.
+NO_ROOM = (ResidencyError, torch.OutOfMemoryError)
+# The device is asked for its free memory from here on: that takes as long as ten launches.
+LARGE_BUFFERS = 256 * MIB
 
 Result = TypeVar("Result")
 
 
-class Attempt(Protocol):
-    """Launches a plan's kernels, by a function that launches those of a plan that it is given.
-
-    It may launch another plan if the first raises an error. What a call allocates and computes
-    besides its launch happens once, outside of it.
-    """
-
-    def __call__(self, plan: KernelPlan, launch: Callable[[KernelPlan], Result]) -> Result:
-        """Launch, and return what `launch` gives."""
-
-
-def once(plan: KernelPlan, launch: Callable[[KernelPlan], Result]) -> Result:
-    """Launch a plan and no other.
-
-    Args:
-        plan: the plan.
-        launch: launches the kernels of a plan.
-    """
-    return launch(plan)
-
-
 def forward(
-    cell: CellSpec,
-    plan: KernelPlan,
+    ready: Prepared,
     inputs: ScanInputs,
     *,
     for_backward: bool = True,
     stored: Sequence[bool] | None = None,
-    attempt: Attempt = once,
 ) -> Forward:
     """Run all steps, on the tensors' device and torch's current stream.
 
     Args:
-        cell: the cell.
-        plan: of the forward kernel.
+        ready: the forward, prepared.
         inputs: of the call; wx is not copied where gates, units and heads are contiguous.
         for_backward: whether a backward may follow.
         stored: which states are returned at all steps; None for all.
-        attempt: launches the plan.
     """
-    counts = _counts(cell)
+    counts = ready.counts
     wx, R, b = _rows_packed(inputs.wx), _packed_or_none(inputs.R), _packed_or_none(inputs.b)
     initial_states = [_packed(s) for s in inputs.initial_states]
     R_diag, params = _packed_or_none(inputs.R_diag), [_packed(p) for p in inputs.params]
@@ -78,53 +54,45 @@ def forward(
     stored = stored or (True,) * counts.states
     states = [wx.new_empty(steps if s else 0, batch, heads, dim) for s in stored]
     last = [torch.empty_like(s) for s in initial_states]
-    saves_gates = for_backward and plan.save == "gates"
+    saves_gates = for_backward and ready.plan.save == "gates"
     saved = wx.new_empty(steps if saves_gates else 0, batch, heads, dim, counts.saved)
-    arguments = filled(
-        forward_arguments(counts.states, counts.params),
+    arguments = _filled(
+        ready.arguments,
         *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
         *(wx.stride(1), wx.stride(0)),
         *(wx, R, R_diag, b),
         *(params or (None,)),
         *(*initial_states, *states, *last, saved),
     )
-    sizes = Sizes(steps, batch, heads)
 
-    def launch(plan: KernelPlan) -> None:
-        if isinstance(plan, AlternatingPlan):
-            run_alternating(cell, plan, arguments, R, wx, (*sizes, dim))
-        else:
-            run_resident(cell, plan, arguments, wx, sizes)
+    def launch(ready: Prepared) -> None:
+        ready.launcher.run(arguments, R, wx, steps)
 
     if last[0].numel():
         with on_device(wx.device):
-            attempt(plan, launch)
+            _launched(ready, launch, steps)
     return Forward(states, last, saved)
 
 
 def backward(
-    cell: CellSpec,
-    plan: KernelPlan,
+    ready: Prepared,
     saved: Saved,
     d_states: Sequence[Tensor | None],
     d_last: Sequence[Tensor | None],
     *,
     donated: bool = False,
-    attempt: Attempt = once,
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
 
     Args:
-        cell: the cell.
-        plan: of the backward kernel.
+        ready: the backward, prepared.
         saved: of the forward.
         d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero; not
             copied where units and heads are contiguous.
         d_last: the gradient of each last state, (B, N, D), or None for zero.
         donated: whether nobody reads `saved.saved` again: then d_wx may take its memory.
-        attempt: launches the plan.
     """
-    counts, like = _counts(cell), saved.initial_states[0]
+    cell, counts, like = ready.cell, ready.counts, saved.initial_states[0]
     batch, heads, dim = like.shape
     steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
     values = _packed(saved.saved) if saved.wx is None else gates_again(cell, saved)
@@ -142,15 +110,14 @@ def backward(
     # As `SumOverTime` of the kernels: parts of a sum over time are added in double, except for
     # two-byte elements.
     real = torch.float32 if like.element_size() == 2 else torch.float64
-    sizes = Sizes(steps, batch, heads)
 
-    def launch(plan: KernelPlan) -> Tensor:
+    def launch(ready: Prepared) -> Tensor:
         # Each kernel writes its sums with step 0.
         new = like.new_empty if steps else like.new_zeros
-        sums = new(parts_of_sums(plan, batch), sum(counts.sums), heads, dim, dtype=real)
-        matrix = recurrent_matrix(plan, R)
-        arguments = filled(
-            backward_arguments(counts.states, counts.params),
+        sums = new(ready.sum_parts, sum(counts.sums), heads, dim, dtype=real)
+        matrix = ready.launcher.matrix(R)
+        arguments = _filled(
+            ready.arguments,
             *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
             *(0 if d is None else d.stride(0) for d in d_states),
             *(0 if d is None else d.stride(1) for d in d_states),
@@ -162,15 +129,12 @@ def backward(
         if in_place and values is saved.saved:
             # From here on it holds gradients: its version tells whoever would read it again.
             increment_version(values)
-        if isinstance(plan, AlternatingPlan):
-            run_alternating(cell, plan, arguments, matrix, like, (*sizes, dim))
-        else:
-            run_resident(cell, plan, arguments, like, sizes)
+        ready.launcher.run(arguments, matrix, like, steps)
         return sums
 
     if like.numel():
         with on_device(like.device):
-            sums = attempt(plan, launch)
+            sums = _launched(ready, launch, steps)
     else:
         sums = like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
     # Each part is summed by itself: an operator may not return views of one tensor.
@@ -181,7 +145,7 @@ def backward(
     )
     return Gradients(
         d_wx=d_wx.transpose(0, 1),
-        d_R=recurrent_gradient(cell, d_wx, d_gates_no_input, states, initial_states),
+        d_R=recurrent_gradient(ready.products, d_wx, d_gates_no_input, states, initial_states),
         d_b=d_b,
         d_initial_states=d_initial_states,
         d_R_diag=d_R_diag,
@@ -189,29 +153,38 @@ def backward(
     )
 
 
-class _Counts(NamedTuple):
-    """How many of each a cell has; `sums` counts the sums over time: bias, params, diagonal."""
+def _launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
+    """Launch, or let another plan be launched if there is no room.
 
-    states: int
-    inputs: int
-    gates: int
-    params: int
-    saved: int
-    sums: list[int]
+    What a call allocates and computes besides its launch happens once, outside of this function.
+    """
+    step_down = ready.step_down
+    if step_down is None:
+        return launch(ready)
+
+    def run(plan: KernelPlan) -> Result:
+        return launch(prepare(ready.cell, plan, ready.sizes, ready.device))
+
+    if ready.fixed_bytes + steps * ready.step_bytes >= LARGE_BUFFERS:
+        return step_down(ready.plan, run, steps)  # asks first how much memory is free
+    try:
+        return launch(ready)
+    except NO_ROOM as error:
+        return step_down(ready.plan, run, steps, error)
 
 
-@lru_cache(maxsize=512)
-def _counts(cell: CellSpec) -> _Counts:
-    layout = layout_of(cell)
-    params = len(layout.params)
-    return _Counts(
-        len(layout.states),
-        len(layout.input_gates),
-        len(layout.gates),
-        params,
-        len(facts_of(cell).saved),
-        [len(layout.bias), params, len(layout.diagonal_gates)],
+def _filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> ctypes.Structure:
+    """A struct of 64-bit fields, filled in their order at once: field by field takes as long as a
+    launch.
+
+    Args:
+        struct: of `forward_arguments` or `backward_arguments`.
+        values: a number or a tensor, whose address it is, for each field and each element of one.
+    """
+    numbers = array(
+        "q", [v if isinstance(v, int) else 0 if v is None else v.data_ptr() for v in values]
     )
+    return struct.from_buffer(numbers)
 
 
 def _packed_or_none(tensor: Tensor | None) -> Tensor | None:

@@ -1,26 +1,20 @@
-"""Kernels on a device: loaded once per device, launched on torch's current stream."""
+"""Launches, on the current device and torch's current stream: of a kernel, and of a plan."""
 
 from __future__ import annotations
 
 import ctypes
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import lru_cache
-from typing import Any
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
-from ...cellspec.cell import CellSpec
-from ...codegen.cuda.kernel_plan import KernelPlan
 from ..errors import ResidencyError
-from .driver.capture import beside_captures
 from .driver.driver import as_residency
-from .driver.residency import resident_blocks
-from .nvrtc import compile_plan
-
-_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-_NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
-_PORTABLE_CLUSTER = 8  # blocks: CUDA C++ Programming Guide, "Thread Block Clusters"
 
 
 @dataclass(frozen=True)
@@ -128,70 +122,71 @@ def check_room(kernel: Kernel, blocks: int, resident: int) -> None:
         )
 
 
-@lru_cache(maxsize=1024)
-def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Kernel:
-    """A kernel of a cell and plan, compiled on first use and loaded on a device.
+class CallSizes(NamedTuple):
+    """The sizes of a call that a launcher is made for; the number of steps is not among them.
 
-    Args:
-        cell: the cell.
-        plan: what to compile for; its `arch` is the device's.
-        name: one of the plan's `kernel_names`.
-        device: the device's number; it must be torch's current device.
-
-    Raises:
-        ResidencyError: the device has no room for a cluster of the kernel's blocks.
-    """
-    try:
-        with beside_captures():
-            return _loaded(_load_module(cell, plan, device), plan, name, device)
-    except RuntimeError as error:
-        raise as_residency(error, f"load of {name} on cuda:{device}") from None
-
-
-def _loaded(module: LoadedModule, plan: KernelPlan, name: str, device: int) -> Kernel:
-    """A kernel of a module, with the attributes that its launch needs."""
-    from cupy_backends.cuda.api import driver
-
-    threads, shared, cluster, waits_for = plan.launch_shape
-    function = module.function(name)
-    if shared:
-        driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
-    if cluster > _PORTABLE_CLUSTER:
-        driver.funcSetAttribute(function, _NON_PORTABLE_CLUSTER, 1)
-    kernel = Kernel(name, function, threads, shared, module, device)
-    if waits_for != "none":
-        resident = resident_blocks(function, threads, shared, cluster, device)
-        check_room(kernel, cluster, resident)  # not every chip has room for large clusters
-        if waits_for == "all":
-            kernel = replace(kernel, resident=resident)
-    return kernel
-
-
-@lru_cache(maxsize=512)
-def _load_module(cell: CellSpec, plan: KernelPlan, device: int) -> LoadedModule:
-    """The kernels of a translation unit, on a device."""
-    return LoadedModule(compile_plan(cell, plan).cubin)
-
-
-class LoadedModule:
-    """Kernels on the current device, unloaded with the last reference to them.
-
-    Args:
-        cubin: what NVRTC made.
+    Attributes:
+        batch: rows.
+        heads: of the call.
+        dim: units per head.
     """
 
-    def __init__(self, cubin: bytes) -> None:
-        from cupy.cuda.function import Module
+    batch: int
+    heads: int
+    dim: int
 
-        self._module: Any = Module()
-        with beside_captures():
-            self._module.load(cubin)
 
-    def function(self, name: str) -> int:
-        """The driver's handle of a kernel."""
-        return int(self._module.get_function(name).ptr)
+class Launcher(ABC):
+    """Launches the kernels of one direction of a plan, for calls of one size on one device.
 
-    def __del__(self) -> None:
-        # Elsewhere a capture may be under way, which an unloading would end.
-        with suppress(Exception), beside_captures():
-            self._module = None
+    It is made once and serves all such calls, on all streams and threads. So it holds kernels and
+    sizes, but no tensor and no address of a call.
+    """
+
+    __slots__ = ()
+
+    def matrix(self, R: Tensor | None) -> Tensor | None:
+        """R as the kernels read it; as it is, unless a kind says otherwise.
+
+        Args:
+            R: (Gr, N, D out, D in); None if the cell has no dense gate.
+        """
+        return R
+
+    @abstractmethod
+    def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
+        """Run all steps of the direction on torch's current stream.
+
+        Args:
+            arguments: of the direction, `ForwardArguments` or `BackwardArguments`.
+            R: what `matrix` gave.
+            like: gives dtype and device.
+            steps: how many.
+        """
+
+
+@contextmanager
+def _elsewhere(device: torch.device) -> Iterator[None]:
+    """Make a device the current one of torch and of the driver."""
+    from cupy.cuda import runtime
+
+    with torch.cuda.device(device):
+        runtime.setDevice(device.index)
+        yield
+
+
+_here = threading.local()
+
+
+def on_device(device: torch.device) -> AbstractContextManager[None]:
+    """A context in which a device is the current one; none is entered where it is so already.
+
+    NOTE: torch alone leaves a thread that has launched nothing yet, such as autograd's, without
+    the driver's context.
+    """
+    index = torch.cuda.current_device()
+    if index == device.index and getattr(_here, "device", None) == index:
+        return nullcontext()
+    # After a visit elsewhere the driver's context is not known.
+    _here.device = index if index == device.index else None
+    return _elsewhere(device)

@@ -9,72 +9,76 @@ from typing import TypeVar
 
 import torch
 
-from ...codegen.cuda.grid.plan import GridPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
 from ...codegen.cuda.planner import plans_for
 from ...codegen.shape import Direction
 from ...errors import DiagnosticError
-from ..errors import ResidencyError, TensorError
+from ..errors import TensorError
 from .choose import Question, asked_for
-from .resident import Sizes, buffer_bytes
+from .kernels import LARGE_BUFFERS, NO_ROOM
 
 Result = TypeVar("Result")
 
 MOST_COUNT = 2**31 - 2**10  # steps, rows or heads: kernels count some of them in an int
 
-# The device is asked for its free memory from here on: that takes as long as ten launches.
-_LARGE = 256 * MIB
-# Free memory may lie in pieces, or be taken by another process after it was counted. A plan
-# allocates its buffers before its launch, so that nothing is half done where they do not fit.
-_NO_ROOM = (ResidencyError, torch.OutOfMemoryError)
+
+def check_counts(steps: int, batch: int, heads: int) -> None:
+    """Refuse sizes that kernels cannot count.
+
+    Args:
+        steps: of the call.
+        batch: rows of the call.
+        heads: of the call.
+
+    Raises:
+        TensorError: there are more steps, rows or heads than the kernels count.
+    """
+    if max(steps, batch, heads) > MOST_COUNT:
+        raise TensorError(
+            "wx",
+            f"{steps} steps, {batch} rows, {heads} heads",
+            f"at most {MOST_COUNT} of each on a GPU",
+            "scan on parts of them",
+        )
 
 
 def with_room(
     own: KernelPlan,
     run: Callable[[KernelPlan], Result],
-    sizes: Sizes,
-    asked: Question | None,
+    steps: int,
+    failed: Exception | None = None,
+    *,
+    asked: Question,
 ) -> Result:
-    """Run a direction of a call by its plan; or, where a plan was chosen for the caller, by the
-    cheapest other one that has room, and say so.
+    """Run a direction of a call by its plan, or by the cheapest other plan that has room.
 
-    A driver may refuse what the device has room for: under MPS and in a green context a call has a
-    part of it alone.
+    A driver may refuse what the device has room for: under MPS and in a green context a call has
+    only a part of the device. A warning says which plan runs instead.
 
     Args:
         own: the plan.
         run: launches one.
-        sizes: of the call.
-        asked: what `choose_plan` was asked, by a caller who takes any plan; None for another.
+        steps: of the call.
+        failed: why the plan has just failed; None if it was not tried.
+        asked: what `choose_plan` was asked.
 
     Raises:
         ResidencyError: no plan had room on the device.
         torch.OutOfMemoryError: no plan's buffers had memory.
-        TensorError: there are more steps, rows or heads than the kernels count.
     """
-    if max(sizes) > MOST_COUNT:
-        raise TensorError(
-            "wx",
-            f"{sizes.steps} steps, {sizes.batch} rows, {sizes.heads} heads",
-            f"at most {MOST_COUNT} of each on a GPU",
-            "scan on parts of them",
-        )
-    if asked is None or asked[6].variant != "auto":
-        return run(own)
-    device = asked[5]
-    why = _lack_of_memory(own, sizes, device)
+    why = str(failed) if failed else _lack_of_memory(own, steps, asked)
     if not why:
         try:
             return run(own)
-        except _NO_ROOM as error:
+        except NO_ROOM as error:
             why = str(error)
     for plan in _others(asked, own.direction):
-        if plan == own or _lack_of_memory(plan, sizes, device):
+        if plan == own or _lack_of_memory(plan, steps, asked):
             continue
         try:
             result = run(plan)
-        except _NO_ROOM:
+        except NO_ROOM:
             continue
         warnings.warn(
             f"rnnc runs the {plan.kind} plan of {asked[0].name} where it would run the"
@@ -86,12 +90,12 @@ def with_room(
     return run(own)  # whose error says what is missing
 
 
-def _lack_of_memory(plan: KernelPlan, sizes: Sizes, device: int) -> str:
-    """What a plan's buffers lack, in words; nothing where there is room for them."""
-    if not isinstance(plan, GridPlan):
-        return ""
-    needed = sum(buffer_bytes(plan, sizes))
-    if needed < _LARGE:
+def _lack_of_memory(plan: KernelPlan, steps: int, asked: Question) -> str:
+    """What a plan's buffers lack, in words; nothing if there is room for them."""
+    _, heads, _, batch, _, device, *_ = asked
+    per_step, fixed = plan.buffer_bytes(batch, heads)
+    needed = per_step * (steps or 1) + fixed
+    if needed < LARGE_BUFFERS:
         return ""
     free = free_bytes(device)
     if needed <= free:
@@ -99,7 +103,7 @@ def _lack_of_memory(plan: KernelPlan, sizes: Sizes, device: int) -> str:
     lack = DiagnosticError(
         f"exchange buffer of rnnc_{plan.direction} on cuda:{device}",
         f"{free // MIB} MiB free",
-        f"{needed // MIB} MiB, for {sizes.steps} steps",
+        f"{needed // MIB} MiB, for {steps} steps",
         'variant="alternating", or scan on parts of the sequence',
     )
     return str(lack)

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import replace
+from functools import lru_cache, partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.shape import Save
-from ..call import Call, Choice
+from ...codegen.shape import Direction, Save
+from ..call import Call
 from ..check.plain import all_plain, is_watched
 from ..store.facts import facts_of
+from ..store.tuned import on_remember
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels
 from .choose import choose_plan
 from .driver.device import find_cuda
+from .launch import CallSizes
 from .memory.constants import constant
 from .precision import tf32_allowed
-from .resident import Sizes
-from .step_down import with_room
+from .prepared import Prepared, prepare
+from .step_down import MOST_COUNT, check_counts, with_room
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 
@@ -134,19 +137,10 @@ class CudaTarget:
             call: the call.
             inputs: its tensors.
         """
-        cell, wx = call.cell, inputs.wx
+        wx = inputs.wx
         batch, steps, heads, dim, _ = wx.shape
-        asked = (cell, heads, dim, batch, *_kind(wx, call))
-        plan = choose_plan(*asked, "forward").forward
-        sizes = Sizes(steps, batch, heads)
-        return kernels.forward(
-            cell,
-            plan,
-            inputs,
-            for_backward=call.for_backward,
-            stored=call.stored,
-            attempt=partial(with_room, sizes=sizes, asked=asked),
-        )
+        ready = _ready(call, "forward", wx, batch, steps, heads, dim)
+        return kernels.forward(ready, inputs, for_backward=call.for_backward, stored=call.stored)
 
     def backward(
         self,
@@ -165,25 +159,44 @@ class CudaTarget:
             d_last: the gradient of each last state, (B, N, D), or None for zero.
             donated: whether nobody reads `saved.saved` again: then d_wx may take its memory.
         """
-        cell, like = call.cell, saved.initial_states[0]
+        like = saved.initial_states[0]
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
-        asked = (cell, heads, dim, batch, *_kind(like, call))
-        plan = choose_plan(*asked, "backward").backward
-        sizes = Sizes(steps, batch, heads)
-        return kernels.backward(
-            cell,
-            plan,
-            saved,
-            d_states,
-            d_last,
-            donated=donated,
-            attempt=partial(with_room, sizes=sizes, asked=asked),
-        )
+        ready = _ready(call, "backward", like, batch, steps, heads, dim)
+        return kernels.backward(ready, saved, d_states, d_last, donated=donated)
 
 
-def _kind(tensor: Tensor, call: Call) -> tuple[torch.dtype, int, Choice, bool]:
-    """The arguments of `choose_plan` after the sizes."""
-    dtype = tensor.dtype
-    tf32 = dtype == torch.float32 and tf32_allowed(dtype)
-    return dtype, tensor.device.index, call.choice, tf32
+def _ready(
+    call: Call, direction: Direction, like: Tensor, batch: int, steps: int, heads: int, dim: int
+) -> Prepared:
+    """A direction of a call, prepared; one look-up if the sizes have occurred before."""
+    if steps > MOST_COUNT:
+        check_counts(steps, batch, heads)
+    dtype = like.dtype
+    # torch's flags are read here alone: a plan holds what they said.
+    tf32 = tf32_allowed(dtype)
+    return _prepared(call, direction, batch, heads, dim, dtype, like.device.index, tf32)
+
+
+@lru_cache(maxsize=2048)
+def _prepared(
+    call: Call,
+    direction: Direction,
+    batch: int,
+    heads: int,
+    dim: int,
+    dtype: torch.dtype,
+    device: int,
+    tf32: bool,
+) -> Prepared:
+    """Choose a plan for a direction of a call, and prepare it."""
+    check_counts(0, batch, heads)
+    asked = (call.cell, heads, dim, batch, dtype, device, call.choice, tf32)
+    plan = getattr(choose_plan(*asked, direction), direction)
+    ready = prepare(call.cell, plan, CallSizes(batch, heads, dim), device)
+    if call.choice.variant != "auto":
+        return ready
+    return replace(ready, step_down=partial(with_room, asked=asked))
+
+
+on_remember(_prepared.cache_clear)  # what was chosen before may be another plan

@@ -19,7 +19,8 @@ from ...errors import RnncError
 from ..store.tuned import Asked, remember
 from ..tensors import ScanInputs, saved_of
 from . import kernels as cuda
-from .driver.device import on_device
+from .launch import CallSizes, on_device
+from .prepared import prepare
 
 CANDIDATES = 4
 _DOUBT = 2  # by which factor an estimate may be wrong
@@ -166,6 +167,7 @@ class _Call:
         self.steps = min(shape.steps, _STEPS)
         self._cell, self._again = cell, asked.save == "states"
         heads, dim = shape.heads, shape.head_dim
+        self._device, self._sizes = device, CallSizes(shape.batch, heads, dim)
         generator = torch.Generator(torch.device("cuda", device)).manual_seed(0)
 
         def draw(*size: int, scale: float = 1.0) -> Tensor:
@@ -189,12 +191,16 @@ class _Call:
         events = [make(enable_timing=True) for _ in range(3)]
         torch.cuda._sleep(_AHEAD)  # type: ignore[no-untyped-call]
         events[0].record()
-        done = cuda.forward(self._cell, plan.forward, self._inputs)
+        forward, backward = (
+            prepare(self._cell, each, self._sizes, self._device)
+            for each in (plan.forward, plan.backward)
+        )
+        done = cuda.forward(forward, self._inputs)
         events[1].record()
         others = [None] * (len(done.last) - 1)
         saved = saved_of(self._inputs, done, self._again)
-        cuda.backward(self._cell, plan.backward, saved, [self._d_output, *others], [None, *others])
+        cuda.backward(backward, saved, [self._d_output, *others], [None, *others])
         events[2].record()
         events[2].synchronize()
-        forward, backward = (a.elapsed_time(b) for a, b in itertools.pairwise(events))
-        return 1000 * forward, 1000 * backward
+        first, second = (1000 * a.elapsed_time(b) for a, b in itertools.pairwise(events))
+        return first, second

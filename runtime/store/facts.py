@@ -7,7 +7,8 @@ from typing import NamedTuple
 
 from ...cellspec.cell import CellSpec
 from ...codegen.derive import derive
-from ...codegen.layout import states_read_before
+from ...codegen.layout import layout_of, states_read_before
+from ...codegen.spaces import numbers
 from .memo import remembered
 
 
@@ -23,6 +24,51 @@ class Facts(NamedTuple):
     saved: tuple[str, ...]
     saved_gates: tuple[str, ...]
     reads: tuple[bool, ...]
+
+
+class Counts(NamedTuple):
+    """How many parts of each kind a cell has.
+
+    Attributes:
+        states: states.
+        inputs: gates with an input.
+        gates: all gates.
+        params: params.
+        diagonal: diagonal weights.
+        saved: values per unit that a forward saves if it saves gates.
+        biases: the numbers of the gates that have a bias.
+        sums: how many sums over time a backward writes: of biases, params and diagonal weights.
+    """
+
+    states: int
+    inputs: int
+    gates: int
+    params: int
+    diagonal: int
+    saved: int
+    biases: list[int]
+    sums: list[int]
+
+
+@lru_cache(maxsize=512)
+def counts_of(cell: CellSpec) -> Counts:
+    """The counts of a cell.
+
+    Args:
+        cell: the cell.
+    """
+    layout = layout_of(cell)
+    params, diagonal = len(layout.params), len(layout.diagonal_gates)
+    return Counts(
+        len(layout.states),
+        len(layout.input_gates),
+        len(layout.gates),
+        params,
+        diagonal,
+        len(facts_of(cell).saved),
+        biases=numbers(layout.bias),
+        sums=[len(layout.bias), params, diagonal],
+    )
 
 
 @lru_cache(maxsize=512)

@@ -13,10 +13,11 @@ import pytest
 import rnnc
 import torch
 from rnnc import Gate, State, gate, sigmoid, tanh
-from rnnc.runtime.cuda import launch
+from rnnc.runtime.cuda import load, target
 from rnnc.runtime.cuda.alternating import run as alternating
 from rnnc.runtime.cuda.alternating import work as alternating_work
 from rnnc.runtime.cuda.driver import cublas
+from rnnc.runtime.cuda.prepared import prepare
 
 # A whole graph of steps and a rest; the second is multiplied by the library.
 DTYPES = (torch.bfloat16, torch.float32)
@@ -250,8 +251,8 @@ def test_a_gate_of_two_sources_is_captured(dtype, draw, seeds_for, results, same
 
 def forget_kernels():
     rnnc.free_memory()
-    launch.load_kernel.cache_clear()
-    launch._load_module.cache_clear()
+    for cached in (target._prepared, prepare, load.load_kernel, load._load_module):
+        cached.cache_clear()
     gc.collect()
 
 

@@ -13,10 +13,10 @@ from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import SAVES, PlanError, Shape
 from rnnc.runtime.call import Choice
-from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
+from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.nvrtc import compile_plan
 
 # Several sources, a gate without input, diagonal weights, params: what a layout can get wrong.
@@ -66,20 +66,27 @@ def compiled_ahead(request):
 def runs(monkeypatch):
     """Makes calls run plans by what they keep; says what ran, by variant and direction."""
     ran = []
-    run_resident = cuda.run_resident
 
-    def noted(cell, plan, *rest):
-        ran.append((plan.kind, plan.direction))
-        run_resident(cell, plan, *rest)
+    def note(launcher):
+        run = launcher.run
+
+        def noted(self, *given):
+            ran.append((self._plan.kind, self._plan.direction))
+            run(self, *given)
+
+        monkeypatch.setattr(launcher, "run", noted)
 
     def choose(plans):
-        monkeypatch.setattr(cuda, "run_resident", noted)
+        for launcher in set(LAUNCHERS.values()):
+            note(launcher)
+        target._prepared.cache_clear()
         monkeypatch.setattr(
             target, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
         )
         return ran
 
-    return choose
+    yield choose
+    target._prepared.cache_clear()
 
 
 @pytest.fixture

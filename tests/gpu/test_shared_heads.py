@@ -17,7 +17,7 @@ from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.arguments import forward_arguments, grid_struct
 from rnnc.runtime.cuda.driver.device import device_limits
-from rnnc.runtime.cuda.launch import load_kernel
+from rnnc.runtime.cuda.load import load_kernel
 from rnnc.runtime.errors import ResidencyError
 
 SHARED = ["cluster", "grid"]

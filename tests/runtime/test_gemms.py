@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
-from rnnc.runtime.gemms import gates_again, recurrent_gradient, summed_over_time
+from rnnc.runtime.gemms import gates_again, products_of, recurrent_gradient, summed_over_time
 from rnnc.runtime.tensors import Saved
 
 CELLS = ["lstm", "gru", "nas_cell", "fastgrnn", "peephole_lstm", "indrnn", "scrn"]
@@ -27,7 +27,7 @@ def test_the_gradient_of_every_recurrent_matrix(name):
     d_gates_no_input = draw(STEPS, BATCH, HEADS, DIM, gates - inputs)
     states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
     initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
-    found = recurrent_gradient(cell, d_wx, d_gates_no_input, states, initial)
+    found = recurrent_gradient(products_of(cell), d_wx, d_gates_no_input, states, initial)
     d_gates = torch.cat([d_wx, d_gates_no_input], dim=-1)
     assert found.shape == (len(cell.dense_pairs), HEADS, DIM, DIM)
     for i, pair in enumerate(cell.dense_pairs):

@@ -59,7 +59,7 @@ def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:
         tuple(leaves[f"states.{n}"] for n in names) if case.states else None,
         R_diag=leaves.get("R_diag"),
         params={p.name: leaves[f"params.{p.name}"] for p in cell.params},
-        backend=case.device,  # type: ignore[arg-type]
+        backend=case.device,
         variant=case.variant,
         save=case.save,  # type: ignore[arg-type]
     )
@@ -85,7 +85,7 @@ def module_of(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> rnnc
         num_layers=case.layers,
         bias=case.bias,
         batch_first=case.batch_first,
-        backend=case.device,  # type: ignore[arg-type]
+        backend=case.device,
         variant=case.variant,
         save=case.save,  # type: ignore[arg-type]
         device=case.device,

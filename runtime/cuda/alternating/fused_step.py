@@ -38,8 +38,8 @@ class KernelProduct:
         sizes: tuple[int, int, int],
         direction: Direction,
     ) -> None:
-        self._layout, self._own, self._forward = layout, own, direction == "forward"
-        forward, split = self._forward, own.split
+        self._layout, self._own, self._direction = layout, own, direction
+        split = own.split
         batch, heads, dim = sizes
         chunks = math.ceil(dim / K_TILE)
         tiles = math.ceil(dim / (TILE_N * split)) * split
@@ -51,14 +51,14 @@ class KernelProduct:
         # Of all rows of a block and whole chunks of K; what is padding stays zero.
         rows = self.grid[1] * own.rows
         self.factors = [
-            new(2 * heads * rows * (1 if forward else p) * chunks * K_TILE, dtype=dtype).zero_()
-            for p in pairs_of
+            new(2 * heads * rows * p * chunks * K_TILE, dtype=dtype).zero_()
+            for p in ((1,) * len(pairs_of) if direction == "forward" else pairs_of)
         ]
 
     def take(self, R: Tensor) -> None:
         """Take over the weights of a call, (Gr, N, D out, D in)."""
         for source, weights in zip(self._layout.sources.space, self.operands, strict=True):
-            if self._forward:
+            if self._direction == "forward":
                 copy_pairs(self._layout, R, source, weights, 3, strips_forward)
             else:
                 own = partial(strips_backward, own=self._own)

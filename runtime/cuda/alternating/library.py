@@ -44,12 +44,11 @@ class LibraryProduct:
         workspace: Tensor,
         tf32: bool,
     ) -> None:
-        self._layout, self._forward = layout, direction == "forward"
-        forward = self._forward
+        self._layout, self._direction = layout, direction
         self._blas, self._workspace = blas, workspace
         batch, heads, dim = sizes
         pairs_of = layout.source_pairs
-        if forward:
+        if direction == "forward":
             self._weights = [new(heads, dim, p, dim, dtype=dtype) for p in pairs_of]
             self.factors = [new(heads, batch, dim, dtype=dtype).zero_() for _ in pairs_of]
             self._products = [new(heads, batch, dim * p) for p in pairs_of]
@@ -57,13 +56,14 @@ class LibraryProduct:
             self._weights = [new(heads, p, dim, dim, dtype=dtype) for p in pairs_of]
             self.factors = [new(heads * p, batch, dim, dtype=dtype).zero_() for p in pairs_of]
             self._products = [new(heads * p, batch, dim) for p in pairs_of]
+        flattened = (1, 2) if direction == "forward" else (0, 1)
         self._multiplications = [
             Product(
                 blas,
                 factors,
-                weights.flatten(1, 2) if forward else weights.flatten(0, 1),
+                weights.flatten(*flattened),
                 products,
-                transposed=forward,
+                transposed=direction == "forward",
                 tf32=tf32,
             )
             for factors, weights, products in zip(
@@ -79,7 +79,7 @@ class LibraryProduct:
     def take(self, R: Tensor) -> None:
         """Take over the weights of a call, (Gr, N, D out, D in)."""
         # (pairs, N, out, in) -> (N, out, pairs, in) or (N, pairs, out, in)
-        axes, pair_axis = ((1, 2, 0, 3), 2) if self._forward else ((1, 0, 2, 3), 1)
+        axes, pair_axis = ((1, 2, 0, 3), 2) if self._direction == "forward" else ((1, 0, 2, 3), 1)
         for source, weights in zip(self._layout.sources.space, self._weights, strict=True):
             copy_pairs(self._layout, R, source, weights, pair_axis, lambda r: r.permute(axes))
 

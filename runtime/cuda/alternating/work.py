@@ -28,7 +28,8 @@ from ..arguments import (
 from ..driver.cublas import blas_of, workspace_bytes
 from ..driver.graphs import Graph, chain
 from ..driver.overlapped import launch_overlapping, overlap_possible
-from ..launch import Kernel, load_kernel, never_unload
+from ..launch import CallSizes, Kernel, never_unload
+from ..load import load_kernel
 from ..memory.allocations import device_tensor, rounded
 from .fused_step import KernelProduct
 from .library import LibraryProduct
@@ -52,7 +53,6 @@ class Work:
         device: where, the current one.
         sizes: B, N and D.
         stream: the handle of the one stream that runs it: its order keeps two calls apart.
-        tf32: whether products of float32 may round to tf32.
         lasting: whether it serves later calls too. Otherwise it belongs to a caller's capture: its
             buffers are as temporary as any of the caller's tensors, and steps are launched one by
             one, since a graph cannot hold another's replay.
@@ -64,14 +64,13 @@ class Work:
         plan: AlternatingPlan,
         dtype: torch.dtype,
         device: torch.device,
-        sizes: tuple[int, int, int],
+        sizes: CallSizes,
         stream: int,
-        tf32: bool,
         lasting: bool,
     ) -> None:
         layout = layout_of(cell)
         self._plan, self._stream, self._lasting = plan, stream, lasting
-        self._forward = forward = plan.direction == "forward"
+        self.direction = direction = plan.direction
         self._kernels = {
             name: load_kernel(cell, plan, name, device.index) for name in plan.kernel_names
         }
@@ -100,7 +99,7 @@ class Work:
                 self.nbytes += size
             else:
                 self._workspace = Workspace(new(size, dtype=torch.uint8))
-            library = blas_of(device.index), self._workspace.memory, tf32
+            library = blas_of(device.index), self._workspace.memory, plan.tf32
             self._product = LibraryProduct(layout, new, dtype, sizes, plan.direction, *library)
             self._step_grid = self._grid
         else:
@@ -108,10 +107,10 @@ class Work:
             self._step_grid = self._product.grid
         self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
         counts = (len(layout.states), len(layout.params))
-        arguments = (forward_arguments if forward else backward_arguments)(*counts)
+        arguments = (forward_arguments if direction == "forward" else backward_arguments)(*counts)
         sums = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
         batch, heads, dim = sizes
-        summed = (0 if forward else sums, batch, heads, dim)
+        summed = (0 if direction == "forward" else sums, batch, heads, dim)
         self._buffers = {
             "arguments": new(ctypes.sizeof(arguments), dtype=torch.uint8),
             "first_step": new(1, dtype=torch.int32),
@@ -155,26 +154,26 @@ class Work:
                     graphs += [graph] * count
                     steps -= count * length
         begin = self._begin(arguments, self._work)
-        self._kernels[f"rnnc_{self._plan.direction}_begin"](self._grid, begin, self._stream)
+        self._kernels[f"rnnc_{self.direction}_begin"](self._grid, begin, self._stream)
         for graph in graphs:
             graph.launch(self._stream)
         if steps:
             with self._product.on(self._stream):
                 for number in range(steps):
                     self._one(number, self._launch, self._product.multiply)
-        if not self._forward:
+        if self.direction == "backward":
             step = self._step(self._work, 0)
             self._kernels["rnnc_backward_end"](self._step_grid, step, self._stream)
 
     def _one(self, number: int, launch: Callable[..., None], multiply: Callable[[], None]) -> None:
         """A step: the product of the states before it, or of the gradients of the gates of it."""
-        if self._forward:
+        if self.direction == "forward":
             multiply()
-        kernel = self._kernels[f"rnnc_{self._plan.direction}_step"]
+        kernel = self._kernels[f"rnnc_{self.direction}_step"]
         # The first reads what a kernel wrote that knows of no overlap.
         overlapping = bool(number and self._overlapped)
         launch(kernel, self._step_grid, self._step(self._work, number), overlapping=overlapping)
-        if not self._forward:
+        if self.direction == "backward":
             multiply()
 
     def _launch(

@@ -1,10 +1,8 @@
-"""What a torch device is to the planner, whether its kernels can be built here, and its context."""
+"""What a torch device is to the planner, and whether its kernels can be built here."""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import suppress
 from functools import cache
 from importlib import metadata
 from typing import Any
@@ -115,30 +113,3 @@ def nvrtc_version() -> str:
 def _wanted_cuda() -> str:
     """The CUDA version of torch."""
     return (torch.version.cuda or "13.0").split(".")[0]
-
-
-@contextmanager
-def _elsewhere(device: torch.device) -> Iterator[None]:
-    """Make a device the current one of torch and of the driver."""
-    from cupy.cuda import runtime
-
-    with torch.cuda.device(device):
-        runtime.setDevice(device.index)
-        yield
-
-
-_here = threading.local()
-
-
-def on_device(device: torch.device) -> AbstractContextManager[None]:
-    """A context in which a device is the current one; none is entered where it is so already.
-
-    NOTE: torch alone leaves a thread that has launched nothing yet, such as autograd's, without
-    the driver's context.
-    """
-    index = torch.cuda.current_device()
-    if index == device.index and getattr(_here, "device", None) == index:
-        return nullcontext()
-    # After a visit elsewhere the driver's context is not known.
-    _here.device = index if index == device.index else None
-    return _elsewhere(device)

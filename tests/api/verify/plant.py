@@ -164,7 +164,15 @@ def _edited(render: Callable, file: str, edit: Edit) -> Callable:
 def _forget() -> None:
     """What earlier calls have left in memory."""
     derive.cache_clear()
-    for name in ("cpu.compile", "cpu.kernels", "cuda.nvrtc", "cuda.launch", "cuda.choose"):
+    for name in (
+        "cpu.compile",
+        "cpu.kernels",
+        "cuda.nvrtc",
+        "cuda.load",
+        "cuda.choose",
+        "cuda.prepared",
+        "cuda.target",
+    ):
         module = importlib.import_module(f"rnnc.runtime.{name}")
         for value in list(vars(module).values()):
             if hasattr(value, "cache_clear"):

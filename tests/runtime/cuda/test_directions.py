@@ -14,11 +14,15 @@ from rnnc.codegen.shape import Shape
 from rnnc.runtime.call import Call, Choice
 from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda import step_down, target
+from rnnc.runtime.cuda.launch import CallSizes
+from rnnc.runtime.cuda.launchers import LAUNCHERS
+from rnnc.runtime.cuda.prepared import prepare
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.tensors import ScanInputs, saved_of
 
 LSTM = rnnc.cells.lstm
 BATCH, STEPS, HEADS, DIM = 17, 3, 2, 64
+SIZES = CallSizes(BATCH, HEADS, DIM)
 BLOCK, CLUSTER, GRID, ALTERNATING = (
     plan_for(LSTM, Shape(HEADS, DIM, BATCH), limits_of("H200"), variant)
     for variant in ("block", "cluster", "grid", "alternating")
@@ -30,16 +34,15 @@ def ran(monkeypatch):
     """What a call would launch: plan, direction, and R as the kernel gets it."""
     notes = []
 
-    def resident(cell, plan, arguments, like, sizes):
-        notes.append((plan, arguments.R))
-
-    def alternating(cell, plan, arguments, R, like, sizes):
-        notes.append((plan, arguments.R))
+    def run(launcher, arguments, R, like, steps):
+        notes.append((launcher._plan, arguments.R))
 
     monkeypatch.setattr(cuda, "on_device", lambda device: nullcontext())
-    monkeypatch.setattr(cuda, "run_resident", resident)
-    monkeypatch.setattr(cuda, "run_alternating", alternating)
-    return notes
+    for launcher in set(LAUNCHERS.values()):
+        monkeypatch.setattr(launcher, "run", run)
+    target._prepared.cache_clear()
+    yield notes
+    target._prepared.cache_clear()
 
 
 def inputs():
@@ -51,8 +54,9 @@ def inputs():
 def run(plan):
     """Both directions of a call on zeros; gives the address of R."""
     given, nothing = inputs(), [None, None]
-    done = cuda.forward(LSTM, plan.forward, given)
-    cuda.backward(LSTM, plan.backward, saved_of(given, done, again=False), nothing, nothing)
+    forward, backward = (prepare(LSTM, p, SIZES, 0) for p in (plan.forward, plan.backward))
+    done = cuda.forward(forward, given)
+    cuda.backward(backward, saved_of(given, done, again=False), nothing, nothing)
     return given.R.data_ptr()
 
 
@@ -72,17 +76,15 @@ def test_each_direction_runs_its_own_plan(ran, monkeypatch):
 
 
 @pytest.mark.parametrize("turned", [False, True])
-def test_what_the_backward_reads_is_of_its_own_plan(turned, ran, monkeypatch):
-    cut = []
-    parts = cuda.parts_of_sums
-    monkeypatch.setattr(cuda, "parts_of_sums", lambda *a: cut.append(parts(*a)) or cut[-1])
+def test_what_the_backward_reads_is_of_its_own_plan(turned, ran):
     own = GRID if turned else BLOCK
     R = run(Plan((BLOCK if turned else GRID).forward, own.backward))
     (_, first), (_, second) = ran
     assert first == R
     assert (second != R) == turned, "only a grid's backward reads the transpose"
     # A grid's blocks leave a sum for each row, a block one for its tile of rows.
-    assert cut == [BATCH if turned else -(-BATCH // own.backward.rows)]
+    parts = BATCH if turned else -(-BATCH // own.backward.rows)
+    assert prepare(LSTM, own.backward, SIZES, 0).sum_parts == parts
 
 
 def test_a_backward_that_fails_after_its_launch_is_not_launched_again(ran, monkeypatch):

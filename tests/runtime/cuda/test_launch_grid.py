@@ -7,14 +7,16 @@ import math
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.cuda.kernel_plan import MOST_BLOCKS
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.cuda import resident as fused
-from rnnc.runtime.cuda import step_down
 from rnnc.runtime.cuda.arguments import forward_arguments
-from rnnc.runtime.cuda.launch_grid import MOST_BLOCKS, batch_tiles, launches
-from rnnc.runtime.cuda.resident import Sizes, run_resident
+from rnnc.runtime.cuda.launch import CallSizes
+from rnnc.runtime.cuda.launchers import launcher_of
+from rnnc.runtime.cuda.resident import tiled
+from rnnc.runtime.cuda.resident.parts import launches
+from rnnc.runtime.cuda.step_down import check_counts
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 PLANS = {
@@ -43,7 +45,7 @@ def covered(plan, parts):
 @pytest.mark.parametrize("variant", PLANS)
 def test_every_head_and_tile_is_launched_once(variant, heads, batch):
     plan = PLANS[variant]
-    tiles = batch_tiles(plan, batch)
+    tiles = plan.batch_tiles(batch)
     assert tiles == math.ceil(batch / plan.rows)
     parts = list(launches(plan, heads, tiles))
     assert all(1 <= p.grid[1] <= MOST_BLOCKS and 1 <= p.grid[2] <= MOST_BLOCKS for p in parts)
@@ -63,20 +65,20 @@ def test_the_kernel_is_told_where_a_launch_begins(variant, monkeypatch):
     def load(cell, plan, name, device):
         return lambda grid, given: noted.append((grid, given.first_tile, given.first_head))
 
-    monkeypatch.setattr(fused, "load_kernel", load)
-    plan, sizes = PLANS[variant], Sizes(2, 530_000, 66_000)
+    monkeypatch.setattr(tiled, "load_kernel", load)
+    plan, sizes = PLANS[variant], CallSizes(530_000, 66_000, 64)
     arguments = forward_arguments(2, 0)()
-    run_resident(LSTM, plan, arguments, torch.zeros(1), sizes)
-    tiles = batch_tiles(plan, sizes.batch)
+    launcher_of(LSTM, plan, sizes, 0).run(arguments, None, torch.zeros(1), 2)
+    tiles = plan.batch_tiles(sizes.batch)
     wanted = launches(plan, sizes.heads, tiles)
     assert noted == [tuple(part) for part in wanted]
     assert len(noted) > 1
 
 
-@pytest.mark.parametrize("sizes", [Sizes(2**31, 1, 1), Sizes(1, 2**31, 1), Sizes(1, 1, 2**31)])
+@pytest.mark.parametrize("sizes", [(2**31, 1, 1), (1, 2**31, 1), (1, 1, 2**31)])
 def test_what_kernels_cannot_count_is_refused(sizes):
     with pytest.raises(rnnc.TensorError, match="at most 2147482624 of each on a GPU"):
-        step_down.with_room(PLANS["block"], pytest.fail, sizes, None)
+        check_counts(*sizes)
 
 
 def test_no_plan_counts_more_units_than_it_can():

@@ -11,10 +11,12 @@ from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
 from rnnc.codegen.cuda.block.plan import BlockPlan
 from rnnc.codegen.cuda.cluster.plan import ClusterPlan
 from rnnc.codegen.cuda.grid.plan import GridPlan
-from rnnc.runtime.cuda import resident
 from rnnc.runtime.cuda.arguments import forward_arguments, grid_struct
-from rnnc.runtime.cuda.launch import Kernel
-from rnnc.runtime.cuda.resident import Sizes, batch_tiles, recurrent_matrix, run_resident
+from rnnc.runtime.cuda.launch import CallSizes, Kernel
+from rnnc.runtime.cuda.launchers import launcher_of
+from rnnc.runtime.cuda.resident import grid as grid_module
+from rnnc.runtime.cuda.resident import tiled
+from rnnc.runtime.cuda.resident.grid import waves
 from rnnc.runtime.errors import ResidencyError
 
 
@@ -54,11 +56,14 @@ class Notes:
 def launches(monkeypatch):
     """What a direction of a plan launches."""
 
-    def run(plan, sizes):
+    def run(plan, steps, batch, heads):
         notes = {name: Notes(name) for name in plan.kernel_names}
-        monkeypatch.setattr(resident, "load_kernel", lambda cell, plan, name, device: notes[name])
-        arguments = forward_arguments(2, 0)(steps=sizes.steps)
-        run_resident(rnnc.cells.lstm, plan, arguments, torch.zeros(1), sizes)
+        for module in (grid_module, tiled):
+            monkeypatch.setattr(module, "load_kernel", lambda cell, plan, name, device: notes[name])
+        arguments = forward_arguments(2, 0)(steps=steps)
+        launcher_of(rnnc.cells.lstm, plan, CallSizes(batch, heads, 64), 0).run(
+            arguments, None, torch.zeros(1), steps
+        )
         (found,) = [n.launches for n in notes.values() if n.launches]
         return found
 
@@ -66,19 +71,19 @@ def launches(monkeypatch):
 
 
 def test_a_block_has_heads_beside_each_other(launches):
-    assert [grid for grid, _ in launches(BLOCK, Sizes(7, 9, 12))] == [(12, 3, 1)]
+    assert [grid for grid, _ in launches(BLOCK, 7, 9, 12)] == [(12, 3, 1)]
 
 
 def test_a_cluster_lies_along_x(launches):
-    assert [grid for grid, _ in launches(CLUSTER, Sizes(7, 17, 3))] == [(8, 3, 3)]
-    assert [grid for grid, _ in launches(CLUSTER_BACKWARD, Sizes(7, 17, 3))] == [(16, 3, 3)]
+    assert [grid for grid, _ in launches(CLUSTER, 7, 17, 3)] == [(8, 3, 3)]
+    assert [grid for grid, _ in launches(CLUSTER_BACKWARD, 7, 17, 3)] == [(16, 3, 3)]
 
 
 def test_a_grid_takes_turns_over_one_buffer(launches, monkeypatch):
     filled = []
     fill = torch.Tensor.fill_
     monkeypatch.setattr(torch.Tensor, "fill_", lambda t, *a: filled.append(t) or fill(t, *a))
-    found = launches(GRID, Sizes(7, 65, 3))  # five groups of 16 rows, two at once
+    found = launches(GRID, 7, 65, 3)  # five groups of 16 rows, two at once
     assert [grid for grid, _ in found] == [(48, 2, 3), (48, 2, 3), (48, 1, 3)]
     assert [given.first_group for _, given in found] == [0, 2, 4]
     assert [given.arguments.steps for _, given in found] == [7, 7, 7]
@@ -93,10 +98,10 @@ def test_a_grid_takes_turns_over_one_buffer(launches, monkeypatch):
 
 
 def test_a_grid_s_backward_has_its_own_chunks(launches):
-    ((grid, given),) = launches(GRID_BACKWARD, Sizes(0, 1, 1))
+    ((grid, given),) = launches(GRID_BACKWARD, 0, 1, 1)
     assert grid == (48, 1, 1)
     assert isinstance(given, grid_struct(forward_arguments(2, 0)))
-    assert resident.buffer_bytes(GRID_BACKWARD, Sizes(0, 1, 1)) == (2 * 96 * 512, 0)
+    assert GRID_BACKWARD.buffer_bytes(1, 1) == (2 * 96 * 512, 0)
 
 
 def test_what_a_grid_streams_lies_in_a_buffer_of_its_own(launches, monkeypatch):
@@ -106,33 +111,35 @@ def test_what_a_grid_streams_lies_in_a_buffer_of_its_own(launches, monkeypatch):
         torch.Tensor, "new_empty", lambda *a, **options: made.append(new(*a, **options)) or made[-1]
     )
     streams = replace(GRID, warps=8, k_tiles=10, tiles=6, streamed_k_tiles=5)
-    found = launches(streams, Sizes(7, 65, 3))
+    found = launches(streams, 7, 65, 3)
     (streamed,) = {given.streamed for _, given in found}
     buffer = next(t for t in made if t.data_ptr() == streamed)
     # Heads, groups, blocks, warps, chunks, halves of a chunk, tiles, bytes: from the meaning.
     assert buffer.nbytes == 3 * 2 * 48 * 8 * 5 * 2 * 6 * 512
     assert streamed % 16 == 0
-    assert resident.buffer_bytes(GRID_BACKWARD, Sizes(7, 65, 3))[1] == 0
+    assert GRID_BACKWARD.buffer_bytes(65, 3).fixed == 0
 
 
 def test_the_batch_is_cut_by_rows():
-    assert (
-        batch_tiles(AlternatingPlan(direction="forward", arch="sm_90", dtype="float32"), 100) == 1
-    )
-    assert [batch_tiles(plan, 33) for plan in (BLOCK, CLUSTER, GRID)] == [9, 5, 3]
-    assert batch_tiles(GRID, 0) == 0
-    assert list(resident.waves(GRID, 0)) == []
-    assert list(resident.waves(replace(GRID, groups=9), 33)) == [(0, 3)]
+    assert AlternatingPlan(direction="forward", arch="sm_90", dtype="float32").batch_tiles(100) == 1
+    assert [plan.batch_tiles(33) for plan in (BLOCK, CLUSTER, GRID)] == [9, 5, 3]
+    assert GRID.batch_tiles(0) == 0
+    assert list(waves(GRID, 0)) == []
+    assert list(waves(replace(GRID, groups=9), 33)) == [(0, 3)]
 
 
-def test_only_a_grid_reads_the_transpose():
+def test_only_a_grid_s_backward_reads_the_transpose():
     R = torch.randn(4, 2, 3, 3)
-    assert recurrent_matrix(BLOCK, R) is R
-    assert recurrent_matrix(CLUSTER, R) is R
-    turned = recurrent_matrix(GRID, R)
+
+    def matrix(plan, R):
+        return launcher_of(rnnc.cells.lstm, plan, CallSizes(9, 2, 64), 0).matrix(R)
+
+    for plan in (BLOCK, CLUSTER, CLUSTER_BACKWARD, GRID):
+        assert matrix(plan, R) is R
+    turned = matrix(GRID_BACKWARD, R)
     assert turned.is_contiguous()
     assert torch.equal(turned[1, 0], R[1, 0].T)
-    assert recurrent_matrix(GRID, None) is None
+    assert matrix(GRID_BACKWARD, None) is None
 
 
 def test_blocks_that_wait_for_each_other_must_fit():

@@ -11,6 +11,9 @@ from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import DIRECTIONS, Shape
 from rnnc.errors import RnncError
 from rnnc.runtime.cuda import kernels as cuda
+from rnnc.runtime.cuda.launch import CallSizes
+from rnnc.runtime.cuda.prepared import prepare
+from rnnc.runtime.cuda.resident.tiled import TiledLauncher
 from rnnc.runtime.cuda.watchdog import VARIABLE, watchdog_bound
 from rnnc.runtime.tensors import ScanInputs, saved_of
 
@@ -51,14 +54,15 @@ def test_a_call_passes_it_to_both_directions(monkeypatch):
     noted = []
     plan = plan_for(rnnc.cells.lstm, Shape(1, 64), limits_of("H200"), "block")
     monkeypatch.setattr(cuda, "on_device", lambda device: pytest.MonkeyPatch.context())
-    monkeypatch.setattr(
-        cuda, "run_resident", lambda cell, plan, given, *_: noted.append(given.watchdog)
+    monkeypatch.setattr(TiledLauncher, "run", lambda _, given, *__: noted.append(given.watchdog))
+    forward, backward = (
+        prepare(rnnc.cells.lstm, p, CallSizes(2, 1, 64), 0) for p in (plan.forward, plan.backward)
     )
     new, none = torch.zeros, [None, None]
     states = [new(2, 1, 64)] * 2
     inputs = ScanInputs(new(2, 3, 1, 64, 4), new(4, 1, 64, 64), None, states, None, [])
-    done = cuda.forward(rnnc.cells.lstm, plan.forward, inputs)
-    cuda.backward(rnnc.cells.lstm, plan.backward, saved_of(inputs, done, again=False), none, none)
+    done = cuda.forward(forward, inputs)
+    cuda.backward(backward, saved_of(inputs, done, again=False), none, none)
     assert noted == [7 * 10**9] * 2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,9 +15,10 @@ from rnnc.codegen.shape import DIRECTIONS
 from rnnc.runtime.cuda.alternating import library as alternating_library
 from rnnc.runtime.cuda.alternating import run as alternating
 from rnnc.runtime.cuda.alternating import work as alternating_work
-from rnnc.runtime.cuda.alternating.run import run_alternating
+from rnnc.runtime.cuda.alternating.run import AlternatingLauncher
 from rnnc.runtime.cuda.alternating.work import Work
 from rnnc.runtime.cuda.arguments import backward_arguments, forward_arguments
+from rnnc.runtime.cuda.launch import CallSizes
 
 PLANS = {
     direction: AlternatingPlan(direction=direction, arch="sm_90", dtype="float32")
@@ -99,13 +101,13 @@ def log(monkeypatch):
 
 def work(direction="forward", lasting=True):
     return Work(
-        *(rnnc.cells.elman, PLANS[direction], torch.float32, CPU, (2, 1, 3)),
-        *(STREAM, False, lasting),
+        *(rnnc.cells.elman, PLANS[direction], torch.float32, CPU, CallSizes(2, 1, 3)),
+        *(STREAM, lasting),
     )
 
 
 def run(made, steps):
-    forward = made._forward
+    forward = made.direction == "forward"
     arguments = (forward_arguments if forward else backward_arguments)(1, 0)()
     made.run(arguments, steps, torch.randn(1, 1, 3, 3))
 
@@ -227,14 +229,15 @@ def calls(log, monkeypatch):
 
     monkeypatch.setattr(alternating, "Work", Noted)
 
-    def call(stream=STREAM, rows=2, capturing=False, mode=torch.no_grad):
+    def call(stream=STREAM, rows=2, capturing=False, mode=torch.no_grad, tf32=False):
         state.update(stream=stream, capturing=capturing)
         with mode():
             arguments = forward_arguments(1, 0)()
             like, R = torch.empty(0), torch.randn(1, 1, 3, 3)
-            run_alternating(
-                *(rnnc.cells.elman, PLANS["forward"], arguments, R, like, (3, rows, 1, 3))
-            )
+            sizes = CallSizes(rows, 1, 3)
+            plan = replace(PLANS["forward"], tf32=tf32)
+            launcher = AlternatingLauncher(rnnc.cells.elman, plan, sizes, 0)
+            launcher.run(arguments, R, like, 3)
         return made
 
     rnnc.free_memory()
@@ -260,10 +263,9 @@ def test_a_capture_s_work_is_not_kept(calls):
 
 
 @pytest.mark.parametrize("setting", [True, False])
-def test_another_precision_is_another_work(calls, setting, monkeypatch):
+def test_another_precision_is_another_work(calls, setting):
     calls()
-    monkeypatch.setattr(alternating, "tf32_allowed", lambda dtype: setting)
-    assert len(calls()) == 1 + setting
+    assert len(calls(tf32=setting)) == 1 + setting
 
 
 def test_two_threads_take_turns_with_a_work(calls, monkeypatch):

@@ -13,16 +13,16 @@ from rnnc.codegen.cuda.limits import MIB, limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.call import Choice
-from rnnc.runtime.cuda import choose, launch, step_down
+from rnnc.runtime.cuda import choose, kernels, launch, load, step_down
 from rnnc.runtime.cuda.arguments import forward_arguments
 from rnnc.runtime.cuda.driver.driver import as_residency
-from rnnc.runtime.cuda.launch import Kernel
-from rnnc.runtime.cuda.resident import Sizes
+from rnnc.runtime.cuda.launch import CallSizes, Kernel
+from rnnc.runtime.cuda.prepared import prepare
 from rnnc.runtime.errors import ResidencyError
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
 ASKED = (LSTM, 1, 768, 16, torch.bfloat16, 0, Choice(), False)
-SIZES = Sizes(100, 16, 1)
+STEPS = 100
 ARGUMENTS = forward_arguments(2, 0)()
 NO_ROOM = {
     701: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES",
@@ -87,11 +87,11 @@ def test_another_error_of_the_driver_stays_what_it_is(driver):
 def test_a_load_without_room_is_a_residency_error(driver, monkeypatch):
     plan = plan_for(LSTM, Shape(1, 768), H200, "grid")
     module = SimpleNamespace(function=lambda name: 7)
-    monkeypatch.setattr(launch, "beside_captures", nullcontext)
-    monkeypatch.setattr(launch, "_load_module", lambda *_: module)
-    launch.load_kernel.cache_clear()
+    monkeypatch.setattr(load, "beside_captures", nullcontext)
+    monkeypatch.setattr(load, "_load_module", lambda *_: module)
+    load.load_kernel.cache_clear()
     with pytest.raises(ResidencyError, match="load of rnnc_backward on cuda:0"):
-        launch.load_kernel(LSTM, plan.backward, "rnnc_backward", 0)
+        load.load_kernel(LSTM, plan.backward, "rnnc_backward", 0)
 
 
 def test_a_kernel_is_kept_once_a_graph_has_it(driver, monkeypatch):
@@ -135,7 +135,7 @@ def test_auto_runs_the_next_plan_that_the_driver_takes(h200):
     plans = forwards()
     run, tried = no_room_for(*plans[:2])
     with pytest.warns(RuntimeWarning, match="where it would run the grid plan"):
-        assert step_down.with_room(plans[0], run, SIZES, ASKED) == plans[2]
+        assert step_down.with_room(plans[0], run, STEPS, asked=ASKED) == plans[2]
     assert tried == plans[:3]
 
 
@@ -148,23 +148,33 @@ def test_auto_runs_another_plan_where_memory_ends(h200):
         return plan
 
     with pytest.warns(RuntimeWarning, match="out of memory"):
-        assert step_down.with_room(plans[0], run, SIZES, ASKED) == plans[1]
+        assert step_down.with_room(plans[0], run, STEPS, asked=ASKED) == plans[1]
 
 
 def test_where_nothing_has_room_the_first_plan_s_error_is_raised(h200):
     plans = forwards()
     run, _ = no_room_for(*plans)
     with pytest.raises(ResidencyError, match="no room"):
-        step_down.with_room(plans[0], run, SIZES, ASKED)
+        step_down.with_room(plans[0], run, STEPS, asked=ASKED)
 
 
-@pytest.mark.parametrize("asked", [None, (*ASKED[:6], Choice("grid"), False)])
-def test_a_plan_that_was_asked_for_is_not_replaced(asked):
+def test_a_plan_that_was_asked_for_is_not_replaced():
     plan = plan_for(LSTM, Shape(1, 768), H200, "grid").forward
     run, tried = no_room_for(plan)
+    ready = prepare(LSTM, plan, CallSizes(16, 1, 768), 0)
     with pytest.raises(ResidencyError):
-        step_down.with_room(plan, run, SIZES, asked)
+        kernels._launched(ready, lambda ready: run(ready.plan), STEPS)
     assert tried == [plan]
+
+
+def test_a_plan_that_failed_is_not_tried_again(h200):
+    plans = forwards()
+    run, tried = no_room_for()
+    with pytest.warns(RuntimeWarning, match="no room here"):
+        assert step_down.with_room(
+            plans[0], run, STEPS, ResidencyError("launch", "no room here", "", ""), asked=ASKED
+        )
+    assert tried == [plans[1]]
 
 
 @pytest.fixture
@@ -184,19 +194,19 @@ def free(monkeypatch):
 def test_auto_takes_a_plan_whose_buffers_fit_the_memory(h200, free):
     free(300)
     grid = plan_for(LSTM, Shape(1, 768), H200, "grid").backward
-    long = Sizes(100_000, 16, 1)
+    long = 100_000
     with pytest.warns(RuntimeWarning, match="300 MiB free"):
-        ran = step_down.with_room(grid, lambda plan: plan, long, ASKED)
+        ran = step_down.with_room(grid, lambda plan: plan, long, asked=ASKED)
     assert ran.kind != "grid"
 
 
 def test_the_memory_is_asked_for_large_buffers_alone(h200, free):
     asked = free(10**6)
     grid = plan_for(LSTM, Shape(1, 768), H200, "grid").forward
-    assert step_down.with_room(grid, lambda plan: plan, SIZES, ASKED) is grid
+    assert step_down.with_room(grid, lambda plan: plan, STEPS, asked=ASKED) is grid
     assert asked == []
-    long = Sizes(100_000, 16, 1)
-    assert step_down.with_room(grid, lambda plan: plan, long, ASKED) is grid
+    long = 100_000
+    assert step_down.with_room(grid, lambda plan: plan, long, asked=ASKED) is grid
     assert asked == [0]
 
 

@@ -1,0 +1,73 @@
+"""The launchers of the kinds of plans, in a registry that other packages can add to."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ...cellspec.cell import CellSpec
+from ...codegen.cuda.kernel_plan import KernelPlan
+from ...codegen.shape import PlanError
+from .alternating.run import AlternatingLauncher
+from .launch import CallSizes, Launcher
+from .resident.grid import GridLauncher
+from .resident.tiled import TiledLauncher
+
+# Makes the launcher of a plan, of the kind that it is registered for, on the device of a number.
+MakeLauncher = Callable[[CellSpec, Any, CallSizes, int], Launcher]
+
+LAUNCHERS: dict[str, MakeLauncher] = {
+    "block": TiledLauncher,
+    "cluster": TiledLauncher,
+    "grid": GridLauncher,
+    "alternating": AlternatingLauncher,
+}
+
+
+def register_launcher(kind: str, make: MakeLauncher) -> None:
+    """Add the launcher of a kind of plan that `codegen.cuda.kinds.register_kind` added.
+
+    Args:
+        kind: the kind's name.
+        make: makes a launcher, by the cell, the plan, the sizes of a call and a device's number.
+
+    Raises:
+        ValueError: the kind has a launcher.
+    """
+    if kind in LAUNCHERS:
+        raise ValueError(f"there is a launcher for the kind {kind!r}")
+    LAUNCHERS[kind] = make
+
+
+def unregister_launcher(kind: str) -> None:
+    """Remove a launcher that `register_launcher` added.
+
+    Args:
+        kind: the kind's name.
+
+    Raises:
+        KeyError: the kind has no launcher.
+    """
+    del LAUNCHERS[kind]
+
+
+def launcher_of(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> Launcher:
+    """The launcher of a plan.
+
+    Args:
+        cell: the cell.
+        plan: of one direction.
+        sizes: of the calls.
+        device: the device's number.
+
+    Raises:
+        PlanError: the plan's kind has no launcher.
+    """
+    if plan.kind not in LAUNCHERS:
+        raise PlanError(
+            f"{plan.kind} plan of {cell.name}",
+            "a kind of plan without a launcher",
+            f"one of {', '.join(LAUNCHERS)}",
+            f"register_launcher({plan.kind!r}, …) of rnnc.runtime.cuda.launchers",
+        )
+    return LAUNCHERS[plan.kind](cell, plan, sizes, device)

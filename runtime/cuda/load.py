@@ -1,0 +1,89 @@
+"""Kernels of a plan, compiled on first use and loaded once per device."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from functools import lru_cache
+from typing import Any
+
+from ...cellspec.cell import CellSpec
+from ...codegen.cuda.kernel_plan import KernelPlan
+from .driver.capture import beside_captures
+from .driver.driver import as_residency
+from .driver.residency import resident_blocks
+from .launch import Kernel, check_room
+from .nvrtc import compile_plan
+
+_MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_NON_PORTABLE_CLUSTER = 14  # CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+_PORTABLE_CLUSTER = 8  # blocks: CUDA C++ Programming Guide, "Thread Block Clusters"
+
+
+@lru_cache(maxsize=1024)
+def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Kernel:
+    """A kernel of a cell and plan, compiled on first use and loaded on a device.
+
+    Args:
+        cell: the cell.
+        plan: what to compile for; its `arch` is the device's.
+        name: one of the plan's `kernel_names`.
+        device: the device's number; it must be torch's current device.
+
+    Raises:
+        ResidencyError: the device has no room for a cluster of the kernel's blocks.
+    """
+    try:
+        with beside_captures():
+            return _loaded(_load_module(cell, plan, device), plan, name, device)
+    except RuntimeError as error:
+        raise as_residency(error, f"load of {name} on cuda:{device}") from None
+
+
+def _loaded(module: LoadedModule, plan: KernelPlan, name: str, device: int) -> Kernel:
+    """A kernel of a module, with the attributes that its launch needs."""
+    from cupy_backends.cuda.api import driver
+
+    threads, shared, cluster, waits_for = plan.launch_shape
+    function = module.function(name)
+    if shared:
+        driver.funcSetAttribute(function, _MAX_DYNAMIC_SHARED, shared)
+    if cluster > _PORTABLE_CLUSTER:
+        driver.funcSetAttribute(function, _NON_PORTABLE_CLUSTER, 1)
+    kernel = Kernel(name, function, threads, shared, module, device)
+    if waits_for != "none":
+        resident = resident_blocks(function, threads, shared, cluster, device)
+        check_room(kernel, cluster, resident)  # not every chip has room for large clusters
+        if waits_for == "all":
+            kernel = replace(kernel, resident=resident)
+    return kernel
+
+
+@lru_cache(maxsize=512)
+def _load_module(cell: CellSpec, plan: KernelPlan, device: int) -> LoadedModule:
+    """The kernels of a translation unit, on a device."""
+    return LoadedModule(compile_plan(cell, plan).cubin)
+
+
+class LoadedModule:
+    """Kernels on the current device, unloaded with the last reference to them.
+
+    Args:
+        cubin: what NVRTC made.
+    """
+
+    def __init__(self, cubin: bytes) -> None:
+        from cupy.cuda.function import Module
+
+        self._module: Any = Module()
+        with beside_captures():
+            self._module.load(cubin)
+
+    def function(self, name: str) -> int:
+        """The driver's handle of a kernel."""
+        return int(self._module.get_function(name).ptr)
+
+    def __del__(self) -> None:
+        # Elsewhere a capture may be under way, which an unloading would end.
+        with suppress(Exception), beside_captures():
+            self._module = None

@@ -1,0 +1,101 @@
+"""What a direction of a call needs besides its tensors, made once for all calls of a size."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Protocol, TypeVar
+
+from ...cellspec.cell import CellSpec
+from ...codegen.cuda.kernel_plan import KernelPlan
+from ..gemms import Product, products_of
+from ..store.facts import Counts, counts_of
+from .arguments import backward_arguments, forward_arguments
+from .launch import CallSizes, Launcher
+from .launchers import launcher_of
+
+Result = TypeVar("Result")
+
+
+class StepDown(Protocol):
+    """Runs a direction by the plan that it is given, or by another one that has room."""
+
+    def __call__(
+        self,
+        own: KernelPlan,
+        run: Callable[[KernelPlan], Result],
+        steps: int,
+        failed: Exception | None = None,
+    ) -> Result:
+        """Run, and return what `run` gives.
+
+        Args:
+            own: the plan.
+            run: launches one.
+            steps: of the call.
+            failed: why the plan itself has just failed; None if it was not tried.
+        """
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prepared:
+    """A direction of a call, besides its tensors and the number of steps.
+
+    Attributes:
+        cell: the cell.
+        plan: of the direction.
+        sizes: of the call.
+        device: the device's number.
+        counts: how many states, gates and other parts the cell has.
+        products: those that give the gradient of R.
+        arguments: the struct of the direction's arguments.
+        launcher: launches the kernels.
+        sum_parts: how many partial sums a backward writes of each bias, param and diagonal weight.
+        step_bytes: bytes per step that the launches need besides the tensors of the call.
+        fixed_bytes: bytes that they need for any number of steps.
+        step_down: takes another plan if this one has no room; None if the caller chose the plan.
+    """
+
+    cell: CellSpec
+    plan: KernelPlan
+    sizes: CallSizes
+    device: int
+    counts: Counts
+    products: tuple[Product, ...]
+    arguments: type[ctypes.Structure]
+    launcher: Launcher
+    sum_parts: int
+    step_bytes: int
+    fixed_bytes: int
+    step_down: StepDown | None = None
+
+
+@lru_cache(maxsize=1024)
+def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> Prepared:
+    """Prepare calls of one size. Their kernel is compiled and loaded by the first of them.
+
+    Args:
+        cell: the cell.
+        plan: of one direction.
+        sizes: of the calls.
+        device: the device's number.
+
+    Raises:
+        PlanError: the plan's kind has no launcher.
+    """
+    counts = counts_of(cell)
+    arguments = forward_arguments if plan.direction == "forward" else backward_arguments
+    return Prepared(
+        cell,
+        plan,
+        sizes,
+        device,
+        counts,
+        products_of(cell),
+        arguments(counts.states, counts.params),
+        launcher_of(cell, plan, sizes, device),
+        plan.parts_of_sums(sizes.batch),
+        *plan.buffer_bytes(sizes.batch, sizes.heads),
+    )

@@ -1,0 +1,1 @@
+"""Launches of resident plans: one kernel runs all steps of a direction."""

@@ -1,0 +1,75 @@
+"""Launches of grid plans: blocks on the whole GPU that exchange data through a buffer."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ....cellspec.cell import CellSpec
+from ....codegen.cuda.grid.plan import GridPlan
+from ..arguments import grid_struct, pointer
+from ..launch import CallSizes, Kernel, Launcher
+from ..load import load_kernel
+
+_WORD = 8  # bytes that are filled at once
+_SENTINEL = -1  # such a word: 0xFF throughout, which no kernel publishes
+
+
+class GridLauncher(Launcher):
+    """Launches the kernel of a grid plan once per wave of batch rows."""
+
+    __slots__ = ("_buffers", "_cell", "_device", "_kernel", "_plan", "_waves")
+
+    def __init__(self, cell: CellSpec, plan: GridPlan, sizes: CallSizes, device: int) -> None:
+        self._cell, self._plan, self._device = cell, plan, device
+        self._buffers = plan.buffer_bytes(sizes.batch, sizes.heads)
+        self._waves = [
+            (first, (plan.blocks, groups, sizes.heads))
+            for first, groups in waves(plan, sizes.batch)
+        ]
+        self._kernel: Kernel | None = None
+
+    def matrix(self, R: Tensor | None) -> Tensor | None:
+        """R transposed: blocks of a grid's backward keep the rows of the transpose.
+
+        Args:
+            R: (Gr, N, D out, D in).
+        """
+        return R if R is None or self._plan.direction == "forward" else R.mT.contiguous()
+
+    def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
+        """Run all steps of the direction on torch's current stream.
+
+        Args:
+            arguments: of the direction.
+            R: not used: the arguments have its address.
+            like: gives the device.
+            steps: how many.
+        """
+        kernel = self._kernel
+        if kernel is None:
+            plan, device = self._plan, self._device
+            kernel = load_kernel(self._cell, plan, f"rnnc_{plan.direction}", device)
+            self._kernel = kernel
+        per_step, fixed = self._buffers
+        exchange = like.new_empty((steps or 1) * per_step // _WORD, dtype=torch.int64)
+        streamed = like.new_empty(fixed, dtype=torch.uint8)
+        struct = grid_struct(type(arguments))
+        for first, grid in self._waves:
+            exchange.fill_(_SENTINEL)
+            kernel(grid, struct(arguments, exchange.data_ptr(), pointer(streamed), first))
+
+
+def waves(plan: GridPlan, batch: int) -> Iterator[tuple[int, int]]:
+    """The launches of a grid plan: the first group of each, and how many groups it has.
+
+    Args:
+        plan: the plan.
+        batch: rows of the call.
+    """
+    groups = plan.batch_tiles(batch)
+    for first in range(0, groups, plan.groups):
+        yield first, min(plan.groups, groups - first)
