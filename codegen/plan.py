@@ -13,8 +13,8 @@ from .shape import DIRECTIONS, Dtype, Save
 class Plan:
     """The kernel plans of a call, each of one kind.
 
-    What a forward leaves for a backward has one layout for all kinds of plans, so each direction
-    may run the kernel that is the fastest for it.
+    All kinds of plans save the same tensors for the backward, in the same layout. So each direction
+    may have the kind that is fastest for it.
 
     Attributes:
         forward: the plan of the forward kernel.

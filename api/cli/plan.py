@@ -31,6 +31,8 @@ def print_plan(cell: str, shape: Shape, gpu: str, variant: str) -> None:
     plan = plan_for(found, shape, limits, variant)
     print_lines(f"{found.name}, {shape}\n{limits}\n")
     print_table(_table(found, shape, limits, plan))
+    parts = f"forward {plan.forward.estimate}, backward {plan.backward.estimate}"
+    print_lines(f"  * in ns: {parts}")
     if not is_fitted(limits):
         print_lines(f"  (estimated with constants fitted on an {constants_for(limits).fitted_on})")
     print_lines(f"\n* {plan}")

@@ -59,3 +59,6 @@ class StepEstimate:
     def total(self) -> int:
         """The sum of the parts."""
         return self.exchange + self.product + self.pointwise
+
+    def __str__(self) -> str:
+        return f"{self.exchange} exchange + {self.product} product + {self.pointwise} pointwise"

@@ -19,7 +19,7 @@ MOST_BLOCKS = 65535
 
 
 class LaunchShape(NamedTuple):
-    """What a launch of a kernel needs to know of its blocks.
+    """The blocks of a kernel, as its launch needs them.
 
     Attributes:
         threads: threads per block.
@@ -97,7 +97,9 @@ class KernelPlan(ABC):
         return ()
 
     def as_compiled(self) -> Self:
-        """The plan without what is no part of the source: equal for plans with the same kernel."""
+        """The plan without fields that the source does not depend on, so that plans with the same
+        source are equal.
+        """
         return replace(self, estimate=StepEstimate(), binding="")
 
     def batch_tiles(self, batch: int) -> int:
@@ -145,7 +147,7 @@ class KernelPlan(ABC):
     @property
     @abstractmethod
     def launch_shape(self) -> LaunchShape:
-        """What a launch needs to know of the blocks."""
+        """The blocks, as a launch needs them."""
 
     @property
     @abstractmethod
@@ -195,7 +197,7 @@ class ResidentPlan(KernelPlan):
 
     @property
     def launch_shape(self) -> LaunchShape:
-        """What a launch needs to know of the blocks."""
+        """The blocks, as a launch needs them."""
         return LaunchShape(self.threads, self.shared)
 
     @property

@@ -1,4 +1,4 @@
-"""Which forward kernel goes with which backward kernel."""
+"""The choice of a forward and a backward kernel that go together."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from collections.abc import Iterable, Sequence
 from ..plan import Plan
 from .kernel_plan import KernelPlan
 
-# Kernels of two kinds or cuts in place of a like pair must save more than this part of a step:
-# estimates are good to about 10 %.
+# A pair of two kinds or cuts replaces a like pair only if it saves more than this part of a step.
+# Estimates are good to about 10 %.
 LEAST_GAIN = 0.05
 
 
 def like_pairs(forwards: Sequence[KernelPlan], backwards: Sequence[KernelPlan]) -> list[Plan]:
-    """Plans of one kind and cut of the batch: the best pair, and each kernel with the best other.
+    """Plans of one kind and cut of the batch: each kernel with the cheapest of the other direction.
 
     Args:
-        forwards: the forward kernels of one kind, those of each cut with the cheapest first.
-        backwards: the backward kernels, likewise.
+        forwards: the forward kernels of one kind; within each cut, the cheapest comes first.
+        backwards: the backward kernels in the same order.
     """
     found = []
     for cut in dict.fromkeys(kernel.cut for kernel in forwards):
@@ -30,15 +30,15 @@ def like_pairs(forwards: Sequence[KernelPlan], backwards: Sequence[KernelPlan]) 
 
 
 def cheapest(plans: Iterable[Plan], costs: Iterable[tuple[float, float]]) -> Plan:
-    """The like pair that costs the least, or the best kernel of each direction where that gains.
+    """The cheapest pair, or the cheapest kernel of each direction if they cost less together.
 
     Args:
-        plans: at least one; of those that cost the same the first is taken.
-        costs: of each, forward and backward.
+        plans: at least one; of plans with the same cost the first is taken.
+        costs: the costs of each plan, forward and backward.
     """
     priced = list(zip(plans, costs, strict=True))
     best, cost = min(priced, key=lambda pair: sum(pair[1]))
-    # A plan that is launched step by step has buffers and graphs of its own, and is not mixed.
+    # A plan that is launched step by step has its own buffers and graphs, so it is not mixed.
     mixable = [(p, c) for p, c in priced if p.forward.steps_per_launch == "all"]
     if mixable:
         first, (forward, _) = min(mixable, key=lambda pair: pair[1][0])

@@ -1,4 +1,4 @@
-"""Why there is no plan of a kind, and which size would have one: what all fused plans say alike."""
+"""Why a kind of resident plan refuses a shape, and which head dims it takes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HEAD_STEP = 8  # units: the largest heads are counted in multiples of it
 
 
 def first_clash(problem: Callable[[Direction], Model]) -> Clash | None:
-    """What stands in the way, in the direction that fails first; nothing where a plan fits.
+    """The constraints that cannot be met, in the first direction that fails; None if a plan fits.
 
     Args:
         problem: the constraints on the kernel of a direction.
@@ -23,20 +23,20 @@ def first_clash(problem: Callable[[Direction], Model]) -> Clash | None:
         try:
             problem(direction).solve()
         except Unsatisfiable as error:
-            return direction, error  # whose words take a while, and not everyone reads them
+            return direction, error  # formatting is slow, so it is left to whoever prints the error
     return None
 
 
 def largest_dim(fits: Callable[[int], bool], low: int, high: int, step: int) -> int:
     """The largest head dim that fits, by doubling, then halving.
 
-    What fits, is taken to fit for every smaller multiple of the step.
+    If a size fits, every smaller multiple of the step is assumed to fit.
 
     Args:
-        fits: whether a head dim does.
-        low: one that does, or 0; the answer where none larger does.
-        high: the next that is tried; both are multiples of the step.
-        step: of the answer.
+        fits: says whether a head dim fits.
+        low: a head dim that fits, or 0; the answer if no larger one fits.
+        high: the first head dim to try. Both are multiples of `step`.
+        step: the answer is a multiple of it.
     """
     while fits(high):
         low, high = high, 2 * high
@@ -62,15 +62,15 @@ def largest_beyond_gaps(first: int, fits: Callable[[int], bool]) -> int:
 
 
 def refuse_float64(variant: str, cell: CellSpec, shape: Shape) -> None:
-    """Say that a kind of plan has no kernels in float64.
+    """Raise an error if the dtype is float64, for which a kind of plan has no kernels.
 
     Args:
         variant: the kind.
         cell: the cell.
-        shape: that was asked for.
+        shape: the requested sizes and dtype.
 
     Raises:
-        PlanError: it is float64.
+        PlanError: the dtype is float64.
     """
     if shape.dtype == "float64":
         raise PlanError(
@@ -96,12 +96,12 @@ def refusal(
     Args:
         variant: its kind.
         cell: the cell.
-        shape: that was asked for.
-        limits: of the GPU.
-        clash: what stands in the way.
+        shape: the requested sizes and dtype.
+        limits: the GPU.
+        clash: the constraints that cannot be met.
         largest: the largest head dim that fits; 0 if none does.
-        wanted: what would fit where no head dim does.
-        larger: the next larger head dim that fits, where the one asked for is too small.
+        wanted: what would fit, if no head dim does.
+        larger: the next larger head dim that fits, if the requested one is too small; else 0.
     """
     found = f"{clash[0]}, {clash[1]}" if clash else ""
     if larger:

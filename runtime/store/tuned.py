@@ -9,32 +9,19 @@ from contextlib import suppress
 from dataclasses import dataclass
 from importlib import metadata
 
-from ...cellspec.cell import CellSpec
-from ...codegen.cuda.limits import Limits
 from ...codegen.plan import Plan
-from ...codegen.shape import Save, Shape
+from ...codegen.request import PlanRequest
 from .digest import package_digest
 from .files import file_name, keep, look_up
 from .plan_json import packed_plan, unpacked_plan
 
 
 @dataclass(frozen=True)
-class Asked:
-    """What a plan is asked for: all that its speed depends on, beside the versions.
+class Asked(PlanRequest):
+    """A request for the fastest plan, with the name of the file that keeps the answer.
 
-    Attributes:
-        cell: the cell.
-        shape: heads, head dim, batch and dtype; the time of a step does not depend on their number.
-        limits: of the GPU, and its name.
-        save: what the forward keeps for the backward.
-        tf32: whether float32 products may round to tf32.
+    The time per step does not depend on the number of steps.
     """
-
-    cell: CellSpec
-    shape: Shape
-    limits: Limits
-    save: Save = "gates"
-    tf32: bool = False
 
     @property
     def key(self) -> str:

@@ -79,7 +79,7 @@ class AlternatingPlan(KernelPlan):
 
     @property
     def launch_shape(self) -> LaunchShape:
-        """What a launch needs to know of the blocks."""
+        """The blocks, as a launch needs them."""
         return LaunchShape(self.threads)
 
     @property

@@ -29,7 +29,7 @@ def forward_registers(
     layout = layout_of(pointwise.cell)
     states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
     each_item = math.ceil(2 + 0.2 * states + gates + 0.7 * saved)
-    each_unit = math.ceil(1.3 * _values_of_a_unit(pointwise))
+    each_unit = math.ceil(1.3 * _values_per_unit(pointwise))
     # A float32 number is split into two numbers for the matrix instructions.
     split = shape.dtype == "float32"
     working, each_tile = (74, 14) if split else (30, 6)
@@ -47,11 +47,11 @@ def backward_registers(pointwise: Pointwise, shape: Shape, rows: int) -> int:
     layout = layout_of(pointwise.cell)
     states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
     each_item = math.ceil(2.9 * states + 0.9 * gates + 2.1 * saved)
-    each_unit = math.ceil(1.9 * _values_of_a_unit(pointwise))
+    each_unit = math.ceil(1.9 * _values_per_unit(pointwise))
     working = 28 + (8 if shape.dtype == "float32" else 0)
     return working + 17 * len(layout.sources) + 2 * (rows // 4 * each_item + each_unit)
 
 
-def _values_of_a_unit(pointwise: Pointwise) -> int:
+def _values_per_unit(pointwise: Pointwise) -> int:
     layout = layout_of(pointwise.cell)
     return len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)

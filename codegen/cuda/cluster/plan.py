@@ -31,7 +31,7 @@ class ClusterPlan(TiledPlan):
 
     @property
     def launch_shape(self) -> LaunchShape:
-        """What a launch needs to know of the blocks."""
+        """The blocks, as a launch needs them."""
         return LaunchShape(self.threads, self.shared, self.cluster, "cluster")
 
     def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:

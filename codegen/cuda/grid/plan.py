@@ -53,7 +53,7 @@ class GridPlan(ResidentPlan):
     streamed_k_tiles: int = 0
 
     def as_compiled(self) -> Self:
-        """The plan without what is no part of the source."""
+        """The plan without fields that the source does not depend on."""
         return replace(super().as_compiled(), groups=1)
 
     @property
@@ -133,7 +133,7 @@ class GridPlan(ResidentPlan):
 
     @property
     def launch_shape(self) -> LaunchShape:
-        """What a launch needs to know of the blocks."""
+        """The blocks, as a launch needs them."""
         return LaunchShape(self.threads, self.shared, self.cluster, "all")
 
     @property

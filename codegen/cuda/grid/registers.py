@@ -7,7 +7,7 @@ test compiles cells against them.
 from __future__ import annotations
 
 from ...derive import Pointwise
-from ...layout import layout_of
+from ...layout import Layout, layout_of
 from ...shape import Shape
 
 # Additional registers per thread if a part of R is streamed. The kernel names four; without the
@@ -26,10 +26,9 @@ def forward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
         shape: gives the dtype.
     """
     layout = layout_of(pointwise.cell)
-    states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
-    values = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
     working = 24 + (40 if shape.dtype == "float32" else 0) + _padding(shape)
-    return working, states + 6 * gates + 3 * saved + values
+    each_item = len(layout.states) + 6 * len(layout.gates) + 3 * len(pointwise.saved)
+    return working, each_item + _values_per_unit(layout)
 
 
 def backward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
@@ -40,11 +39,15 @@ def backward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
         shape: gives the dtype.
     """
     layout = layout_of(pointwise.cell)
-    states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
-    values = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
+    gates = len(layout.gates)
     working = 18 + (20 if shape.dtype == "float32" else 0) + (20 if gates > 6 else 0)
-    working += _padding(shape)
-    return working, 3 * states + 4 * gates + 3 * saved + values
+    each_item = 3 * len(layout.states) + 4 * gates + 3 * len(pointwise.saved)
+    return working + _padding(shape), each_item + _values_per_unit(layout)
+
+
+def _values_per_unit(layout: Layout) -> int:
+    """Biases, params and diagonal weights per unit."""
+    return len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
 
 
 def product_registers(shape: Shape, row_tiles: int) -> tuple[int, int]:

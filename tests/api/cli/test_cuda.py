@@ -82,6 +82,8 @@ def test_plan_marks_a_mixed_plan_that_is_taken(shown: Callable[..., str]) -> Non
     assert f"  {backward} ns per step  " in lines[5]
     for part in (f" {forward} ns per step  ", f"  {backward} ns per step  "):
         assert part in lines[8]
+    parts = f"forward {plan.forward.estimate}, backward {plan.backward.estimate}"
+    assert lines[9] == f"  * in ns: {parts}"
     assert "constants fitted on" not in "\n".join(lines)
     assert "\n".join(lines).endswith(f"\n\n* {plan}")
 
