@@ -26,15 +26,11 @@ struct ForwardArguments {
 };
 
 // Partial sums of float32 are added in double; for two-byte elements that would make no difference.
-template <int bytes>
-struct SumOf {
-  using type = double;
-};
-template <>
-struct SumOf<2> {
-  using type = float;
-};
-using SumOverTime = typename SumOf<sizeof(Element)>::type;
+RNNC_INLINE auto zero_sum() {
+  if constexpr (sizeof(Element) > 2) return double{};
+  if constexpr (sizeof(Element) == 2) return float{};
+}
+using SumOverTime = decltype(zero_sum());
 
 struct BackwardArguments {
   int64 steps, batch, heads, dim;

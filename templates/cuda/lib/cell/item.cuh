@@ -12,6 +12,16 @@ using Params = real[at_least_one(Cell::kParams)];
 using Diagonal = real[at_least_one(Cell::kDiagonalPairs)];
 using Saved = real[at_least_one(Cell::kSaved)];
 
+// body(source, i) for each source, and each i of its pairs.
+template <typename Body>
+RNNC_INLINE void for_source_pairs(const Body& body) {
+#pragma unroll
+  for (int source = 0; source < Cell::kSources; ++source) {
+#pragma unroll
+    for (int i = 0; i < kSourcePairs[source]; ++i) body(source, i);
+  }
+}
+
 // The params and diagonal weights of a unit, constant over time. `unit` indexes [N, D], of `plane`
 // units.
 template <typename Arguments>

@@ -12,11 +12,7 @@ template <int units, int head_dim>
 struct GateMajorK {
   static constexpr int kHeadDim = head_dim;
   RNNC_CONSTEXPR int k_tiles(int source) { return ceil_div(kSourcePairs[source] * units, kKTile); }
-  RNNC_CONSTEXPR int first_k_tile(int source) {
-    int before = 0;
-    for (int i = 0; i < source; ++i) before += k_tiles(i);
-    return before;
-  }
+  RNNC_CONSTEXPR int first_k_tile(int source) { return sum_before(source, k_tiles); }
   // All k_tiles; at least one, as the size of an array.
   RNNC_CONSTEXPR int all_k_tiles() { return at_least_one(first_k_tile(Cell::kSources)); }
 

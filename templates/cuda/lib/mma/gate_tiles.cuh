@@ -11,17 +11,13 @@ template <int groups>
 struct GateTiles {
   RNNC_CONSTEXPR int halves(int source) { return groups * kSourcePairs[source]; }
   RNNC_CONSTEXPR int tiles(int source) { return ceil_div(halves(source), 2); }
-  RNNC_CONSTEXPR int first_tile(int source) {
-    int before = 0;
-    for (int i = 0; i < source; ++i) before += tiles(i);
-    return before;
-  }
+  RNNC_CONSTEXPR int first_tile(int source) { return sum_before(source, tiles); }
 
   // body(pair, group, tile, half): where the product of each pair is, for each group.
   template <typename Body>
   static RNNC_MEMBER void for_pairs(const Body& body) {
     unroll<Cell::kSources>([&](auto source_index) {
-      constexpr int source = decltype(source_index)::value;
+      constexpr int source = source_index;
       unroll<halves(source)>([&](auto index) {
         constexpr int i = decltype(index)::value, pairs = kSourcePairs[source];
         body(Index<kSourceFirstPair[source] + i % pairs>{}, Index<i / pairs>{},

@@ -50,7 +50,7 @@ struct GateWeights {
     unroll<Cell::kSources>([&](auto source_index) {
       constexpr int source = decltype(source_index)::value, pairs = kSourcePairs[source];
       unroll<2 * Tiles::tiles(source)>([&](auto half_index) {
-        constexpr int half = decltype(half_index)::value;
+        constexpr int half = half_index;
         constexpr int tile = Tiles::first_tile(source) + half / 2;
         constexpr bool paired = half < Tiles::halves(source);
         const int matrix = kPairMatrix[kSourceFirstPair[source] + (paired ? half % pairs : 0)];
@@ -75,7 +75,7 @@ struct GateWeights {
   template <int n, typename Load>
   RNNC_MEMBER void multiply(Accumulator<n> (&product)[kTiles], const Load& load) const {
     unroll<Cell::kSources>([&](auto source_index) {
-      constexpr int source = decltype(source_index)::value;
+      constexpr int source = source_index;
       for_k_tiles<k_tiles>([&](int k_tile) { return load(source, k_tile); },
                            [&](auto index, uint4 h) {
                              constexpr int k_tile = decltype(index)::value;

@@ -7,23 +7,14 @@
 namespace rnnc {
 
 template <int bytes>
-struct AccessOf;
-template <>
-struct AccessOf<2> {
-  using type = u16;
-};
-template <>
-struct AccessOf<4> {
-  using type = u32;
-};
-template <>
-struct AccessOf<8> {
-  using type = uint2;
-};
-template <>
-struct AccessOf<16> {
-  using type = uint4;
-};
+RNNC_INLINE auto access_of() {
+  if constexpr (bytes == 2) return u16{};
+  if constexpr (bytes == 4) return u32{};
+  if constexpr (bytes == 8) return uint2{};
+  if constexpr (bytes == 16) return uint4{};
+}
+template <int bytes>
+using AccessOf = decltype(access_of<bytes>());
 
 // n neighbouring elements that are loaded and stored together, aligned to the widest access that
 // divides their bytes. They stay packed until one is read: unpacking at the load would wait for it.
@@ -31,41 +22,36 @@ template <typename T, int n>
 struct Vec {
   static constexpr int kBytes = n * static_cast<int>(sizeof(T));
   static constexpr int kAccess = access_bytes(kBytes);
-  using Word = typename AccessOf<kBytes % 4 ? 2 : 4>::type;
+  using Word = AccessOf<kBytes % 4 ? 2 : 4>;
+  using Access = AccessOf<kAccess>;
   static constexpr int kWords = kBytes / static_cast<int>(sizeof(Word));
   static constexpr int kAccessWords = kAccess / static_cast<int>(sizeof(Word));
   Word words[kWords];
 
   RNNC_MEMBER void load(const void* from) {  // from global memory
-#pragma unroll
-    for (int i = 0; i < kWords; i += kAccessWords) {
+    repeat<kWords / kAccessWords>([&](int i) {
       Word access[kAccessWords];
-      ld_global_nc(access, static_cast<const char*>(from) + i * sizeof(Word));
-      repeat<kAccessWords>([&](int k) { words[i + k] = access[k]; });
-    }
-  }
-  RNNC_MEMBER void read(const void* shared) {
-    using Access = typename AccessOf<kAccess>::type;
-#pragma unroll
-    for (int i = 0; i < kWords; i += kAccessWords) {
-      const Access access = static_cast<const Access*>(shared)[i / kAccessWords];
-      memcpy(words + i, &access, sizeof access);
-    }
-  }
-  RNNC_MEMBER void write(void* shared) const {
-    using Access = typename AccessOf<kAccess>::type;
-#pragma unroll
-    for (int i = 0; i < kWords; i += kAccessWords) {
-      memcpy(static_cast<Access*>(shared) + i / kAccessWords, words + i, sizeof(Access));
-    }
+      ld_global_nc(access, static_cast<const Access*>(from) + i);
+      repeat<kAccessWords>([&](int k) { words[i * kAccessWords + k] = access[k]; });
+    });
   }
   RNNC_MEMBER void store(void* to) const {
-#pragma unroll
-    for (int i = 0; i < kWords; i += kAccessWords) {
+    repeat<kWords / kAccessWords>([&](int i) {
       Word access[kAccessWords];
-      repeat<kAccessWords>([&](int k) { access[k] = words[i + k]; });
-      st_global(static_cast<char*>(to) + i * sizeof(Word), access);
-    }
+      repeat<kAccessWords>([&](int k) { access[k] = words[i * kAccessWords + k]; });
+      st_global(static_cast<Access*>(to) + i, access);
+    });
+  }
+  RNNC_MEMBER void read(const void* shared) {
+    repeat<kWords / kAccessWords>([&](int i) {
+      const Access access = static_cast<const Access*>(shared)[i];
+      memcpy(words + i * kAccessWords, &access, sizeof access);
+    });
+  }
+  RNNC_MEMBER void write(void* shared) const {
+    repeat<kWords / kAccessWords>([&](int i) {
+      memcpy(static_cast<Access*>(shared) + i, words + i * kAccessWords, sizeof(Access));
+    });
   }
 
   RNNC_MEMBER auto operator[](int i) const {

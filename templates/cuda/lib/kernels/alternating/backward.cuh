@@ -49,7 +49,7 @@ struct BackwardCarry {
   }
   // Loaded last, since they are needed last.
   RNNC_MEMBER void load_sums(const Workspace& workspace, const ItemIndex& item) {
-    const int64 size = static_cast<int64>(workspace.batch) * workspace.heads * workspace.dim;
+    const int64 size = workspace.size();
     repeat<Cell::kSums>(
         [&](int i) { sums[i] = ld_relaxed_gpu(workspace.sums + i * size + item.row); });
   }
@@ -57,28 +57,21 @@ struct BackwardCarry {
 
 RNNC_INLINE void backward_begin(const BackwardArguments& a, const Workspace& workspace) {
   const ItemIndex item(workspace);
-  if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *static_cast<BackwardArguments*>(workspace.arguments) = a;
-    *workspace.first_step = 0;
-  }
+  begin(a, workspace);
   if (!item.valid) return;
   repeat<Cell::kStates>([&](int s) {
     workspace.states[s][item.row] = a.d_last[s] ? to_real(a.d_last[s][item.row]) : real(0);
   });
   // The last step receives no gradient through R.
-#pragma unroll
-  for (int source = 0; source < Cell::kSources; ++source) {
-#pragma unroll
-    for (int i = 0; i < kSourcePairs[source]; ++i) {
-      const int64 offset = factor_offset(workspace, item, 0, kSourcePairs[source], i);
-      if constexpr (Plan::kFused) {
-        workspace.factors[source][offset] = to_element<Element>(real(0));
-      } else {
-        workspace.products[source][offset] = 0;
-      }
+  for_source_pairs([&](int source, int i) {
+    const int64 offset = factor_offset(workspace, item, 0, kSourcePairs[source], i);
+    if constexpr (Plan::kFused) {
+      workspace.factors[source][offset] = to_element<Element>(real(0));
+    } else {
+      workspace.products[source][offset] = 0;
     }
-  }
-  const int64 size = static_cast<int64>(workspace.batch) * workspace.heads * workspace.dim;
+  });
+  const int64 size = workspace.size();
   repeat<Cell::kSums>([&](int i) {
     workspace.sums[i * size + item.row] = 0;
     workspace.totals[i * size + item.row] = 0;
@@ -98,18 +91,14 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   apply_pointwise_backward(saved, inputs.before, inputs.after, inputs.param, d_state, d_gate,
                            d_param);
 
-#pragma unroll
-  for (int source = 0; source < Cell::kSources; ++source) {
-#pragma unroll
-    for (int i = 0; i < kSourcePairs[source]; ++i) {
-      workspace
-          .factors[source][factor_offset(workspace, item, a.steps - t, kSourcePairs[source], i)] =
-          to_element<Element>(d_gate[kPairGate[kSourceFirstPair[source] + i]]);
-    }
-  }
+  for_source_pairs([&](int source, int i) {
+    const int pairs = kSourcePairs[source];
+    workspace.factors[source][factor_offset(workspace, item, a.steps - t, pairs, i)] =
+        to_element<Element>(d_gate[kPairGate[kSourceFirstPair[source] + i]]);
+  });
   add_diagonal_gradient(d_state, inputs.diagonal, d_gate);
   repeat<Cell::kStates>([&](int s) { workspace.states[s][item.row] = d_state[s]; });
-  const int64 size = static_cast<int64>(workspace.batch) * workspace.heads * workspace.dim;
+  const int64 size = workspace.size();
   const int64 t_offset = t * size + item.row;
   Vec<Element, Cell::kInputGates> d_wx;
   Vec<Element, kGatesNoInput> d_no_input;

@@ -31,10 +31,7 @@ struct ForwardInputs {
 
 RNNC_INLINE void forward_begin(const ForwardArguments& a, const Workspace& workspace) {
   const ItemIndex item(workspace);
-  if (blockIdx.x == 0 && threadIdx.x == 0) {
-    *static_cast<ForwardArguments*>(workspace.arguments) = a;
-    *workspace.first_step = 0;
-  }
+  begin(a, workspace);
   if (!item.valid) return;
   repeat<Cell::kStates>([&](int s) {
     const Element value = a.initial_states[s][item.row];

@@ -79,8 +79,7 @@ struct KTileRange {
 
 RNNC_INLINE void prefetch_backward_weights(BackwardProduct& product, const Workspace& workspace,
                                            const FusedTile& tile) {
-  unroll<Cell::kSources>([&](auto source_index) {
-    constexpr int source = decltype(source_index)::value;
+  unroll<Cell::kSources>([&](auto source) {
     const KTileRange range(workspace, tile, source);
     const int64 strips = static_cast<int64>(blockIdx.x / Plan::kSplit) * range.all * Plan::kSplit;
     product.prefetch_weights<source>(workspace.weights[source] + strips * (kStripBytes / 2),
@@ -90,8 +89,7 @@ RNNC_INLINE void prefetch_backward_weights(BackwardProduct& product, const Works
 
 RNNC_INLINE void set_backward_rows(BackwardProduct& product, const Workspace& workspace,
                                    const FusedTile& tile, int64 step) {
-  unroll<Cell::kSources>([&](auto source_index) {
-    constexpr int source = decltype(source_index)::value;
+  unroll<Cell::kSources>([&](auto source) {
     const int64 offset = tile.factors(workspace, step, kSourcePairs[source]);
     product.set_rows<source>(workspace.factors[source] + offset,
                              KTileRange(workspace, tile, source).begin);
@@ -100,10 +98,8 @@ RNNC_INLINE void set_backward_rows(BackwardProduct& product, const Workspace& wo
 
 RNNC_INLINE void multiply_backward(BackwardProduct& product, const Workspace& workspace) {
   const int64 bytes = int64{kTileBytes} * (factor_pitch(workspace.dim) / kKTile);
-  unroll<Cell::kSources>([&](auto source_index) {
-    constexpr int source = decltype(source_index)::value;
-    product.multiply<source>(bytes * kSourcePairs[source]);
-  });
+  unroll<Cell::kSources>(
+      [&](auto source) { product.multiply<source>(bytes * kSourcePairs[source]); });
 }
 
 RNNC_INLINE void backward_step(const Workspace& workspace, int64 step_idx) {

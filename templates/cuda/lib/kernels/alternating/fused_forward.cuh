@@ -19,15 +19,13 @@ RNNC_INLINE void forward_step(const Workspace& workspace, int64 step_idx) {
   const ItemIndex item = tile.item(workspace);
   const int k_tiles = factor_pitch(workspace.dim) / kKTile;
   ForwardProduct product;
-  unroll<Cell::kSources>([&](auto source_index) {
-    constexpr int source = decltype(source_index)::value;
+  unroll<Cell::kSources>([&](auto source) {
     const int64 strips = static_cast<int64>(blockIdx.x) * k_tiles * kSourcePairs[source];
     product.prefetch_weights<source>(workspace.weights[source] + strips * (kStripBytes / 2), 0,
                                      k_tiles);
   });
   const int64 step = ld_relaxed_gpu(workspace.first_step) + step_idx;
-  unroll<Cell::kSources>([&](auto source_index) {
-    constexpr int source = decltype(source_index)::value;
+  unroll<Cell::kSources>([&](auto source) {
     product.set_rows<source>(workspace.factors[source] + tile.factors(workspace, step, 1), 0);
   });
   const ForwardArguments& a = shared_arguments<ForwardArguments>(workspace, arguments);

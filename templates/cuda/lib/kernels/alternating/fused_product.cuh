@@ -35,11 +35,7 @@ static_assert(kItems <= 32 * Plan::kWarps, "a thread has at most one item");
 // Plan::kNumStages k_tiles before it multiplies the first.
 template <typename KRange>
 struct FusedProduct {
-  RNNC_CONSTEXPR int first_strip(int source) {
-    int strips = 0;
-    for (int i = 0; i < source; ++i) strips += KRange::strips(i);
-    return strips;
-  }
+  RNNC_CONSTEXPR int first_strip(int source) { return sum_before(source, KRange::strips); }
   static constexpr int kStrips = first_strip(Cell::kSources);
   // An instruction waits for its accumulator, so a few tiles need two each.
   static constexpr int kNumAccumulators = kStrips * Plan::kRowTiles < 4 ? 2 : 1;
@@ -90,10 +86,10 @@ struct FusedProduct {
 #pragma unroll 1
     for (int i = 0; i < count[source]; i += Plan::kNumStages) {
       unroll<Plan::kNumStages>([&](auto stage_index) {
-        constexpr int stage = decltype(stage_index)::value;
+        constexpr int stage = stage_index;
         if (i + stage >= count[source]) return;
         unroll<2>([&](auto mma_step_index) {
-          constexpr int mma_step = decltype(mma_step_index)::value;
+          constexpr int mma_step = mma_step_index;
           repeat<KRange::strips(source)>([&](int strip) {
             const u32(&w)[4] = weights[stage][first_strip(source) + strip];
             repeat<Plan::kRowTiles>([&](int tile) {

@@ -8,14 +8,10 @@ namespace rnnc::alternating {
 
 // Adds the products of the step after: each pair's product adds to the gradient of its source.
 RNNC_INLINE void add_products(const Workspace& workspace, const ItemIndex& item, States& d_state) {
-#pragma unroll
-  for (int source = 0; source < Cell::kSources; ++source) {
-#pragma unroll
-    for (int i = 0; i < kSourcePairs[source]; ++i) {
-      d_state[kSourceState[source]] +=
-          workspace.products[source][factor_offset(workspace, item, 0, kSourcePairs[source], i)];
-    }
-  }
+  for_source_pairs([&](int source, int i) {
+    d_state[kSourceState[source]] +=
+        workspace.products[source][factor_offset(workspace, item, 0, kSourcePairs[source], i)];
+  });
 }
 
 RNNC_INLINE void backward_step(const Workspace& workspace, int64 step_idx) {

@@ -15,14 +15,10 @@ RNNC_INLINE void forward_step(const Workspace& workspace, int64 step_idx) {
   repeat<Cell::kStates>([&](int s) { state[s] = workspace.states[s][item.row]; });
   const int64 column =
       (static_cast<int64>(item.n) * workspace.batch + item.b) * workspace.dim + item.d;
-#pragma unroll
-  for (int source = 0; source < Cell::kSources; ++source) {
+  for_source_pairs([&](int source, int i) {
     const real* product = workspace.products[source] + column * kSourcePairs[source];
-#pragma unroll
-    for (int i = 0; i < kSourcePairs[source]; ++i) {
-      gate[kPairGate[kSourceFirstPair[source] + i]] += product[i];
-    }
-  }
+    gate[kPairGate[kSourceFirstPair[source] + i]] += product[i];
+  });
   const Call<ForwardArguments> call(workspace, step_idx);
   if (call.step >= call.a.steps) return;
   ForwardInputs inputs;

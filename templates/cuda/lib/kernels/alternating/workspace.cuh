@@ -25,6 +25,8 @@ struct Workspace {
   };
   real* sums;           // [kSums, B, N, D]: over the steps of a part
   SumOverTime* totals;  // [kSums, B, N, D]: over all earlier parts
+
+  RNNC_MEMBER int64 size() const { return static_cast<int64>(batch) * heads * dim; }
 };
 
 template <typename Arguments>
@@ -108,6 +110,14 @@ RNNC_INLINE int64 factor_offset(const Workspace& workspace, const ItemIndex& ite
   }
 }
 
+// By the init kernel: writes the arguments, and that the first part begins with step 0.
+template <typename Arguments>
+RNNC_INLINE void begin(const Arguments& a, const Workspace& workspace) {
+  if (blockIdx.x == 0 && threadIdx.x == 0) {
+    *static_cast<Arguments*>(workspace.arguments) = a;
+    *workspace.first_step = 0;
+  }
+}
 // Advances the first step to the next part of the steps.
 RNNC_INLINE void advance(const Workspace& workspace, int64 steps) {
   if (blockIdx.x == 0 && threadIdx.x == 0) *workspace.first_step += static_cast<int>(steps);
