@@ -8,10 +8,11 @@ is a row, and a call of it on a gate or a state returns the expression.
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import sympy
 
-from .elementwise import ElementwiseFunction, Pullback
+from .elementwise import ElementwiseFunction
 
 TABLE: dict[str, ElementwiseFunction] = {}
 
@@ -25,16 +26,7 @@ cos: ElementwiseFunction
 
 
 def _row(
-    signature: str,
-    doc: str,
-    *,
-    pullback: Pullback,
-    cpp: str = "",
-    torch: str = "",
-    latex: str = "",
-    domain: tuple[float, float] = (-math.inf, math.inf),
-    linear: bool = True,
-    identity: bool = False,
+    signature: str, doc: str, *, cpp: str = "", torch: str = "", latex: str = "", **more: Any
 ) -> ElementwiseFunction:
     """A row. If `cpp` or `torch` is empty, that language has a function of the same name."""
     name, _, rest = signature.rstrip(")").partition("(")
@@ -46,12 +38,9 @@ def _row(
         doc=doc,
         cpp=cpp,
         torch=torch or f"torch.{name}({', '.join(names)})",
-        pullback=pullback,
         latex=latex or rf"\operatorname{{{name.replace('_', chr(92) + '_')}}}",
-        domain=domain,
         defaults=tuple(float(v) for _, equals, v in arguments if equals),
-        linear=linear,
-        identity=identity,
+        **more,
     )
     TABLE[name] = function
     return function
