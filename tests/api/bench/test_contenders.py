@@ -1,0 +1,104 @@
+"""The contenders of `rnnc bench`: who takes part, and with which inputs."""
+
+from __future__ import annotations
+
+import sys
+from types import SimpleNamespace
+
+import pytest
+import rnnc
+import torch
+from rnnc.bench import measure as bench
+from rnnc.bench.contenders.choice import contenders_for
+from rnnc.bench.contenders.eager_loops import plain_loop
+from rnnc.bench.contenders.kinds import KINDS
+from rnnc.bench.inputs import Inputs
+from rnnc.bench.measure import Result, Settings
+from rnnc.bench.rows import ROWS, Row
+from rnnc.codegen.cuda.kinds import variants
+
+ROW = Row("lstm", 2, 4, 2, 6)
+
+
+@pytest.mark.parametrize("name", ["lstm", "slstm", "gru", "elman"])
+def test_plain_loops_are_the_cells(name):
+    cell = rnnc.cells.get(name)
+    inputs = Inputs(cell, Row(name, 2, 5, 3, 7), "float32", "cpu")
+    wx, R = inputs.wx.detach().double(), inputs.R.detach().double()
+    (wanted, *_), _ = rnnc.scan(cell, wx, R, backend="reference")
+    torch.testing.assert_close(plain_loop(name, wx, R), wanted)
+
+
+def names(number: int, *kinds: str) -> list[str]:
+    row = ROWS[number]
+    chosen = contenders_for(
+        row, rnnc.cells.get(row.cell), "cuda", ["bfloat16", "float16"], kinds or KINDS
+    )
+    return [f"{c.name} {c.dtype}" for c in chosen]
+
+
+def test_every_variant_takes_part_and_torch_in_its_fastest_dtype_too():
+    row, cell = ROWS[7], rnnc.cells.lstm
+    chosen = contenders_for(row, cell, "cuda", ["bfloat16"], ["scan", "nn"], ["float16"])
+    assert [(c.name, c.dtype) for c in chosen if not c.ours] == [
+        ("nn.LSTM", "bfloat16"),
+        ("nn.LSTM", "float16"),
+    ]
+    assert [c.variant for c in chosen if c.ours] == list(variants())
+
+
+def test_flashrnn_takes_part_once_with_what_it_has():
+    assert names(2, "flashrnn") == [
+        "FlashRNN cuda_fused bfloat16",
+        "FlashRNN triton_fused bfloat16",
+    ]
+    assert names(7, "flashrnn", "flashrnn-alternating") == [
+        "FlashRNN cuda_fused bfloat16",
+        "FlashRNN cuda bfloat16",
+    ]
+    assert names(16, "flashrnn", "flashrnn-alternating") == ["FlashRNN cuda bfloat16"]
+    assert names(3, "flashrnn-packed") == ["FlashRNN cuda_fused, wx packed bfloat16"]
+    assert not names(12, "nn")  # torch has no sLSTM
+
+
+@pytest.mark.parametrize("number", [2, 7, 14, 16])
+def test_flashrnn_gets_its_layouts(number, monkeypatch):
+    """In its own memory order, so that its `contiguous()` copies nothing; all gradients. Packed as
+    documented where that is asked for.
+    """
+    orders = {"cuda_fused": "TBHDG", "cuda": "TBHGD", "triton_fused": "BTGHD"}
+    seen, packed = [], []
+
+    def flashrnn(wx, R, b, states=None, function="lstm", config=None, backend="", dtype=""):
+        order = "BTGHD" if packed else orders[backend]
+        assert wx.permute(["BTGHD".index(axis) for axis in order]).is_contiguous()
+        assert dtype == "float32"
+        seen.append(backend)
+        gates, heads, dim = wx.shape[2:]
+        assert R.shape == (gates, heads, dim, dim)
+        assert b.shape == (4 if function == "gru" else gates, heads, dim)
+        h = wx.sum(2) + R.sum() + b.sum()
+        return torch.stack([h, h]), None
+
+    monkeypatch.setitem(sys.modules, "flashrnn", SimpleNamespace(flashrnn=flashrnn, __spec__=1))
+    row = ROWS[number].resized(head_dim=4, batch=2, steps=40)
+    cell = rnnc.cells.get(row.cell)
+    kinds = ["flashrnn", "flashrnn-alternating"]
+    chosen = contenders_for(row, cell, "cuda", ["float32"], kinds)
+    chosen += contenders_for(row, cell, "cuda", ["float32"], ["flashrnn-packed"])
+    for contender in chosen:
+        packed[:] = ["yes"] * contender.name.endswith("packed")
+        call = contender.prepare(Inputs(cell, row, "float32", "cpu"))
+        assert [g.shape for g in call.step()] == [t.shape for t in call.inputs]
+    assert [c.name.split()[1].rstrip(",") for c in chosen[:-1]] == list(dict.fromkeys(seen))
+
+
+def test_a_missing_flashrnn_is_left_out():
+    if "flashrnn" in sys.modules:
+        pytest.skip("it is there")
+    settings = Settings("cpu", ("float32",), kinds=("flashrnn",))
+    (contender,) = contenders_for(ROWS[7], rnnc.cells.lstm, "cuda", ["float32"], ["flashrnn"])
+    inputs = Inputs(rnnc.cells.lstm, ROW, "float32", "cpu")
+    result = Result(contender)
+    assert bench._prepared(result, inputs, settings) is None
+    assert "pip install flashrnn" in result.absent

@@ -1,0 +1,116 @@
+"""The record of `rnnc bench`: ratios to plans and peers, the JSON, the picture."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+import rnnc
+import torch
+from rnnc.bench import plot as bench_plot
+from rnnc.bench.contenders.contender import Contender
+from rnnc.bench.measure import Comparison, Result, Settings, measure_row
+from rnnc.bench.report import best_peer, file_stem, machine, over_plan, reached, record
+from rnnc.bench.rows import BenchError, Pair, Row
+from rnnc.bench.timing import Figure
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.plan import Plan
+from rnnc.codegen.shape import Shape
+
+ROW = Row("lstm", 2, 4, 2, 6)
+
+
+SETTINGS = Settings("cpu", ("float32",), kinds=("scan", "module", "nn", "loop"), repeat=3)
+
+
+@pytest.fixture(scope="module")
+def found() -> Comparison:
+    return measure_row(ROW, rnnc.cells.lstm, SETTINGS)
+
+
+def figure(milliseconds: float) -> Figure:
+    return Figure(milliseconds, milliseconds, milliseconds, 0.1, 30)
+
+
+def result(name: str, forward: float, both: float, *, ours: bool, note: str = "") -> Result:
+    contender = Contender(name, "bfloat16", ours, "wx ready", lambda _: NotImplemented, note=note)
+    return Result(contender, {"forward": figure(forward), "forward_backward": figure(both)})
+
+
+def test_a_plan_is_named_beside_what_it_took():
+    measured = result("rnnc auto", 2.0, 5.0, ours=True)
+    measured.plan = plan_for(rnnc.cells.lstm, Shape(1, 32), limits_of("H200"))
+    assert measured.runs_as == "block"
+    forward, backward = measured.plan.nanoseconds
+    over = over_plan(measured, 1000)
+    assert over == {"forward": 2000 / forward, "backward": 3000 / backward}
+    assert over_plan(result("nn.LSTM", 1, 2, ours=False), 1000) is None
+
+
+def test_a_mixed_plan_s_estimates_are_those_of_each_direction_s_plan():
+    measured = result("rnnc auto", 2.0, 5.0, ours=True)
+    asked = (rnnc.cells.lstm, Shape(12, 64), limits_of("H200"))
+    block, cluster = (plan_for(*asked, variant) for variant in ("block", "cluster"))
+    measured.plan = Plan(block.forward, cluster.backward)
+    assert measured.runs_as == "block+cluster"
+    over = over_plan(measured, 1000)
+    assert over == {
+        "forward": 2000 / block.nanoseconds[0],
+        "backward": 3000 / cluster.nanoseconds[1],
+    }
+
+
+def test_a_peer_does_the_same_work():
+    compared = Comparison(Row("lstm", 2, 64, target=Pair(1, 2)))
+    compared.results += [
+        result("rnnc", 1.0, 3.0, ours=True),
+        result("FlashRNN", 4.0, 9.0, ours=False),
+        result("slow", 5.0, 8.0, ours=False),
+        result("small", 0.5, 0.5, ours=False, note="one head of 64 only"),
+    ]
+    contender = compared.results[0].contender
+    assert best_peer(compared, contender, "forward") == 4
+    assert best_peer(compared, contender, "forward_backward") == 8
+    assert best_peer(compared, contender, "inference") is None
+    assert reached(compared, compared.results[0]) == {"forward": True, "forward_backward": False}
+    assert reached(compared, compared.results[1]) == {}
+
+
+def test_the_record_holds_what_was_measured(found):
+    content = record([found], SETTINGS, "2026-11-20", "rnnc bench --cell lstm")
+    content = json.loads(json.dumps(content))
+    assert {"schema", "date", "command", "machine", "method", "rows"} <= set(content)
+    (row,) = content["rows"]
+    assert (row["cell"], row["heads"], row["head_dim"], row["steps"]) == ("lstm", 2, 4, 6)
+    ours, module, peer, loop = row["contenders"]
+    assert ours["forward"]["median"] == found.results[0].figures["forward"].median
+    ratio = ours["forward"]["median"] / loop["forward"]["median"]
+    assert ours["times_best_peer"]["forward"] == pytest.approx(ratio)
+    assert module["times_best_peer"] == {}  # against one head of the row's two
+    assert peer["note"] == "one head of 4 only"
+    assert ours["nanoseconds_a_step"]["forward"] == pytest.approx(
+        1e6 * ours["forward"]["median"] / 6
+    )
+
+
+def test_the_machine_is_named_without_its_paths():
+    assert machine("cpu")["torch"] == torch.__version__
+    assert "/" not in machine("cpu")["device"]
+    assert file_stem("cpu", "AMD EPYC", "2026-11-20") == "bench-cpu-2026-11-20"
+
+
+def test_the_picture_shows_rows_with_figures(found, tmp_path):
+    bench_plot.plot([found, Comparison(ROW)], "title", tmp_path / "a.svg")
+    assert "<svg" in (tmp_path / "a.svg").read_text()
+    bench_plot.plot([found] * 5, "title", tmp_path / "many.svg")
+    assert "eager loop, float32" in (tmp_path / "many.svg").read_text()
+    bench_plot.plot([Comparison(ROW)], "title", tmp_path / "none.svg")
+    assert not (tmp_path / "none.svg").exists()
+
+
+def test_a_missing_matplotlib_says_what_to_install(found, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    with pytest.raises(BenchError, match=r'pip install "rnnc\[plots\]"'):
+        bench_plot.plot([found], "title", tmp_path / "a.svg")
