@@ -101,7 +101,7 @@ class GridConstants:
         cluster_warp: additional time per such warp where the blocks of a cluster share K.
         item: per item of a thread after the first.
         operation: per operation of the cell's equations and item of a thread.
-        phase: per phase, beside the phase's own work.
+        phase: per phase, in addition to the phase's own work.
         l2_bandwidth: bytes per ns that all blocks stream from L2. Not fitted: 42 for each of 132
             blocks.
         memory_bandwidth: bytes per ns that all blocks stream from device memory. Not fitted.

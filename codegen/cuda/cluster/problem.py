@@ -151,9 +151,12 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     if element == 4:
         m.require(sums == many, "two accumulators per sum")
     elif tiles > 1:
-        m.require((tiles * k_tiles > 8).implies(sums == few), "fewer accumulators beside much of R")
         m.require(
-            (tiles * k_tiles <= 8).implies(sums == many), "more accumulators beside little of R"
+            (tiles * k_tiles > 8).implies(sums == few), "few accumulators if a warp holds much of R"
+        )
+        m.require(
+            (tiles * k_tiles <= 8).implies(sums == many),
+            "many accumulators if a warp holds little of R",
         )
     else:
         m.require(sums == many, "four accumulators per tile")

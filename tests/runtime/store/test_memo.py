@@ -125,7 +125,11 @@ def test_a_memo_that_is_no_plan_is_searched_for_again(folder):
     asked = Asked(rnnc.cells.gru, Shape(12, 64), H200)
     wanted = planned.planned(asked)
     (path,) = memos(folder)
-    for value in ({"type": "Nonsense"}, {"type": "BlockPlan"}, 3, None):
+    older = packed_plan(wanted)
+    for direction in ("forward", "backward"):
+        del older[direction]["estimate"]
+        older[direction]["nanoseconds"] = 300  # as earlier versions wrote it
+    for value in ({"type": "Nonsense"}, {"type": "BlockPlan"}, 3, None, older):
         write_sealed(path, json.dumps(value).encode())
         assert planned.planned(asked) == wanted
 
