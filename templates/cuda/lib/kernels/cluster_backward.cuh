@@ -18,17 +18,16 @@
 // for what iteration i - 1 pushed into buffer (i - 1) % 2, and pushes into buffer i % 2:
 //
 // - A buffer is not overwritten while it is read. A warp that pushes at iteration i has passed its
-// block's
-//   barrier of that iteration, after everything that iteration i - 1 pushed to the block had come.
-//   Each peer pushed its part after its own barrier of iteration i - 1, which follows all its reads
-//   of buffer (i - 2) % 2, which iteration i's pushes overwrite.
+//   block's barrier of that iteration, after everything that iteration i - 1 pushed to the block
+//   had come. Each peer pushed its part after its own barrier of iteration i - 1, which follows all
+//   its reads of buffer (i - 2) % 2, which iteration i's pushes overwrite.
 // - A phase does not complete early. It needs the arrival of this block's thread 0, which announces
-// the
-//   bytes of one iteration, and by the argument above none of a later iteration can come before.
+//   the bytes of one iteration, and by the argument above none of a later iteration can come
+//   before.
 // - No warp misses a phase. The phase of iteration i + 2 cannot complete before this block has
-// pushed at
-//   that iteration, which is after the barriers that all of its warps pass once they have seen
-//   iteration i's phase complete. A warp without units waits for no phase, and passes the barriers.
+//   pushed at that iteration, which is after the barriers that all of its warps pass once they have
+//   seen iteration i's phase complete. A warp without units waits for no phase, and passes the
+//   barriers.
 // - A block does not exit while peers write to it: it has waited for everything that was pushed.
 #pragma once
 

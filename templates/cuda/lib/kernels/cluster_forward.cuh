@@ -12,18 +12,15 @@
 // every block. There is no other synchronisation between blocks:
 //
 // - A buffer is not overwritten while it is read. A warp that pushes at step t has waited for all
-// of step
-//   t's h, a part of which came from each warp of each peer. Those warps pushed their part at step
-//   t - 1 after their reads of buffer (t - 1) % 2, which step t's pushes overwrite; with
+//   of step t's h, a part of which came from each warp of each peer. Those warps pushed their part
+//   at step t - 1 after their reads of buffer (t - 1) % 2, which step t's pushes overwrite; with
 //   Plan::kSplits > 1 they also passed the barrier that follows the reads of the other warps of the
 //   same units.
 // - A phase does not complete early. It needs the arrival of this block's thread 0, which announces
-// the
-//   bytes of one step's h, and by the argument above bytes of a later step cannot come before. They
-//   may come before their own announcement, which then finds them already counted.
+//   the bytes of one step's h, and by the argument above bytes of a later step cannot come before.
+//   They may come before their own announcement, which then finds them already counted.
 // - No warp misses a phase. The phase of step t + 2 cannot complete before this block has pushed at
-// step
-//   t + 1, which is after all of its warps have seen the phase of step t complete.
+//   step t + 1, which is after all of its warps have seen the phase of step t complete.
 // - A block does not exit while peers write to it: it has waited for everything that was pushed.
 #pragma once
 
