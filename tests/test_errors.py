@@ -1,4 +1,4 @@
-"""Every error that rnnc raises has the four parts, and survives a copy and a pickle."""
+"""Every error of rnnc has four parts and survives a copy and a pickle."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""`make test-gpu PART=1/4`: the parts are all of the tests, each once, and alike."""
+"""`make test-gpu PART=1/4`: the parts together are all tests, each once, and of similar sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the repository holds: texts and pictures, nothing large, and nobody else's binaries."""
+"""The repository holds texts and pictures only: nothing large, no foreign binaries."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a terminal and a notebook show of a cell."""
+"""The display of a cell in a terminal and in a notebook."""
 
 from __future__ import annotations
 

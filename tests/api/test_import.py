@@ -1,4 +1,4 @@
-"""`import rnnc`: light, in any order, and the same to Python, to mypy and to pickle."""
+"""`import rnnc`: quick, in any order, and with the same names for Python, mypy and pickle."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The benchmarks as modules: scripts that import their neighbours."""
+"""A fixture that imports a benchmark script as a module."""
 
 from __future__ import annotations
 

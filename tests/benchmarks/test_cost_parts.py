@@ -1,4 +1,4 @@
-"""The parts of the estimated time per step: of every kind of plan, and together its estimate."""
+"""The parts of the estimated time per step add up to the estimate, for every kind of plan."""
 
 from __future__ import annotations
 

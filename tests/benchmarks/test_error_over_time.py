@@ -1,4 +1,4 @@
-"""Errors over time: of all steps, in spans, of ours beside the eager loop's."""
+"""`error_over_time.py`: errors per span of steps, of the kernels and of the eager loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The roofline: kernels without a part still compile, shares add up, and ncu's table is read."""
+"""`roofline.py`: kernels without a part compile, shares add up, and ncu's table is read."""
 
 from __future__ import annotations
 

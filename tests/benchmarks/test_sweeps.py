@@ -1,4 +1,4 @@
-"""The sweeps: what is measured is kept, not measured again, and drawn."""
+"""`sweeps.py`: points are measured once, kept in the file and drawn."""
 
 from __future__ import annotations
 

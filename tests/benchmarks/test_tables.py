@@ -1,4 +1,4 @@
-"""The pages' figures are those of the files; what no file has is said to be not measured."""
+"""`tables.py`: the pages show the figures of the files, or say that they are not measured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the author of a wrong cell is told to write works when it is written."""
+"""The advice in the errors of wrong cells works when it is followed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Expressions: nodes that keep what was written, shared, of any depth, as text and as JSON."""
+"""Expressions: they keep what the author wrote, share nodes, and round-trip as text and JSON."""
 
 from __future__ import annotations
 

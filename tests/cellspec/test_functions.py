@@ -1,4 +1,4 @@
-"""Every row of the function table: its twin, its gradient and its float32 C++, over the range."""
+"""Every function of the table: torch value, gradient and float32 C++ agree over its range."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every cell of the library against a second statement of it, written from its paper in numpy."""
+"""Every cell of the library against a second implementation of its paper in numpy."""
 
 from pathlib import Path
 from types import SimpleNamespace

@@ -1,4 +1,4 @@
-"""Each file of the library: short, with its paper, and a cell that is data."""
+"""The files of the library: short, with a citation, and each a cell that round-trips."""
 
 import inspect
 import json

@@ -1,4 +1,4 @@
-"""Every wrong cell meets an error: where, what was found, what was wanted, what to write."""
+"""Every wrong cell raises an error with its place, what was found, wanted and what to write."""
 
 from __future__ import annotations
 

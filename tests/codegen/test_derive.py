@@ -1,4 +1,4 @@
-"""Derived adjoints against autograd in float64: the library's cells and random ones."""
+"""Derived adjoints against autograd in float64, for the library's cells and random ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The text of the sources: golden files, one scalar type, the same to the byte everywhere."""
+"""The text of C++ sources: golden files, one scalar type, the same bytes in every process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Thousands of random small models: the same answers as trying everything."""
+"""Random small models: the solver gives the answers of brute force."""
 
 from itertools import product
 

@@ -1,4 +1,4 @@
-"""Mid-size problems: the same answers as OR-tools CP-SAT."""
+"""Mid-size problems: the solver gives the answers of OR-tools CP-SAT."""
 
 import random
 import sys

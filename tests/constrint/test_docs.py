@@ -1,4 +1,4 @@
-"""The examples in the docstrings and on the page say what really happens."""
+"""The examples in ConstrINT's docstrings and on its page run as shown."""
 
 import doctest
 import importlib

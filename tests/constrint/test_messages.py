@@ -1,4 +1,4 @@
-"""What is said to somebody who wrote the model wrong."""
+"""The error messages for wrong models."""
 
 import pytest
 from rnnc.constrint import Model, ModelError, TextError, UnknownVariableError

@@ -1,4 +1,4 @@
-"""What a model answers: orders, limits, large domains, reasons, traces."""
+"""The answers of a model: orders, limits, large domains, reasons, traces."""
 
 import copy
 import pickle

@@ -1,4 +1,4 @@
-"""The examples in the docstrings run, and the public names have some."""
+"""The examples in docstrings run, and the public names have some."""
 
 import doctest
 import importlib

@@ -1,4 +1,4 @@
-"""The page of environment variables names all that the package reads."""
+"""The page of environment variables lists all that the package reads."""
 
 from __future__ import annotations
 

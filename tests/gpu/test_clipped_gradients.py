@@ -1,4 +1,4 @@
-"""Gradients that are clipped on their way back: no plan may add after it has clipped."""
+"""Clipped gradients: no plan adds to a gradient after it was clipped."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several GPUs: kernels run where the tensors are, whatever device is current."""
+"""Several GPUs: kernels run on the device of the tensors, whatever device is current."""
 
 from __future__ import annotations
 

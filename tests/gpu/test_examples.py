@@ -1,4 +1,4 @@
-"""The examples on a GPU: they train there, and learn what the reference learns."""
+"""The examples train on a GPU and learn what the reference learns."""
 
 from __future__ import annotations
 

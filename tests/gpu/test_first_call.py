@@ -1,4 +1,4 @@
-"""How long the first result of a process takes, compiled before or not, and without a cache."""
+"""The time to the first result of a process: compiled before or not, and without a cache."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The graphs that alternating plans keep, beside everything else that torch does on a GPU."""
+"""The CUDA graphs that alternating plans keep, next to all other work of torch on a GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of float32 with infinities, zeros and the largest numbers, as IEEE has them."""
+"""Products of float32 with infinities, zeros and the largest numbers follow IEEE."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sizes beyond what one launch takes, or 32 bits count, or the memory holds beside the results."""
+"""Sizes beyond one launch, beyond 32 bits, or beyond the free memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The largest heads that `rnnc limits` tells of run, and are right; larger ones are refused."""
+"""The largest heads that `rnnc limits` shows run correctly; larger ones are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a training step needs: the gradients of the gates take the place of what was kept."""
+"""The memory of a training step: gradients of gates reuse the memory of saved values."""
 
 from __future__ import annotations
 

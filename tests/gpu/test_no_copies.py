@@ -1,4 +1,4 @@
-"""The profiler's word that no activation is copied or permuted around the kernels."""
+"""The profiler shows no copy or permutation of activations around the kernels."""
 
 from __future__ import annotations
 

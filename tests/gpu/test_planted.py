@@ -1,4 +1,4 @@
-"""The fuzzer finds faults in CUDA kernels: each is planted in their text, one at a time."""
+"""The fuzzer finds each fault that is planted in the text of CUDA kernels."""
 
 from __future__ import annotations
 

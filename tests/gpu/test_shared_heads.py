@@ -1,4 +1,4 @@
-"""Heads that several blocks share: they wait, and it ends, whatever the data or the other work."""
+"""Heads that several blocks share: the waits end, whatever the data and the other work."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Streams and CUDA graphs: work goes where torch's current stream is, and can be replayed."""
+"""Streams and CUDA graphs: work runs on torch's current stream and can be replayed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators and the module as torch sees them: opcheck, autocast, compile, CPU against GPU."""
+"""The operators and the module under torch: opcheck, autocast, compile, CPU against GPU."""
 
 from __future__ import annotations
 

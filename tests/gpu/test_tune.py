@@ -1,4 +1,4 @@
-"""Trials of plans on the device that is here."""
+"""Trials of plans on this machine's GPU."""
 
 from __future__ import annotations
 

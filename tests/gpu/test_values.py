@@ -1,4 +1,4 @@
-"""Values beside the common ones: NaN and infinity, gradcheck, empty calls, any strides."""
+"""Unusual values: NaN and infinity, gradcheck, empty calls, any strides."""
 
 from __future__ import annotations
 

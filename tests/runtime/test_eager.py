@@ -1,4 +1,4 @@
-"""Calls of plain tensors, without the operators: donated memory, and autocast."""
+"""Calls of plain tensors, without the operators: donated memory and autocast."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a caller gets is nobody else's: whatever is done to it changes no later call."""
+"""Results share no memory with later calls: changing them changes no other result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a GPU's backward computes with torch's products: on the CPU, where they are the same."""
+"""The torch products of a GPU's backward, tested on the CPU."""
 
 from __future__ import annotations
 

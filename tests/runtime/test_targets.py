@@ -1,4 +1,4 @@
-"""A target from outside: found by its name, run forward and backward, refused what it cannot do."""
+"""A target that is registered from outside: found by name, run forward and backward."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The `rnnc` command in a folder of its own; functions come as fixtures."""
+"""Fixtures that run the `rnnc` command in an empty folder."""
 
 from collections.abc import Callable
 from pathlib import Path

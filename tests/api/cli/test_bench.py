@@ -1,4 +1,4 @@
-"""`rnnc bench`: its table, its files, and what it says to bad words."""
+"""`rnnc bench`: its table, its files, and its errors for wrong options."""
 
 import json
 import sys

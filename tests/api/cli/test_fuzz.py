@@ -1,4 +1,4 @@
-"""`rnnc fuzz`, and what needs a GPU where there is none."""
+"""`rnnc fuzz`, and commands that need a GPU on a machine without one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a shell asks for often answers quickly: help, completion, the version and the cache."""
+"""Help, completion, the version and `rnnc cache` answer within half a second."""
 
 from __future__ import annotations
 

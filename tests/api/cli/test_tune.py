@@ -1,4 +1,4 @@
-"""`rnnc tune` without a GPU: what it says, and what it shows of trials that were made up."""
+"""`rnnc tune` without a GPU: its error, and its table for made-up trials."""
 
 import pytest
 import rnnc

@@ -1,4 +1,4 @@
-"""The fuzzer's tests: kernels in a folder of their own, and the process left as it was."""
+"""Fixtures of the fuzzer's tests: a cache folder per test, and the process state restored."""
 
 from __future__ import annotations
 

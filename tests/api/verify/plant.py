@@ -1,4 +1,4 @@
-"""Faults in the text of kernels, one at a time: what the fuzzer must find."""
+"""Faults for the text of kernels; the fuzzer must find each of them."""
 
 from __future__ import annotations
 

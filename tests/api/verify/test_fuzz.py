@@ -1,4 +1,4 @@
-"""Random cells against plain torch loops, with a fixed seed; the judge, the shrinking, the text."""
+"""The fuzzer: random cells against plain torch loops, its judge, its shrinking and its report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fuzzer finds faults: each is planted in the kernels' text, one at a time."""
+"""The fuzzer finds each fault that is planted in the text of the CPU kernels."""
 
 from __future__ import annotations
 

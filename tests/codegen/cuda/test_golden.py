@@ -1,4 +1,4 @@
-"""The text of CUDA sources: golden files, the same bytes everywhere, one place for the dtype."""
+"""The text of CUDA sources: golden files, and the same bytes in every process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A kind of plan from outside: found by its name, rendered and compiled as the others are."""
+"""A plan kind that is registered from outside: found by name, rendered and compiled."""
 
 from __future__ import annotations
 

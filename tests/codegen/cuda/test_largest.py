@@ -1,4 +1,4 @@
-"""The largest heads that are named are those that the planner finds; the next are refused."""
+"""The largest head dims that `rnnc limits` shows are those that the planner accepts."""
 
 from __future__ import annotations
 

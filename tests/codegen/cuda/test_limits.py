@@ -1,4 +1,4 @@
-"""The presets are whole, and a wrong name is answered with the right ones."""
+"""The presets of GPUs are complete, and an unknown name is answered with known ones."""
 
 import dataclasses
 import doctest

@@ -1,4 +1,4 @@
-"""Which forward goes with which backward: two kinds only where they gain, always of one call."""
+"""The pairing of forward and backward plans: two kinds only where that is faster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of CUDA kernels: within every limit, never fewer for more room, refused with reasons."""
+"""Plans of all kinds: within every limit, monotone in resources, refused with reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products that several constraints share: they tell more, and nobody sees them."""
+"""Products that several constraints share: they narrow more, and no solution shows them."""
 
 import time
 from itertools import combinations, product

@@ -1,4 +1,4 @@
-"""The operators as torch sees them: opcheck, compile without a graph break, autocast."""
+"""The operators under torch: opcheck, compilation without a graph break, autocast."""
 
 from __future__ import annotations
 

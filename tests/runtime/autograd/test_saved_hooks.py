@@ -1,4 +1,4 @@
-"""Hooks on what autograd keeps: another layout is read rightly, anything else is an error."""
+"""Hooks on saved tensors: another layout is read correctly, any other change is an error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transforms of torch around a call: right by the reference, or refused in words that help."""
+"""Transforms of torch around a call: the reference computes them, or an error helps."""
 
 from __future__ import annotations
 

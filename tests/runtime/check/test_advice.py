@@ -1,4 +1,4 @@
-"""What an error advises works when it is followed."""
+"""The advice in the errors of wrong calls works when it is followed."""
 
 from __future__ import annotations
 

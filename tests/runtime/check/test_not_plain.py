@@ -1,4 +1,4 @@
-"""Tensors whose memory is not their value, and calls that a mode has to see."""
+"""Tensors whose memory differs from their values, and calls that a mode must see."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The compiled kernels against the reference: every cell, every output, every gradient, by name."""
+"""The compiled CPU kernels against the reference: every cell, output and gradient."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a cell's arithmetic says is what kernels and reference compute: order, grouping, NaN."""
+"""Kernels and reference compute a cell's arithmetic as written: order, grouping, NaN."""
 
 from __future__ import annotations
 

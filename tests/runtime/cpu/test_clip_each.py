@@ -1,4 +1,4 @@
-"""Each written `clip_gradient` clips its own share, a variable that holds one clips its sum."""
+"""Each written `clip_gradient` clips its own gradient; a variable with one clips the sum."""
 
 from __future__ import annotations
 

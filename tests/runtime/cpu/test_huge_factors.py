@@ -1,4 +1,4 @@
-"""Numbers whose products overflow: a cotangent meets one at a time, as torch's does."""
+"""Factors whose product overflows: a cotangent is multiplied by one at a time, as in torch."""
 
 from __future__ import annotations
 

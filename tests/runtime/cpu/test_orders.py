@@ -1,4 +1,4 @@
-"""Declarations in any order: gradients of every name are right, whatever stands beside it."""
+"""Declarations in any order give the right gradients for every name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random expressions through the compiler: the generated C++ against the reference, in float64."""
+"""Random expressions: the generated C++ against the reference, in float64."""
 
 from __future__ import annotations
 

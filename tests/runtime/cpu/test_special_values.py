@@ -1,4 +1,4 @@
-"""NaN, infinities, zeros, ties, tiny and huge numbers: values and slopes are torch's own."""
+"""NaN, infinities, zeros, ties, tiny and huge numbers: values and slopes equal torch's."""
 
 from __future__ import annotations
 

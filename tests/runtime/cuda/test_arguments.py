@@ -1,4 +1,4 @@
-"""The structs of a launch: what Python writes lies where the kernel reads it."""
+"""The structs of a launch: Python writes each field where the kernel reads it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which of torch's settings let float32 products round to tf32: none of them may raise."""
+"""Which of torch's settings let float32 products round to tf32; reading them never raises."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The cells that torch has, with the same weights, against torch.nn."""
+"""LSTM, GRU and Elman with the same weights against torch.nn."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A state dict knows the cell that its weights are of."""
+"""A state dict records the cell of its weights."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`rnnc.RNN` as a module: parameters, layouts, steps, options that change one thing, bad input."""
+"""`rnnc.RNN`: parameters, layouts, `step`, options, and errors for wrong arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Weights of a module that are no parameters count as what they are, or are missed by name."""
+"""Weights of a module that are not parameters: parametrized ones work, missing ones are named."""
 
 from __future__ import annotations
 

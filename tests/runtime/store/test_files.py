@@ -1,4 +1,4 @@
-"""The cache folder: bounded, shared, and what was damaged in it is made anew."""
+"""The cache folder: limited in size, shared between processes, repaired after damage."""
 
 from __future__ import annotations
 

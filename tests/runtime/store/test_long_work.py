@@ -1,4 +1,4 @@
-"""Work that takes long says what it is, while it runs."""
+"""Long work tells what it does while it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is remembered on disk: once made, found again; torn, foreign or outdated, made anew."""
+"""Results kept on disk: computed once, and again if a file is damaged or outdated."""
 
 from __future__ import annotations
 

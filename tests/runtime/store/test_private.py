@@ -1,4 +1,4 @@
-"""Where the cache folder cannot be used: a private folder, said once, and calls that run."""
+"""Without a usable cache folder: one warning, a private folder, and calls that run."""
 
 from __future__ import annotations
 

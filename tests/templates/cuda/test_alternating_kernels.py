@@ -1,4 +1,4 @@
-"""Steps that multiply themselves, through the compiler: no spills, room for two blocks an SM."""
+"""The kernels of alternating plans, compiled: no spills, room for two blocks per SM. No GPU."""
 
 from __future__ import annotations
 

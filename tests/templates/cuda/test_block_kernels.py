@@ -1,4 +1,4 @@
-"""Every cell's CUDA kernels through the compiler, no GPU: no spills, registers as planned."""
+"""The kernels of block plans, compiled: no spills, registers as planned. No GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every cell's cluster kernels through the compiler, no GPU: no spills, registers as planned."""
+"""The kernels of cluster plans, compiled: no spills, registers as planned. No GPU."""
 
 from __future__ import annotations
 

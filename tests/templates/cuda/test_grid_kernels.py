@@ -1,4 +1,4 @@
-"""The CUDA compiler makes of every grid plan what the plan promised: no spills."""
+"""The kernels of grid plans, compiled: no spills, registers as planned. No GPU."""
 
 from __future__ import annotations
 

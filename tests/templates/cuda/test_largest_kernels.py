@@ -1,4 +1,4 @@
-"""The kernels of the largest heads through the compiler, for every preset: no spills. No GPU."""
+"""The kernels of the largest heads, compiled for every preset: no spills. No GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Numbers of any size in a cell's equations, through the CUDA compiler."""
+"""Numbers of any size in a cell's equations compile."""
 
 from __future__ import annotations
 

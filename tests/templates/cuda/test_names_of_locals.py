@@ -1,4 +1,4 @@
-"""Names that a kernel's own code uses for its arguments are free for a cell."""
+"""A cell may use the names that a kernel's own code uses for its arguments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Grid kernels that stream R, through the compiler: no spills, sizes as planned. No GPU."""
+"""Grid kernels that stream R, compiled: no spills, sizes as planned. No GPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alternating plans: who multiplies, within what a kernel has, by what a step costs."""
+"""Alternating plans: which product they use, their sizes and their estimates."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Plans of clusters: within every limit, all sizes listed, refused with reasons."""
+"""Cluster plans: within every limit, complete, and refused with reasons."""
 
 from __future__ import annotations
 

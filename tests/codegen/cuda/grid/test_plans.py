@@ -1,4 +1,4 @@
-"""Plans of blocks all over the chip: what fits, what the sizes mean, what a refusal says."""
+"""Grid plans: which sizes fit, what the sizes mean, and the texts of refusals."""
 
 from __future__ import annotations
 

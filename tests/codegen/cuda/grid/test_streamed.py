@@ -1,4 +1,4 @@
-"""Grid plans that stream a part of R: only where nothing else fits, and the plan says what."""
+"""Grid plans that stream a part of R exist only where no other plan fits, and say so."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""R as fragments: every lane's 16 bytes are the weights that its instruction multiplies."""
+"""R as fragments: each lane's 16 bytes are the weights that its instruction multiplies."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Captures with a driver that only takes notes: whatever happens inside, none stays open."""
+"""Captures, with a recording driver: none stays open, whatever happens inside."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What cuBLAS is asked for, answered by a library that reads the same memory and multiplies."""
+"""The calls to cuBLAS, with a fake library that multiplies on the host."""
 
 from __future__ import annotations
 

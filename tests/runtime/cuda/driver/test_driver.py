@@ -1,4 +1,4 @@
-"""What the driver's refusals become: a fake driver raises them, and no GPU is needed."""
+"""Errors of the driver, raised by a fake driver; no GPU is needed."""
 
 from __future__ import annotations
 

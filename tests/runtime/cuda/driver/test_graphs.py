@@ -1,4 +1,4 @@
-"""Graphs built node by node, with a driver that only takes notes: who waits for whom, and how."""
+"""CUDA graphs built node by node, with a recording driver: dependencies and their kinds."""
 
 from __future__ import annotations
 

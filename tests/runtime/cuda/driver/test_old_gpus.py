@@ -1,4 +1,4 @@
-"""A GPU older than the kernels want is refused by name, before a compiler is asked; no GPU here."""
+"""A GPU that is too old is refused before anything is compiled; no GPU is needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Memory of the driver's: in the order of its stream, but never in a caller's graph."""
+"""Memory from the driver: in the order of its stream, never in a caller's graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept between calls: by bytes, those used longest ago go first, a call frees all."""
+"""Memory kept between calls: limited in bytes, least recently used freed first."""
 
 from __future__ import annotations
 
