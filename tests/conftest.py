@@ -147,13 +147,26 @@ def compiler(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def simulated_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[list[str]]:
+    """The backend `"simulated"`; gives the names of the kernels that it launches."""
+    monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path))
+    with _module("simulated_gpu").simulated(monkeypatch) as launched:
+        yield launched
+
+
 @pytest.fixture(scope="session")
 def mixed_cells() -> ModuleType:
     """`mixed_cells.py`, as a fixture, since tests cannot import each other."""
-    path = Path(__file__).with_name("mixed_cells.py")
-    found = importlib.util.spec_from_file_location("mixed_cells", path)
+    return _module("mixed_cells")
+
+
+def _module(name: str) -> ModuleType:
+    """A module of this folder."""
+    path = Path(__file__).with_name(f"{name}.py")
+    found = importlib.util.spec_from_file_location(name, path)
     assert found is not None
     assert found.loader is not None
-    module = sys.modules["mixed_cells"] = importlib.util.module_from_spec(found)
+    module = sys.modules[name] = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.grid.plan import GridPlan
-from ..arguments import grid_struct, pointer
+from ..arguments import grid_struct
 from ..launch import CallSizes, Kernel, Launcher
 from ..load import load_kernel
 
@@ -60,7 +60,12 @@ class GridLauncher(Launcher):
         struct = grid_struct(type(arguments))
         for first, grid in self._waves:
             exchange.fill_(_SENTINEL)
-            kernel(grid, struct(arguments, exchange.data_ptr(), pointer(streamed), first))
+            kernel(
+                grid,
+                struct(
+                    arguments, exchange.data_ptr(), streamed.data_ptr() if fixed else None, first
+                ),
+            )
 
 
 def waves(plan: GridPlan, batch: int) -> Iterator[tuple[int, int]]:

@@ -9,12 +9,16 @@ from typing import ClassVar
 import jinja2
 import pytest
 import rnnc
+import torch
 from rnnc.codegen.cuda.kernel_plan import KernelPlan, LaunchShape
 from rnnc.codegen.cuda.kinds import KINDS, PlanKind, register_kind, unregister_kind
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
+from rnnc.runtime.cuda.launch import Launcher
+from rnnc.runtime.cuda.launchers import register_launcher, unregister_launcher
+from rnnc.runtime.cuda.load import load_kernel
 from rnnc.runtime.cuda.nvrtc import compile_plan
 from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
 
@@ -91,6 +95,44 @@ def test_nvrtc_compiles_it(tmp_path, monkeypatch) -> None:
     plan = plan_for(LSTM, SHAPE, H200, "toy")
     for kernel in (plan.forward, plan.backward):
         assert set(compile_plan(LSTM, kernel).reports) == set(kernel.kernel_names)
+
+
+class ToyLauncher(Launcher):
+    """Launches one block."""
+
+    def __init__(self, cell, plan, sizes, device):
+        self.made_of = cell, plan, f"rnnc_{plan.direction}", device
+
+    def run(self, arguments, R, like, steps):
+        load_kernel(*self.made_of)((1, 1, 1), arguments)
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_call_launches_it(simulated_gpu) -> None:
+    wx, R = (torch.randn(*s, requires_grad=True) for s in ((2, 3, 2, 24, 4), (4, 2, 24, 24)))
+
+    def run():
+        return rnnc.scan(LSTM, wx, R, variant="toy", backend="simulated")[0][0]
+
+    with pytest.raises(PlanError) as refused:
+        run()
+    assert str(refused.value) == (
+        "toy plan of lstm\n"
+        "  found:  a kind of plan without a launcher\n"
+        "  wanted: one of block, cluster, grid, alternating\n"
+        "  write:  register_launcher('toy', …) of rnnc.runtime.cuda.launchers"
+    )
+    register_launcher("toy", ToyLauncher)
+    try:
+        with pytest.raises(ValueError, match="'toy'"):
+            register_launcher("toy", ToyLauncher)
+        h = run()
+        assert simulated_gpu == ["rnnc_forward"]
+        d_wx, d_R = torch.autograd.grad(h.sum(), [wx, R])
+    finally:
+        unregister_launcher("toy")
+    assert simulated_gpu == ["rnnc_forward", "rnnc_backward"]
+    assert (d_wx.shape, d_R.shape) == (wx.shape, R.shape)
 
 
 def test_a_word_that_no_kind_has_is_answered_with_all_of_them() -> None:

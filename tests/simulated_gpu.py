@@ -1,0 +1,67 @@
+"""A GPU whose driver only takes notes, as a target that runs on tensors of the CPU."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.runtime.cuda import choose, launch, load, prepared, target
+from rnnc.runtime.cuda.target import CudaTarget
+from rnnc.runtime.targets import register_target, unregister_target
+
+# Keep kernels of the simulated driver, and plans for its device.
+CACHES = (load.load_kernel, prepared.prepare, target._prepared, choose.choose_plan)
+
+
+class SimulatedCuda(CudaTarget):
+    """The target of a GPU, for tensors of the CPU."""
+
+    device = "cpu"
+
+    def find_compiler(self, index: int | None) -> None:
+        """There is always one, since nothing is compiled."""
+
+
+@contextmanager
+def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """Register the target `"simulated"`; gives the names of the kernels that are launched."""
+    launched: list[str] = []
+    names: list[str] = []
+
+    def function(name: str) -> int:
+        names.append(name)
+        return len(names) - 1
+
+    def note(handle: int, *_: object) -> None:
+        launched.append(names[handle])
+
+    driver = SimpleNamespace(
+        launchKernel=note, launchCooperativeKernel=note, funcSetAttribute=lambda *_: None
+    )
+    api = ModuleType("cupy_backends.cuda.api")
+    api.driver = driver  # type: ignore[attr-defined]
+    for name in ("cupy_backends", "cupy_backends.cuda"):
+        patch.setitem(sys.modules, name, ModuleType(name))
+    patch.setitem(sys.modules, "cupy_backends.cuda.api", api)
+    patch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0, raising=False)
+    patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    patch.setattr(torch.cuda, "current_device", lambda: None)
+    patch.setattr(launch._here, "device", None, raising=False)
+    patch.setattr(load, "resident_blocks", lambda *_: 10**6)
+    patch.setattr(load, "_load_module", lambda *_: SimpleNamespace(function=function))
+    patch.setattr(load, "beside_captures", nullcontext)
+    patch.setattr(choose, "device_limits", lambda _: limits_of("H200"))
+    for cached in CACHES:
+        cached.cache_clear()
+    register_target("simulated", SimulatedCuda())
+    try:
+        yield launched
+    finally:
+        unregister_target("simulated")
+        for cached in CACHES:
+            cached.cache_clear()
