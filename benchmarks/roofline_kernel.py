@@ -21,8 +21,8 @@ from rnnc.bench.inputs import DTYPES, Inputs
 from rnnc.bench.rows import ROWS, Row
 from rnnc.bench.timing import free, timed, wait, warm_up
 from rnnc.runtime.call import Choice
-from rnnc.runtime.cuda import nvrtc
 from rnnc.runtime.cuda.choose import choose_plan
+from rnnc.runtime.store import compiled
 from roofline_without import WITHOUT
 
 
@@ -32,8 +32,8 @@ def main(request: dict[str, Any]) -> dict[str, Any]:
     # folder. The unchanged ones get an empty folder too, since a cache may hold a tuned plan.
     os.environ["RNNC_CACHE_DIR"] = tempfile.mkdtemp()
     if request["without"] != "nothing":
-        write, change = nvrtc.kernel_source, WITHOUT[request["without"]]
-        nvrtc.kernel_source = lambda cell, plan: change(write(cell, plan))
+        write, change = compiled.render, WITHOUT[request["without"]]
+        compiled.render = lambda pointwise, plan: change(write(pointwise, plan))
     found: dict[str, Any] = {}
     for number in request["rows"]:
         row = ROWS[number].resized(steps=request.get("steps"))

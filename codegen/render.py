@@ -16,7 +16,6 @@ from .derive import Pointwise
 from .emit import emit_used_functions
 from .layout import layout_of, states_read_before
 from .pointwise_functions import pointwise_functions
-from .shape import DIRECTIONS, Direction, Dtype
 from .spaces import numbers
 
 
@@ -64,32 +63,28 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
     """
     cell = pointwise.cell
     layout = layout_of(cell)
-    directions: tuple[Direction, ...]
-    if isinstance(plan, CpuPlan):
-        template, headers, provided = "cpu/kernel.cpp.jinja", "cpu/lib", frozenset[str]()
-        directions, scalar = DIRECTIONS, None
-    else:
-        template, headers, provided = f"cuda/{plan.kind}.cu.jinja", "cuda/lib", _CUDA_PROVIDES
-        directions, scalar = (plan.direction,), _CUDA_SCALARS[plan.dtype]
     code = (
         _environment()
-        .get_template(template)
+        .get_template(plan.template)
         .render(
             cell=cell,
             equations=cell.equations(),
             plan=plan,
-            scalar=scalar,
+            scalar=plan.scalar,
             pointwise=pointwise,
             layout=layout,
             numbers=numbers,
             source_names=layout.sources.space.names,
             reads=["true" if r else "false" for r in states_read_before(pointwise)],
             reaches=_reaches(pointwise),
-            functions=emit_used_functions(map(pointwise.program, directions), provided=provided),
-            **pointwise_functions(pointwise, sorted(provided)),
+            functions=emit_used_functions(
+                map(pointwise.program, plan.directions), provided=plan.provided
+            ),
+            **pointwise_functions(pointwise, sorted(plan.provided)),
         )
     )
-    return Source(cell.name, code, _headers(headers) + _registered_headers.get(template, ()), plan)
+    headers = _headers(plan.headers) + _registered_headers.get(plan.template, ())
+    return Source(cell.name, code, headers, plan)
 
 
 def register_template(
@@ -135,28 +130,6 @@ def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:
             ("Param", layout.params.names),
         )
     }
-
-
-# Functions of the table that the CUDA headers write themselves. They are passed to a forward, so a
-# kernel chooses how exact they are.
-_CUDA_PROVIDES = frozenset({"sigmoid"})
-
-
-@dataclass(frozen=True)
-class _Scalar:
-    """The C++ types of a number in memory and in registers, and how exact its functions are."""
-
-    element: str
-    real: str
-    accuracy: str
-
-
-_CUDA_SCALARS: dict[Dtype, _Scalar] = {
-    "bfloat16": _Scalar("struct bfloat16", "float", "kBfloat16"),
-    "float16": _Scalar("struct float16", "float", "kFloat16"),
-    "float32": _Scalar("float", "float", "kExact"),
-    "float64": _Scalar("double", "double", "kExact"),
-}
 
 
 @cache

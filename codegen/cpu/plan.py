@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar, Self
 
-from ..shape import Dtype
+from ..shape import DIRECTIONS, Direction, Dtype, Save
 
 
 @dataclass(frozen=True)
@@ -19,6 +20,16 @@ class CpuPlan:
     """
 
     dtype: Dtype = "float32"
+
+    save: ClassVar[Save] = "gates"
+    template: ClassVar[str] = "cpu/kernel.cpp.jinja"
+    headers: ClassVar[str] = "cpu/lib"
+    provided: ClassVar[frozenset[str]] = frozenset()
+    directions: ClassVar[tuple[Direction, ...]] = DIRECTIONS
+
+    def as_compiled(self) -> Self:
+        """The plan without what is no part of the source: the plan itself."""
+        return self
 
     @property
     def scalar(self) -> str:

@@ -46,6 +46,23 @@ class BufferBytes(NamedTuple):
     fixed: int = 0
 
 
+@dataclass(frozen=True)
+class Scalar:
+    """The C++ types of a number in memory and in registers, and how exact its functions are."""
+
+    element: str
+    real: str
+    accuracy: str
+
+
+_SCALARS: dict[Dtype, Scalar] = {
+    "bfloat16": Scalar("struct bfloat16", "float", "kBfloat16"),
+    "float16": Scalar("struct float16", "float", "kFloat16"),
+    "float32": Scalar("float", "float", "kExact"),
+    "float64": Scalar("double", "double", "kExact"),
+}
+
+
 @dataclass(frozen=True, kw_only=True)
 class KernelPlan(ABC):
     """How one direction of a cell is compiled and launched: one translation unit.
@@ -65,6 +82,10 @@ class KernelPlan(ABC):
     """
 
     kind: ClassVar[str]
+    headers: ClassVar[str] = "cuda/lib"
+    # Functions of the table that the CUDA headers write themselves. They are passed to a forward,
+    # so a kernel chooses how exact they are.
+    provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
     steps_per_launch: ClassVar[Literal["all", "one"]] = "all"
 
     direction: Direction
@@ -79,6 +100,21 @@ class KernelPlan(ABC):
     def nanoseconds(self) -> int:
         """The estimated time per step."""
         return self.estimate.total
+
+    @property
+    def template(self) -> str:
+        """The name of the template of its source."""
+        return f"cuda/{self.kind}.cu.jinja"
+
+    @property
+    def directions(self) -> tuple[Direction, ...]:
+        """The directions in its source."""
+        return (self.direction,)
+
+    @property
+    def scalar(self) -> Scalar:
+        """The C++ types of its numbers."""
+        return _SCALARS[self.dtype]
 
     @property
     def kernel_names(self) -> tuple[str, ...]:

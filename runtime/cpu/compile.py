@@ -1,20 +1,18 @@
-"""From source to a loaded library, by the system's C++ compiler."""
+"""Libraries of C++ kernels: their flags, and their loading."""
 
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 from functools import lru_cache
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
-from ...codegen.derive import derive
-from ...codegen.render import render
+from ...codegen.cuda.kernel_plan import KernelPlan
+from ...codegen.render import Source
 from ..errors import CompileError
-from ..store.digest import package_digest
-from ..store.files import Cached, cached, file_name
-from ..store.long_work import said_if_long
+from ..store.compiled import compile_cell
+from ..store.files import Cached
 from .build import build, find_compiler, tool_digest
 
 _FLAGS = (
@@ -38,12 +36,49 @@ def _flags() -> tuple[str, ...]:
     return _QUICK_FLAGS if os.environ.get("RNNC_QUICK_COMPILE") else _FLAGS
 
 
+class CppToolchain:
+    """The system's C++ compiler, and the loader of its libraries."""
+
+    language = "C++"
+    suffix = "so"
+
+    def identity(self, plan: CpuPlan | KernelPlan) -> tuple[object, ...]:
+        """The compiler, the processor and the flags.
+
+        Args:
+            plan: not used.
+
+        Raises:
+            NoCompilerError: no C++ compiler was found.
+        """
+        return tool_digest(find_compiler()), _flags()
+
+    def build(self, source: Source) -> bytes:
+        """The library of a source.
+
+        Args:
+            source: its text and headers.
+
+        Raises:
+            CompileError: the compiler refused the source or had no room.
+        """
+        return build(source, find_compiler(), _flags())
+
+    def load(self, found: Cached) -> ctypes.CDLL:
+        """The loaded library.
+
+        Args:
+            found: the file, or its content.
+
+        Raises:
+            CompileError: it cannot be loaded.
+        """
+        return _load(found)
+
+
 @lru_cache(maxsize=512)
 def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
     """The loaded kernels of a cell, compiled on first use and kept on disk.
-
-    The file is found by what its text depends on (the cell, the plan, this package, compiler,
-    flags and processor), so that a start from the cache derives and renders nothing.
 
     Args:
         cell: the cell.
@@ -54,25 +89,7 @@ def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
         CompileError: the compiler refused the source or had no room, or its product cannot be
             loaded.
     """
-    compiler = find_compiler()
-    # The docstring is left out: it changes a comment, no code.
-    made_from = (
-        cell.fingerprint,
-        repr(plan),
-        package_digest(),
-        tool_digest(compiler),
-        _flags(),
-    )
-    digest = hashlib.sha256(repr(made_from).encode()).hexdigest()[:32]
-
-    def make() -> bytes:
-        with said_if_long(
-            f"deriving and compiling the C++ of {cell.name}",
-            "Fewer operations in the cell take less.",
-        ):
-            return build(render(derive(cell), plan), compiler, _flags())
-
-    return _load(cached(file_name(cell.name, digest, "so"), make))
+    return compile_cell(cell, plan, CppToolchain())
 
 
 def _load(found: Cached) -> ctypes.CDLL:

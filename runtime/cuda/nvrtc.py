@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import re
-from collections.abc import Callable
 from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 from ...cellspec.cell import CellSpec
+from ...codegen.cpu.plan import CpuPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
-from ...codegen.cuda.source import kernel_source
 from ...codegen.render import Source
 from ...codegen.shape import Dtype
 from ..errors import CompileError
-from ..store.digest import package_digest
-from ..store.files import cached, file_name
-from ..store.long_work import said_if_long
+from ..store.compiled import compile_cell, compile_source
+from ..store.files import Cached
 from .driver.device import cupy_nvrtc, nvrtc_version
 
 _FLAGS = (
@@ -62,6 +60,50 @@ class Binary:
     log: str
 
 
+@dataclass(frozen=True)
+class NvrtcToolchain:
+    """NVRTC for one architecture; it needs no GPU. A binary is loaded later, on each device.
+
+    Attributes:
+        arch: such as `sm_80` or `sm_90a`.
+    """
+
+    arch: str
+    language: ClassVar[str] = "CUDA"
+    suffix: ClassVar[str] = "cubin"
+
+    def identity(self, plan: CpuPlan | KernelPlan) -> tuple[object, ...]:
+        """The flags, and the compiler's version.
+
+        Args:
+            plan: gives the dtype.
+
+        Raises:
+            NoCudaError: CuPy or NVRTC is missing.
+        """
+        return compile_flags(plan.dtype, self.arch), nvrtc_version()
+
+    def build(self, source: Source) -> bytes:
+        """The binary of a source, with the compiler's report.
+
+        Args:
+            source: its text and headers.
+
+        Raises:
+            CompileError: the compiler refused the source, with its log and the lines that it names.
+        """
+        flags = compile_flags(source.plan.dtype, self.arch)
+        return _pack(_compile(cupy_nvrtc(), source, self.arch, flags))
+
+    def load(self, found: Cached) -> Binary:
+        """The binary in a file.
+
+        Args:
+            found: the file's content.
+        """
+        return _unpack(found.content)
+
+
 def compile_cuda(source: Source, arch: str) -> Binary:
     """Compile a CUDA source, or find it compiled.
 
@@ -73,14 +115,11 @@ def compile_cuda(source: Source, arch: str) -> Binary:
         NoCudaError: CuPy or NVRTC is missing.
         CompileError: the compiler refused the source, with its log and the lines that it names.
     """
-    return _cached(source.name, source.digest, source.plan.dtype, arch, lambda: source)
+    return compile_source(source, NvrtcToolchain(arch))
 
 
 def compile_plan(cell: CellSpec, plan: KernelPlan) -> Binary:
     """Compile a cell's kernels of a direction, or find them compiled, without writing their text.
-
-    The file is found by what the text depends on: the cell, the direction, the sizes of its kernel
-    and this package.
 
     Args:
         cell: the cell.
@@ -90,24 +129,7 @@ def compile_plan(cell: CellSpec, plan: KernelPlan) -> Binary:
         NoCudaError: CuPy or NVRTC is missing.
         CompileError: the compiler refused the source.
     """
-    made_from = f"{cell.fingerprint} {plan.as_compiled()!r} {package_digest()}"
-    return _cached(cell.name, made_from, plan.dtype, plan.arch, lambda: kernel_source(cell, plan))
-
-
-def _cached(
-    name: str, made_from: str, dtype: Dtype, arch: str, source: Callable[[], Source]
-) -> Binary:
-    flags = compile_flags(dtype, arch)
-    key = repr((made_from, flags, nvrtc_version()))
-    digest = hashlib.sha256(key.encode()).hexdigest()[:32]
-
-    def make() -> bytes:
-        with said_if_long(
-            f"deriving and compiling the CUDA of {name}", "Fewer operations in the cell take less."
-        ):
-            return _pack(_compile(cupy_nvrtc(), source(), arch, flags))
-
-    return _unpack(cached(file_name(name, digest, "cubin"), make).content)
+    return compile_cell(cell, plan, NvrtcToolchain(plan.arch))
 
 
 def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ import sys
 
 import rnnc
 import torch
-from rnnc.runtime.cuda import nvrtc
+from rnnc.runtime.store import compiled
 
 STEPS = 2  # at the first the others have had data of all blocks, so that the short bound holds
 # In the pointwise map: all blocks have begun by then, as the launch sees to.
@@ -20,11 +20,11 @@ IDLE = """
     if (blockIdx.x == 0) __nanosleep(1000);
   } while (blockIdx.x == 0 && now - begin < 5000000000);
 """
-write = nvrtc.kernel_source
+write = compiled.render
 
 
-def with_an_idle_block(cell, plan):
-    source = write(cell, plan)
+def with_an_idle_block(pointwise, plan):
+    source = write(pointwise, plan)
     start, step, rest = source.code.partition(STEP)
     parameters, brace, body = rest.partition("{\n")
     assert step
@@ -33,7 +33,7 @@ def with_an_idle_block(cell, plan):
 
 
 def main(variant: str) -> None:
-    nvrtc.kernel_source = with_an_idle_block
+    compiled.render = with_an_idle_block
     wx = torch.randn(4, STEPS, 1, 250, 4, device="cuda", dtype=torch.bfloat16)
     R = torch.randn(4, 1, 250, 250, device="cuda", dtype=torch.bfloat16) / 14
     rnnc.scan(rnnc.cells.lstm, wx, R, variant=variant)

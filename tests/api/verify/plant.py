@@ -11,8 +11,7 @@ from dataclasses import replace
 import pytest
 from rnnc.cellspec.functions import TABLE
 from rnnc.codegen.derive import derive
-from rnnc.runtime.cpu import compile as cpu_compile
-from rnnc.runtime.cuda import nvrtc
+from rnnc.runtime.store import compiled
 from rnnc.verify.draw.tree import Case
 from rnnc.verify.draw.write_cell import functions_used
 
@@ -138,8 +137,7 @@ def planted(fault: str, device: str, cache: str) -> Iterator[None]:
             patch.setitem(TABLE[row].__dict__, "pullback", pullback)
         else:
             file, edit = (CPU if device == "cpu" else CUDA)[fault]
-            for module, name in ((cpu_compile, "render"), (nvrtc, "kernel_source")):
-                patch.setattr(module, name, _edited(getattr(module, name), file, edit))
+            patch.setattr(compiled, "render", _edited(compiled.render, file, edit))
         try:
             yield
         finally:

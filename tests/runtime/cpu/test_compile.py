@@ -16,6 +16,7 @@ import torch
 from rnnc.codegen.cpu.plan import CpuPlan
 from rnnc.runtime.cpu import compile as compiling
 from rnnc.runtime.cpu.compile import cpu_library
+from rnnc.runtime.store import compiled
 from rnnc.runtime.store import files as cache
 
 PROGRAM = """
@@ -106,7 +107,7 @@ def test_the_cached_start_derives_nothing(empty_cache, monkeypatch):
     def refuse(*_):
         raise AssertionError("derived again")
 
-    monkeypatch.setattr(compiling, "derive", refuse)
+    monkeypatch.setattr(compiled, "derive", refuse)
     cpu_library(rnnc.cells.slstm, CpuPlan())
 
 

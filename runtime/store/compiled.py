@@ -1,0 +1,110 @@
+"""`compile_cell`: the one way from a cell and a plan to loaded kernels, for every target."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from ...cellspec.cell import CellSpec
+from ...codegen.cpu.plan import CpuPlan
+from ...codegen.cuda.kernel_plan import KernelPlan
+from ...codegen.derive import derive
+from ...codegen.render import Source, render
+from .digest import package_digest
+from .files import Cached, cached, file_name
+from .long_work import said_if_long
+
+Library = TypeVar("Library", covariant=True)
+
+
+class Toolchain(Protocol[Library]):
+    """A compiler of sources, and a loader of what it makes."""
+
+    @property
+    def language(self) -> str:
+        """The language of the sources, as messages name it."""
+
+    @property
+    def suffix(self) -> str:
+        """The suffix of the files."""
+
+    def identity(self, plan: CpuPlan | KernelPlan) -> tuple[object, ...]:
+        """What a binary depends on besides its source: the compiler, its flags, the processor."""
+
+    def build(self, source: Source) -> bytes:
+        """The content of a file with the compiled kernels."""
+
+    def load(self, found: Cached) -> Library:
+        """The kernels in such a file."""
+
+
+def compile_cell(
+    cell: CellSpec, plan: CpuPlan | KernelPlan, toolchain: Toolchain[Library]
+) -> Library:
+    """Derive, schedule, render, build and load the kernels of a plan.
+
+    The file is found by what its text depends on: the cell, the plan, this package and the
+    toolchain. So a start from the cache folder derives and renders nothing.
+
+    Args:
+        cell: the cell.
+        plan: both directions on the CPU, or one direction on a GPU.
+        toolchain: `CppToolchain` for the CPU, `NvrtcToolchain` for a GPU.
+
+    Returns:
+        What the toolchain loads: a library, or a binary with its registers and spills.
+
+    Raises:
+        CompileError: there is no compiler, or it refused the source.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.codegen.cpu.plan import CpuPlan
+        >>> from rnnc.runtime.cpu.compile import CppToolchain
+        >>> from rnnc.runtime.store.compiled import compile_cell
+        >>> library = compile_cell(rnnc.cells.elman, CpuPlan(), CppToolchain())
+        >>> library.rnnc_forward is not None
+        True
+    """
+
+    def source() -> Source:
+        pointwise = derive(cell, activations=plan.save == "gates")
+        return render(pointwise, plan)
+
+    # The docstring of the cell is left out: it changes a comment and no code.
+    made_from = f"{cell.fingerprint} {plan.as_compiled()!r} {package_digest()}"
+    return _compiled(cell.name, made_from, plan, toolchain, source)
+
+
+def compile_source(source: Source, toolchain: Toolchain[Library]) -> Library:
+    """Build and load the kernels of a source, or find them built.
+
+    Args:
+        source: one translation unit.
+        toolchain: compiles it.
+
+    Raises:
+        CompileError: there is no compiler, or it refused the source.
+    """
+    return _compiled(source.name, source.digest, source.plan, toolchain, lambda: source)
+
+
+def _compiled(
+    name: str,
+    made_from: str,
+    plan: CpuPlan | KernelPlan,
+    toolchain: Toolchain[Library],
+    source: Callable[[], Source],
+) -> Library:
+    key = repr((made_from, toolchain.identity(plan)))
+    digest = hashlib.sha256(key.encode()).hexdigest()[:32]
+
+    def make() -> bytes:
+        with said_if_long(
+            f"deriving and compiling the {toolchain.language} of {name}",
+            "Fewer operations in the cell take less.",
+        ):
+            return toolchain.build(source())
+
+    return toolchain.load(cached(file_name(name, digest, toolchain.suffix), make))
