@@ -64,17 +64,4 @@ struct BackwardItems {
   }
 };
 
-// Stores the gradients of an item's gates at a step. at(tensor, n) is the item's address in a
-// tensor of n values per item.
-template <typename At>
-RNNC_INLINE void store_gates(const BackwardArguments& a, const Gates& d_gate, bool valid,
-                             const At& at) {
-  Vec<Element, Cell::kInputGates> d_wx;
-  Vec<Element, kGatesNoInput> d_no_input;
-  pack_gates(d_wx, d_no_input, d_gate);
-  if (!valid) return;
-  d_wx.store(at(a.d_wx, Cell::kInputGates));
-  d_no_input.store(at(a.d_gates_no_input, kGatesNoInput));
-}
-
 }  // namespace rnnc

@@ -106,6 +106,19 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
     assign(after[half][j], before);
   }
 
+  // Stores the gradients of an item's gates; the tensors start at the step.
+  RNNC_MEMBER void store_gates(int half, int j, Element* d_wx, Element* d_no_input,
+                               const Gates& d_gate) const {
+    Vec<Element, Cell::kInputGates> d_wx_vec;
+    Vec<Element, kGatesNoInput> d_no_input_vec;
+    pack_gates(d_wx_vec, d_no_input_vec, d_gate);
+    if (valid[half][j]) {
+      d_wx_vec.store(
+          element_at(d_wx + 8 * half * Cell::kInputGates, offset_bytes[j] * Cell::kInputGates));
+      d_no_input_vec.store(
+          element_at(d_no_input + 8 * half * kGatesNoInput, offset_bytes[j] * kGatesNoInput));
+    }
+  }
   RNNC_MEMBER void store_sums_at(const BackwardArguments& a, int64 t) {
     // The four lanes of a quad hold the rows of one unit.
     store_sums<3>([&](int half, int k, real total) {
@@ -154,7 +167,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
   const int first_unit = warp * kWarpUnits, steps = static_cast<int>(a.steps);
-  const int64 step_size = a.batch * a.heads * Plan::kHeadDim;
+  const int64 plane = a.heads * Plan::kHeadDim, step_size = a.batch * plane;
 
   Weights weights;
   weights.load(shared, a.R, a.heads, head, 0, lane, [&](int, int half) {
@@ -164,7 +177,9 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   });
   Items items;
   items.load(a, head, first_row, first_unit, lane);
-  clear_shared(shared, 2 * GradientExchange::kBytes, 32 * Plan::kWarps);
+  for (int i = threadIdx.x; i < 2 * GradientExchange::kBytes / 4; i += blockDim.x) {
+    reinterpret_cast<u32*>(shared)[i] = 0u;
+  }
 
   StepCopy copy;
   copy.prepare(a, head, first_row);
@@ -205,10 +220,12 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     prefetch(t - Plan::kNumStages, stage_idx);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     buffer_offset ^= GradientExchange::kBytes;
+    // NOTE: laundered, or the compiler would multiply again in the branch of each store.
+    const int64 t_offset = launder(t * step_size);
+    Element* const d_wx = a.d_wx + t_offset * Cell::kInputGates;
+    Element* const d_no_input = a.d_gates_no_input + t_offset * kGatesNoInput;
     items.for_each([&](int half, int j) {
-      store_gates(a, d_gate[half][j], items.valid[half][j], [&](Element* tensor, int n) {
-        return element_at(tensor + (t * step_size + 8 * half) * n, items.offset_bytes[j] * n);
-      });
+      items.store_gates(half, j, d_wx, d_no_input, d_gate[half][j]);
     });
     repeat<Cell::kSources>([&](int source) {
       items.for_each([&](int half, int j) {

@@ -137,7 +137,9 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   items.load(a, head, first_row, first_unit, lane);
 
   // Padding in K and rows beyond the batch stay zero throughout.
-  clear_shared(shared, 2 * kBufferBytes, 32 * Plan::kWarps);
+  for (int i = threadIdx.x; i < 2 * kBufferBytes / 4; i += blockDim.x) {
+    reinterpret_cast<u32*>(shared)[i] = 0u;
+  }
   __syncthreads();
   items.publish(shared, items.state);
 
@@ -161,7 +163,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   items.add_states();
   __syncthreads();
 
-  const int64 step_size = a.batch * a.heads * Plan::kHeadDim;
+  const int64 plane = a.heads * Plan::kHeadDim, step_size = a.batch * plane;
   int64 t_offset = 0;  // of the step whose results are stored next
   const int fragment = launder(StateExchange::first_fragment(lane));
   int stage_idx = 0, buffer_offset = 0;

@@ -51,7 +51,9 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     return push.tile[tile] * kTileUnits + 2 * (at.lane >> 2) + half;
   });
 
-  clear_shared(shared, kSharedBytes, 32 * Plan::kWarps);
+  for (int i = threadIdx.x; i < kSharedBytes / 4; i += 32 * Plan::kWarps) {
+    reinterpret_cast<u32*>(shared)[i] = 0u;
+  }
   __syncthreads();
   if (threadIdx.x == 0) mbarrier_pair_init(barriers);
 

@@ -152,7 +152,9 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   Weights weights;
   weights.load(a.R, a.heads, head, unit, split * kSplitKTiles, lane);
 
-  clear_shared(shared, kSharedBytes, 32 * kWarps);
+  for (int i = threadIdx.x; i < kSharedBytes / 4; i += 32 * kWarps) {
+    reinterpret_cast<u32*>(shared)[i] = 0u;
+  }
   __syncthreads();
   if (threadIdx.x == 0) mbarrier_pair_init(barriers);
 

@@ -209,11 +209,15 @@ struct Items : BackwardItems<kItems, 1> {
   RNNC_MEMBER void store_step(const BackwardArguments& a, int64 step_size) {
     repeat<kItems>([&](int item) {
       if (!active[item]) return;
-      store_gates(a, found[item].gate, valid[item], [&](Element* tensor, int n) {
-        return element_at(tensor, t_offset_bytes[item] * n);
-      });
+      Vec<Element, Cell::kInputGates> d_wx;
+      Vec<Element, kGatesNoInput> d_no_input;
+      pack_gates(d_wx, d_no_input, found[item].gate);
       // Rows and units that do not exist add nothing, whatever the equations give for zeros.
-      if (valid[item]) add_to_sums(sums[item], found[item].gate, found[item].param, before[item]);
+      if (valid[item]) {
+        d_wx.store(element_at(a.d_wx, t_offset_bytes[item] * Cell::kInputGates));
+        d_no_input.store(element_at(a.d_gates_no_input, t_offset_bytes[item] * kGatesNoInput));
+        add_to_sums(sums[item], found[item].gate, found[item].param, before[item]);
+      }
       t_offset_bytes[item] -= step_size * int64{sizeof(Element)};
       assign(d_state[item][0], found[item].state);
       assign(after[item][0], before[item]);

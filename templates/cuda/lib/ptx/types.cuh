@@ -67,9 +67,4 @@ RNNC_INLINE T* element_at(T* base, int64 bytes) {
 // A block's dynamic shared memory.
 extern __shared__ __align__(128) char shared[];
 
-// Sets bytes of shared memory to zero, with all `threads` of a block.
-RNNC_INLINE void clear_shared(char* to, int bytes, int threads) {
-  for (int i = threadIdx.x; i < bytes / 4; i += threads) reinterpret_cast<u32*>(to)[i] = 0u;
-}
-
 }  // namespace rnnc
