@@ -18,7 +18,8 @@ struct Position {
 
   RNNC_MEMBER void load(const BackwardArguments& a, u32 rank) {
     steps = static_cast<int>(a.steps);
-    lane = threadIdx.x & 31;
+    // NOTE: laundered, or the compiler would derive offsets from the index again in every step.
+    lane = launder(static_cast<int>(threadIdx.x & 31));
     warp = threadIdx.x >> 5;
     item_unit = 2 * (lane >> 4) + (lane >> 1 & 1);
     column = (lane >> 2 & 3) * 2 + (lane & 1);
@@ -56,7 +57,8 @@ struct StepCopies {
   SavedCopy::Pieces saved_pieces[kItems];
   StateCopy::Pieces state_pieces[kItems];
   SavedCopy saved[kItems];
-  StateCopy before[kItems][Cell::kStates], d_states[kItems][Cell::kStates];
+  StateCopy before[kItems][Cell::kStates], initial[kItems][Cell::kStates],
+      d_states[kItems][Cell::kStates];
 
   // The first copies are of the last step.
   RNNC_MEMBER void start(const BackwardArguments& a, const Position& at, int item) {
@@ -70,6 +72,8 @@ struct StepCopies {
       const Element* states = at.steps > 1 ? a.states[s] + (last_step - at.step_size)
                                            : a.initial_states[s] + at.head * Plan::kHeadDim;
       before[item][s].start(state_pieces[item], states, at.plane);
+      initial[item][s].start(state_pieces[item], a.initial_states[s] + at.head * Plan::kHeadDim,
+                             at.plane);
       d_states[item][s].start(
           state_pieces[item],
           a.d_states[s] + (at.steps - 1) * a.d_states_time[s] + at.head * Plan::kHeadDim,
@@ -87,11 +91,8 @@ struct StepCopies {
       if constexpr (kReads[s]) {
         before[item][s].issue(state_pieces[item], stage + before_at);
         before[item][s].advance(-at.step_size);
-        if (t == 1) {        // the state before the first step is in another tensor
-          asm volatile("");  // keeps the branch: its addresses are not computed in every step
-          before[item][s].start(state_pieces[item], a.initial_states[s] + at.head * Plan::kHeadDim,
-                                at.plane);
-        }
+        // The state before the first step is in another tensor.
+        if (t == 1) assign(before[item][s].from, initial[item][s].from);
       }
       if (a.d_states[s]) {
         d_states[item][s].issue(state_pieces[item], stage + d_at);
