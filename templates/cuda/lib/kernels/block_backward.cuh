@@ -224,9 +224,8 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     const int64 t_offset = launder(t * step_size);
     Element* const d_wx = a.d_wx + t_offset * Cell::kInputGates;
     Element* const d_no_input = a.d_gates_no_input + t_offset * kGatesNoInput;
-    items.for_each([&](int half, int j) {
-      items.store_gates(half, j, d_wx, d_no_input, d_gate[half][j]);
-    });
+    items.for_each(
+        [&](int half, int j) { items.store_gates(half, j, d_wx, d_no_input, d_gate[half][j]); });
     repeat<Cell::kSources>([&](int source) {
       items.for_each([&](int half, int j) {
         items.d_state[half][j][kSourceState[source]] += product[0][source].total(2 * half + j);

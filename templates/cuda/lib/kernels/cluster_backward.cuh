@@ -43,7 +43,6 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   // NOTE: laundered, so that it stays in registers: a kernel argument would be loaded again in each
   // wait.
   const int64 watchdog = launder(a.watchdog);
-
   PartialPush push;
   push.prepare(shared_begin, rank, at.warp, at.lane);
   Weights weights;
@@ -51,9 +50,8 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     return push.tile[tile] * kTileUnits + 2 * (at.lane >> 2) + half;
   });
 
-  for (int i = threadIdx.x; i < kSharedBytes / 4; i += 32 * Plan::kWarps) {
+  for (int i = threadIdx.x; i < kSharedBytes / 4; i += 32 * Plan::kWarps)
     reinterpret_cast<u32*>(shared)[i] = 0u;
-  }
   __syncthreads();
   if (threadIdx.x == 0) mbarrier_pair_init(barriers);
 
