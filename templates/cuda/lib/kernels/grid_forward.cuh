@@ -41,8 +41,9 @@ RNNC_INLINE void load_items(Items& items, const ForwardArguments& a, const Place
   });
 }
 
-RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, int t) {
-  if (t >= static_cast<int>(a.steps)) return;
+// `steps` is a.steps as an int: read again from the arguments, it would delay the loads.
+RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, int t, int steps) {
+  if (t >= steps) return;
   for_items(items, phase, [&](Item& it) { it.input.load(a.wx + t * a.wx_time + it.input_offset); });
 }
 
@@ -124,7 +125,7 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
   load_items(items, a, place);
   repeat<Plan::kPhases>([&](int phase) {
     publish(items, phase, region.step);
-    prefetch(items, phase, a, 0);
+    prefetch(items, phase, a, 0, steps);
   });
 
   int64 t_offset = 0;  // into [T, B, N, D], of this step
@@ -144,7 +145,7 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
       __syncthreads();
       compute_items(items, phase, partials);
       if (t + 1 < steps) publish(items, phase, region.step + region.bytes);
-      prefetch(items, phase, a, t + 1);
+      prefetch(items, phase, a, t + 1, steps);
       store_items(items, phase, a, t_offset);
     }
     region.step += region.bytes;
