@@ -23,9 +23,10 @@ RNNC_INLINE void store_partials(float* partials, const Product::Accumulators& su
 // Adds the warps' partials and sends them to the blocks that own the units.
 RNNC_INLINE void send_partials(const float* partials, u32 inbox, u32 barrier, int rank) {
   constexpr int quarters = Sizes::kPhaseRows / 4, count = Cell::kSources * kClusterUnits * quarters;
-  repeat<ceil_div(count, Sizes::kThreads)>([&](int i) {
+#pragma unroll
+  for (int i = 0; i < ceil_div(count, Sizes::kThreads); ++i) {
     const int number = static_cast<int>(threadIdx.x) + i * Sizes::kThreads;
-    if (count % Sizes::kThreads != 0 && number >= count) return;
+    if (count % Sizes::kThreads != 0 && number >= count) break;
     const int unit = number % kClusterUnits, quarter = number / kClusterUnits % quarters;
     const int source = number / kClusterUnits / quarters;
     const int offset = source * (kWarpPartials / Cell::kSources) + unit * kRowPitch + 4 * quarter;
@@ -41,7 +42,7 @@ RNNC_INLINE void send_partials(const float* partials, u32 inbox, u32 barrier, in
     const u32 words[4] = {__float_as_uint(total[0]), __float_as_uint(total[1]),
                           __float_as_uint(total[2]), __float_as_uint(total[3])};
     st_async_v4(mapa(inbox + 4 * to, owner), words, mapa(barrier, owner));
-  });
+  }
 }
 
 // Of a product's partials, gives each other block its own, and waits for this block's.
