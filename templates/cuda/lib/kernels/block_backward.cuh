@@ -220,7 +220,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     prefetch(t - Plan::kNumStages, stage_idx);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     buffer_offset ^= GradientExchange::kBytes;
-    // NOTE: laundered, or the compiler would multiply again in the branch of each store.
+    // Laundered: otherwise the compiler multiplies again in the branch of each store.
     const int64 t_offset = launder(t * step_size);
     Element* const d_wx = a.d_wx + t_offset * Cell::kInputGates;
     Element* const d_no_input = a.d_gates_no_input + t_offset * kGatesNoInput;
