@@ -21,9 +21,9 @@ def main() -> None:
     given = json.load(sys.stdin)
     fields = given["limits"]
     limits = Limits(**{**fields, "capability": tuple(fields["capability"])})
-    rows_of_all = block._ROWS
+    rows_of_all = block.ROWS
     for name, variant, dtype, head_dim, rows, save, sizes in given["jobs"]:
-        block._ROWS = (rows,) if rows else rows_of_all
+        block.ROWS = (rows,) if rows else rows_of_all
         plan_for.cache_clear()
         cell = rnnc.cells.get(name)
         for heads, batch in sizes:

@@ -167,7 +167,7 @@ def planned(case, monkeypatch):
             choose_plan.cache_clear()
 
     if case.rows:
-        monkeypatch.setattr(block, "_ROWS", (case.rows,))
+        monkeypatch.setattr(block, "ROWS", (case.rows,))
         monkeypatch.setattr(choose, "planned", searched)  # not what is remembered on disk
     forget_plans()
     limits = device_limits(torch.cuda.current_device())
