@@ -323,7 +323,7 @@ def test_an_interrupt_inside_a_capture(
     one, calls = alternating_work.Work._one, []
 
     def interrupted(work, number, *more):
-        if work._forward == forward:
+        if (work._plan.direction == "forward") == forward:
             calls.append(number)
             if len(calls) == at + 1:
                 raise KeyboardInterrupt

@@ -76,9 +76,10 @@ def runs(monkeypatch):
 
         monkeypatch.setattr(launcher, "run", noted)
 
+    for launcher in set(LAUNCHERS.values()):
+        note(launcher)
+
     def choose(plans):
-        for launcher in set(LAUNCHERS.values()):
-            note(launcher)
         target._prepared.cache_clear()
         monkeypatch.setattr(
             target, "choose_plan", lambda *asked: plans[asked[CHOICE_IN_ARGUMENTS].save]
