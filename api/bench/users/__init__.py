@@ -1,0 +1,1 @@
+"""`rnnc bench --users`: modules as users call them, beside torch's with the same settings."""

@@ -1,0 +1,78 @@
+"""The table of `rnnc bench --users`, slowest against torch first, and what it comes to."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+
+from rich.table import Table
+
+from .measure import Side, UserResult
+
+
+def users_table(found: Sequence[UserResult], device: str) -> Table:
+    """A line per case: milliseconds of rnnc and torch, and how many times as fast rnnc is.
+
+    Args:
+        found: what was measured.
+        device: "cpu" or "cuda".
+    """
+    table = Table(title="ms, rnnc / torch", title_justify="left", box=None, pad_edge=False)
+    table.header_style = "bold"
+    table.add_column("case")
+    columns = ["wall-clock, idle device", "times"]
+    columns += ["GPU, full queue", "times", "host"] if device == "cuda" else []
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    for result in losses_first(found):
+        slower = result.times is not None and result.times < 1
+        cells = [_both(result, "wall"), _times(result.times)]
+        if device == "cuda":
+            cells += [_both(result, "device"), _times(result.device_times), _both(result, "host")]
+        name = f"{result.case}: {result.failure}" if result.failure else str(result.case)
+        table.add_row(name, *cells, style="red" if slower else "")
+    return table
+
+
+def losses_first(found: Sequence[UserResult]) -> list[UserResult]:
+    """The results, those without a time first, then from the slowest against torch on."""
+    return sorted(found, key=lambda result: result.times or 0)
+
+
+def summary(found: Sequence[UserResult]) -> str:
+    """What the cases come to, in lines.
+
+    Args:
+        found: what was measured.
+    """
+    measured = [(r.times, r) for r in losses_first(found) if r.times is not None]
+    missing = len(found) - len(measured)
+    lines = [f"{missing} of {len(found)} cases did not run"] if missing else []
+    if not measured:
+        return "\n".join(lines)
+    times = [each for each, _ in measured]
+    worst, case = times[0], measured[0][1].case
+    below = sum(each < 1 for each in times)
+    lines += [
+        f"geometric mean: {statistics.geometric_mean(times):.2f} times torch by wall-clock",
+        f"worst case: {worst:.2f} times ({case})",
+        f"slower than torch: {below} of {len(times)} cases",
+    ]
+    on_device = [r.device_times for _, r in measured if r.device_times]
+    if on_device:
+        mean = statistics.geometric_mean(on_device)
+        lines.insert(-2, f"geometric mean: {mean:.2f} times torch by GPU time")
+    return "\n".join(lines)
+
+
+def _both(result: UserResult, clock: str) -> str:
+    return " / ".join(_ms(side, clock) for side in (result.ours, result.peer))
+
+
+def _ms(side: Side | None, clock: str) -> str:
+    value = None if side is None else getattr(side, clock)
+    return "-" if value is None else f"{value:.3g}"
+
+
+def _times(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
