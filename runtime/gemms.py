@@ -87,11 +87,27 @@ def summed_over_time(rows: Tensor, initial_state: Tensor, states: Tensor) -> Ten
     factors, previous = rows[batch:].permute(1, 2, 0), previous.transpose(0, 1)
     if rows.dtype != torch.float32:
         return torch.baddbmm(total, factors, previous)
-    size = max(math.ceil(previous.shape[1] / _MOST_PARTS), _SHORTEST_PART)
-    parts = zip(torch.split(factors, size, 2), torch.split(previous, size, 1), strict=True)
-    for a, b in parts:
-        total += torch.bmm(a, b)
+    for first, size, parts in _parts(previous.shape[1]):
+        end = first + size * parts
+        a = factors[:, :, first:end].unflatten(2, (parts, size)).transpose(1, 2)
+        b = previous[:, first:end].unflatten(1, (parts, size))
+        if heads == 1:
+            total += torch.bmm(a[0], b[0]).sum(0)
+        elif heads < parts:
+            for head in range(heads):
+                total[head] += torch.bmm(a[head], b[head]).sum(0)
+        else:
+            for part in range(parts):
+                total += torch.bmm(a[:, part], b[:, part])
     return total
+
+
+def _parts(rows: int) -> list[tuple[int, int, int]]:
+    """A sum of so many rows in parts of one size, and what is left: first row, size, count."""
+    size = max(math.ceil(rows / _MOST_PARTS), _SHORTEST_PART)
+    whole, rest = divmod(rows, size)
+    found = [(0, size, whole)] if whole else []
+    return [*found, (whole * size, rest, 1)] if rest else found
 
 
 class Product(NamedTuple):

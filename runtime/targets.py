@@ -42,6 +42,11 @@ class Target(Protocol):
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
         """The wx (B, T, N, D, Gx) of a module's input (T, B, input), as the kernels read it."""
 
+    def project_gradients(
+        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool]
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The gradients of `project`, of x and of the weight; None for one that is not wanted."""
+
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
         """An empty d_wx with the strides that `backward` gives it."""
 

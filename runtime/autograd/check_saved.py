@@ -152,9 +152,26 @@ def check_seeds(
 
 
 def _checked(name: str, tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> Tensor:
-    """The tensor, if it is as the forward left it; a copy if kernels cannot read it in place."""
-    wanted = f"shape {shape}, {sizes.dtype}, on {sizes.device}: what the forward left"
-    found = _found(tensor, shape, sizes)
+    return check_as_left(name, tensor, shape, sizes.dtype, sizes.device)
+
+
+def check_as_left(
+    name: str, tensor: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> Tensor:
+    """The tensor, if it is as the forward left it; a copy if kernels cannot read it in place.
+
+    Args:
+        name: for the message.
+        tensor: what autograd gave back.
+        shape: that it had.
+        dtype: that it had.
+        device: that it was on.
+
+    Raises:
+        TensorError: it is another.
+    """
+    wanted = f"shape {tuple(shape)}, {dtype}, on {device}: what the forward left"
+    found = _found(tensor, shape, dtype, device)
     if found is not None:
         raise TensorError(
             f"{name} of a backward",
@@ -170,17 +187,19 @@ def _checked(name: str, tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> Te
     return tensor.detach().as_subclass(Tensor).resolve_neg().clone()
 
 
-def _found(tensor: Any, shape: tuple[int, ...], sizes: Sizes) -> str | None:
+def _found(
+    tensor: Any, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+) -> str | None:
     """What is wrong with a tensor, for a message; None if nothing is."""
     if not isinstance(tensor, Tensor):
         return kind_of(tensor)
     if tensor.is_nested:
         return "a nested tensor"
-    if tuple(tensor.shape) != shape:
+    if tuple(tensor.shape) != tuple(shape):
         return f"shape {tuple(tensor.shape)}"
-    if tensor.dtype != sizes.dtype:
+    if tensor.dtype != dtype:
         return f"dtype {tensor.dtype}"
-    if tensor.device != sizes.device:
+    if tensor.device != device:
         return f"device {tensor.device}"
     if tensor.layout != torch.strided:
         return f"layout {tensor.layout}"

@@ -7,12 +7,11 @@ fake tensors) take the operators.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
-from torch._C._dynamo.guards import TensorGuards
 
 from ..call import Call
 from ..check.plain import all_plain, is_watched, profiler_enabled
@@ -21,6 +20,7 @@ from ..targets import TARGETS
 from ..tensors import Gradients, Saved, inputs_from, saved_from, saved_of
 from . import schemas
 from .check_saved import Sizes, check_saved, plain_gradients
+from .same import Likeness
 from .transforms import check_gradients, check_has_operators
 
 
@@ -49,38 +49,16 @@ class Record(NamedTuple):
         Raises:
             TensorError: one has another shape, dtype or device than before.
         """
-        given = [t for t in flat if t is not None]
-        unique = {id(t): t for t in given}
-        equal: tuple[int, ...] = ()
-        if len(unique) < len(given):  # two initial states may be one constant
-            ids = list(map(id, given))
-            equal, given = tuple(map(ids.index, ids)), list(unique.values())
-        key = (self, len(given), equal)
-        same = _SAME.get(key)
-        if same is not None and same(*given) and _have_memory(given):
+        likeness = Likeness(self, flat)
+        if likeness.seen():
             return saved
         batch, steps, heads, dim, _ = self.shape
         sizes = Sizes(steps, batch, heads, dim, self.dtype, self.device)
         call = self.call
         found = check_saved(TARGETS[call.target], call.cell, call.choice.save, sizes, saved)
         if all(new is old for new, old in zip(found.flat(), flat, strict=True)):
-            if len(_SAME) >= _MOST_ENTRIES:
-                _SAME.clear()
-            guards = TensorGuards(*given, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-            _SAME[key] = guards.check
+            likeness.remember()
         return found
-
-
-def _have_memory(tensors: Iterable[Tensor]) -> bool:
-    """Whether all tensors have memory; fully sharded modules free it between calls."""
-    return all(tensor.data_ptr() or not tensor.numel() for tensor in tensors)
-
-
-# Whether tensors have the types, dtypes, devices, sizes and strides of some that passed all checks,
-# by the record, the number of tensors, and, if some are the same tensor, the first place of each.
-# One call of C compares them; it holds no tensor, and takes no tensor twice.
-_SAME: dict[tuple[Record, int, tuple[int, ...]], Callable[..., bool]] = {}
-_MOST_ENTRIES = 1024
 
 
 class Scan(torch.autograd.Function):
@@ -107,7 +85,7 @@ class Scan(torch.autograd.Function):
         call: Call = ctx.call
         count = len(call.stored)
         if ctx.spent:
-            raise _spent()
+            raise spent_error()
         flat = ctx.saved_tensors
         saved = saved_from(flat, count)
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
@@ -171,7 +149,8 @@ def _profiled_backward(*arguments: Any, **options: Any) -> Gradients:
         return run_backward(*arguments, **options)
 
 
-def _spent() -> BackwardError:
+def spent_error() -> BackwardError:
+    """A backward over saved values that a failed backward overwrote."""
     return BackwardError(
         "a second backward after one that failed",
         "saved gates that the failed backward overwrote with gradients",

@@ -75,6 +75,29 @@ class CpuTarget:
         wx = F.linear(x, rows).view(*x.shape[:2], heads, gates, dim)
         return wx.permute(1, 0, 2, 4, 3)
 
+    def project_gradients(
+        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool]
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The gradients of `project`: of x and of the weight, None where they are not wanted.
+
+        Args:
+            d_wx: as `backward` gives it.
+            x: as in `project`.
+            weight: as in `project`.
+            wanted: which of the two.
+        """
+        gates, heads, dim, size = weight.shape
+        count = x.shape[0] * x.shape[1]
+        d_rows = d_wx.permute(1, 0, 2, 4, 3).reshape(count, heads * gates * dim)
+        d_x = d_W = None
+        if wanted[0]:
+            rows = weight.transpose(0, 1).reshape(heads * gates * dim, size)
+            d_x = torch.mm(d_rows, rows).view(*x.shape[:2], size)
+        if wanted[1]:
+            d_W = torch.mm(d_rows.t(), x.reshape(count, size))
+            d_W = d_W.view(heads, gates, dim, size).transpose(0, 1)
+        return d_x, d_W
+
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
         """An empty d_wx with the strides that `backward` gives it.
 

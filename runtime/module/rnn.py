@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor, nn
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import SAVES, Save
+from ..autograd.layers import LayerWeights
 from ..call import Choice
 from ..check.module import (
     check_cell,
@@ -23,9 +23,9 @@ from ..check.module import (
     check_states,
 )
 from ..errors import TensorError
-from ..scan import run_scan
-from ..targets import check_backend, target_of
-from ..tensors import ScanInputs, States
+from ..layers import Settings, scan_layers
+from ..targets import check_backend
+from ..tensors import States
 from .computed_weights import replace_weight
 from .identity import check_same_cell, identity_of
 from .weights import initialize, weight_shapes, weights_of
@@ -212,46 +212,25 @@ class RNN(nn.Module):
 
     def _run(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, States]:
         """All layers, time first, batched."""
-        lasts: list[States] = []
-        for layer in range(self.num_layers):
-            if layer and self.dropout:
-                x = F.dropout(x, self.dropout, self.training)
-            x, last = self._run_layer(layer, x, states)
-            lasts.append(last)
-        return x, tuple(torch.stack(s) for s in zip(*lasts, strict=True))
-
-    def _run_layer(
-        self, layer: int, x: Tensor, states: Sequence[Tensor] | None
-    ) -> tuple[Tensor, States]:
-        steps, batch, _ = x.shape
-        heads, dim = self.heads, self.hidden_size // self.heads
-        weights = self._weights(layer, x.device)
-        if states is None:
-            target = target_of(x.device, self.backend)
-            first = target.initial_states(x, self._initial_values, (batch, heads, dim))
-        else:
-            first = [s[layer].reshape(batch, heads, dim) for s in states]
-        inputs = ScanInputs(
-            self._project(x, weights.get("weight_ih")),
-            weights.get("weight_hh"),
-            weights.get("bias"),
-            first,
-            weights.get("weight_hd"),
-            [weights[name] for name in self._param_names],
+        settings = Settings(
+            self.cell,
+            self.num_layers,
+            self.heads,
+            self.hidden_size // self.heads,
+            self.dropout,
+            self.backend,
+            Choice(self.variant, self.save),
         )
-        # The output is the first state; the others are wanted only after the last step.
-        wanted = (True, *(False,) * (len(first) - 1))
-        choice = Choice(self.variant, self.save)
-        over_time, last = run_scan(self.cell, inputs, wanted, self.backend, choice)
-        y = over_time[0].transpose(0, 1).reshape(steps, batch, self.hidden_size)
-        return y, tuple(s.reshape(batch, self.hidden_size) for s in last)
+        weights = [self._layer_weights_on(layer, x.device) for layer in range(self.num_layers)]
+        return scan_layers(settings, self.training, x, states, weights)
 
-    def _project(self, x: Tensor, weight: Tensor | None) -> Tensor:
-        """The input's contribution to the gates, in the layout of the input's device."""
-        if weight is None:  # a cell that takes no input still runs for as many steps
-            heads = self.heads
-            return x.new_empty(x.shape[1], x.shape[0], heads, self.hidden_size // heads, 0)
-        return target_of(x.device, self.backend).project(x, weight)
+    def _layer_weights_on(self, layer: int, device: torch.device) -> LayerWeights:
+        found = self._weights(layer, device)
+        get = found.get
+        params = tuple([found[name] for name in self._param_names])
+        return LayerWeights(
+            get("weight_ih"), get("weight_hh"), get("bias"), get("weight_hd"), params
+        )
 
     def _any_weight(self) -> Tensor | None:
         return next(iter(self._weights(0).values()), None)

@@ -1,0 +1,158 @@
+"""All layers of a module over time: as one node of autograd, or layer by layer by operators."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ..cellspec.cell import CellSpec
+from .autograd.layers import Layers, LayerWeights, Stack, run_layers, weights_from
+from .call import Call, Choice, stored_states
+from .check.plain import all_plain, any_tangent, is_watched
+from .scan import Backend, initial_states, resolve_backend, run_scan
+from .targets import target_of
+from .tensors import ScanInputs, States
+
+# What autocast casts to the dtype of a call.
+_CAST = frozenset((torch.float32, torch.bfloat16, torch.float16))
+_needs_grad = attrgetter("requires_grad")
+
+
+class Settings(NamedTuple):
+    """What a module is, besides its weights.
+
+    Attributes:
+        cell: the cell.
+        layers: their number.
+        heads: of each layer.
+        dim: units per head.
+        dropout: the probability of dropping a feature between layers, in training.
+        backend: as in `rnnc.scan`.
+        choice: among the kernels of a GPU.
+    """
+
+    cell: CellSpec
+    layers: int
+    heads: int
+    dim: int
+    dropout: float
+    backend: Backend
+    choice: Choice
+
+
+def scan_layers(
+    settings: Settings,
+    training: bool,
+    x: Tensor,
+    states: Sequence[Tensor] | None,
+    weights: Sequence[LayerWeights],
+) -> tuple[Tensor, States]:
+    """Run all layers of a module.
+
+    Args:
+        settings: of the module.
+        training: whether features are dropped between layers.
+        x: (T, B, input).
+        states: before the first step, (layers, B, hidden) each; None for each state's `init`.
+        weights: of each layer.
+
+    Returns:
+        The output of the last layer, (T, B, hidden), and each state after the last step.
+    """
+    dropout = settings.dropout if training else 0.0
+    if torch.compiler.is_compiling():
+        return composed(settings, dropout, x, states or (), weights)
+    cell, device = settings.cell, x.device
+    given = tuple(states or ())
+    flat = [*given, *(weight for own in weights for weight in own.flat())]
+    tensors = [x, *(tensor for tensor in flat if tensor is not None)]
+    target = target_of(device)
+    computed, returned = target.dtypes_of(x.dtype)
+    if (
+        returned != computed
+        or computed not in target.dtypes
+        or not all_plain(tensors)
+        or is_watched()
+        or any_tangent(tensors)
+        or resolve_backend(settings.backend, device.type, device.index) == "reference"
+    ):
+        return composed(settings, dropout, x, given, weights)
+    dtypes = {tensor.dtype for tensor in tensors}
+    if torch.is_autocast_enabled(device.type):
+        cast = computed == torch.get_autocast_dtype(device.type) and dtypes <= _CAST
+        if not cast:
+            return composed(settings, dropout, x, given, weights)
+    elif len(dtypes) > 1 or computed not in dtypes:
+        return composed(settings, dropout, x, given, weights)  # which says what is wrong
+    if dtypes != {computed}:
+        x, *flat = (None if t is None else t.to(computed) for t in (x, *flat))
+        given, weights = tuple(flat[: len(given)]), weights_from(flat[len(given) :], len(weights))
+    needs_grad = torch.is_grad_enabled() and any(map(_needs_grad, tensors))
+    wanted = (True, *(False,) * (len(cell.states) - 1))
+    call = Call(cell, needs_grad, stored_states(cell.text, wanted, needs_grad), settings.choice)
+    values = tuple([state.init for state in cell.states])
+    stack = Stack(call, settings.layers, settings.heads, settings.dim, dropout, values)
+    if not needs_grad:
+        return run_layers(stack, x, given, weights)
+    again = partial(composed, settings, dropout)
+    y, *last = Layers.apply(stack, again, len(given), x, *flat)  # type: ignore[no-untyped-call]
+    return y, tuple(last)
+
+
+def composed(
+    settings: Settings,
+    dropout: float,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[LayerWeights],
+    masks: Sequence[Tensor] = (),
+) -> tuple[Tensor, States]:
+    """The same by operations that tracers, modes, subclasses and autograd can see.
+
+    Args:
+        settings: of the module.
+        dropout: the probability of dropping a feature between layers.
+        x: (T, B, input).
+        states: before the first step, (layers, B, hidden) each; empty for each state's `init`.
+        weights: of each layer.
+        masks: of each dropout, where they are drawn already.
+    """
+    lasts: list[States] = []
+    for layer, own in enumerate(weights):
+        if layer and masks:
+            x = x * masks[layer - 1] * (1 / (1 - dropout) if dropout < 1 else 0.0)
+        elif layer and dropout:
+            x = F.dropout(x, dropout)
+        x, last = _scan_layer(settings, x, [state[layer] for state in states], own)
+        lasts.append(last)
+    return x, tuple(torch.stack(each) for each in zip(*lasts, strict=True))
+
+
+def _scan_layer(
+    settings: Settings, x: Tensor, states: Sequence[Tensor], weights: LayerWeights
+) -> tuple[Tensor, States]:
+    """One layer: its output, and its last states, (B, hidden) each."""
+    cell, _, heads, dim, *_ = settings
+    steps, batch, _ = x.shape
+    shape = (batch, heads, dim)
+    if states:
+        first = [state.reshape(shape) for state in states]
+    else:
+        first = initial_states(x, [state.init for state in cell.states], shape)
+    W, R, b, R_diag, params = weights
+    if W is None:  # a cell that takes no input still runs for as many steps
+        wx = x.new_empty(batch, steps, heads, dim, 0)
+    else:
+        wx = target_of(x.device).project(x, W)
+    # The output is the first state; the others are wanted only after the last step.
+    wanted = (True, *(False,) * (len(first) - 1))
+    inputs = ScanInputs(wx, R, b, first, R_diag, params)
+    over_time, last = run_scan(cell, inputs, wanted, settings.backend, settings.choice)
+    y = over_time[0].transpose(0, 1).reshape(steps, batch, heads * dim)
+    return y, tuple(state.reshape(batch, heads * dim) for state in last)
