@@ -23,13 +23,14 @@ from ..bench.rows import BenchError, Row, rows_named
 from ..bench.text import comparison_table, notes, summary_table
 from ..cellspec.cell import CellSpec
 from ..runtime.cuda.driver.device import device_limits
+from .bench_users import bench_users
 from .commands.bench import BenchOptions
 from .console import print_lines, print_table
 from .find import find_cell
 
 
 def bench(options: BenchOptions, command: str) -> None:
-    """Measure the rows, print a table of each, and write the record and the picture.
+    """Measure the rows, or the users' cases, print tables, and write the record and the picture.
 
     Args:
         options: the options of the command.
@@ -39,6 +40,9 @@ def bench(options: BenchOptions, command: str) -> None:
         RnncError: an option is wrong.
     """
     began = time.monotonic()
+    if options.users:
+        bench_users(options, _device(options.device), command)
+        return
     settings = _settings(options)
     anchors = read_anchors(options.anchors) if options.anchors else Anchors()
     chosen = _rows(options, anchors)

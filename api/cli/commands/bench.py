@@ -26,6 +26,11 @@ class BenchOptions:
     cell: str | None = _option(
         "A cell, as `rnnc show` takes it, instead of --rows.", autocompletion=cell_words
     )
+    users: bool = _option(
+        "Time modules as users call them beside torch's, instead of rows.",
+        "--users",
+        default=False,
+    )
     heads: int | None = _option("Heads; the row's, or 1.")
     head_dim: int | None = _option("Units per head; the row's, or 64.")
     batch: int | None = _option("Batch rows; the row's, or 16.")
