@@ -5,6 +5,11 @@ from __future__ import annotations
 import torch
 
 
+def torch_products_round() -> bool:
+    """Whether torch's own products round factors of float32 to TF32 now."""
+    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+
+
 def tf32_allowed(dtype: torch.dtype) -> bool:
     """Whether products of a dtype may round their factors to tf32, as torch's products would now.
 

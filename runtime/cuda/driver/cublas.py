@@ -67,6 +67,59 @@ class Blas:
             _check("cublasSetWorkspace", self.library.cublasSetWorkspace_v2(self.handle, *memory))
             yield
 
+    def multiply(self, to: Tensor, a: Tensor, b: Tensor, *, tf32: bool, add: bool) -> None:
+        """Launch a product of float32 where `on` said: to = a b, or to += a b.
+
+        Args:
+            to: (rows, columns) or (count, rows, columns), contiguous.
+            a: (rows, K) or (count, rows, K); copied if neither of its matrices' axes is contiguous.
+            b: (K, columns) or (count, K, columns), likewise.
+            tf32: whether factors may be rounded to TF32.
+            add: whether the product is added to what is there.
+        """
+        count = to.shape[0] if to.ndim == 3 else 1
+        rows, columns = to.shape[-2:]
+        # The library's matrices lie by columns: it is given the product of the transposes.
+        first, second = _operand(b), _operand(a)
+        given = [
+            self.handle,
+            *(ctypes.c_int(turn) for turn, *_ in (first, second)),
+            *map(ctypes.c_int, (columns, rows, a.shape[-1])),
+            ctypes.byref(_ONE),
+        ]
+        strided = count > 1
+        for _, tensor, pitch in (first, second):
+            given += _address(tensor, pitch, strided)
+        given += [ctypes.byref(_ONE if add else _ZERO), *_address(to, columns, strided)]
+        if strided:
+            given.append(ctypes.c_int(count))
+        compute = _FAST_TF32 if tf32 else _KINDS[torch.float32][2]
+        given += [ctypes.c_int(compute), ctypes.c_int(_DEFAULT_ALGORITHM)]
+        library = self.library
+        run = library.cublasGemmStridedBatchedEx if strided else library.cublasGemmEx
+        _check("cublasGemmEx", run(*given))
+
+
+_ONE, _ZERO = ctypes.c_float(1), ctypes.c_float(0)
+
+
+def _operand(matrix: Tensor) -> tuple[int, Tensor, int]:
+    """How the library reads a matrix: transposed or not, the tensor, and its leading dimension."""
+    rows, columns = matrix.shape[-2:]
+    down, right = matrix.stride()[-2:]
+    if (right == 1 or columns == 1) and (down >= columns or rows == 1):
+        return _AS_IT_IS, matrix, down if rows > 1 else columns
+    if (down == 1 or rows == 1) and (right >= rows or columns == 1):
+        return _TRANSPOSED, matrix, right if columns > 1 else rows
+    return _AS_IT_IS, matrix.contiguous(), columns
+
+
+def _address(tensor: Tensor, pitch: int, strided: bool) -> list[Any]:
+    """Address, type, leading dimension and, of several matrices, stride."""
+    found: list[Any] = [ctypes.c_void_p(tensor.data_ptr()), ctypes.c_int(_FLOAT)]
+    found.append(ctypes.c_int(pitch))
+    return [*found, ctypes.c_longlong(tensor.stride(0))] if strided else found
+
 
 class Product:
     """A product of two matrices, or of as many pairs of them as there are: to[i] = a[i] b[i].

@@ -57,14 +57,17 @@ class Library:
 
     def multiply(self, turns, sizes, scales, a, b, c, count, compute, algorithm):
         (opa, opb), (m, n, k) = turns, sizes
-        assert [scale._obj.value for scale in scales] == [1, 0]
-        assert (opb, algorithm) == (0, -1)
+        one, add = (scale._obj.value for scale in scales)
+        assert (one, algorithm) == (1, -1)
         self.computes.append(compute)
-        rows, columns = (k, m) if opa else (m, k)
+        (rows, columns), (deep, wide) = (k, m) if opa else (m, k), (n, k) if opb else (k, n)
+        assert a[2] >= rows
+        assert b[2] >= deep
         first = matrix(*a[:2], rows, columns, a[2], count, a[3]).double()
-        second = matrix(*b[:2], k, n, b[2], count, b[3]).double()
+        second = matrix(*b[:2], deep, wide, b[2], count, b[3]).double()
         result = matrix(*c[:2], m, n, c[2], count, c[3])
-        result.copy_((first.mT if opa else first) @ second)
+        product = (first.mT if opa else first) @ (second.mT if opb else second)
+        result.copy_(product + add * result if add else product)
         return 0
 
 
@@ -99,6 +102,33 @@ def test_float32_keeps_its_digits_unless_allowed(blas):
     to = torch.empty(1, 2, 2)  # outlives the product, which reads its address once
     Product(blas, a, b, to, transposed=False, tf32=False)()
     assert blas.library.computes == [68]
+
+
+LAYOUTS = {
+    "rows": lambda *shape: torch.randn(shape),
+    "columns": lambda *shape: torch.randn(*shape[:-2], shape[-1], shape[-2]).mT,
+    "a part of wider rows": lambda *shape: torch.randn(*shape[:-1], shape[-1] + 3)[..., 1:-2],
+    "gaps": lambda *shape: torch.randn(*shape, 2)[..., 0],
+    "heads inside": lambda *shape: torch.randn(shape[-2], *shape[:-2], shape[-1]).movedim(0, -2),
+}
+
+
+@pytest.mark.parametrize("sizes", [(3, 5, 7), (4, 3, 5, 7), (3, 1, 1, 1), (1, 6, 1), (2, 1, 4, 3)])
+@pytest.mark.parametrize("first", LAYOUTS)
+@pytest.mark.parametrize("second", LAYOUTS)
+@pytest.mark.parametrize("add", [False, True])
+def test_a_product_of_any_strides(blas, sizes, first, second, add):
+    *count, rows, inner, columns = sizes
+    a, b = LAYOUTS[first](*count, rows, inner), LAYOUTS[second](*count, inner, columns)
+    to = (
+        torch.randn(*count, rows, columns)
+        if add
+        else torch.full((*count, rows, columns), torch.nan)
+    )
+    wanted = a.double() @ b.double() + (to.double() if add else 0)
+    blas.multiply(to, a, b, tf32=add, add=add)
+    torch.testing.assert_close(to.double(), wanted, rtol=1e-6, atol=1e-6)
+    assert blas.library.computes == [77 if add else 68]
 
 
 def test_the_workspace_is_given_after_the_stream_which_takes_it_away(blas):

@@ -1,0 +1,69 @@
+"""Matrix products of torch tensors whose precision belongs to the call, not to the process.
+
+torch's products round factors of float32 to TF32 as `torch.backends.cuda.matmul` says, for the
+whole process. A recurrent call follows `torch.backends.cudnn.rnn`, as `nn.LSTM` does. Where the two
+agree, the product is torch's. Where they differ, it is cuBLAS's with a compute type of its own.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from .driver.cublas import blas_of, workspace_bytes
+from .driver.device import on_device
+from .precision import torch_products_round
+
+
+class Products:
+    """Products at one precision.
+
+    Args:
+        tf32: whether factors of float32 may be rounded to TF32.
+    """
+
+    __slots__ = ("tf32",)
+
+    def __init__(self, tf32: bool) -> None:
+        self.tf32 = tf32
+
+    def mm(self, a: Tensor, b: Tensor) -> Tensor:
+        """The product of two matrices, or of as many pairs of matrices as there are.
+
+        Args:
+            a: (rows, K) or (count, rows, K), of any strides.
+            b: (K, columns) or (count, K, columns), of any strides and the same dtype.
+
+        Returns:
+            (rows, columns) or (count, rows, columns), contiguous.
+        """
+        if a.dtype != torch.float32 or torch_products_round() == self.tf32:
+            return torch.mm(a, b) if a.ndim == 2 else torch.bmm(a, b)
+        to = a.new_empty(*a.shape[:-1], b.shape[-1])
+        return self._into(to, a, b, add=False)
+
+    def add_mm(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """Add a product to a contiguous tensor, in place.
+
+        Args:
+            to: (rows, columns) or (count, rows, columns).
+            a: as in `mm`.
+            b: as in `mm`.
+        """
+        if a.dtype != torch.float32 or torch_products_round() == self.tf32:
+            return to.addmm_(a, b) if a.ndim == 2 else to.baddbmm_(a, b)
+        return self._into(to, a, b, add=True)
+
+    def _into(self, to: Tensor, a: Tensor, b: Tensor, add: bool) -> Tensor:
+        if not to.numel():
+            return to
+        if not a.shape[-1]:
+            return to if add else to.zero_()
+        index = to.device.index
+        with on_device(to.device):
+            blas = blas_of(index)
+            # It may be freed before the product has run: whoever gets its memory runs later.
+            workspace = torch.empty(workspace_bytes(index), dtype=torch.uint8, device=to.device)
+            with blas.on(torch._C._cuda_getCurrentRawStream(index), workspace):
+                blas.multiply(to, a, b, tf32=self.tf32, add=add)
+        return to
