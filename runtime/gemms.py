@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -20,15 +20,17 @@ from .tensors import Saved
 # launch, which takes microseconds.
 _SHORTEST_PART = 128
 _MOST_PARTS = 16
+_MOST_AT_ONCE = 2**22  # elements of all parts, where one launch computes them
 
 
-def gates_again(cell: CellSpec, saved: Saved) -> Tensor:
+def gates_again(cell: CellSpec, saved: Saved, multiplier: Multiplier) -> Tensor:
     """The pre-activations that the backward reads, computed from states: a product per matrix.
 
     Args:
         cell: the cell.
         saved: of a forward that saved states alone. A state that neither R nor a diagonal weight
             reads may be empty.
+        multiplier: multiplies.
 
     Returns:
         (T, B, N, D, saved), in the order of the facts' saved_gates.
@@ -57,7 +59,7 @@ def gates_again(cell: CellSpec, saved: Saved) -> Tensor:
         if gate in column and steps:
             assert R is not None
             factors = before[source].view(steps * batch, heads, dim).transpose(0, 1)
-            product = torch.bmm(factors, R[matrix.number].transpose(1, 2))  # (N, T * B, D)
+            product = multiplier.mm(factors, R[matrix.number].transpose(1, 2))  # (N, T * B, D)
             gates[..., column[gate]] += product.transpose(0, 1).reshape(steps, batch, heads, dim)
     for row in layout.diagonal_order:
         gate, source = layout.diagonal_gates[row], layout.diagonal_sources[row]
@@ -67,7 +69,34 @@ def gates_again(cell: CellSpec, saved: Saved) -> Tensor:
     return gates
 
 
-def summed_over_time(rows: Tensor, initial_state: Tensor, states: Tensor) -> Tensor:
+class Multiplier(Protocol):
+    """Products of matrices, (rows, K) (K, columns), or of as many pairs as there are."""
+
+    def mm(self, a: Tensor, b: Tensor) -> Tensor:
+        """The product."""
+
+    def add_mm(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """Add the product to a contiguous tensor, in place."""
+
+
+class TorchMultiplier:
+    """The products of torch."""
+
+    def mm(self, a: Tensor, b: Tensor) -> Tensor:
+        """The product."""
+        return torch.mm(a, b) if a.ndim == 2 else torch.bmm(a, b)
+
+    def add_mm(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """Add the product to a contiguous tensor, in place."""
+        return to.addmm_(a, b) if a.ndim == 2 else to.baddbmm_(a, b)
+
+
+TORCH = TorchMultiplier()
+
+
+def summed_over_time(
+    rows: Tensor, initial_state: Tensor, states: Tensor, multiplier: Multiplier = TORCH
+) -> Tensor:
     """The sum over steps and batch of a row times the state before its step, a product per head.
 
     In float32 the sum is taken in parts, since short sums have smaller rounding errors.
@@ -76,29 +105,27 @@ def summed_over_time(rows: Tensor, initial_state: Tensor, states: Tensor) -> Ten
         rows: (T * B, N, K), at least one step.
         initial_state: the state before the first step, (B, N, D).
         states: at all steps, (T, B, N, D).
+        multiplier: multiplies.
 
     Returns:
         (N, K, D).
     """
     steps, batch, heads, dim = states.shape
-    previous = states[:-1].reshape((steps - 1) * batch, heads, dim)
+    previous = states[:-1].reshape((steps - 1) * batch, heads, dim).transpose(0, 1)
     # (N, K, rows) x (N, rows, D)
-    total = torch.bmm(rows[:batch].permute(1, 2, 0), initial_state.transpose(0, 1))
-    factors, previous = rows[batch:].permute(1, 2, 0), previous.transpose(0, 1)
+    total = multiplier.mm(rows[:batch].permute(1, 2, 0), initial_state.transpose(0, 1))
+    factors = rows[batch:].permute(1, 2, 0)
     if rows.dtype != torch.float32:
-        return torch.baddbmm(total, factors, previous)
+        return multiplier.add_mm(total, factors, previous) if steps > 1 else total
     for first, size, parts in _parts(previous.shape[1]):
         end = first + size * parts
         a = factors[:, :, first:end].unflatten(2, (parts, size)).transpose(1, 2)
         b = previous[:, first:end].unflatten(1, (parts, size))
-        if heads == 1:
-            total += torch.bmm(a[0], b[0]).sum(0)
-        elif heads < parts:
-            for head in range(heads):
-                total[head] += torch.bmm(a[head], b[head]).sum(0)
+        if heads == 1 and parts * total.numel() <= _MOST_AT_ONCE:
+            total += multiplier.mm(a[0], b[0]).sum(0)
         else:
             for part in range(parts):
-                total += torch.bmm(a[:, part], b[:, part])
+                total += multiplier.mm(a[:, part], b[:, part])
     return total
 
 
@@ -152,6 +179,7 @@ def recurrent_gradient(
     d_gates_no_input: Tensor,
     states: Sequence[Tensor],
     initial_states: Sequence[Tensor],
+    multiplier: Multiplier,
 ) -> Tensor:
     """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM per head, source and tensor.
 
@@ -161,6 +189,7 @@ def recurrent_gradient(
         d_gates_no_input: gradients of the others, (T, B, N, D, G - Gx).
         states: at all steps, (T, B, N, D); those that no R multiplies may be empty.
         initial_states: the states before the first step, (B, N, D) each.
+        multiplier: multiplies.
 
     Returns:
         (Gr, N, D out, D in).
@@ -173,7 +202,7 @@ def recurrent_gradient(
         d_gates = d_wx if of_input else d_gates_no_input
         count = d_gates.shape[-1]
         rows = d_gates.view(steps * batch, heads, dim * count)
-        product = summed_over_time(rows, initial_states[state], states[state])
+        product = summed_over_time(rows, initial_states[state], states[state], multiplier)
         product = product.view(heads, dim, count, dim)
         if whole:
             return product.permute(2, 0, 1, 3).contiguous()

@@ -15,7 +15,7 @@ from torch.autograd.graph import increment_version
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
 from ..errors import ResidencyError
-from ..gemms import gates_again, recurrent_gradient
+from ..gemms import TORCH, Multiplier, gates_again, recurrent_gradient
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .launch import on_device
 from .prepared import Prepared, prepare
@@ -80,6 +80,7 @@ def backward(
     d_states: Sequence[Tensor | None],
     d_last: Sequence[Tensor | None],
     *,
+    multiplier: Multiplier = TORCH,
     donated: bool = False,
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
@@ -90,12 +91,13 @@ def backward(
         d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero; not
             copied where units and heads are contiguous.
         d_last: the gradient of each last state, (B, N, D), or None for zero.
+        multiplier: multiplies, for the sums over time.
         donated: whether nobody reads `saved.saved` again: then d_wx may take its memory.
     """
     cell, counts, like = ready.cell, ready.counts, saved.initial_states[0]
     batch, heads, dim = like.shape
     steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
-    values = _packed(saved.saved) if saved.wx is None else gates_again(cell, saved)
+    values = _packed(saved.saved) if saved.wx is None else gates_again(cell, saved, multiplier)
     # Safe in place: the thread that reads a saved value later writes the gradient of the same
     # element.
     in_place = (donated or values is not saved.saved) and values.shape[-1] == counts.inputs
@@ -145,7 +147,9 @@ def backward(
     )
     return Gradients(
         d_wx=d_wx.transpose(0, 1),
-        d_R=recurrent_gradient(ready.products, d_wx, d_gates_no_input, states, initial_states),
+        d_R=recurrent_gradient(
+            ready.products, d_wx, d_gates_no_input, states, initial_states, multiplier
+        ),
         d_b=d_b,
         d_initial_states=d_initial_states,
         d_R_diag=d_R_diag,

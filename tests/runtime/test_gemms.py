@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
-from rnnc.runtime.gemms import gates_again, products_of, recurrent_gradient, summed_over_time
+from rnnc.runtime.gemms import TORCH, gates_again, products_of, recurrent_gradient, summed_over_time
 from rnnc.runtime.tensors import Saved
 
 CELLS = ["lstm", "gru", "nas_cell", "fastgrnn", "peephole_lstm", "indrnn", "scrn"]
@@ -27,7 +27,7 @@ def test_the_gradient_of_every_recurrent_matrix(name):
     d_gates_no_input = draw(STEPS, BATCH, HEADS, DIM, gates - inputs)
     states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
     initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
-    found = recurrent_gradient(products_of(cell), d_wx, d_gates_no_input, states, initial)
+    found = recurrent_gradient(products_of(cell), d_wx, d_gates_no_input, states, initial, TORCH)
     d_gates = torch.cat([d_wx, d_gates_no_input], dim=-1)
     assert found.shape == (len(cell.dense_pairs), HEADS, DIM, DIM)
     for i, pair in enumerate(cell.dense_pairs):
@@ -37,14 +37,15 @@ def test_the_gradient_of_every_recurrent_matrix(name):
         torch.testing.assert_close(found[i], torch.einsum("tbno,tbni->noi", d_gate, before))
 
 
+@pytest.mark.parametrize("heads", [1, HEADS])
 @pytest.mark.parametrize("steps", [1, 2, 43, 44, 700])
-def test_a_long_sum_in_float32_is_taken_in_parts(steps):
-    rows = torch.randn(steps * BATCH, HEADS, 6)
-    initial, states = torch.randn(BATCH, HEADS, DIM), torch.randn(steps, BATCH, HEADS, DIM)
+def test_a_long_sum_in_float32_is_taken_in_parts(steps, heads):
+    rows = torch.randn(steps * BATCH, heads, 48 // heads)
+    initial, states = torch.randn(BATCH, heads, DIM), torch.randn(steps, BATCH, heads, DIM)
     found = summed_over_time(rows, initial, states)
     assert found.dtype == torch.float32
     exact = summed_over_time(rows.double(), initial.double(), states.double())
-    before = torch.cat([initial[None], states[:-1]]).double().view(steps * BATCH, HEADS, DIM)
+    before = torch.cat([initial[None], states[:-1]]).double().view(steps * BATCH, heads, DIM)
     torch.testing.assert_close(exact, torch.einsum("rnk,rnd->nkd", rows.double(), before))
     assert (found - exact).norm() < 3e-7 * exact.norm()
 
@@ -61,7 +62,7 @@ def test_the_gates_come_back_from_the_states(name, bias):
     states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
     initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
     none = torch.empty(0)  # not read
-    found = gates_again(cell, Saved(wx, R, b, initial, R_diag, (), states, none))
+    found = gates_again(cell, Saved(wx, R, b, initial, R_diag, (), states, none), TORCH)
     saved = derive(cell, activations=False).saved
     assert found.shape == (STEPS, BATCH, HEADS, DIM, len(saved))
     before = {
