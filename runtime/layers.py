@@ -13,10 +13,10 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from .autograd.layers import Layers, LayerWeights, Stack, run_layers, weights_from
-from .call import Call, Choice, stored_states
+from .call import Choice, call_of
 from .check.plain import all_plain, any_tangent, is_watched
-from .scan import Backend, initial_states, resolve_backend, run_scan
-from .targets import target_of
+from .scan import resolve_backend, run_scan
+from .targets import TARGETS, target_of
 from .tensors import ScanInputs, States
 
 # What autocast casts to the dtype of a call.
@@ -42,7 +42,7 @@ class Settings(NamedTuple):
     heads: int
     dim: int
     dropout: float
-    backend: Backend
+    backend: str
     choice: Choice
 
 
@@ -72,7 +72,10 @@ def scan_layers(
     given = tuple(states or ())
     flat = [*given, *(weight for own in weights for weight in own.flat())]
     tensors = [x, *(tensor for tensor in flat if tensor is not None)]
-    target = target_of(device)
+    name = resolve_backend(settings.backend, device.type, device.index)
+    if name == "reference":
+        return composed(settings, dropout, x, given, weights)
+    target = TARGETS[name]
     computed, returned = target.dtypes_of(x.dtype)
     if (
         returned != computed
@@ -80,7 +83,6 @@ def scan_layers(
         or not all_plain(tensors)
         or is_watched()
         or any_tangent(tensors)
-        or resolve_backend(settings.backend, device.type, device.index) == "reference"
     ):
         return composed(settings, dropout, x, given, weights)
     dtypes = {tensor.dtype for tensor in tensors}
@@ -95,7 +97,7 @@ def scan_layers(
         given, weights = tuple(flat[: len(given)]), weights_from(flat[len(given) :], len(weights))
     needs_grad = torch.is_grad_enabled() and any(map(_needs_grad, tensors))
     wanted = (True, *(False,) * (len(cell.states) - 1))
-    call = Call(cell, needs_grad, stored_states(cell.text, wanted, needs_grad), settings.choice)
+    call = call_of(cell.text, name, needs_grad, wanted, settings.choice)
     values = tuple([state.init for state in cell.states])
     stack = Stack(call, settings.layers, settings.heads, settings.dim, dropout, values)
     if not needs_grad:
@@ -141,15 +143,14 @@ def _scan_layer(
     cell, _, heads, dim, *_ = settings
     steps, batch, _ = x.shape
     shape = (batch, heads, dim)
+    target = target_of(x.device, settings.backend)
     if states:
         first = [state.reshape(shape) for state in states]
     else:
-        first = initial_states(x, [state.init for state in cell.states], shape)
+        first = target.initial_states(x, [state.init for state in cell.states], shape)
     W, R, b, R_diag, params = weights
-    if W is None:  # a cell that takes no input still runs for as many steps
-        wx = x.new_empty(batch, steps, heads, dim, 0)
-    else:
-        wx = target_of(x.device).project(x, W)
+    # A cell that takes no input still runs for as many steps.
+    wx = x.new_empty(batch, steps, heads, dim, 0) if W is None else target.project(x, W)
     # The output is the first state; the others are wanted only after the last step.
     wanted = (True, *(False,) * (len(first) - 1))
     inputs = ScanInputs(wx, R, b, first, R_diag, params)

@@ -14,9 +14,9 @@ from ..check.plain import all_plain, is_watched, profiler_enabled
 from ..targets import TARGETS
 from ..tensors import Forward, Saved, ScanInputs, States
 from .check_saved import check_as_left, plain_gradients
-from .function import run_backward, spent_error
+from .function import spent_error
 from .same import Likeness
-from .transforms import check_gradients
+from .transforms import check_gradients, check_has_operators
 
 
 class LayerWeights(NamedTuple):
@@ -79,7 +79,7 @@ class Stack(NamedTuple):
         """
         shape = (batch, self.heads, self.dim)
         if not states:
-            target = TARGETS[like.device.type]
+            target = TARGETS[self.call.target]
             constant = target.initial_states(like, self.initial_values, shape)
             yield from [constant] * self.layers
         for layer in range(self.layers if states else 0):
@@ -130,7 +130,7 @@ def run_layers(
 def _forward(
     stack: Stack, x: Tensor, states: Sequence[Tensor], weights: Sequence[LayerWeights]
 ) -> _Run:
-    target = TARGETS[x.device.type]
+    target = TARGETS[stack.call.target]
     steps, batch, _ = x.shape
     results: list[Forward] = []
     masks: list[Tensor] = []
@@ -150,7 +150,7 @@ def _wx(stack: Stack, x: Tensor, weight: Tensor | None) -> Tensor:
     """The input's contribution to the gates, in the layout of the input's device."""
     if weight is None:  # a cell that takes no input still runs for as many steps
         return x.new_empty(x.shape[1], x.shape[0], stack.heads, stack.dim, 0)
-    return TARGETS[x.device.type].project(x, weight)
+    return TARGETS[stack.call.target].project(x, weight)
 
 
 def _stacked(stack: Stack, of_layers: Sequence[Tensor]) -> Tensor:
@@ -203,12 +203,14 @@ class Layers(torch.autograd.Function):
             raise spent_error()
         saved = ctx.saved_tensors
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
+            check_has_operators(ctx.stack.call.target)
             check_gradients(gradients)
             return None, None, None, *_differentiable(ctx, saved, gradients)
         if not all_plain(gradients):
             check_gradients(gradients)
             gradients = tuple(plain_gradients(gradients))
-        with _profiled("rnnc::scan_backward"):
+        # A caller's backward inside autocast: the forward has decided what products compute in.
+        with _profiled("rnnc::scan_backward"), _without_autocast(ctx.device.type):
             return None, None, None, *_backward(ctx, _checked(ctx, saved), gradients)
 
 
@@ -268,7 +270,7 @@ def _backward(ctx: Any, saved: _Tensors, gradients: Sequence[Tensor | None]) -> 
     """The gradients of x, the caller's states and the weights, from the last layer to the first."""
     stack: Stack = ctx.stack
     x, states, weights, masks, results = saved
-    target = TARGETS[ctx.device.type]
+    target = TARGETS[stack.call.target]
     steps, batch, _ = x.shape
     plane = (batch, stack.heads, stack.dim)
     hidden = stack.heads * stack.dim
@@ -307,7 +309,7 @@ def _backward(ctx: Any, saved: _Tensors, gradients: Sequence[Tensor | None]) -> 
             kept,
         )
         try:
-            found = run_backward(stack.call, read, d_states, d_last, donated=donated)
+            found = target.backward(stack.call, read, d_states, d_last, donated)
         except BaseException:
             ctx.spent = ctx.spent or (donated and kept._version != before)
             raise
@@ -349,6 +351,12 @@ def _differentiable(
         )
     )
     return [next(found) if need else None for need in needs]
+
+
+def _without_autocast(device: str) -> AbstractContextManager[Any]:
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
 
 
 def _profiled(name: str) -> AbstractContextManager[Any]:
