@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+import statistics
 import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -141,12 +142,39 @@ def roofline(results: Path) -> str:
     return f"{_table(lines)}\n\n{note} {_source(found)}"
 
 
+def users(results: Path) -> str:
+    """The table of the users' cases on a GPU, the slowest against torch first."""
+    found = _newest(results, "users-cuda-*.json")
+    if found is None:
+        return _missing("rnnc bench --users --ahead")
+    cases = sorted(found["cases"], key=lambda case: case["times"] or 0)
+    lines = ["case|wall-clock, ms: rnnc / torch|times|GPU, ms: rnnc / torch|times"]
+    for case in cases:
+        peers = list(case["peers"].values())
+        peer = min(peers, key=lambda side: side["wall"]) if peers else None
+        both = [
+            " / ".join(f"{side[clock]:.3g}" if side else "-" for side in (case["ours"], peer))
+            for clock in ("wall", "device")
+        ]
+        times = [f"{case[k]:.2f}" if case[k] else "-" for k in ("times", "device_times")]
+        lines.append("|".join([case["name"], both[0], times[0], both[1], times[1]]))
+    times = [case["times"] for case in cases if case["times"]]
+    slower = sum(each < 1 for each in times)
+    note = (
+        f"Geometric mean: {statistics.geometric_mean(times):.2f} times torch by wall-clock;"
+        f" {slower} of {len(times)} cases are slower, and {len(cases) - len(times)} do not run yet"
+        " (both directions)."
+    )
+    return f"{note}\n\n{_table(lines)}\n\n{_source(found)}"
+
+
 TABLES: dict[str, Callable[[Path], str]] = {
     "rows": rows_table,
     "landing": landing,
     "sweeps": sweeps,
     "error": error,
     "roofline": roofline,
+    "users": users,
 }
 
 
