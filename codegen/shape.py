@@ -10,6 +10,9 @@ from ..errors import RnncError
 Dtype = Literal["float32", "float64", "bfloat16", "float16"]
 ELEMENT_BYTES: dict[Dtype, int] = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
 
+# The precision of products of float32 on a GPU; None for what torch says of recurrent networks.
+Precision = Literal["ieee", "tf32"] | None
+PRECISIONS: tuple[Precision, ...] = (None, "ieee", "tf32")
 Save = Literal["gates", "states"]
 SAVES: tuple[Save, ...] = ("gates", "states")
 

@@ -9,15 +9,16 @@ from typing import NamedTuple
 
 from ..cellspec.cell import CellSpec
 from ..codegen.layout import layout_of
-from ..codegen.shape import Save
+from ..codegen.shape import Precision, Save
 from .store.facts import facts_of
 
 
 class Choice(NamedTuple):
-    """What a caller chose among the kernels of a GPU: as in `plan_for`."""
+    """What a caller chose among the kernels of a GPU: as in `rnnc.scan`."""
 
     variant: str = "auto"
     save: Save = "gates"
+    precision: Precision = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,6 +34,8 @@ class Call:
         for_backward: whether a backward may follow.
         stored: which states are returned at all steps.
         choice: among the kernels of a GPU.
+        tf32: whether products may round factors of float32 to TF32: decided by the forward, and the
+            same in its backward.
     """
 
     cell: CellSpec
@@ -40,6 +43,7 @@ class Call:
     for_backward: bool
     stored: tuple[bool, ...]
     choice: Choice
+    tf32: bool = False
 
 
 @lru_cache(maxsize=1024)
@@ -49,6 +53,7 @@ def call_of(
     for_backward: bool,
     over_time: tuple[bool, ...] | None,
     choice: Choice,
+    tf32: bool,
 ) -> Call:
     """A call by plain values.
 
@@ -58,9 +63,10 @@ def call_of(
         for_backward: whether a backward may follow.
         over_time: which states the caller wants at all steps; None for a backward alone.
         choice: among the kernels of a GPU.
+        tf32: whether products may round factors of float32 to TF32.
     """
     stored = () if over_time is None else stored_states(cell, over_time, for_backward)
-    return Call(cell_of(cell), target, for_backward, stored, choice)
+    return Call(cell_of(cell), target, for_backward, stored, choice, tf32)
 
 
 @lru_cache(maxsize=512)

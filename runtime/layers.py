@@ -97,7 +97,8 @@ def scan_layers(
         given, weights = tuple(flat[: len(given)]), weights_from(flat[len(given) :], len(weights))
     needs_grad = torch.is_grad_enabled() and any(map(_needs_grad, tensors))
     wanted = (True, *(False,) * (len(cell.states) - 1))
-    call = call_of(cell.text, name, needs_grad, wanted, settings.choice)
+    tf32 = target.rounds(computed, settings.choice.precision)
+    call = call_of(cell.text, name, needs_grad, wanted, settings.choice, tf32)
     values = tuple([state.init for state in cell.states])
     stack = Stack(call, settings.layers, settings.heads, settings.dim, dropout, values)
     if not needs_grad:

@@ -11,12 +11,13 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..codegen.shape import Save
+from ..codegen.shape import PRECISIONS, Precision, Save
 from .autograd import flops, schemas  # noqa: F401  (`flops` registers formulas with torch)
 from .autograd.function import Scan
 from .autograd.operators import scan_op
 from .autograd.transforms import check_has_operators, needs_reference
 from .call import Call, Choice, call_of, cell_of
+from .check.module import check_choice
 from .check.plain import all_plain, any_tangent, is_watched, profiler_enabled
 from .check.scan import check_is_cell, check_kernel_inputs, check_scan, params_in_order
 from .errors import CompileError, NoCompilerError, TensorError
@@ -37,6 +38,7 @@ def scan(
     backend: str = "auto",
     variant: str = "auto",
     save: Save = "gates",
+    precision: Precision = None,
 ) -> tuple[States, States]:
     """Run a cell over time.
 
@@ -61,6 +63,10 @@ def scan(
             `"alternating"` takes one or two launches per step; `"auto"` is the cheapest that fits.
         save: what a GPU saves for the backward: `"gates"`, or `"states"` alone, from which it
             computes the gates again.
+        precision: of the products of float32 on a GPU: `"tf32"` rounds their factors to 10 bits of
+            mantissa, `"ieee"` keeps 23; None does what `torch.backends.cudnn.rnn.fp32_precision`
+            says, as `nn.LSTM` does: TF32 by default. The backward does what its forward did. The
+            CPU, float64 and the reference do not round.
 
     Returns:
         All states at all steps, (B, T, N, D) each, and all states after the last step, (B, N, D)
@@ -88,8 +94,9 @@ def scan(
     inputs = ScanInputs(wx, R, b, given, R_diag, params_in_order(cell, params, wx))
     if not torch.compiler.is_compiling():  # under a compiler, the operator's fake checks shapes
         check_scan(cell, inputs)
+        check_choice("precision", precision, PRECISIONS)
     wanted = (True,) * len(cell.states)
-    return run_scan(cell, inputs, wanted, backend, Choice(variant, save))
+    return run_scan(cell, inputs, wanted, backend, Choice(variant, save, precision))
 
 
 def run_scan(
@@ -151,7 +158,9 @@ def _scan_kernels(
         options = (cell, for_backward, over_time, *choice)
         results = forward_from(scan_op(*schemas.to_scan(inputs), *options))
     else:
-        results = _run_directly(call_of(cell, name, for_backward, over_time, choice), inputs)
+        tf32 = target.rounds(computed, choice.precision)
+        call = call_of(cell, name, for_backward, over_time, choice, tf32)
+        results = _run_directly(call, inputs)
     sequences, last = results.states, results.last
     if returned != computed:
         sequences, last = [s.to(returned) for s in sequences], [s.to(returned) for s in last]

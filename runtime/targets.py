@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..codegen.shape import Save
+from ..codegen.shape import Precision, Save
 from .call import Call
 from .cpu.target import CpuTarget
 from .cuda.target import CudaTarget
@@ -39,11 +39,20 @@ class Target(Protocol):
     ) -> list[Tensor]:
         """The states before the first step if the caller gives none."""
 
+    def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
+        """Whether the products of a call may round factors of float32 to TF32."""
+
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """The wx (B, T, N, D, Gx) of a module's input (T, B, input), as the kernels read it."""
+        """The wx (B, T, N, D, Gx) of a module's input (T, B, input), as the kernels read it.
+
+        By operations that autograd follows, at the precision of torch's products.
+        """
+
+    def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
+        """The same at the precision of a call, where nothing has to follow."""
 
     def project_gradients(
-        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool]
+        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool], tf32: bool
     ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of `project`, of x and of the weight; None for one that is not wanted."""
 

@@ -15,7 +15,7 @@ from ..codegen.plan import Plan
 from ..codegen.shape import PlanError
 from ..runtime.call import Choice
 from ..runtime.cuda.choose import choose_plan
-from ..runtime.cuda.precision import tf32_allowed
+from ..runtime.cuda.precision import rounds
 from .contenders.choice import contenders_for
 from .contenders.contender import Contender
 from .contenders.kinds import DEFAULT_KINDS, Kind
@@ -215,7 +215,7 @@ def _plan(contender: Contender, inputs: Inputs, device: str) -> Plan | None:
         return None
     row, dtype = inputs.row, DTYPES[contender.dtype]
     sizes = (row.heads, row.head_dim, row.batch, dtype, torch.cuda.current_device())
-    return choose_plan(inputs.cell, *sizes, Choice(contender.variant), tf32_allowed(dtype))
+    return choose_plan(inputs.cell, *sizes, Choice(contender.variant), rounds(dtype, None))
 
 
 def _runner(call: Call, phase: Phase) -> Callable[[], object]:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ..codegen.shape import DIRECTIONS, Save, Shape
 from ..runtime.cuda.driver.device import device_limits
-from ..runtime.cuda.precision import tf32_allowed
+from ..runtime.cuda.precision import rounds
 from ..runtime.cuda.tune import CANDIDATES, Trial, Tuning, tune
 from ..runtime.errors import NoCudaError
 from ..runtime.store.tuned import Asked
@@ -32,7 +32,7 @@ def print_tuning(cell: str, shape: Shape, save: Save, candidates: int | None) ->
     """
     found = find_cell(cell)
     limits = device_limits(_device())
-    tf32 = tf32_allowed(getattr(torch, shape.dtype))
+    tf32 = rounds(getattr(torch, shape.dtype), None)
     asked = Asked(found, shape, limits, save, tf32)
     print_lines(f"{found.name}, {shape}\n{limits}\n")
     tuning = tune(asked, _device(), CANDIDATES if candidates is None else candidates)

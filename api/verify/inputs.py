@@ -35,6 +35,7 @@ def run(
         params={p.name: t for p, t in zip(cell.params, inputs.params, strict=True)},
         backend=backend,
         variant=variant,
+        precision="ieee",
     )
 
 

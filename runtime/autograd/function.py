@@ -92,7 +92,8 @@ class Scan(torch.autograd.Function):
             check_has_operators(call.target)
             check_gradients(gradients)
             seeds = list(gradients[:count]), list(gradients[count : 2 * count])
-            options = (call.cell.text, *call.choice)
+            precision = "tf32" if call.tf32 else "ieee"
+            options = (call.cell.text, *call.choice._replace(precision=precision))
             tensors = schemas.to_backward(saved)
             results = torch.ops.rnnc.scan_backward(*seeds, *tensors, *options)
             found = schemas.from_results(results)

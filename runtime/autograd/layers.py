@@ -150,7 +150,8 @@ def _wx(stack: Stack, x: Tensor, weight: Tensor | None) -> Tensor:
     """The input's contribution to the gates, in the layout of the input's device."""
     if weight is None:  # a cell that takes no input still runs for as many steps
         return x.new_empty(x.shape[1], x.shape[0], stack.heads, stack.dim, 0)
-    return TARGETS[stack.call.target].project(x, weight)
+    call = stack.call
+    return TARGETS[call.target].project_at(x, weight, call.tf32)
 
 
 def _stacked(stack: Stack, of_layers: Sequence[Tensor]) -> Tensor:
@@ -318,7 +319,7 @@ def _backward(ctx: Any, saved: _Tensors, gradients: Sequence[Tensor | None]) -> 
         d_y, d_W = None, None
         if own.W is not None:
             wanted = bool(layer) or needs[0], needs[first]
-            d_y, d_W = target.project_gradients(found.d_wx, below, own.W, wanted)
+            d_y, d_W = target.project_gradients(found.d_wx, below, own.W, wanted, stack.call.tf32)
         elif layer or needs[0]:
             d_y = torch.zeros_like(below)
         if layer and masks and d_y is not None:

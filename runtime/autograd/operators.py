@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from ...codegen.layout import layout_of
-from ...codegen.shape import Save
+from ...codegen.shape import Precision, Save
 from ..call import Choice, call_of, cell_of, stored_states
 from ..check.plain import is_watched, treats_itself
 from ..check.scan import check_operator
@@ -26,9 +26,9 @@ from .function import run_backward
 from .transforms import OPERATOR_TARGETS, check_gradients
 
 
-def _choice(variant: str, save: str) -> Choice:
+def _choice(variant: str, save: str, precision: str | None) -> Choice:
     """A choice from an operator's arguments; `plan_for` refuses a variant that does not exist."""
-    return Choice(variant, cast(Save, save))
+    return Choice(variant, cast(Save, save), cast(Precision, precision))
 
 
 @torch.library.custom_op(
@@ -40,17 +40,19 @@ def scan_op(*arguments: Any) -> list[Tensor]:
     A state that neither `over_time` nor, with `keep`, the backward wants at all steps is empty
     there. `variant` and `save` choose among the kernels of a GPU.
     """
-    inputs, (cell, keep, over_time, variant, save) = schemas.from_scan(arguments)
+    inputs, (cell, keep, over_time, *others) = schemas.from_scan(arguments)
     spec = cell_of(cell)
     check_operator(spec, inputs, over_time)
-    device = inputs.wx.device
-    call = call_of(cell, device.type, keep, tuple(over_time), _choice(variant, save))
-    return target_of(device).forward(call, inputs).flat()
+    device, choice = inputs.wx.device, _choice(*others)
+    target = target_of(device)
+    tf32 = target.rounds(inputs.wx.dtype, choice.precision)
+    call = call_of(cell, device.type, keep, tuple(over_time), choice, tf32)
+    return target.forward(call, inputs).flat()
 
 
 @scan_op.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    inputs, (cell, keep, over_time, _, save) = schemas.from_scan(arguments)
+    inputs, (cell, keep, over_time, _, save, _) = schemas.from_scan(arguments)
     wx = inputs.wx
     batch, steps, heads, dim, _ = wx.shape
     stored = stored_states(cell, over_time, keep)
@@ -74,21 +76,22 @@ def scan_backward_op(*arguments: Any) -> list[Tensor]:
 
     `wx` and `b` are given where the gates are computed again.
     """
-    d_states, d_last, *tensors, cell, variant, save = arguments
-    spec, saved = cell_of(cell), schemas.from_backward(tensors)
-    sizes = sizes_of(saved)
-    saved = check_saved(target_of(sizes.device), spec, save, sizes, saved)
+    d_states, d_last, saved, (cell, *others) = schemas.from_scan_backward(arguments)
+    spec, choice, sizes = cell_of(cell), _choice(*others), sizes_of(saved)
+    target = target_of(sizes.device)
+    saved = check_saved(target, spec, choice.save, sizes, saved)
     check_seeds(spec, sizes, d_states, d_last)
     # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
     d_states, d_last = plain_gradients(d_states), plain_gradients(d_last)
-    call = call_of(cell, sizes.device.type, True, None, _choice(variant, save))
+    tf32 = target.rounds(sizes.dtype, choice.precision)
+    call = call_of(cell, sizes.device.type, True, None, choice, tf32)
     return schemas.to_results(run_backward(call, saved, d_states, d_last))
 
 
 @scan_backward_op.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    _, _, *tensors, cell, _, _ = arguments
-    spec, saved = cell_of(cell), schemas.from_backward(tensors)
+    _, _, saved, (cell, *_) = schemas.from_scan_backward(arguments)
+    spec = cell_of(cell)
     first = saved.initial_states[0]
     batch, heads, dim = first.shape
     steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
@@ -106,7 +109,7 @@ def _(*arguments: Any) -> list[Tensor]:
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    tensors, (ctx.cell, keep, _, ctx.variant, ctx.save) = schemas.from_scan(inputs)
+    tensors, (ctx.cell, keep, _, ctx.variant, ctx.save, ctx.precision) = schemas.from_scan(inputs)
     if not keep:
         raise BackwardError(
             "a backward through rnnc::scan",
@@ -115,9 +118,14 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
             "keep=True, or torch.no_grad() around the call",
         )
     wx = tensors.wx
+    # Torch leaves out an argument that has its default, and wants no gradient for it.
+    ctx.given = len(inputs) - (ctx.precision is None)
     ctx.count, ctx.has_bias = len(tensors.initial_states), tensors.b is not None
     ctx.set_materialize_grads(False)
-    again = target_of(wx.device).computes_gates_again(ctx.save)
+    target = target_of(wx.device)
+    if not torch.compiler.is_compiling():  # torch's flags may change before the backward
+        ctx.precision = "tf32" if target.rounds(wx.dtype, ctx.precision) else "ieee"
+    again = target.computes_gates_again(ctx.save)
     flat = saved_of(tensors, forward_from(output), again).flat()
     batch, steps, heads, dim, _ = wx.shape
     own = is_watched() or any(t is not None and treats_itself(t) for t in flat)
@@ -135,11 +143,12 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
             target = target_of(ctx.sizes.device)
             saved = check_saved(target, cell_of(ctx.cell), ctx.save, ctx.sizes, saved)
     d_states, d_last = list(gradients[:count]), list(gradients[count : 2 * count])
-    options = (ctx.cell, ctx.variant, ctx.save)
+    options = (ctx.cell, ctx.variant, ctx.save, ctx.precision)
     tensors = schemas.to_backward(saved)
     results = torch.ops.rnnc.scan_backward(d_states, d_last, *tensors, *options)
     found = schemas.from_results(results).given(saved, ctx.has_bias)
-    return (*schemas.to_scan(found), *(None,) * 5)
+    tensors = schemas.to_scan(found)
+    return (*tensors, *(None,) * (ctx.given - len(tensors)))
 
 
 def _refuse_second(*_: Any) -> Any:

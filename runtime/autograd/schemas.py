@@ -1,6 +1,7 @@
 """The schemas of the operators, and the one place that orders a call's tensors by them.
 
-Files of `torch.export` hold these schemas, so they must not change. Their order of tensors is not
+Files of `torch.export` hold these schemas, so an argument may be added at the end, with a default,
+and none may change. Their order of tensors is not
 the one of `rnnc.scan`, which all other code uses.
 """
 
@@ -15,12 +16,13 @@ from ..tensors import Gradients, Saved, ScanInputs
 
 SCAN = (
     "(Tensor wx, Tensor? R, Tensor? R_diag, Tensor? b, Tensor[] params, Tensor[] initial,"
-    " str cell, bool keep, bool[] over_time, str variant, str save) -> Tensor[]"
+    " str cell, bool keep, bool[] over_time, str variant, str save, str? precision=None)"
+    " -> Tensor[]"
 )
 SCAN_BACKWARD = (
     "(Tensor?[] d_states, Tensor?[] d_last, Tensor? wx, Tensor? b, Tensor? R, Tensor? R_diag,"
     " Tensor[] params, Tensor[] initial, Tensor[] states, Tensor kept,"
-    " str cell, str variant, str save) -> Tensor[]"
+    " str cell, str variant, str save, str? precision=None) -> Tensor[]"
 )
 
 
@@ -32,7 +34,7 @@ def to_scan(inputs: ScanInputs) -> tuple[Any, ...]:
 
 def from_scan(arguments: Sequence[Any]) -> tuple[ScanInputs, list[Any]]:
     """The inputs in the arguments of `rnnc::scan`, and its other arguments."""
-    wx, R, R_diag, b, params, initial_states, *others = arguments
+    wx, R, R_diag, b, params, initial_states, *others = _with_defaults(arguments, 12)
     return ScanInputs(wx, R, b, tuple(initial_states), R_diag, tuple(params)), others
 
 
@@ -48,6 +50,17 @@ def from_backward(arguments: Sequence[Any]) -> Saved:
     return Saved(
         wx, R, b, tuple(initial_states), R_diag, tuple(params), tuple(states), saved
     )  # fmt: skip
+
+
+def from_scan_backward(arguments: Sequence[Any]) -> tuple[Any, Any, Saved, list[Any]]:
+    """Of `rnnc::scan_backward`: d_states, d_last, what a forward saved, and the other arguments."""
+    d_states, d_last, *tensors = _with_defaults(arguments, 14)
+    return d_states, d_last, from_backward(tensors[:8]), tensors[8:]
+
+
+def _with_defaults(arguments: Sequence[Any], count: int) -> list[Any]:
+    """All arguments of an operator: torch leaves out those that have their default, None."""
+    return [*arguments, *[None] * (count - len(arguments))]
 
 
 def to_results(gradients: Gradients) -> list[Tensor]:

@@ -14,7 +14,7 @@ from ..errors import TensorError
 from .scan import check_count, check_is_cell
 from .tensor import check_like, check_same, check_strided, check_tensor, shape_error
 
-Word = TypeVar("Word", bound=str)
+Word = TypeVar("Word", bound=str | None)
 
 # The names of a module's weights without the layer: f"{name}_l{layer}".
 WEIGHTS = ("weight_ih", "weight_hh", "weight_hd", "bias")

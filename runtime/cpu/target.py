@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
-from ...codegen.shape import Save
+from ...codegen.shape import Precision, Save
 from ..call import Call
 from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
@@ -63,20 +63,38 @@ class CpuTarget:
         """
         return [like.new_full(tuple(shape), value) for value in values]
 
+    def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
+        """Whether products may round factors of float32 to TF32: never on a CPU.
+
+        Args:
+            dtype: in which the call is computed; not used.
+            precision: the caller's; not used.
+        """
+        return False
+
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """The wx (B, T, N, D, Gx) of a module's input, in the layout that the kernels read.
+        """The wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
 
         Args:
             x: (T, B, input).
             weight: (Gx, N, D, input). Its rows are permuted once per call; activations never are.
         """
-        gates, heads, dim, size = weight.shape
-        rows = weight.transpose(0, 1).reshape(heads * gates * dim, size)
-        wx = F.linear(x, rows).view(*x.shape[:2], heads, gates, dim)
+        gates, heads, dim, _ = weight.shape
+        wx = F.linear(x, _rows(weight)).view(*x.shape[:2], heads, gates, dim)
         return wx.permute(1, 0, 2, 4, 3)
 
+    def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
+        """The same where nothing has to follow.
+
+        Args:
+            x: as in `project`.
+            weight: as in `project`.
+            tf32: not used.
+        """
+        return self.project(x, weight)
+
     def project_gradients(
-        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool]
+        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool], tf32: bool
     ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of `project`: of x and of the weight, None where they are not wanted.
 
@@ -85,14 +103,14 @@ class CpuTarget:
             x: as in `project`.
             weight: as in `project`.
             wanted: which of the two.
+            tf32: not used.
         """
         gates, heads, dim, size = weight.shape
         count = x.shape[0] * x.shape[1]
         d_rows = d_wx.permute(1, 0, 2, 4, 3).reshape(count, heads * gates * dim)
         d_x = d_W = None
         if wanted[0]:
-            rows = weight.transpose(0, 1).reshape(heads * gates * dim, size)
-            d_x = torch.mm(d_rows, rows).view(*x.shape[:2], size)
+            d_x = torch.mm(d_rows, _rows(weight)).view(x.shape)
         if wanted[1]:
             d_W = torch.mm(d_rows.t(), x.reshape(count, size))
             d_W = d_W.view(heads, gates, dim, size).transpose(0, 1)
@@ -161,3 +179,9 @@ class CpuTarget:
         """
         plan = _PLANS[saved.saved.dtype]
         return kernels.backward(call.cell, plan, saved, d_states, d_last)
+
+
+def _rows(weight: Tensor) -> Tensor:
+    """The input weights in the order of wx: (N * Gx * D, input)."""
+    gates, heads, dim, size = weight.shape
+    return weight.transpose(0, 1).reshape(heads * gates * dim, size)

@@ -1,29 +1,28 @@
-"""Whether torch lets float32 products round to tf32: the one place that reads torch's flags."""
+"""Whether products of float32 round their factors: the one place that reads torch's flags."""
 
 from __future__ import annotations
 
 import torch
 
-
-def torch_products_round() -> bool:
-    """Whether torch's own products round factors of float32 to TF32 now."""
-    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+from ...codegen.shape import Precision
 
 
-def tf32_allowed(dtype: torch.dtype) -> bool:
-    """Whether products of a dtype may round their factors to tf32, as torch's products would now.
-
-    torch has old flags (`torch.backends.cuda.matmul.allow_tf32`,
-    `torch.set_float32_matmul_precision`) and new ones (`torch.backends.cuda.matmul.fp32_precision`,
-    which defaults to `torch.backends.fp32_precision`). The old flags raise an error once a new one
-    is set. The new flag never does, and follows both.
+def rounds(dtype: torch.dtype, precision: Precision) -> bool:
+    """Whether the products of a call may round their factors to TF32.
 
     Args:
         dtype: of the factors; only float32 has the choice.
-
-    Returns:
-        False by default: products of float32 then have float32 accuracy.
+        precision: the caller's. None follows `torch.backends.cudnn.rnn.fp32_precision`, as
+            `nn.LSTM` does: TF32 unless the user says otherwise. That flag follows the older
+            `torch.backends.cudnn.allow_tf32`, which raises an error once a new flag is set.
     """
     if dtype != torch.float32:
         return False
+    if precision is None:
+        return bool(torch.backends.cudnn.rnn.fp32_precision == "tf32")
+    return precision == "tf32"
+
+
+def torch_products_round() -> bool:
+    """Whether torch's own products round factors of float32 to TF32 now."""
     return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")

@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from .driver.cublas import blas_of, workspace_bytes
-from .driver.device import on_device
+from .launch import on_device
 from .precision import torch_products_round
 
 
-class Products:
-    """Products at one precision.
+class CudaMultiplier:
+    """Multiplies matrices on a GPU at one precision.
 
     Args:
         tf32: whether factors of float32 may be rounded to TF32.
@@ -67,3 +67,6 @@ class Products:
             with blas.on(torch._C._cuda_getCurrentRawStream(index), workspace):
                 blas.multiply(to, a, b, tf32=self.tf32, add=add)
         return to
+
+
+EXACT, ROUNDED = CudaMultiplier(tf32=False), CudaMultiplier(tf32=True)

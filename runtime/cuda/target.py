@@ -12,9 +12,10 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.shape import Direction, Save
+from ...codegen.shape import Direction, Precision, Save
 from ..call import Call
 from ..check.plain import all_plain, is_watched
+from ..gemms import Multiplier
 from ..store.facts import facts_of
 from ..store.tuned import on_remember
 from ..tensors import Forward, Gradients, Saved, ScanInputs
@@ -23,8 +24,9 @@ from .choose import choose_plan
 from .driver.device import find_cuda
 from .launch import CallSizes
 from .memory.constants import constant
-from .precision import tf32_allowed
+from .precision import rounds
 from .prepared import Prepared, prepare
+from .products import EXACT, ROUNDED
 from .step_down import MOST_COUNT, check_counts, with_room
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
@@ -85,19 +87,37 @@ class CudaTarget:
         stream = torch._C._cuda_getCurrentRawStream(like.device.index)
         return [constant(like.dtype, like.device, shape, v, stream) for v in values]
 
+    def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
+        """Whether the products of a call may round factors of float32 to TF32.
+
+        Args:
+            dtype: in which the call is computed.
+            precision: the caller's.
+        """
+        return rounds(dtype, precision)
+
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """The wx (B, T, N, D, Gx) of a module's input, in the layout that the kernels read.
+        """The wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
 
         Args:
             x: (T, B, input).
             weight: (Gx, N, D, input). Its rows are permuted once per call; activations never are.
         """
-        gates, heads, dim, size = weight.shape
-        rows = weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
-        return F.linear(x, rows).view(*x.shape[:2], heads, dim, gates).transpose(0, 1)
+        return _as_wx(F.linear(x, _rows(weight)), x, weight)
+
+    def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
+        """The same at a precision, where nothing has to follow.
+
+        Args:
+            x: as in `project`.
+            weight: as in `project`.
+            tf32: whether factors of float32 may be rounded to TF32.
+        """
+        flat = x.reshape(x.shape[0] * x.shape[1], x.shape[2])
+        return _as_wx(_multiplier(tf32).mm(flat, _rows(weight).t()), x, weight)
 
     def project_gradients(
-        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool]
+        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool], tf32: bool
     ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of `project`: of x and of the weight, None where they are not wanted.
 
@@ -106,16 +126,16 @@ class CudaTarget:
             x: as in `project`.
             weight: as in `project`.
             wanted: which of the two.
+            tf32: as in `project_at`.
         """
         gates, heads, dim, size = weight.shape
         count = x.shape[0] * x.shape[1]
         d_rows = d_wx.transpose(0, 1).reshape(count, heads * dim * gates)
-        d_x = d_W = None
+        multiplier, d_x, d_W = _multiplier(tf32), None, None
         if wanted[0]:
-            rows = weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
-            d_x = torch.mm(d_rows, rows).view(*x.shape[:2], size)
+            d_x = multiplier.mm(d_rows, _rows(weight)).view(x.shape)
         if wanted[1]:
-            d_W = torch.mm(d_rows.t(), x.reshape(count, size))
+            d_W = multiplier.mm(d_rows.t(), x.reshape(count, size))
             d_W = d_W.view(heads, dim, gates, size).permute(2, 0, 1, 3)
         return d_x, d_W
 
@@ -186,7 +206,25 @@ class CudaTarget:
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
         ready = _ready(call, "backward", like, batch, steps, heads, dim)
-        return kernels.backward(ready, saved, d_states, d_last, donated=donated)
+        multiplier = _multiplier(call.tf32)
+        return kernels.backward(
+            ready, saved, d_states, d_last, multiplier=multiplier, donated=donated
+        )
+
+
+def _rows(weight: Tensor) -> Tensor:
+    """The input weights in the order of wx: (N * D * Gx, input)."""
+    gates, heads, dim, size = weight.shape
+    return weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
+
+
+def _as_wx(rows: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    gates, heads, dim, _ = weight.shape
+    return rows.view(x.shape[0], x.shape[1], heads, dim, gates).transpose(0, 1)
+
+
+def _multiplier(tf32: bool) -> Multiplier:
+    return ROUNDED if tf32 else EXACT
 
 
 def _ready(
@@ -196,9 +234,7 @@ def _ready(
     if steps > MOST_COUNT:
         check_counts(steps, batch, heads)
     dtype = like.dtype
-    # torch's flags are read here alone: a plan holds what they said.
-    tf32 = tf32_allowed(dtype)
-    return _prepared(call, direction, batch, heads, dim, dtype, like.device.index, tf32)
+    return _prepared(call, direction, batch, heads, dim, dtype, like.device.index)
 
 
 @lru_cache(maxsize=2048)
@@ -210,11 +246,10 @@ def _prepared(
     dim: int,
     dtype: torch.dtype,
     device: int,
-    tf32: bool,
 ) -> Prepared:
     """Choose a plan for a direction of a call, and prepare it."""
     check_counts(0, batch, heads)
-    asked = (call.cell, heads, dim, batch, dtype, device, call.choice, tf32)
+    asked = (call.cell, heads, dim, batch, dtype, device, call.choice, call.tf32)
     plan = getattr(choose_plan(*asked, direction), direction)
     ready = prepare(call.cell, plan, CallSizes(batch, heads, dim), device)
     if call.choice.variant != "auto":

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
-from ...codegen.shape import SAVES, Save
+from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
 from ..autograd.layers import LayerWeights
 from ..call import Choice
 from ..check.module import (
@@ -59,6 +59,7 @@ class RNN(nn.Module):
         backend: as in `rnnc.scan`.
         variant: as in `rnnc.scan`.
         save: as in `rnnc.scan`.
+        precision: as in `rnnc.scan`.
         device: of the parameters.
         dtype: of the parameters.
 
@@ -88,6 +89,7 @@ class RNN(nn.Module):
         backend: str = "auto",
         variant: str = "auto",
         save: Save = "gates",
+        precision: Precision = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -106,6 +108,7 @@ class RNN(nn.Module):
         self.backend = check_backend(backend)
         self.variant: str = check_choice("variant", variant, variants())
         self.save: Save = check_choice("save", save, SAVES)
+        self.precision: Precision = check_choice("precision", precision, PRECISIONS)
         self._remember()
         for layer in range(num_layers):
             for name, shape in self._shapes(layer).items():
@@ -127,6 +130,7 @@ class RNN(nn.Module):
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
+        self.__dict__.setdefault("precision", None)  # of modules pickled before there was one
         self._remember()
 
     def _shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
@@ -219,7 +223,7 @@ class RNN(nn.Module):
             self.hidden_size // self.heads,
             self.dropout,
             self.backend,
-            Choice(self.variant, self.save),
+            Choice(self.variant, self.save, self.precision),
         )
         weights = [self._layer_weights_on(layer, x.device) for layer in range(self.num_layers)]
         return scan_layers(settings, self.training, x, states, weights)
@@ -263,6 +267,7 @@ class RNN(nn.Module):
             "backend": "auto",
             "variant": "auto",
             "save": "gates",
+            "precision": None,
         }
         options = [
             f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v

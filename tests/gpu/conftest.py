@@ -20,6 +20,10 @@ from torch import Tensor
 # cuBLAS repeats its sums only with buffers of its own; read when it starts.
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
+# Values are held against float64 at full precision, torch's own modules' too. The tests of TF32 ask
+# for it (test_tf32.py).
+torch.backends.cudnn.rnn.fp32_precision = "ieee"
+
 HERE = Path(__file__).parent
 FLOOR = 3  # eps of the dtype: what rounding alone may cost where torch happens to be exact
 # The reference itself is float64: its own rounding is allowed, as a cell's dynamics amplify it.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import gc
 import os
-import subprocess
-import sys
 import threading
 from contextlib import contextmanager
 
@@ -551,40 +549,3 @@ def test_freed_from_another_thread(draw):
     assert not errors
     for got in found:
         assert all(torch.equal(a, b) for a, b in zip(got, wanted, strict=True))
-
-
-# --- Precision -----------------------------------------------------------------------------------
-
-PRECISION = """
-import sys
-import rnnc, torch
-setting, variant, dim = sys.argv[1], sys.argv[2], int(sys.argv[3])
-wx = torch.randn(4, 20, 1, dim, 1, device="cuda")
-R = (torch.randn(1, 1, dim, dim, device="cuda") / dim**0.5).requires_grad_()
-exact = rnnc.scan(rnnc.cells.elman, wx.double(), R.double(), backend="reference")[1][0]
-def error():
-    found = rnnc.scan(rnnc.cells.elman, wx, R, variant=variant)[1][0]
-    found.sum().backward()
-    return ((found - exact).norm() / exact.norm()).item()
-default = error()
-exec(setting)
-print(default, error())
-"""
-
-
-@pytest.mark.parametrize(
-    "setting",
-    [
-        "torch.backends.cuda.matmul.fp32_precision = 'tf32'",
-        "torch.backends.fp32_precision = 'tf32'",
-        "torch.set_float32_matmul_precision('high')",
-        "torch.backends.cuda.matmul.allow_tf32 = True",
-    ],
-)
-def test_tf32_by_every_name(setting, variant, dim):
-    words = [sys.executable, "-c", PRECISION, setting, variant, str(dim)]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    default, allowed = map(float, done.stdout.split())
-    assert default < 5e-6
-    assert 2e-5 < allowed < 5e-3

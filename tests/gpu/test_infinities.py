@@ -73,13 +73,12 @@ def test_any_nan_of_a_state_stays_one(variant, payload):
     h0.view(torch.int32)[1, 0, 3] = 0x7F800000 + payload
     wx = torch.zeros(3, 1, 1, dim, 1, device="cuda")
     for allowed in (False, True):
-        torch.backends.cuda.matmul.allow_tf32 = allowed
-        try:
-            with torch.no_grad():
-                _, (last,) = rnnc.scan(
-                    *(product, wx, R[None, None], None, [h0]), backend="cuda", variant=variant
-                )
-        finally:
-            torch.backends.cuda.matmul.allow_tf32 = False
+        with torch.no_grad():
+            _, (last,) = rnnc.scan(
+                *(product, wx, R[None, None], None, [h0]),
+                backend="cuda",
+                variant=variant,
+                precision="tf32" if allowed else "ieee",
+            )
         assert last[1].isnan().all(), allowed
         assert last[[0, 2]].isfinite().all(), allowed

@@ -150,21 +150,6 @@ def test_inference_gives_the_same_bits_and_keeps_nothing(variant, dim, draw, res
     assert all(states.numel() == 0 for states in out[: len(cell.states)])
 
 
-def test_tf32_is_torch_s_choice(draw, seeds_for, results):
-    """Off by default; where torch allows it, products round to it, and only those of float32."""
-    cell = rnnc.cells.lstm
-    inputs = draw(cell, (4, 20, 2, 64), torch.float32)
-    seeds = seeds_for(cell, inputs)
-    exact = results(cell, inputs, seeds, variant="block")
-    torch.backends.cuda.matmul.allow_tf32 = True
-    try:
-        rounded = results(cell, inputs, seeds, variant="block")
-    finally:
-        torch.backends.cuda.matmul.allow_tf32 = False
-    assert not torch.equal(rounded["h last"], exact["h last"])
-    torch.testing.assert_close(rounded["h last"], exact["h last"], rtol=1e-2, atol=1e-2)
-
-
 @rnnc.cell
 def straight_through(
     z: rnnc.Gate, v: rnnc.Gate, w: rnnc.Param = rnnc.param(0.7), h: rnnc.State = rnnc.state()

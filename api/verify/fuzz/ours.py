@@ -62,6 +62,7 @@ def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:
         backend=case.device,
         variant=case.variant,
         save=case.save,  # type: ignore[arg-type]
+        precision="ieee",
     )
     return {f"{n} over time": t for n, t in zip(names, over_time, strict=True)} | {
         f"{n} last": t for n, t in zip(names, last, strict=True)
@@ -88,6 +89,7 @@ def module_of(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> rnnc
         backend=case.device,
         variant=case.variant,
         save=case.save,  # type: ignore[arg-type]
+        precision="ieee",
         device=case.device,
         dtype=getattr(torch, case.dtype),
     )

@@ -193,4 +193,5 @@ def _cell(case: Case) -> str:
 
 
 def _choice(case: Case) -> str:
-    return f"backend=device, variant={case.variant!r}, save={case.save!r}"
+    choice = f"backend=device, variant={case.variant!r}, save={case.save!r}"
+    return f'{choice}, precision="ieee"'

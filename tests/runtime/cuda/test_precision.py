@@ -1,4 +1,4 @@
-"""Which of torch's settings let float32 products round to tf32; reading them never raises."""
+"""Which of torch's settings let products of float32 round to TF32; reading them never raises."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ import os
 
 import pytest
 import torch
-from rnnc.runtime.cuda.precision import tf32_allowed
+from rnnc.runtime.cuda.precision import rounds
 
+CUDNN = "torch.backends.cudnn"
+RNN = f"{CUDNN}.rnn"
 MATMUL = "torch.backends.cuda.matmul"
 ALL = "torch.backends.fp32_precision"
 # Statements, and whether they allow it. Each runs in a child process: torch cannot reset its flags.
 SETTINGS = {
-    "pass": False,
-    f"{MATMUL}.allow_tf32 = True": True,
-    f"{MATMUL}.allow_tf32 = True; {MATMUL}.allow_tf32 = False": False,
-    "torch.set_float32_matmul_precision('highest')": False,
-    "torch.set_float32_matmul_precision('high')": True,
-    "torch.set_float32_matmul_precision('medium')": True,
-    f"{MATMUL}.fp32_precision = 'tf32'": True,
-    f"{MATMUL}.fp32_precision = 'ieee'": False,
-    f"{ALL} = 'tf32'": True,
-    f"{ALL} = 'ieee'": False,
-    f"{ALL} = 'bf16'": False,  # no precision of CUDA's
-    f"{ALL} = 'tf32'; {MATMUL}.fp32_precision = 'ieee'": False,
-    f"{ALL} = 'ieee'; {MATMUL}.fp32_precision = 'tf32'": True,
-    f"{ALL} = 'tf32'; {MATMUL}.fp32_precision = 'none'": True,
+    "pass": True,  # torch's default for recurrent networks
+    f"{CUDNN}.allow_tf32 = False": False,
+    f"{CUDNN}.allow_tf32 = False; {CUDNN}.allow_tf32 = True": True,
+    f"{CUDNN}.fp32_precision = 'ieee'": True,  # the recurrent networks' own flag is set
+    f"{RNN}.fp32_precision = 'ieee'": False,
+    f"{RNN}.fp32_precision = 'tf32'": True,
+    f"{RNN}.fp32_precision = 'none'; {CUDNN}.fp32_precision = 'ieee'": False,
+    f"{RNN}.fp32_precision = 'none'; {CUDNN}.fp32_precision = 'tf32'": True,
+    f"{RNN}.fp32_precision = 'none'; {ALL} = 'tf32'": True,
+    f"{RNN}.fp32_precision = 'none'; {ALL} = 'ieee'": False,
+    # Products outside of recurrent networks have flags of their own.
+    f"{MATMUL}.allow_tf32 = False": True,
+    f"{MATMUL}.fp32_precision = 'ieee'": True,
+    f"{RNN}.fp32_precision = 'ieee'; {MATMUL}.fp32_precision = 'tf32'": False,
+    f"{RNN}.fp32_precision = 'ieee'; torch.set_float32_matmul_precision('high')": False,
     # Old and new names mixed, after which torch's own old getter raises.
-    f"{MATMUL}.allow_tf32 = True; {MATMUL}.fp32_precision = 'ieee'": False,
-    f"{MATMUL}.fp32_precision = 'tf32'; {MATMUL}.allow_tf32 = False": False,
-    f"{ALL} = 'tf32'; {MATMUL}.allow_tf32 = False": False,
-    f"{MATMUL}.allow_tf32 = True; {ALL} = 'ieee'": True,
+    f"{CUDNN}.allow_tf32 = True; {RNN}.fp32_precision = 'ieee'": False,
+    f"{RNN}.fp32_precision = 'ieee'; {CUDNN}.allow_tf32 = True": True,
 }
 
 
@@ -42,7 +43,8 @@ def test_every_setting_by_old_and_new_names():
             code = 100
             try:
                 exec(setting)
-                code = 10 * tf32_allowed(torch.float32) + tf32_allowed(torch.bfloat16)
+                code = 10 * rounds(torch.float32, None) + rounds(torch.bfloat16, None)
+                code += rounds(torch.float32, "ieee") + (not rounds(torch.float32, "tf32"))
             finally:
                 os._exit(code)
         _, status = os.waitpid(child, 0)
@@ -55,6 +57,8 @@ def test_flags_are_read_for_float32_alone(dtype, monkeypatch):
         raise RuntimeError("flags were read")
 
     monkeypatch.setattr(torch._C, "_get_fp32_precision_getter", refuse)
-    assert not tf32_allowed(dtype)
+    assert not rounds(dtype, None)
+    assert not rounds(dtype, "tf32")
+    assert rounds(torch.float32, "tf32")
     with pytest.raises(RuntimeError, match="flags were read"):
-        tf32_allowed(torch.float32)
+        rounds(torch.float32, None)
