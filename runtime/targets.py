@@ -67,8 +67,8 @@ class Target(Protocol):
     def computes_gates_again(self, save: Save) -> bool:
         """Whether a backward computes the gates again, from wx and b."""
 
-    def forward(self, call: Call, inputs: ScanInputs) -> Forward:
-        """Run the forward of a call."""
+    def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
+        """Run the forward of a call; `donated` says that nobody reads wx again."""
 
     def backward(
         self,

@@ -140,7 +140,8 @@ def _forward(
             x, mask = torch.native_dropout(x, stack.dropout, True)
             masks.append(mask)
         inputs = ScanInputs(_wx(stack, x, own.W), own.R, own.b, first, own.R_diag, own.params)
-        results.append(target.forward(stack.call, inputs))
+        # The buffer of the input's share was made here, and becomes that of the saved gates.
+        results.append(target.forward(stack.call, inputs, donated=own.W is not None))
         x = results[-1].states[0].view(steps, batch, stack.heads * stack.dim)
     lasts = zip(*(result.last for result in results), strict=True)
     return _Run(x, tuple([_stacked(stack, each) for each in lasts]), results, masks, firsts)

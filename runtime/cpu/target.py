@@ -150,12 +150,13 @@ class CpuTarget:
         """
         return False
 
-    def forward(self, call: Call, inputs: ScanInputs) -> Forward:
+    def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Run the forward of a call.
 
         Args:
             call: the call.
             inputs: its tensors.
+            donated: whether nobody reads wx again; not used.
         """
         plan = _PLANS[inputs.wx.dtype]
         return kernels.forward(call.cell, plan, inputs, call.for_backward, call.stored)

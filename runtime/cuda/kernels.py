@@ -37,6 +37,7 @@ def forward(
     *,
     for_backward: bool = True,
     stored: Sequence[bool] | None = None,
+    donated: bool = False,
 ) -> Forward:
     """Run all steps, on the tensors' device and torch's current stream.
 
@@ -45,6 +46,7 @@ def forward(
         inputs: of the call; wx is not copied where gates, units and heads are contiguous.
         for_backward: whether a backward may follow.
         stored: which states are returned at all steps; None for all.
+        donated: whether nobody reads wx again: then the saved gates may take its memory.
     """
     counts = ready.counts
     wx, R, b = _rows_packed(inputs.wx), _packed_or_none(inputs.R), _packed_or_none(inputs.b)
@@ -55,7 +57,12 @@ def forward(
     states = [wx.new_empty(steps if s else 0, batch, heads, dim) for s in stored]
     last = [torch.empty_like(s) for s in initial_states]
     saves_gates = for_backward and ready.plan.save == "gates"
-    saved = wx.new_empty(steps if saves_gates else 0, batch, heads, dim, counts.saved)
+    saved_shape = (steps if saves_gates else 0, batch, heads, dim, counts.saved)
+    in_order = wx.transpose(0, 1)
+    # Safe in place: the block that reads an input later saves a value in place of it, and has
+    # received the input by then.
+    in_place = donated and in_order.shape == saved_shape and in_order.is_contiguous()
+    saved = in_order if in_place else wx.new_empty(saved_shape)
     arguments = _filled(
         ready.arguments,
         *(steps, batch, heads, dim, 0, 0, watchdog_bound()),

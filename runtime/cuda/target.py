@@ -173,17 +173,24 @@ class CudaTarget:
         """
         return save == "states"
 
-    def forward(self, call: Call, inputs: ScanInputs) -> Forward:
+    def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Choose a plan and run the forward of a call with it.
 
         Args:
             call: the call.
             inputs: its tensors.
+            donated: whether nobody reads wx again: then the saved gates may take its memory.
         """
         wx = inputs.wx
         batch, steps, heads, dim, _ = wx.shape
         ready = _ready(call, "forward", wx, batch, steps, heads, dim)
-        return kernels.forward(ready, inputs, for_backward=call.for_backward, stored=call.stored)
+        return kernels.forward(
+            ready,
+            inputs,
+            for_backward=call.for_backward,
+            stored=call.stored,
+            donated=donated,
+        )
 
     def backward(
         self,
