@@ -52,6 +52,19 @@ class Toy:
         rows = F.linear(x, weight.reshape(gates * heads * dim, size))
         return rows.view(*x.shape[:2], gates, heads, dim).permute(1, 0, 3, 4, 2)
 
+    def rounds(self, dtype: torch.dtype, precision: str | None) -> bool:
+        return False
+
+    def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
+        return self.project(x, weight)
+
+    def project_gradients(
+        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool], tf32: bool
+    ) -> tuple[Tensor | None, Tensor | None]:
+        self.called.append("project_gradients")
+        d_x = torch.einsum("btndg,gndi->tbi", d_wx, weight) if wanted[0] else None
+        return d_x, torch.einsum("btndg,tbi->gndi", d_wx, x) if wanted[1] else None
+
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
         return like.new_empty(tuple(shape))
 
@@ -63,7 +76,7 @@ class Toy:
     def computes_gates_again(self, save: str) -> bool:
         return True
 
-    def forward(self, call: Call, inputs: ScanInputs) -> Forward:
+    def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
         self.called.append("forward")
         with torch.no_grad():
             over_time, last = scan_reference(call.cell, inputs)
