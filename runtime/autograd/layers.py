@@ -14,8 +14,7 @@ from ..check.plain import all_plain, is_watched, profiler_enabled
 from ..targets import TARGETS
 from ..tensors import Forward, Saved, ScanInputs, States
 from .check_saved import check_as_left, plain_gradients
-from .function import spent_error
-from .same import Likeness
+from .function import Likeness, spent_error
 from .transforms import check_gradients, check_has_operators
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 
 from ...codegen.shape import Precision
+from ..gemms import TORCH, Multiplier
+from .products import EXACT, ROUNDED
 
 
 def rounds(dtype: torch.dtype, precision: Precision) -> bool:
@@ -23,6 +25,13 @@ def rounds(dtype: torch.dtype, precision: Precision) -> bool:
     return precision == "tf32"
 
 
-def torch_products_round() -> bool:
-    """Whether torch's own products round factors of float32 to TF32 now."""
-    return bool(torch.backends.cuda.matmul.fp32_precision == "tf32")
+def multiplier(dtype: torch.dtype, tf32: bool) -> Multiplier:
+    """What multiplies tensors of a dtype: torch, unless its products have another precision now.
+
+    Args:
+        dtype: of the factors.
+        tf32: whether factors of float32 may be rounded to TF32.
+    """
+    if dtype != torch.float32 or tf32 == (torch.backends.cuda.matmul.fp32_precision == "tf32"):
+        return TORCH
+    return ROUNDED if tf32 else EXACT

@@ -2,7 +2,7 @@
 
 torch's products round factors of float32 to TF32 as `torch.backends.cuda.matmul` says, for the
 whole process. A recurrent call follows `torch.backends.cudnn.rnn`, as `nn.LSTM` does. Where the two
-agree, the product is torch's. Where they differ, it is cuBLAS's with a compute type of its own.
+differ, these products take their place: cuBLAS's, with a compute type of their own.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from torch import Tensor
 
 from .driver.cublas import blas_of, workspace_bytes
 from .launch import on_device
-from .precision import torch_products_round
 
 
 class CudaMultiplier:
-    """Multiplies matrices on a GPU at one precision.
+    """Multiplies matrices of float32 on a GPU at one precision.
 
     Args:
         tf32: whether factors of float32 may be rounded to TF32.
@@ -37,8 +36,6 @@ class CudaMultiplier:
         Returns:
             (rows, columns) or (count, rows, columns), contiguous.
         """
-        if a.dtype != torch.float32 or torch_products_round() == self.tf32:
-            return torch.mm(a, b) if a.ndim == 2 else torch.bmm(a, b)
         to = a.new_empty(*a.shape[:-1], b.shape[-1])
         return self._into(to, a, b, add=False)
 
@@ -50,8 +47,6 @@ class CudaMultiplier:
             a: as in `mm`.
             b: as in `mm`.
         """
-        if a.dtype != torch.float32 or torch_products_round() == self.tf32:
-            return to.addmm_(a, b) if a.ndim == 2 else to.baddbmm_(a, b)
         return self._into(to, a, b, add=True)
 
     def _into(self, to: Tensor, a: Tensor, b: Tensor, add: bool) -> Tensor:

@@ -15,7 +15,6 @@ from ...cellspec.cell import CellSpec
 from ...codegen.shape import Direction, Precision, Save
 from ..call import Call
 from ..check.plain import all_plain, is_watched
-from ..gemms import Multiplier
 from ..store.facts import facts_of
 from ..store.tuned import on_remember
 from ..tensors import Forward, Gradients, Saved, ScanInputs
@@ -24,9 +23,8 @@ from .choose import choose_plan
 from .driver.device import find_cuda
 from .launch import CallSizes
 from .memory.constants import constant
-from .precision import rounds
+from .precision import multiplier, rounds
 from .prepared import Prepared, prepare
-from .products import EXACT, ROUNDED
 from .step_down import MOST_COUNT, check_counts, with_room
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
@@ -114,7 +112,7 @@ class CudaTarget:
             tf32: whether factors of float32 may be rounded to TF32.
         """
         flat = x.reshape(x.shape[0] * x.shape[1], x.shape[2])
-        return _as_wx(_multiplier(tf32).mm(flat, _rows(weight).t()), x, weight)
+        return _as_wx(multiplier(x.dtype, tf32).mm(flat, _rows(weight).t()), x, weight)
 
     def project_gradients(
         self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool], tf32: bool
@@ -131,11 +129,11 @@ class CudaTarget:
         gates, heads, dim, size = weight.shape
         count = x.shape[0] * x.shape[1]
         d_rows = d_wx.transpose(0, 1).reshape(count, heads * dim * gates)
-        multiplier, d_x, d_W = _multiplier(tf32), None, None
+        multiply, d_x, d_W = multiplier(x.dtype, tf32).mm, None, None
         if wanted[0]:
-            d_x = multiplier.mm(d_rows, _rows(weight)).view(x.shape)
+            d_x = multiply(d_rows, _rows(weight)).view(x.shape)
         if wanted[1]:
-            d_W = multiplier.mm(d_rows.t(), x.reshape(count, size))
+            d_W = multiply(d_rows.t(), x.reshape(count, size))
             d_W = d_W.view(heads, dim, gates, size).permute(2, 0, 1, 3)
         return d_x, d_W
 
@@ -213,9 +211,9 @@ class CudaTarget:
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
         ready = _ready(call, "backward", like, batch, steps, heads, dim)
-        multiplier = _multiplier(call.tf32)
+        multiplies = multiplier(like.dtype, call.tf32)
         return kernels.backward(
-            ready, saved, d_states, d_last, multiplier=multiplier, donated=donated
+            ready, saved, d_states, d_last, multiplier=multiplies, donated=donated
         )
 
 
@@ -228,10 +226,6 @@ def _rows(weight: Tensor) -> Tensor:
 def _as_wx(rows: Tensor, x: Tensor, weight: Tensor) -> Tensor:
     gates, heads, dim, _ = weight.shape
     return rows.view(x.shape[0], x.shape[1], heads, dim, gates).transpose(0, 1)
-
-
-def _multiplier(tf32: bool) -> Multiplier:
-    return ROUNDED if tf32 else EXACT
 
 
 def _ready(
