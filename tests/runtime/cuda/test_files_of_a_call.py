@@ -25,9 +25,7 @@ def test_a_forward_and_its_backward(variant, dtype, simulated_gpu):
 
     def call():
         # At the precision of torch's own products, which then serve.
-        (h, _), _ = rnnc.scan(
-            cell, *leaves, variant=variant, backend="simulated", precision="ieee"
-        )
+        (h, _), _ = rnnc.scan(cell, *leaves, variant=variant, backend="simulated", precision="ieee")
         torch.autograd.grad(h, leaves, seed)
 
     for _ in range(3):
