@@ -119,8 +119,8 @@ def summed_over_time(
         return multiplier.add_mm(total, factors, previous) if steps > 1 else total
     for first, size, parts in _parts(previous.shape[1]):
         end = first + size * parts
-        a = factors[:, :, first:end].unflatten(2, (parts, size)).transpose(1, 2)
-        b = previous[:, first:end].unflatten(1, (parts, size))
+        a = factors[:, :, first:end].view(heads, -1, parts, size).transpose(1, 2)
+        b = previous[:, first:end].view(heads, parts, size, dim)
         if heads == 1 and parts * total.numel() <= _MOST_AT_ONCE:
             total += multiplier.mm(a[0], b[0]).sum(0)
         else:

@@ -87,14 +87,14 @@ def scan_layers(
         return composed(settings, dropout, x, given, weights)
     dtypes = {tensor.dtype for tensor in tensors}
     if torch.is_autocast_enabled(device.type):
-        cast = computed == torch.get_autocast_dtype(device.type) and dtypes <= _CAST
-        if not cast:
+        if computed != torch.get_autocast_dtype(device.type) or not dtypes <= _CAST:
             return composed(settings, dropout, x, given, weights)
     elif len(dtypes) > 1 or computed not in dtypes:
         return composed(settings, dropout, x, given, weights)  # which says what is wrong
     if dtypes != {computed}:
-        x, *flat = (None if t is None else t.to(computed) for t in (x, *flat))
-        given, weights = tuple(flat[: len(given)]), weights_from(flat[len(given) :], len(weights))
+        x, given = x.to(computed), tuple([state.to(computed) for state in given])
+        cast = [None if t is None else t.to(computed) for own in weights for t in own.flat()]
+        flat, weights = [*given, *cast], weights_from(cast, len(weights))
     needs_grad = torch.is_grad_enabled() and any(map(_needs_grad, tensors))
     wanted = (True, *(False,) * (len(cell.states) - 1))
     tf32 = target.rounds(computed, settings.choice.precision)

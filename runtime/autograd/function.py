@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch._C._dynamo.guards import TensorGuards
 
+from ...codegen.shape import Precision
 from ..call import Call
 from ..check.plain import all_plain, is_watched, profiler_enabled
 from ..errors import BackwardError
@@ -136,7 +137,7 @@ class Scan(torch.autograd.Function):
             check_has_operators(call.target)
             check_gradients(gradients)
             seeds = list(gradients[:count]), list(gradients[count : 2 * count])
-            precision = "tf32" if call.tf32 else "ieee"
+            precision: Precision = "tf32" if call.tf32 else "ieee"
             options = (call.cell.text, *call.choice._replace(precision=precision))
             tensors = schemas.to_backward(saved)
             results = torch.ops.rnnc.scan_backward(*seeds, *tensors, *options)

@@ -44,7 +44,7 @@ def weights_from(flat: Sequence[Any], layers: int) -> list[LayerWeights]:
     """The weights of all layers, from what `LayerWeights.flat` gave for each, in one sequence."""
     count = len(flat) // layers
     parts = (flat[first : first + count] for first in range(0, len(flat), count))
-    return [LayerWeights(*part[:4], tuple(part[4:])) for part in parts]
+    return [LayerWeights(W, R, b, R_diag, tuple(more)) for W, R, b, R_diag, *more in parts]
 
 
 class Stack(NamedTuple):
@@ -258,7 +258,9 @@ def _checked(ctx: Any, saved: Sequence[Any]) -> _Tensors:
     likeness = Likeness((ctx.stack, ctx.given, *ctx.kinds[0], ctx.device), saved)
     if not likeness.seen():
         found = [
-            None if kind is None else check_as_left(f"saved tensor {i}", tensor, *kind, ctx.device)
+            None
+            if kind is None
+            else check_as_left(f"saved tensor {i}", tensor, kind[0], kind[1], ctx.device)
             for i, (tensor, kind) in enumerate(zip(saved, ctx.kinds, strict=True))
         ]
         if all(new is old for new, old in zip(found, saved, strict=True)):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 
 from ...codegen.shape import Precision
@@ -21,7 +23,8 @@ def rounds(dtype: torch.dtype, precision: Precision) -> bool:
     if dtype != torch.float32:
         return False
     if precision is None:
-        return bool(torch.backends.cudnn.rnn.fp32_precision == "tf32")
+        flags: Any = torch.backends.cudnn.rnn
+        return bool(flags.fp32_precision == "tf32")
     return precision == "tf32"
 
 

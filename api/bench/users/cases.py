@@ -171,21 +171,22 @@ _CUDA: tuple[UserCase, ...] = (
     UserCase("gru", 256, 32, 64, mode="compiled inference"),
 )
 
-_CPU: tuple[UserCase, ...] = tuple(
-    UserCase(module, hidden, batch, steps, mode=mode)
-    for mode in ("training", "inference")
-    for module, hidden, batch, steps in (
-        ("lstm", 64, 1, 64),
-        ("lstm", 128, 16, 16),
-        ("lstm", 256, 128, 16),
-        ("lstm", 512, 1, 1),
-        ("lstm", 512, 16, 64),
-        ("gru", 64, 128, 64),
-        ("gru", 128, 1, 16),
-        ("gru", 256, 16, 64),
-        ("gru", 512, 128, 1),
-    )
-) + tuple(
-    UserCase(module, hidden, batch, mode="step")
-    for module, hidden, batch in (("lstm", 512, 1), ("lstm", 512, 128), ("gru", 256, 16))
+_SEQUENCES_ON_CPU: tuple[tuple[Module, int, int, int], ...] = (
+    ("lstm", 64, 1, 64),
+    ("lstm", 128, 16, 16),
+    ("lstm", 256, 128, 16),
+    ("lstm", 512, 1, 1),
+    ("lstm", 512, 16, 64),
+    ("gru", 64, 128, 64),
+    ("gru", 128, 1, 16),
+    ("gru", 256, 16, 64),
+    ("gru", 512, 128, 1),
+)
+_MODES_ON_CPU: tuple[Mode, ...] = ("training", "inference")
+
+_CPU: tuple[UserCase, ...] = (
+    *(UserCase(*sizes, mode=mode) for mode in _MODES_ON_CPU for sizes in _SEQUENCES_ON_CPU),
+    UserCase("lstm", 512, 1, mode="step"),
+    UserCase("lstm", 512, 128, mode="step"),
+    UserCase("gru", 256, 16, mode="step"),
 )

@@ -59,7 +59,7 @@ def torchs(case: UserCase, device: str, dtype: torch.dtype) -> Run:
         cell = _CELLS[case.module](case.features, case.hidden, **options)
 
         def step(x: Tensor) -> Tensor:
-            found = cell(x)
+            found: Tensor | tuple[Tensor, Tensor] = cell(x)
             return found[0] if isinstance(found, tuple) else found
 
         return _run(case, cell, device, step)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import torch
 
@@ -13,6 +14,8 @@ from ..inputs import DTYPES
 from ..timing import free, timed, wait, warm_up
 from .cases import UserCase
 from .contenders import Run, ours, torchs
+
+Time = TypeVar("Time")
 
 _LEAST_RUNS = 3
 _SECONDS_PER_SIDE = 1.0
@@ -105,12 +108,10 @@ def measure_case(case: UserCase, device: str, repeat: int, deadline: float) -> U
 
 def _in_turns(runs: dict[str, Run], device: str, repeat: int) -> dict[str, Side]:
     ahead = {name: warm_up(run, device, 4).ahead for name, run in runs.items()}
-    walls = _times({name: lambda run=run: _wall(run, device) for name, run in runs.items()}, repeat)
+    walls = _times(runs, lambda name: _wall(runs[name], device), repeat)
     if device == "cpu":
         return {name: Side(_median(w), None, None, len(w)) for name, w in walls.items()}
-    queued: dict[str, list[tuple[float, float]]] = _times(
-        {name: lambda name=name: timed(runs[name], device, ahead[name]) for name in runs}, repeat
-    )
+    queued = _times(runs, lambda name: timed(runs[name], device, ahead[name]), repeat)
     return {
         name: Side(
             _median(walls[name]),
@@ -122,15 +123,17 @@ def _in_turns(runs: dict[str, Run], device: str, repeat: int) -> dict[str, Side]
     }
 
 
-def _times(clocks: dict[str, object], repeat: int) -> dict[str, list]:
-    """Each clock's results, one of each in turns."""
-    found: dict[str, list] = {name: [] for name in clocks}
+def _times(
+    names: Iterable[str], clock: Callable[[str], Time], repeat: int
+) -> dict[str, list[Time]]:
+    """What a clock gives for each name, in turns."""
+    found: dict[str, list[Time]] = {name: [] for name in names}
     begun = time.monotonic()
     for turn in range(repeat):
-        if turn >= _LEAST_RUNS and time.monotonic() - begun > _SECONDS_PER_SIDE * len(clocks):
+        if turn >= _LEAST_RUNS and time.monotonic() - begun > _SECONDS_PER_SIDE * len(found):
             break
-        for name, clock in clocks.items():
-            found[name].append(clock())
+        for name, times in found.items():
+            times.append(clock(name))
     return found
 
 
