@@ -147,24 +147,29 @@ def users(results: Path) -> str:
     found = _newest(results, "users-cuda-*.json")
     if found is None:
         return _missing("rnnc bench --users --ahead")
-    cases = sorted(found["cases"], key=lambda case: case["times"] or 0)
+    cases = sorted((c for c in found["cases"] if c["times"]), key=lambda case: case["times"])
     lines = ["case|wall-clock, ms: rnnc / torch|times|GPU, ms: rnnc / torch|times"]
     for case in cases:
         peers = list(case["peers"].values())
-        peer = min(peers, key=lambda side: side["wall"]) if peers else None
+        peer = min(peers, key=lambda side: side["wall"])
         both = [
-            " / ".join(f"{side[clock]:.3g}" if side else "-" for side in (case["ours"], peer))
+            " / ".join(f"{side[clock]:.3g}" for side in (case["ours"], peer))
             for clock in ("wall", "device")
         ]
-        times = [f"{case[k]:.2f}" if case[k] else "-" for k in ("times", "device_times")]
+        times = [f"{case[k]:.2f}" for k in ("times", "device_times")]
         lines.append("|".join([case["name"], both[0], times[0], both[1], times[1]]))
-    times = [case["times"] for case in cases if case["times"]]
-    slower = sum(each < 1 for each in times)
+    walls, devices = ([case[k] for case in cases] for k in ("times", "device_times"))
+    slower = sum(each < 1 for each in walls)
     note = (
-        f"Geometric mean: {statistics.geometric_mean(times):.2f} times torch by wall-clock;"
-        f" {slower} of {len(times)} cases are slower, and {len(cases) - len(times)} do not run yet"
-        " (both directions)."
+        f"Geometric mean: {statistics.geometric_mean(walls):.2f} times torch by wall-clock and"
+        f" {statistics.geometric_mean(devices):.2f} times by GPU time; {slower} of {len(cases)}"
+        " cases are slower by wall-clock."
     )
+    failures = [case["failure"] for case in found["cases"] if not case["times"]]
+    late = sum("time limit" in failure for failure in failures)
+    if failures:
+        note += f" Not measured: {len(failures) - late} that rnnc cannot run (both directions)"
+        note += f", and {late} that the run's time limit cut." if late else "."
     return f"{note}\n\n{_table(lines)}\n\n{_source(found)}"
 
 
