@@ -219,11 +219,7 @@ class ResidentPlan(KernelPlan):
     shared: int
 
     def batch_tiles(self, batch: int) -> int:
-        """The number of parts into which the plan cuts the batch.
-
-        Args:
-            batch: rows of the call.
-        """
+        """The number of tiles of `rows` batch rows."""
         return math.ceil(batch / self.rows)
 
     @property
@@ -244,9 +240,7 @@ class ResidentPlan(KernelPlan):
 
 @dataclass(frozen=True, kw_only=True)
 class TiledPlan(ResidentPlan):
-    """A block, or a cluster of blocks, computes one head of one tile of batch rows.
-
-    All of R is in registers.
+    """A block or a cluster computes one head of one tile of batch rows, with R in registers.
 
     Attributes:
         ahead: steps between the load of a step's inputs and their use.

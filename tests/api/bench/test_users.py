@@ -11,8 +11,8 @@ from rnnc.bench.users import contenders
 from rnnc.bench.users.cases import UserCase, cases_for
 from rnnc.bench.users.measure import Side, UserResult, measure_case
 from rnnc.bench.users.text import losses_first, summary, users_table
-from rnnc.cli import bench_users
 from rnnc.cli.app import app
+from rnnc.cli.bench import users
 from typer.testing import CliRunner
 
 SMALL = UserCase("gru", 4, 2, 3)
@@ -114,7 +114,7 @@ def test_losses_come_first_and_are_counted():
 
 
 def test_the_command_prints_and_writes(tmp_path, monkeypatch):
-    monkeypatch.setattr(bench_users, "cases_for", lambda device: (SMALL,))
+    monkeypatch.setattr(users, "cases_for", lambda device: (SMALL,))
     words = ["bench", "--users", "--device", "cpu", "--repeat", "3", "--output", str(tmp_path)]
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == 0, outcome.output

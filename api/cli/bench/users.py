@@ -10,16 +10,16 @@ from typing import Any
 
 import torch
 
-from ..bench.precompile import compile_ahead
-from ..bench.report import file_stem, machine, write_record
-from ..bench.rows import BenchError, Row
-from ..bench.users.cases import UserCase, cases_for
-from ..bench.users.measure import UserResult, measure_case
-from ..bench.users.text import summary, users_table
-from ..cellspec.library import load
-from ..runtime.cuda.driver.device import device_limits
-from .commands.bench import BenchOptions
-from .console import print_lines, print_table
+from ...bench.precompile import compile_ahead
+from ...bench.report import file_stem, machine, write_record
+from ...bench.rows import BenchError, Row
+from ...bench.users.cases import UserCase, cases_for
+from ...bench.users.measure import UserResult, measure_case
+from ...bench.users.text import summary, users_table
+from ...cellspec.library import load
+from ...runtime.cuda.driver.device import device_limits
+from ..console import print_lines, print_table
+from .options import BenchOptions
 
 _SCHEMA = 1
 # The options that choose rows and contenders, of which the users' cases have their own.

@@ -11,22 +11,22 @@ from pathlib import Path
 import torch
 from rich.console import Console
 
-from ..bench.anchors import Anchors, read_anchors
-from ..bench.contenders.kinds import Kind, kinds_named
-from ..bench.first_call import first_results
-from ..bench.inputs import DTYPES
-from ..bench.measure import Comparison, Settings, measure_row, short_row
-from ..bench.plot import plot
-from ..bench.precompile import compile_ahead
-from ..bench.report import file_stem, machine, record, write_record
-from ..bench.rows import BenchError, Row, rows_named
-from ..bench.text import comparison_table, notes, summary_table
-from ..cellspec.cell import CellSpec
-from ..runtime.cuda.driver.device import device_limits
-from .bench_users import bench_users
-from .commands.bench import BenchOptions
-from .console import print_lines, print_table
-from .find import find_cell
+from ...bench.anchors import Anchors, read_anchors
+from ...bench.contenders.kinds import Kind, kinds_named
+from ...bench.first_call import first_results
+from ...bench.inputs import DTYPES
+from ...bench.measure import Comparison, Settings, measure_row, short_row
+from ...bench.plot import plot
+from ...bench.precompile import compile_ahead
+from ...bench.report import file_stem, machine, record, write_record
+from ...bench.rows import BenchError, Row, rows_named
+from ...bench.text import comparison_table, notes, summary_table
+from ...cellspec.cell import CellSpec
+from ...runtime.cuda.driver.device import device_limits
+from ..console import print_lines, print_table
+from ..find import find_cell
+from .options import BenchOptions
+from .users import bench_users
 
 
 def bench(options: BenchOptions, command: str) -> None:
