@@ -21,8 +21,9 @@ from torch import Tensor
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")
 
 # Values are held against float64 at full precision, torch's own modules' too. The tests of TF32 ask
-# for it (test_tf32.py).
-torch.backends.cudnn.rnn.fp32_precision = "ieee"
+# for it (test_tf32.py). The older flag leaves torch's own readers of it content.
+if torch.cuda.is_available():
+    torch.backends.cudnn.allow_tf32 = False
 
 HERE = Path(__file__).parent
 FLOOR = 3  # eps of the dtype: what rounding alone may cost where torch happens to be exact
