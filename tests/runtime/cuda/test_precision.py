@@ -17,7 +17,6 @@ SETTINGS = {
     "pass": True,  # torch's default for recurrent networks
     f"{CUDNN}.allow_tf32 = False": False,
     f"{CUDNN}.allow_tf32 = False; {CUDNN}.allow_tf32 = True": True,
-    f"{CUDNN}.fp32_precision = 'ieee'": False,
     f"{CUDNN}.fp32_precision = 'ieee'; {RNN}.fp32_precision = 'tf32'": True,
     f"{RNN}.fp32_precision = 'ieee'": False,
     f"{RNN}.fp32_precision = 'tf32'": True,
