@@ -26,6 +26,10 @@ class SimulatedCuda(CudaTarget):
     def find_compiler(self, index: int | None) -> None:
         """There is always one, since nothing is compiled."""
 
+    def rounds(self, dtype: torch.dtype, precision: str | None) -> bool:
+        """Never: torch multiplies, since there is no cuBLAS."""
+        return False
+
 
 @contextmanager
 def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
