@@ -87,16 +87,15 @@ class Blas:
             *map(ctypes.c_int, (columns, rows, a.shape[-1])),
             ctypes.byref(_ONE),
         ]
-        strided = count > 1
         for _, tensor, pitch in (first, second):
-            given += _address(tensor, pitch, strided)
-        given += [ctypes.byref(_ONE if add else _ZERO), *_address(to, columns, strided)]
-        if strided:
+            given += _matrix(tensor, _FLOAT, pitch, count)
+        given += [ctypes.byref(_ONE if add else _ZERO), *_matrix(to, _FLOAT, columns, count)]
+        if count > 1:
             given.append(ctypes.c_int(count))
         compute = _FAST_TF32 if tf32 else _KINDS[torch.float32][2]
         given += [ctypes.c_int(compute), ctypes.c_int(_DEFAULT_ALGORITHM)]
         library = self.library
-        run = library.cublasGemmStridedBatchedEx if strided else library.cublasGemmEx
+        run = library.cublasGemmStridedBatchedEx if count > 1 else library.cublasGemmEx
         _check("cublasGemmEx", run(*given))
 
 
@@ -112,13 +111,6 @@ def _operand(matrix: Tensor) -> tuple[int, Tensor, int]:
     if (down == 1 or rows == 1) and (right >= rows or columns == 1):
         return _TRANSPOSED, matrix, right if columns > 1 else rows
     return _AS_IT_IS, matrix.contiguous(), columns
-
-
-def _address(tensor: Tensor, pitch: int, strided: bool) -> list[Any]:
-    """Address, type, leading dimension and, of several matrices, stride."""
-    found: list[Any] = [ctypes.c_void_p(tensor.data_ptr()), ctypes.c_int(_FLOAT)]
-    found.append(ctypes.c_int(pitch))
-    return [*found, ctypes.c_longlong(tensor.stride(0))] if strided else found
 
 
 class Product:
