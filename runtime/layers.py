@@ -12,7 +12,8 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from .autograd.layers import Layers, LayerWeights, Stack, run_layers, weights_from
+from .autograd.layers import Layers
+from .autograd.stack import LayerWeights, Stack, run_layers, weights_from
 from .call import Choice, call_of
 from .check.plain import all_plain, any_tangent, is_watched
 from .scan import resolve_backend, run_scan

@@ -8,6 +8,7 @@ fake tensors) take the operators.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
 import torch
@@ -181,13 +182,21 @@ def run_backward(
         d_last: the gradient of each last state, (B, N, D), or None for zero.
         donated: whether nobody reads `saved.saved` again: its memory may then be overwritten.
     """
-    device = saved.saved.device.type
+    with without_autocast(saved.saved.device.type):
+        return TARGETS[call.target].backward(call, saved, d_states, d_last, donated)
+
+
+def without_autocast(device: str) -> AbstractContextManager[Any]:
+    """A context for a backward that its caller runs inside autocast, which rounds torch's products.
+
+    The forward has decided what they compute in.
+
+    Args:
+        device: its type.
+    """
     if torch.is_autocast_enabled(device):
-        # A caller's backward inside autocast: the sums over time are products of torch, which
-        # autocast would round. The forward has decided what the kernels compute in.
-        with torch.autocast(device, enabled=False):
-            return TARGETS[call.target].backward(call, saved, d_states, d_last, donated)
-    return TARGETS[call.target].backward(call, saved, d_states, d_last, donated)
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
 
 
 def _profiled_backward(*arguments: Any, **options: Any) -> Gradients:

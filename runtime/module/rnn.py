@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
-from ..autograd.layers import LayerWeights
+from ..autograd.stack import LayerWeights
 from ..call import Choice
 from ..check.module import (
     check_cell,
