@@ -94,6 +94,24 @@ class TorchMultiplier:
 TORCH = TorchMultiplier()
 
 
+def product_added(
+    multiplier: Multiplier, to: Tensor | None, a: Tensor, b: Tensor, shape: Sequence[int]
+) -> Tensor:
+    """A product of two matrices in another shape, added to a contiguous tensor if there is one.
+
+    Args:
+        multiplier: multiplies.
+        to: is changed in place and returned; None for a new tensor.
+        a: (rows, K).
+        b: (K, columns).
+        shape: of the result, as many elements.
+    """
+    if to is None:
+        return multiplier.mm(a, b).view(shape)
+    multiplier.add_mm(to.view(a.shape[0], b.shape[1]), a, b)
+    return to
+
+
 def summed_over_time(
     rows: Tensor, initial_state: Tensor, states: Tensor, multiplier: Multiplier = TORCH
 ) -> Tensor:

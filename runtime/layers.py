@@ -31,7 +31,8 @@ class Settings(NamedTuple):
     Attributes:
         cell: the cell.
         layers: their number.
-        heads: of each layer.
+        both: whether each layer runs in both directions of time.
+        heads: of each direction of a layer.
         dim: units per head.
         dropout: the probability of dropping a feature between layers, in training.
         backend: as in `rnnc.scan`.
@@ -40,11 +41,17 @@ class Settings(NamedTuple):
 
     cell: CellSpec
     layers: int
+    both: bool
     heads: int
     dim: int
     dropout: float
     backend: str
     choice: Choice
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The choice of each direction of a layer."""
+        return (self.choice,)
 
 
 def scan_layers(
@@ -60,11 +67,13 @@ def scan_layers(
         settings: of the module.
         training: whether features are dropped between layers.
         x: (T, B, input).
-        states: before the first step, (layers, B, hidden) each; None for each state's `init`.
-        weights: of each layer.
+        states: before the first step, (layers * directions, B, hidden) each; None for each state's
+            `init`.
+        weights: of each direction of each layer.
 
     Returns:
-        The output of the last layer, (T, B, hidden), and each state after the last step.
+        The output of the last layer, (T, B, directions * hidden), and each state after the last
+        step.
     """
     dropout = settings.dropout if training else 0.0
     if torch.compiler.is_compiling():
@@ -99,9 +108,11 @@ def scan_layers(
     needs_grad = torch.is_grad_enabled() and any(map(_needs_grad, tensors))
     wanted = (True, *(False,) * (len(cell.states) - 1))
     tf32 = target.rounds(computed, settings.choice.precision)
-    call = call_of(cell.text, name, needs_grad, wanted, settings.choice, tf32)
+    calls = [
+        call_of(cell.text, name, needs_grad, wanted, choice, tf32) for choice in settings.choices
+    ]
     values = tuple([state.init for state in cell.states])
-    stack = Stack(call, settings.layers, settings.heads, settings.dim, dropout, values)
+    stack = Stack(tuple(calls), settings.layers, settings.heads, settings.dim, dropout, values)
     if not needs_grad:
         return run_layers(stack, x, given, weights)
     again = partial(composed, settings, dropout)
@@ -123,26 +134,33 @@ def composed(
         settings: of the module.
         dropout: the probability of dropping a feature between layers.
         x: (T, B, input).
-        states: before the first step, (layers, B, hidden) each; empty for each state's `init`.
-        weights: of each layer.
+        states: before the first step, (layers * directions, B, hidden) each; empty for each
+            state's `init`.
+        weights: of each direction of each layer.
         masks: of each dropout, where they are drawn already.
     """
     lasts: list[States] = []
-    for layer, own in enumerate(weights):
+    for layer in range(settings.layers):
         if layer and masks:
             x = x * masks[layer - 1] * (1 / (1 - dropout) if dropout < 1 else 0.0)
         elif layer and dropout:
             x = F.dropout(x, dropout)
-        x, last = _scan_layer(settings, x, [state[layer] for state in states], own)
-        lasts.append(last)
+        outputs = []
+        for choice in settings.choices:
+            index = len(lasts)
+            own = [state[index] for state in states]
+            y, last = _scan_direction(settings, choice, x, own, weights[index])
+            outputs.append(y)
+            lasts.append(last)
+        x = torch.cat(outputs, 2) if settings.both else outputs[0]
     return x, tuple(torch.stack(each) for each in zip(*lasts, strict=True))
 
 
-def _scan_layer(
-    settings: Settings, x: Tensor, states: Sequence[Tensor], weights: LayerWeights
+def _scan_direction(
+    settings: Settings, choice: Choice, x: Tensor, states: Sequence[Tensor], weights: LayerWeights
 ) -> tuple[Tensor, States]:
-    """One layer: its output, and its last states, (B, hidden) each."""
-    cell, _, heads, dim, *_ = settings
+    """One direction of a layer: its output, and its last states, (B, hidden) each."""
+    cell, heads, dim = settings.cell, settings.heads, settings.dim
     steps, batch, _ = x.shape
     shape = (batch, heads, dim)
     target = target_of(x.device, settings.backend)
@@ -156,6 +174,6 @@ def _scan_layer(
     # The output is the first state; the others are wanted only after the last step.
     wanted = (True, *(False,) * (len(first) - 1))
     inputs = ScanInputs(wx, R, b, first, R_diag, params)
-    over_time, last = run_scan(cell, inputs, wanted, settings.backend, settings.choice)
+    over_time, last = run_scan(cell, inputs, wanted, settings.backend, choice)
     y = over_time[0].transpose(0, 1).reshape(steps, batch, heads * dim)
     return y, tuple(state.reshape(batch, heads * dim) for state in last)

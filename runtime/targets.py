@@ -52,9 +52,18 @@ class Target(Protocol):
         """The same at the precision of a call, where nothing has to follow."""
 
     def project_gradients(
-        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool], tf32: bool
+        self,
+        d_wx: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        wanted: tuple[bool, bool],
+        tf32: bool,
+        d_x: Tensor | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """The gradients of `project`, of x and of the weight; None for one that is not wanted."""
+        """The gradients of `project`, of x and of the weight; None for one that is not wanted.
+
+        The gradient of x is added to `d_x` where there is one, in place.
+        """
 
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
         """An empty d_wx with the strides that `backward` gives it."""

@@ -11,12 +11,12 @@ from torch import Tensor
 
 from ..call import Call
 from ..check.plain import profiler_enabled
-from ..targets import TARGETS
+from ..targets import TARGETS, Target
 from ..tensors import Forward, ScanInputs, States
 
 
 class LayerWeights(NamedTuple):
-    """The weights of a layer; None for each that the cell or the layer does not have.
+    """The weights of one direction of a layer; None for each that the cell or layer does not have.
 
     Attributes:
         W: (Gx, N, D, input), of the input.
@@ -37,60 +37,81 @@ class LayerWeights(NamedTuple):
         return (self.W, self.R, self.b, self.R_diag, *self.params)
 
 
-def weights_from(flat: Sequence[Any], layers: int) -> list[LayerWeights]:
-    """The weights of all layers, from what `LayerWeights.flat` gave for each, in one sequence."""
-    count = len(flat) // layers
-    parts = (flat[first : first + count] for first in range(0, len(flat), count))
-    return [LayerWeights(W, R, b, R_diag, tuple(more)) for W, R, b, R_diag, *more in parts]
+def weights_from(flat: Sequence[Any], parts: int) -> list[LayerWeights]:
+    """The inverse of `LayerWeights.flat` for all directions of all layers, in one sequence.
+
+    Args:
+        flat: what it gave for each, one after the other.
+        parts: layers times directions.
+    """
+    count = len(flat) // parts
+    each = (flat[first : first + count] for first in range(0, len(flat), count))
+    return [LayerWeights(W, R, b, R_diag, tuple(more)) for W, R, b, R_diag, *more in each]
 
 
 class Stack(NamedTuple):
     """What a call of all layers is, besides its tensors.
 
+    A layer has one direction of time or two. Weights, states and results of all of them lie in one
+    sequence: those of a layer beside each other.
+
     Attributes:
-        call: the call of each layer.
+        calls: the call of each direction of a layer.
         layers: their number.
-        heads: of each layer.
+        heads: of each direction of a layer.
         dim: units per head.
         dropout: the probability of dropping a feature between layers; 0 outside of training.
         initial_values: of each state, where the caller gives no states.
     """
 
-    call: Call
+    calls: tuple[Call, ...]
     layers: int
     heads: int
     dim: int
     dropout: float
     initial_values: tuple[float, ...]
 
+    @property
+    def target(self) -> Target:
+        """What runs the calls."""
+        return TARGETS[self.calls[0].target]
+
+    @property
+    def tf32(self) -> bool:
+        """Whether products may round factors of float32 to TF32."""
+        return self.calls[0].tf32
+
+    @property
+    def features(self) -> int:
+        """Of the output of a layer."""
+        return len(self.calls) * self.heads * self.dim
+
     def initial_states(
         self, like: Tensor, batch: int, states: Sequence[Tensor]
     ) -> Iterator[list[Tensor]]:
-        """Of each layer, the states before the first step.
+        """Of each direction of each layer, the states before the first step.
 
         Args:
             like: gives dtype and device where the caller gives no states.
             batch: rows.
-            states: the caller's, (layers, B, hidden) each, or none.
+            states: the caller's, (layers * directions, B, hidden) each, or none.
         """
-        shape = (batch, self.heads, self.dim)
+        shape, count = (batch, self.heads, self.dim), self.layers * len(self.calls)
         if not states:
-            target = TARGETS[self.call.target]
-            constant = target.initial_states(like, self.initial_values, shape)
-            yield from [constant] * self.layers
-        for layer in range(self.layers if states else 0):
-            yield [state[layer].reshape(shape) for state in states]
+            yield from [self.target.initial_states(like, self.initial_values, shape)] * count
+        for index in range(count if states else 0):
+            yield [state[index].reshape(shape) for state in states]
 
 
 class Run(NamedTuple):
     """What the forward of all layers gave.
 
     Attributes:
-        y: the output of the last layer, (T, B, hidden).
-        last: each state after the last step, (layers, B, hidden).
-        results: of each layer.
+        y: the output of the last layer, (T, B, features).
+        last: each state after the last step, (layers * directions, B, hidden).
+        results: of each direction of each layer.
         masks: of each dropout.
-        first: the states of each layer before the first step.
+        first: the states of each direction of each layer before its first step.
     """
 
     y: Tensor
@@ -108,8 +129,9 @@ def run_layers(
     Args:
         stack: the call.
         x: (T, B, input).
-        states: before the first step, (layers, B, hidden) each; empty for their initial values.
-        weights: of each layer.
+        states: before the first step, (layers * directions, B, hidden) each; empty for their
+            initial values.
+        weights: of each direction of each layer.
     """
     with profiled("rnnc::scan"):
         run = forward_layers(stack, x, states, weights)
@@ -124,41 +146,55 @@ def forward_layers(
     Args:
         stack: the call.
         x: (T, B, input).
-        states: before the first step, (layers, B, hidden) each; empty for their initial values.
-        weights: of each layer.
+        states: before the first step, (layers * directions, B, hidden) each; empty for their
+            initial values.
+        weights: of each direction of each layer.
     """
-    target = TARGETS[stack.call.target]
-    steps, batch, _ = x.shape
+    target, directions = stack.target, len(stack.calls)
     results: list[Forward] = []
     masks: list[Tensor] = []
-    firsts = list(stack.initial_states(x, batch, states))
-    for layer, (own, first) in enumerate(zip(weights, firsts, strict=True)):
+    firsts = list(stack.initial_states(x, x.shape[1], states))
+    for layer in range(stack.layers):
         if layer and stack.dropout:
             x, mask = torch.native_dropout(x, stack.dropout, True)
             masks.append(mask)
-        wx = project_input(stack, x, own.W)
-        inputs = ScanInputs(wx, own.R, own.b, first, own.R_diag, own.params)
-        # The buffer of the input's share was made here, and becomes that of the saved gates.
-        results.append(target.forward(stack.call, inputs, donated=own.W is not None))
-        x = results[-1].states[0].view(steps, batch, stack.heads * stack.dim)
+        for index, call in enumerate(stack.calls, layer * directions):
+            own = weights[index]
+            wx = project_input(stack, x, own.W)
+            inputs = ScanInputs(wx, own.R, own.b, firsts[index], own.R_diag, own.params)
+            # The buffer of the input's share was made here, and becomes that of the saved gates.
+            results.append(target.forward(call, inputs, donated=own.W is not None))
+        x = joined(stack, [result.states[0] for result in results[-directions:]])
     lasts = zip(*(result.last for result in results), strict=True)
     return Run(x, tuple([stacked(stack, each) for each in lasts]), results, masks, firsts)
+
+
+def joined(stack: Stack, outputs: Sequence[Tensor]) -> Tensor:
+    """(T, B, features) from a (T, B, N, D) per direction of a layer.
+
+    Args:
+        stack: the call.
+        outputs: of each direction.
+    """
+    steps, batch, heads, dim = outputs[0].shape
+    if len(outputs) == 1:
+        return outputs[0].view(steps, batch, heads * dim)
+    return torch.cat(list(outputs), 2).view(steps, batch, stack.features)
 
 
 def project_input(stack: Stack, x: Tensor, weight: Tensor | None) -> Tensor:
     """The input's contribution to the gates, in the layout of the input's device."""
     if weight is None:  # a cell that takes no input still runs for as many steps
         return x.new_empty(x.shape[1], x.shape[0], stack.heads, stack.dim, 0)
-    call = stack.call
-    return TARGETS[call.target].project_at(x, weight, call.tf32)
+    return stack.target.project_at(x, weight, stack.tf32)
 
 
-def stacked(stack: Stack, of_layers: Sequence[Tensor]) -> Tensor:
-    """(layers, B, hidden) from a (B, N, D) per layer."""
-    batch, heads, dim = of_layers[0].shape
-    if stack.layers == 1:
-        return of_layers[0].view(1, batch, heads * dim)
-    return torch.stack(list(of_layers)).view(stack.layers, batch, heads * dim)
+def stacked(stack: Stack, each: Sequence[Tensor]) -> Tensor:
+    """(layers * directions, B, hidden) from a (B, N, D) of each."""
+    batch, heads, dim = each[0].shape
+    if len(each) == 1:
+        return each[0].view(1, batch, heads * dim)
+    return torch.stack(list(each)).view(len(each), batch, heads * dim)
 
 
 def profiled(name: str) -> AbstractContextManager[Any]:

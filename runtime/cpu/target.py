@@ -12,6 +12,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ...codegen.shape import Precision, Save
 from ..call import Call
+from ..gemms import TORCH, product_added
 from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels
@@ -94,7 +95,13 @@ class CpuTarget:
         return self.project(x, weight)
 
     def project_gradients(
-        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool], tf32: bool
+        self,
+        d_wx: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        wanted: tuple[bool, bool],
+        tf32: bool,
+        d_x: Tensor | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of `project`: of x and of the weight, None where they are not wanted.
 
@@ -104,13 +111,14 @@ class CpuTarget:
             weight: as in `project`.
             wanted: which of the two.
             tf32: not used.
+            d_x: to which the gradient of x is added, in place; None for a new tensor.
         """
         gates, heads, dim, size = weight.shape
         count = x.shape[0] * x.shape[1]
         d_rows = d_wx.permute(1, 0, 2, 4, 3).reshape(count, heads * gates * dim)
-        d_x = d_W = None
+        d_W = None
         if wanted[0]:
-            d_x = torch.mm(d_rows, _rows(weight)).view(x.shape)
+            d_x = product_added(TORCH, d_x, d_rows, _rows(weight), x.shape)
         if wanted[1]:
             d_W = torch.mm(d_rows.t(), x.reshape(count, size))
             d_W = d_W.view(heads, gates, dim, size).transpose(0, 1)

@@ -15,6 +15,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.shape import Direction, Precision, Save
 from ..call import Call
 from ..check.plain import all_plain, is_watched
+from ..gemms import product_added
 from ..store.facts import facts_of
 from ..store.tuned import on_remember
 from ..tensors import Forward, Gradients, Saved, ScanInputs
@@ -115,7 +116,13 @@ class CudaTarget:
         return _as_wx(multiplier(x.dtype, tf32).mm(flat, _rows(weight).t()), x, weight)
 
     def project_gradients(
-        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool], tf32: bool
+        self,
+        d_wx: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        wanted: tuple[bool, bool],
+        tf32: bool,
+        d_x: Tensor | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of `project`: of x and of the weight, None where they are not wanted.
 
@@ -125,15 +132,16 @@ class CudaTarget:
             weight: as in `project`.
             wanted: which of the two.
             tf32: as in `project_at`.
+            d_x: to which the gradient of x is added, in place; None for a new tensor.
         """
         gates, heads, dim, size = weight.shape
         count = x.shape[0] * x.shape[1]
         d_rows = d_wx.transpose(0, 1).reshape(count, heads * dim * gates)
-        multiply, d_x, d_W = multiplier(x.dtype, tf32).mm, None, None
+        multiplies, d_W = multiplier(x.dtype, tf32), None
         if wanted[0]:
-            d_x = multiply(d_rows, _rows(weight)).view(x.shape)
+            d_x = product_added(multiplies, d_x, d_rows, _rows(weight), x.shape)
         if wanted[1]:
-            d_W = multiply(d_rows.t(), x.reshape(count, size))
+            d_W = multiplies.mm(d_rows.t(), x.reshape(count, size))
             d_W = d_W.view(heads, dim, gates, size).permute(2, 0, 1, 3)
         return d_x, d_W
 

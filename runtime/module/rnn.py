@@ -219,6 +219,7 @@ class RNN(nn.Module):
         settings = Settings(
             self.cell,
             self.num_layers,
+            False,
             self.heads,
             self.hidden_size // self.heads,
             self.dropout,

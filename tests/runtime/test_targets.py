@@ -59,10 +59,18 @@ class Toy:
         return self.project(x, weight)
 
     def project_gradients(
-        self, d_wx: Tensor, x: Tensor, weight: Tensor, wanted: tuple[bool, bool], tf32: bool
+        self,
+        d_wx: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        wanted: tuple[bool, bool],
+        tf32: bool,
+        d_x: Tensor | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
         self.called.append("project_gradients")
-        d_x = torch.einsum("btndg,gndi->tbi", d_wx, weight) if wanted[0] else None
+        if wanted[0]:
+            found = torch.einsum("btndg,gndi->tbi", d_wx, weight)
+            d_x = found if d_x is None else d_x.add_(found)
         return d_x, torch.einsum("btndg,tbi->gndi", d_wx, x) if wanted[1] else None
 
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:

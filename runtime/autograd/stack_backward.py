@@ -1,0 +1,199 @@
+"""The backward of all layers of a module: kernels, and the gradients of the input products."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..tensors import Gradients, Saved
+from .stack import LayerWeights, Stack, joined, project_input, stacked, weights_from
+
+
+class StackSaved(NamedTuple):
+    """What the backward of a call of all layers reads, as the forward left it.
+
+    Attributes:
+        x: the input, (T, B, input).
+        states: the caller's, (layers * directions, B, hidden) each, or none.
+        weights: of each direction of each layer.
+        masks: of each dropout.
+        results: of each direction of each layer: its states at all steps, and what its kernel
+            saved.
+    """
+
+    x: Tensor
+    states: Sequence[Tensor]
+    weights: list[LayerWeights]
+    masks: Sequence[Tensor]
+    results: Sequence[Sequence[Tensor]]
+
+    def flat(self) -> tuple[Tensor | None, ...]:
+        """All tensors in one tuple, for autograd to save; `saved_by_name` is the inverse."""
+        weights = [tensor for own in self.weights for tensor in own.flat()]
+        results = [tensor for result in self.results for tensor in result]
+        return (self.x, *self.states, *weights, *self.masks, *results)
+
+
+def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
+    """The tensors that `StackSaved.flat` flattened.
+
+    Args:
+        stack: the call.
+        given: how many states the caller gave: none, or all.
+        flat: its result, as autograd gives it back.
+    """
+    parts = stack.layers * len(stack.calls)
+    masks = stack.layers - 1 if stack.dropout else 0
+    each = len(stack.initial_values) + 1  # the states of a result, and what its kernel saved
+    results = flat[len(flat) - each * parts :]
+    weights = len(flat) - len(results) - masks
+    return StackSaved(
+        flat[0],
+        flat[1 : 1 + given],
+        weights_from(flat[1 + given : weights], parts),
+        flat[weights : weights + masks],
+        [results[first : first + each] for first in range(0, len(results), each)],
+    )
+
+
+def backward_layers(
+    stack: Stack,
+    saved: StackSaved,
+    firsts: Sequence[Sequence[Tensor]],
+    gradients: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    donated: bool,
+) -> list[Tensor | None]:
+    """The gradients of x, of the caller's states and of the weights, in the order of their inputs.
+
+    Args:
+        stack: the call.
+        saved: of its forward.
+        firsts: the states of each direction of each layer before its first step.
+        gradients: of the output and of each last state, or None for zero.
+        needs: which of the results are wanted; the others may be None.
+        donated: whether nobody reads what the kernels saved again: it may be overwritten.
+    """
+    sweep = _Sweep(stack, saved, firsts, gradients[1:], needs, donated)
+    d_y = gradients[0]
+    for layer in range(stack.layers - 1, -1, -1):
+        d_y = sweep.layer(layer, d_y)
+    d_states: list[Tensor | None] = []
+    if saved.states:
+        d_states = [stacked(stack, each) for each in zip(*sweep.d_firsts, strict=True)]
+    return [d_y, *d_states, *(d for own in sweep.d_weights for d in own)]
+
+
+@dataclass(slots=True)
+class _Sweep:
+    """A backward from the last layer to the first.
+
+    Attributes:
+        d_weights: of each direction of each layer that has been computed, in the layers' order.
+        d_firsts: of the states before the first step, likewise.
+    """
+
+    stack: Stack
+    saved: StackSaved
+    firsts: Sequence[Sequence[Tensor]]
+    d_lasts: Sequence[Tensor | None]
+    needs: Sequence[bool]
+    donated: bool
+    d_weights: list[list[Tensor | None]] = field(default_factory=list)
+    d_firsts: list[Sequence[Tensor]] = field(default_factory=list)
+
+    def layer(self, layer: int, d_y: Tensor | None) -> Tensor | None:
+        """Run a layer; gives the gradient of the output of the layer below, or of x."""
+        stack, masks = self.stack, self.saved.masks
+        directions = len(stack.calls)
+        below = self._input_of(layer)
+        d_states = _by_direction(stack, d_y)
+        d_below: Tensor | None = None
+        d_weights, d_firsts = [], []
+        for direction in range(directions):
+            index = layer * directions + direction
+            found, d_W, d_below = self._direction(index, below, d_states[direction], d_below)
+            d_weights.append([d_W, *_given(found, self.saved.weights[index])])
+            d_firsts.append(found.d_initial_states)
+        self.d_weights[:0], self.d_firsts[:0] = d_weights, d_firsts
+        if d_below is None and (layer or self.needs[0]):
+            d_below = torch.zeros_like(below)
+        if layer and masks and d_below is not None:
+            keep = _scale(stack)
+            d_below = torch.ops.aten.native_dropout_backward(d_below, masks[layer - 1], keep)
+        return d_below
+
+    def _direction(
+        self, index: int, below: Tensor, d_y: Tensor | None, d_below: Tensor | None
+    ) -> tuple[Gradients, Tensor | None, Tensor | None]:
+        """Run a direction; gives its gradients, d_W, and the gradient of the input so far."""
+        stack, saved, target = self.stack, self.saved, self.stack.target
+        layer, direction = divmod(index, len(stack.calls))
+        call, own, (*sequences, kept) = (
+            stack.calls[direction],
+            saved.weights[index],
+            saved.results[index],
+        )
+        again = target.computes_gates_again(call.choice.save)
+        read = Saved(
+            project_input(stack, below, own.W) if again else None,
+            own.R,
+            own.b if again else None,
+            self.firsts[index],
+            own.R_diag,
+            own.params,
+            sequences,
+            kept,
+        )
+        plane = self.firsts[index][0].shape
+        d_states = [d_y, *[None] * (len(sequences) - 1)]
+        d_last = [None if d is None else d[index].view(plane) for d in self.d_lasts]
+        found = target.backward(call, read, d_states, d_last, self.donated)
+        d_W = None
+        if own.W is not None:
+            first = 1 + len(saved.states) + index * len(own.flat())
+            wanted = bool(layer) or self.needs[0], self.needs[first]
+            d_below, d_W = target.project_gradients(
+                found.d_wx, below, own.W, wanted, stack.tf32, d_below
+            )
+        return found, d_W, d_below
+
+    def _input_of(self, layer: int) -> Tensor:
+        """What a layer read: x, or the output of the layer below without its dropped features."""
+        stack, saved, directions = self.stack, self.saved, len(self.stack.calls)
+        if not layer:
+            return saved.x
+        results = saved.results[(layer - 1) * directions : layer * directions]
+        below = joined(stack, [result[0] for result in results])
+        if saved.masks:
+            mask = saved.masks[layer - 1]
+            below = torch.ops.aten.native_dropout_backward(below, mask, _scale(stack))
+        return below
+
+
+def _given(found: Gradients, weights: LayerWeights) -> Sequence[Tensor | None]:
+    """A gradient for each of R, b, R_diag and the params; None for each that there is not."""
+    return (
+        None if weights.R is None else found.d_R,
+        None if weights.b is None else found.d_b,
+        None if weights.R_diag is None else found.d_R_diag,
+        *found.d_params.unbind(0),
+    )
+
+
+def _by_direction(stack: Stack, d_y: Tensor | None) -> Sequence[Tensor | None]:
+    """The gradient of the output of each direction of a layer, (T, B, N, D)."""
+    directions = len(stack.calls)
+    if d_y is None:
+        return [None] * directions
+    steps, batch, _ = d_y.shape
+    return d_y.view(steps, batch, directions, stack.heads, stack.dim).unbind(2)
+
+
+def _scale(stack: Stack) -> float:
+    """By what dropout multiplies the features that it keeps."""
+    return 1 / (1 - stack.dropout) if stack.dropout < 1 else 0.0
