@@ -76,15 +76,62 @@ def scan_layers(
         step.
     """
     dropout = settings.dropout if training else 0.0
-    if torch.compiler.is_compiling():
-        return composed(settings, dropout, x, states or (), weights)
-    cell, device = settings.cell, x.device
     given = tuple(states or ())
+    found = plain_call(settings, dropout, x, given, weights)
+    if found is None:
+        return composed(settings, dropout, x, given, weights)
+    stack, x, given, weights, flat, needs_grad = found
+    if not needs_grad:
+        return run_layers(stack, x, given, weights)
+    again = partial(composed, settings, dropout)
+    y, *last = Layers.apply(stack, again, len(given), x, *flat)  # type: ignore[no-untyped-call]
+    return y, tuple(last)
+
+
+class PlainCall(NamedTuple):
+    """A call on tensors that kernels read by their address.
+
+    Attributes:
+        stack: the call, besides its tensors.
+        x: the input, in the dtype of the call.
+        states: the caller's, likewise.
+        weights: of each direction of each layer, likewise.
+        flat: states and weights in one sequence.
+        needs_grad: whether a backward may follow.
+    """
+
+    stack: Stack
+    x: Tensor
+    states: tuple[Tensor, ...]
+    weights: Sequence[LayerWeights]
+    flat: Sequence[Tensor | None]
+    needs_grad: bool
+
+
+def plain_call(
+    settings: Settings,
+    dropout: float,
+    x: Tensor,
+    given: tuple[Tensor, ...],
+    weights: Sequence[LayerWeights],
+) -> PlainCall | None:
+    """What runs all layers by kernels; None where torch operations have to, as in `composed`.
+
+    Args:
+        settings: of the module.
+        dropout: the probability of dropping a feature between layers.
+        x: (T, B, input), or (B, input) of a single step.
+        given: the caller's states, or none.
+        weights: of each direction of each layer.
+    """
+    if torch.compiler.is_compiling():
+        return None
+    cell, device = settings.cell, x.device
     flat = [*given, *(weight for own in weights for weight in own.flat())]
     tensors = [x, *(tensor for tensor in flat if tensor is not None)]
     name = resolve_backend(settings.backend, device.type, device.index)
     if name == "reference":
-        return composed(settings, dropout, x, given, weights)
+        return None
     target = TARGETS[name]
     computed, returned = target.dtypes_of(x.dtype)
     if (
@@ -94,13 +141,13 @@ def scan_layers(
         or is_watched()
         or any_tangent(tensors)
     ):
-        return composed(settings, dropout, x, given, weights)
+        return None
     dtypes = {tensor.dtype for tensor in tensors}
     if torch.is_autocast_enabled(device.type):
         if computed != torch.get_autocast_dtype(device.type) or not dtypes <= _CAST:
-            return composed(settings, dropout, x, given, weights)
+            return None
     elif len(dtypes) > 1 or computed not in dtypes:
-        return composed(settings, dropout, x, given, weights)  # which says what is wrong
+        return None  # and `composed` says what is wrong
     if dtypes != {computed}:
         x, given = x.to(computed), tuple([state.to(computed) for state in given])
         cast = [None if t is None else t.to(computed) for own in weights for t in own.flat()]
@@ -113,11 +160,7 @@ def scan_layers(
     ]
     values = tuple([state.init for state in cell.states])
     stack = Stack(tuple(calls), settings.layers, settings.heads, settings.dim, dropout, values)
-    if not needs_grad:
-        return run_layers(stack, x, given, weights)
-    again = partial(composed, settings, dropout)
-    y, *last = Layers.apply(stack, again, len(given), x, *flat)  # type: ignore[no-untyped-call]
-    return y, tuple(last)
+    return PlainCall(stack, x, given, weights, flat, needs_grad)
 
 
 def composed(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -64,12 +65,16 @@ class Layers(torch.autograd.Function):
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
             check_has_operators(ctx.stack.calls[0].target)
             check_gradients(gradients)
-            return None, None, None, *_differentiable(ctx, saved, gradients)
+            named, needs = saved_by_name(ctx.stack, ctx.given, saved), ctx.needs_input_grad[3:]
+            again = partial(ctx.composed, named.x, named.states, named.weights, named.masks)
+            inputs = saved[: ctx.inputs]
+            return None, None, None, *differentiable(again, inputs, needs, gradients)
         if not all_plain(gradients):
             check_gradients(gradients)
             gradients = tuple(plain_gradients(gradients))
         with profiled("rnnc::scan_backward"), without_autocast(ctx.device.type):
-            return None, None, None, *_backward(ctx, _checked(ctx, saved), gradients)
+            found = saved_by_name(ctx.stack, ctx.given, as_left(ctx, saved))
+            return None, None, None, *_backward(ctx, found, gradients)
 
 
 def _backward(
@@ -94,34 +99,46 @@ def _backward(
         raise
 
 
-def _checked(ctx: Any, saved: Sequence[Any]) -> StackSaved:
-    """The saved tensors as kernels can read them.
+def as_left(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
+    """The saved tensors of a node as kernels can read them.
+
+    Args:
+        ctx: of the node: `stack`, `given`, `device`, and the shape and dtype of each in `kinds`.
+        saved: as autograd gives them back.
 
     Raises:
         TensorError: a hook on saved tensors gave back another shape, dtype or device.
     """
     likeness = Likeness((ctx.stack, ctx.given, *ctx.kinds[0], ctx.device), saved)
-    if not likeness.seen():
-        found = [
-            None
-            if kind is None
-            else check_as_left(f"saved tensor {i}", tensor, kind[0], kind[1], ctx.device)
-            for i, (tensor, kind) in enumerate(zip(saved, ctx.kinds, strict=True))
-        ]
-        if all(new is old for new, old in zip(found, saved, strict=True)):
-            likeness.remember()
-        saved = found
-    return saved_by_name(ctx.stack, ctx.given, saved)
+    if likeness.seen():
+        return saved
+    found = [
+        None
+        if kind is None
+        else check_as_left(f"saved tensor {i}", tensor, kind[0], kind[1], ctx.device)
+        for i, (tensor, kind) in enumerate(zip(saved, ctx.kinds, strict=True))
+    ]
+    if all(new is old for new, old in zip(found, saved, strict=True)):
+        likeness.remember()
+    return found
 
 
-def _differentiable(
-    ctx: Any, saved: Sequence[Any], gradients: Sequence[Tensor | None]
+def differentiable(
+    again: Callable[[], tuple[Tensor, States]],
+    inputs: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    gradients: Sequence[Tensor | None],
 ) -> list[Tensor | None]:
-    """The same gradients by operations that a tracer sees, and that autograd can differentiate."""
-    named, inputs = saved_by_name(ctx.stack, ctx.given, saved), saved[: ctx.inputs]
-    needs = ctx.needs_input_grad[3:]
+    """The gradients of a call by operations that a tracer sees and autograd can differentiate.
+
+    Args:
+        again: computes the output and the last states of the call by such operations.
+        inputs: of the call.
+        needs: which of them need a gradient.
+        gradients: of the output and the last states; None for zero.
+    """
     with torch.enable_grad():
-        y, last = ctx.composed(named.x, named.states, named.weights, named.masks)
+        y, last = again()
     pairs = [(o, g) for o, g in zip((y, *last), gradients, strict=True) if g is not None]
     wanted = [t for t, need in zip(inputs, needs, strict=True) if need]
     found = iter(
