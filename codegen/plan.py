@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from .cuda.kernel_plan import KernelPlan
@@ -22,7 +22,8 @@ class Plan:
 
     Raises:
         ValueError: a plan is for the other direction, or the two disagree about the GPU, the dtype,
-            the head dim or what is saved, or an alternating plan meets one of another kind.
+            the head dim, what is saved or the order of time, or an alternating plan meets one of
+            another kind.
 
     Example:
         >>> import rnnc
@@ -49,6 +50,16 @@ class Plan:
                     f"plans that do not go together: {name} {forward.get(name)}"
                     f" and {backward.get(name)}"
                 )
+
+    def in_time(self, reverse: bool) -> Plan:
+        """The same plan for a direction of time.
+
+        Args:
+            reverse: whether the cell runs from the last step to the first.
+        """
+        if self.forward.reverse == reverse:
+            return self
+        return Plan(replace(self.forward, reverse=reverse), replace(self.backward, reverse=reverse))
 
     @cached_property
     def kernels(self) -> dict[str, KernelPlan]:

@@ -14,11 +14,12 @@ from .store.facts import facts_of
 
 
 class Choice(NamedTuple):
-    """What a caller chose among the kernels of a GPU: as in `rnnc.scan`."""
+    """What a caller chose among the kernels of a device: as in `rnnc.scan`."""
 
     variant: str = "auto"
     save: Save = "gates"
     precision: Precision = None
+    reverse: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

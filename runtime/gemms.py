@@ -23,7 +23,9 @@ _MOST_PARTS = 16
 _MOST_AT_ONCE = 2**22  # elements of all parts, where one launch computes them
 
 
-def gates_again(cell: CellSpec, saved: Saved, multiplier: Multiplier) -> Tensor:
+def gates_again(
+    cell: CellSpec, saved: Saved, multiplier: Multiplier, reverse: bool = False
+) -> Tensor:
     """The pre-activations that the backward reads, computed from states: a product per matrix.
 
     Args:
@@ -31,6 +33,7 @@ def gates_again(cell: CellSpec, saved: Saved, multiplier: Multiplier) -> Tensor:
         saved: of a forward that saved states alone. A state that neither R nor a diagonal weight
             reads may be empty.
         multiplier: multiplies.
+        reverse: whether the cell ran from the last step to the first.
 
     Returns:
         (T, B, N, D, saved), in the order of the facts' saved_gates.
@@ -50,7 +53,7 @@ def gates_again(cell: CellSpec, saved: Saved, multiplier: Multiplier) -> Tensor:
             if gate in column:
                 gates[..., column[gate]] += b[bias.number]
     previous = [
-        torch.cat([first[None], s[:-1]]) if len(s) else s
+        torch.cat([s[1:], first[None]] if reverse else [first[None], s[:-1]]) if len(s) else s
         for first, s in zip(saved.initial_states, saved.states, strict=True)
     ]
     before = Table(layout.states, tuple(previous))
@@ -113,32 +116,43 @@ def product_added(
 
 
 def summed_over_time(
-    rows: Tensor, initial_state: Tensor, states: Tensor, multiplier: Multiplier = TORCH
+    rows: Tensor,
+    initial_state: Tensor,
+    states: Tensor,
+    multiplier: Multiplier = TORCH,
+    reverse: bool = False,
 ) -> Tensor:
     """The sum over steps and batch of a row times the state before its step, a product per head.
 
-    In float32 the sum is taken in parts, since short sums have smaller rounding errors.
+    In float32 the sum is taken in parts, since short sums have smaller rounding errors. Products
+    add steps in the order of memory, whichever step ran first.
 
     Args:
         rows: (T * B, N, K), at least one step.
         initial_state: the state before the first step, (B, N, D).
         states: at all steps, (T, B, N, D).
         multiplier: multiplies.
+        reverse: whether the cell ran from the last step to the first.
 
     Returns:
         (N, K, D).
     """
     steps, batch, heads, dim = states.shape
-    previous = states[:-1].reshape((steps - 1) * batch, heads, dim).transpose(0, 1)
+    others = (steps - 1) * batch  # rows of all steps but the one that ran first
+    if reverse:
+        first, later, previous = rows[others:], rows[:others], states[1:]
+    else:
+        first, later, previous = rows[:batch], rows[batch:], states[:-1]
+    previous = previous.reshape(others, heads, dim).transpose(0, 1)
     # (N, K, rows) x (N, rows, D)
-    total = multiplier.mm(rows[:batch].permute(1, 2, 0), initial_state.transpose(0, 1))
-    factors = rows[batch:].permute(1, 2, 0)
+    total = multiplier.mm(first.permute(1, 2, 0), initial_state.transpose(0, 1))
+    factors = later.permute(1, 2, 0)
     if rows.dtype != torch.float32:
         return multiplier.add_mm(total, factors, previous) if steps > 1 else total
-    for first, size, parts in _parts(previous.shape[1]):
-        end = first + size * parts
-        a = factors[:, :, first:end].view(heads, -1, parts, size).transpose(1, 2)
-        b = previous[:, first:end].view(heads, parts, size, dim)
+    for begin, size, parts in _parts(others):
+        end = begin + size * parts
+        a = factors[:, :, begin:end].view(heads, -1, parts, size).transpose(1, 2)
+        b = previous[:, begin:end].view(heads, parts, size, dim)
         if heads == 1 and parts * total.numel() <= _MOST_AT_ONCE:
             total += multiplier.mm(a[0], b[0]).sum(0)
         else:
@@ -198,6 +212,7 @@ def recurrent_gradient(
     states: Sequence[Tensor],
     initial_states: Sequence[Tensor],
     multiplier: Multiplier,
+    reverse: bool = False,
 ) -> Tensor:
     """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM per head, source and tensor.
 
@@ -208,6 +223,7 @@ def recurrent_gradient(
         states: at all steps, (T, B, N, D); those that no R multiplies may be empty.
         initial_states: the states before the first step, (B, N, D) each.
         multiplier: multiplies.
+        reverse: whether the cell ran from the last step to the first.
 
     Returns:
         (Gr, N, D out, D in).
@@ -220,7 +236,7 @@ def recurrent_gradient(
         d_gates = d_wx if of_input else d_gates_no_input
         count = d_gates.shape[-1]
         rows = d_gates.view(steps * batch, heads, dim * count)
-        product = summed_over_time(rows, initial_states[state], states[state], multiplier)
+        product = summed_over_time(rows, initial_states[state], states[state], multiplier, reverse)
         product = product.view(heads, dim, count, dim)
         if whole:
             return product.permute(2, 0, 1, 3).contiguous()

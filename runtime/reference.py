@@ -18,7 +18,9 @@ from ..codegen.layout import layout_of
 from .tensors import ScanInputs, States
 
 
-def scan_reference(cell: CellSpec, inputs: ScanInputs) -> tuple[States, States]:
+def scan_reference(
+    cell: CellSpec, inputs: ScanInputs, reverse: bool = False
+) -> tuple[States, States]:
     """Run a cell over time, step by step, in any dtype and on any device.
 
     Results are those of `rnnc.scan`. Gradients, of any order, are autograd's.
@@ -26,12 +28,14 @@ def scan_reference(cell: CellSpec, inputs: ScanInputs) -> tuple[States, States]:
     Args:
         cell: the cell.
         inputs: of the call.
+        reverse: whether it runs from the last step to the first.
     """
     wx, initial_states = inputs.wx, inputs.initial_states
     params = {p.name: t for p, t in zip(cell.params, inputs.params, strict=True)}
     current = {s.name: value for s, value in zip(cell.states, initial_states, strict=True)}
     history: list[States] = []
-    for step in range(wx.shape[1]):
+    steps = range(wx.shape[1])
+    for step in reversed(steps) if reverse else steps:
         # A param is expanded to rows first: an operation that clips a gradient clips it per row,
         # before the sum over rows.
         values = {name: p.expand_as(initial_states[0]) for name, p in params.items()} | current
@@ -46,6 +50,8 @@ def scan_reference(cell: CellSpec, inputs: ScanInputs) -> tuple[States, States]:
     if not history:
         empty = tuple(s.new_empty(s.shape[0], 0, *s.shape[1:]) for s in initial_states)
         return empty, tuple(s.clone() for s in initial_states)
+    if reverse:
+        history.reverse()
     over_time = tuple(torch.stack(h, dim=1) for h in zip(*history, strict=True))
     # A cell may return a state or param unchanged. The caller gets a copy that nothing else uses.
     return over_time, tuple(s.clone() for s in current.values())

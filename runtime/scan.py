@@ -17,7 +17,7 @@ from .autograd.function import Scan
 from .autograd.operators import scan_op
 from .autograd.transforms import check_has_operators, needs_reference
 from .call import Call, Choice, call_of, cell_of
-from .check.module import check_choice
+from .check.module import check_choice, check_flag
 from .check.plain import all_plain, any_tangent, is_watched, profiler_enabled
 from .check.scan import check_is_cell, check_kernel_inputs, check_scan, params_in_order
 from .errors import CompileError, NoCompilerError, TensorError
@@ -39,6 +39,7 @@ def scan(
     variant: str = "auto",
     save: Save = "gates",
     precision: Precision = None,
+    reverse: bool = False,
 ) -> tuple[States, States]:
     """Run a cell over time.
 
@@ -67,10 +68,13 @@ def scan(
             mantissa, `"ieee"` keeps 23; None does what `torch.backends.cudnn.rnn.fp32_precision`
             says, as `nn.LSTM` does: TF32 by default. The backward does what its forward did. The
             CPU, float64 and the reference do not round.
+        reverse: whether the cell runs from the last step to the first. No tensor changes its order:
+            the states at step t are then those after the steps T - 1 to t, the last states are
+            those after step 0, and `states` come before step T - 1.
 
     Returns:
-        All states at all steps, (B, T, N, D) each, and all states after the last step, (B, N, D)
-        each. Gradients pass from both to wx, R, R_diag, b, params and the initial states.
+        All states at all steps, (B, T, N, D) each, and all states after the last step that runs,
+        (B, N, D) each. Gradients pass from both to wx, R, R_diag, b, params and the initial states.
 
     Raises:
         TensorError: a tensor is missing or does not fit; names it and what was expected.
@@ -96,8 +100,10 @@ def scan(
         check_scan(cell, inputs)
         if precision not in PRECISIONS:
             check_choice("precision", precision, PRECISIONS)
+        if not isinstance(reverse, bool):
+            check_flag("reverse", reverse)
     wanted = (True,) * len(cell.states)
-    return run_scan(cell, inputs, wanted, backend, Choice(variant, save, precision))
+    return run_scan(cell, inputs, wanted, backend, Choice(variant, save, precision, reverse))
 
 
 def run_scan(
@@ -114,7 +120,7 @@ def run_scan(
         inputs: of the call, checked.
         over_time: which states are wanted at all steps; the kernels may return the others empty.
         backend: as in `scan`.
-        choice: among the kernels of a GPU.
+        choice: among the kernels of a device.
     """
     device = inputs.wx.device
     found = resolve_backend(backend, device.type, device.index)
@@ -123,7 +129,7 @@ def run_scan(
     if found == "reference" or (transformed and needs_reference(backend, flat)):
         if not torch.compiler.is_compiling():
             check_scan(cell, inputs)  # a module's weights may differ in dtype
-        return scan_reference(cell, inputs)
+        return scan_reference(cell, inputs, choice.reverse)
     return _scan_kernels(cell.text, found, inputs, over_time, choice)
 
 
@@ -137,7 +143,7 @@ def _scan_kernels(
         name: of the target.
         inputs: of the call.
         over_time: which states are wanted at all steps.
-        choice: among the kernels of a GPU.
+        choice: among the kernels of a device.
     """
     target = TARGETS[name]
     computed, returned = target.dtypes_of(inputs.wx.dtype)

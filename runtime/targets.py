@@ -77,7 +77,11 @@ class Target(Protocol):
         """Whether a backward computes the gates again, from wx and b."""
 
     def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
-        """Run the forward of a call; `donated` says that nobody reads wx again."""
+        """Run the forward of a call; `donated` says that nobody reads wx again.
+
+        If `call.choice.reverse`, the cell runs from the last step to the first, and no tensor
+        changes its order.
+        """
 
     def backward(
         self,

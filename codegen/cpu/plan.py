@@ -17,9 +17,11 @@ class CpuPlan:
     Attributes:
         dtype: the scalar type of all tensors. The float64 kernels are the same text with another
             scalar type, so a gradient check in float64 tests the code that runs in float32.
+        reverse: whether the cell runs from the last step to the first.
     """
 
     dtype: Dtype = "float32"
+    reverse: bool = False
 
     save: ClassVar[Save] = "gates"
     template: ClassVar[str] = "cpu/kernel.cpp.jinja"

@@ -79,6 +79,7 @@ class KernelPlan(ABC):
         binding: the constraint that a larger head would break.
         tf32: whether float32 products may round to tf32.
         save: whether the forward saves gates for the backward, or only states.
+        reverse: whether the cell runs from the last step to the first; no size depends on it.
     """
 
     kind: ClassVar[str]
@@ -95,6 +96,7 @@ class KernelPlan(ABC):
     binding: str = ""
     tf32: bool = False
     save: Save = "gates"
+    reverse: bool = False
 
     @property
     def nanoseconds(self) -> int:
@@ -124,7 +126,7 @@ class KernelPlan(ABC):
     @property
     def agreed(self) -> dict[str, object]:
         """By name, the values that the other direction's plan must have too."""
-        values = {name: getattr(self, name) for name in ("arch", "dtype", "tf32", "save")}
+        values = {n: getattr(self, n) for n in ("arch", "dtype", "tf32", "save", "reverse")}
         return {**values, "steps per launch": self.steps_per_launch}
 
     @property
@@ -133,9 +135,7 @@ class KernelPlan(ABC):
         return ()
 
     def as_compiled(self) -> Self:
-        """The plan without fields that the source does not depend on, so that plans with the same
-        source are equal.
-        """
+        """The plan without what its source does not depend on: equal for equal sources."""
         return replace(self, estimate=StepEstimate(), binding="")
 
     def batch_tiles(self, batch: int) -> int:

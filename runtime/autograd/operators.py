@@ -26,9 +26,9 @@ from .function import run_backward
 from .transforms import OPERATOR_TARGETS, check_gradients
 
 
-def _choice(variant: str, save: str, precision: str | None) -> Choice:
+def _choice(variant: str, save: str, precision: str | None, reverse: bool) -> Choice:
     """A choice from an operator's arguments; `plan_for` refuses a variant that does not exist."""
-    return Choice(variant, cast(Save, save), cast(Precision, precision))
+    return Choice(variant, cast(Save, save), cast(Precision, precision), reverse)
 
 
 @torch.library.custom_op(
@@ -52,7 +52,7 @@ def scan_op(*arguments: Any) -> list[Tensor]:
 
 @scan_op.register_fake
 def _(*arguments: Any) -> list[Tensor]:
-    inputs, (cell, keep, over_time, _, save, _) = schemas.from_scan(arguments)
+    inputs, (cell, keep, over_time, _, save, *_) = schemas.from_scan(arguments)
     wx = inputs.wx
     batch, steps, heads, dim, _ = wx.shape
     stored = stored_states(cell, over_time, keep)
@@ -109,7 +109,8 @@ def _(*arguments: Any) -> list[Tensor]:
 
 
 def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    tensors, (ctx.cell, keep, _, ctx.variant, ctx.save, ctx.precision) = schemas.from_scan(inputs)
+    tensors, (ctx.cell, keep, _, *choice) = schemas.from_scan(inputs)
+    ctx.choice = _choice(*choice)
     if not keep:
         raise BackwardError(
             "a backward through rnnc::scan",
@@ -118,14 +119,14 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
             "keep=True, or torch.no_grad() around the call",
         )
     wx = tensors.wx
-    # Torch leaves out an argument that has its default, and wants no gradient for it.
-    ctx.given = len(inputs) - (ctx.precision is None)
+    ctx.given = schemas.count_given(inputs)  # torch wants no gradient for the others
     ctx.count, ctx.has_bias = len(tensors.initial_states), tensors.b is not None
     ctx.set_materialize_grads(False)
     target = target_of(wx.device)
     if not torch.compiler.is_compiling():  # torch's flags may change before the backward
-        ctx.precision = "tf32" if target.rounds(wx.dtype, ctx.precision) else "ieee"
-    again = target.computes_gates_again(ctx.save)
+        rounds = target.rounds(wx.dtype, ctx.choice.precision)
+        ctx.choice = ctx.choice._replace(precision="tf32" if rounds else "ieee")
+    again = target.computes_gates_again(ctx.choice.save)
     flat = saved_of(tensors, forward_from(output), again).flat()
     batch, steps, heads, dim, _ = wx.shape
     own = is_watched() or any(t is not None and treats_itself(t) for t in flat)
@@ -141,11 +142,10 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
         check_gradients(gradients)
         if ctx.sizes is not None and not is_watched():
             target = target_of(ctx.sizes.device)
-            saved = check_saved(target, cell_of(ctx.cell), ctx.save, ctx.sizes, saved)
+            saved = check_saved(target, cell_of(ctx.cell), ctx.choice.save, ctx.sizes, saved)
     d_states, d_last = list(gradients[:count]), list(gradients[count : 2 * count])
-    options = (ctx.cell, ctx.variant, ctx.save, ctx.precision)
     tensors = schemas.to_backward(saved)
-    results = torch.ops.rnnc.scan_backward(d_states, d_last, *tensors, *options)
+    results = torch.ops.rnnc.scan_backward(d_states, d_last, *tensors, ctx.cell, *ctx.choice)
     found = schemas.from_results(results).given(saved, ctx.has_bias)
     tensors = schemas.to_scan(found)
     return (*tensors, *(None,) * (ctx.given - len(tensors)))

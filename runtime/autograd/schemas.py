@@ -16,13 +16,13 @@ from ..tensors import Gradients, Saved, ScanInputs
 
 SCAN = (
     "(Tensor wx, Tensor? R, Tensor? R_diag, Tensor? b, Tensor[] params, Tensor[] initial,"
-    " str cell, bool keep, bool[] over_time, str variant, str save, str? precision=None)"
-    " -> Tensor[]"
+    " str cell, bool keep, bool[] over_time, str variant, str save, str? precision=None,"
+    " bool reverse=False) -> Tensor[]"
 )
 SCAN_BACKWARD = (
     "(Tensor?[] d_states, Tensor?[] d_last, Tensor? wx, Tensor? b, Tensor? R, Tensor? R_diag,"
     " Tensor[] params, Tensor[] initial, Tensor[] states, Tensor kept,"
-    " str cell, str variant, str save, str? precision=None) -> Tensor[]"
+    " str cell, str variant, str save, str? precision=None, bool reverse=False) -> Tensor[]"
 )
 
 
@@ -34,7 +34,7 @@ def to_scan(inputs: ScanInputs) -> tuple[Any, ...]:
 
 def from_scan(arguments: Sequence[Any]) -> tuple[ScanInputs, list[Any]]:
     """The inputs in the arguments of `rnnc::scan`, and its other arguments."""
-    wx, R, R_diag, b, params, initial_states, *others = _with_defaults(arguments, 12)
+    wx, R, R_diag, b, params, initial_states, *others = _with_defaults(arguments, 13)
     return ScanInputs(wx, R, b, tuple(initial_states), R_diag, tuple(params)), others
 
 
@@ -54,13 +54,28 @@ def from_backward(arguments: Sequence[Any]) -> Saved:
 
 def from_scan_backward(arguments: Sequence[Any]) -> tuple[Any, Any, Saved, list[Any]]:
     """Of `rnnc::scan_backward`: d_states, d_last, what a forward saved, and the other arguments."""
-    d_states, d_last, *tensors = _with_defaults(arguments, 14)
+    d_states, d_last, *tensors = _with_defaults(arguments, 15)
     return d_states, d_last, from_backward(tensors[:8]), tensors[8:]
 
 
+# Of the last arguments of both operators: precision and reverse.
+_DEFAULTS = (None, False)
+
+
 def _with_defaults(arguments: Sequence[Any], count: int) -> list[Any]:
-    """All arguments of an operator: torch leaves out those that have their default, None."""
-    return [*arguments, *[None] * (count - len(arguments))]
+    """All arguments of an operator: torch leaves out the last ones that have their defaults."""
+    missing = count - len(arguments)
+    return [*arguments, *_DEFAULTS[len(_DEFAULTS) - missing :]]
+
+
+def count_given(arguments: Sequence[Any]) -> int:
+    """How many of all arguments of an operator torch takes as given: see `_with_defaults`."""
+    count = len(arguments)
+    for default in reversed(_DEFAULTS):
+        if arguments[count - 1] != default:
+            break
+        count -= 1
+    return count
 
 
 def to_results(gradients: Gradients) -> list[Tensor]:

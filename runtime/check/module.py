@@ -93,6 +93,17 @@ def check_choice(name: str, value: Any, choices: tuple[Word, ...]) -> Word:
     return cast(Word, value)
 
 
+def check_flag(name: str, value: Any) -> bool:
+    """An option that is True or False.
+
+    Raises:
+        TensorError: it is anything else, such as a number or a string.
+    """
+    if not isinstance(value, bool):
+        raise TensorError(name, repr(value), "True or False", f"{name}=True")
+    return value
+
+
 def check_input(
     x: Any, ranks: tuple[int, int], wanted: str, size: int, weight: Tensor | None
 ) -> None:

@@ -17,7 +17,7 @@ from ...codegen.layout import layout_of
 from ...codegen.spaces import numbers
 from ..gemms import summed_over_time
 from ..store.facts import counts_of
-from ..tensors import Forward, Gradients, Saved, ScanInputs
+from ..tensors import Forward, Gradients, Saved, ScanInputs, first_address
 from .arguments import Sizes, backward_arguments, forward_arguments
 from .compile import cpu_library
 
@@ -44,13 +44,17 @@ def forward(
     weights = [_packed(t) for t in (inputs.R, inputs.R_diag, inputs.b)]
     weights.append(_stacked(inputs.params))
     initial_states = [s.contiguous() for s in inputs.initial_states]
+    wx_time, *wx_strides = (wx.stride(axis) for axis in _STRIDE_ORDER)
+    reverse = plan.reverse
     arguments = forward_arguments(counts.states)(
         _sizes(batch, steps, heads, dim),
-        (ctypes.c_int64 * 5)(*(wx.stride(axis) for axis in _STRIDE_ORDER)),
-        wx.data_ptr(),
+        (ctypes.c_int64 * 5)(-wx_time if reverse else wx_time, *wx_strides),
+        first_address(wx, 1, reverse),
         *(_pointer(t) for t in weights),
-        *(_pointers(ts) for ts in (initial_states, states, last)),
-        _pointer(saved if for_backward else None),
+        _pointers(initial_states),
+        _first_steps(states, reverse),
+        _pointers(last),
+        first_address(saved, 0, reverse),
     )
     if wx.numel() or last[0].numel():
         library.rnnc_forward(ctypes.byref(arguments))
@@ -82,7 +86,7 @@ def backward(
         d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
         d_last: the gradient of each last state, (B, N, D), or None for zero.
     """
-    counts = counts_of(cell)
+    counts, reverse = counts_of(cell), plan.reverse
     values, states = saved.saved.contiguous(), [s.contiguous() for s in saved.states]
     initial_states = [s.contiguous() for s in saved.initial_states]
     steps, (batch, heads, dim) = len(values), initial_states[0].shape
@@ -99,10 +103,12 @@ def backward(
     arguments = backward_arguments(counts.states)(
         sizes,
         *(_pointer(t) for t in weights),
-        *(_pointers(ts) for ts in (initial_states, states)),
-        values.data_ptr(),
-        *(_pointers(ts) for ts in seeds),
-        d_gates.data_ptr(),
+        _pointers(initial_states),
+        _first_steps(states, reverse),
+        first_address(values, 0, reverse),
+        _first_steps(seeds[0], reverse),
+        _pointers(seeds[1]),
+        first_address(d_gates, 0, reverse),
         _pointers(d_initial_states),
         *(t.data_ptr() for t in (d_bias, d_params, d_diagonal)),
     )
@@ -111,7 +117,7 @@ def backward(
     d_wx = d_gates[:, :, :, : counts.inputs]  # (T, B, N, Gx, D)
     return Gradients(
         d_wx=d_wx.permute(1, 0, 2, 4, 3),
-        d_R=_recurrent_gradient(cell, d_gates, states, initial_states),
+        d_R=_recurrent_gradient(cell, d_gates, states, initial_states, reverse),
         d_b=d_bias.sum(0)[counts.biases],
         d_initial_states=d_initial_states,
         d_R_diag=d_diagonal.sum(0),
@@ -153,7 +159,11 @@ def _products(cell: CellSpec) -> list[_Product]:
 
 
 def _recurrent_gradient(
-    cell: CellSpec, d_gates: Tensor, states: Sequence[Tensor], initial_states: Sequence[Tensor]
+    cell: CellSpec,
+    d_gates: Tensor,
+    states: Sequence[Tensor],
+    initial_states: Sequence[Tensor],
+    reverse: bool,
 ) -> Tensor:
     """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM per head and source."""
     products = _products(cell)
@@ -168,7 +178,8 @@ def _recurrent_gradient(
         else:
             columns = d_gates.index_select(3, torch.tensor(gates))
         rows = columns.reshape(steps * batch, heads, count * dim)
-        product = summed_over_time(rows, initial_states[state], states[state])
+        over_time = initial_states[state], states[state]
+        product = summed_over_time(rows, *over_time, reverse=reverse)
         product = product.view(heads, count, dim, dim)
         for column, matrix in enumerate(matrices):
             d_R[matrix] = product[:, column]
@@ -212,3 +223,8 @@ def _pointer(tensor: Tensor | None) -> int | None:
 
 def _pointers(tensors: Sequence[Tensor | None]) -> Any:
     return (ctypes.c_void_p * len(tensors))(*(_pointer(t) for t in tensors))
+
+
+def _first_steps(tensors: Sequence[Tensor | None], reverse: bool) -> Any:
+    """Of tensors with time first, the address of the step that runs first."""
+    return (ctypes.c_void_p * len(tensors))(*(first_address(t, 0, reverse) for t in tensors))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
-from ...codegen.shape import Precision, Save
+from ...codegen.shape import Dtype, Precision, Save
 from ..call import Call
 from ..gemms import TORCH, product_added
 from ..store.facts import facts_of
@@ -18,17 +19,14 @@ from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels
 from .build import find_compiler
 
-_PLANS: dict[torch.dtype, CpuPlan] = {
-    torch.float32: CpuPlan("float32"),
-    torch.float64: CpuPlan("float64"),
-}
+_DTYPES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.float64: "float64"}
 
 
 class CpuTarget:
     """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units."""
 
     device = "cpu"
-    dtypes: tuple[torch.dtype, ...] = tuple(_PLANS)
+    dtypes: tuple[torch.dtype, ...] = tuple(_DTYPES)
 
     def find_compiler(self, index: int | None) -> None:
         """Check that kernels can be built.
@@ -166,7 +164,7 @@ class CpuTarget:
             inputs: its tensors.
             donated: whether nobody reads wx again; not used.
         """
-        plan = _PLANS[inputs.wx.dtype]
+        plan = _plan(inputs.wx.dtype, call.choice.reverse)
         return kernels.forward(call.cell, plan, inputs, call.for_backward, call.stored)
 
     def backward(
@@ -186,8 +184,13 @@ class CpuTarget:
             d_last: the gradient of each last state, (B, N, D), or None for zero.
             donated: whether nobody reads `saved.saved` again; not used.
         """
-        plan = _PLANS[saved.saved.dtype]
+        plan = _plan(saved.saved.dtype, call.choice.reverse)
         return kernels.backward(call.cell, plan, saved, d_states, d_last)
+
+
+@cache
+def _plan(dtype: torch.dtype, reverse: bool) -> CpuPlan:
+    return CpuPlan(_DTYPES[dtype], reverse)
 
 
 def _rows(weight: Tensor) -> Tensor:

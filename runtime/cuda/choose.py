@@ -52,7 +52,7 @@ def choose_plan(
         batch: rows; none count as one.
         dtype: of the tensors.
         device: the device's number.
-        choice: the caller's.
+        choice: the caller's. In reversed time the same plans serve.
         tf32: whether torch lets float32 products round to tf32.
         direction: that runs, for which a plan from `"auto"` must have room; None for both.
 
@@ -61,17 +61,19 @@ def choose_plan(
         ResidencyError: no plan has room on the device.
     """
     asked = asked_for(cell, heads, dim, batch, dtype, device, choice, tf32)
+    reverse = choice.reverse
     if choice.variant != "auto":
-        return planned(asked, choice.variant)
+        return planned(asked, choice.variant).in_time(reverse)
     found = recall(asked)
     if found is None and _tuning_wanted() and not torch.cuda.is_current_stream_capturing():
         found = tune(asked, device).winner
     if found is None:
         found = planned(asked)
+    found = found.in_time(reverse)
     wanted = DIRECTIONS if direction is None else (direction,)
     if _has_room(cell, found, asked.shape, device, wanted):
         return found
-    return _next_best(asked, device, wanted)
+    return _next_best(asked, device, wanted, reverse)
 
 
 on_remember(choose_plan.cache_clear)  # what was chosen before may be another plan
@@ -123,9 +125,15 @@ def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
     return (kernel.resident or 0) >= plan.waiting_blocks(shape.batch, shape.heads)
 
 
-def _next_best(asked: Asked, device: int, directions: Sequence[Direction]) -> Plan:
-    """The cheapest plan that there is room for: the one place that steps down, and says so."""
+def all_plans(asked: Asked, reverse: bool) -> list[Plan]:
+    """All plans, the cheapest first, for a direction of time."""
     plans = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
+    return [plan.in_time(reverse) for plan in plans]
+
+
+def _next_best(asked: Asked, device: int, directions: Sequence[Direction], reverse: bool) -> Plan:
+    """The cheapest plan that there is room for: the one place that steps down, and says so."""
+    plans = all_plans(asked, reverse)
     plan = next(
         (p for p in plans if _has_room(asked.cell, p, asked.shape, device, directions)), None
     )

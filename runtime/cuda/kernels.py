@@ -16,7 +16,7 @@ from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
 from ..errors import ResidencyError
 from ..gemms import TORCH, Multiplier, gates_again, recurrent_gradient
-from ..tensors import Forward, Gradients, Saved, ScanInputs
+from ..tensors import Forward, Gradients, Saved, ScanInputs, first_address
 from .launch import on_device
 from .prepared import Prepared, prepare
 from .watchdog import watchdog_bound
@@ -63,13 +63,15 @@ def forward(
     # received the input by then.
     in_place = donated and in_order.shape == saved_shape and in_order.is_contiguous()
     saved = in_order if in_place else wx.new_empty(saved_shape)
+    reverse = ready.plan.reverse
     arguments = _filled(
         ready.arguments,
         *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
-        *(wx.stride(1), wx.stride(0)),
-        *(wx, R, R_diag, b),
+        *(-wx.stride(1) if reverse else wx.stride(1), wx.stride(0)),
+        *(*_first_steps(reverse, in_order), R, R_diag, b),
         *(params or (None,)),
-        *(*initial_states, *states, *last, saved),
+        *(*initial_states, *_first_steps(reverse, *states)),
+        *(*last, *_first_steps(reverse, saved)),
     )
 
     def launch(ready: Prepared) -> None:
@@ -102,9 +104,13 @@ def backward(
         donated: whether nobody reads `saved.saved` again: then d_wx may take its memory.
     """
     cell, counts, like = ready.cell, ready.counts, saved.initial_states[0]
+    reverse = ready.plan.reverse
     batch, heads, dim = like.shape
     steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
-    values = _packed(saved.saved) if saved.wx is None else gates_again(cell, saved, multiplier)
+    if saved.wx is None:
+        values = _packed(saved.saved)
+    else:
+        values = gates_again(cell, saved, multiplier, reverse)
     # Safe in place: the thread that reads a saved value later writes the gradient of the same
     # element.
     in_place = (donated or values is not saved.saved) and values.shape[-1] == counts.inputs
@@ -128,12 +134,13 @@ def backward(
         arguments = _filled(
             ready.arguments,
             *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
-            *(0 if d is None else d.stride(0) for d in d_states),
+            *(0 if d is None else -d.stride(0) if reverse else d.stride(0) for d in d_states),
             *(0 if d is None else d.stride(1) for d in d_states),
             *(matrix, R_diag),
             *(params or (None,)),
-            *(*initial_states, *states, values, *d_states, *d_last),
-            *(d_wx, d_gates_no_input, *d_initial_states, sums),
+            *(*initial_states, *_first_steps(reverse, *states, values, *d_states)),
+            *(*d_last, *_first_steps(reverse, d_wx, d_gates_no_input)),
+            *(*d_initial_states, sums),
         )
         if in_place and values is saved.saved:
             # From here on it holds gradients: its version tells whoever would read it again.
@@ -155,7 +162,7 @@ def backward(
     return Gradients(
         d_wx=d_wx.transpose(0, 1),
         d_R=recurrent_gradient(
-            ready.products, d_wx, d_gates_no_input, states, initial_states, multiplier
+            ready.products, d_wx, d_gates_no_input, states, initial_states, multiplier, reverse
         ),
         d_b=d_b,
         d_initial_states=d_initial_states,
@@ -196,6 +203,11 @@ def _filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> cty
         "q", [v if isinstance(v, int) else 0 if v is None else v.data_ptr() for v in values]
     )
     return struct.from_buffer(numbers)
+
+
+def _first_steps(reverse: bool, *tensors: Tensor | None) -> Sequence[int | Tensor | None]:
+    """Tensors over time, (T, ...), as kernels get them: by the step that runs first."""
+    return [first_address(t, 0, True) for t in tensors] if reverse else tensors
 
 
 def _packed_or_none(tensor: Tensor | None) -> Tensor | None:

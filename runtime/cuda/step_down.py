@@ -11,11 +11,10 @@ import torch
 
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
-from ...codegen.cuda.planner import plans_for
 from ...codegen.shape import Direction
 from ...errors import DiagnosticError
 from ..errors import TensorError
-from .choose import Question, asked_for
+from .choose import Question, all_plans, asked_for
 from .kernels import LARGE_BUFFERS, NO_ROOM
 
 Result = TypeVar("Result")
@@ -127,6 +126,6 @@ def free_bytes(device: int) -> int:
 @lru_cache(maxsize=64)
 def _others(asked: Question, direction: Direction) -> tuple[KernelPlan, ...]:
     """All kernel plans of a direction, in the order of the plans that they are of."""
-    what = asked_for(*asked)
-    plans = plans_for(what.cell, what.shape, what.limits, save=what.save, tf32=what.tf32)
+    *_, choice, _ = asked
+    plans = all_plans(asked_for(*asked), choice.reverse)
     return tuple(dict.fromkeys(getattr(plan, direction) for plan in plans))

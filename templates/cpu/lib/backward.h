@@ -9,7 +9,8 @@ namespace rnnc {
 static void run_backward(const BackwardArguments& a, const Task& task, const real* packed) {
   const Sizes& size = a.sizes;
   const int64_t dim = size.dim, width = padded(dim), matrix = dim * width;
-  const int64_t row_stride = size.heads * dim, step_stride = size.batch * row_stride;
+  const int64_t row_stride = size.heads * dim;
+  const int64_t step_stride = time_stride(size.batch * row_stride);
   const int64_t origin = task.first_row * row_stride + task.head * dim;
   const int64_t state_width = task.rows * width;  // from one state to the next
   Scratch diagonal(kDiagonalPairs * width), params(kParams * width);

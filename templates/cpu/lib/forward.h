@@ -32,7 +32,8 @@ static void load_inputs(const ForwardArguments& a, const Task& task, int64_t ste
 static void run_forward(const ForwardArguments& a, const Task& task, const real* packed) {
   const Sizes& size = a.sizes;
   const int64_t dim = size.dim, width = padded(dim), matrix = dim * width;
-  const int64_t row_stride = size.heads * dim, step_stride = size.batch * row_stride;
+  const int64_t row_stride = size.heads * dim;
+  const int64_t step_stride = time_stride(size.batch * row_stride);
   const int64_t origin = task.first_row * row_stride + task.head * dim;
   Scratch bias(kGates * width), diagonal(kDiagonalPairs * width), params(kParams * width);
   Scratch gates(task.rows * kGates * width);

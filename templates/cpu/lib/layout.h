@@ -11,7 +11,18 @@
 
 namespace rnnc {
 
-// Mirrored field by field in runtime/cpu/kernels.py.
+// The distance from a step to the one that runs after it, in a tensor of all steps. Steps count in
+// the order in which they run, and a pointer to such a tensor points to the step that runs first:
+// in reversed time, to the last one of the tensor.
+RNNC_INLINE int64_t time_stride(int64_t step_size) {
+#ifdef RNNC_REVERSE
+  return -step_size;
+#else
+  return step_size;
+#endif
+}
+
+// Mirrored field by field in runtime/cpu/arguments.py.
 struct Sizes {
   int64_t steps, batch, heads, dim;
   int64_t tile_rows;  // batch rows a task
@@ -20,7 +31,7 @@ struct Sizes {
 
 struct ForwardArguments {
   Sizes sizes;
-  int64_t wx_strides[5];  // of time, batch, head, unit, gate, in elements
+  int64_t wx_strides[5];  // of running time, batch, head, unit, gate, in elements
   const real* wx;         // [T][B][N][D][input gates], by the strides above
   const real* R;          // [dense pairs][N][D out][D in]
   const real* R_diag;     // [diagonal pairs][N][D]

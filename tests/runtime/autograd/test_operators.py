@@ -18,7 +18,7 @@ CELLS = [
 ]
 
 
-def arguments(cell, inputs, keep=True):
+def arguments(cell, inputs, keep=True, reverse=False):
     params = [inputs.params[p.name] for p in cell.params]
     return (
         inputs.wx,
@@ -32,6 +32,7 @@ def arguments(cell, inputs, keep=True):
         [True] * len(cell.states),
         "auto",
         "gates",
+        *((None, True) if reverse else ()),
     )
 
 
@@ -41,6 +42,30 @@ def test_opcheck_forward(name, inputs_for):
     torch.library.opcheck(scan_op, arguments(cell, inputs_for(cell, 3, 4, 2, 5)))
     inference = inputs_for(cell, 3, 4, 2, 5, requires_grad=False)
     torch.library.opcheck(scan_op, arguments(cell, inference, keep=False))
+
+
+def test_opcheck_in_reversed_time(inputs_for):
+    cell = rnnc.cells.gru
+    torch.library.opcheck(scan_op, arguments(cell, inputs_for(cell, 3, 4, 2, 5), reverse=True))
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("precision", [None, "ieee"])
+def test_the_operator_is_what_scan_computes(precision, reverse, inputs_for):
+    """With each of the last arguments left out or given."""
+    cell = rnnc.cells.gru
+    inputs = inputs_for(cell, 3, 4, 2, 5)
+    call = (*arguments(cell, inputs), precision, reverse)
+    seeds = [torch.randn_like(inputs.wx[..., 0]).transpose(0, 1)]
+    found = torch.ops.rnnc.scan(*call)[:1]
+    wanted, _ = rnnc.scan(
+        cell, inputs.wx, inputs.R, inputs.b, inputs.states, reverse=reverse, backend="cpu"
+    )
+    assert torch.equal(found[0].transpose(0, 1), wanted[0])
+    leaves = list(inputs.named().values())
+    got = torch.autograd.grad(found, leaves, seeds)
+    same = torch.autograd.grad(wanted, leaves, [s.transpose(0, 1) for s in seeds])
+    assert all(map(torch.equal, got, same))
 
 
 @pytest.mark.parametrize("name", CELLS)

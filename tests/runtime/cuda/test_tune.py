@@ -41,6 +41,7 @@ def pair(kind, backward, **sizes):
         "estimate": StepEstimate(1),
         "tf32": False,
         "save": "gates",
+        "reverse": False,
     }
     return Plan(
         kind(**every | text | sizes | {"direction": "forward"}),

@@ -66,7 +66,7 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
         valid[half][j] = exists && row_valid[j];
         saved_offset[half][j] = launder(SavedCopy::offset(Plan::kThreadRows * quad + j, real_unit));
         state_offset[half][j] = launder(StateCopy::offset(Plan::kThreadRows * quad + j, real_unit));
-        load_states(half, j, a, a.batch * plane, [&](const Element* tensor) {
+        load_states(half, j, a, time_stride(a.batch * plane), [&](const Element* tensor) {
           return element_at(tensor + half_unit, offset_bytes[j]);
         });
       });
@@ -135,25 +135,25 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
 struct StepCopy {
   SavedCopy saved;
   StateCopy state;
-  int64 first_unit;        // the head's, in [N, D]
-  int64 plane, step_size;  // units of [N, D] and of [B, N, D]
+  int64 first_unit;          // the head's, in [N, D]
+  int64 plane, step_stride;  // units of [N, D], and to the step that runs next
 
   RNNC_MEMBER void prepare(const BackwardArguments& a, int64 head, int64 first_row) {
     first_unit = head * Plan::kHeadDim;
     plane = a.heads * Plan::kHeadDim;
-    step_size = a.batch * plane;
+    step_stride = time_stride(a.batch * plane);
     saved.prepare(first_row, a.batch);
     state.prepare(first_row, a.batch);
   }
   RNNC_MEMBER void issue(const BackwardArguments& a, int t, char* to) const {
-    const int64 t_offset = t * step_size + first_unit;
+    const int64 t_offset = t * step_stride + first_unit;
     saved.issue(to, a.saved + t_offset * Cell::kSaved, plane * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
       char* const states = to + before_offset(s);
       if (kReads[s]) {
-        state.issue(states,
-                    t > 0 ? a.states[s] + (t_offset - step_size) : a.initial_states[s] + first_unit,
-                    plane);
+        const Element* const before = t > 0 ? a.states[s] + (t_offset - step_stride)
+                                            : a.initial_states[s] + first_unit;
+        state.issue(states, before, plane);
       }
       if (a.d_states[s]) {
         state.issue(states + StateCopy::kBytes, a.d_states[s] + t * a.d_states_time[s] + first_unit,
@@ -167,7 +167,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
   const int first_unit = warp * kWarpUnits, steps = static_cast<int>(a.steps);
-  const int64 plane = a.heads * Plan::kHeadDim, step_size = a.batch * plane;
+  const int64 plane = a.heads * Plan::kHeadDim, step_stride = time_stride(a.batch * plane);
 
   Weights weights;
   weights.load(shared, a.R, a.heads, head, 0, lane, [&](int, int half) {
@@ -221,7 +221,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     buffer_offset ^= GradientExchange::kBytes;
     // Laundered: otherwise the compiler multiplies again in the branch of each store.
-    const int64 t_offset = launder(t * step_size);
+    const int64 t_offset = launder(t * step_stride);
     Element* const d_wx = a.d_wx + t_offset * Cell::kInputGates;
     Element* const d_no_input = a.d_gates_no_input + t_offset * kGatesNoInput;
     items.for_each(

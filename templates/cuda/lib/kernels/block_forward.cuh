@@ -163,7 +163,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   items.add_states();
   __syncthreads();
 
-  const int64 plane = a.heads * Plan::kHeadDim, step_size = a.batch * plane;
+  const int64 plane = a.heads * Plan::kHeadDim, step_stride = time_stride(a.batch * plane);
   int64 t_offset = 0;  // of the step whose results are stored next
   const int fragment = launder(StateExchange::first_fragment(lane));
   int stage_idx = 0, buffer_offset = 0;
@@ -180,7 +180,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     // stage of this step's.
     if (t > 0) {
       items.store_step(a, t_offset);
-      t_offset += step_size;
+      t_offset += step_stride;
     }
     prefetch(t + Plan::kNumStages, stage_idx);
     cp_async_wait<Plan::kNumStages - 2>();

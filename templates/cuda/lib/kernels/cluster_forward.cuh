@@ -59,7 +59,7 @@ struct Items : ForwardItems<1, kItems> {
         state[0][j][s] = to_real(*element_at(a.initial_states[s], offset_bytes[j]));
       });
     });
-    t_stride_bytes = a.batch * plane * int64{sizeof(Element)};
+    t_stride_bytes = time_stride(a.batch * plane) * int64{sizeof(Element)};
     assign(t_offset_bytes, offset_bytes);
   }
 

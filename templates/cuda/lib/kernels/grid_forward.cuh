@@ -149,7 +149,7 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
       store_items(items, phase, a, t_offset);
     }
     region.step += region.bytes;
-    t_offset += place.step_size;
+    t_offset += place.step_stride;
   }
   product.finish();
   repeat<Plan::kPhases>([&](int phase) {

@@ -16,16 +16,17 @@ struct BackwardInputs {
   RNNC_MEMBER void load(const BackwardArguments& a, const Workspace& workspace,
                         const ItemIndex& item, int64 t) {
     const int64 unit = item.unit, plane = workspace.heads * workspace.dim,
-                size = workspace.batch * plane;
-    const int64 t_offset = t * size + item.row;
+                step_stride = time_stride(workspace.batch * plane);
+    const int64 t_offset = t * step_stride + item.row;
     saved.load(a.saved + t_offset * Cell::kSaved);
-    if (t > 0 && Cell::kSaved) prefetch_l2(a.saved + (t_offset - size) * Cell::kSaved);
+    if (t > 0 && Cell::kSaved) prefetch_l2(a.saved + (t_offset - step_stride) * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
       before[s] = after[s] = d_state[s] = 0;
       if (kReads[s]) {
         after[s] = to_real(a.states[s][t_offset]);
-        before[s] = to_real(t > 0 ? a.states[s][t_offset - size] : a.initial_states[s][item.row]);
-        if (t > 1) prefetch_l2(a.states[s] + t_offset - 2 * size);
+        before[s] = to_real(t > 0 ? a.states[s][t_offset - step_stride]
+                                  : a.initial_states[s][item.row]);
+        if (t > 1) prefetch_l2(a.states[s] + t_offset - 2 * step_stride);
       }
       if (a.d_states[s]) {
         const Element* d =
@@ -99,7 +100,7 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   add_diagonal_gradient(d_state, inputs.diagonal, d_gate);
   repeat<Cell::kStates>([&](int s) { workspace.states[s][item.row] = d_state[s]; });
   const int64 size = workspace.size();
-  const int64 t_offset = t * size + item.row;
+  const int64 t_offset = t * time_stride(size) + item.row;
   Vec<Element, Cell::kInputGates> d_wx;
   Vec<Element, kGatesNoInput> d_no_input;
   pack_gates(d_wx, d_no_input, d_gate);

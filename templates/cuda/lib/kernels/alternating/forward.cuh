@@ -57,7 +57,7 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& worksp
   });
   assign(state, next);
 
-  const int64 t_offset = t * workspace.batch * workspace.heads * workspace.dim + item.row;
+  const int64 t_offset = t * time_stride(workspace.size()) + item.row;
   repeat<Cell::kSources>([&](int source) {
     workspace.factors[source][factor_offset(workspace, item, t + 1, 1, 0)] =
         to_element<Element>(state[kSourceState[source]]);
