@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from .autograd.layers import Layers
+from .autograd.layers import run_node
 from .autograd.stack import LayerWeights, Stack, run_layers, weights_from
 from .call import Choice, call_of
 from .check.plain import all_plain, any_tangent, is_watched
@@ -59,7 +59,7 @@ def scan_layers(
     training: bool,
     x: Tensor,
     states: Sequence[Tensor] | None,
-    weights: Sequence[LayerWeights],
+    weights: Sequence[Tensor | None],
 ) -> tuple[Tensor, States]:
     """Run all layers of a module.
 
@@ -69,7 +69,7 @@ def scan_layers(
         x: (T, B, input).
         states: before the first step, (layers * directions, B, hidden) each; None for each state's
             `init`.
-        weights: of each direction of each layer.
+        weights: the `LayerWeights.flat` of each direction of each layer, one after the other.
 
     Returns:
         The output of the last layer, (T, B, directions * hidden), and each state after the last
@@ -80,11 +80,11 @@ def scan_layers(
     found = plain_call(settings, dropout, x, given, weights)
     if found is None:
         return composed(settings, dropout, x, given, weights)
-    stack, x, given, weights, flat, needs_grad = found
+    stack, x, given, weights, needs_grad = found
     if not needs_grad:
-        return run_layers(stack, x, given, weights)
+        return run_layers(stack, x, given, weights_from(weights, stack.parts))
     again = partial(composed, settings, dropout)
-    y, *last = Layers.apply(stack, again, len(given), x, *flat)  # type: ignore[no-untyped-call]
+    y, *last = run_node(stack, again, len(given), x, *given, *weights)
     return y, tuple(last)
 
 
@@ -95,16 +95,14 @@ class PlainCall(NamedTuple):
         stack: the call, besides its tensors.
         x: the input, in the dtype of the call.
         states: the caller's, likewise.
-        weights: of each direction of each layer, likewise.
-        flat: states and weights in one sequence.
+        weights: likewise; the `LayerWeights.flat` of each direction of each layer.
         needs_grad: whether a backward may follow.
     """
 
     stack: Stack
     x: Tensor
     states: tuple[Tensor, ...]
-    weights: Sequence[LayerWeights]
-    flat: Sequence[Tensor | None]
+    weights: Sequence[Tensor | None]
     needs_grad: bool
 
 
@@ -113,7 +111,7 @@ def plain_call(
     dropout: float,
     x: Tensor,
     given: tuple[Tensor, ...],
-    weights: Sequence[LayerWeights],
+    weights: Sequence[Tensor | None],
 ) -> PlainCall | None:
     """What runs all layers by kernels; None where torch operations have to, as in `composed`.
 
@@ -122,13 +120,12 @@ def plain_call(
         dropout: the probability of dropping a feature between layers.
         x: (T, B, input), or (B, input) of a single step.
         given: the caller's states, or none.
-        weights: of each direction of each layer.
+        weights: the `LayerWeights.flat` of each direction of each layer, one after the other.
     """
     if torch.compiler.is_compiling():
         return None
-    cell, device = settings.cell, x.device
-    flat = [*given, *(weight for own in weights for weight in own.flat())]
-    tensors = [x, *(tensor for tensor in flat if tensor is not None)]
+    device = x.device
+    tensors = [x, *given, *[weight for weight in weights if weight is not None]]
     name = resolve_backend(settings.backend, device.type, device.index)
     if name == "reference":
         return None
@@ -150,17 +147,26 @@ def plain_call(
         return None  # and `composed` says what is wrong
     if dtypes != {computed}:
         x, given = x.to(computed), tuple([state.to(computed) for state in given])
-        cast = [None if t is None else t.to(computed) for own in weights for t in own.flat()]
-        flat, weights = [*given, *cast], weights_from(cast, len(weights))
+        weights = [None if weight is None else weight.to(computed) for weight in weights]
     needs_grad = torch.is_grad_enabled() and any(map(_needs_grad, tensors))
-    wanted = (True, *(False,) * (len(cell.states) - 1))
     tf32 = target.rounds(computed, settings.choice.precision)
+    stack = _stack_of(settings, name, needs_grad, dropout, tf32)
+    return PlainCall(stack, x, given, weights, needs_grad)
+
+
+@lru_cache(maxsize=512)
+def _stack_of(
+    settings: Settings, target: str, needs_grad: bool, dropout: float, tf32: bool
+) -> Stack:
+    """What a call is, besides its tensors; one object for all equal calls."""
+    cell = settings.cell
+    # The output is the first state; the others are wanted only after the last step.
+    wanted = (True, *(False,) * (len(cell.states) - 1))
     calls = [
-        call_of(cell.text, name, needs_grad, wanted, choice, tf32) for choice in settings.choices
+        call_of(cell.text, target, needs_grad, wanted, choice, tf32) for choice in settings.choices
     ]
     values = tuple([state.init for state in cell.states])
-    stack = Stack(tuple(calls), settings.layers, settings.heads, settings.dim, dropout, values)
-    return PlainCall(stack, x, given, weights, flat, needs_grad)
+    return Stack(tuple(calls), settings.layers, settings.heads, settings.dim, dropout, values)
 
 
 def composed(
@@ -168,7 +174,7 @@ def composed(
     dropout: float,
     x: Tensor,
     states: Sequence[Tensor],
-    weights: Sequence[LayerWeights],
+    weights: Sequence[Tensor | None],
     masks: Sequence[Tensor] = (),
 ) -> tuple[Tensor, States]:
     """The same by operations that tracers, modes, subclasses and autograd can see.
@@ -179,9 +185,10 @@ def composed(
         x: (T, B, input).
         states: before the first step, (layers * directions, B, hidden) each; empty for each
             state's `init`.
-        weights: of each direction of each layer.
+        weights: the `LayerWeights.flat` of each direction of each layer, one after the other.
         masks: of each dropout, where they are drawn already.
     """
+    named = weights_from(weights, settings.layers * len(settings.choices))
     lasts: list[States] = []
     for layer in range(settings.layers):
         if layer and masks:
@@ -192,7 +199,7 @@ def composed(
         for choice in settings.choices:
             index = len(lasts)
             own = [state[index] for state in states]
-            y, last = _scan_direction(settings, choice, x, own, weights[index])
+            y, last = _scan_direction(settings, choice, x, own, named[index])
             outputs.append(y)
             lasts.append(last)
         x = torch.cat(outputs, 2) if settings.both else outputs[0]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 from ..cellspec.cell import CellSpec
 from ..codegen.cuda.kernel_plan import KernelPlan
@@ -11,7 +13,8 @@ from ..codegen.cuda.kinds import variants
 from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
 from ..codegen.shape import Dtype, PlanError, Shape
-from .compile_pool import CompilePool
+from ..errors import RnncError
+from ..runtime.cuda.nvrtc import compile_plan
 from .rows import Row
 
 
@@ -33,10 +36,13 @@ def compile_ahead(
         The seconds that it took.
     """
     begin = time.perf_counter()
-    with CompilePool() as pool:
-        for cell, plan in _plans(rows, dtypes, limits, wanted or variants()):
-            pool.submit(cell, [plan])
-        pool.wait_for_all()
+    plans = dict.fromkeys(_plans(rows, dtypes, limits, wanted or variants()))
+    # The compiler releases Python's lock.
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        for done in [pool.submit(compile_plan, *each) for each in plans]:
+            error = done.exception()
+            if error is not None and not isinstance(error, RnncError):
+                raise error
     return time.perf_counter() - begin
 
 
@@ -45,7 +51,8 @@ def _plans(
     dtypes: Sequence[str],
     limits: Limits,
     wanted: Sequence[str],
-) -> Iterator[tuple[CellSpec, KernelPlan]]:
+) -> list[tuple[CellSpec, KernelPlan]]:
+    found: list[tuple[CellSpec, KernelPlan]] = []
     for row, cell in rows:
         for name in dtypes:
             dtype: Dtype = name  # type: ignore[assignment]
@@ -55,5 +62,5 @@ def _plans(
                     plan = plan_for(cell, shape, limits, variant)
                 except PlanError:
                     continue  # the row reports it
-                yield cell, plan.forward
-                yield cell, plan.backward
+                found += [(cell, plan.forward), (cell, plan.backward)]
+    return found

@@ -13,14 +13,14 @@ from ..check.plain import all_plain, is_watched
 from ..tensors import States
 from .check_saved import check_as_left, plain_gradients
 from .function import Likeness, spent_error, without_autocast
-from .stack import LayerWeights, Stack, forward_layers, profiled, weights_from
+from .stack import Stack, forward_layers, profiled, weights_from
 from .stack_backward import StackSaved, backward_layers, saved_by_name
 from .transforms import check_gradients, check_has_operators
 
 # The same computation by torch operations that autograd can differentiate again: output and last
-# states from x, initial states, weights, and the mask of each dropout.
+# states from x, initial states, flat weights, and the mask of each dropout.
 Composed = Callable[
-    [Tensor, Sequence[Tensor], Sequence[LayerWeights], Sequence[Tensor]], tuple[Tensor, States]
+    [Tensor, Sequence[Tensor], Sequence[Tensor | None], Sequence[Tensor]], tuple[Tensor, States]
 ]
 
 
@@ -42,7 +42,7 @@ class Layers(torch.autograd.Function):
             flat: the caller's states, and the flat weights of each direction of each layer.
         """
         states: Any = flat[:given]
-        weights = weights_from(flat[given:], stack.layers * len(stack.calls))
+        weights = weights_from(flat[given:], stack.parts)
         with profiled("rnnc::scan"):
             run = forward_layers(stack, x, states, weights)
         results = [(*result.states, result.saved) for result in run.results]
@@ -66,8 +66,9 @@ class Layers(torch.autograd.Function):
             check_has_operators(ctx.stack.calls[0].target)
             check_gradients(gradients)
             named, needs = saved_by_name(ctx.stack, ctx.given, saved), ctx.needs_input_grad[3:]
-            again = partial(ctx.composed, named.x, named.states, named.weights, named.masks)
             inputs = saved[: ctx.inputs]
+            weights = inputs[1 + ctx.given :]
+            again = partial(ctx.composed, named.x, named.states, weights, named.masks)
             return None, None, None, *differentiable(again, inputs, needs, gradients)
         if not all_plain(gradients):
             check_gradients(gradients)
@@ -75,6 +76,11 @@ class Layers(torch.autograd.Function):
         with profiled("rnnc::scan_backward"), without_autocast(ctx.device.type):
             found = saved_by_name(ctx.stack, ctx.given, as_left(ctx, saved))
             return None, None, None, *_backward(ctx, found, gradients)
+
+
+# Without the search of `torch.autograd.Function.apply` for transforms of torch.func: a call under
+# one does not come here.
+run_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Layers).apply
 
 
 def _backward(
@@ -140,7 +146,7 @@ def differentiable(
     with torch.enable_grad():
         y, last = again()
     pairs = [(o, g) for o, g in zip((y, *last), gradients, strict=True) if g is not None]
-    wanted = [t for t, need in zip(inputs, needs, strict=True) if need]
+    wanted = [t for t, need in zip(inputs, needs, strict=True) if need and t is not None]
     found = iter(
         torch.autograd.grad(
             [o for o, _ in pairs],

@@ -82,6 +82,11 @@ class Stack(NamedTuple):
         return self.calls[0].tf32
 
     @property
+    def parts(self) -> int:
+        """Directions of all layers."""
+        return self.layers * len(self.calls)
+
+    @property
     def features(self) -> int:
         """Of the output of a layer."""
         return len(self.calls) * self.heads * self.dim
@@ -96,7 +101,7 @@ class Stack(NamedTuple):
             batch: rows.
             states: the caller's, (layers * directions, B, hidden) each, or none.
         """
-        shape, count = (batch, self.heads, self.dim), self.layers * len(self.calls)
+        shape, count = (batch, self.heads, self.dim), self.parts
         if not states:
             yield from [self.target.initial_states(like, self.initial_values, shape)] * count
         for index in range(count if states else 0):

@@ -46,7 +46,7 @@ def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
         given: how many states the caller gave: none, or all.
         flat: its result, as autograd gives it back.
     """
-    parts = stack.layers * len(stack.calls)
+    parts = stack.parts
     masks = stack.layers - 1 if stack.dropout else 0
     each = len(stack.initial_values) + 1  # the states of a result, and what its kernel saved
     results = flat[len(flat) - each * parts :]

@@ -6,6 +6,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
+from weakref import finalize
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
@@ -75,15 +76,19 @@ class LoadedModule:
     def __init__(self, cubin: bytes) -> None:
         from cupy.cuda.function import Module
 
-        self._module: Any = Module()
+        module = Module()
         with beside_captures():
-            self._module.load(cubin)
+            module.load(cubin)
+        self._loaded: list[Any] = [module]  # the only reference, which `_unload` drops
+        # Not at the end of the process, which has no driver left.
+        finalize(self, _unload, self._loaded).atexit = False
 
     def function(self, name: str) -> int:
         """The driver's handle of a kernel."""
-        return int(self._module.get_function(name).ptr)
+        return int(self._loaded[0].get_function(name).ptr)
 
-    def __del__(self) -> None:
-        # Elsewhere a capture may be under way, which an unloading would end.
-        with suppress(Exception), beside_captures():
-            self._module = None
+
+def _unload(loaded: list[Any]) -> None:
+    # Elsewhere a capture may be under way, which an unloading would end.
+    with suppress(Exception), beside_captures():
+        loaded.clear()

@@ -11,11 +11,11 @@ from torch import Tensor, nn
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
-from ..autograd.stack import LayerWeights
 from ..call import Choice
 from ..check.module import (
     check_cell,
     check_choice,
+    check_flag,
     check_heads,
     check_input,
     check_module_dtype,
@@ -28,7 +28,7 @@ from ..targets import check_backend
 from ..tensors import States
 from .computed_weights import replace_weight
 from .identity import check_same_cell, identity_of
-from .weights import initialize, weight_shapes, weights_of
+from .weights import Named, initialize, weight_of, weight_shapes
 
 
 class RNN(nn.Module):
@@ -43,6 +43,10 @@ class RNN(nn.Module):
     - `bias_l{k}` (Gb, N, D);
     - `<param>_l{k}` (N, D) for each param of the cell.
 
+    A bidirectional layer has all of them again for the direction from the last step to the first,
+    with `_reverse` at the end of their names: `weight_ih_l{k}_reverse`. Layers above the first
+    have 2 · hidden_size input features.
+
     Recurrent matrices start orthogonal (Saxe et al., 2014), input weights uniform with the
     variance 1 / input (LeCun et al., 1998), diagonal weights uniform in (-1, 1), biases at zero
     and params at their `init`.
@@ -56,6 +60,9 @@ class RNN(nn.Module):
         bias: whether gates have biases.
         batch_first: whether input and output are (B, T, features) instead of (T, B, features).
         dropout: the probability of dropping a feature between layers, in training.
+        bidirectional: whether each layer runs in both directions of time. The output has the
+            features of both beside each other, 2 · hidden_size; states come in the order of
+            `nn.LSTM`, at 2 · layer + direction.
         backend: as in `rnnc.scan`.
         variant: as in `rnnc.scan`.
         save: as in `rnnc.scan`.
@@ -86,6 +93,7 @@ class RNN(nn.Module):
         bias: bool = True,
         batch_first: bool = False,
         dropout: float = 0.0,
+        bidirectional: bool = False,
         backend: str = "auto",
         variant: str = "auto",
         save: Save = "gates",
@@ -105,56 +113,67 @@ class RNN(nn.Module):
         self.bias = bias
         self.batch_first = batch_first
         self.dropout = float(dropout)
+        self.bidirectional = check_flag("bidirectional", bidirectional)
         self.backend = check_backend(backend)
         self.variant: str = check_choice("variant", variant, variants())
         self.save: Save = check_choice("save", save, SAVES)
         self.precision: Precision = check_choice("precision", precision, PRECISIONS)
         self._remember()
-        for layer in range(num_layers):
-            for name, shape in self._shapes(layer).items():
+        for own in self._weights:
+            for _, attribute, shape in own.values():
                 parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-                self.register_parameter(f"{name}_l{layer}", parameter)
+                self.register_parameter(attribute, parameter)
         self.reset_parameters()
 
     def _remember(self) -> None:
         """Take plain values from the cell, which torch.compile traces more easily."""
-        self._param_names = [p.name for p in self.cell.params]
         self._state_names = [s.name for s in self.cell.states]
         self._initial_values = [s.init for s in self.cell.states]
-        # The weights that each layer was built with. A weight may later be replaced by anything
-        # under its name: a parametrization, a buffer or a plain tensor.
-        self._layer_weights = [
-            [(name, f"{name}_l{layer}", shape) for name, shape in self._shapes(layer).items()]
+        # The weights that each direction of each layer was built with, by name. A weight may later
+        # be replaced by anything under its name: a parametrization, a buffer or a plain tensor.
+        suffixes = ("", "_reverse") if self.bidirectional else ("",)
+        self._weights = [
+            {
+                name: Named(name, f"{name}_l{layer}{suffix}", shape)
+                for name, shape in self._shapes(layer).items()
+            }
             for layer in range(self.num_layers)
+            for suffix in suffixes
         ]
+        # The same in the order of `LayerWeights.flat`.
+        names = ("weight_ih", "weight_hh", "bias", "weight_hd", *[p.name for p in self.cell.params])
+        self._in_order = [own.get(name) for own in self._weights for name in names]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self.__dict__.setdefault("precision", None)  # of modules pickled before there was one
+        self.__dict__.setdefault("bidirectional", False)
         self._remember()
 
     def _shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
-        """The shapes of a layer's weights, by name."""
-        size = self.hidden_size if layer else self.input_size
+        """The shapes of the weights of a layer's direction, by name."""
+        size = self._features if layer else self.input_size
         return weight_shapes(self.cell, size, self.heads, self.hidden_size // self.heads, self.bias)
+
+    @property
+    def _features(self) -> int:
+        """Of the output of a layer."""
+        return self.hidden_size * (2 if self.bidirectional else 1)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew."""
         with torch.no_grad():
-            for layer in range(self.num_layers):
-                self._reset_layer(layer)
+            for own in self._weights:
+                for named in own.values():
+                    self._reset(named)
 
-    def _reset_layer(self, layer: int) -> None:
-        for name, attribute, _ in self._layer_weights[layer]:
-            weight = self._weights(layer)[name]
-            owned = isinstance(self._parameters.get(attribute), nn.Parameter)
-            drawn = weight if owned else torch.empty_like(weight)
-            initialize(self.cell, name, drawn)
-            if not owned:
-                replace_weight(self, attribute, drawn)
-
-    def _weights(self, layer: int, device: torch.device | None = None) -> dict[str, Tensor]:
-        return weights_of(self, self._layer_weights[layer], device)
+    def _reset(self, named: Named) -> None:
+        weight = weight_of(self, named, None)
+        owned = isinstance(self._parameters.get(named.attribute), nn.Parameter)
+        drawn = weight if owned else torch.empty_like(weight)
+        initialize(self.cell, named.name, drawn)
+        if not owned:
+            replace_weight(self, named.attribute, drawn)
 
     def forward(self, x: Tensor, states: Sequence[Tensor] | None = None) -> tuple[Tensor, States]:
         """Run all layers over a sequence.
@@ -162,11 +181,14 @@ class RNN(nn.Module):
         Args:
             x: (T, B, input), or (B, T, input) with `batch_first`, or (T, input) for one sequence.
             states: the states before the first step, one (num_layers, B, hidden) tensor per state,
-                or (num_layers, hidden) for one sequence; by default each state's `init`.
+                or (num_layers, hidden) for one sequence; by default each state's `init`. A
+                bidirectional module has 2 · num_layers of them; its reverse directions begin with
+                the last step of `x`.
 
         Returns:
             The last layer's output (the first state) at all steps, in the layout of `x`, and all
-            states after the last step, in the layout of `states`.
+            states after the last step, in the layout of `states`. The output of a bidirectional
+            module has 2 · hidden features: at each step the state of either direction after it.
 
         Raises:
             TensorError: a tensor does not fit; names it and what was expected.
@@ -219,30 +241,29 @@ class RNN(nn.Module):
         settings = Settings(
             self.cell,
             self.num_layers,
-            False,
+            self.bidirectional,
             self.heads,
             self.hidden_size // self.heads,
             self.dropout,
             self.backend,
             Choice(self.variant, self.save, self.precision),
         )
-        weights = [self._layer_weights_on(layer, x.device) for layer in range(self.num_layers)]
+        device = x.device
+        weights = [
+            None if named is None else weight_of(self, named, device) for named in self._in_order
+        ]
         return scan_layers(settings, self.training, x, states, weights)
 
-    def _layer_weights_on(self, layer: int, device: torch.device) -> LayerWeights:
-        found = self._weights(layer, device)
-        get = found.get
-        params = tuple([found[name] for name in self._param_names])
-        return LayerWeights(
-            get("weight_ih"), get("weight_hh"), get("bias"), get("weight_hd"), params
-        )
-
     def _any_weight(self) -> Tensor | None:
-        return next(iter(self._weights(0).values()), None)
+        named = next(iter(self._weights[0].values()), None)
+        return None if named is None else weight_of(self, named, None)
 
     def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
-        shape = (self.num_layers, *batch, self.hidden_size)
-        check_states(states, self._state_names, shape, "(num_layers, B, hidden_size)", "x", x)
+        count, axes = self.num_layers, "(num_layers, B, hidden_size)"
+        if self.bidirectional:
+            count, axes = 2 * count, f"(2 * {axes[1:]}"
+        shape = (count, *batch, self.hidden_size)
+        check_states(states, self._state_names, shape, axes, "x", x)
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -265,6 +286,7 @@ class RNN(nn.Module):
             "bias": True,
             "batch_first": False,
             "dropout": 0.0,
+            "bidirectional": False,
             "backend": "auto",
             "variant": "auto",
             "save": "gates",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -58,33 +58,35 @@ def initialize(cell: CellSpec, name: str, weight: Tensor) -> None:
         weight.fill_(inits.get(name, 0.0))
 
 
-def weights_of(
-    module: nn.Module,
-    wanted: Sequence[tuple[str, str, tuple[int, ...]]],
-    device: torch.device | None,
-) -> dict[str, Tensor]:
-    """The weights of a layer by name: parameters, or the tensors that have replaced them.
+class Named(NamedTuple):
+    """A weight that a layer was built with.
+
+    Attributes:
+        name: without the layer, `weight_ih` for example.
+        attribute: of the module.
+        shape: of the weight.
+    """
+
+    name: str
+    attribute: str
+    shape: tuple[int, ...]
+
+
+def weight_of(module: nn.Module, named: Named, device: torch.device | None) -> Tensor:
+    """A weight of a module: a parameter, or the tensor that has replaced it.
 
     Args:
-        module: has the weights as attributes.
-        wanted: the name, attribute and shape of each weight.
-        device: where the weights must be, since kernels read them by their address; None for
-            anywhere.
+        module: has the weight as an attribute.
+        named: which one.
+        device: where it must be, since kernels read it by its address; None for anywhere.
 
     Raises:
-        TensorError: a weight is missing, or has another shape or device.
+        TensorError: it is missing, or has another shape or device.
     """
-    found: dict[str, Tensor] = {}
-    parameters = module._parameters
-    for name, attribute, shape in wanted:
-        weight: Tensor | None = parameters.get(attribute)
-        if weight is None:
-            weight = getattr(module, attribute, None)
-        if (
-            weight is None
-            or weight.shape != shape
-            or (device is not None and weight.device != device)
-        ):
-            weight = check_weight_of_module(attribute, weight, shape, device)
-        found[name] = weight
-    return found
+    _, attribute, shape = named
+    weight: Tensor | None = module._parameters.get(attribute)
+    if weight is None:
+        weight = getattr(module, attribute, None)
+    if weight is None or weight.shape != shape or (device is not None and weight.device != device):
+        weight = check_weight_of_module(attribute, weight, shape, device)
+    return weight

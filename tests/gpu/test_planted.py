@@ -10,7 +10,7 @@ from rnnc.verify.draw.case import Settings, draw_case
 from rnnc.verify.draw.tree import Case
 from rnnc.verify.fuzz.run import run_case
 
-_path = Path(__file__).parents[1] / "verify" / "plant.py"
+_path = Path(__file__).parents[1] / "api" / "verify" / "plant.py"
 _spec = importlib.util.spec_from_file_location("plant", _path)
 plant = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(plant)
