@@ -51,7 +51,8 @@ class Settings(NamedTuple):
     @property
     def choices(self) -> tuple[Choice, ...]:
         """The choice of each direction of a layer."""
-        return (self.choice,)
+        one = self.choice
+        return (one, one._replace(reverse=True)) if self.both else (one,)
 
 
 def scan_layers(

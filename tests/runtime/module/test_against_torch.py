@@ -13,7 +13,8 @@ def copy_weights(name: str, ours: rnnc.RNN, theirs: torch.nn.RNNBase) -> dict[st
     """Torch's weights into ours; where our parameters' gradients must equal theirs, by name."""
     H = theirs.hidden_size
     expected = {}
-    for layer in range(theirs.num_layers):
+    suffixes = ("", "_reverse") if theirs.bidirectional else ("",)
+    for layer in [f"{n}{suffix}" for n in range(theirs.num_layers) for suffix in suffixes]:
         W, R, bi, bh = (
             getattr(theirs, f"{kind}_l{layer}")
             for kind in ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
@@ -33,24 +34,19 @@ def copy_weights(name: str, ours: rnnc.RNN, theirs: torch.nn.RNNBase) -> dict[st
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("name", PAIRS)
-def test_same_weights_same_outputs_and_gradients(name, batch_first, backend):
+def test_same_weights_same_outputs_and_gradients(name, batch_first, bidirectional, backend):
     I, H, L, B, T = 7, 12, 2, 3, 11  # noqa: E741
-    theirs = PAIRS[name](I, H, L, batch_first=batch_first, dtype=torch.float64)
-    ours = rnnc.RNN(
-        rnnc.cells.get(name),
-        I,
-        H,
-        num_layers=L,
-        batch_first=batch_first,
-        dtype=torch.float64,
-        backend=backend,
-    )
+    options = {"batch_first": batch_first, "bidirectional": bidirectional, "dtype": torch.float64}
+    theirs = PAIRS[name](I, H, L, **options)
+    ours = rnnc.RNN(rnnc.cells.get(name), I, H, num_layers=L, backend=backend, **options)
     expected = copy_weights(name, ours, theirs)
     x = torch.randn((B, T, I) if batch_first else (T, B, I), dtype=torch.float64)
     x1, x2 = x.clone().requires_grad_(), x.clone().requires_grad_()
-    states = [torch.randn(L, B, H, dtype=torch.float64) for _ in ours.cell.states]
+    count = L * (1 + bidirectional)
+    states = [torch.randn(count, B, H, dtype=torch.float64) for _ in ours.cell.states]
     y1, last1 = theirs(x1, tuple(states) if name == "lstm" else states[0])
     y2, last2 = ours(x2, states)
     last1 = last1 if isinstance(last1, tuple) else (last1,)

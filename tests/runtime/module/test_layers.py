@@ -24,17 +24,20 @@ def results(module, x, states, seeds):
 
 
 @pytest.mark.parametrize("layers", [1, 3])
+@pytest.mark.parametrize("directions", [1, 2])
 @pytest.mark.parametrize(
     "name", ["lstm", "gru", "slstm", "indrnn", "peephole_lstm", "sru", "janet"]
 )
-def test_every_gradient_by_name(name, layers):
-    cell, options = rnnc.cells.get(name), {"heads": 2, "num_layers": layers}
+def test_every_gradient_by_name(name, directions, layers):
+    cell = rnnc.cells.get(name)
+    options = {"heads": 2, "num_layers": layers, "bidirectional": directions == 2}
     ours = rnnc.RNN(cell, 5, 12, dtype=torch.float64, **options)
     exact = rnnc.RNN(cell, 5, 12, dtype=torch.float64, backend="reference", **options)
     exact.load_state_dict(ours.state_dict())
     x = torch.randn(6, 3, 5, dtype=torch.float64)
-    states = [torch.rand(layers, 3, 12, dtype=torch.float64) for _ in cell.states]
-    seeds = [torch.randn(6, 3, 12, dtype=torch.float64), *map(torch.randn_like, states)]
+    states = [torch.rand(layers * directions, 3, 12, dtype=torch.float64) for _ in cell.states]
+    seeds = [torch.randn(6, 3, 12 * directions, dtype=torch.float64)]
+    seeds += map(torch.randn_like, states)
     found, wanted = (results(module, x, states, seeds) for module in (ours, exact))
     assert "Layers" in type(ours(x.requires_grad_())[0].grad_fn).__name__
     assert set(found) == set(wanted)
