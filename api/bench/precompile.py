@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import time
-from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Sequence
 
 from ..cellspec.cell import CellSpec
 from ..codegen.cuda.kernel_plan import KernelPlan
@@ -13,8 +11,7 @@ from ..codegen.cuda.kinds import variants
 from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
 from ..codegen.shape import Dtype, PlanError, Shape
-from ..errors import RnncError
-from ..runtime.cuda.nvrtc import compile_plan
+from .compile_pool import CompilePool
 from .rows import Row
 
 
@@ -36,13 +33,10 @@ def compile_ahead(
         The seconds that it took.
     """
     begin = time.perf_counter()
-    plans = dict.fromkeys(_plans(rows, dtypes, limits, wanted or variants()))
-    # The compiler releases Python's lock.
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        for done in [pool.submit(compile_plan, *each) for each in plans]:
-            error = done.exception()
-            if error is not None and not isinstance(error, RnncError):
-                raise error
+    with CompilePool() as pool:
+        for cell, plan in _plans(rows, dtypes, limits, wanted or variants()):
+            pool.submit(cell, [plan])
+        pool.wait_for_all()
     return time.perf_counter() - begin
 
 
@@ -51,8 +45,7 @@ def _plans(
     dtypes: Sequence[str],
     limits: Limits,
     wanted: Sequence[str],
-) -> list[tuple[CellSpec, KernelPlan]]:
-    found: list[tuple[CellSpec, KernelPlan]] = []
+) -> Iterator[tuple[CellSpec, KernelPlan]]:
     for row, cell in rows:
         for name in dtypes:
             dtype: Dtype = name  # type: ignore[assignment]
@@ -62,5 +55,5 @@ def _plans(
                     plan = plan_for(cell, shape, limits, variant)
                 except PlanError:
                     continue  # the row reports it
-                found += [(cell, plan.forward), (cell, plan.backward)]
-    return found
+                yield cell, plan.forward
+                yield cell, plan.backward

@@ -145,15 +145,35 @@ def rows_named(numbers: str) -> list[Row]:
     """
     if numbers == "all":
         return list(ROWS.values())
-    found = []
-    for word in (w.strip() for w in numbers.split(",")):
+    return [ROWS[number] for number in numbers_named(numbers, max(ROWS), "row", "--rows 1,2,3")]
+
+
+def numbers_named(words: str, most: int, what: str, write: str) -> list[int]:
+    """The numbers in a list on the command line.
+
+    Args:
+        words: such as "2,12-14".
+        most: the largest number.
+        what: is numbered, for the error.
+        write: an example, for the error.
+
+    Raises:
+        BenchError: a word is no number from 1 to `most`, and no range of them.
+
+    Example:
+        >>> from rnnc.bench.rows import numbers_named
+        >>> numbers_named("2,12-14", 16, "row", "--rows 2")
+        [2, 12, 13, 14]
+    """
+    found: list[int] = []
+    for word in (w.strip() for w in words.split(",")):
         ends = [int(end) if end.isdecimal() else 0 for end in word.split("-")]
         wanted = range(ends[0], ends[-1] + 1)
-        if len(ends) > 2 or not wanted or not all(number in ROWS for number in wanted):
+        if len(ends) > 2 or not wanted or wanted[0] < 1 or wanted[-1] > most:
             raise BenchError(
-                f"row {word!r}",
-                f"all, or numbers from 1 to {max(ROWS)}, with commas between them",
-                "--rows 1,2,3",
+                f"{what} {word!r}",
+                f"all, or numbers from 1 to {most}, with commas between them",
+                write,
             )
-        found += [ROWS[number] for number in wanted]
+        found += wanted
     return found

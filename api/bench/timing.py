@@ -7,6 +7,7 @@ import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import NamedTuple
 
 import torch
@@ -17,6 +18,7 @@ SECONDS_PER_PHASE = 1.5
 # The GPU waits so many cycles while the host gets ahead of it; a slower clock waits longer.
 _CYCLES_PER_MILLISECOND = 2_000_000
 _MOST_AHEAD = 5.0  # ms; the host of an eager loop never gets ahead
+_MOST_QUEUED = 200  # runs; a stream holds about a thousand launches
 
 
 @dataclass(frozen=True)
@@ -106,6 +108,34 @@ def timed(run: Callable[[], object], device: str, ahead: float = 0) -> tuple[flo
     # Freed after the clock has stopped, because freeing the graph of a long loop takes time.
     del kept
     return start.elapsed_time(end), host
+
+
+def queued_launches(run: Callable[[], object], seconds: float, rounds: int = 5) -> float:
+    """Milliseconds on the GPU of one of many runs that are queued back to back; the median.
+
+    Args:
+        run: queues launches; the first two runs are not timed.
+        seconds: about how long the runs take together.
+        rounds: groups of runs, each timed as one.
+    """
+    run()
+    once, host = timed(run, "cuda", _MOST_AHEAD)
+    count = round(1e3 * seconds / (rounds * max(once, host)))
+    count = max(1, min(count, _MOST_QUEUED // rounds))
+    events = [
+        torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        for _ in range(rounds + 1)
+    ]
+    ahead = _MOST_AHEAD + 1.5 * host * count * rounds  # so the host never lets the GPU wait
+    torch.cuda._sleep(int(ahead * _CYCLES_PER_MILLISECOND))  # type: ignore[no-untyped-call]
+    for event in events[:-1]:
+        event.record()
+        for _ in range(count):
+            run()
+    events[-1].record()
+    events[-1].synchronize()
+    took = [float(a.elapsed_time(b)) / count for a, b in pairwise(events)]
+    return statistics.median(took)
 
 
 def warm_up(run: Callable[[], object], device: str, runs: int = WARM_UPS) -> WarmUp:

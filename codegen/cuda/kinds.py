@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
@@ -16,7 +17,7 @@ from ..shape import Direction, Dtype, PlanError
 from .alternating.plan import AlternatingPlan
 from .alternating.search import alternating_kernels
 from .block.plan import BlockPlan
-from .block.search import block_kernels, largest_block_head
+from .block.search import block_kernels, block_tilings, largest_block_head
 from .cluster.plan import ClusterPlan
 from .cluster.search import cluster_kernels, largest_cluster_head
 from .grid.cost import least_grid_nanoseconds
@@ -43,6 +44,8 @@ class FindKernels(Protocol):
         ...
 
 
+# How many times the lowest estimate of its cut a grid kernel's may be, to be measured.
+_FURTHER = 1.5
 # The largest head dim, a multiple of 8, whose R stays on the chip, or 0.
 LargestHead = Callable[[CellSpec, Dtype, Limits, int], int]
 
@@ -55,6 +58,8 @@ class PlanKind:
         plan: the class of its plans, whose `kind` is the word that asks for it.
         candidates: finds the plans of a direction, or raises the error that says why there is none.
         candidates_for_auto: finds those that `"auto"` considers; None if it considers none.
+        tilings: finds further plans for measurements, which `candidates_for_auto` leaves out by
+            rules of its own; None where there are none.
         least_nanoseconds: gives a lower bound for the estimates of all plans on a GPU, forward and
             backward. `"auto"` skips the search if each direction already has a plan that costs no
             more. None if the kind has no bound.
@@ -66,6 +71,7 @@ class PlanKind:
     plan: type[KernelPlan]
     candidates: FindKernels
     candidates_for_auto: FindKernels | None = None
+    tilings: FindKernels | None = None
     least_nanoseconds: Callable[[Limits], tuple[float, float]] | None = None
     largest_head: LargestHead | None = None
 
@@ -79,7 +85,13 @@ class PlanKind:
 KINDS: dict[str, PlanKind] = {
     kind.name: kind
     for kind in (
-        PlanKind(BlockPlan, block_kernels, block_kernels, largest_head=largest_block_head),
+        PlanKind(
+            BlockPlan,
+            block_kernels,
+            block_kernels,
+            tilings=block_tilings,
+            largest_head=largest_block_head,
+        ),
         PlanKind(ClusterPlan, cluster_kernels, cluster_kernels, largest_head=largest_cluster_head),
         PlanKind(
             GridPlan,
@@ -87,12 +99,43 @@ KINDS: dict[str, PlanKind] = {
             # No grid plan that streams a part of R has been measured against an alternating plan,
             # and the constants of its estimate are guesses.
             partial(grid_kernels, streams=False),
+            partial(grid_kernels, streams=False, near=_FURTHER),
             least_grid_nanoseconds,
             largest_grid_head,
         ),
         PlanKind(AlternatingPlan, alternating_kernels, alternating_kernels),
     )
 }
+
+
+def best_tilings(
+    request: PlanRequest, direction: Direction, count: int = 5
+) -> tuple[KernelPlan, ...]:
+    """The kernels with the lowest estimates of each kind that `"auto"` considers, for measurements.
+
+    Args:
+        request: what they are asked for.
+        direction: which of the two kernels.
+        count: how many of each kind, at most.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.codegen.cuda.kinds import best_tilings
+        >>> from rnnc.codegen.cuda.limits import limits_of
+        >>> from rnnc.codegen.request import PlanRequest
+        >>> from rnnc.codegen.shape import Shape
+        >>> request = PlanRequest(rnnc.cells.lstm, Shape(1, 64, 128), limits_of("H200"))
+        >>> sorted({plan.kind for plan in best_tilings(request, "forward")})
+        ['alternating', 'block', 'cluster', 'grid']
+    """
+    found: list[KernelPlan] = []
+    for kind in KINDS.values():
+        find = kind.candidates_for_auto and (kind.tilings or kind.candidates_for_auto)
+        if find is not None:
+            with suppress(PlanError):  # this kind has no plan
+                plans = sorted(find(request, direction), key=lambda plan: plan.nanoseconds)
+                found += plans[:count]
+    return tuple(found)
 
 
 def variants() -> tuple[str, ...]:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from ...codegen.cuda.pairs import cheapest
 from ...codegen.cuda.planner import plans_for
@@ -17,10 +16,8 @@ from ...codegen.plan import Plan
 from ...codegen.shape import PlanError
 from ...errors import RnncError
 from ..store.tuned import Asked, remember
-from ..tensors import ScanInputs, saved_of
-from . import kernels as cuda
-from .launch import CallSizes, on_device
-from .prepared import prepare
+from .launch import on_device
+from .trial import TrialCall
 
 CANDIDATES = 4
 _DOUBT = 2  # by which factor an estimate may be wrong
@@ -137,7 +134,7 @@ def measure_plans(
         Microseconds per step of each plan, forward and backward, or the error that it raised.
     """
     with on_device(torch.device("cuda", device)), torch.no_grad():
-        call = _Call(asked, device)
+        call = TrialCall(asked, torch.device("cuda", device), _STEPS)
         failures: dict[int, Exception] = {}
         times: dict[int, list[tuple[float, float]]] = {i: [] for i in range(len(plans))}
         for turn in range(2 + _ROUNDS):  # twice for what is made on first use
@@ -145,7 +142,7 @@ def measure_plans(
                 if i in failures:
                     continue
                 try:
-                    took = call.time(plan)
+                    took = _time(call, plan)
                 except (RnncError, torch.cuda.OutOfMemoryError) as error:
                     failures[i] = error
                     continue
@@ -159,48 +156,16 @@ def _medians(times: list[tuple[float, float]], steps: int) -> tuple[float, float
     return forward, backward
 
 
-class _Call:
-    """Inputs of a size, and a forward and a backward over them."""
-
-    def __init__(self, asked: Asked, device: int) -> None:
-        cell, shape = asked.cell, asked.shape
-        self.steps = min(shape.steps, _STEPS)
-        self._cell, self._again = cell, asked.save == "states"
-        heads, dim = shape.heads, shape.head_dim
-        self._device, self._sizes = device, CallSizes(shape.batch, heads, dim)
-        generator = torch.Generator(torch.device("cuda", device)).manual_seed(0)
-
-        def draw(*size: int, scale: float = 1.0) -> Tensor:
-            drawn = torch.randn(size, generator=generator, device=generator.device)
-            return (scale * drawn).to(getattr(torch, shape.dtype))
-
-        dense, diagonal = len(cell.dense_pairs), len(cell.diagonal_pairs)
-        self._inputs = ScanInputs(
-            wx=draw(shape.batch, self.steps, heads, dim, len(cell.input_gates)),
-            R=draw(dense, heads, dim, dim, scale=0.5 / dim**0.5) if dense else None,
-            b=draw(len(cell.bias_gates), heads, dim) if cell.bias_gates else None,
-            initial_states=[draw(shape.batch, heads, dim, scale=0.0) + s.init for s in cell.states],
-            R_diag=draw(diagonal, heads, dim, scale=0.5) if diagonal else None,
-            params=[draw(heads, dim, scale=0.0) + p.init for p in cell.params],
-        )
-        self._d_output = draw(self.steps, shape.batch, heads, dim)
-
-    def time(self, plan: Plan) -> tuple[float, float]:
-        """Microseconds of all steps, forward and backward."""
-        make: Any = torch.cuda.Event
-        events = [make(enable_timing=True) for _ in range(3)]
-        torch.cuda._sleep(_AHEAD)  # type: ignore[no-untyped-call]
-        events[0].record()
-        forward, backward = (
-            prepare(self._cell, each, self._sizes, self._device)
-            for each in (plan.forward, plan.backward)
-        )
-        done = cuda.forward(forward, self._inputs)
-        events[1].record()
-        others = [None] * (len(done.last) - 1)
-        saved = saved_of(self._inputs, done, self._again)
-        cuda.backward(backward, saved, [self._d_output, *others], [None, *others])
-        events[2].record()
-        events[2].synchronize()
-        first, second = (1000 * a.elapsed_time(b) for a, b in itertools.pairwise(events))
-        return first, second
+def _time(call: TrialCall, plan: Plan) -> tuple[float, float]:
+    """Microseconds of all steps, forward and backward."""
+    make: Any = torch.cuda.Event
+    events = [make(enable_timing=True) for _ in range(3)]
+    torch.cuda._sleep(_AHEAD)  # type: ignore[no-untyped-call]
+    events[0].record()
+    done = call.forward(plan.forward)
+    events[1].record()
+    call.backward(plan.backward, done)
+    events[2].record()
+    events[2].synchronize()
+    first, second = (1000 * a.elapsed_time(b) for a, b in itertools.pairwise(events))
+    return first, second

@@ -7,12 +7,13 @@ from typing import Any
 
 from ...codegen.cuda.alternating.plan import OwnProduct
 from ...codegen.cuda.estimate import StepEstimate
+from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.kinds import KINDS
 from ...codegen.plan import Plan
 
 
-def packed_plan(plan: Plan) -> Any:
-    """A plan as JSON has it: its parts know their types."""
+def packed_plan(plan: Plan | KernelPlan) -> Any:
+    """A plan, or that of one direction, as JSON has it: its parts know their types."""
     return _packed(plan)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
+
+from ..rows import BenchError, numbers_named
 
 Module = Literal["lstm", "gru", "elman"]
 Dtype = Literal["float32", "bfloat16", "float16"]
@@ -89,6 +92,36 @@ def cases_for(device: str) -> tuple[UserCase, ...]:
         60
     """
     return _CPU if device == "cpu" else _CUDA
+
+
+def cases_named(words: str | None, device: str) -> tuple[UserCase, ...]:
+    """The cases of a device that a word of the command line names.
+
+    Args:
+        words: a part of their names, or their numbers as in "1-30,45"; None for all.
+        device: "cpu" or "cuda".
+
+    Raises:
+        BenchError: there is no such case.
+
+    Example:
+        >>> from rnnc.bench.users.cases import cases_named
+        >>> [case.steps for case in cases_named("PPO", "cuda")]
+        [16, 64]
+        >>> len(cases_named("1-30,45", "cuda"))
+        31
+    """
+    cases = cases_for(device)
+    if words is None:
+        return cases
+    if set(words) <= set("0123456789,- "):
+        numbers = numbers_named(words, len(cases), "case", "--cases 1-30")
+        return tuple(cases[number - 1] for number in numbers)
+    start_of_a_word = re.compile(rf"(?<!\w){re.escape(words)}", re.IGNORECASE)
+    found = tuple(case for case in cases if start_of_a_word.search(str(case)))
+    if not found:
+        raise BenchError(f"--cases {words!r}", "a part of a case's name, or numbers", "--cases PPO")
+    return found
 
 
 def _in_training(dtype: Dtype, *sizes: tuple[Module, int, int, int]) -> tuple[UserCase, ...]:

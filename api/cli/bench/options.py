@@ -28,6 +28,14 @@ class BenchOptions:
         "--users",
         default=False,
     )
+    plans: bool = _option(
+        "With --users on a GPU: time the best tilings of each kind of plan for the cases.",
+        "--plans",
+        default=False,
+    )
+    cases: str | None = _option(
+        "With --users: a part of the cases' names, such as PPO, or their numbers, such as 1-30."
+    )
     heads: int | None = _option("Heads; the row's, or 1.")
     head_dim: int | None = _option("Units per head; the row's, or 64.")
     batch: int | None = _option("Batch rows; the row's, or 16.")
@@ -55,6 +63,9 @@ class BenchOptions:
     device: str | None = _option("cpu or cuda; cuda if there is a GPU.")
     anchors: Path | None = _option(  # noqa: RUF009 - a dataclass field
         "A JSON file of targets and other libraries' times to compare with."
+    )
+    json: Path | None = _option(  # noqa: RUF009 - likewise
+        "With --users: a JSON file to add to. Cases that it has are not measured again."
     )
     output: Path | None = _option(  # noqa: RUF009 - likewise
         "The folder for a JSON file and a picture."

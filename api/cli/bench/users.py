@@ -20,6 +20,7 @@ from ...cellspec.library import load
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
 from .options import BenchOptions
+from .plans import bench_plans
 
 _SCHEMA = 1
 # The options that choose rows and contenders, of which the users' cases have their own.
@@ -41,6 +42,9 @@ def bench_users(options: BenchOptions, device: str, command: str) -> None:
         if getattr(options, name) is not None:
             option = "--" + name.replace("_", "-")
             raise BenchError(f"--users and {option}", "one of them", "rnnc bench --users")
+    if options.plans:
+        bench_plans(options, device, command)
+        return
     deadline = math.inf if options.limit is None else time.monotonic() + options.limit
     today, on = date.today().isoformat(), machine(device)
     print_lines(", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1))

@@ -57,6 +57,31 @@ def block_kernels(request: PlanRequest, direction: Direction) -> tuple[BlockPlan
     return (replace(best[DIRECTIONS.index(direction)], save=request.save, tf32=request.tf32),)
 
 
+def block_tilings(request: PlanRequest, direction: Direction) -> tuple[BlockPlan, ...]:
+    """One block plan for each number of batch rows, of units per warp, and of blocks that share an
+    SM, for measurements: `block_kernels` gives one of them.
+
+    Args:
+        request: what the plans are asked for.
+        direction: which of the two kernels.
+
+    Raises:
+        PlanError: as `block_kernels`.
+    """
+    cell, shape, limits = request.cell, request.shape, request.limits
+    refuse_float64("block", cell, shape)
+    found: dict[tuple[int, int, int], BlockPlan] = {}
+    for rows in ROWS:
+        problem = block_problem(cell, _sizes(shape), limits, direction, rows)
+        for solution in problem.solutions():
+            key = (rows, solution["groups"], solution["blocks"])
+            if key not in found:  # the first loads earliest
+                found[key] = _plan(cell, shape, limits, direction, rows, solution)
+    if not found:
+        raise _refusal(cell, shape, limits)
+    return tuple(replace(plan, save=request.save, tf32=request.tf32) for plan in found.values())
+
+
 def _sizes(shape: Shape) -> Shape:
     """The sizes that one block depends on."""
     return Shape(1, shape.head_dim, 1, 1, shape.dtype)
@@ -80,6 +105,18 @@ def _kernel(
     """The plan of one direction for a number of batch rows per block."""
     blocks = math.ceil(shape.heads * math.ceil(shape.batch / rows) / limits.multiprocessors)
     found = _best(cell, _sizes(shape), limits, direction, rows, min(blocks, 4))
+    return _plan(cell, shape, limits, direction, rows, found)
+
+
+def _plan(
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    rows: int,
+    found: Solution,
+) -> BlockPlan:
+    """The plan that a solution stands for, with its estimate."""
     plan = BlockPlan.of(
         found,
         shape,

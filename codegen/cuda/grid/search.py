@@ -38,7 +38,7 @@ _ROWS = ((1, 1), (2, 1), (2, 2), (4, 1), (4, 2), (4, 4))
 
 
 def grid_kernels(
-    request: PlanRequest, direction: Direction, *, streams: bool = True
+    request: PlanRequest, direction: Direction, *, streams: bool = True, near: float = _NEAR
 ) -> tuple[GridPlan, ...]:
     """The grid plans of one direction: the cheapest for each cut of the batch, and those with
     nearly the same estimate.
@@ -49,6 +49,7 @@ def grid_kernels(
         request: what the plans are asked for.
         direction: which of the two kernels.
         streams: whether plans may stream a part of R.
+        near: how many times the lowest estimate of its cut a plan's may be.
 
     Raises:
         PlanError: the dtype has no matrix instructions, the cell has no dense recurrent matrix, or
@@ -57,9 +58,9 @@ def grid_kernels(
     """
     cell, shape, limits = request.cell, request.shape, request.limits
     _check(cell, shape)
-    found = _candidates(cell, shape, limits, direction, streams=False)
+    found = _candidates(cell, shape, limits, direction, False, near)
     if streams and not found:
-        found = _candidates(cell, shape, limits, direction, streams=True)
+        found = _candidates(cell, shape, limits, direction, True, near)
     if not found:
         raise _refusal(cell, shape, limits, streams)
     return tuple(replace(kernel, save=request.save, tf32=request.tf32) for kernel in found)
@@ -67,7 +68,12 @@ def grid_kernels(
 
 @lru_cache(maxsize=512)
 def _candidates(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, streams: bool
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    streams: bool,
+    near: float,
 ) -> tuple[GridPlan, ...]:
     inputs = CostInputs.of(cell, shape, limits)
     found: list[GridPlan] = []
@@ -86,7 +92,7 @@ def _candidates(
             both = {d: _ranked(cell, _sizes(shape), limits, d, cut, streams) for d in DIRECTIONS}
             if not all(both.values()):
                 continue
-            for kernel in _near(both[direction]):
+            for kernel in _near(both[direction], near):
                 estimate = StepEstimate.of(grid_step(inputs, kernel))
                 binding = _binding(kernel, shape, limits)
                 found.append(replace(kernel, estimate=estimate, binding=binding))
@@ -97,10 +103,10 @@ def _candidates(
 _Priced = tuple[GridPlan, float]
 
 
-def _near(ranked: Sequence[_Priced]) -> list[GridPlan]:
+def _near(ranked: Sequence[_Priced], near: float) -> list[GridPlan]:
     """The first kernel, and those of the next few whose estimates are nearly as low."""
     _, least = ranked[0]
-    return [kernel for kernel, ns in ranked[: 1 + _MOST_NEAR] if ns < _NEAR * least]
+    return [kernel for kernel, ns in ranked[: 1 + _MOST_NEAR] if ns < near * least]
 
 
 def _sizes(shape: Shape) -> Shape:

@@ -9,14 +9,12 @@ import pytest
 import rnnc
 import torch
 from rnnc.bench import measure as bench
-from rnnc.bench import precompile as bench_ahead
 from rnnc.bench.contenders.contender import Contender
 from rnnc.bench.first_call import first_result
 from rnnc.bench.inputs import Inputs
 from rnnc.bench.measure import PHASES, Comparison, Result, Settings, measure_row
-from rnnc.bench.rows import ROWS, Row
+from rnnc.bench.rows import Row
 from rnnc.bench.timing import WarmUp, timed
-from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import PlanError
 
 ROW = Row("lstm", 2, 4, 2, 6)
@@ -123,18 +121,6 @@ def test_work_ahead_covers_the_host_s_time():
 def test_the_clock_tells_a_pause():
     device, host = timed(lambda: time.sleep(0.01), "cpu")
     assert 10 <= device == host < 1000
-
-
-def test_what_is_compiled_ahead_is_compiled_once(monkeypatch):
-    compiled = []
-    monkeypatch.setattr(bench_ahead, "compile_plan", lambda *asked: compiled.append(asked))
-    row = ROWS[2]
-    cell, h200 = rnnc.cells.lstm, limits_of("H200")
-    assert bench_ahead.compile_ahead([(row, cell)], ["bfloat16"], h200) > 0
-    names = sorted(f"{plan.kind} {plan.direction}" for _, plan in compiled)
-    kinds = ["alternating", "block", "cluster", "grid"]
-    wanted = [f"{kind} {direction}" for kind in kinds for direction in ("backward", "forward")]
-    assert names == wanted, "auto's are two of the others"
 
 
 def test_a_first_result_is_timed():

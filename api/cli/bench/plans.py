@@ -1,0 +1,88 @@
+"""What `rnnc bench --users --plans` does: it times kernels, prints and writes what it found."""
+
+from __future__ import annotations
+
+import math
+import time
+from datetime import date
+from typing import Any
+
+import torch
+
+from ...bench.compile_pool import CompilePool
+from ...bench.report import machine, write_record
+from ...bench.rows import BenchError
+from ...bench.users.cases import UserCase, cases_named
+from ...bench.users.plans import Candidates, PlanResult, measure_plans
+from ...bench.users.plans_text import plans_summary, plans_table
+from ...runtime.cuda.driver.device import device_limits
+from ..console import print_lines, print_table
+from .merged import earlier_results
+from .options import BenchOptions
+
+_SCHEMA = 1
+
+
+def bench_plans(options: BenchOptions, device: str, command: str) -> None:
+    """Time the best tilings of each kind of plan for the users' cases.
+
+    Kernels are compiled on all cores while others are timed.
+
+    Args:
+        options: the options of the command.
+        device: "cuda".
+        command: the command line, for the record.
+
+    Raises:
+        BenchError: there is no GPU, or the file of results is of another run.
+    """
+    if device != "cuda":
+        raise BenchError("--plans on a CPU", "a GPU: plans are of CUDA kernels", "--device cuda")
+    deadline = math.inf if options.limit is None else time.monotonic() + options.limit
+    on, today = machine(device), date.today().isoformat()
+    records = earlier_results(options.json, on, "kernels")
+    found = [PlanResult.of_record(record) for record in records]
+    there = {each.case for each in found}
+    cases = [case for case in cases_named(options.cases, device) if str(case) not in there]
+    print_lines(f"{on['device']}: {len(cases)} cases to measure, {len(there)} measured before")
+    index = torch.cuda.current_device()
+    limits = device_limits(index)
+    measured: dict[tuple[object, ...], list[PlanResult]] = {}
+    late: list[UserCase] = []
+    with CompilePool() as pool:
+        candidates = [Candidates(case, limits) for case in cases]
+        for each in candidates:
+            pool.submit(each.asked.cell, each.all())
+        for each in candidates:
+            cell = each.asked.cell
+            if not pool.wait(cell, each.all(), deadline) or time.monotonic() > deadline:
+                late.append(each.case)
+                continue
+            if each.key not in measured:
+                measured[each.key] = measure_plans(each, torch.device("cuda", index))
+                torch.cuda.empty_cache()
+            found += [result.renamed(str(each.case)) for result in measured[each.key]]
+            if options.json is not None:  # after each case, so that nothing is lost
+                write_record(_record(found, today, on, command), options.json)
+    print_table(plans_table(found))
+    for name, value in plans_summary(found).items():
+        print_lines(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
+    if late:
+        print_lines(f"{len(late)} cases were cut by the time limit; the same command goes on")
+    if options.json is not None:
+        print_lines(f"wrote {options.json}")
+
+
+def _record(
+    found: list[PlanResult], today: str, on: dict[str, str], command: str
+) -> dict[str, Any]:
+    return {
+        "schema": _SCHEMA,
+        "date": today,
+        "command": command,
+        "machine": on,
+        "method": "milliseconds on the GPU of the launches alone; the shorter of two medians of"
+        " three groups of queued launches, plans in turns",
+        "summary": plans_summary(found),
+        "kernels": [result.record() for result in found],
+    }

@@ -1,0 +1,73 @@
+"""Kernels that are compiled ahead of a measurement, in processes of their own."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+
+import pytest
+import rnnc
+from rnnc.bench import compile_pool
+from rnnc.bench.compile_pool import CompilePool
+from rnnc.bench.precompile import compile_ahead
+from rnnc.bench.rows import ROWS
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.shape import Shape
+
+
+@pytest.fixture
+def compiled(monkeypatch):
+    """What the workers of a pool compile."""
+    found = []
+
+    class Worker:
+        def compile(self, *asked):
+            found.append(asked)
+
+        def end(self):
+            found.append(None)
+
+    monkeypatch.setattr(compile_pool, "Worker", Worker)
+    return found
+
+
+def test_what_is_compiled_ahead_is_compiled_once(compiled):
+    row = ROWS[2]
+    cell, h200 = rnnc.cells.lstm, limits_of("H200")
+    assert compile_ahead([(row, cell)], ["bfloat16"], h200) > 0
+    assert compiled.pop() is None, "the workers ended"
+    names = sorted(f"{p[1].kind} {p[1].direction}" for p in compiled if p)
+    kinds = ["alternating", "block", "cluster", "grid"]
+    wanted = [f"{kind} {direction}" for kind in kinds for direction in ("backward", "forward")]
+    assert names == wanted, "auto's are two of the others"
+
+
+def test_a_pool_waits_for_what_it_was_given(compiled):
+    cell = rnnc.cells.lstm
+    plan = plan_for(cell, Shape(1, 64), limits_of("H200"))
+    with CompilePool(1) as pool:
+        pool.submit(cell, [plan.forward, plan.forward, plan.backward])
+        assert pool.wait(cell, [plan.forward, plan.backward], math.inf)
+        assert compiled == [(cell, plan.forward), (cell, plan.backward)]
+
+
+def test_a_worker_compiles_in_a_process_of_its_own(compiler, tmp_path, monkeypatch):
+    monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path))
+    plan = plan_for(rnnc.cells.elman, Shape(1, 16), limits_of("H200")).forward
+    with CompilePool(1) as pool:
+        pool.submit(rnnc.cells.elman, [plan])
+        assert pool.wait(rnnc.cells.elman, [plan], math.inf)
+    assert list(tmp_path.glob("elman*.cubin"))
+
+
+def test_a_wait_for_a_late_kernel_ends(compiled, monkeypatch):
+    cell, begun = rnnc.cells.lstm, threading.Event()
+    plan = plan_for(cell, Shape(1, 64), limits_of("H200")).forward
+    monkeypatch.setattr(compile_pool.Worker, "compile", lambda *_: begun.wait(10))
+    with CompilePool(1) as pool:
+        pool.submit(cell, [plan])
+        assert not pool.wait(cell, [plan], time.monotonic() - 1)
+        begun.set()
+        pool.wait_for_all()
