@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import json
 import re
-import statistics
 import textwrap
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
+
+from figures import missing, newest, source, table
+from tables_of_users import plans, users
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "benchmarks" / "results"
@@ -49,9 +51,9 @@ def rows_table(results: Path) -> str:
     """The table of all rows: rnnc's plan, its GPU time, estimate and target, and the peers."""
     heads = "row, cell, heads x units, batch|plan|ms|target, ms|us per step|by the model"
     lines = [f"{heads}|cuDNN float16, ms|FlashRNN, ms"]
-    found = _newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
+    found = newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
     if found is None:
-        return _missing(_BENCH)
+        return missing(_BENCH)
     for row, ours in _rows(found):
         steps, planned = ours["nanoseconds_a_step"], ours["planned_nanoseconds_a_step"] or {}
         cells = [
@@ -65,8 +67,8 @@ def rows_table(results: Path) -> str:
             _numbers(row["flashrnn"] or ()),
         ]
         lines.append("|".join(cells))
-    note = f"ms: forward / forward + backward; us per step: forward / backward. {_source(found)}"
-    return f"{_table(lines)}\n\n{note}{_peers_note(found)}"
+    note = f"ms: forward / forward + backward; us per step: forward / backward. {source(found)}"
+    return f"{table(lines)}\n\n{note}{_peers_note(found)}"
 
 
 #: The rows of the README's table, by number.
@@ -75,9 +77,9 @@ _LANDING = (2, 4, 7, 11, 12, 16)
 
 def landing(results: Path) -> str:
     """A few rows for the README: forward + backward of rnnc, cuDNN and FlashRNN."""
-    found = _newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
+    found = newest(results, "cuda-*.json", lambda c: _QUEUED in c["method"])
     if found is None:
-        return _missing(_BENCH)
+        return missing(_BENCH)
     lines = ["cell, heads x units|rnnc|cuDNN, float16|FlashRNN"]
     for row, ours in _rows(found):
         if row["number"] in _LANDING:
@@ -85,23 +87,23 @@ def landing(results: Path) -> str:
             peers = [_cudnn(row), _numbers(row["flashrnn"] or ())]
             lines.append("|".join([sizes, _both(_phases(ours)), *map(_both, peers)]))
     note = "cuDNN's times include the product of the input with its weights."
-    return f"{_table(lines)}\n\n{note} {_source(found)}{_peers_note(found)}"
+    return f"{table(lines)}\n\n{note} {source(found)}{_peers_note(found)}"
 
 
 def sweeps(results: Path) -> str:
     """The picture of the sweeps."""
-    found = _newest(results, "sweeps-*.json")
+    found = newest(results, "sweeps-*.json")
     if found is None:
-        return _missing("python benchmarks/sweeps.py")
+        return missing("python benchmarks/sweeps.py")
     picture = f"../benchmarks/results/{found['path'].with_suffix('.png').name}"
-    return f"![microseconds per step]({picture})\n\n{_source(found)}"
+    return f"![microseconds per step]({picture})\n\n{source(found)}"
 
 
 def error(results: Path) -> str:
     """The table of errors over all steps, and the picture of errors over time."""
-    found = _newest(results, "error-over-time-*.json")
+    found = newest(results, "error-over-time-*.json")
     if found is None:
-        return _missing("python benchmarks/error_over_time.py")
+        return missing("python benchmarks/error_over_time.py")
     lines = ["cell, heads x units, dtype|plan|ours|eager torch loop"]
     for case in found["cases"]:
         *own, eager = case["curves"]
@@ -112,15 +114,15 @@ def error(results: Path) -> str:
             name, loop = curve["name"].removeprefix("rnnc "), eager["over_all"]
             lines.append(f"{sizes}|{name}|{curve['over_all']:.1e}|{loop:.1e}")
     picture = f"../benchmarks/results/{found['path'].with_suffix('.png').name}"
-    text = f"![error over steps]({picture})\n\n{_table(lines)}\n\n"
-    return text + f"Relative error of h against float64 over all steps. {_source(found)}"
+    text = f"![error over steps]({picture})\n\n{table(lines)}\n\n"
+    return text + f"Relative error of h against float64 over all steps. {source(found)}"
 
 
 def roofline(results: Path) -> str:
     """The table of the parts of a step, and of what warps wait for."""
-    found = _newest(results, "roofline-*.json")
+    found = newest(results, "roofline-*.json")
     if found is None:
-        return _missing("python benchmarks/roofline.py")
+        return missing("python benchmarks/roofline.py")
     lines = ["row|plan|direction|us per step|exchange %|product %|pointwise %|warps wait for (ncu)"]
     for number, row in found["rows"].items():
         for direction, shares in (row["shares"] or {}).items():
@@ -139,38 +141,7 @@ def roofline(results: Path) -> str:
     note = "Shares by leaving out; the cost model's in brackets; exchange is the rest."
     failure = found.get("ncu_failure")
     note += f" No counters: {failure}." if failure else ""
-    return f"{_table(lines)}\n\n{note} {_source(found)}"
-
-
-def users(results: Path) -> str:
-    """The table of the users' cases on a GPU, the slowest against torch first."""
-    found = _newest(results, "users-cuda-*.json")
-    if found is None:
-        return _missing("rnnc bench --users --ahead")
-    cases = sorted((c for c in found["cases"] if c["times"]), key=lambda case: case["times"])
-    lines = ["case|wall-clock, ms: rnnc / torch|times|GPU, ms: rnnc / torch|times"]
-    for case in cases:
-        peers = list(case["peers"].values())
-        peer = min(peers, key=lambda side: side["wall"])
-        both = [
-            " / ".join(f"{side[clock]:.3g}" for side in (case["ours"], peer))
-            for clock in ("wall", "device")
-        ]
-        times = [f"{case[k]:.2f}" for k in ("times", "device_times")]
-        lines.append("|".join([case["name"], both[0], times[0], both[1], times[1]]))
-    walls, devices = ([case[k] for case in cases] for k in ("times", "device_times"))
-    slower = sum(each < 1 for each in walls)
-    note = (
-        f"Geometric mean: {statistics.geometric_mean(walls):.2f} times torch by wall-clock and"
-        f" {statistics.geometric_mean(devices):.2f} times by GPU time; {slower} of {len(cases)}"
-        " cases are slower by wall-clock."
-    )
-    failures = [case["failure"] for case in found["cases"] if not case["times"]]
-    late = sum("time limit" in failure for failure in failures)
-    if failures:
-        note += f" Not measured: {len(failures) - late} that rnnc cannot run (both directions)"
-        note += f", and {late} that the run's time limit cut." if late else "."
-    return f"{note}\n\n{_table(lines)}\n\n{_source(found)}"
+    return f"{table(lines)}\n\n{note} {source(found)}"
 
 
 TABLES: dict[str, Callable[[Path], str]] = {
@@ -180,19 +151,8 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "error": error,
     "roofline": roofline,
     "users": users,
+    "plans": plans,
 }
-
-
-def _newest(
-    results: Path, pattern: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True
-) -> dict[str, Any] | None:
-    """The latest matching file; of several from one day, the one with the most rows."""
-    contents = []
-    for path in sorted(results.glob(pattern)):
-        content = json.loads(path.read_text())
-        if wanted(content):
-            contents.append(content | {"path": path})
-    return max(contents, key=lambda c: (c["date"], len(c.get("rows", ()))), default=None)
 
 
 def _rows(content: dict[str, Any]) -> list[tuple[dict[str, Any], dict[str, Any]]]:
@@ -214,22 +174,6 @@ def _peers_note(content: dict[str, Any]) -> str:
 
 def _wrapped(line: str) -> str:
     return textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False)
-
-
-def _missing(command: str) -> str:
-    return f"Not measured yet: `{command}`."
-
-
-def _source(content: dict[str, Any]) -> str:
-    machine = content["machine"]
-    where = f"{machine['device']}, torch {machine['torch']}"
-    return f"{where}, {content['date']}: `{content['command']}`."
-
-
-def _table(lines: list[str]) -> str:
-    head, *rest = (f"| {line.replace('|', ' | ')} |" for line in lines)
-    rule = re.sub(r"[^|]+", "---", head)
-    return "\n".join([head, rule, *rest])
 
 
 def _sizes(row: dict[str, Any]) -> str:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from typing import cast
 
 from ..cellspec.cell import CellSpec
-from ..codegen.cuda.kernel_plan import KernelPlan
 from ..codegen.cuda.kinds import variants
 from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
 from ..codegen.shape import Dtype, PlanError, Shape
+from ..runtime.cuda.precision import rounds
 from .compile_pool import CompilePool
+from .inputs import DTYPES
 from .rows import Row
 
 
@@ -32,28 +35,34 @@ def compile_ahead(
     Returns:
         The seconds that it took.
     """
+    shapes = [
+        (cell, Shape(row.heads, row.head_dim, row.batch, row.steps, cast(Dtype, name)))
+        for row, cell in rows
+        for name in dtypes
+    ]
+    return compile_shapes(shapes, limits, wanted or variants())
+
+
+def compile_shapes(
+    shapes: Iterable[tuple[CellSpec, Shape]], limits: Limits, wanted: Sequence[str] = ("auto",)
+) -> float:
+    """Compile the kernels of cells and shapes into the cache, for torch's flags of precision.
+
+    Args:
+        shapes: cells with their shapes.
+        limits: the GPU.
+        wanted: kinds of plans, and "auto".
+
+    Returns:
+        The seconds that it took.
+    """
     begin = time.perf_counter()
     with CompilePool() as pool:
-        for cell, plan in _plans(rows, dtypes, limits, wanted or variants()):
-            pool.submit(cell, [plan])
+        for cell, shape in shapes:
+            tf32 = rounds(DTYPES[shape.dtype], None)
+            for variant in wanted:
+                with suppress(PlanError):  # whatever needs the plan reports it
+                    plan = plan_for(cell, shape, limits, variant, tf32=tf32)
+                    pool.submit(cell, [plan.forward, plan.backward])
         pool.wait_for_all()
     return time.perf_counter() - begin
-
-
-def _plans(
-    rows: Sequence[tuple[Row, CellSpec]],
-    dtypes: Sequence[str],
-    limits: Limits,
-    wanted: Sequence[str],
-) -> Iterator[tuple[CellSpec, KernelPlan]]:
-    for row, cell in rows:
-        for name in dtypes:
-            dtype: Dtype = name  # type: ignore[assignment]
-            shape = Shape(row.heads, row.head_dim, row.batch, row.steps, dtype)
-            for variant in wanted:
-                try:
-                    plan = plan_for(cell, shape, limits, variant)
-                except PlanError:
-                    continue  # the row reports it
-                yield cell, plan.forward
-                yield cell, plan.backward

@@ -97,3 +97,48 @@ def test_errors_and_shares_are_read(tables, tmp_path):
     (tmp_path / "roofline-h200-x.json").write_text(json.dumps(content))
     wanted = "| 7 | grid | forward | 1.37 | 70 (60) | 20 (30) | 10 (10) | long_scoreboard 50 %, "
     assert wanted in tables.roofline(tmp_path)
+
+
+def test_users_cases_and_plans_are_read(tables, tmp_path):
+    machine = {"device": "NVIDIA H200", "torch": "2.11"}
+    head = {"date": "2026-11-22", "command": "rnnc bench --users", "machine": machine}
+
+    def case(name, ours, torchs, **more):
+        side = {"wall": torchs, "device": torchs, "host": 0.1, "runs": 9}
+        times = torchs / ours
+        own = {"name": name, "failure": "", "times": times, "device_times": times}
+        return own | {"ours": side | {"wall": ours}, "peers": {"float32": side}} | more
+
+    step = {"stepper": {"wall": 0.012}, "stepper_times": 5.0}
+    cases = [case("LSTM a", 1, 4), case("RNN b", 2, 1), case("LSTM c, step", 0.05, 0.06, **step)]
+    late = {"name": "d", "times": None, "failure": "the time limit was reached"}
+    fewer = head | {"cases": cases[:1]}
+    (tmp_path / "users-cuda-a.json").write_text(json.dumps(head | {"cases": [*cases, late]}))
+    (tmp_path / "users-cuda-b.json").write_text(json.dumps(fewer))
+    text = tables.TABLES["users"](tmp_path)
+    assert "worst case: 0.50 times (RNN b); 1 of 3 cases are slower by wall-clock." in text
+    assert "Not measured: 0 that rnnc cannot run, and 1 that the run's time limit cut." in text
+    names = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
+    assert names[1:] == ["| RNN b", "| LSTM c, step", "| LSTM a"]
+    assert "- LSTM c, step: 0.012 / 0.06 ms, 5.00 times" in text
+
+    def tiling(kind, took, estimate):
+        return {"kind": kind, "took": took, "estimate": estimate}
+
+    summary = {
+        "geometric mean of auto / best": 1.02,
+        "kernels": 2,
+        "worst": 1.25,
+        "worst case": "LSTM a, forward",
+        "median error of the estimate": 0.11,
+    }
+    kernel = {"case": "LSTM a", "direction": "forward", "chosen": 0, "ratio": 1.25}
+    kernel["tilings"] = [tiling("block", 0.5, 0.45), tiling("grid", 0.4, 0.6)]
+    failed = kernel | {"case": "RNN b", "ratio": None}
+    content = head | {"summary": summary, "kernels": [failed, kernel]}
+    (tmp_path / "plans-h200.json").write_text(json.dumps(content))
+    text = tables.TABLES["plans"](tmp_path)
+    assert "takes 1.020 times as long" in text
+    assert "The median error of the estimate is 11 %." in text
+    assert "| LSTM a | forward | block 0.5 (0.45) | grid 0.4 | 1.25 |" in text
+    assert "RNN b" not in text

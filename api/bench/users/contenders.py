@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,7 +11,6 @@ from torch import Tensor, nn
 from ...cellspec.library import load
 from ...runtime.module.rnn import RNN
 from ..inputs import DTYPES
-from ..rows import BenchError
 from .cases import UserCase
 
 Run = Callable[[], object]
@@ -27,11 +27,32 @@ def ours(case: UserCase, device: str) -> Run:
         device: "cpu" or "cuda".
 
     Raises:
-        BenchError: `rnnc.RNN` cannot do it.
+        TypeError: `rnnc.RNN` cannot do it.
     """
-    if case.both:
-        raise BenchError("both directions", "one direction", "a case without `both`")
-    module = RNN(
+    module = _rnn(case, device)
+    if case.stepwise:
+        return _run(case, module, device, lambda x: module.step(x)[0])
+    called = torch.compile(module) if case.compiled else module
+    return _run(case, module, device, lambda x: called(x)[0])
+
+
+def stepper(case: UserCase, device: str) -> Run | None:
+    """`rnn.stepper` in a case of single steps without gradients; None if it has no part in a case.
+
+    Args:
+        case: the case.
+        device: "cpu" or "cuda".
+    """
+    module: Any = _rnn(case, device) if case.mode == "step" and hasattr(RNN, "stepper") else None
+    if module is None:
+        return None
+    step = module.stepper(case.batch)
+    return _run(case, module, device, lambda x: step(x)[0])
+
+
+def _rnn(case: UserCase, device: str) -> RNN:
+    options: dict[str, Any] = {"bidirectional": True} if case.both else {}
+    return RNN(
         load(case.module),
         case.features,
         case.hidden,
@@ -39,11 +60,8 @@ def ours(case: UserCase, device: str) -> Run:
         batch_first=case.batch_first,
         device=device,
         dtype=DTYPES[case.dtype],
+        **options,
     )
-    if case.stepwise:
-        return _run(case, module, device, lambda x: module.step(x)[0])
-    called = torch.compile(module) if case.compiled else module
-    return _run(case, module, device, lambda x: called(x)[0])
 
 
 def torchs(case: UserCase, device: str, dtype: torch.dtype) -> Run:

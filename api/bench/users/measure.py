@@ -5,20 +5,20 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from typing import TypeVar
+from dataclasses import asdict, dataclass, field
+from typing import Any, Self, TypeVar
 
 import torch
 
 from ..inputs import DTYPES
 from ..timing import free, timed, wait, warm_up
 from .cases import UserCase
-from .contenders import Run, ours, torchs
+from .contenders import Run, ours, stepper, torchs
 
 Time = TypeVar("Time")
 
 _LEAST_RUNS = 3
-_SECONDS_PER_SIDE = 1.0
+_MOST_SECONDS = 8.0  # of a case; after them it has the fewest runs
 
 
 @dataclass(frozen=True)
@@ -46,12 +46,14 @@ class UserResult:
         case: the case.
         ours: of rnnc.
         peers: of torch, by dtype.
+        stepper: of `rnn.stepper`, where it can do the case.
         failure: why rnnc did not run, or the case was not started.
     """
 
     case: UserCase
     ours: Side | None = None
     peers: dict[str, Side] = field(default_factory=dict)
+    stepper: Side | None = None
     failure: str = ""
 
     @property
@@ -65,13 +67,42 @@ class UserResult:
         return self.peer.wall / self.ours.wall if self.ours and self.peer else None
 
     @property
+    def stepper_times(self) -> float | None:
+        """The same of `rnn.stepper`."""
+        return self.peer.wall / self.stepper.wall if self.stepper and self.peer else None
+
+    @property
     def device_times(self) -> float | None:
         """The same of the GPU's time; None on a CPU."""
         found = [side.device for side in self.peers.values() if side.device]
         return min(found) / self.ours.device if found and self.ours and self.ours.device else None
 
+    def record(self) -> dict[str, Any]:
+        """All of it, as JSON writes it."""
+        derived = {name: getattr(self, name) for name in ("times", "device_times", "stepper_times")}
+        return {"name": str(self.case), **asdict(self), **derived}
 
-def measure_case(case: UserCase, device: str, repeat: int, deadline: float) -> UserResult:
+    @classmethod
+    def of_record(cls, record: dict[str, Any]) -> Self:
+        """What `record` gave.
+
+        Args:
+            record: read from a file.
+        """
+
+        def side(found: dict[str, Any] | None) -> Side | None:
+            return Side(**found) if found else None
+
+        return cls(
+            UserCase(**record["case"]),
+            side(record["ours"]),
+            {dtype: Side(**found) for dtype, found in record["peers"].items()},
+            side(record.get("stepper")),
+            record["failure"],
+        )
+
+
+def measure_case(case: UserCase, device: str, repeat: int, until: float) -> UserResult:
     """Time both sides of a case in turns.
 
     torch's side runs in the dtype of the case; one of bfloat16 runs in float16 too, for which cuDNN
@@ -81,23 +112,30 @@ def measure_case(case: UserCase, device: str, repeat: int, deadline: float) -> U
         case: the case.
         device: "cpu" or "cuda".
         repeat: timed runs of each side.
-        deadline: the `time.monotonic()` after which a case is not started.
+        until: the `time.monotonic()` by which it should end: a long case has fewer runs, but at
+            least three of each side.
     """
-    found = UserResult(case)
-    if time.monotonic() > deadline:
-        found.failure = "the time limit was reached"
-        return found
+    found, until = UserResult(case), min(until, time.monotonic() + _MOST_SECONDS)
     runs: dict[str, Run] = {}
     peers = (case.dtype, "float16") if case.dtype == "bfloat16" else (case.dtype,)
     for dtype in peers:
         runs[dtype] = torchs(case, device, DTYPES[dtype])
     try:
         runs["ours"] = ours(case, device)
+        steps = stepper(case, device)
+        if steps is not None:
+            runs["stepper"] = steps
     except Exception as error:
         # Any error is a line of the table, and the other cases go on.
-        found.failure = " ".join(str(error).split())[:200]
-    sides = _in_turns(runs, device, repeat)
-    found.ours = sides.pop("ours", None)
+        found.failure = _in_a_line(error)
+    ahead: dict[str, float] = {}
+    for name, run in runs.items():
+        try:
+            ahead[name] = warm_up(run, device, 4).ahead
+        except Exception as error:  # likewise
+            found.failure = _in_a_line(error)
+    sides = _in_turns({name: runs[name] for name in ahead}, device, ahead, repeat, until)
+    found.ours, found.stepper = sides.pop("ours", None), sides.pop("stepper", None)
     found.peers = sides
     runs.clear()
     if case.compiled:
@@ -106,12 +144,18 @@ def measure_case(case: UserCase, device: str, repeat: int, deadline: float) -> U
     return found
 
 
-def _in_turns(runs: dict[str, Run], device: str, repeat: int) -> dict[str, Side]:
-    ahead = {name: warm_up(run, device, 4).ahead for name, run in runs.items()}
-    walls = _times(runs, lambda name: _wall(runs[name], device), repeat)
+def _in_a_line(error: Exception) -> str:
+    return " ".join(str(error).split())[:200]
+
+
+def _in_turns(
+    runs: dict[str, Run], device: str, ahead: dict[str, float], repeat: int, until: float
+) -> dict[str, Side]:
+    half = until if device == "cpu" else (time.monotonic() + until) / 2
+    walls = _times(runs, lambda name: _wall(runs[name], device), repeat, half)
     if device == "cpu":
         return {name: Side(_median(w), None, None, len(w)) for name, w in walls.items()}
-    queued = _times(runs, lambda name: timed(runs[name], device, ahead[name]), repeat)
+    queued = _times(runs, lambda name: timed(runs[name], device, ahead[name]), repeat, until)
     return {
         name: Side(
             _median(walls[name]),
@@ -124,13 +168,12 @@ def _in_turns(runs: dict[str, Run], device: str, repeat: int) -> dict[str, Side]
 
 
 def _times(
-    names: Iterable[str], clock: Callable[[str], Time], repeat: int
+    names: Iterable[str], clock: Callable[[str], Time], repeat: int, until: float
 ) -> dict[str, list[Time]]:
     """What a clock gives for each name, in turns."""
     found: dict[str, list[Time]] = {name: [] for name in names}
-    begun = time.monotonic()
     for turn in range(repeat):
-        if turn >= _LEAST_RUNS and time.monotonic() - begun > _SECONDS_PER_SIDE * len(found):
+        if turn >= _LEAST_RUNS and time.monotonic() > until:
             break
         for name, times in found.items():
             times.append(clock(name))
@@ -150,17 +193,3 @@ def _wall(run: Run, device: str) -> float:
 
 def _median(values: Sequence[float]) -> float:
     return statistics.median(values)
-
-
-def geometric_mean(values: Sequence[float]) -> float:
-    """The geometric mean.
-
-    Args:
-        values: positive numbers, at least one.
-
-    Example:
-        >>> from rnnc.bench.users.measure import geometric_mean
-        >>> geometric_mean([1.0, 4.0])
-        2.0
-    """
-    return statistics.geometric_mean(values)

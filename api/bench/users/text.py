@@ -40,7 +40,7 @@ def losses_first(found: Sequence[UserResult]) -> list[UserResult]:
 
 
 def summary(found: Sequence[UserResult]) -> str:
-    """What the cases come to, in lines.
+    """What the cases come to, in lines: the last ones are the cases that are slower than torch.
 
     Args:
         found: what was measured.
@@ -48,20 +48,28 @@ def summary(found: Sequence[UserResult]) -> str:
     measured = [(r.times, r) for r in losses_first(found) if r.times is not None]
     missing = len(found) - len(measured)
     lines = [f"{missing} of {len(found)} cases did not run"] if missing else []
+    steps = [r for r in found if r.stepper and r.stepper_times]
+    lines += [
+        f"rnn.stepper, {r.case}: {_ms(r.stepper, 'wall')} / {_ms(r.peer, 'wall')} ms,"
+        f" {_times(r.stepper_times)} times; host {_ms(r.stepper, 'host')} ms"
+        for r in steps
+    ]
     if not measured:
         return "\n".join(lines)
     times = [each for each, _ in measured]
-    worst, case = times[0], measured[0][1].case
-    below = sum(each < 1 for each in times)
-    lines += [
-        f"geometric mean: {statistics.geometric_mean(times):.2f} times torch by wall-clock",
-        f"worst case: {worst:.2f} times ({case})",
-        f"slower than torch: {below} of {len(times)} cases",
-    ]
+    lines.append(
+        f"geometric mean: {statistics.geometric_mean(times):.2f} times torch by wall-clock"
+    )
     on_device = [r.device_times for _, r in measured if r.device_times]
     if on_device:
         mean = statistics.geometric_mean(on_device)
-        lines.insert(-2, f"geometric mean: {mean:.2f} times torch by GPU time")
+        lines.append(f"geometric mean: {mean:.2f} times torch by GPU time")
+    losses = [(each, result.case) for each, result in measured if each < 1]
+    lines += [
+        f"worst case: {times[0]:.2f} times ({measured[0][1].case})",
+        f"slower than torch: {len(losses)} of {len(times)} cases",
+        *(f"  {each:.2f} times: {case}" for each, case in losses),
+    ]
     return "\n".join(lines)
 
 

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict
+from collections.abc import Sequence
 from datetime import date
 from typing import Any
 
 import torch
 
-from ...bench.precompile import compile_ahead
+from ...bench.precompile import compile_shapes
 from ...bench.report import file_stem, machine, write_record
-from ...bench.rows import BenchError, Row
-from ...bench.users.cases import UserCase, cases_for
+from ...bench.rows import BenchError
+from ...bench.users.budget import Budget, in_order
+from ...bench.users.cases import UserCase, cases_named
 from ...bench.users.measure import UserResult, measure_case
 from ...bench.users.text import summary, users_table
 from ...cellspec.library import load
+from ...codegen.shape import Shape
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
+from .merged import earlier_results
 from .options import BenchOptions
 from .plans import bench_plans
 
@@ -49,34 +52,40 @@ def bench_users(options: BenchOptions, device: str, command: str) -> None:
     today, on = date.today().isoformat(), machine(device)
     print_lines(", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1))
     torch.manual_seed(0)
-    cases = cases_for(device)
+    found = [UserResult.of_record(r) for r in earlier_results(options.json, on, "cases")]
+    found = [result for result in found if result.ours]
+    there = {result.case for result in found}
+    cases = in_order(c for c in cases_named(options.cases, device) if c not in there)
     if options.ahead and device == "cuda":
         print_lines(f"compiled in {_compile_all(cases):.1f} s")
-    found: list[UserResult] = []
-    path = (
-        options.output and options.output / f"users-{file_stem(device, on['device'], today)}.json"
-    )
+    folder, stem = options.output, f"users-{file_stem(device, on['device'], today)}"
+    paths = [path for path in (options.json, folder and folder / f"{stem}.json") if path]
+    budget = Budget(cases, deadline)
     for case in cases:
-        found.append(measure_case(case, device, options.repeat, deadline))
-        if path is not None:  # after each case, so that nothing is lost if one takes too long
+        found.append(_measured(case, device, options.repeat, budget))
+        for path in paths:  # after each case, so that nothing is lost if one takes too long
             write_record(_record(found, options, today, on, command), path)
     print_table(users_table(found, device))
     print_lines(summary(found))
-    if path is not None:
+    for path in paths:
         print_lines(f"wrote {path}")
 
 
-def _compile_all(cases: tuple[UserCase, ...]) -> float:
+def _measured(case: UserCase, device: str, repeat: int, budget: Budget) -> UserResult:
+    until, begun = budget.until(case), time.monotonic()
+    if until is None:
+        return UserResult(case, failure="the time limit was reached")
+    result = measure_case(case, device, repeat, until)
+    budget.took(case, time.monotonic() - begun)
+    return result
+
+
+def _compile_all(cases: Sequence[UserCase]) -> float:
     """Compile the kernels of all cases on all cores; the seconds that it took."""
-    limits, seconds = device_limits(torch.cuda.current_device()), 0.0
-    for dtype in dict.fromkeys(case.dtype for case in cases):
-        rows = [
-            (Row(case.module, 1, case.hidden, case.batch, case.steps), load(case.module))
-            for case in cases
-            if case.dtype == dtype
-        ]
-        seconds += compile_ahead(rows, (dtype,), limits, ("auto",))
-    return seconds
+    shapes = [
+        (load(case.module), Shape(1, case.hidden, case.batch, dtype=case.dtype)) for case in cases
+    ]
+    return compile_shapes(shapes, device_limits(torch.cuda.current_device()))
 
 
 def _record(
@@ -92,13 +101,5 @@ def _record(
         " turns; wall: host's clock, from an idle device until it is idle again; device: CUDA"
         " events behind queued work; torch's module with default flags, for bfloat16 the faster of"
         " bfloat16 and float16",
-        "cases": [
-            {
-                "name": str(result.case),
-                **asdict(result),
-                "times": result.times,
-                "device_times": result.device_times,
-            }
-            for result in found
-        ],
+        "cases": [result.record() for result in found],
     }

@@ -3,16 +3,19 @@
 import json
 import math
 import time
+from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 import torch
-from rnnc.bench.rows import BenchError
-from rnnc.bench.users import contenders
+from rnnc.bench.users import budget, contenders, measure
+from rnnc.bench.users import cases as users_cases
+from rnnc.bench.users.budget import Budget, in_order
 from rnnc.bench.users.cases import UserCase, cases_for
 from rnnc.bench.users.measure import Side, UserResult, measure_case
 from rnnc.bench.users.text import losses_first, summary, users_table
 from rnnc.cli.app import app
-from rnnc.cli.bench import users
+from rnnc.runtime.errors import TensorError
 from typer.testing import CliRunner
 
 SMALL = UserCase("gru", 4, 2, 3)
@@ -88,17 +91,85 @@ def test_a_bfloat16_case_meets_torch_in_two_dtypes():
 
 
 def test_what_does_not_run_is_a_line_with_its_reason():
-    both = UserCase("gru", 4, 2, 3, both=True)
-    with pytest.raises(BenchError):
-        contenders.ours(both, "cpu")
-    found = measure_case(both, "cpu", 3, math.inf)
-    assert "both directions" in found.failure
+    odd = replace(SMALL, hidden=-4, inputs=4)
+    with pytest.raises(TensorError):
+        contenders.ours(odd, "cpu")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measure, "torchs", lambda *_: lambda: None)
+        found = measure_case(odd, "cpu", 3, math.inf)
+    assert "hidden_size" in found.failure
     assert found.ours is None
     assert found.peer is not None
-    late = measure_case(SMALL, "cpu", 3, time.monotonic() - 1)
-    assert late.failure == "the time limit was reached"
-    text = summary([found, late, result(1, 2)])
-    assert text.startswith("2 of 3 cases did not run")
+    text = summary([found, result(1, 2)])
+    assert text.startswith("1 of 2 cases did not run")
+
+
+def test_a_side_that_fails_in_its_run_is_a_line_too(monkeypatch):
+    def broken():
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(measure, "ours", lambda *_: broken)
+    found = measure_case(SMALL, "cpu", 3, math.inf)
+    assert found.failure == "out of luck"
+    assert found.ours is None
+    assert found.peer.runs == 3
+
+
+def test_both_directions_are_asked_of_both_sides(monkeypatch):
+    asked = []
+
+    def rnn(*_, **options):
+        asked.append(options["bidirectional"])
+        return torch.nn.GRU(4, 4, bidirectional=True)
+
+    monkeypatch.setattr(contenders, "RNN", rnn)
+    both = contenders.ours(UserCase("gru", 4, 2, 3, both=True), "cpu")()
+    assert asked == [True]
+    assert contenders.torchs(UserCase("gru", 4, 2, 3, both=True), "cpu", torch.float32)().shape == (
+        both.shape
+    )
+
+
+def test_a_stepper_is_timed_beside_a_step(monkeypatch):
+    class Stepper(contenders.RNN):
+        def stepper(self, batch_size):
+            assert batch_size == 2
+            return lambda x: self.step(x)
+
+    case = UserCase("elman", 4, 2, mode="step")
+    monkeypatch.setattr(contenders, "RNN", Stepper)
+    found = measure_case(case, "cpu", 3, math.inf)
+    assert found.stepper.runs == 3
+    assert found.stepper_times == found.peer.wall / found.stepper.wall
+    assert f"rnn.stepper, {case}: " in summary([found])
+    for other in (SMALL, UserCase("elman", 4, 2, mode="step training")):
+        assert measure_case(other, "cpu", 3, math.inf).stepper is None
+    assert UserResult.of_record(json.loads(json.dumps(found.record()))) == found
+
+
+def test_a_long_case_has_fewer_runs():
+    until = time.monotonic() - 1
+    assert measure_case(SMALL, "cpu", 9, until).ours.runs == 3
+
+
+def test_time_is_divided_and_what_is_left_goes_to_the_others(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(budget, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    compiled = UserCase("gru", 4, 2, 3, mode="compiled")
+    cases = in_order([compiled, SMALL, SMALL, compiled])
+    assert cases == [SMALL, SMALL, compiled, compiled]
+    found = Budget(cases, 300.0)  # 50 of 200 seconds are for the compiled cases
+    assert found.until(SMALL) == 175.0
+    now[0] = 130.0
+    assert found.until(SMALL) == 250.0, "what the first has left"
+    now[0] = 200.0
+    assert found.until(compiled) == 250.0
+    found.took(compiled, 60.0)
+    now[0] = 250.0
+    assert found.until(compiled) is None, "it may take as long as the first"
+    late = Budget([SMALL], 240.0)
+    assert late.until(SMALL) is None
+    assert Budget([SMALL], math.inf).until(SMALL) == math.inf
 
 
 def test_losses_come_first_and_are_counted():
@@ -108,13 +179,14 @@ def test_losses_come_first_and_are_counted():
         "geometric mean: 1.41 times torch by wall-clock",
         f"worst case: 0.50 times ({slow.case})",
         "slower than torch: 1 of 2 cases",
+        f"  0.50 times: {slow.case}",
     ]
     table = users_table([fast, slow], "cpu")
     assert list(table.columns[0].cells) == [str(slow.case), str(fast.case)]
 
 
 def test_the_command_prints_and_writes(tmp_path, monkeypatch):
-    monkeypatch.setattr(users, "cases_for", lambda device: (SMALL,))
+    monkeypatch.setattr(users_cases, "_CPU", (SMALL,))
     words = ["bench", "--users", "--device", "cpu", "--repeat", "3", "--output", str(tmp_path)]
     outcome = CliRunner().invoke(app, words)
     assert outcome.exit_code == 0, outcome.output
@@ -126,6 +198,25 @@ def test_the_command_prints_and_writes(tmp_path, monkeypatch):
     assert [case["name"] for case in content["cases"]] == [str(SMALL)]
     assert content["command"] == "rnnc bench --users --repeat 3 --device cpu"
     assert content["cases"][0]["times"] > 0
+
+
+def test_the_command_goes_on_where_it_was_cut(tmp_path, monkeypatch):
+    other = UserCase("gru", 4, 2, 5)
+    monkeypatch.setattr(users_cases, "_CPU", (SMALL, other))
+    path = tmp_path / "users.json"
+    words = ["bench", "--users", "--device", "cpu", "--repeat", "3", "--json", str(path)]
+    cut = CliRunner().invoke(app, [*words, "--limit", "0"])
+    assert cut.exit_code == 0, cut.output
+    assert "2 of 2 cases did not run" in cut.stdout
+    first = CliRunner().invoke(app, [*words, "--cases", "2"])
+    assert first.exit_code == 0, first.output
+    before = json.loads(path.read_text())["cases"]
+    assert [case["name"] for case in before] == [str(other)]
+    second = CliRunner().invoke(app, words)
+    after = json.loads(path.read_text())["cases"]
+    assert after[0] == before[0]
+    assert [case["name"] for case in after] == [str(other), str(SMALL)]
+    assert str(other) in second.stdout
 
 
 def test_the_command_refuses_options_of_rows():

@@ -1,0 +1,63 @@
+"""Files of figures, and the tables that pages make of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def newest(
+    results: Path, pattern: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True
+) -> dict[str, Any] | None:
+    """The latest matching file; of several from one day, the one with the most results.
+
+    Args:
+        results: the folder.
+        pattern: of the files' names.
+        wanted: whether a file's content is of the right kind.
+    """
+
+    def key(content: dict[str, Any]) -> tuple[str, int]:
+        measured = sum(bool(case["times"]) for case in content.get("cases", ()) if "times" in case)
+        return content["date"], len(content.get("rows", ())) + measured
+
+    contents = []
+    for path in sorted(results.glob(pattern)):
+        content = json.loads(path.read_text())
+        if wanted(content):
+            contents.append(content | {"path": path})
+    return max(contents, key=key, default=None)
+
+
+def missing(command: str) -> str:
+    """What a page says where there is no file.
+
+    Args:
+        command: measures.
+    """
+    return f"Not measured yet: `{command}`."
+
+
+def source(content: dict[str, Any]) -> str:
+    """The machine, the date and the command of a file.
+
+    Args:
+        content: of the file.
+    """
+    machine = content["machine"]
+    where = f"{machine['device']}, torch {machine['torch']}"
+    return f"{where}, {content['date']}: `{content['command']}`."
+
+
+def table(lines: list[str]) -> str:
+    """A table in Markdown.
+
+    Args:
+        lines: the header and the rows, with `|` between cells.
+    """
+    head, *rest = (f"| {line.replace('|', ' | ')} |" for line in lines)
+    rule = re.sub(r"[^|]+", "---", head)
+    return "\n".join([head, rule, *rest])

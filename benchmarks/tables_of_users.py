@@ -1,0 +1,76 @@
+"""The tables of the users' cases."""
+
+from __future__ import annotations
+
+import statistics
+from pathlib import Path
+from typing import Any
+
+from figures import missing, newest, source, table
+
+_WORST_PLANS = 10  # of the choices of plans, that the page shows
+
+
+def users(results: Path) -> str:
+    """The table of the users' cases on a GPU, the slowest against torch first."""
+    found = newest(results, "users-cuda-*.json")
+    if found is None:
+        return missing("rnnc bench --users --ahead")
+    cases = sorted((c for c in found["cases"] if c["times"]), key=lambda case: case["times"])
+    lines = ["case|wall-clock, ms: rnnc / torch|times|GPU, ms: rnnc / torch|times"]
+    for case in cases:
+        both = [_beside_torch(case, case["ours"], clock) for clock in ("wall", "device")]
+        times = [f"{case[k]:.2f}" for k in ("times", "device_times")]
+        lines.append("|".join([case["name"], both[0], times[0], both[1], times[1]]))
+    walls, devices = ([case[k] for case in cases] for k in ("times", "device_times"))
+    slower = sum(each < 1 for each in walls)
+    note = (
+        f"Geometric mean: {statistics.geometric_mean(walls):.2f} times torch by wall-clock and"
+        f" {statistics.geometric_mean(devices):.2f} times by GPU time; worst case:"
+        f" {walls[0]:.2f} times ({cases[0]['name']}); {slower} of {len(cases)} cases are slower by"
+        " wall-clock."
+    )
+    failures = [case["failure"] for case in found["cases"] if not case["times"]]
+    late = sum("time limit" in failure for failure in failures)
+    if failures:
+        note += f" Not measured: {len(failures) - late} that rnnc cannot run"
+        note += f", and {late} that the run's time limit cut." if late else "."
+    steps = [
+        f"- {case['name']}: {_beside_torch(case, case['stepper'], 'wall')} ms,"
+        f" {case['stepper_times']:.2f} times"
+        for case in cases
+        if case.get("stepper")
+    ]
+    if steps:
+        steps = ["", "`rnn.stepper` in the cases of single steps, by wall-clock:", "", *steps]
+    return "\n".join([note, "", table(lines), *steps, "", source(found)])
+
+
+def _beside_torch(case: dict[str, Any], side: dict[str, Any], clock: str) -> str:
+    """Milliseconds of a side of ours and of the faster of torch's."""
+    peer = min(case["peers"].values(), key=lambda each: each["wall"])
+    return f"{side[clock]:.3g} / {peer[clock]:.3g}"
+
+
+def plans(results: Path) -> str:
+    """What the choices of plans for the users' cases come to, and the worst of them."""
+    found = newest(results, "plans-*.json")
+    if found is None:
+        return missing("rnnc bench --users --plans --json FILE")
+    told = found["summary"]
+    mean, error = told["geometric mean of auto / best"], told["median error of the estimate"]
+    note = (
+        f"What `auto` chose takes {mean:.3f} times as long as the fastest tiling in the geometric"
+        f" mean of {told['kernels']} kernels, and {told['worst']:.2f} times at worst"
+        f" ({told['worst case']}). The median error of the estimate is {100 * error:.0f} %."
+    )
+    lines = ["case|direction|auto, ms (by the model)|fastest, ms|times"]
+    kernels = [kernel for kernel in found["kernels"] if kernel["ratio"]]
+    for kernel in sorted(kernels, key=lambda each: -each["ratio"])[:_WORST_PLANS]:
+        auto = kernel["tilings"][kernel["chosen"]]
+        best = min((t for t in kernel["tilings"] if t["took"]), key=lambda t: t["took"])
+        own = f"{auto['kind']} {auto['took']:.3g} ({auto['estimate']:.3g})"
+        fastest = f"{best['kind']} {best['took']:.3g}"
+        cells = [kernel["case"], kernel["direction"], own, fastest, f"{kernel['ratio']:.2f}"]
+        lines.append("|".join(cells))
+    return f"{note}\n\n{table(lines)}\n\n{source(found)}"
