@@ -36,7 +36,7 @@ def compile_ahead(
         The seconds that it took.
     """
     shapes = [
-        (cell, Shape(row.heads, row.head_dim, row.batch, row.steps, cast(Dtype, name)))
+        (cell, Shape(row.heads, row.head_dim, row.batch, row.steps, cast(Dtype, name)), False)
         for row, cell in rows
         for name in dtypes
     ]
@@ -44,12 +44,14 @@ def compile_ahead(
 
 
 def compile_shapes(
-    shapes: Iterable[tuple[CellSpec, Shape]], limits: Limits, wanted: Sequence[str] = ("auto",)
+    shapes: Iterable[tuple[CellSpec, Shape, bool]],
+    limits: Limits,
+    wanted: Sequence[str] = ("auto",),
 ) -> float:
     """Compile the kernels of cells and shapes into the cache, for torch's flags of precision.
 
     Args:
-        shapes: cells with their shapes.
+        shapes: cells with their shapes, and whether they run in both directions of time.
         limits: the GPU.
         wanted: kinds of plans, and "auto".
 
@@ -58,11 +60,12 @@ def compile_shapes(
     """
     begin = time.perf_counter()
     with CompilePool() as pool:
-        for cell, shape in shapes:
+        for cell, shape, both in shapes:
             tf32 = rounds(DTYPES[shape.dtype], None)
             for variant in wanted:
                 with suppress(PlanError):  # whatever needs the plan reports it
                     plan = plan_for(cell, shape, limits, variant, tf32=tf32)
-                    pool.submit(cell, [plan.forward, plan.backward])
+                    for each in (plan, plan.in_time(True)) if both else (plan,):
+                        pool.submit(cell, [each.forward, each.backward])
         pool.wait_for_all()
     return time.perf_counter() - begin

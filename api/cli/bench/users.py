@@ -83,7 +83,8 @@ def _measured(case: UserCase, device: str, repeat: int, budget: Budget) -> UserR
 def _compile_all(cases: Sequence[UserCase]) -> float:
     """Compile the kernels of all cases on all cores; the seconds that it took."""
     shapes = [
-        (load(case.module), Shape(1, case.hidden, case.batch, dtype=case.dtype)) for case in cases
+        (load(case.module), Shape(1, case.hidden, case.batch, dtype=case.dtype), case.both)
+        for case in cases
     ]
     return compile_shapes(shapes, device_limits(torch.cuda.current_device()))
 

@@ -10,7 +10,7 @@ import pytest
 import rnnc
 from rnnc.bench import compile_pool
 from rnnc.bench.compile_pool import CompilePool
-from rnnc.bench.precompile import compile_ahead
+from rnnc.bench.precompile import compile_ahead, compile_shapes
 from rnnc.bench.rows import ROWS
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
@@ -42,6 +42,15 @@ def test_what_is_compiled_ahead_is_compiled_once(compiled):
     kinds = ["alternating", "block", "cluster", "grid"]
     wanted = [f"{kind} {direction}" for kind in kinds for direction in ("backward", "forward")]
     assert names == wanted, "auto's are two of the others"
+
+
+def test_both_directions_of_time_are_compiled_for_torch_s_precision(compiled):
+    cell, shape = rnnc.cells.lstm, Shape(1, 64, dtype="float32")
+    compile_shapes([(cell, shape, True)], limits_of("H200"))
+    plan = plan_for(cell, shape, limits_of("H200"), tf32=True)
+    wanted = [each.in_time(reverse) for reverse in (False, True) for each in (plan,)]
+    asked = {each[1] for each in compiled if each}
+    assert asked == {kernel for each in wanted for kernel in (each.forward, each.backward)}
 
 
 def test_a_pool_waits_for_what_it_was_given(compiled):
