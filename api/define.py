@@ -75,11 +75,12 @@ class Cell(CellSpec):
         """
         return tuple(map(str, derive(self).backward.statements))
 
-    def cpp(self, dtype: Dtype = "float32") -> Source:
+    def cpp(self, dtype: Dtype = "float32", *, reverse: bool = False) -> Source:
         """The C++ source of the cell's CPU kernels; `print` shows it.
 
         Args:
             dtype: the dtype of all tensors, `"float32"` or `"float64"`.
+            reverse: whether the cell runs from the last step to the first.
 
         Returns:
             A frozen value with the text in `code` and the included files in `headers`.
@@ -89,7 +90,7 @@ class Cell(CellSpec):
             >>> "pointwise_backward" in rnnc.cells.lstm.cpp().code
             True
         """
-        return render(derive(self), CpuPlan(dtype))
+        return render(derive(self), CpuPlan(dtype, reverse))
 
     def cuda(
         self,
@@ -101,6 +102,7 @@ class Cell(CellSpec):
         variant: str = "auto",
         batch: int = 16,
         save: Save = "gates",
+        reverse: bool = False,
     ) -> CudaSource:
         """The CUDA source of the cell's kernels for a GPU; `print` shows it. No GPU is needed.
 
@@ -115,6 +117,7 @@ class Cell(CellSpec):
                 the source: batch, heads and steps are run-time values.
             save: with `"gates"` the forward saves the values of gates that the backward needs; with
                 `"states"` it saves only the states, and the backward computes the gates again.
+            reverse: whether the cell runs from the last step to the first.
 
         Returns:
             A frozen value: `forward` and `backward` are the texts of the two translation units,
@@ -137,7 +140,8 @@ class Cell(CellSpec):
         """
         limits = gpu if isinstance(gpu, Limits) else limits_of(str(gpu))
         shape = Shape(heads, head_dim, batch, dtype=dtype)
-        return cuda_source(self, plan_for(self, shape, limits, variant, save=save))
+        plan = plan_for(self, shape, limits, variant, save=save)
+        return cuda_source(self, plan.in_time(reverse))
 
 
 @overload

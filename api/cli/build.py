@@ -31,7 +31,8 @@ class _Built:
 
     @property
     def stem(self) -> str:
-        return f"{self.source.name}.{self.plan.kind}.{self.plan.direction}.{self.binary.arch}"
+        parts = [self.source.name, self.plan.kind, self.plan.direction]
+        return ".".join([*parts, *["reverse"] * self.plan.reverse, self.binary.arch])
 
 
 def build_files(cell: str, archs: list[str], out: Path | None, **options: Any) -> None:
@@ -41,7 +42,7 @@ def build_files(cell: str, archs: list[str], out: Path | None, **options: Any) -
         cell: as `rnnc show` takes it.
         archs: architectures by their CUDA names.
         out: the folder; None for one that is named after the cell.
-        **options: heads, head_dim, dtype and variant, as `Cell.cuda` takes them.
+        **options: heads, head_dim, dtype, variant and reverse, as `Cell.cuda` takes them.
 
     Raises:
         RnncError: there is no such cell, architecture or plan, or the folder cannot be written.

@@ -73,6 +73,9 @@ Gpu = Annotated[
 ]
 DtypeOption = Annotated[Scalar, typer.Option(help="The type of all tensors.")]
 VariantOption = Annotated[str, typer.Option(help="The kind of plan.", autocompletion=variant_words)]
+ReverseOption = Annotated[
+    bool, typer.Option("--reverse", help="From the last step to the first.", show_default=False)
+]
 SaveOption = Annotated[
     SaveWord, typer.Option("--save", help="What the forward saves for the backward.")
 ]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import CellWord, DtypeOption, HeadDim, Heads, Scalar, VariantOption
+from ..options import CellWord, DtypeOption, HeadDim, Heads, ReverseOption, Scalar, VariantOption
 
 
 def build_command(
@@ -20,6 +20,7 @@ def build_command(
     head_dim: HeadDim = 64,
     dtype: DtypeOption = Scalar.BFLOAT16,
     variant: VariantOption = "auto",
+    reverse: ReverseOption = False,
     out: Annotated[
         Path | None, typer.Option(help="The folder for the files; CELL_cuda by default.")
     ] = None,
@@ -32,5 +33,6 @@ def build_command(
     """
     from ..build import build_files
 
-    sizes = {"heads": heads, "head_dim": head_dim, "dtype": dtype.value, "variant": variant}
-    build_files(cell, [name.strip() for name in arch.split(",")], out, **sizes)
+    options = {"dtype": dtype.value, "variant": variant, "reverse": reverse}
+    archs = [name.strip() for name in arch.split(",")]
+    build_files(cell, archs, out, heads=heads, head_dim=head_dim, **options)

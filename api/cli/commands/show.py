@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ...codegen.shape import Dtype
-from ..options import CellWord, Scalar, gpu_words, variant_words
+from ..options import CellWord, ReverseOption, Scalar, gpu_words, variant_words
 
 if TYPE_CHECKING:
     from ...cellspec.cell import CellSpec
@@ -36,8 +36,9 @@ _WORDS = {
     "head_dim": "head dim",
     "gpu": "GPU",
     "variant": "variant",
+    "reverse": "reversed time",
 }
-_OPTIONS = {What.CPP: {"dtype"}, What.CUDA: set(_WORDS)}
+_OPTIONS = {What.CPP: {"dtype", "reverse"}, What.CUDA: set(_WORDS)}
 
 
 def show_command(
@@ -66,6 +67,7 @@ def show_command(
             help="With --what cuda: the kind of plan (auto).", autocompletion=variant_words
         ),
     ] = None,
+    reverse: ReverseOption = False,
 ) -> None:
     """Show a cell: equations, derived backward, LaTeX, generated C++ or CUDA, or JSON."""
     options: dict[str, Any] = {
@@ -74,6 +76,7 @@ def show_command(
         "head_dim": head_dim,
         "gpu": gpu,
         "variant": variant,
+        "reverse": reverse or None,
     }
     given = {name: value for name, value in options.items() if value is not None}
     for name in given:
@@ -97,7 +100,7 @@ def show_command(
             print_code(found.latex(), "latex")
         case What.CPP:
             scalar: Dtype = dtype.value if dtype else "float32"
-            print_code(found.cpp(scalar).code, "cpp")
+            print_code(found.cpp(scalar, reverse=reverse).code, "cpp")
         case What.CUDA:
             print_code(found.cuda(**given).code, "cuda")
         case What.JSON:

@@ -145,6 +145,21 @@ def test_build_reports_kernels_and_writes_files_for_other_tools(
         assert len(cubin) >= elf_size(cubin)
 
 
+def test_build_writes_kernels_of_reversed_time_beside_the_others(
+    folder: Path, shown: Callable[..., str]
+) -> None:
+    sizes = ("--head-dim", "16", "--arch", "sm_80", "--out", "made")
+    for options in ((), ("--reverse",)):
+        shown("build", "elman", *sizes, *options)
+    for direction in ("forward", "backward"):
+        plain, reverse = (
+            (folder / f"made/elman.block.{direction}.{name}.cu").read_text()
+            for name in ("sm_80", "reverse.sm_80")
+        )
+        assert "#define RNNC_REVERSE" in reverse
+        assert "#define RNNC_REVERSE" not in plain
+
+
 def test_build_compiles_what_each_direction_of_a_mixed_plan_needs(
     folder: Path, shown: Callable[..., str]
 ) -> None:

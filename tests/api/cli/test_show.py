@@ -77,3 +77,13 @@ def test_show_colours_the_source_on_a_terminal_alone(
     assert "\x1b[" not in plain
     # No wrapping, on a terminal that is narrower than the text.
     assert len(coloured.splitlines()) == len(plain.splitlines())
+
+
+def test_show_gives_the_source_of_reversed_time(run: Callable[..., Result]) -> None:
+    text = run("show", "lstm", "--what", "cpp", "--reverse").stdout
+    assert text.rstrip() == rnnc.cells.lstm.cpp(reverse=True).code.rstrip()
+    text = run("show", "lstm", "--what", "cuda", "--reverse").stdout
+    assert text.rstrip() == rnnc.cells.lstm.cuda(reverse=True).code.rstrip()
+    assert "#define RNNC_REVERSE" in text
+    refused = run("show", "lstm", "--reverse")
+    assert "--what equations has no reversed time" in refused.output
