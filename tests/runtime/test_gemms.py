@@ -18,8 +18,14 @@ def draw(*size):
     return torch.randn(*size, dtype=torch.float64)
 
 
+def before_of(initial, states, reverse):
+    """The state before each step."""
+    return torch.cat([states[1:], initial[None]] if reverse else [initial[None], states[:-1]])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("name", CELLS)
-def test_the_gradient_of_every_recurrent_matrix(name):
+def test_the_gradient_of_every_recurrent_matrix(name, reverse):
     cell = rnnc.cells.get(name)
     layout = layout_of(cell)
     inputs, gates = len(layout.input_gates), len(layout.gates)
@@ -27,32 +33,35 @@ def test_the_gradient_of_every_recurrent_matrix(name):
     d_gates_no_input = draw(STEPS, BATCH, HEADS, DIM, gates - inputs)
     states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
     initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
-    found = recurrent_gradient(products_of(cell), d_wx, d_gates_no_input, states, initial, TORCH)
+    tensors = d_wx, d_gates_no_input, states, initial
+    found = recurrent_gradient(products_of(cell), *tensors, TORCH, reverse)
     d_gates = torch.cat([d_wx, d_gates_no_input], dim=-1)
     assert found.shape == (len(cell.dense_pairs), HEADS, DIM, DIM)
     for i, pair in enumerate(cell.dense_pairs):
         source = layout.states.at(pair.source).number
-        before = torch.cat([initial[source][None], states[source][:-1]])
+        before = before_of(initial[source], states[source], reverse)
         d_gate = d_gates[..., layout.gates.at(pair.gate).number]
         torch.testing.assert_close(found[i], torch.einsum("tbno,tbni->noi", d_gate, before))
 
 
 @pytest.mark.parametrize("heads", [1, HEADS])
 @pytest.mark.parametrize("steps", [1, 2, 43, 44, 700])
-def test_a_long_sum_in_float32_is_taken_in_parts(steps, heads):
+@pytest.mark.parametrize("reverse", [False, True])
+def test_a_long_sum_in_float32_is_taken_in_parts(steps, heads, reverse):
     rows = torch.randn(steps * BATCH, heads, 48 // heads)
     initial, states = torch.randn(BATCH, heads, DIM), torch.randn(steps, BATCH, heads, DIM)
-    found = summed_over_time(rows, initial, states)
+    found = summed_over_time(rows, initial, states, reverse=reverse)
     assert found.dtype == torch.float32
-    exact = summed_over_time(rows.double(), initial.double(), states.double())
-    before = torch.cat([initial[None], states[:-1]]).double().view(steps * BATCH, heads, DIM)
+    exact = summed_over_time(rows.double(), initial.double(), states.double(), reverse=reverse)
+    before = before_of(initial, states, reverse).double().view(steps * BATCH, heads, DIM)
     torch.testing.assert_close(exact, torch.einsum("rnk,rnd->nkd", rows.double(), before))
     assert (found - exact).norm() < 3e-7 * exact.norm()
 
 
 @pytest.mark.parametrize("name", CELLS)
 @pytest.mark.parametrize("bias", [True, False])
-def test_the_gates_come_back_from_the_states(name, bias):
+@pytest.mark.parametrize("reverse", [False, True])
+def test_the_gates_come_back_from_the_states(name, bias, reverse):
     cell = rnnc.cells.get(name)
     layout = layout_of(cell)
     wx = draw(BATCH, STEPS, HEADS, DIM, len(layout.input_gates))
@@ -62,11 +71,12 @@ def test_the_gates_come_back_from_the_states(name, bias):
     states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
     initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
     none = torch.empty(0)  # not read
-    found = gates_again(cell, Saved(wx, R, b, initial, R_diag, (), states, none), TORCH)
+    saved = Saved(wx, R, b, initial, R_diag, (), states, none)
+    found = gates_again(cell, saved, TORCH, reverse)
     saved = derive(cell, activations=False).saved
     assert found.shape == (STEPS, BATCH, HEADS, DIM, len(saved))
     before = {
-        s.name: torch.cat([first[None], sequence[:-1]])
+        s.name: before_of(first, sequence, reverse)
         for s, first, sequence in zip(cell.states, initial, states, strict=True)
     }
     for i, gate in enumerate(saved):

@@ -1,0 +1,24 @@
+"""The kernels of reversed time, compiled: no spills, and registers as planned. No GPU."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+
+SIZES = {"block": (12, 64), "cluster": (3, 256), "grid": (1, 768), "alternating": (1, 768)}
+CASES = [
+    *(("lstm", kind, "bfloat16", "gates") for kind in SIZES),
+    ("gru", "block", "float32", "states"),
+    pytest.param("slstm", "cluster", "float32", "gates", marks=pytest.mark.slow),
+    pytest.param("gru", "grid", "float32", "gates", marks=pytest.mark.slow),
+    ("slstm", "alternating", "float64", "states"),
+]
+pytestmark = pytest.mark.usefixtures("compiler")
+
+
+@pytest.mark.parametrize(("name", "kind", "dtype", "save"), CASES)
+def test_reversed_time_takes_no_more_than_was_planned(name, kind, dtype, save, compiles_as_planned):
+    heads, head_dim = SIZES[kind]
+    sizes = {"heads": heads, "head_dim": head_dim, "dtype": dtype}
+    cell = rnnc.cells.get(name)
+    compiles_as_planned(cell.cuda(**sizes, variant=kind, save=save, reverse=True), "sm_90a")
