@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
 from torch import Tensor
@@ -14,7 +14,10 @@ from .call import Call
 from .cpu.target import CpuTarget
 from .cuda.target import CudaTarget
 from .errors import TensorError
-from .tensors import Forward, Gradients, Saved, ScanInputs
+from .tensors import Forward, Gradients, Saved, ScanInputs, Stepped
+
+if TYPE_CHECKING:
+    from .autograd.stack import Stack
 
 
 class Target(Protocol):
@@ -92,6 +95,32 @@ class Target(Protocol):
         donated: bool,
     ) -> Gradients:
         """Run the backward of a call."""
+
+
+class SteppingTarget(Target, Protocol):
+    """A target with kernels for a single step; others run a step as a sequence of one."""
+
+    def step(
+        self,
+        stack: Stack,
+        x: Tensor,
+        states: Sequence[Tensor],
+        weights: Sequence[Tensor | None],
+        to: Stepped | None = None,
+    ) -> Stepped:
+        """Run all layers of a module over one step of x (B, input); `to` takes the results."""
+
+    def step_backward(
+        self,
+        stack: Stack,
+        x: Tensor,
+        states: Sequence[Tensor],
+        weights: Sequence[Tensor | None],
+        stepped: Stepped,
+        gradients: Sequence[Tensor | None],
+        needs: Sequence[bool],
+    ) -> list[Tensor | None]:
+        """The gradients of x, the caller's states and the flat weights of each layer."""
 
 
 TARGETS: dict[str, Target] = {"cpu": CpuTarget(), "cuda": CudaTarget()}
@@ -180,3 +209,12 @@ def target_of(device: torch.device, backend: str = "auto") -> Target:
         backend: the caller's word.
     """
     return TARGETS[target_name(device.type, backend) or "cpu"]
+
+
+def stepping(target: Target) -> SteppingTarget | None:
+    """The target as one that has kernels for a single step; None if it has none.
+
+    Args:
+        target: any.
+    """
+    return cast(SteppingTarget, target) if hasattr(target, "step_backward") else None

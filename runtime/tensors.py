@@ -217,3 +217,18 @@ class Gradients:
             None if saved.R_diag is None else self.d_R_diag,
             self.d_params.unbind(0),
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Stepped:
+    """The results of a single step of all layers.
+
+    Attributes:
+        output: (B, hidden), of the last layer.
+        last: each new state, (layers, B, hidden).
+        saved: what a backward reads besides, of all layers; None where no backward follows.
+    """
+
+    output: Tensor
+    last: States
+    saved: Tensor | None

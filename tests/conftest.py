@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import rnnc
@@ -170,3 +171,13 @@ def _module(name: str) -> ModuleType:
     module = sys.modules[name] = importlib.util.module_from_spec(found)
     found.loader.exec_module(module)
     return module
+
+
+@pytest.fixture
+def emulated_gpu(
+    simulated_gpu: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any
+) -> Iterator[None]:
+    """The backend `"simulated"`, whose single steps compute on the CPU."""
+    folder = tmp_path_factory.getbasetemp() / "emulated"
+    with _module("emulated_step").emulated(monkeypatch, folder):
+        yield

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import ModuleType, SimpleNamespace
 
@@ -11,11 +11,20 @@ import pytest
 import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.runtime.cuda import choose, launch, load, prepared, target
+from rnnc.runtime.cuda.step import backward as step_backward
+from rnnc.runtime.cuda.step import forward as step_forward
+from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.targets import register_target, unregister_target
 
 # Keep kernels of the simulated driver, and plans for its device.
-CACHES = (load.load_kernel, prepared.prepare, target._prepared, choose.choose_plan)
+CACHES = (
+    load.load_kernel,
+    prepared.prepare,
+    target._prepared,
+    choose.choose_plan,
+    step_ready.step_ready,
+)
 
 
 class SimulatedCuda(CudaTarget):
@@ -43,6 +52,15 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
     def note(handle: int, *_: object) -> None:
         launched.append(names[handle])
+
+    def product(kind: str) -> Callable[..., None]:
+        return lambda *_, **__: launched.append(f"product {kind}")
+
+    multiplies = {kind: product(kind) for kind in ("forward", "backward", "weights")}
+    gemm = SimpleNamespace(on=lambda *_: nullcontext(), **multiplies)
+    for room in (step_forward, step_backward):
+        patch.setattr(room, "gemm_of", lambda *_: gemm)
+        patch.setattr(room, "workspace_bytes", lambda _: 0)
 
     driver = SimpleNamespace(
         launchKernel=note, launchCooperativeKernel=note, funcSetAttribute=lambda *_: None

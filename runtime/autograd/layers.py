@@ -131,7 +131,7 @@ def as_left(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
 
 def differentiable(
     again: Callable[[], tuple[Tensor, States]],
-    inputs: Sequence[Tensor | None],
+    inputs: Sequence[Any],
     needs: Sequence[bool],
     gradients: Sequence[Tensor | None],
 ) -> list[Tensor | None]:

@@ -194,3 +194,17 @@ def check_weight_of_module(
             f"module.to({str(device)!r})",
         )
     return weight
+
+
+def one_direction_error(what: str) -> TensorError:
+    """The error of a method that goes from step to step, of a module that needs whole sequences.
+
+    Args:
+        what: the method.
+    """
+    return TensorError(
+        what,
+        "a bidirectional module, whose reverse directions begin with the last step",
+        "a module of one direction",
+        "rnnc.RNN(..., bidirectional=False), or forward on the whole sequence",
+    )

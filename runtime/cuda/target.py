@@ -26,12 +26,13 @@ from .launch import CallSizes
 from .memory.constants import constant
 from .precision import multiplier, rounds
 from .prepared import Prepared, prepare
+from .step.target import CudaSteps
 from .step_down import MOST_COUNT, check_counts, with_room
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 
 
-class CudaTarget:
+class CudaTarget(CudaSteps):
     """CUDA kernels. wx lies as [T, B, head, unit, gate]: a thread reads all gates of its unit."""
 
     device = "cuda"

@@ -21,9 +21,11 @@ from ..check.module import (
     check_module_dtype,
     check_size,
     check_states,
+    one_direction_error,
 )
 from ..errors import TensorError
 from ..layers import Settings, scan_layers
+from ..step import step_layers
 from ..targets import check_backend
 from ..tensors import States
 from .computed_weights import replace_weight
@@ -216,7 +218,9 @@ class RNN(nn.Module):
             The output, (B, hidden) or (hidden), and the new states.
 
         Raises:
-            TensorError: a tensor does not fit.
+            TensorError: a tensor does not fit, or the module is bidirectional.
+
+        A GPU has kernels of their own for a step, so `variant` and `save` do not matter here.
 
         Example:
             >>> import torch, rnnc
@@ -226,19 +230,36 @@ class RNN(nn.Module):
             >>> y.shape
             torch.Size([2, 8])
         """
+        if self.bidirectional:
+            raise one_direction_error("step")
         check_input(x, (1, 2), "(B, input) or (input)", self.input_size, self._any_weight())
         if states is not None:
             self._check_states(states, tuple(x.shape[:-1]), x)
         if x.ndim == 1:
             given = None if states is None else [s.unsqueeze(1) for s in states]
-            y, last = self._run(x.view(1, 1, -1), given)
-            return y[0, 0], tuple(s.squeeze(1) for s in last)
-        y, last = self._run(x.unsqueeze(0), states)
-        return y[0], last
+            y, last = self._step(x.unsqueeze(0), given, self.training)
+            return y[0], tuple(s.squeeze(1) for s in last)
+        return self._step(x, states, self.training)
+
+    def _step(
+        self, x: Tensor, states: Sequence[Tensor] | None, training: bool
+    ) -> tuple[Tensor, States]:
+        """All layers over one step, batched."""
+        return step_layers(self._settings(), training, x, states, self._weights_on(x.device))
 
     def _run(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, States]:
         """All layers, time first, batched."""
-        settings = Settings(
+        weights = self._weights_on(x.device)
+        return scan_layers(self._settings(), self.training, x, states, weights)
+
+    def _weights_on(self, device: torch.device) -> list[Tensor | None]:
+        """All weights that are on a device, in the order of `LayerWeights.flat`."""
+        return [
+            None if named is None else weight_of(self, named, device) for named in self._in_order
+        ]
+
+    def _settings(self) -> Settings:
+        return Settings(
             self.cell,
             self.num_layers,
             self.bidirectional,
@@ -248,11 +269,6 @@ class RNN(nn.Module):
             self.backend,
             Choice(self.variant, self.save, self.precision),
         )
-        device = x.device
-        weights = [
-            None if named is None else weight_of(self, named, device) for named in self._in_order
-        ]
-        return scan_layers(settings, self.training, x, states, weights)
 
     def _any_weight(self) -> Tensor | None:
         named = next(iter(self._weights[0].values()), None)

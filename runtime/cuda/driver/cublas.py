@@ -18,13 +18,13 @@ from .capture import beside_captures
 
 # cudaDataType and cublasComputeType_t of library_types.h and cublas_api.h: factors, sums, compute.
 _FLOAT, _DOUBLE = 0, 1
-_KINDS = {
+KINDS = {
     torch.float32: (_FLOAT, _FLOAT, 68),  # CUBLAS_COMPUTE_32F
     torch.float64: (_DOUBLE, _DOUBLE, 70),  # CUBLAS_COMPUTE_64F
     torch.float16: (2, _FLOAT, 68),
     torch.bfloat16: (14, _FLOAT, 68),
 }
-_FAST_TF32 = 77  # CUBLAS_COMPUTE_32F_FAST_TF32
+FAST_TF32 = 77  # CUBLAS_COMPUTE_32F_FAST_TF32
 _DEFAULT_ALGORITHM = -1
 _TRANSPOSED, _AS_IT_IS = 1, 0
 # As torch gives it: with less, cuBLAS takes other algorithms.
@@ -46,7 +46,7 @@ class Blas:
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library, self.handle = library, ctypes.c_void_p()
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         # It allocates, which a capture of torch's would forbid.
         with beside_captures():
             _check("cublasCreate", library.cublasCreate_v2(ctypes.byref(self.handle)))
@@ -60,7 +60,7 @@ class Blas:
             workspace: bytes.
         """
         memory = ctypes.c_void_p(workspace.data_ptr()), ctypes.c_size_t(workspace.nbytes)
-        with self._lock:
+        with self.lock:
             # In this order: a new stream makes cuBLAS forget the workspace.
             status = self.library.cublasSetStream_v2(self.handle, ctypes.c_void_p(stream))
             _check("cublasSetStream", status)
@@ -92,7 +92,7 @@ class Blas:
         given += [ctypes.byref(_ONE if add else _ZERO), *_matrix(to, _FLOAT, columns, count)]
         if count > 1:
             given.append(ctypes.c_int(count))
-        compute = _FAST_TF32 if tf32 else _KINDS[torch.float32][2]
+        compute = FAST_TF32 if tf32 else KINDS[torch.float32][2]
         given += [ctypes.c_int(compute), ctypes.c_int(_DEFAULT_ALGORITHM)]
         library = self.library
         run = library.cublasGemmStridedBatchedEx if count > 1 else library.cublasGemmEx
@@ -130,9 +130,9 @@ class Product:
     def __init__(
         self, blas: Blas, a: Tensor, b: Tensor, to: Tensor, *, transposed: bool, tf32: bool
     ) -> None:
-        factor, result, compute = _KINDS[a.dtype]
+        factor, result, compute = KINDS[a.dtype]
         if tf32 and a.dtype == torch.float32:
-            compute = _FAST_TF32
+            compute = FAST_TF32
         number = ctypes.c_double if a.dtype == torch.float64 else ctypes.c_float
         self._scales = number(1), number(0)
         count, rows, inner = a.shape

@@ -15,6 +15,9 @@
 #include "lib/kernels/alternating/fused_backward.cuh"
 #include "lib/kernels/alternating/fused_forward.cuh"
 
+#include "lib/kernels/step/backward.cuh"
+#include "lib/kernels/step/fused_forward.cuh"
+
 using namespace rnnc;
 
 extern "C" __global__ void block(const __grid_constant__ ForwardArguments forward,
@@ -40,4 +43,12 @@ extern "C" __global__ void alternating_steps(const __grid_constant__ alternating
   alternating::backward_step(step.workspace, step.step_idx);
   alternating::backward_end(step.workspace);
   alternating::advance(step.workspace, step.step_idx);
+}
+
+extern "C" __global__ void single_step(
+    const __grid_constant__ step::ForwardStepArguments forward,
+    const __grid_constant__ step::BackwardStepArguments backward) {
+  step::pointwise_step(forward);
+  step::fused_step<8>(forward);
+  step::backward_step(backward);
 }

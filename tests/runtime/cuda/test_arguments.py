@@ -23,6 +23,7 @@ from rnnc.runtime.cuda.arguments import (
 )
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
 from rnnc.runtime.cuda.nvrtc import ptx_of
+from rnnc.runtime.cuda.step.arguments import backward_step_struct, forward_step_struct
 
 
 def structs_of(cell):
@@ -89,6 +90,18 @@ def test_what_a_grid_gets_beside_lies_there_too(name):
         *assertions("GridArguments<BackwardArguments>", grid_struct(backward_arguments(*counts))),
     ]
     more = '#include "lib/exchange/ll_exchange.cuh"\n'
+    ptx_of(source_with(cell, lines, variant="block", more=more), "sm_80")
+
+
+@pytest.mark.parametrize("name", ["elman", "lstm", "fastgrnn", "indrnn"])
+def test_what_a_single_step_gets_lies_there_too(name):
+    cell = rnnc.cells.get(name)
+    counts = (len(layout_of(cell).states), len(layout_of(cell).params))
+    lines = [
+        *assertions("step::ForwardStepArguments", forward_step_struct(*counts)),
+        *assertions("step::BackwardStepArguments", backward_step_struct(*counts)),
+    ]
+    more = '#include "lib/kernels/step/arguments.cuh"\n'
     ptx_of(source_with(cell, lines, variant="block", more=more), "sm_80")
 
 

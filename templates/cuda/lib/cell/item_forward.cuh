@@ -8,7 +8,8 @@
 namespace rnnc {
 
 // The biases of a unit's gates; zero for a gate without one.
-RNNC_INLINE void load_bias(Gates& bias, const ForwardArguments& a, int64 plane, int64 unit) {
+template <typename Arguments>
+RNNC_INLINE void load_bias(Gates& bias, const Arguments& a, int64 plane, int64 unit) {
   repeat<Cell::kGates>([&](int g) { bias[g] = 0; });
   repeat<Cell::kBiasGates>([&](int i) {
     if (a.bias) bias[kBias[i]] = to_real(a.bias[i * plane + unit]);

@@ -1,0 +1,1 @@
+"""A single step of a layer: its plan."""

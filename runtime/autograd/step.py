@@ -1,0 +1,95 @@
+"""A single step of all layers as one node of autograd."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..check.plain import all_plain, is_watched
+from ..tensors import States, Stepped
+from .check_saved import plain_gradients
+from .function import without_autocast
+from .layers import Composed, as_left, differentiable
+from .stack import Stack, profiled
+from .transforms import check_gradients, check_has_operators
+
+
+class Step(torch.autograd.Function):
+    """A single step, with the gradients of input, states and weights."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, stack: Stack, composed: Composed, given: int, x: Tensor, *flat: Tensor | None
+    ) -> tuple[Tensor, ...]:
+        """The output and the new states.
+
+        Args:
+            ctx: of the node.
+            stack: the call.
+            composed: computes a sequence by torch operations.
+            given: how many states the caller gives: none, or all.
+            x: (B, input).
+            flat: the caller's states, and the flat weights of each layer.
+        """
+        states: Any = flat[:given]
+        with profiled("rnnc::step"):
+            target: Any = stack.target
+            run = target.step(stack, x, states, flat[given:])
+        saved = (x, *flat, *run.last, run.saved)
+        ctx.stack, ctx.composed, ctx.given = stack, composed, given
+        ctx.inputs, ctx.device = 1 + len(flat), x.device
+        ctx.kinds = [None if t is None else (t.shape, t.dtype) for t in saved]
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*saved)
+        return run.output, *run.last
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
+        """The gradient of each input that needs one."""
+        stack: Stack = ctx.stack
+        saved, needs = ctx.saved_tensors, ctx.needs_input_grad[3:]
+        if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
+            check_has_operators(stack.calls[0].target)
+            check_gradients(gradients)
+            inputs = saved[: ctx.inputs]
+            again = partial(composed_step, ctx.composed, *_named(ctx, inputs))
+            return None, None, None, *differentiable(again, inputs, needs, gradients)
+        if not all_plain(gradients):
+            check_gradients(gradients)
+            gradients = tuple(plain_gradients(gradients))
+        saved = as_left(ctx, saved)
+        *last, kept = saved[ctx.inputs :]
+        stepped = Stepped(last[0], tuple(last), kept)
+        named = _named(ctx, saved[: ctx.inputs])
+        with profiled("rnnc::step_backward"), without_autocast(ctx.device.type):
+            target: Any = stack.target
+            found = target.step_backward(stack, *named, stepped, gradients, needs)
+        return None, None, None, *found
+
+
+def composed_step(
+    composed: Composed, x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor | None]
+) -> tuple[Tensor, States]:
+    """A single step as a sequence of one.
+
+    Args:
+        composed: computes a sequence by torch operations.
+        x: (B, input).
+        states: before the step, (layers, B, hidden) each; empty for their initial values.
+        weights: the `LayerWeights.flat` of each layer, one after the other.
+    """
+    y, last = composed(x.unsqueeze(0), states, weights, ())
+    return y[0], last
+
+
+# As of `run_node`.
+run_step_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Step).apply
+
+
+def _named(ctx: Any, inputs: Sequence[Any]) -> tuple[Tensor, Sequence[Tensor], Sequence[Any]]:
+    """The inputs by name: x, the caller's states, the flat weights of all layers."""
+    return inputs[0], inputs[1 : 1 + ctx.given], inputs[1 + ctx.given :]

@@ -1,0 +1,185 @@
+"""Products of cuBLAS by addresses: what a single step multiplies takes no host time for tensors."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from ctypes import c_int, c_longlong, c_size_t, c_void_p
+from functools import cache
+from typing import Any, NamedTuple
+
+import torch
+
+from .cublas import FAST_TF32, KINDS, blas_of
+
+_DEFAULT_ALGORITHM = -1
+_AS_IT_IS, _TRANSPOSED = 0, 1
+_ONE_OF = {torch.float64: ctypes.c_double}
+_SIZES = (c_void_p, c_int, c_int, c_int, c_int, c_int, c_void_p)
+_OPERAND, _STRIDED = (c_void_p, c_int, c_int), (c_void_p, c_int, c_int, c_longlong)
+_SINGLE = (*_SIZES, *_OPERAND, *_OPERAND, c_void_p, *_OPERAND, c_int, c_int)
+_BATCHED = (*_SIZES, *_STRIDED, *_STRIDED, c_void_p, *_STRIDED, c_int, c_int, c_int)
+
+
+class Many(NamedTuple):
+    """As many products as there are heads, and how far their operands are apart, in elements.
+
+    Attributes:
+        heads: how many.
+        first: between the first factors.
+        second: between the second factors.
+        to: between the results.
+    """
+
+    heads: int
+    first: int
+    second: int
+    to: int
+
+
+class Gemm:
+    """Row-major products of one dtype on one device, on the stream of `on`.
+
+    Args:
+        device: the device's number; it must be the current one.
+        dtype: of the factors.
+        tf32: whether factors of float32 may be rounded to TF32.
+    """
+
+    def __init__(self, device: int, dtype: torch.dtype, tf32: bool) -> None:
+        self._blas = blas_of(device)
+        self._factor, self._sum, compute = KINDS[dtype]
+        self._compute = FAST_TF32 if tf32 and dtype == torch.float32 else compute
+        number = _ONE_OF.get(dtype, ctypes.c_float)
+        self._numbers = number(0), number(1)
+        self._scales = tuple(ctypes.addressof(n) for n in self._numbers)
+        library: Any = self._blas.library
+        prototype = ctypes.CFUNCTYPE
+        self._single = prototype(c_int, *_SINGLE)(("cublasGemmEx", library))
+        self._batched = prototype(c_int, *_BATCHED)(("cublasGemmStridedBatchedEx", library))
+        pointers = (c_int, c_void_p, c_void_p)
+        self._set_stream = prototype(*pointers)(("cublasSetStream_v2", library))
+        self._set_memory = prototype(*pointers, c_size_t)(("cublasSetWorkspace_v2", library))
+        self._handle = self._blas.handle.value
+
+    @contextmanager
+    def on(self, stream: int, workspace: int, size: int) -> Iterator[None]:
+        """Run products on a stream, in whose order they may use the workspace.
+
+        Args:
+            stream: a handle.
+            workspace: an address.
+            size: of the workspace, in bytes.
+        """
+        with self._blas.lock:
+            # In this order: a new stream makes cuBLAS forget the workspace.
+            _check(self._set_stream(self._handle, stream))
+            _check(self._set_memory(self._handle, workspace, size))
+            yield
+
+    def forward(
+        self,
+        rows: int,
+        inner: int,
+        columns: int,
+        a: tuple[int, int],
+        b: tuple[int, int],
+        to: tuple[int, int],
+        many: Many | None = None,
+    ) -> None:
+        """Multiply: to (rows, columns) = a (rows, inner) times the transpose of b (columns, inner).
+
+        The result is in the accuracy of sums. Matrices are given by address and by elements between
+        rows.
+        """
+        given = (_TRANSPOSED, _AS_IT_IS, columns, rows, inner)
+        self._run(given, b, a, to, self._sum, False, many)
+
+    def backward(
+        self,
+        rows: int,
+        inner: int,
+        columns: int,
+        a: tuple[int, int],
+        b: tuple[int, int],
+        to: tuple[int, int],
+        many: Many | None = None,
+        *,
+        sums: bool = False,
+        add: bool = False,
+    ) -> None:
+        """Multiply: to (rows, columns) = a (rows, inner) b (inner, columns); to += a b with `add`.
+
+        The result is in the accuracy of sums with `sums`, else in that of factors.
+        """
+        kind = self._sum if sums else self._factor
+        self._run((_AS_IT_IS, _AS_IT_IS, columns, rows, inner), b, a, to, kind, add, many)
+
+    def weights(
+        self,
+        rows: int,
+        inner: int,
+        columns: int,
+        a: tuple[int, int],
+        b: tuple[int, int],
+        to: tuple[int, int],
+        many: Many | None = None,
+    ) -> None:
+        """Multiply: to (rows, columns) = the transpose of a (inner, rows) times b."""
+        given = (_AS_IT_IS, _TRANSPOSED, columns, rows, inner)
+        self._run(given, b, a, to, self._factor, False, many)
+
+    def _run(
+        self,
+        given: tuple[int, ...],
+        a: tuple[int, int],
+        b: tuple[int, int],
+        to: tuple[int, int],
+        kind: int,
+        add: bool,
+        many: Many | None,
+    ) -> None:
+        """Launch a product of the transposes: the library's matrices lie by columns."""
+        factor, (zero, one) = self._factor, self._scales
+        head = (self._handle, *given, one)
+        tail = (self._compute, _DEFAULT_ALGORITHM)
+        beta = one if add else zero
+        if many is None:
+            status = self._single(
+                *head, a[0], factor, a[1], b[0], factor, b[1], beta, to[0], kind, to[1], *tail
+            )
+        else:
+            first, second = (a[0], factor, a[1], many.second), (b[0], factor, b[1], many.first)
+            third = (to[0], kind, to[1], many.to)
+            status = self._batched(*head, *first, *second, beta, *third, many.heads, *tail)
+        _check(status)
+
+
+_making = threading.Lock()
+
+
+def gemm_of(device: int, dtype: torch.dtype, tf32: bool) -> Gemm:
+    """The products of a device, which must be the current one; made once.
+
+    Args:
+        device: the device's number.
+        dtype: of the factors.
+        tf32: whether factors of float32 may be rounded to TF32.
+
+    Raises:
+        NoCudaError: cuBLAS is missing.
+    """
+    with _making:
+        return _gemm_of(device, dtype, tf32)
+
+
+@cache
+def _gemm_of(device: int, dtype: torch.dtype, tf32: bool) -> Gemm:
+    return Gemm(device, dtype, tf32)
+
+
+def _check(status: int) -> None:
+    if status:
+        raise RuntimeError(f"cuBLAS failed with cublasStatus_t {status}")

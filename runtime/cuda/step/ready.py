@@ -1,0 +1,188 @@
+"""What a single step of a module needs besides its tensors, made once for all steps of a size."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from itertools import groupby
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ....codegen.cuda.step.plan import StepPlan, fused_rows
+from ....codegen.layout import layout_of
+from ....codegen.shape import Direction
+from ...call import Call
+from ...check.tensor import DTYPES
+from ...store.facts import Counts, counts_of
+from .. import choose
+from ..launch import Kernel
+from ..load import load_kernel
+from ..step_down import check_counts
+from .arguments import backward_step_struct, forward_step_struct
+
+_WIDEST_ACCESS = 16  # bytes
+
+
+class Recurrent(NamedTuple):
+    """Matrices of R that one product multiplies: neighbours that read one state.
+
+    Attributes:
+        first: the number of the first of them.
+        matrices: how many.
+        state: the number of the state.
+    """
+
+    first: int
+    matrices: int
+    state: int
+
+
+@dataclass(frozen=True, eq=False)
+class StepReady:
+    """A single step of a module's layers, besides its tensors.
+
+    Attributes:
+        call: of a layer.
+        batch: rows.
+        heads: of a layer.
+        dim: units per head.
+        dtype: of all tensors.
+        device: the device's number.
+        counts: how many states, gates and other parts the cell has.
+        products: of the states with R.
+        one_gradient: whether the gradients of the gates with an input are those of the matrices'
+            gates, in one order.
+        summed_inputs: whether the gradients of the biases are sums of the first gradients of the
+            gates with an input, and there are no params and no diagonal weights.
+    """
+
+    call: Call
+    batch: int
+    heads: int
+    dim: int
+    dtype: torch.dtype
+    device: int
+    counts: Counts
+    products: tuple[Recurrent, ...]
+    one_gradient: bool
+    summed_inputs: bool
+
+    @property
+    def real(self) -> torch.dtype:
+        """The dtype that the kernels compute in."""
+        return torch.float64 if self.dtype == torch.float64 else torch.float32
+
+    @property
+    def pairs(self) -> int:
+        """How many matrices R has."""
+        return sum(product.matrices for product in self.products)
+
+    def _plan(self, direction: Direction, rows: int) -> StepPlan:
+        call, sizes = self.call, (self.heads, self.dim, self.batch)
+        asked = (call.cell, *sizes, self.dtype, self.device, call.choice, call.tf32)
+        arch = choose.asked_for(*asked).limits.arch
+        return StepPlan(direction=direction, arch=arch, dtype=DTYPES[self.dtype], rows=rows)
+
+    @cached_property
+    def forward_plan(self) -> StepPlan:
+        """The plan of the forward."""
+        return self._plan("forward", fused_rows(self.batch))
+
+    @cached_property
+    def backward_plan(self) -> StepPlan:
+        """The plan of the backward."""
+        return self._plan("backward", 0)
+
+    @cached_property
+    def forward(self) -> Launch:
+        """The kernel of the forward."""
+        counts, plan = self.counts, self.forward_plan
+        return self._launch(plan, forward_step_struct(counts.states, counts.params))
+
+    @cached_property
+    def backward(self) -> Launch:
+        """The kernel of the backward."""
+        counts, plan = self.counts, self.backward_plan
+        return self._launch(plan, backward_step_struct(counts.states, counts.params))
+
+    def _launch(self, plan: StepPlan, struct: type[ctypes.Structure]) -> Launch:
+        kernel = load_kernel(self.call.cell, plan, plan.kernel_names[0], self.device)
+        return Launch(kernel, plan.grid(self.batch, self.heads * self.dim), struct)
+
+
+class Launch(NamedTuple):
+    """A kernel, its blocks, and the struct of its arguments.
+
+    Attributes:
+        kernel: of one direction.
+        grid: its blocks.
+        struct: of 64-bit fields.
+    """
+
+    kernel: Kernel
+    grid: tuple[int, int, int]
+    struct: type[ctypes.Structure]
+
+    def __call__(self, *values: int) -> None:
+        """Launch it.
+
+        Args:
+            values: of all fields, and of each element of those that are arrays.
+        """
+        self.kernel(self.grid, self.struct.from_buffer(array("q", values)))
+
+
+@lru_cache(maxsize=1024)
+def step_ready(
+    call: Call, batch: int, heads: int, dim: int, dtype: torch.dtype, device: int
+) -> StepReady:
+    """Prepare single steps of one size. Their kernels are compiled and loaded by the first of them.
+
+    Args:
+        call: of a layer.
+        batch: rows.
+        heads: of a layer.
+        dim: units per head.
+        dtype: of all tensors.
+        device: the device's number.
+    """
+    check_counts(1, batch, heads)
+    layout = layout_of(call.cell)
+    sources = [state.number for state in layout.dense_sources.values]
+    gates = [gate.number for gate in layout.dense_gates.values]
+    products, first = [], 0
+    for state, same in groupby(sources):
+        count = len(list(same))
+        products.append(Recurrent(first, count, state))
+        first += count
+    counts = counts_of(call.cell)
+    biases = counts.biases
+    summed = counts.sums[1:] == [0, 0] and biases == list(range(len(biases)))
+    return StepReady(
+        call,
+        batch,
+        heads,
+        dim,
+        dtype,
+        device,
+        counts,
+        tuple(products),
+        one_gradient=gates == list(range(counts.inputs)),
+        summed_inputs=summed and len(biases) <= counts.inputs,
+    )
+
+
+def packed(tensor: Tensor) -> Tensor:
+    """The tensor, without gaps and aligned for wide accesses; a copy if it is not."""
+    if tensor.is_contiguous() and tensor.data_ptr() % _WIDEST_ACCESS == 0:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def address(tensor: Tensor | None) -> int:
+    """The address of a weight, packed before; 0 for none."""
+    return 0 if tensor is None else tensor.data_ptr()

@@ -1,0 +1,61 @@
+"""What a GPU adds to a target: kernels for a single step."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from torch import Tensor
+
+from ...tensors import Stepped
+from .backward import backward_step
+from .forward import forward_step
+
+if TYPE_CHECKING:
+    from ...autograd.stack import Stack
+
+
+class CudaSteps:
+    """Single steps of all layers, which read weights as the module stores them."""
+
+    def step(
+        self,
+        stack: Stack,
+        x: Tensor,
+        states: Sequence[Tensor],
+        weights: Sequence[Tensor | None],
+        to: Stepped | None = None,
+    ) -> Stepped:
+        """Run all layers over one step.
+
+        Args:
+            stack: the call; it drops no features.
+            x: (B, input).
+            states: before the step, (layers, B, hidden) each; empty for their initial values.
+            weights: the `LayerWeights.flat` of each layer, one after the other.
+            to: where the results go; None for new tensors.
+        """
+        return forward_step(stack, x, states, weights, to)
+
+    def step_backward(
+        self,
+        stack: Stack,
+        x: Tensor,
+        states: Sequence[Tensor],
+        weights: Sequence[Tensor | None],
+        stepped: Stepped,
+        gradients: Sequence[Tensor | None],
+        needs: Sequence[bool],
+    ) -> list[Tensor | None]:
+        """The gradients of x, the caller's states and the flat weights of each layer.
+
+        Args:
+            stack: of the forward.
+            x: of the forward.
+            states: of the forward.
+            weights: of the forward.
+            stepped: its results.
+            gradients: of the output and of each new state; None for zero.
+            needs: which gradients are wanted.
+        """
+        return backward_step(stack, x, states, weights, stepped, gradients, needs)
