@@ -7,11 +7,14 @@ differ, these products take their place: cuBLAS's, with a compute type of their 
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor
 
 from .driver.cublas import blas_of, workspace_bytes
 from .launch import on_device
+from .memory.kept import freed_with_memory
 
 
 class CudaMultiplier:
@@ -56,12 +59,29 @@ class CudaMultiplier:
             return to if add else to.zero_()
         index = to.device.index
         with on_device(to.device):
-            blas = blas_of(index)
-            # It may be freed before the product has run: whoever gets its memory runs later.
-            workspace = torch.empty(workspace_bytes(index), dtype=torch.uint8, device=to.device)
-            with blas.on(torch._C._cuda_getCurrentRawStream(index), workspace):
+            blas, stream = blas_of(index), torch._C._cuda_getCurrentRawStream(index)
+            # A graph keeps no memory but that of its own pool.
+            capturing = torch.cuda.is_current_stream_capturing()
+            memory = _new_workspace(index) if capturing else _workspace(index, stream)
+            with blas.lock:
+                blas.at(stream, memory.data_ptr(), memory.nbytes)
                 blas.multiply(to, a, b, tf32=self.tf32, add=add)
         return to
 
 
 EXACT, ROUNDED = CudaMultiplier(tf32=False), CudaMultiplier(tf32=True)
+
+
+@lru_cache(maxsize=8)
+def _workspace(device: int, stream: int) -> Tensor:
+    """The memory that all products of a stream use, one after the other."""
+    return _new_workspace(device)
+
+
+def _new_workspace(device: int) -> Tensor:
+    """Memory for products. Freed early, it goes to whoever runs later in the same stream."""
+    with torch.inference_mode(False):
+        return torch.empty(workspace_bytes(device), dtype=torch.uint8, device=f"cuda:{device}")
+
+
+freed_with_memory(_workspace.cache_clear)

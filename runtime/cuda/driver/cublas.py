@@ -47,9 +47,31 @@ class Blas:
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library, self.handle = library, ctypes.c_void_p()
         self.lock = threading.Lock()
+        self._at: tuple[int, int, int] | None = None
         # It allocates, which a capture of torch's would forbid.
         with beside_captures():
             _check("cublasCreate", library.cublasCreate_v2(ctypes.byref(self.handle)))
+
+    def at(self, stream: int, workspace: int, size: int) -> None:
+        """Let products run on a stream, in whose order they may use the workspace.
+
+        The caller has the lock, and keeps it until the products are launched.
+
+        Args:
+            stream: a handle.
+            workspace: an address.
+            size: of the workspace, in bytes.
+        """
+        wanted = stream, workspace, size
+        if wanted == self._at:
+            return
+        self._at = None
+        library, handle = self.library, self.handle
+        # In this order: a new stream makes cuBLAS forget the workspace.
+        _check("cublasSetStream", library.cublasSetStream_v2(handle, stream))
+        status = library.cublasSetWorkspace_v2(handle, workspace, size)
+        _check("cublasSetWorkspace", status)
+        self._at = wanted
 
     @contextmanager
     def on(self, stream: int, workspace: Tensor) -> Iterator[None]:
@@ -59,16 +81,12 @@ class Blas:
             stream: a handle.
             workspace: bytes.
         """
-        memory = ctypes.c_void_p(workspace.data_ptr()), ctypes.c_size_t(workspace.nbytes)
         with self.lock:
-            # In this order: a new stream makes cuBLAS forget the workspace.
-            status = self.library.cublasSetStream_v2(self.handle, ctypes.c_void_p(stream))
-            _check("cublasSetStream", status)
-            _check("cublasSetWorkspace", self.library.cublasSetWorkspace_v2(self.handle, *memory))
+            self.at(stream, workspace.data_ptr(), workspace.nbytes)
             yield
 
     def multiply(self, to: Tensor, a: Tensor, b: Tensor, *, tf32: bool, add: bool) -> None:
-        """Launch a product of float32 where `on` said: to = a b, or to += a b.
+        """Launch a product of float32 where `at` said: to = a b, or to += a b.
 
         Args:
             to: (rows, columns) or (count, rows, columns), contiguous.
@@ -77,29 +95,28 @@ class Blas:
             tf32: whether factors may be rounded to TF32.
             add: whether the product is added to what is there.
         """
-        count = to.shape[0] if to.ndim == 3 else 1
-        rows, columns = to.shape[-2:]
-        # The library's matrices lie by columns: it is given the product of the transposes.
-        first, second = _operand(b), _operand(a)
-        given = [
-            self.handle,
-            *(ctypes.c_int(turn) for turn, *_ in (first, second)),
-            *map(ctypes.c_int, (columns, rows, a.shape[-1])),
-            ctypes.byref(_ONE),
-        ]
-        for _, tensor, pitch in (first, second):
-            given += _matrix(tensor, _FLOAT, pitch, count)
-        given += [ctypes.byref(_ONE if add else _ZERO), *_matrix(to, _FLOAT, columns, count)]
-        if count > 1:
-            given.append(ctypes.c_int(count))
+        *count, rows, columns = to.shape
+        a_turn, a, a_pitch = _operand(a)
+        b_turn, b, b_pitch = _operand(b)
         compute = FAST_TF32 if tf32 else KINDS[torch.float32][2]
-        given += [ctypes.c_int(compute), ctypes.c_int(_DEFAULT_ALGORITHM)]
-        library = self.library
-        run = library.cublasGemmStridedBatchedEx if count > 1 else library.cublasGemmEx
-        _check("cublasGemmEx", run(*given))
+        # The library's matrices lie by columns: it is given the product of the transposes.
+        head = (self.handle, b_turn, a_turn, columns, rows, a.shape[-1], _ONE_AT)
+        first = (b.data_ptr(), _FLOAT, b_pitch)
+        second = (a.data_ptr(), _FLOAT, a_pitch)
+        scale = _ONE_AT if add else _ZERO_AT
+        third = (to.data_ptr(), _FLOAT, columns)
+        tail = (compute, _DEFAULT_ALGORITHM)
+        if count and count[0] > 1:
+            run = self.library.cublasGemmStridedBatchedEx
+            strided = (*first, b.stride(0), *second, a.stride(0), scale, *third, to.stride(0))
+            status = run(*head, *strided, count[0], *tail)
+        else:
+            status = self.library.cublasGemmEx(*head, *first, *second, scale, *third, *tail)
+        _check("cublasGemmEx", status)
 
 
 _ONE, _ZERO = ctypes.c_float(1), ctypes.c_float(0)
+_ONE_AT, _ZERO_AT = ctypes.byref(_ONE), ctypes.byref(_ZERO)
 
 
 def _operand(matrix: Tensor) -> tuple[int, Tensor, int]:
@@ -189,13 +206,13 @@ def _library() -> ctypes.CDLL:
     major = (torch.version.cuda or "13").split(".")[0]
     name = f"cublas64_{major}.dll" if sys.platform == "win32" else f"libcublas.so.{major}"
     try:
-        return ctypes.CDLL(name)
+        return _typed(ctypes.CDLL(name))
     except OSError:
         pass
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
-        return ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path)
+        return _typed(ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path))
     except Exception as error:
         # Whatever the search raises, the remedy is the same.
         wheel = "nvidia-cublas" if int(major) >= 13 else f"nvidia-cublas-cu{major}"
@@ -205,6 +222,22 @@ def _library() -> ctypes.CDLL:
             f"{name}, which torch for CUDA {major} installs",
             f"pip install {wheel}",
         ) from error
+
+
+def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
+    """Say what the functions take, so that a call needs no object of ctypes per argument."""
+    pointer, number, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
+    matrix = (pointer, number, number)
+    strided = (*matrix, ctypes.c_longlong)
+    head, tail = (pointer, *(number,) * 5, pointer), (number, number)
+    library.cublasSetStream_v2.argtypes = (pointer, pointer)
+    library.cublasSetWorkspace_v2.argtypes = (pointer, pointer, size)
+    library.cublasGemmEx.argtypes = (*head, *matrix, *matrix, pointer, *matrix, *tail)
+    library.cublasGemmStridedBatchedEx.argtypes = (
+        *(*head, *strided, *strided, pointer, *strided),
+        *(number, *tail),
+    )
+    return library
 
 
 def _check(what: str, status: int) -> None:

@@ -6,9 +6,8 @@ import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from ctypes import c_int, c_longlong, c_size_t, c_void_p
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 
@@ -17,10 +16,6 @@ from .cublas import FAST_TF32, KINDS, blas_of
 _DEFAULT_ALGORITHM = -1
 _AS_IT_IS, _TRANSPOSED = 0, 1
 _ONE_OF = {torch.float64: ctypes.c_double}
-_SIZES = (c_void_p, c_int, c_int, c_int, c_int, c_int, c_void_p)
-_OPERAND, _STRIDED = (c_void_p, c_int, c_int), (c_void_p, c_int, c_int, c_longlong)
-_SINGLE = (*_SIZES, *_OPERAND, *_OPERAND, c_void_p, *_OPERAND, c_int, c_int)
-_BATCHED = (*_SIZES, *_STRIDED, *_STRIDED, c_void_p, *_STRIDED, c_int, c_int, c_int)
 
 
 class Many(NamedTuple):
@@ -55,13 +50,8 @@ class Gemm:
         number = _ONE_OF.get(dtype, ctypes.c_float)
         self._numbers = number(0), number(1)
         self._scales = tuple(ctypes.addressof(n) for n in self._numbers)
-        library: Any = self._blas.library
-        prototype = ctypes.CFUNCTYPE
-        self._single = prototype(c_int, *_SINGLE)(("cublasGemmEx", library))
-        self._batched = prototype(c_int, *_BATCHED)(("cublasGemmStridedBatchedEx", library))
-        pointers = (c_int, c_void_p, c_void_p)
-        self._set_stream = prototype(*pointers)(("cublasSetStream_v2", library))
-        self._set_memory = prototype(*pointers, c_size_t)(("cublasSetWorkspace_v2", library))
+        library = self._blas.library
+        self._single, self._batched = library.cublasGemmEx, library.cublasGemmStridedBatchedEx
         self._handle = self._blas.handle.value
 
     @contextmanager
@@ -74,9 +64,7 @@ class Gemm:
             size: of the workspace, in bytes.
         """
         with self._blas.lock:
-            # In this order: a new stream makes cuBLAS forget the workspace.
-            _check(self._set_stream(self._handle, stream))
-            _check(self._set_memory(self._handle, workspace, size))
+            self._blas.at(stream, workspace, size)
             yield
 
     def forward(

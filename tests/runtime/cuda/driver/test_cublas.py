@@ -34,11 +34,11 @@ class Library:
         return 0
 
     def cublasSetStream_v2(self, handle, stream):  # noqa: N802
-        self.calls.append(("stream", stream.value))
+        self.calls.append(("stream", stream))
         return 0
 
     def cublasSetWorkspace_v2(self, handle, address, size):  # noqa: N802
-        self.calls.append(("workspace", address.value, size.value))
+        self.calls.append(("workspace", address, size))
         return 0
 
     def cublasGemmEx(self, *given):  # noqa: N802
@@ -136,6 +136,15 @@ def test_the_workspace_is_given_after_the_stream_which_takes_it_away(blas):
     with blas.on(5, workspace):
         pass
     assert blas.library.calls == [("stream", 5), ("workspace", workspace.data_ptr(), 64)]
+
+
+def test_what_is_set_already_is_not_set_again(blas):
+    first, second = (torch.empty(64, dtype=torch.uint8) for _ in range(2))
+    for stream, workspace in ((5, first), (5, first), (6, first), (6, second), (5, first)):
+        with blas.on(stream, workspace):
+            pass
+    assert [call[1] for call in blas.library.calls if call[0] == "stream"] == [5, 6, 6, 5]
+    assert len(blas.library.calls) == 8
 
 
 def test_a_failure_is_named(blas):
