@@ -34,6 +34,7 @@ class Counts(NamedTuple):
         inputs: gates with an input.
         gates: all gates.
         params: params.
+        dense: recurrent matrices.
         diagonal: diagonal weights.
         saved: values per unit that a forward saves if it saves gates.
         biases: the numbers of the gates that have a bias.
@@ -44,6 +45,7 @@ class Counts(NamedTuple):
     inputs: int
     gates: int
     params: int
+    dense: int
     diagonal: int
     saved: int
     biases: list[int]
@@ -64,6 +66,7 @@ def counts_of(cell: CellSpec) -> Counts:
         len(layout.input_gates),
         len(layout.gates),
         params,
+        len(layout.dense_gates),
         diagonal,
         len(facts_of(cell).saved),
         biases=numbers(layout.bias),

@@ -56,11 +56,12 @@ RNNC_INLINE void pointwise_backward(real sigmoid_r, real sigmoid_z, real n, real
   d_h = d_h_next*sigmoid_z;
 }
 
-// A row of n units. gates [kGates][width], params [kParams][width], kept [kSaved][n]; the states
+// n units of a row. gates [kGates][width], params [kParams][width], kept [kSaved][dim]; the states
 // before and after the step lie at an offset into an array of each state.
 template <bool keep>
 static void forward_row(const real* gates, const real* const* before, real* const* after,
-                        int64_t offset, const real* params, int64_t width, real* kept, int64_t n) {
+                        int64_t offset, const real* params, int64_t width, real* kept, int64_t dim,
+                        int64_t n) {
 #pragma omp simd
   for (int64_t d = 0; d < n; ++d) {
     real h_next, sigmoid_r, sigmoid_z;
@@ -73,36 +74,37 @@ static void forward_row(const real* gates, const real* const* before, real* cons
         h_next, sigmoid_r, sigmoid_z);
     after[0][offset + d] = h_next;
     if constexpr (keep) {
-      kept[0 * n + d] = sigmoid_r;
-      kept[1 * n + d] = sigmoid_z;
-      kept[2 * n + d] = gates[2 * width + d];
-      kept[3 * n + d] = gates[3 * width + d];
+      kept[0 * dim + d] = sigmoid_r;
+      kept[1 * dim + d] = sigmoid_z;
+      kept[2 * dim + d] = gates[2 * width + d];
+      kept[3 * dim + d] = gates[3 * width + d];
     }
   }
 }
 
-// A row of n units. d_states [kStates], state_width apart, holds the cotangents of the new states
+// n units of a row. d_states [kStates], state_width apart, holds the cotangents of the new states
 // and receives those of the previous ones, as far as the pointwise map passes them; d_gates
-// [kGates][n] is written, d_params [kParams][width] is summed.
+// [kGates][dim] is written, d_params [kParams][width] is summed.
 static void backward_row(const real* kept, const real* const* before, const real* const* after,
                          int64_t offset, const real* params, int64_t width, real* d_states,
-                         int64_t state_width, real* d_gates, real* d_params, int64_t n) {
+                         int64_t state_width, real* d_gates, real* d_params, int64_t dim,
+                         int64_t n) {
 #pragma omp simd
   for (int64_t d = 0; d < n; ++d) {
     real d_m, d_n, d_r, d_z, d_h;
     pointwise_backward(
-        kept[0 * n + d],
-        kept[1 * n + d],
-        kept[2 * n + d],
-        kept[3 * n + d],
+        kept[0 * dim + d],
+        kept[1 * dim + d],
+        kept[2 * dim + d],
+        kept[3 * dim + d],
         before[0][offset + d],
         after[0][offset + d],
         d_states[0 * state_width + d],
         d_m, d_n, d_r, d_z, d_h);
-    d_gates[0 * n + d] = d_r;
-    d_gates[1 * n + d] = d_z;
-    d_gates[2 * n + d] = d_n;
-    d_gates[3 * n + d] = d_m;
+    d_gates[0 * dim + d] = d_r;
+    d_gates[1 * dim + d] = d_z;
+    d_gates[2 * dim + d] = d_n;
+    d_gates[3 * dim + d] = d_m;
     d_states[0 * state_width + d] = d_h;
   }
 }

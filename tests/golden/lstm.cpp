@@ -64,11 +64,12 @@ RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z,
   d_h = real(0);
 }
 
-// A row of n units. gates [kGates][width], params [kParams][width], kept [kSaved][n]; the states
+// n units of a row. gates [kGates][width], params [kParams][width], kept [kSaved][dim]; the states
 // before and after the step lie at an offset into an array of each state.
 template <bool keep>
 static void forward_row(const real* gates, const real* const* before, real* const* after,
-                        int64_t offset, const real* params, int64_t width, real* kept, int64_t n) {
+                        int64_t offset, const real* params, int64_t width, real* kept, int64_t dim,
+                        int64_t n) {
 #pragma omp simd
   for (int64_t d = 0; d < n; ++d) {
     real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
@@ -83,28 +84,29 @@ static void forward_row(const real* gates, const real* const* before, real* cons
     after[0][offset + d] = h_next;
     after[1][offset + d] = c_next;
     if constexpr (keep) {
-      kept[0 * n + d] = sigmoid_i;
-      kept[1 * n + d] = sigmoid_f;
-      kept[2 * n + d] = tanh_z;
-      kept[3 * n + d] = sigmoid_o;
+      kept[0 * dim + d] = sigmoid_i;
+      kept[1 * dim + d] = sigmoid_f;
+      kept[2 * dim + d] = tanh_z;
+      kept[3 * dim + d] = sigmoid_o;
     }
   }
 }
 
-// A row of n units. d_states [kStates], state_width apart, holds the cotangents of the new states
+// n units of a row. d_states [kStates], state_width apart, holds the cotangents of the new states
 // and receives those of the previous ones, as far as the pointwise map passes them; d_gates
-// [kGates][n] is written, d_params [kParams][width] is summed.
+// [kGates][dim] is written, d_params [kParams][width] is summed.
 static void backward_row(const real* kept, const real* const* before, const real* const* after,
                          int64_t offset, const real* params, int64_t width, real* d_states,
-                         int64_t state_width, real* d_gates, real* d_params, int64_t n) {
+                         int64_t state_width, real* d_gates, real* d_params, int64_t dim,
+                         int64_t n) {
 #pragma omp simd
   for (int64_t d = 0; d < n; ++d) {
     real d_f, d_i, d_o, d_z, d_h, d_c;
     pointwise_backward(
-        kept[0 * n + d],
-        kept[1 * n + d],
-        kept[2 * n + d],
-        kept[3 * n + d],
+        kept[0 * dim + d],
+        kept[1 * dim + d],
+        kept[2 * dim + d],
+        kept[3 * dim + d],
         before[0][offset + d],
         before[1][offset + d],
         after[0][offset + d],
@@ -112,10 +114,10 @@ static void backward_row(const real* kept, const real* const* before, const real
         d_states[0 * state_width + d],
         d_states[1 * state_width + d],
         d_f, d_i, d_o, d_z, d_h, d_c);
-    d_gates[0 * n + d] = d_i;
-    d_gates[1 * n + d] = d_f;
-    d_gates[2 * n + d] = d_z;
-    d_gates[3 * n + d] = d_o;
+    d_gates[0 * dim + d] = d_i;
+    d_gates[1 * dim + d] = d_f;
+    d_gates[2 * dim + d] = d_z;
+    d_gates[3 * dim + d] = d_o;
     d_states[0 * state_width + d] = d_h;
     d_states[1 * state_width + d] = d_c;
   }

@@ -1,101 +1,151 @@
-// The recurrence, backward: for one head and some batch rows, all steps from the last to the first.
+// The recurrence, backward: for one head, some batch rows and some units, from the last step to the
+// first.
 #pragma once
 
 #include "layout.h"
 #include "product.h"
+#include "together.h"
 
 namespace rnnc {
 
-static void run_backward(const BackwardArguments& a, const Task& task, const real* packed) {
-  const Sizes& size = a.sizes;
-  const int64_t dim = size.dim, width = padded(dim), matrix = dim * width;
-  const int64_t row_stride = size.heads * dim;
-  const int64_t step_stride = time_stride(size.batch * row_stride);
-  const int64_t origin = task.first_row * row_stride + task.head * dim;
-  const int64_t state_width = task.rows * width;  // from one state to the next
-  Scratch diagonal(kDiagonalPairs * width), params(kParams * width);
-  Scratch d_states(kStates * state_width);
-  // Sums over rows and steps: of biases, params and diagonal weights. A step's rows are summed
-  // first, and steps in double, so that long sequences cost no digits.
-  constexpr int kSums = kGates + kParams + kDiagonalPairs;
-  Scratch step_sums(kSums * width);
-  ScratchOf<double> sums(kSums * width);
-  real* const d_bias = step_sums;
-  real* const d_params = d_bias + kGates * width;
-  real* const d_diagonal = d_params + kParams * width;
-  load_head(a.R_diag, kDiagonalPairs, task.head, size, diagonal, width);
-  load_head(a.params, kParams, task.head, size, params, width);
-  for (int s = 0; s < kStates; ++s) {
-    for (int64_t row = 0; row < task.rows && a.d_last[s] != nullptr; ++row) {
-      copy_row(a.d_last[s] + origin + row * row_stride, d_states + s * state_width + row * width,
-               dim);
+class BackwardTask {
+ public:
+  BackwardTask(const BackwardArguments& a, const Task& task, const real* packed)
+      : a_(a), task_(task), packed_(packed), width_(padded(task.units)),
+        row_stride_(a.sizes.heads * a.sizes.dim), step_stride_(time_stride(a.sizes.batch * row_stride_)),
+        head_(task.first_row * row_stride_ + task.head * a.sizes.dim),
+        origin_(head_ + task.first_unit), state_width_(task.rows * width_),
+        diagonal_(kDiagonalPairs * width_), params_(kParams * width_),
+        d_states_(kStates * state_width_), step_sums_(kSums * width_), sums_(kSums * width_) {
+    load_units(a.R_diag, kDiagonalPairs, task, a.sizes, diagonal_, width_);
+    load_units(a.params, kParams, task, a.sizes, params_, width_);
+    for (int s = 0; s < kStates; ++s) {
+      for (int64_t row = 0; row < task.rows && a.d_last[s] != nullptr; ++row) {
+        copy_row(a.d_last[s] + origin_ + row * row_stride_, d_state(s, row), task.units);
+      }
     }
   }
-  const real *before[kStates], *after[kStates];
-  for (int64_t step = size.steps - 1; step >= 0; --step) {
+
+  // The gradients of the gates of a step, and what passes to the states before it but for matrices.
+  void run_pointwise(int64_t step) {
+    const int64_t dim = a_.sizes.dim, units = task_.units;
+    const real *before[kStates], *after[kStates];
     for (int s = 0; s < kStates; ++s) {
-      before[s] = states_before(step, a.initial[s], a.states[s], step_stride) + origin;
-      after[s] = a.states[s] + step * step_stride + origin;
+      before[s] = states_before(step, a_.initial[s], a_.states[s], step_stride_) + origin_;
+      after[s] = a_.states[s] + step * step_stride_ + origin_;
     }
-    std::memset(step_sums, 0, (size_t)(kSums * width) * sizeof(real));
-    real* const d_gates = a.d_gates + (step * step_stride + origin) * kGates;
-    for (int64_t row = 0; row < task.rows; ++row) {
-      const int64_t offset = row * row_stride, place = step * step_stride + origin + offset;
+    real* const d_bias = step_sums_;
+    real* const d_params = d_bias + kGates * width_;
+    real* const d_diagonal = d_params + kParams * width_;
+    std::memset(step_sums_, 0, (size_t)(kSums * width_) * sizeof(real));
+    for (int64_t row = 0; row < task_.rows; ++row) {
+      const int64_t offset = row * row_stride_, place = step * step_stride_ + offset;
       for (int s = 0; s < kStates; ++s) {
-        if (a.d_states[s] != nullptr) {
-          add_row(a.d_states[s] + place, d_states + s * state_width + row * width, dim);
+        if (a_.d_states[s] != nullptr) {
+          add_row(a_.d_states[s] + place + origin_, d_state(s, row), units);
         }
       }
-      real* d_gate_row = d_gates + offset * kGates;
-      backward_row(a.kept + place * kSaved, before, after, offset, params, width,
-                   d_states + row * width, state_width, d_gate_row, d_params, dim);
-      for (int g = 0; g < kGates; ++g) add_row(d_gate_row + g * dim, d_bias + g * width, dim);
+      const real* kept = a_.kept + (place + head_) * kSaved + task_.first_unit;
+      real* d_gates = a_.d_gates + (place + head_) * kGates + task_.first_unit;
+      backward_row(kept, before, after, offset, params_, width_, d_state(0, row), state_width_,
+                   d_gates, d_params, dim, units);
+      for (int g = 0; g < kGates; ++g) add_row(d_gates + g * dim, d_bias + g * width_, units);
       for (int i = 0; i < kDiagonalPairs; ++i) {
         const int p = kDiagonalOrder[i];
-        const real* d_gate = d_gate_row + kDiagonalGate[p] * dim;
-        real* d_source = d_states + kDiagonalSource[p] * state_width + row * width;
-        add_product(d_gate, before[kDiagonalSource[p]] + offset, d_diagonal + p * width, dim);
-        add_product(d_gate, diagonal + p * width, d_source, dim);
+        const real* d_gate = d_gates + kDiagonalGate[p] * dim;
+        add_product(d_gate, before[kDiagonalSource[p]] + offset, d_diagonal + p * width_, units);
+        add_product(d_gate, diagonal_ + p * width_, d_state(kDiagonalSource[p], row), units);
       }
     }
-    add_row(step_sums, (double*)sums, kSums * width);
-    for (int i = 0; i < kDensePairs; ++i) {
+    add_row(step_sums_, (double*)sums_, kSums * width_);
+  }
+
+  // What passes to the states before the step through matrices, from the gates of all units.
+  void run_products(int64_t step) {
+    const int64_t dim = a_.sizes.dim;
+    const real* d_gates = a_.d_gates + (step * step_stride_ + head_) * kGates;
+    for (int i = 0; i < kDensePairs && packed_ != nullptr; ++i) {
       const int p = kDenseOrder[i];
-      multiply(d_gates + kDenseGate[p] * dim, row_stride * kGates,
-               packed + (p * size.heads + task.head) * matrix, task.rows, dim, dim,
-               d_states + kDenseSource[p] * state_width, width);
+      const int64_t place = p * a_.sizes.heads + task_.head;
+      multiply(d_gates + kDenseGate[p] * dim, row_stride_ * kGates,
+               packed_ + (place * padded(dim) + task_.first_unit) * dim, task_.rows, dim,
+               task_.units, d_state(kDenseSource[p], 0), width_);
     }
   }
-  for (int s = 0; s < kStates; ++s) {
-    for (int64_t row = 0; row < task.rows; ++row) {
-      copy_row(d_states + s * state_width + row * width,
-               a.d_initial[s] + origin + row * row_stride, dim);
+
+  // Copy the gradients of the initial states, and the sums.
+  void finish() {
+    for (int s = 0; s < kStates; ++s) {
+      for (int64_t row = 0; row < task_.rows; ++row) {
+        copy_row(d_state(s, row), a_.d_initial[s] + origin_ + row * row_stride_, task_.units);
+      }
     }
+    store_sums(0, kGates, a_.d_bias);
+    store_sums(kGates, kParams, a_.d_params);
+    store_sums(kGates + kParams, kDiagonalPairs, a_.d_diagonal);
   }
-  const auto store_sums = [&](int first, int count, real* to) {
+
+ private:
+  static constexpr int kSums = kGates + kParams + kDiagonalPairs;
+
+  real* d_state(int state, int64_t row) {
+    return d_states_ + state * state_width_ + row * width_;
+  }
+
+  void store_sums(int first, int count, real* to) {
     for (int i = 0; i < count; ++i) {
-      real* const row = to + ((task.tile * count + i) * size.heads + task.head) * dim;
-      for (int64_t d = 0; d < dim; ++d) row[d] = (real)sums[(first + i) * width + d];
+      real* const row = to + ((task_.tile * count + i) * a_.sizes.heads + task_.head) * a_.sizes.dim +
+                        task_.first_unit;
+      for (int64_t d = 0; d < task_.units; ++d) row[d] = (real)sums_[(first + i) * width_ + d];
     }
-  };
-  store_sums(0, kGates, a.d_bias);
-  store_sums(kGates, kParams, a.d_params);
-  store_sums(kGates + kParams, kDiagonalPairs, a.d_diagonal);
-}
+  }
+
+  const BackwardArguments& a_;
+  const Task task_;
+  const real* const packed_;
+  const int64_t width_, row_stride_, step_stride_;
+  const int64_t head_, origin_;  // of the head's units in the first row, and of the task's
+  const int64_t state_width_;    // from one state to the next
+  Scratch diagonal_, params_, d_states_;
+  // Sums over rows and steps: of biases, params and diagonal weights. A step's rows are summed
+  // first, and steps in double, so that long sequences cost no digits.
+  Scratch step_sums_;
+  ScratchOf<double> sums_;
+};
 
 static void backward(const BackwardArguments& a) {
   const Sizes& size = a.sizes;
-  const int64_t matrix = size.dim * padded(size.dim), area = size.dim * size.dim;
-  Scratch packed(kDensePairs * size.heads * matrix);
-#pragma omp parallel num_threads(size.threads) if (worth_threads(size))
+  const int64_t panels = padded(size.dim) / kPanel, count = tasks(size);
+  const int64_t to_pack = a.R != nullptr ? kDensePairs * size.heads * panels : 0;
+  Scratch memory(to_pack * kPanel * size.dim, false);
+  const real* packed = a.R != nullptr ? (const real*)memory : nullptr;
+  StepBarrier barrier;
+#pragma omp parallel num_threads(size.threads) if (worth_threads(size, a.R != nullptr))
   {
 #pragma omp for schedule(static)
-    for (int64_t i = 0; i < kDensePairs * size.heads; ++i) {
-      pack(a.R + i * area, size.dim, 1, size.dim, size.dim, packed + i * matrix);
+    for (int64_t i = 0; i < to_pack; ++i) {
+      const int64_t column = i % panels * kPanel;
+      pack_panel(a.R + i / panels * size.dim * size.dim + column, size.dim, 1, size.dim,
+                 size.dim - column, memory + i * kPanel * size.dim);
     }
+    if (unit_parts(size) == 1) {
 #pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < tiles(size) * size.heads; ++i) {
-      run_backward(a, task_of(size, i), packed);
+      for (int64_t i = 0; i < count; ++i) {
+        BackwardTask task(a, task_of(size, i), packed);
+        for (int64_t step = size.steps - 1; step >= 0; --step) {
+          task.run_pointwise(step);
+          task.run_products(step);
+        }
+        task.finish();
+      }
+    } else {
+      OwnTasks<BackwardTask> own(a, packed);
+      for (int64_t step = size.steps - 1; step >= 0; --step) {
+        for (BackwardTask& task : own) task.run_pointwise(step);
+        barrier.wait(size.steps - step);  // for the gradients of the gates of all units
+        for (BackwardTask& task : own) task.run_products(step);
+      }
+      for (BackwardTask& task : own) task.finish();
     }
   }
 }

@@ -1,109 +1,172 @@
-// The recurrence, forward: for one head and some batch rows, all steps.
+// The recurrence, forward: for one head, some batch rows and some units, all steps.
 #pragma once
 
 #include "layout.h"
 #include "product.h"
+#include "together.h"
 
 namespace rnnc {
 
-// gates[row][gate][unit] = bias + input share.
-static void load_inputs(const ForwardArguments& a, const Task& task, int64_t step,
-                        const real* bias, real* gates, int64_t width) {
-  const int64_t dim = a.sizes.dim;
-  const int64_t unit_stride = a.wx_strides[3], gate_stride = a.wx_strides[4];
-  for (int64_t row = 0; row < task.rows; ++row) {
-    real* out = gates + row * kGates * width;
-    std::memcpy(out, bias, (size_t)(kGates * width) * sizeof(real));
-    const real* wx = a.wx + step * a.wx_strides[0] + (task.first_row + row) * a.wx_strides[1] +
-                     task.head * a.wx_strides[2];
-    if (unit_stride == 1) {
-      for (int g = 0; g < kInputGates; ++g) add_row(wx + g * gate_stride, out + g * width, dim);
-    } else {
-      for (int64_t d = 0; d < dim; ++d) {
+class ForwardTask {
+ public:
+  // packed: null where packing the matrices would cost more than it saves.
+  ForwardTask(const ForwardArguments& a, const Task& task, const real* packed)
+      : a_(a), task_(task), packed_(packed), width_(padded(task.units)),
+        block_rows_(rows_at_once(a.sizes, task)), bias_(kGates * width_),
+        diagonal_(kDiagonalPairs * width_), params_(kParams * width_),
+        gates_(block_rows_ * kGates * width_) {
+    for (int i = 0; i < kBiasGates && a.b != nullptr; ++i) {
+      load_units(a.b + i * a.sizes.heads * a.sizes.dim, 1, task, a.sizes,
+                 bias_ + kBias[i] * width_, width_);
+    }
+    load_units(a.R_diag, kDiagonalPairs, task, a.sizes, diagonal_, width_);
+    load_units(a.params, kParams, task, a.sizes, params_, width_);
+  }
+
+  void run(int64_t step) {
+    for (int64_t row = 0; row < task_.rows; row += block_rows_) {
+      run_rows(step, task_.first_row + row, smaller(block_rows_, task_.rows - row));
+    }
+  }
+
+  // Copy the states after the last step.
+  void finish() {
+    const int64_t steps = a_.sizes.steps, row_stride = a_.sizes.heads * a_.sizes.dim;
+    for (int s = 0; s < kStates; ++s) {
+      const real* end = states_before(steps, a_.initial[s], a_.states[s],
+                                      time_stride(a_.sizes.batch * row_stride));
+      for (int64_t row = task_.first_row; row < task_.first_row + task_.rows; ++row) {
+        const int64_t place = row * row_stride + first_value();
+        copy_row(end + place, a_.last[s] + place, task_.units);
+      }
+    }
+  }
+
+ private:
+  // Small matrices stay in a cache while blocks of rows pass, whose gates stay in a smaller one.
+  static int64_t rows_at_once(const Sizes& s, const Task& task) {
+    const int64_t bytes = kDensePairs * s.dim * padded(task.units) * (int64_t)sizeof(real);
+    return bytes <= 256 * 1024 ? smaller(kRowBlock, task.rows) : task.rows;
+  }
+
+  int64_t first_value() const { return task_.head * a_.sizes.dim + task_.first_unit; }
+
+  void run_rows(int64_t step, int64_t first_row, int64_t rows) {
+    const Sizes& size = a_.sizes;
+    const int64_t dim = size.dim, row_stride = size.heads * dim;
+    const int64_t step_stride = time_stride(size.batch * row_stride);
+    const int64_t origin = first_row * row_stride + task_.head * dim;  // of the head's units
+    const real *before[kStates], *sources[kStates];
+    real* after[kStates];
+    for (int s = 0; s < kStates; ++s) {
+      sources[s] = states_before(step, a_.initial[s], a_.states[s], step_stride) + origin;
+      before[s] = sources[s] + task_.first_unit;
+      after[s] = a_.states[s] + step * step_stride + origin + task_.first_unit;
+    }
+    load_inputs(step, first_row, rows);
+    for (int i = 0; i < kDensePairs; ++i) {
+      const int p = kDenseOrder[i];
+      add_dense(p, sources[kDenseSource[p]], first_row, rows, gates_ + kDenseGate[p] * width_);
+    }
+    for (int64_t row = 0; row < rows; ++row) {
+      real* gates = gates_ + row * kGates * width_;
+      const int64_t offset = row * row_stride;
+      for (int i = 0; i < kDiagonalPairs; ++i) {
+        const int p = kDiagonalOrder[i];
+        add_product(diagonal_ + p * width_, before[kDiagonalSource[p]] + offset,
+                    gates + kDiagonalGate[p] * width_, task_.units);
+      }
+      if (a_.kept != nullptr) {
+        real* kept = a_.kept + (step * step_stride + origin + offset) * kSaved + task_.first_unit;
+        forward_row<true>(gates, before, after, offset, params_, width_, kept, dim, task_.units);
+      } else {
+        forward_row<false>(gates, before, after, offset, params_, width_, nullptr, dim,
+                           task_.units);
+      }
+    }
+  }
+
+  // gates[row][gate][unit] = bias + input share.
+  void load_inputs(int64_t step, int64_t first_row, int64_t rows) {
+    const int64_t* strides = a_.wx_strides;
+    const int64_t unit_stride = strides[3], gate_stride = strides[4];
+    for (int64_t row = 0; row < rows; ++row) {
+      real* out = gates_ + row * kGates * width_;
+      std::memcpy(out, bias_, (size_t)(kGates * width_) * sizeof(real));
+      const real* wx = a_.wx + step * strides[0] + (first_row + row) * strides[1] +
+                       task_.head * strides[2] + task_.first_unit * unit_stride;
+      if (unit_stride == 1) {
         for (int g = 0; g < kInputGates; ++g) {
-          out[g * width + d] += wx[d * unit_stride + g * gate_stride];
+          add_row(wx + g * gate_stride, out + g * width_, task_.units);
+        }
+      } else {
+        for (int64_t d = 0; d < task_.units; ++d) {
+          for (int g = 0; g < kInputGates; ++g) {
+            out[g * width_ + d] += wx[d * unit_stride + g * gate_stride];
+          }
         }
       }
     }
   }
-}
 
-// packed: null where packing the matrices would cost more than it saves.
-static void run_forward(const ForwardArguments& a, const Task& task, const real* packed) {
-  const Sizes& size = a.sizes;
-  const int64_t dim = size.dim, width = padded(dim), matrix = dim * width;
-  const int64_t row_stride = size.heads * dim;
-  const int64_t step_stride = time_stride(size.batch * row_stride);
-  const int64_t origin = task.first_row * row_stride + task.head * dim;
-  Scratch bias(kGates * width), diagonal(kDiagonalPairs * width), params(kParams * width);
-  Scratch gates(task.rows * kGates * width);
-  if (a.b != nullptr) {
-    for (int i = 0; i < kBiasGates; ++i) {
-      load_head(a.b + i * size.heads * dim, 1, task.head, size, bias + kBias[i] * width, width);
+  // Add the product of a dense pair to its gate.
+  void add_dense(int pair, const real* source, int64_t first_row, int64_t rows, real* gate) {
+    const Sizes& size = a_.sizes;
+    const int64_t dim = size.dim, row_stride = size.heads * dim;
+    const int64_t place = pair * size.heads + task_.head;
+    if (a_.product != nullptr) {
+      const real* product = a_.product + first_row * a_.product_strides[0] +
+                            pair * a_.product_strides[1] + task_.head * a_.product_strides[2] +
+                            task_.first_unit;
+      for (int64_t row = 0; row < rows; ++row) {
+        add_row(product + row * a_.product_strides[0], gate + row * kGates * width_, task_.units);
+      }
+    } else if (packed_ != nullptr) {
+      multiply(source, row_stride, packed_ + (place * padded(dim) + task_.first_unit) * dim, rows,
+               dim, task_.units, gate, kGates * width_);
+    } else {
+      multiply_unpacked(source, row_stride, a_.R + (place * dim + task_.first_unit) * dim, rows,
+                        dim, task_.units, gate, kGates * width_);
     }
   }
-  load_head(a.R_diag, kDiagonalPairs, task.head, size, diagonal, width);
-  load_head(a.params, kParams, task.head, size, params, width);
-  const real* before[kStates];
-  real* after[kStates];
-  for (int64_t step = 0; step < size.steps; ++step) {
-    for (int s = 0; s < kStates; ++s) {
-      before[s] = states_before(step, a.initial[s], a.states[s], step_stride) + origin;
-      after[s] = a.states[s] + step * step_stride + origin;
-    }
-    load_inputs(a, task, step, bias, gates, width);
-    for (int i = 0; i < kDensePairs; ++i) {
-      const int p = kDenseOrder[i];
-      const real* source = before[kDenseSource[p]];
-      real* gate = gates + kDenseGate[p] * width;
-      const int64_t place = p * size.heads + task.head;
-      if (packed != nullptr) {
-        multiply(source, row_stride, packed + place * matrix, task.rows, dim, dim, gate,
-                 kGates * width);
-      } else {
-        multiply_unpacked(source, row_stride, a.R + place * dim * dim, task.rows, dim, dim, gate,
-                          kGates * width);
-      }
-    }
-    for (int64_t row = 0; row < task.rows; ++row) {
-      real* gate_row = gates + row * kGates * width;
-      const int64_t offset = row * row_stride;
-      for (int i = 0; i < kDiagonalPairs; ++i) {
-        const int p = kDiagonalOrder[i];
-        add_product(diagonal + p * width, before[kDiagonalSource[p]] + offset,
-                    gate_row + kDiagonalGate[p] * width, dim);
-      }
-      if (a.kept != nullptr) {
-        real* kept = a.kept + (step * step_stride + origin + offset) * kSaved;
-        forward_row<true>(gate_row, before, after, offset, params, width, kept, dim);
-      } else {
-        forward_row<false>(gate_row, before, after, offset, params, width, nullptr, dim);
-      }
-    }
-  }
-  for (int s = 0; s < kStates; ++s) {
-    const real* end = states_before(size.steps, a.initial[s], a.states[s], step_stride) + origin;
-    for (int64_t row = 0; row < task.rows; ++row) {
-      copy_row(end + row * row_stride, a.last[s] + origin + row * row_stride, dim);
-    }
-  }
-}
+
+  const ForwardArguments& a_;
+  const Task task_;
+  const real* const packed_;
+  const int64_t width_, block_rows_;
+  Scratch bias_, diagonal_, params_, gates_;
+};
 
 static void forward(const ForwardArguments& a) {
   const Sizes& size = a.sizes;
-  const int64_t matrix = size.dim * padded(size.dim), area = size.dim * size.dim;
-  const bool pack_first = size.steps > 2;
-  const int64_t matrices = kDensePairs * size.heads;
-  Scratch packed(pack_first ? matrices * matrix : 0);
-#pragma omp parallel num_threads(size.threads) if (worth_threads(size))
+  const bool pack_first = size.steps > 2 && a.product == nullptr;
+  const int64_t panels = padded(size.dim) / kPanel, count = tasks(size);
+  const int64_t to_pack = pack_first ? kDensePairs * size.heads * panels : 0;
+  Scratch memory(to_pack * kPanel * size.dim, false);
+  const real* packed = pack_first ? (const real*)memory : nullptr;
+  StepBarrier barrier;
+#pragma omp parallel num_threads(size.threads) if (worth_threads(size, a.product == nullptr))
   {
 #pragma omp for schedule(static)
-    for (int64_t i = 0; i < (pack_first ? matrices : 0); ++i) {
-      pack(a.R + i * area, 1, size.dim, size.dim, size.dim, packed + i * matrix);
+    for (int64_t i = 0; i < to_pack; ++i) {
+      const int64_t column = i % panels * kPanel;
+      pack_panel(a.R + (i / panels * size.dim + column) * size.dim, 1, size.dim, size.dim,
+                 size.dim - column, memory + i * kPanel * size.dim);
     }
+    if (unit_parts(size) == 1) {
 #pragma omp for schedule(dynamic)
-    for (int64_t i = 0; i < tiles(size) * size.heads; ++i) {
-      run_forward(a, task_of(size, i), pack_first ? (const real*)packed : nullptr);
+      for (int64_t i = 0; i < count; ++i) {
+        ForwardTask task(a, task_of(size, i), packed);
+        for (int64_t step = 0; step < size.steps; ++step) task.run(step);
+        task.finish();
+      }
+    } else {
+      OwnTasks<ForwardTask> own(a, packed);
+      for (int64_t step = 0; step < size.steps; ++step) {
+        for (ForwardTask& task : own) task.run(step);
+        barrier.wait(step + 1);  // for all units of the new states
+      }
+      for (ForwardTask& task : own) task.finish();
     }
   }
 }

@@ -1,7 +1,8 @@
 // What a call hands over, and the scratch memory of one task.
 //
-// B batch rows, T steps, N heads, D units a head. A task is one head and one tile of batch rows:
-// it runs through all steps by itself. Rows of its scratch memory are padded to whole panels; the
+// B batch rows, T steps, N heads, D units per head. A task is one head, one tile of batch rows and
+// one part of the units. If all units are one part, a task runs through all steps by itself; else
+// tasks wait for each other at every step. Rows of scratch memory are padded to whole panels; the
 // caller's tensors are read and written in place.
 #pragma once
 
@@ -22,10 +23,11 @@ RNNC_INLINE int64_t time_stride(int64_t step_size) {
 #endif
 }
 
-// Mirrored field by field in runtime/cpu/arguments.py.
+// Mirrored field by field in runtime/cpu/arguments.py, where every field takes eight bytes.
 struct Sizes {
   int64_t steps, batch, heads, dim;
-  int64_t tile_rows;  // batch rows a task
+  int64_t tile_rows;   // batch rows per task
+  int64_t part_units;  // units per task: a multiple of kPanel, or all
   int64_t threads;
 };
 
@@ -33,7 +35,9 @@ struct ForwardArguments {
   Sizes sizes;
   int64_t wx_strides[5];  // of running time, batch, head, unit, gate, in elements
   const real* wx;         // [T][B][N][D][input gates], by the strides above
-  const real* R;          // [dense pairs][N][D out][D in]
+  const real* R;          // [dense pairs][N][D out][D in], or null if `product` is given
+  const real* product;    // for one step alone: R times states, by the strides below, or null
+  int64_t product_strides[3];  // of batch, dense pair, head, in elements; units are adjacent
   const real* R_diag;     // [diagonal pairs][N][D]
   const real* b;          // [bias gates][N][D], or null
   const real* params;     // [params][N][D]
@@ -45,7 +49,7 @@ struct ForwardArguments {
 
 struct BackwardArguments {
   Sizes sizes;
-  const real* R;
+  const real* R;  // or null if the caller adds R^T times d_gates to d_initial
   const real* R_diag;
   const real* params;
   const real* initial[kStates];
@@ -61,15 +65,15 @@ struct BackwardArguments {
   real* d_diagonal;  // [tiles][kDiagonalPairs][N][D]
 };
 
-// Aligned, zeroed memory that is given back at the end of its scope.
+// Aligned memory that is given back at the end of its scope; zeroed if wanted.
 template <typename T>
 class ScratchOf {
  public:
-  explicit ScratchOf(int64_t count) {
+  explicit ScratchOf(int64_t count, bool zeroed = true) {
     const size_t bytes = ((size_t)count * sizeof(T) / 64 + 1) * 64;
     data_ = (T*)std::aligned_alloc(64, bytes);
     if (data_ == nullptr) std::abort();
-    std::memset(data_, 0, bytes);
+    if (zeroed) std::memset(data_, 0, bytes);
   }
   ~ScratchOf() { std::free(data_); }
   ScratchOf(const ScratchOf&) = delete;
@@ -97,11 +101,36 @@ RNNC_INLINE void add_product(const real* __restrict a, const real* __restrict b,
   for (int64_t d = 0; d < n; ++d) to[d] += a[d] * b[d];
 }
 
-// Rows of [count][N][D] for one head, each padded.
-static void load_head(const real* from, int64_t count, int64_t head, const Sizes& sizes, real* to,
-                      int64_t width) {
+// One head, some batch rows and some units.
+struct Task {
+  int64_t head, first_row, rows, tile, first_unit, units;
+};
+
+RNNC_INLINE int64_t tiles(const Sizes& s) {
+  return (s.batch + s.tile_rows - 1) / s.tile_rows;
+}
+
+RNNC_INLINE int64_t unit_parts(const Sizes& s) {
+  return (s.dim + s.part_units - 1) / s.part_units;
+}
+
+RNNC_INLINE int64_t tasks(const Sizes& s) { return tiles(s) * s.heads * unit_parts(s); }
+
+RNNC_INLINE int64_t smaller(int64_t a, int64_t b) { return a < b ? a : b; }
+
+RNNC_INLINE Task task_of(const Sizes& s, int64_t index) {
+  const int64_t parts = unit_parts(s), head_tile = index / parts, tile = head_tile / s.heads;
+  const int64_t row = tile * s.tile_rows, unit = index % parts * s.part_units;
+  return {head_tile % s.heads,        row,  smaller(s.tile_rows, s.batch - row), tile, unit,
+          smaller(s.part_units, s.dim - unit)};
+}
+
+// The task's units of rows of [count][N][D], each row padded.
+static void load_units(const real* from, int64_t count, const Task& task, const Sizes& sizes,
+                       real* to, int64_t width) {
   for (int64_t i = 0; i < count; ++i) {
-    copy_row(from + (i * sizes.heads + head) * sizes.dim, to + i * width, sizes.dim);
+    copy_row(from + (i * sizes.heads + task.head) * sizes.dim + task.first_unit, to + i * width,
+             task.units);
   }
 }
 
@@ -112,26 +141,11 @@ RNNC_INLINE const real* states_before(int64_t step, const real* initial, States 
   return step > 0 ? states + (step - 1) * step_stride : initial;
 }
 
-// One head and tile of the batch.
-struct Task {
-  int64_t head, first_row, rows, tile;
-};
-
 // Whether a call is worth waking other threads: below some microseconds of arithmetic it is not.
-RNNC_INLINE bool worth_threads(const Sizes& s) {
+// A pointwise map takes as long as some hundred multiplications.
+RNNC_INLINE bool worth_threads(const Sizes& s, bool multiplies) {
   const int64_t unit_steps = s.steps * s.batch * s.heads * s.dim;
-  return s.threads > 1 && unit_steps * (kDensePairs * s.dim + 16) > 200000;
-}
-
-RNNC_INLINE int64_t tiles(const Sizes& s) {
-  return (s.batch + s.tile_rows - 1) / s.tile_rows;
-}
-
-RNNC_INLINE Task task_of(const Sizes& s, int64_t index) {
-  const int64_t tile = index / s.heads;
-  const int64_t first = tile * s.tile_rows;
-  const int64_t left = s.batch - first;
-  return {index % s.heads, first, left < s.tile_rows ? left : s.tile_rows, tile};
+  return s.threads > 1 && unit_steps * ((multiplies ? kDensePairs * s.dim : 0) + 100) > 400000;
 }
 
 }  // namespace rnnc

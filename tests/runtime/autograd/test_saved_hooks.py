@@ -192,15 +192,15 @@ def test_a_backward_that_failed_before_its_kernel_wrote_runs_again(inputs_for, m
     out = scan(inputs, "direct")
     seeds = [torch.arange(v.numel()).to(v).view(v.shape).sin() for v in out]
     named = inputs.named()
-    original = kernels.summed_over_time
+    original = kernels.recurrent_gradient
 
     def fail(*_):
         raise torch.OutOfMemoryError("no room for the sum")
 
-    monkeypatch.setattr(kernels, "summed_over_time", fail)
+    monkeypatch.setattr(kernels, "recurrent_gradient", fail)
     with pytest.raises(torch.OutOfMemoryError):
         torch.autograd.grad(out, list(named.values()), seeds)
-    monkeypatch.setattr(kernels, "summed_over_time", original)
+    monkeypatch.setattr(kernels, "recurrent_gradient", original)
     found = torch.autograd.grad(out, list(named.values()), seeds)
     for (key, value), got in zip(wanted.items(), found, strict=True):
         torch.testing.assert_close(got, value, msg=lambda text, key=key: f"{key}: {text}")

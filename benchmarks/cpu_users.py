@@ -1,0 +1,99 @@
+"""Times `rnnc.RNN` on the CPU against torch's modules over a grid of sizes.
+
+    python benchmarks/cpu_users.py [--rounds 7] [--only "LSTM 256"] [--json table.json]
+
+LSTM and GRU, hidden 64 to 512, B 1 to 128, T 1 to 64, training and inference, and single steps
+against torch's cells. Both sides of a case run in turns in one process, in float32 with default
+flags. A figure is the smallest time of a side, since other programs can only lengthen a run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import torch
+import typer
+from rnnc.bench.users.cases import Mode, Module, UserCase
+from rnnc.bench.users.contenders import ours, torchs
+
+HIDDEN, BATCH, STEPS = (64, 128, 256, 512), (1, 8, 32, 128), (1, 16, 64)
+MODULES: tuple[Module, ...] = ("lstm", "gru")
+MODES: tuple[Mode, ...] = ("training", "inference")
+# Short calls repeat until a measurement takes as long as this, which the clock resolves well.
+SECONDS = 0.002
+
+
+def cases() -> Iterator[UserCase]:
+    """All cases, in the order of the table."""
+    for module in MODULES:
+        for mode in MODES:
+            for hidden in HIDDEN:
+                for batch in BATCH:
+                    for steps in STEPS:
+                        yield UserCase(module, hidden, batch, steps, mode=mode)
+    for stepped in (*MODULES, "elman"):
+        for hidden in (64, 256, 512):
+            for batch in BATCH:
+                yield UserCase(stepped, hidden, batch, mode="step")
+
+
+def seconds(run: Callable[[], object], count: int) -> float:
+    """Seconds per call."""
+    start = time.perf_counter()
+    for _ in range(count):
+        run()
+    return (time.perf_counter() - start) / count
+
+
+def compare(case: UserCase, rounds: int) -> tuple[float, float]:
+    """Milliseconds of rnnc and of torch: the smallest of some rounds.
+
+    Args:
+        case: the case.
+        rounds: measurements of each side.
+    """
+    runs = {"ours": ours(case, "cpu"), "torch": torchs(case, "cpu", torch.float32)}
+    counts = {}
+    for name, run in runs.items():
+        run()
+        counts[name] = max(1, int(SECONDS / max(seconds(run, 1), 1e-6)))
+    best = dict.fromkeys(runs, math.inf)
+    for _ in range(rounds):
+        for name, run in runs.items():
+            run()  # fills the caches, which the other side used
+            best[name] = min(best[name], seconds(run, counts[name]))
+    return 1e3 * best["ours"], 1e3 * best["torch"]
+
+
+def main(
+    rounds: Annotated[int, typer.Option(help="Measurements per side.")] = 7,
+    only: Annotated[str, typer.Option(help="Cases whose text contains this.")] = "",
+    output: Annotated[Path | None, typer.Option("--json", help="A file for the table.")] = None,
+) -> None:
+    """Measure, and print a table."""
+    torch.set_num_threads(2)
+    torch.manual_seed(0)
+    table: dict[str, tuple[float, float]] = {}
+    for case in cases():
+        if only not in str(case):
+            continue
+        mine, peer = table[str(case)] = compare(case, rounds)
+        mark = "  over 1.1" if mine > 1.1 * peer else ""
+        print(f"{case!s:48} {mine:9.3f} {peer:9.3f} {mine / peer:6.2f}{mark}", flush=True)
+    ratios = {name: mine / peer for name, (mine, peer) in table.items()}
+    mean = math.exp(sum(map(math.log, ratios.values())) / len(ratios))
+    worst = max(ratios, key=ratios.__getitem__)
+    print(f"{len(ratios)} cases, rnnc's time over torch's: geometric mean {mean:.2f}")
+    print(f"worst {ratios[worst]:.2f} ({worst})")
+    print(f"over 1.1: {sum(ratio > 1.1 for ratio in ratios.values())}")
+    if output is not None:
+        output.write_text(json.dumps(table, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,168 @@
+"""Products of recurrent matrices by torch: those of a single step, and the gradient of R."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...codegen.layout import layout_of
+
+# A sum in float32 is taken in parts, since short sums have smaller rounding errors: the fewest rows
+# of one part, and the most parts.
+_SHORTEST_PART = 128
+_MOST_PARTS = 16
+
+
+class _Run(NamedTuple):
+    """Matrices that follow each other in R, of gates that follow each other, and one state.
+
+    Attributes:
+        state: the number of the state.
+        gate: the number of the first gate.
+        matrix: the number of the first matrix.
+        many: how many.
+    """
+
+    state: int
+    gate: int
+    matrix: int
+    many: int
+
+
+@lru_cache(maxsize=512)
+def _runs(cell: CellSpec) -> list[_Run]:
+    """The runs of a cell, in the order of R."""
+    layout, found = layout_of(cell), list[_Run]()
+    for index, gate in layout.dense_gates.items():
+        state, matrix = layout.dense_sources[index].number, index.number
+        if found:
+            last = found[-1]
+            if (state, gate.number) == (last.state, last.gate + last.many):
+                found[-1] = last._replace(many=last.many + 1)
+                continue
+        found.append(_Run(state, gate.number, matrix, 1))
+    return found
+
+
+def recurrent_product(
+    cell: CellSpec, R: Tensor, states: Sequence[Tensor]
+) -> tuple[Tensor, tuple[int, int, int]]:
+    """The product of each recurrent matrix with the state that it reads, for one step.
+
+    Args:
+        cell: the cell.
+        R: as in `ScanInputs`, contiguous.
+        states: (B, N, D) each, contiguous.
+
+    Returns:
+        The products, and their strides of batch, matrix and head; units are adjacent.
+    """
+    runs, (pairs, heads, dim, _) = _runs(cell), R.shape
+    state, batch = runs[0].state, states[0].shape[0]
+    one_state = all(run.state == state for run in runs)
+    if heads == 1 and one_state:
+        product = torch.mm(states[state].view(batch, dim), R.view(pairs * dim, dim).t())
+        return product, (pairs * dim, dim, 0)
+    parts = [
+        torch.matmul(
+            states[run.state].transpose(0, 1),
+            R[run.matrix : run.matrix + run.many].transpose(2, 3),
+        )
+        for run in runs
+    ]
+    product = parts[0] if len(parts) == 1 else torch.cat(parts)  # (pairs, N, B, D)
+    return product, (dim, heads * batch * dim, batch * dim)
+
+
+def add_recurrent_gradient_of_states(
+    cell: CellSpec, R: Tensor, d_gates: Tensor, d_states: Sequence[Tensor]
+) -> None:
+    """Add to the gradient of each state what reaches it through matrices, for one step.
+
+    Args:
+        cell: the cell.
+        R: as in `ScanInputs`, contiguous.
+        d_gates: (B, N, G, D), contiguous.
+        d_states: (B, N, D) each, contiguous; changed in place.
+    """
+    batch, heads, gates, dim = d_gates.shape
+    for state, gate, matrix, many in _runs(cell):
+        if heads == 1:
+            columns = d_gates.view(batch, gates * dim)[:, gate * dim : (gate + many) * dim]
+            rows = R.view(-1, dim)[matrix * dim : (matrix + many) * dim]
+            d_states[state].view(batch, dim).addmm_(columns, rows)
+            continue
+        d_state = d_states[state].transpose(0, 1)
+        for i in range(many):
+            d_state.baddbmm_(d_gates[:, :, gate + i].transpose(0, 1), R[matrix + i])
+
+
+def recurrent_gradient(
+    cell: CellSpec,
+    d_gates: Tensor,
+    states: Sequence[Tensor],
+    initial_states: Sequence[Tensor],
+    reverse: bool,
+) -> Tensor:
+    """d_R[gate] = sum over time and batch of d_gate s_{t-1}.
+
+    Each matrix is a product of its own, so that a library's rounding does not depend on the order
+    of gates. Products add steps in the order of memory, whichever step ran first.
+
+    Args:
+        cell: the cell.
+        d_gates: (T, B, N, G, D), contiguous.
+        states: at all steps, (T, B, N, D), contiguous.
+        initial_states: (B, N, D) each, contiguous.
+        reverse: whether the cell ran from the last step to the first.
+
+    Returns:
+        (Gr, N, D out, D in).
+    """
+    runs = _runs(cell)
+    steps, batch, heads, gates, dim = d_gates.shape
+    count = sum(run.many for run in runs)
+    if not (runs and steps and batch):
+        return d_gates.new_zeros(count, heads, dim, dim)
+    d_R = d_gates.new_empty(count, heads, dim, dim)
+    rows, others = d_gates.view(steps * batch, heads, gates, dim), (steps - 1) * batch
+    first, later = (rows[others:], rows[:others]) if reverse else (rows[:batch], rows[batch:])
+    parts = _parts(others, d_gates.dtype == torch.float32)
+    for state, gate, matrix, many in runs:
+        before = states[state].view(steps * batch, heads, dim)[batch if reverse else 0 :]
+        factors = [(first, initial_states[state])]
+        factors += [(later[a:z], before[a:z]) for a, z in parts]
+        if heads == 1:
+            # All gates of a run at once: (gates, D, rows) x (gates, rows, D).
+            total = d_R[matrix : matrix + many, 0]
+            for i, (left, right) in enumerate(factors):
+                columns = left[:, 0, gate : gate + many].permute(1, 2, 0)
+                _add_product(total, columns, right[:, 0].expand(many, -1, -1), first=not i)
+            continue
+        for each in range(many):
+            total = d_R[matrix + each]
+            for i, (left, right) in enumerate(factors):
+                columns = left[:, :, gate + each].permute(1, 2, 0)
+                _add_product(total, columns, right.transpose(0, 1), first=not i)
+    return d_R
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
+    """Add products of matrices in place, or write them if they are the first."""
+    if first:
+        torch.bmm(a, b, out=total)
+    else:
+        total.baddbmm_(a, b)
+
+
+@lru_cache(maxsize=1024)
+def _parts(rows: int, divided: bool) -> list[tuple[int, int]]:
+    """The first and last row of each part of a sum."""
+    size = max(math.ceil(rows / _MOST_PARTS), _SHORTEST_PART) if divided else max(rows, 1)
+    return [(first, min(first + size, rows)) for first in range(0, rows, size)]
