@@ -28,6 +28,7 @@ _NAMES = {
     ".runtime.cuda.memory.kept": "free_memory",
     ".runtime.errors": "CompileError NoCompilerError NoCudaError TensorError",
     ".runtime.module.rnn": "RNN",
+    ".runtime.module.stepper": "Stepper",
     ".runtime.scan": "scan",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

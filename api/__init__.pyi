@@ -39,6 +39,7 @@ from .errors import RnncError
 from .runtime.cuda.memory.kept import free_memory
 from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
 from .runtime.module.rnn import RNN
+from .runtime.module.stepper import Stepper
 from .runtime.scan import scan
 
 __version__: str
@@ -58,6 +59,7 @@ __all__ = [
     "RnncError",
     "Shape",
     "State",
+    "Stepper",
     "TensorError",
     "UnknownGpuError",
     "cell",

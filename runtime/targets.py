@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, cast
 
 import torch
@@ -121,6 +121,11 @@ class SteppingTarget(Target, Protocol):
         needs: Sequence[bool],
     ) -> list[Tensor | None]:
         """The gradients of x, the caller's states and the flat weights of each layer."""
+
+    def capture(
+        self, device: torch.device, runs: Sequence[Callable[[], object]]
+    ) -> list[Callable[[], None]] | None:
+        """What replays each run on torch's current stream; None where nothing can be captured."""
 
 
 TARGETS: dict[str, Target] = {"cpu": CpuTarget(), "cuda": CudaTarget()}

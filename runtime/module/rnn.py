@@ -21,19 +21,18 @@ from ..check.module import (
     check_module_dtype,
     check_size,
     check_states,
-    one_direction_error,
 )
 from ..errors import TensorError
 from ..layers import Settings, scan_layers
-from ..step import step_layers
 from ..targets import check_backend
 from ..tensors import States
 from .computed_weights import replace_weight
 from .identity import check_same_cell, identity_of
+from .steps import Steps
 from .weights import Named, initialize, weight_of, weight_shapes
 
 
-class RNN(nn.Module):
+class RNN(Steps):
     """One or more layers of a recurrent cell.
 
     The parameters of layer k, where the cell has them (N heads of D units, N · D = hidden_size;
@@ -206,46 +205,6 @@ class RNN(nn.Module):
             return y.squeeze(1), tuple(s.squeeze(1) for s in last)
         y, last = self._run(x.transpose(0, 1) if self.batch_first else x, states)
         return (y.transpose(0, 1) if self.batch_first else y), last
-
-    def step(self, x: Tensor, states: Sequence[Tensor] | None = None) -> tuple[Tensor, States]:
-        """Run all layers over one step: for generation, control and other closed loops.
-
-        Args:
-            x: (B, input), or (input) for one sequence.
-            states: as in `forward`, for example those that the last call returned.
-
-        Returns:
-            The output, (B, hidden) or (hidden), and the new states.
-
-        Raises:
-            TensorError: a tensor does not fit, or the module is bidirectional.
-
-        A GPU has kernels of their own for a step, so `variant` and `save` do not matter here.
-
-        Example:
-            >>> import torch, rnnc
-            >>> rnn = rnnc.RNN(rnnc.cells.gru, 4, 8)
-            >>> y, states = rnn.step(torch.randn(2, 4))
-            >>> y, states = rnn.step(torch.randn(2, 4), states)
-            >>> y.shape
-            torch.Size([2, 8])
-        """
-        if self.bidirectional:
-            raise one_direction_error("step")
-        check_input(x, (1, 2), "(B, input) or (input)", self.input_size, self._any_weight())
-        if states is not None:
-            self._check_states(states, tuple(x.shape[:-1]), x)
-        if x.ndim == 1:
-            given = None if states is None else [s.unsqueeze(1) for s in states]
-            y, last = self._step(x.unsqueeze(0), given, self.training)
-            return y[0], tuple(s.squeeze(1) for s in last)
-        return self._step(x, states, self.training)
-
-    def _step(
-        self, x: Tensor, states: Sequence[Tensor] | None, training: bool
-    ) -> tuple[Tensor, States]:
-        """All layers over one step, batched."""
-        return step_layers(self._settings(), training, x, states, self._weights_on(x.device))
 
     def _run(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, States]:
         """All layers, time first, batched."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+import torch
 from torch import Tensor
 
 from ...tensors import Stepped
 from .backward import backward_step
 from .forward import forward_step
+from .graph import capture
 
 if TYPE_CHECKING:
     from ...autograd.stack import Stack
@@ -59,3 +61,14 @@ class CudaSteps:
             needs: which gradients are wanted.
         """
         return backward_step(stack, x, states, weights, stepped, gradients, needs)
+
+    def capture(
+        self, device: torch.device, runs: Sequence[Callable[[], object]]
+    ) -> list[Callable[[], None]] | None:
+        """What replays each run as a graph on torch's current stream; None where nothing can be.
+
+        Args:
+            device: where the runs launch.
+            runs: launch on torch's current stream; their replays follow each other.
+        """
+        return capture(device, runs) if device.type == "cuda" else None

@@ -1,0 +1,89 @@
+"""A module from step to step: the methods of `rnnc.RNN` that take one step at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from torch import Tensor, nn
+
+from ..check.module import check_input, one_direction_error
+from ..step import step_layers
+from ..tensors import States
+from .stepper import Stepper
+
+if TYPE_CHECKING:
+    from .rnn import RNN
+
+
+class Steps(nn.Module):
+    """What `rnnc.RNN` does for closed loops."""
+
+    def step(self, x: Tensor, states: Sequence[Tensor] | None = None) -> tuple[Tensor, States]:
+        """Run all layers over one step: for generation, control and other closed loops.
+
+        Args:
+            x: (B, input), or (input) for one sequence.
+            states: as in `forward`, for example those that the last call returned.
+
+        `stepper` takes less time per step where no gradient is wanted.
+
+        Returns:
+            The output, (B, hidden) or (hidden), and the new states.
+
+        Raises:
+            TensorError: a tensor does not fit, or the module is bidirectional.
+
+        A GPU has kernels of their own for a step, so `variant` and `save` do not matter here.
+
+        Example:
+            >>> import torch, rnnc
+            >>> rnn = rnnc.RNN(rnnc.cells.gru, 4, 8)
+            >>> y, states = rnn.step(torch.randn(2, 4))
+            >>> y, states = rnn.step(torch.randn(2, 4), states)
+            >>> y.shape
+            torch.Size([2, 8])
+        """
+        rnn = cast("RNN", self)
+        if rnn.bidirectional:
+            raise one_direction_error("step")
+        check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
+        if states is not None:
+            rnn._check_states(states, tuple(x.shape[:-1]), x)
+        if x.ndim == 1:
+            given = None if states is None else [s.unsqueeze(1) for s in states]
+            y, last = self._step(x.unsqueeze(0), given, self.training)
+            return y[0], tuple(s.squeeze(1) for s in last)
+        return self._step(x, states, self.training)
+
+    def stepper(self, batch_size: int, states: Sequence[Tensor] | None = None) -> Stepper:
+        """What runs all layers from step to step with its states kept in place, for inference.
+
+        On a GPU a step is one CUDA graph, which takes a fraction of the time of `step`.
+
+        Args:
+            batch_size: B, the sequences that it runs at once.
+            states: before the first step, (num_layers, B, hidden) each; by default each state's
+                `init`. `Stepper.reset` goes back to them.
+
+        Raises:
+            TensorError: the batch size or a state does not fit, the module is bidirectional, or the
+                current stream captures a graph.
+
+        Example:
+            >>> import torch, rnnc
+            >>> rnn = rnnc.RNN(rnnc.cells.lstm, 4, 8, num_layers=2)
+            >>> stepper = rnn.stepper(batch_size=3)
+            >>> for x in torch.randn(5, 3, 4):
+            ...     y = stepper(x)
+            >>> y.shape
+            torch.Size([3, 8])
+        """
+        return Stepper(cast("RNN", self), batch_size, states)
+
+    def _step(
+        self, x: Tensor, states: Sequence[Tensor] | None, training: bool
+    ) -> tuple[Tensor, States]:
+        """All layers over one step, batched."""
+        rnn = cast("RNN", self)
+        return step_layers(rnn._settings(), training, x, states, rnn._weights_on(x.device))

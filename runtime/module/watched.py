@@ -1,0 +1,90 @@
+"""The parameters of a module whose memory a graph reads."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from torch import Tensor, nn
+from torch._C._dynamo.guards import TensorGuards
+
+from ..check.plain import all_plain
+from ..errors import TensorError
+
+
+class Watched:
+    """Parameters as they were.
+
+    Args:
+        module: has them.
+        names: its attributes that hold them. Those that hold a tensor which is computed at every
+            call are left out.
+        what: was made from them, for messages.
+        again: makes it anew, for messages.
+
+    Raises:
+        TensorError: a parameter has no memory of its own, as those of a sharded module.
+    """
+
+    def __init__(self, module: nn.Module, names: Sequence[str], what: str, again: str) -> None:
+        self._owner, self._what, self._again = module._parameters, what, again
+        found = [(name, self._owner.get(name)) for name in names]
+        self._named = [(name, tensor) for name, tensor in found if tensor is not None]
+        for name, tensor in self._named:
+            if not all_plain((tensor,)):
+                raise TensorError(
+                    name,
+                    f"a {type(tensor).__name__} on {tensor.device}, sharded or without memory",
+                    f"a parameter that a {what} can read by its address",
+                    f"{again} of a module that is not sharded",
+                )
+        self._tensors: list[Tensor] = [tensor for _, tensor in self._named]
+        self._places = [tensor.data_ptr() for tensor in self._tensors]
+        self._kinds = [_kind(tensor) for tensor in self._tensors]
+        self._alike: Callable[..., bool] = _guard(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._named)
+
+    def check(self) -> None:
+        """Check that all are the same objects, with the same memory.
+
+        Raises:
+            TensorError: one was replaced, moved, cast or sharded.
+        """
+        owner = self._owner
+        for name, tensor in self._named:
+            if owner.get(name) is not tensor:
+                raise self._error(name, "another parameter than when")
+        if [tensor.data_ptr() for tensor in self._tensors] != self._places:
+            self._find("memory elsewhere than when")
+        if not self._alike(*self._tensors):
+            self._find("another dtype, device or shape than when")
+            # What differs does not matter, such as whether a gradient is wanted.
+            self._alike = _guard(self._tensors)
+
+    def _find(self, found: str) -> None:
+        for (name, tensor), place, kind in zip(self._named, self._places, self._kinds, strict=True):
+            if _kind(tensor) != kind or tensor.data_ptr() != place:
+                raise self._error(name, found)
+
+    def _error(self, name: str, found: str) -> TensorError:
+        return TensorError(
+            name,
+            f"{found} the {self._what} was made",
+            "the same parameter, changed in place at most",
+            f"{self._again} after the module was changed",
+        )
+
+
+def _guard(tensors: Sequence[Tensor]) -> Callable[..., bool]:
+    """Compares tensors with these by one call of C; it holds none."""
+    if not tensors:
+        return lambda *_: True
+    guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+    check: Callable[..., bool] = guards.check
+    return check
+
+
+def _kind(tensor: Tensor) -> tuple[Any, ...]:
+    return tensor.dtype, tensor.device, tensor.shape, tensor.stride()

@@ -1,0 +1,151 @@
+"""A single step on a GPU: outputs and gradients by name, against float64 and a sequence of one."""
+
+from __future__ import annotations
+
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import rnnc
+import torch
+
+CELLS = ["lstm", "gru", "indrnn", "nas_cell", "slstm"]
+# The dtype, batch and heads: what one kernel multiplies, and what cuBLAS does.
+CASES = [
+    (torch.float64, 3, 1),
+    (torch.float64, 12, 3),
+    (torch.float32, 1, 1),
+    (torch.float32, 8, 3),
+    (torch.float32, 33, 1),
+    (torch.bfloat16, 5, 1),
+    (torch.bfloat16, 40, 3),
+    (torch.float16, 2, 3),
+    (torch.float16, 17, 1),
+]
+
+
+def module_of(name, dtype, heads=1, hidden=96, size=40, layers=2, **options):
+    options = {"heads": heads, "num_layers": layers, "device": "cuda", "dtype": dtype} | options
+    return rnnc.RNN(rnnc.cells.get(name), size, hidden, **options)
+
+
+def results(rnn, x, states, seeds, step):
+    dtype = next(rnn.parameters()).dtype
+    x = x.to(dtype).requires_grad_()
+    states = [s.to(dtype).requires_grad_() for s in states]
+    y, last = rnn.step(x, states) if step else rnn(x.unsqueeze(0), states)
+    outputs = {"y": y if step else y[0], **{f"last {i}": s for i, s in enumerate(last)}}
+    leaves = {"x": x, **{f"state {i}": s for i, s in enumerate(states)}}
+    leaves |= dict(rnn.named_parameters())
+    seeds = [seed.to(dtype) for seed in seeds]
+    gradients = torch.autograd.grad(list(outputs.values()), list(leaves.values()), seeds)
+    found = outputs | {f"d_{n}": g for n, g in zip(leaves, gradients, strict=True)}
+    return {name: value.detach().double() for name, value in found.items()}
+
+
+def drawn(rnn, batch, dtype):
+    """Inputs and seeds whose values the dtype has."""
+    shapes = [(batch, rnn.input_size), (batch, rnn.hidden_size)]
+    state = (rnn.num_layers, batch, rnn.hidden_size)
+    shapes += [state] * (2 * len(rnn.cell.states))
+    x, seed, *rest = [torch.randn(shape, device="cuda").to(dtype).double() for shape in shapes]
+    count = len(rnn.cell.states)
+    return x, [s.abs() + 0.5 for s in rest[:count]], [seed, *rest[count:]]
+
+
+def error(found, wanted):
+    return ((found - wanted).norm() / wanted.norm().clamp_min(1e-12)).item()
+
+
+@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+@pytest.mark.parametrize(("dtype", "batch", "heads"), CASES)
+@pytest.mark.parametrize("name", CELLS)
+def test_values(name, dtype, batch, heads, precision):
+    if precision == "tf32" and dtype != torch.float32:
+        pytest.skip("float32 alone has the choice")
+    exact = module_of(name, torch.float64, heads)
+    rnn = module_of(name, dtype, heads, precision=precision)
+    rnn.load_state_dict(exact.state_dict())
+    exact.load_state_dict(rnn.state_dict())
+    given = drawn(rnn, batch, dtype)
+    wanted = results(exact, *given, step=False)
+    found, sequence = (results(rnn, *given, step=step) for step in (True, False))
+    eps = 2**-10 if precision == "tf32" else torch.finfo(dtype).eps
+    for key, value in wanted.items():
+        allowed = max(2 * error(sequence[key], value), 4 * eps)
+        assert error(found[key], value) <= allowed, key
+
+
+@pytest.mark.parametrize("batch", [3, 20])
+def test_odd_sizes_and_tensors_with_gaps(batch):
+    exact = module_of("lstm", torch.float64, hidden=33, size=7, layers=1)
+    rnn = module_of("lstm", torch.float32, hidden=33, size=7, layers=1, precision="ieee")
+    rnn.load_state_dict(exact.state_dict())
+    rnn.weight_ih_l0.data = rnn.weight_ih_l0.data.mT.contiguous().mT
+    x, states, seeds = drawn(rnn, batch, torch.float32)
+    wanted = results(exact, x, states, seeds, step=False)
+    x = x.repeat(1, 2)[:, :7]
+    states = [s.mT.contiguous().mT for s in states]
+    found = results(rnn, x, states, seeds, step=True)
+    for key, value in wanted.items():
+        assert error(found[key], value) <= 1e-5, key
+
+
+@pytest.mark.parametrize("batch", [1, 8, 64])
+def test_the_same_bits_each_time_and_row_by_row(batch):
+    rnn = module_of("gru", torch.float32, precision="ieee")
+    x, states, _ = drawn(rnn, batch, torch.float32)
+    x, states = x.float(), [s.float() for s in states]
+    with torch.no_grad():
+        first, again = rnn.step(x, states)[0], rnn.step(x, states)[0]
+        assert torch.equal(first, again)
+        if batch <= 8:
+            row = rnn.step(x[:1], [s[:, :1] for s in states])[0]
+            assert torch.equal(row, first[:1])
+
+
+def test_a_step_inside_a_callers_graph():
+    rnn = module_of("lstm", torch.bfloat16)
+    for batch in (4, 32):
+        x = torch.randn(batch, 40, device="cuda", dtype=torch.bfloat16)
+        graph = torch.cuda.CUDAGraph()
+        with torch.no_grad():
+            wanted = rnn.step(x)[0]
+            with torch.cuda.graph(graph):
+                found, _ = rnn.step(x)
+        graph.replay()
+        assert torch.equal(found, wanted)
+
+
+def test_a_step_on_the_device_of_its_tensors():
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    rnn, x = module_of("lstm", torch.float32), torch.randn(20, 40, device="cuda")
+    wanted = rnn.step(x)[0].cpu()
+    found, _ = rnn.to("cuda:1").step(x.to("cuda:1"))
+    assert torch.equal(found.cpu(), wanted)
+    found.sum().backward()
+
+
+def test_a_step_of_a_sharded_module():
+    if torch.cuda.device_count() < 2:
+        pytest.skip("needs two GPUs")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    script = str(Path(__file__).parents[1] / "fsdp_step.py")
+    running = [
+        subprocess.Popen(
+            [sys.executable, script, str(rank), port, "cuda"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    for process in running:
+        out, message = process.communicate(timeout=180)
+        assert process.returncode == 0, message
+        assert out.strip().endswith("equal")
