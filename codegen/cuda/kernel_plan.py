@@ -80,6 +80,7 @@ class KernelPlan(ABC):
         tf32: whether float32 products may round to tf32.
         save: whether the forward saves gates for the backward, or only states.
         reverse: whether the cell runs from the last step to the first; no size depends on it.
+        wavefront: whether its kernel is a layer of a wavefront, which hands over chunks of steps.
     """
 
     kind: ClassVar[str]
@@ -97,6 +98,7 @@ class KernelPlan(ABC):
     tf32: bool = False
     save: Save = "gates"
     reverse: bool = False
+    wavefront: bool = False
 
     @property
     def nanoseconds(self) -> int:

@@ -11,6 +11,16 @@
 
 namespace rnnc {
 
+#ifdef RNNC_WAVEFRONT
+// Counters of a layer of a wavefront (lib/exchange/handover.cuh), [chunks] each.
+struct HandoverArguments {
+  const u32* ready;  // null: no layer before this one
+  u32* done;         // null: no layer after it
+  u32* started;      // counts the blocks that have started
+  int64 chunk;       // steps
+};
+#endif
+
 struct ForwardArguments {
   int64 steps, batch, heads, dim;
   int64 first_tile, first_head;  // of this launch, if one launch cannot take all
@@ -25,6 +35,9 @@ struct ForwardArguments {
   Element* states[Cell::kStates];                      // [T, B, N, D]; null: not stored
   Element* last[Cell::kStates];                        // [B, N, D]
   Element* saved;  // [T, B, N, D, kSaved]; null: no backward follows
+#ifdef RNNC_WAVEFRONT
+  HandoverArguments handover;
+#endif
 };
 
 // Partial sums of float32 are added in double; for two-byte elements that would make no difference.
@@ -53,6 +66,9 @@ struct BackwardArguments {
   Element* d_initial_states[Cell::kStates];            // [B, N, D]
   // Gradients of biases, params and diagonal weights: [parts of the batch, kSums, N, D].
   SumOverTime* sums;
+#ifdef RNNC_WAVEFRONT
+  HandoverArguments handover;
+#endif
 };
 
 // float32 and float64 sum over time in parts of kPartSteps steps, the last of which ends with step

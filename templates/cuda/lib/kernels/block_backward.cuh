@@ -10,6 +10,7 @@
 #include "lib/cell/items_backward.cuh"
 #include "lib/copy/row_copy.cuh"
 #include "lib/exchange/block_exchange.cuh"
+#include "lib/exchange/handover.cuh"
 #include "lib/mma/gate_major_weights.cuh"
 
 namespace rnnc::block_backward {
@@ -184,8 +185,12 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   StepCopy copy;
   copy.prepare(a, head, first_row);
   char* const stages = shared + 2 * GradientExchange::kBytes;
+  Handover<true> handover(a);
   const auto prefetch = [&](int t, int stage_idx) {
-    if (t >= 0) copy.issue(a, t, stages + stage_idx * kStageBytes);
+    if (t >= 0) {
+      handover.wait(a, t);
+      copy.issue(a, t, stages + stage_idx * kStageBytes);
+    }
     cp_async_commit();
   };
 #pragma unroll 1
@@ -220,6 +225,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     prefetch(t - Plan::kNumStages, stage_idx);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     buffer_offset ^= GradientExchange::kBytes;
+    handover.publish(a, t + 1);
     // Laundered: otherwise the compiler multiplies again in the branch of each store.
     const int64 t_offset = launder(t * step_stride);
     Element* const d_wx = a.d_wx + t_offset * Cell::kInputGates;
@@ -233,6 +239,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     });
   }
 
+  handover.publish(a, 0);
   if constexpr (!kSumsInParts) items.store_sums_at(a, 0);
   items.store_initial(
       a, [&](int half, int j) { return items.valid[half][j]; },

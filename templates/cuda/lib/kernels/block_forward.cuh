@@ -14,6 +14,7 @@
 #include "lib/cell/items_forward.cuh"
 #include "lib/copy/row_copy.cuh"
 #include "lib/exchange/block_exchange.cuh"
+#include "lib/exchange/handover.cuh"
 #include "lib/mma/gate_weights.cuh"
 
 namespace rnnc::block_forward {
@@ -148,8 +149,10 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   input.prepare(first_row, a.batch);
   const Element* next_input = a.wx + head * Plan::kHeadDim * Cell::kInputGates;
   char* const inputs = shared + 2 * kBufferBytes;
+  Handover<false> handover(a);
   const auto prefetch = [&](int t, int stage_idx) {
     if (t < steps) {
+      handover.wait(a, t);
       input.issue(inputs + stage_idx * InputCopy::kBytes, next_input, a.wx_row);
       next_input += a.wx_time;
     }
@@ -178,6 +181,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     });
     // While the product runs: store the results of the last step, and copy a later input into the
     // stage of this step's.
+    handover.publish(a, t - 2);
     if (t > 0) {
       items.store_step(a, t_offset);
       t_offset += step_stride;
@@ -197,7 +201,9 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     items.add_states();
     __syncthreads();
   }
+  handover.publish(a, steps - 2);
   if (steps > 0) items.store_step(a, t_offset);
+  handover.publish(a, steps - 1);
   items.store_last(
       a, [&](int group, int j) { return items.valid[group][j]; },
       [&](Element* tensor, int, int group, int j) {

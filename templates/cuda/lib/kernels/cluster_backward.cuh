@@ -31,6 +31,7 @@
 // - A block does not exit while peers write to it: it has waited for everything that was pushed.
 #pragma once
 
+#include "lib/exchange/handover.cuh"
 #include "lib/kernels/cluster_items_backward.cuh"
 
 namespace rnnc::cluster_backward {
@@ -61,8 +62,10 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   StepCopies copies;
   items.load(a, at, copies);
 
+  Handover<true> handover(a);
   const auto prefetch = [&](int t, int stage_idx) {
     if (t >= 0) {
+      handover.wait(a, t);
       repeat<kItems>([&](int item) {
         if (items.active[item]) copies.issue(a, at, item, t, items.stage(stage_idx, item, at.warp));
       });
@@ -115,6 +118,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     }
     // While the partials are in flight: store the results, and copy an earlier step's data into the
     // stage of this step's.
+    handover.publish(a, t + 1);
     items.store_step(a, at.step_stride);
     __syncwarp();
     prefetch(t - Plan::kNumStages, stage_idx);
@@ -123,6 +127,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
       if (t % kPartSteps == 0) items.store_sums_at(a, at, t);
     }
   }
+  handover.publish(a, 0);
   if constexpr (!kSumsInParts) items.store_sums_at(a, at, 0);
 
   if (Cell::kSources > 0 && steps > 0) {

@@ -25,6 +25,7 @@
 #pragma once
 
 #include "lib/cell/items_forward.cuh"
+#include "lib/exchange/handover.cuh"
 #include "lib/exchange/state_push.cuh"
 #include "lib/ptx/mbarrier.cuh"
 
@@ -104,8 +105,10 @@ struct Inputs {
     stages = shared_pointer(pin(shared_begin + kInputsOffset + warp * InputCopy::kBytes));
   }
   RNNC_MEMBER const char* stage(int stage_idx) const { return stages + stage_idx * kStageBytes; }
-  RNNC_MEMBER void prefetch(const ForwardArguments& a, int t, int stage_idx) {
+  RNNC_MEMBER void prefetch(const ForwardArguments& a, int t, int stage_idx,
+                            Handover<false>& handover) {
     if (t < static_cast<int>(a.steps)) {
+      handover.wait(a, t);
       copy.issue(pieces, stages + stage_idx * kStageBytes);
       copy.advance(a.wx_time);
     }
@@ -170,6 +173,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   inputs.start(a, shared_begin, head, first_unit, first_row + first_column,
                Plan::kSplits == 1 ? group : group * 2 + (split & 1), lane);
 
+  Handover<false> handover(a);
   cluster_sync();
   if (is_leader) mbarrier_pair_expect_tx(barriers, kPushedBytes);
   if (computes && steps > 0) {
@@ -177,7 +181,9 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     items.collect(words, items.state, lane);
     state_push.publish(words);
 #pragma unroll 1
-    for (int stage = 0; stage < Plan::kNumStages; ++stage) inputs.prefetch(a, stage, stage);
+    for (int stage = 0; stage < Plan::kNumStages; ++stage) {
+      inputs.prefetch(a, stage, stage, handover);
+    }
   }
 
   const u32 fragments = pin(shared_begin + StateExchange::first_fragment(lane) +
@@ -217,13 +223,15 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       // later input is copied into the stage of this step's.
       if (Cell::kSources > 0 && is_leader)
         mbarrier_arrive_expect_tx(barriers + (t & 1) * 8, kPushedBytes);
+      handover.publish(a, t - 1);
       items.store_step(a);
       __syncwarp();
-      inputs.prefetch(a, t + Plan::kNumStages, stage_idx);
+      inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
     }
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
   }
   if (computes) {
+    handover.publish(a, steps - 1);
     items.store_last(
         a, [&](int, int j) { return j < items.valid_items; },
         [&](Element* tensor, int, int, int j) {

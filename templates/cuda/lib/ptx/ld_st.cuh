@@ -123,6 +123,19 @@ RNNC_INLINE void st_relaxed_gpu(char* to, u32 word) {
   asm volatile("st.relaxed.gpu.global.u32 [%0], %1;" ::"l"(to), "r"(word) : "memory");
 }
 
+// Counters that other blocks, or the driver, read and write.
+RNNC_INLINE u32 ld_acquire_gpu(const u32* from) {
+  u32 word;
+  asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(word) : "l"(from) : "memory");
+  return word;
+}
+RNNC_INLINE void red_add_relaxed_gpu(u32* to, u32 value) {
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+RNNC_INLINE void red_add_release_gpu(u32* to, u32 value) {
+  asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+
 RNNC_INLINE void prefetch_l2(const void* from) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(from));
 }
