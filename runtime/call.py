@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..cellspec.cell import CellSpec
 from ..codegen.layout import layout_of
 from ..codegen.shape import Precision, Save
 from .store.facts import facts_of
+
+# How the layers of a call run: at the same time, one after the other, or what is faster.
+Order = Literal["auto", "wavefront", "sequential"]
+ORDERS: tuple[Order, ...] = ("auto", "wavefront", "sequential")
 
 
 class Choice(NamedTuple):

@@ -14,7 +14,7 @@ from torch import Tensor
 from ..cellspec.cell import CellSpec
 from .autograd.layers import run_node
 from .autograd.stack import LayerWeights, Stack, run_layers, weights_from
-from .call import Choice, call_of
+from .call import Choice, Order, call_of
 from .check.plain import all_plain, any_tangent, is_watched
 from .scan import resolve_backend, run_scan
 from .targets import TARGETS, target_of
@@ -37,6 +37,7 @@ class Settings(NamedTuple):
         dropout: the probability of dropping a feature between layers, in training.
         backend: as in `rnnc.scan`.
         choice: among the kernels of a GPU.
+        order: whether layers run at the same time.
     """
 
     cell: CellSpec
@@ -47,6 +48,7 @@ class Settings(NamedTuple):
     dropout: float
     backend: str
     choice: Choice
+    order: Order = "auto"
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -167,7 +169,8 @@ def _stack_of(
         call_of(cell.text, target, needs_grad, wanted, choice, tf32) for choice in settings.choices
     ]
     values = tuple([state.init for state in cell.states])
-    return Stack(tuple(calls), settings.layers, settings.heads, settings.dim, dropout, values)
+    sizes = settings.layers, settings.heads, settings.dim
+    return Stack(tuple(calls), *sizes, dropout, values, settings.order)
 
 
 def composed(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from .call import Call
 from .cpu.target import CpuTarget
 from .cuda.target import CudaTarget
 from .errors import TensorError
+from .layers_call import LayersCall, LayersRead
 from .tensors import Forward, Gradients, Saved, ScanInputs, Stepped
 
 if TYPE_CHECKING:
@@ -126,6 +127,28 @@ class SteppingTarget(Target, Protocol):
         self, device: torch.device, runs: Sequence[Callable[[], object]]
     ) -> list[Callable[[], None]] | None:
         """What replays each run on torch's current stream; None where nothing can be captured."""
+
+
+@runtime_checkable
+class LayersTarget(Protocol):
+    """A target that may run the layers of a call at the same time. It need not."""
+
+    def forward_layers(
+        self, asked: LayersCall, x: Tensor
+    ) -> tuple[list[Forward], list[Tensor]] | None:
+        """Run the forward of all layers; None where the caller has to run each by itself.
+
+        Returns:
+            The result of each layer, and the mask of each dropout.
+        """
+
+    def backward_layers(
+        self, asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
+    ) -> bool:
+        """Run the backward of all layers; False where the caller has to run each by itself.
+
+        `finish` takes the gradients of a layer, by its number.
+        """
 
 
 TARGETS: dict[str, Target] = {"cpu": CpuTarget(), "cuda": CudaTarget()}

@@ -252,6 +252,11 @@ class TiledPlan(ResidentPlan):
 
     most_heads: ClassVar[int] = MOST_BLOCKS  # heads per launch
 
+    @property
+    def storing_warps(self) -> int:
+        """Warps per block that store results."""
+        return self.warps
+
     ahead: int
     blocks_per_multiprocessor: int
     matrix_registers: int

@@ -9,9 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..call import Call
+from ..call import Call, Order
 from ..check.plain import profiler_enabled
-from ..targets import TARGETS, Target
+from ..layers_call import LayersCall
+from ..targets import TARGETS, LayersTarget, Target
 from ..tensors import Forward, ScanInputs, States
 
 
@@ -62,6 +63,7 @@ class Stack(NamedTuple):
         dim: units per head.
         dropout: the probability of dropping a feature between layers; 0 outside of training.
         initial_values: of each state, where the caller gives no states.
+        order: the caller's word for whether layers run at the same time.
     """
 
     calls: tuple[Call, ...]
@@ -70,6 +72,7 @@ class Stack(NamedTuple):
     dim: int
     dropout: float
     initial_values: tuple[float, ...]
+    order: Order = "auto"
 
     @property
     def target(self) -> Target:
@@ -80,6 +83,26 @@ class Stack(NamedTuple):
     def tf32(self) -> bool:
         """Whether products may round factors of float32 to TF32."""
         return self.calls[0].tf32
+
+    @property
+    def at_once(self) -> LayersTarget | None:
+        """The target where it may run layers at the same time."""
+        target = self.target
+        several = self.layers > 1 and len(self.calls) == 1
+        return target if several and isinstance(target, LayersTarget) else None
+
+    def asked(
+        self, weights: Sequence[LayerWeights], first: Sequence[Sequence[Tensor]]
+    ) -> LayersCall:
+        """The call of layers of one direction of time, as a target reads it.
+
+        Args:
+            weights: of each layer.
+            first: the states of each layer before the first step.
+        """
+        return LayersCall(
+            self.calls[0], self.order, self.heads, self.dim, self.dropout, weights, first
+        )
 
     @property
     def parts(self) -> int:
@@ -155,10 +178,27 @@ def forward_layers(
             initial values.
         weights: of each direction of each layer.
     """
+    firsts = list(stack.initial_states(x, x.shape[1], states))
+    found = None
+    target = stack.at_once
+    if target is not None:
+        found = target.forward_layers(stack.asked(weights, firsts), x)
+    results, masks = found or _one_by_one(stack, x, weights, firsts)
+    y = joined(stack, [result.states[0] for result in results[-len(stack.calls) :]])
+    lasts = zip(*(result.last for result in results), strict=True)
+    return Run(y, tuple([stacked(stack, each) for each in lasts]), results, masks, firsts)
+
+
+def _one_by_one(
+    stack: Stack,
+    x: Tensor,
+    weights: Sequence[LayerWeights],
+    firsts: Sequence[Sequence[Tensor]],
+) -> tuple[list[Forward], list[Tensor]]:
+    """The results of all layers, one after the other, and the mask of each dropout."""
     target, directions = stack.target, len(stack.calls)
     results: list[Forward] = []
     masks: list[Tensor] = []
-    firsts = list(stack.initial_states(x, x.shape[1], states))
     for layer in range(stack.layers):
         if layer and stack.dropout:
             x, mask = torch.native_dropout(x, stack.dropout, True)
@@ -170,8 +210,7 @@ def forward_layers(
             # The buffer of the input's share was made here, and becomes that of the saved gates.
             results.append(target.forward(call, inputs, donated=own.W is not None))
         x = joined(stack, [result.states[0] for result in results[-directions:]])
-    lasts = zip(*(result.last for result in results), strict=True)
-    return Run(x, tuple([stacked(stack, each) for each in lasts]), results, masks, firsts)
+    return results, masks
 
 
 def joined(stack: Stack, outputs: Sequence[Tensor]) -> Tensor:

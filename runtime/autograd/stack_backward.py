@@ -9,6 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..layers_call import LayersRead
+from ..targets import LayersTarget
 from ..tensors import Gradients, Saved
 from .stack import LayerWeights, Stack, joined, project_input, stacked, weights_from
 
@@ -80,8 +82,12 @@ def backward_layers(
     """
     sweep = _Sweep(stack, saved, firsts, gradients[1:], needs, donated)
     d_y = gradients[0]
-    for layer in range(stack.layers - 1, -1, -1):
-        d_y = sweep.layer(layer, d_y)
+    target = stack.at_once
+    if target is not None and sweep.all_layers(target, d_y):
+        d_y = sweep.d_x
+    else:
+        for layer in range(stack.layers - 1, -1, -1):
+            d_y = sweep.layer(layer, d_y)
     d_states: list[Tensor | None] = []
     if saved.states:
         d_states = [stacked(stack, each) for each in zip(*sweep.d_firsts, strict=True)]
@@ -95,6 +101,7 @@ class _Sweep:
     Attributes:
         d_weights: of each direction of each layer that has been computed, in the layers' order.
         d_firsts: of the states before the first step, likewise.
+        d_x: of the input of all layers, if they ran at once.
     """
 
     stack: Stack
@@ -105,6 +112,28 @@ class _Sweep:
     donated: bool
     d_weights: list[list[Tensor | None]] = field(default_factory=list)
     d_firsts: list[Sequence[Tensor]] = field(default_factory=list)
+    d_x: Tensor | None = None
+
+    def all_layers(self, target: LayersTarget, d_y: Tensor | None) -> bool:
+        """Run all layers where the target runs them at once; False where it runs each by itself."""
+        stack, saved = self.stack, self.saved
+
+        def finish(layer: int, found: Gradients) -> None:
+            wanted = not layer and self.needs[0], self.needs[self._first_weight(layer)]
+            own = saved.weights[layer]
+            assert own.W is not None
+            self.d_x, d_W = stack.target.project_gradients(
+                found.d_wx, self._input_of(layer), own.W, wanted, stack.tf32
+            )
+            self.d_weights.insert(0, [d_W, *_given(found, own)])
+            self.d_firsts.insert(0, found.d_initial_states)
+
+        def read(layer: int) -> tuple[Saved, Sequence[Tensor | None]]:
+            return self._saved(layer, self._input_of(layer)), self._d_last(layer)
+
+        reads = LayersRead(saved.x, d_y, read, saved.masks, self.donated)
+        asked = stack.asked(saved.weights, self.firsts)
+        return target.backward_layers(asked, reads, finish)
 
     def layer(self, layer: int, d_y: Tensor | None) -> Tensor | None:
         """Run a layer; gives the gradient of the output of the layer below, or of x."""
@@ -133,13 +162,25 @@ class _Sweep:
         """Run a direction; gives its gradients, d_W, and the gradient of the input so far."""
         stack, saved, target = self.stack, self.saved, self.stack.target
         layer, direction = divmod(index, len(stack.calls))
-        call, own, (*sequences, kept) = (
-            stack.calls[direction],
-            saved.weights[index],
-            saved.results[index],
-        )
-        again = target.computes_gates_again(call.choice.save)
-        read = Saved(
+        own, read = saved.weights[index], self._saved(index, below)
+        d_states = [d_y, *[None] * (len(read.states) - 1)]
+        d_last = self._d_last(index)
+        found = target.backward(stack.calls[direction], read, d_states, d_last, self.donated)
+        d_W = None
+        if own.W is not None:
+            wanted = bool(layer) or self.needs[0], self.needs[self._first_weight(index)]
+            d_below, d_W = target.project_gradients(
+                found.d_wx, below, own.W, wanted, stack.tf32, d_below
+            )
+        return found, d_W, d_below
+
+    def _saved(self, index: int, below: Tensor) -> Saved:
+        """What the forward of a direction of a layer left, whose input is given."""
+        stack, own = self.stack, self.saved.weights[index]
+        *sequences, kept = self.saved.results[index]
+        choice = stack.calls[index % len(stack.calls)].choice
+        again = stack.target.computes_gates_again(choice.save)
+        return Saved(
             project_input(stack, below, own.W) if again else None,
             own.R,
             own.b if again else None,
@@ -149,18 +190,16 @@ class _Sweep:
             sequences,
             kept,
         )
+
+    def _d_last(self, index: int) -> Sequence[Tensor | None]:
+        """The gradients of the last states of a direction of a layer, (B, N, D)."""
         plane = self.firsts[index][0].shape
-        d_states = [d_y, *[None] * (len(sequences) - 1)]
-        d_last = [None if d is None else d[index].view(plane) for d in self.d_lasts]
-        found = target.backward(call, read, d_states, d_last, self.donated)
-        d_W = None
-        if own.W is not None:
-            first = 1 + len(saved.states) + index * len(own.flat())
-            wanted = bool(layer) or self.needs[0], self.needs[first]
-            d_below, d_W = target.project_gradients(
-                found.d_wx, below, own.W, wanted, stack.tf32, d_below
-            )
-        return found, d_W, d_below
+        return [None if d is None else d[index].view(plane) for d in self.d_lasts]
+
+    def _first_weight(self, index: int) -> int:
+        """The place of W of a direction of a layer among all inputs."""
+        saved = self.saved
+        return 1 + len(saved.states) + index * len(saved.weights[index].flat())
 
     def _input_of(self, layer: int) -> Tensor:
         """What a layer read: x, or the output of the layer below without its dropped features."""

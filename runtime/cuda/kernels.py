@@ -6,7 +6,7 @@ import ctypes
 import math
 from array import array
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -29,6 +29,8 @@ NO_ROOM = (ResidencyError, torch.OutOfMemoryError)
 LARGE_BUFFERS = 256 * MIB
 
 Result = TypeVar("Result")
+# Runs all steps of a direction, as `Launcher.run` does.
+RunKernels = Callable[[ctypes.Structure, Tensor | None, Tensor, int], None]
 
 
 def forward(
@@ -38,6 +40,7 @@ def forward(
     for_backward: bool = True,
     stored: Sequence[bool] | None = None,
     donated: bool = False,
+    run: RunKernels | None = None,
 ) -> Forward:
     """Run all steps, on the tensors' device and torch's current stream.
 
@@ -47,6 +50,7 @@ def forward(
         for_backward: whether a backward may follow.
         stored: which states are returned at all steps; None for all.
         donated: whether nobody reads wx again: then the saved gates may take its memory.
+        run: takes the place of the launcher's `run`; it may launch later.
     """
     counts = ready.counts
     wx, R, b = _rows_packed(inputs.wx), _packed_or_none(inputs.R), _packed_or_none(inputs.b)
@@ -75,11 +79,11 @@ def forward(
     )
 
     def launch(ready: Prepared) -> None:
-        ready.launcher.run(arguments, R, wx, steps)
+        (run or ready.launcher.run)(arguments, R, wx, steps)
 
     if last[0].numel():
         with on_device(wx.device):
-            _launched(ready, launch, steps)
+            launched(ready, launch, steps)
     return Forward(states, last, saved)
 
 
@@ -94,6 +98,47 @@ def backward(
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
 
+    Args and result are those of `backward_parts`, and the gradients.
+    """
+    like = saved.initial_states[0]
+    parts = backward_parts(ready, saved, d_states, d_last, multiplier=multiplier, donated=donated)
+    if not like.numel():
+        return parts.finish(parts.no_sums())
+    with on_device(like.device):
+        sums = launched(ready, parts.launch, parts.steps)
+    return parts.finish(sums)
+
+
+class BackwardParts(NamedTuple):
+    """A backward whose buffers are allocated.
+
+    Attributes:
+        steps: how many.
+        d_wx: the gradients of the input's share, (T, B, N, D, Gx), once they are computed.
+        launch: runs all steps by a prepared plan; gives the partial sums.
+        finish: computes the sums over time.
+        no_sums: the partial sums of a call without rows or units.
+    """
+
+    steps: int
+    d_wx: Tensor
+    launch: Callable[[Prepared], Tensor]
+    finish: Callable[[Tensor], Gradients]
+    no_sums: Callable[[], Tensor]
+
+
+def backward_parts(
+    ready: Prepared,
+    saved: Saved,
+    d_states: Sequence[Tensor | None],
+    d_last: Sequence[Tensor | None],
+    *,
+    multiplier: Multiplier = TORCH,
+    donated: bool = False,
+    run: RunKernels | None = None,
+) -> BackwardParts:
+    """Allocate what a backward needs; its launch and the sums over time are left to the caller.
+
     Args:
         ready: the backward, prepared.
         saved: of the forward.
@@ -102,6 +147,7 @@ def backward(
         d_last: the gradient of each last state, (B, N, D), or None for zero.
         multiplier: multiplies, for the sums over time.
         donated: whether nobody reads `saved.saved` again: then d_wx may take its memory.
+        run: takes the place of the launcher's `run`; it may launch later.
     """
     cell, counts, like = ready.cell, ready.counts, saved.initial_states[0]
     reverse = ready.plan.reverse
@@ -145,33 +191,34 @@ def backward(
         if in_place and values is saved.saved:
             # From here on it holds gradients: its version tells whoever would read it again.
             increment_version(values)
-        ready.launcher.run(arguments, matrix, like, steps)
+        (run or ready.launcher.run)(arguments, matrix, like, steps)
         return sums
 
-    if like.numel():
-        with on_device(like.device):
-            sums = _launched(ready, launch, steps)
-    else:
-        sums = like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
-    # Each part is summed by itself: an operator may not return views of one tensor.
-    parts = torch.split(sums, counts.sums, dim=1)
-    d_b, d_params, d_R_diag = (
-        part.sum(0).to(like.dtype) if count else like.new_empty(0, heads, dim)
-        for part, count in zip(parts, counts.sums, strict=True)
-    )
-    return Gradients(
-        d_wx=d_wx.transpose(0, 1),
-        d_R=recurrent_gradient(
-            ready.products, d_wx, d_gates_no_input, states, initial_states, multiplier, reverse
-        ),
-        d_b=d_b,
-        d_initial_states=d_initial_states,
-        d_R_diag=d_R_diag,
-        d_params=d_params,
-    )
+    def finish(sums: Tensor) -> Gradients:
+        # Each part is summed by itself: an operator may not return views of one tensor.
+        parts = torch.split(sums, counts.sums, dim=1)
+        d_b, d_params, d_R_diag = (
+            part.sum(0).to(like.dtype) if count else like.new_empty(0, heads, dim)
+            for part, count in zip(parts, counts.sums, strict=True)
+        )
+        return Gradients(
+            d_wx=d_wx.transpose(0, 1),
+            d_R=recurrent_gradient(
+                ready.products, d_wx, d_gates_no_input, states, initial_states, multiplier, reverse
+            ),
+            d_b=d_b,
+            d_initial_states=d_initial_states,
+            d_R_diag=d_R_diag,
+            d_params=d_params,
+        )
+
+    def no_sums() -> Tensor:
+        return like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
+
+    return BackwardParts(steps, d_wx, launch, finish, no_sums)
 
 
-def _launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
+def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
     """Launch, or let another plan be launched if there is no room.
 
     What a call allocates and computes besides its launch happens once, outside of this function.
@@ -202,7 +249,9 @@ def _filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> cty
     numbers = array(
         "q", [v if isinstance(v, int) else 0 if v is None else v.data_ptr() for v in values]
     )
-    return struct.from_buffer(numbers)
+    found: Any = struct.from_buffer(numbers)
+    found.tensors = values  # for as long as the struct has their addresses
+    return found  # type: ignore[no-any-return]
 
 
 def _first_steps(reverse: bool, *tensors: Tensor | None) -> Sequence[int | Tensor | None]:

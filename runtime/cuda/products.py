@@ -17,6 +17,16 @@ from .launch import on_device
 from .memory.kept import freed_with_memory
 
 
+def rows_of(weight: Tensor) -> Tensor:
+    """The input weights in the order of wx: (N * D * Gx, input).
+
+    Args:
+        weight: (Gx, N, D, input).
+    """
+    gates, heads, dim, size = weight.shape
+    return weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
+
+
 class CudaMultiplier:
     """Multiplies matrices of float32 on a GPU at one precision.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -16,6 +16,7 @@ from ...codegen.shape import Direction, Precision, Save
 from ..call import Call
 from ..check.plain import all_plain, is_watched
 from ..gemms import product_added
+from ..layers_call import LayersCall, LayersRead
 from ..store.facts import facts_of
 from ..store.tuned import on_remember
 from ..tensors import Forward, Gradients, Saved, ScanInputs
@@ -26,8 +27,10 @@ from .launch import CallSizes
 from .memory.constants import constant
 from .precision import multiplier, rounds
 from .prepared import Prepared, prepare
+from .products import rows_of
 from .step.target import CudaSteps
 from .step_down import MOST_COUNT, check_counts, with_room
+from .wavefront.layers import backward_layers, forward_layers
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 
@@ -103,7 +106,7 @@ class CudaTarget(CudaSteps):
             x: (T, B, input).
             weight: (Gx, N, D, input). Its rows are permuted once per call; activations never are.
         """
-        return _as_wx(F.linear(x, _rows(weight)), x, weight)
+        return _as_wx(F.linear(x, rows_of(weight)), x, weight)
 
     def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
         """The same at a precision, where nothing has to follow.
@@ -114,7 +117,7 @@ class CudaTarget(CudaSteps):
             tf32: whether factors of float32 may be rounded to TF32.
         """
         flat = x.reshape(x.shape[0] * x.shape[1], x.shape[2])
-        return _as_wx(multiplier(x.dtype, tf32).mm(flat, _rows(weight).t()), x, weight)
+        return _as_wx(multiplier(x.dtype, tf32).mm(flat, rows_of(weight).t()), x, weight)
 
     def project_gradients(
         self,
@@ -140,7 +143,7 @@ class CudaTarget(CudaSteps):
         d_rows = d_wx.transpose(0, 1).reshape(count, heads * dim * gates)
         multiplies, d_W = multiplier(x.dtype, tf32), None
         if wanted[0]:
-            d_x = product_added(multiplies, d_x, d_rows, _rows(weight), x.shape)
+            d_x = product_added(multiplies, d_x, d_rows, rows_of(weight), x.shape)
         if wanted[1]:
             d_W = multiplies.mm(d_rows.t(), x.reshape(count, size))
             d_W = d_W.view(heads, dim, gates, size).permute(2, 0, 1, 3)
@@ -225,11 +228,33 @@ class CudaTarget(CudaSteps):
             ready, saved, d_states, d_last, multiplier=multiplies, donated=donated
         )
 
+    def forward_layers(
+        self, asked: LayersCall, x: Tensor
+    ) -> tuple[list[Forward], list[Tensor]] | None:
+        """Run the forward of all layers, where they may run at once; None where the caller runs
+        each.
 
-def _rows(weight: Tensor) -> Tensor:
-    """The input weights in the order of wx: (N * D * Gx, input)."""
-    gates, heads, dim, size = weight.shape
-    return weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
+        Args:
+            asked: the call.
+            x: (T, B, input).
+
+        Returns:
+            The result of each layer, and the mask of each dropout.
+        """
+        return forward_layers(asked, x, _ready, self.project_at)
+
+    def backward_layers(
+        self, asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
+    ) -> bool:
+        """Run the backward of all layers, where they may run at once; False where the caller runs
+        each.
+
+        Args:
+            asked: the call.
+            reads: what the layers read.
+            finish: takes the gradients of a layer, by its number.
+        """
+        return backward_layers(asked, reads, finish, _ready)
 
 
 def _as_wx(rows: Tensor, x: Tensor, weight: Tensor) -> Tensor:

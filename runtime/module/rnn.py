@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
-from ..call import Choice
+from ..call import ORDERS, Choice, Order
 from ..check.module import (
     check_cell,
     check_choice,
@@ -68,6 +68,9 @@ class RNN(Steps):
         variant: as in `rnnc.scan`.
         save: as in `rnnc.scan`.
         precision: as in `rnnc.scan`.
+        layers: how the layers run. "wavefront" runs them at the same time on a GPU, each a chunk of
+            steps behind the one below; "sequential" one after the other, with the same bits;
+            "auto" takes what is faster.
         device: of the parameters.
         dtype: of the parameters.
 
@@ -99,6 +102,7 @@ class RNN(Steps):
         variant: str = "auto",
         save: Save = "gates",
         precision: Precision = None,
+        layers: Order = "auto",
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
@@ -119,6 +123,7 @@ class RNN(Steps):
         self.variant: str = check_choice("variant", variant, variants())
         self.save: Save = check_choice("save", save, SAVES)
         self.precision: Precision = check_choice("precision", precision, PRECISIONS)
+        self.layers: Order = check_choice("layers", layers, ORDERS)
         self._remember()
         for own in self._weights:
             for _, attribute, shape in own.values():
@@ -149,6 +154,7 @@ class RNN(Steps):
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self.__dict__.setdefault("precision", None)  # of modules pickled before there was one
         self.__dict__.setdefault("bidirectional", False)
+        self.__dict__.setdefault("layers", "auto")
         self._remember()
 
     def _shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
@@ -227,6 +233,7 @@ class RNN(Steps):
             self.dropout,
             self.backend,
             Choice(self.variant, self.save, self.precision),
+            self.layers,
         )
 
     def _any_weight(self) -> Tensor | None:
@@ -266,6 +273,7 @@ class RNN(Steps):
             "variant": "auto",
             "save": "gates",
             "precision": None,
+            "layers": "auto",
         }
         options = [
             f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v

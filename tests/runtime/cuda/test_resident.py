@@ -24,7 +24,12 @@ def kernel(kind, direction="forward", **sizes):
     """The plan of a direction; sizes that are not given do not matter."""
     every = {field.name: 1 for field in fields(kind)}
     text = {"direction": direction, "arch": "sm_90", "dtype": "bfloat16", "binding": ""}
-    return kind(**every | text | {"tf32": False, "save": "gates", "reverse": False} | sizes)
+    return kind(
+        **every
+        | text
+        | {"tf32": False, "save": "gates", "reverse": False, "wavefront": False}
+        | sizes
+    )
 
 
 BLOCK = kernel(BlockPlan, head_dim=64, rows=4, warps=4)

@@ -1,0 +1,174 @@
+"""Wavefronts: layers that run at the same time, each a chunk of steps behind the one before it.
+
+A layer's kernel runs all steps. Between two layers a matrix product turns a chunk of the results of
+one into the input of the other, on multiprocessors that no layer holds. How many layers run at once
+follows from the room that the driver reports for their blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from .kernel_plan import KernelPlan
+
+# Steps per chunk. A product of fewer rows leaves much of the chip idle.
+_FEWEST_STEPS, _FEWEST_OF_LARGE_BATCHES, _MOST_STEPS = 64, 32, 256
+_LARGE_BATCH = 64  # rows
+_MOST_CHUNKS, _FEWEST_CHUNKS = 16, 4
+# Multiprocessors that the layers of a wavefront leave to others: a part of the chip, and a number.
+_FREE_PART, _LEAST_FREE = 4, 16
+# Blocks of a cluster that keeps multiprocessors free: of the largest portable cluster, so that
+# kernels with clusters find room there.
+_RESERVE_CLUSTER = 8
+# Operations per ns and multiprocessor of a product between layers.
+_PRODUCT_SPEED = {"bfloat16": 4500.0, "float16": 4500.0, "float32": 350.0, "float64": 350.0}
+_TF32_SPEED = 2200.0
+# What a further block on a multiprocessor adds to the time of a step.
+_SHARED_STEP = 0.15
+
+
+class Room(NamedTuple):
+    """What a device holds of a layer's kernel.
+
+    Attributes:
+        multiprocessors: of the device.
+        units: clusters, or blocks of a kernel without clusters, that it holds at once.
+        per_multiprocessor: blocks that share a multiprocessor.
+    """
+
+    multiprocessors: int
+    units: int
+    per_multiprocessor: int
+
+
+class LayerSizes(NamedTuple):
+    """The sizes of a layer between two others, for an estimate.
+
+    Attributes:
+        layers: of the call.
+        steps: of the call.
+        batch: rows.
+        heads: of a layer.
+        inputs: features of the layer before, which the product reads.
+        gates: that take input.
+    """
+
+    layers: int
+    steps: int
+    batch: int
+    heads: int
+    inputs: int
+    gates: int
+
+
+class Wavefront(NamedTuple):
+    """How the layers of a call run.
+
+    Attributes:
+        groups: how many layers run at once, in the order of computation; all ones where they run
+            one after the other.
+        reserved: multiprocessors that are kept free while the layers of a group start.
+        nanoseconds: the estimated time.
+    """
+
+    groups: tuple[int, ...]
+    reserved: int
+    nanoseconds: float
+
+
+def chunk_steps(steps: int, batch: int) -> int | None:
+    """Steps per chunk of a call; None where it is too short for chunks.
+
+    Args:
+        steps: of the call.
+        batch: rows.
+
+    Example:
+        >>> from rnnc.codegen.cuda.wavefront import chunk_steps
+        >>> chunk_steps(1024, 16), chunk_steps(8192, 16), chunk_steps(200, 16)
+        (64, 256, None)
+    """
+    fewest = _FEWEST_STEPS if batch < _LARGE_BATCH else _FEWEST_OF_LARGE_BATCHES
+    chunk = min(max(steps // _MOST_CHUNKS // 16 * 16, fewest), _MOST_STEPS)
+    return chunk if steps >= _FEWEST_CHUNKS * chunk else None
+
+
+def layer_blocks(plan: KernelPlan, batch: int, heads: int) -> int:
+    """The blocks of a layer's kernel.
+
+    Args:
+        plan: of one direction, block or cluster.
+        batch: rows of the call.
+        heads: of the call.
+    """
+    return plan.launch_shape.cluster * heads * plan.batch_tiles(batch)
+
+
+def reserve_cluster(plan: KernelPlan) -> int:
+    """Blocks of the clusters that keep multiprocessors free for a wavefront.
+
+    Args:
+        plan: of its layers.
+    """
+    return 16 if plan.launch_shape.cluster > _RESERVE_CLUSTER else _RESERVE_CLUSTER
+
+
+def wavefronts(
+    plan: KernelPlan, sizes: LayerSizes, room: Room, chunk: int
+) -> tuple[Wavefront, list[Wavefront]]:
+    """The estimate for layers one after the other, and each wavefront that there is room for.
+
+    Args:
+        plan: of the layers' kernels.
+        sizes: of the call.
+        room: what the device holds of the kernel.
+        chunk: steps per chunk.
+    """
+    shape = plan.launch_shape
+    blocks = layer_blocks(plan, sizes.batch, sizes.heads)
+    units, cluster = blocks // shape.cluster, reserve_cluster(plan)
+    chip, most = room.multiprocessors, room.per_multiprocessor
+    product = _product_time(plan, sizes)
+    one = sizes.steps * plan.nanoseconds
+    alone = Wavefront((1,) * sizes.layers, 0, sizes.layers * (one + product / chip))
+    found = []
+    for size in range(2, sizes.layers + 1):
+        groups = _groups(sizes.layers, size)
+        if groups[0] != size:
+            continue
+        for reserved in range(_up(_LEAST_FREE, cluster), chip, cluster):
+            lost = reserved // cluster * math.ceil(cluster * most / shape.cluster)
+            if room.units - lost < size * units:
+                break
+            used = min(size * blocks, chip - reserved)
+            free = chip - used
+            if free < max(chip / _FREE_PART, _LEAST_FREE):
+                continue
+            shared = max(size * blocks / used, 1)
+            step = plan.nanoseconds * (1 + _SHARED_STEP * (shared - 1))
+            time = 0.0
+            for group in groups:
+                steps = sizes.steps + (group - 1) * chunk
+                time += max(steps * step, (group - 1) * product / free) + product / chip
+            found.append(Wavefront(groups, reserved, time))
+    return alone, found
+
+
+def _groups(layers: int, most: int) -> tuple[int, ...]:
+    """Layers in as few groups as `most` allows, whose sizes differ by one at most."""
+    count = math.ceil(layers / most)
+    small, larger = divmod(layers, count)
+    return (small + 1,) * larger + (small,) * (count - larger)
+
+
+def _product_time(plan: KernelPlan, sizes: LayerSizes) -> float:
+    """The time of a product between two layers, on one multiprocessor."""
+    speed = _TF32_SPEED if plan.tf32 else _PRODUCT_SPEED[plan.dtype]
+    rows = sizes.steps * sizes.batch
+    return 2 * rows * sizes.inputs * sizes.inputs * sizes.gates / speed
+
+
+def _up(count: int, multiple: int) -> int:
+    """The next multiple."""
+    return math.ceil(count / multiple) * multiple

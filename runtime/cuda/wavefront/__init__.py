@@ -1,0 +1,1 @@
+"""Layers of a module that run at the same time, on chunks of steps."""

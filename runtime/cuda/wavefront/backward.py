@@ -1,0 +1,120 @@
+"""The backward of all layers of a call, by a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from torch import Tensor
+
+from ...layers_call import LayersCall, LayersRead
+from ...tensors import Gradients
+from .. import kernels
+from ..launch import on_device
+from ..precision import multiplier
+from ..prepared import Prepared, prepare
+from ..products import rows_of
+from .products import Between, chunks_of
+from .run import Chunks, LaterLaunch, run_group
+from .schedule import Schedule
+
+
+def run_backward(
+    asked: LayersCall,
+    schedule: Schedule,
+    alone: Prepared,
+    reads: LayersRead,
+    finish: Callable[[int, Gradients], None],
+) -> None:
+    """Run all layers from the last one to the first.
+
+    Args:
+        asked: the call.
+        schedule: of its backward, which cuts products into chunks.
+        alone: a layer that runs by itself, prepared.
+        reads: what the layers read.
+        finish: takes the gradients of a layer, by its number.
+    """
+    found = _Backward(asked, schedule, alone, reads, finish)
+    last = len(asked.weights) - 1
+    with on_device(reads.x.device):
+        for size in schedule.groups:
+            found.run(range(last, last - size, -1))
+            last -= size
+
+
+class _Backward:
+    """A backward from the last layer to the first.
+
+    Attributes:
+        d_y: the gradient of the output of the next layer, (T, B, features), or None for zero.
+    """
+
+    def __init__(
+        self,
+        asked: LayersCall,
+        schedule: Schedule,
+        alone: Prepared,
+        reads: LayersRead,
+        finish: Callable[[int, Gradients], None],
+    ) -> None:
+        self.asked, self.schedule, self.alone = asked, schedule, alone
+        self.reads, self.finish, self.d_y = reads, finish, reads.d_y
+
+    def run(self, group: range) -> None:
+        """Run some layers, at once if they are several."""
+        call, ready, several = self.asked.call, self.alone, len(group) > 1
+        if several:
+            assert self.schedule.plan is not None
+            ready = prepare(call.cell, self.schedule.plan, ready.sizes, ready.device)
+        launches: list[LaterLaunch] = []
+        parts: list[tuple[kernels.BackwardParts, Tensor]] = []
+        products: list[Between] = []
+        for layer in group:
+            saved, d_last = self.reads.layer(layer)
+            like = saved.initial_states[0]
+            d_output = None if self.d_y is None else self.d_y.view(-1, *like.shape)
+            d_states = [d_output, *[None] * (len(saved.states) - 1)]
+            launches.append(LaterLaunch())
+            own = kernels.backward_parts(
+                ready,
+                saved,
+                d_states,
+                d_last,
+                multiplier=multiplier(like.dtype, call.tf32),
+                donated=self.reads.donated,
+                run=launches[-1] if several else None,
+            )
+            parts.append((own, kernels.launched(ready, own.launch, own.steps)))
+            if layer:
+                products.append(self._product(layer, own.d_wx))
+        steps, chunk = parts[0][0].steps, self.schedule.chunk
+        assert chunk is not None
+        chunks = Chunks(steps, chunk, descending=True)
+        if several:
+            between = products[: len(group) - 1]
+            run_group(ready, launches, between, chunks, self.schedule.reserved)
+        if group[-1]:
+            products[-1].multiply_all(chunks.indices)
+        for layer, (own, sums) in zip(group, parts, strict=True):
+            self.finish(layer, own.finish(sums))
+
+    def _product(self, layer: int, d_wx: Tensor) -> Between:
+        """The product to the layer below, whose result becomes `d_y`."""
+        asked, (steps, batch, heads, dim, gates) = self.asked, d_wx.shape
+        hidden = heads * dim
+        assert self.schedule.chunk is not None
+        rows = self.schedule.chunk * batch
+        W = asked.weights[layer].W
+        masks: Sequence[Tensor] = ()
+        self.d_y = d_wx.new_empty(steps, batch, W.shape[-1])
+        if self.reads.masks:
+            masks = chunks_of(self.reads.masks[layer - 1], W.shape[-1], rows)
+        return Between(
+            chunks_of(self.d_y, W.shape[-1], rows),
+            chunks_of(d_wx, hidden * gates, rows),
+            rows_of(W),
+            masks,
+            asked.scale,
+            False,
+            asked.call.tf32,
+        )

@@ -1,0 +1,102 @@
+"""The forward of all layers of a call, by a schedule."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...layers_call import LayersCall
+from ...tensors import Forward, ScanInputs
+from .. import kernels
+from ..launch import on_device
+from ..prepared import Prepared, prepare
+from ..products import rows_of
+from .products import Between, chunks_of
+from .run import Chunks, LaterLaunch, run_group
+from .schedule import Schedule
+
+
+def run_forward(
+    asked: LayersCall, schedule: Schedule, alone: Prepared, wx: Tensor
+) -> tuple[list[Forward], list[Tensor]]:
+    """Run all layers; gives the result of each, and the mask of each dropout.
+
+    Args:
+        asked: the call.
+        schedule: of its forward, which cuts products into chunks.
+        alone: a layer that runs by itself, prepared.
+        wx: the input's share of the first layer, (B, T, N, D, Gx), which may be overwritten.
+    """
+    found = _Forward(asked, schedule, alone, wx)
+    with on_device(wx.device):
+        first = 0
+        for size in schedule.groups:
+            found.run(range(first, first + size))
+            first += size
+    return found.results, found.masks
+
+
+class _Forward:
+    """A forward from the first layer to the last."""
+
+    def __init__(self, asked: LayersCall, schedule: Schedule, alone: Prepared, wx: Tensor) -> None:
+        self.asked, self.schedule, self.alone, self.wx = asked, schedule, alone, wx
+        self.results: list[Forward] = []
+        self.masks: list[Tensor] = []
+        assert schedule.chunk is not None
+        self.chunks = Chunks(wx.shape[1], schedule.chunk, descending=False)
+
+    def run(self, group: range) -> None:
+        """Run some layers, at once if they are several."""
+        asked, call, ready, wx = self.asked, self.asked.call, self.alone, self.wx
+        if len(group) > 1:
+            assert self.schedule.plan is not None
+            ready = prepare(call.cell, self.schedule.plan, ready.sizes, ready.device)
+        launches: list[LaterLaunch] = []
+        products: list[Between] = []
+        for layer in group:
+            own = asked.weights[layer]
+            if layer:
+                in_order = torch.empty_like(self.wx.transpose(0, 1))
+                wx, product = in_order.transpose(0, 1), self._product(layer, in_order)
+                if layer == group[0]:
+                    product.multiply_all(self.chunks.indices)
+                else:
+                    products.append(product)
+            inputs = ScanInputs(wx, own.R, own.b, asked.first[layer], own.R_diag, own.params)
+            launches.append(LaterLaunch())
+            self.results.append(
+                kernels.forward(
+                    ready,
+                    inputs,
+                    for_backward=call.for_backward,
+                    stored=call.stored,
+                    donated=True,
+                    run=launches[-1] if len(group) > 1 else None,
+                )
+            )
+        if len(group) > 1:
+            run_group(ready, launches, products, self.chunks, self.schedule.reserved)
+
+    def _product(self, layer: int, wx: Tensor) -> Between:
+        """The product from the layer below."""
+        asked, below = self.asked, self.results[-1].states[0]
+        rows, hidden = self.chunks.size * wx.shape[1], asked.heads * asked.dim
+        masks: Sequence[Tensor] = ()
+        if asked.dropout:
+            # What the mask is drawn for does not matter; the layer below may not have run.
+            _, mask = torch.native_dropout(below.view(*wx.shape[:2], hidden), asked.dropout, True)
+            self.masks.append(mask)
+            masks = chunks_of(mask, hidden, rows)
+        W = asked.weights[layer].W
+        return Between(
+            chunks_of(wx, hidden * W.shape[0], rows),
+            chunks_of(below, hidden, rows),
+            rows_of(W).t(),
+            masks,
+            asked.scale,
+            True,
+            asked.call.tf32,
+        )

@@ -1,0 +1,96 @@
+"""All layers of a call on a GPU, where some of them may run at the same time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor
+
+from ....codegen.shape import Direction
+from ...call import Call
+from ...layers_call import LayersCall, LayersRead
+from ...tensors import Forward, Gradients
+from ..launch import on_device
+from ..prepared import Prepared
+from .backward import run_backward
+from .forward import run_forward
+from .schedule import Schedule, StackSizes, schedule_of
+
+
+class Prepare(Protocol):
+    """Gives a direction of a call of one layer, prepared."""
+
+    def __call__(
+        self,
+        call: Call,
+        direction: Direction,
+        like: Tensor,
+        batch: int,
+        steps: int,
+        heads: int,
+        dim: int,
+    ) -> Prepared:
+        """The direction, prepared."""
+
+
+def forward_layers(
+    asked: LayersCall,
+    x: Tensor,
+    prepare: Prepare,
+    project: Callable[[Tensor, Tensor, bool], Tensor],
+) -> tuple[list[Forward], list[Tensor]] | None:
+    """Run the forward of all layers by a schedule; None where the caller runs each.
+
+    Args:
+        asked: the call.
+        x: (T, B, input).
+        prepare: gives a layer that runs by itself.
+        project: gives the input's share of the first layer.
+
+    Raises:
+        PlanError: the caller wants a wavefront, which is impossible.
+    """
+    schedule = _schedule(asked, "forward", x)
+    if schedule.chunk is None:
+        return None
+    steps, batch, _ = x.shape
+    alone = prepare(asked.call, "forward", x, batch, steps, asked.heads, asked.dim)
+    wx = project(x, asked.weights[0].W, asked.call.tf32)
+    return run_forward(asked, schedule, alone, wx)
+
+
+def backward_layers(
+    asked: LayersCall,
+    reads: LayersRead,
+    finish: Callable[[int, Gradients], None],
+    prepare: Prepare,
+) -> bool:
+    """Run the backward of all layers by a schedule; False where the caller runs each.
+
+    Args:
+        asked: the call.
+        reads: what the layers read.
+        finish: takes the gradients of a layer, by its number.
+        prepare: gives a layer that runs by itself.
+
+    Raises:
+        PlanError: the caller wants a wavefront, which is impossible.
+    """
+    schedule = _schedule(asked, "backward", reads.x)
+    if schedule.chunk is None:
+        return False
+    steps, batch, _ = reads.x.shape
+    alone = prepare(asked.call, "backward", reads.x, batch, steps, asked.heads, asked.dim)
+    run_backward(asked, schedule, alone, reads, finish)
+    return True
+
+
+def _schedule(asked: LayersCall, direction: Direction, x: Tensor) -> Schedule:
+    """How the layers of a direction of a call run."""
+    W = asked.weights[0].W
+    gates = 0 if W is None else W.shape[0]
+    steps, batch, _ = x.shape
+    sizes = StackSizes(len(asked.weights), steps, batch, asked.heads, asked.dim, gates)
+    with on_device(x.device):
+        return schedule_of(asked.call, direction, sizes, x.dtype, x.device.index, asked.order)

@@ -1,0 +1,165 @@
+"""The launches of the layers of a wavefront, and of the products between them."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ....codegen.cuda.wavefront import reserve_cluster
+from ..driver.clusters import launch_clusters
+from ..driver.stream_memory import wait_until, write
+from ..load import load_kernel, load_reserve
+from ..prepared import Prepared
+from .counters import Counters, ReserveArguments
+from .lanes import Lanes, lanes_of
+from .products import Between
+
+# A block may wait for a product that has no multiprocessor yet, because other work holds it, as
+# long as for the first data of a block that has not started: kFirstDataBound of watchdog.cuh.
+LONGEST_WAIT = 300 * 10**9  # ns
+# Diagonals of products that may be in the queues before anything begins: a queue is finite.
+_FIRST_DIAGONALS = 24
+
+
+class LaterLaunch:
+    """Takes the place of a launcher's `run`: keeps what it is given.
+
+    Attributes:
+        arguments: of the kernel.
+        kept: tensors that the arguments have the addresses of.
+    """
+
+    arguments: Any
+    kept: tuple[Tensor | None, ...]
+
+    def __call__(
+        self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int
+    ) -> None:
+        """Keep them."""
+        self.arguments, self.kept = arguments, (R, like)
+
+
+class Chunks(NamedTuple):
+    """The chunks of steps of a call.
+
+    Attributes:
+        steps: of the call.
+        size: steps per chunk; the last one may have fewer.
+        descending: whether they are computed from the last step to the first.
+    """
+
+    steps: int
+    size: int
+    descending: bool
+
+    @property
+    def indices(self) -> Sequence[int]:
+        """The chunks in the order of computation."""
+        count = math.ceil(self.steps / self.size)
+        return range(count - 1, -1, -1) if self.descending else range(count)
+
+
+def run_group(
+    ready: Prepared,
+    launches: Sequence[LaterLaunch],
+    products: Sequence[Between],
+    chunks: Chunks,
+    reserved: int,
+) -> None:
+    """Run layers at the same time, after the current stream's work so far and before later work.
+
+    Nothing of it begins before all of it is in the device's queues: a layer that waits for a
+    product never waits for this thread, which some calls of the driver hold back until the device
+    is idle.
+
+    Args:
+        ready: of each layer's kernel, on the current device.
+        launches: of each layer, in the order of computation.
+        products: between each two of them.
+        chunks: of steps.
+        reserved: multiprocessors that are kept free while the layers start.
+    """
+    plan: Any = ready.plan
+    grid = plan.grid(ready.sizes.heads, plan.batch_tiles(ready.sizes.batch))
+    indices, lanes = chunks.indices, lanes_of(ready.device)
+    group = _Group(ready, grid, Counters(len(launches), len(indices), lanes.device), lanes)
+    group.warm_up(products, chunks)
+    current = torch.cuda.current_stream(lanes.device)
+    with lanes.forked(len(launches)):
+        try:
+            group.launch(launches, chunks.size, reserved)
+            # By diagonals: each product is launched after all that its input depends on.
+            for number in range(len(products) + len(indices) - 1):
+                for place, product in enumerate(products):
+                    if 0 <= number - place < len(indices):
+                        group.multiply(place, product, indices[number - place])
+                if number == _FIRST_DIAGONALS:
+                    lanes.go()
+        except BaseException:
+            torch.cuda.set_stream(current)
+            group.counters.tensor.fill_(2**30)  # lets everything that waits go on
+            raise
+        finally:
+            torch.cuda.set_stream(current)
+            lanes.go()
+
+
+class _Group:
+    """Layers that run at the same time."""
+
+    def __init__(
+        self, ready: Prepared, grid: tuple[int, int, int], counters: Counters, lanes: Lanes
+    ) -> None:
+        self.ready, self.grid, self.counters, self.lanes = ready, grid, counters, lanes
+        self.blocks = math.prod(grid)
+
+    def warm_up(self, products: Sequence[Between], chunks: Chunks) -> None:
+        """Run the products once, the first time: loading a kernel may wait for all streams.
+
+        Their results are overwritten.
+        """
+        key = self.ready.cell, self.ready.plan, self.ready.sizes, chunks, products[0].key
+        if key not in self.lanes.warm:
+            for product in products:
+                product.multiply_all(chunks.indices)
+            self.lanes.warm.add(key)
+
+    def launch(self, launches: Sequence[LaterLaunch], steps: int, reserved: int) -> None:
+        """Launch the kernels of all layers: each starts once all blocks of the one before have.
+
+        So whichever of them have no room yet, the first one that is not over has what it needs.
+        """
+        ready, lanes, counters = self.ready, self.lanes, self.counters
+        plan: Any = ready.plan
+        kernel = load_kernel(ready.cell, plan, f"rnnc_{plan.direction}", ready.device)
+        cluster = reserve_cluster(plan)
+        reserve = load_reserve(ready.cell, plan, cluster, ready.device)
+        last = counters.started(len(launches) - 1)
+        asked = ReserveArguments(counters.reserved, last, self.blocks)
+        first = lanes.products[0].cuda_stream
+        lanes.hold(first)
+        launch_clusters(reserve, (reserved, 1, 1), cluster, asked, first)
+        for place, launch in enumerate(launches):
+            arguments: Any = launch.arguments
+            if arguments.watchdog:
+                arguments.watchdog = max(arguments.watchdog, LONGEST_WAIT)
+            stream = lanes.layers[place].cuda_stream
+            if place:
+                wait_until(stream, counters.started(place - 1), self.blocks)
+            else:
+                wait_until(stream, counters.reserved, reserved)
+            kernel(self.grid, counters.handed(arguments, place, steps), stream)
+
+    def multiply(self, place: int, product: Between, chunk: int) -> None:
+        """Launch a product between two layers, behind the first and ahead of the second."""
+        plan: Any = self.ready.plan
+        lane, counters = self.lanes.products[place + 1], self.counters
+        stream = lane.cuda_stream
+        wait_until(stream, counters.done(place, chunk), self.blocks * plan.storing_warps)
+        product.multiply(chunk, lane)
+        write(stream, counters.ready(place + 1, chunk), 1)

@@ -1,0 +1,174 @@
+"""How the layers of a call run on a GPU: some at the same time, or one after the other.
+
+The rule of the products between layers: where a wavefront is possible for a direction of a call,
+`layers="sequential"` cuts them into the same chunks as `layers="wavefront"`, since the library may
+take another algorithm for another number of rows. So both give the same bits. `layers="auto"` gives
+those bits where it takes the wavefront, and else multiplies all rows at once.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from ....codegen.cuda.kernel_plan import MOST_BLOCKS, KernelPlan, TiledPlan
+from ....codegen.cuda.wavefront import LayerSizes, Room, chunk_steps, wavefronts
+from ....codegen.shape import Direction, PlanError
+from ...call import Call, Order
+from ..choose import choose_plan
+from ..driver.device import device_limits
+from ..driver.residency import resident_blocks
+from ..driver.stream_memory import shared_with_processes
+from ..launch import on_device
+from ..load import load_kernel
+
+# The kinds of plans whose wavefronts `"auto"` takes.
+_AUTO_KINDS: frozenset[str] = frozenset()
+_LEAST_CAPABILITY = (9, 0)  # clusters, which keep multiprocessors free
+
+
+class StackSizes(NamedTuple):
+    """The sizes of a call of several layers.
+
+    Attributes:
+        layers: their number.
+        steps: of the call.
+        batch: rows.
+        heads: of a layer.
+        dim: units per head.
+        gates: that take input.
+    """
+
+    layers: int
+    steps: int
+    batch: int
+    heads: int
+    dim: int
+    gates: int
+
+
+class Schedule(NamedTuple):
+    """How the layers of a direction of a call run.
+
+    Attributes:
+        groups: how many layers run at once, in the order of computation.
+        chunk: steps per product between layers; None for all.
+        reserved: multiprocessors that are kept free while the layers of a group start.
+        plan: of the kernels of a group of several layers; None where there is none.
+        why_not: what makes a wavefront impossible; empty if it is possible.
+    """
+
+    groups: tuple[int, ...]
+    chunk: int | None = None
+    reserved: int = 0
+    plan: TiledPlan | None = None
+    why_not: str = ""
+
+    def one_by_one(self) -> Schedule:
+        """The same products, and no layers at the same time."""
+        return self._replace(groups=(1,) * sum(self.groups))
+
+
+def schedule_of(
+    call: Call,
+    direction: Direction,
+    sizes: StackSizes,
+    dtype: torch.dtype,
+    device: int,
+    order: Order,
+) -> Schedule:
+    """How the layers of a direction of a call run.
+
+    Args:
+        call: of each layer.
+        direction: which of the two kernels.
+        sizes: of the call.
+        dtype: of its tensors.
+        device: the device's number; it must be torch's current device.
+        order: the caller's word.
+
+    Raises:
+        PlanError: the caller wants a wavefront, which is impossible.
+    """
+    if sizes.layers == 1 or (order == "auto" and not _AUTO_KINDS):
+        return Schedule((1,) * sizes.layers)
+    found = _found(call, direction, sizes, dtype, device, order)
+    if order != "wavefront":
+        return found.one_by_one() if torch.cuda.is_current_stream_capturing() else found
+    why_not = found.why_not
+    if not why_not and torch.cuda.is_current_stream_capturing():
+        why_not = "a call that a stream captures"
+    if why_not:
+        raise PlanError(
+            f'layers="wavefront", {direction} of {call.cell.name}',
+            why_not,
+            "layers of block or cluster plans that are on the device together",
+            'layers="auto"',
+        )
+    return found
+
+
+@lru_cache(maxsize=512)
+def _found(
+    call: Call,
+    direction: Direction,
+    sizes: StackSizes,
+    dtype: torch.dtype,
+    device: int,
+    order: Order,
+) -> Schedule:
+    """The schedule, whether or not a stream captures."""
+    layers, steps, batch, heads, dim, gates = sizes
+    whole = Schedule((1,) * layers)
+    asked = (call.cell, heads, dim, batch, dtype, device, call.choice, call.tf32)
+    plan = getattr(choose_plan(*asked, direction), direction)
+    chunk = chunk_steps(steps, batch)
+    why_not = _why_not(plan, sizes, device)
+    if why_not or chunk is None:
+        return whole._replace(why_not=why_not or f"{steps} steps, fewer than four chunks")
+    plan = replace(plan, wavefront=True)
+    inputs = LayerSizes(layers, steps, batch, heads, heads * dim, gates)
+    alone, found = wavefronts(plan, inputs, _room(call, plan, device), chunk)
+    if not found:
+        return whole._replace(why_not="no room for two layers and the products between them")
+    best = min(found, key=lambda each: each.nanoseconds)
+    if order == "auto" and (plan.kind not in _AUTO_KINDS or best.nanoseconds > alone.nanoseconds):
+        return whole
+    schedule = Schedule(best.groups, chunk, best.reserved, plan)
+    return schedule.one_by_one() if order == "sequential" else schedule
+
+
+def _why_not(plan: KernelPlan, sizes: StackSizes, device: int) -> str:
+    """What makes a wavefront impossible, besides room; empty if nothing does."""
+    if not isinstance(plan, TiledPlan):
+        return f"a plan of the kind {plan.kind}"
+    limits = device_limits(device)
+    if limits.capability < _LEAST_CAPABILITY:
+        return f"{limits.name}, of compute capability {limits.capability[0]}.{limits.capability[1]}"
+    if not sizes.gates:
+        return "a cell that takes no input"
+    if not sizes.batch:
+        return "no rows"
+    if sizes.dim % 2 and plan.dtype in ("bfloat16", "float16"):
+        return "rows of an odd number of two-byte elements"
+    if max(sizes.heads, plan.batch_tiles(sizes.batch)) > MOST_BLOCKS:
+        return "a layer of several launches"
+    if shared_with_processes(device):
+        return f"{limits.name}, which other processes share by MPS"
+    return ""
+
+
+@lru_cache(maxsize=512)
+def _room(call: Call, plan: TiledPlan, device: int) -> Room:
+    """What a device holds of a layer's kernel."""
+    from cupy_backends.cuda.api import driver
+
+    with on_device(torch.device("cuda", device)):
+        kernel = load_kernel(call.cell, plan, f"rnnc_{plan.direction}", device)
+        threads, shared, cluster, _ = plan.launch_shape
+        blocks = resident_blocks(kernel.function, threads, shared, cluster, device)
+        each = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.function, threads, shared)
+    return Room(device_limits(device).multiprocessors, blocks // cluster, int(each))

@@ -1,0 +1,98 @@
+"""Wavefronts: their chunks, the room that they need, and the source of their kernels."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import rnnc
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plan_for
+from rnnc.codegen.cuda.source import kernel_source
+from rnnc.codegen.cuda.wavefront import LayerSizes, Room, chunk_steps, layer_blocks, wavefronts
+from rnnc.codegen.shape import DIRECTIONS, Shape
+from rnnc.runtime.cuda.nvrtc import compile_cuda
+
+LSTM = rnnc.cells.lstm
+KINDS = ("block", "cluster")
+
+
+def plan(kind, direction="forward", heads=12, dim=64, batch=16, dtype="bfloat16"):
+    found = plan_for(LSTM, Shape(heads, dim, batch, dtype=dtype), limits_of("H200"), kind)
+    return getattr(found, direction)
+
+
+def sizes(layers=4, steps=1024, batch=16, heads=12, inputs=768):
+    return LayerSizes(layers, steps, batch, heads, inputs, 4)
+
+
+@pytest.mark.parametrize("batch", [1, 16, 63, 64, 500])
+def test_chunks_are_whole_multiples_of_16_steps_and_at_least_four(batch):
+    lengths = [chunk_steps(steps, batch) for steps in range(1, 9000, 7)]
+    short, long = lengths[:10], lengths[-1]
+    assert short == [None] * 10 and long == 256
+    for steps, chunk in zip(range(1, 9000, 7), lengths, strict=True):
+        assert chunk is None or (chunk % 16 == 0 and steps >= 4 * chunk)
+
+
+def test_groups_have_all_layers_and_leave_a_quarter_of_the_chip():
+    forward = plan("block")
+    blocks = layer_blocks(forward, 16, 12)
+    assert blocks == 12 * forward.batch_tiles(16)
+    room = Room(132, 3 * 132, 3)
+    for layers in range(2, 9):
+        alone, found = wavefronts(forward, sizes(layers), room, 64)
+        assert alone.groups == (1,) * layers and found
+        for each in found:
+            assert sum(each.groups) == layers and max(each.groups) > 1
+            assert max(each.groups) - min(each.groups) <= 1
+            assert 3 * (132 - each.reserved) >= max(each.groups) * blocks
+            assert 132 - min(max(each.groups) * blocks, 132 - each.reserved) >= 33
+
+
+def test_layers_that_do_not_fit_together_have_no_wavefront():
+    forward = plan("block")
+    blocks = layer_blocks(forward, 16, 12)
+    assert not wavefronts(forward, sizes(), Room(132, 132, 1), 64)[1] or 2 * blocks <= 132 - 33
+    assert not wavefronts(forward, sizes(batch=256), Room(132, 132, 1), 64)[1]
+
+
+def test_clusters_count_as_the_driver_counts_them():
+    forward = plan("cluster", heads=1, dim=512)
+    cluster = forward.launch_shape.cluster
+    assert cluster == 16
+    found = wavefronts(forward, sizes(heads=1, inputs=512), Room(132, 8, 1), 64)[1]
+    # Two clusters per layer; a cluster's room is kept free, and a quarter of the chip.
+    assert {max(each.groups) for each in found} == {2}
+    assert all(each.reserved % 16 == 0 for each in found)
+    assert not wavefronts(forward, sizes(heads=1, inputs=512), Room(132, 4, 1), 64)[1]
+
+
+@pytest.mark.parametrize("direction", DIRECTIONS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_only_a_layer_of_a_wavefront_has_another_source(kind, direction):
+    alone = plan(kind, direction)
+    layer = replace(alone, wavefront=True)
+    ours, theirs = (kernel_source(LSTM, each) for each in (layer, alone))
+    assert ours.headers == theirs.headers and "WAVEFRONT" not in theirs.code
+    added = [line for line in ours.code.splitlines() if line not in theirs.code.splitlines()]
+    assert added[0].startswith("#define RNNC_WAVEFRONT")
+    assert '#include "lib/exchange/reserve.cuh"' in added
+    assert alone.as_compiled() != layer.as_compiled()
+
+
+@pytest.mark.parametrize(
+    ("kind", "direction", "heads", "dim", "dtype"),
+    [
+        ("block", "forward", 12, 64, "bfloat16"),
+        ("block", "backward", 2, 32, "float32"),
+        ("cluster", "forward", 1, 128, "float32"),
+        ("cluster", "backward", 12, 64, "bfloat16"),
+    ],
+)
+def test_layers_of_a_wavefront_compile_without_spills(kind, direction, heads, dim, dtype):
+    layer = replace(plan(kind, direction, heads, dim, dtype=dtype), wavefront=True)
+    reports = compile_cuda(kernel_source(LSTM, layer), "sm_90a").reports
+    own = reports[f"rnnc_{direction}"]
+    assert own.spills == 0 and own.registers <= layer.registers
+    assert reports["rnnc_reserve"].spills == 0
