@@ -16,6 +16,7 @@ from .autograd.layers import run_node
 from .autograd.stack import LayerWeights, Stack, run_layers, weights_from
 from .call import Choice, Order, call_of
 from .check.plain import all_plain, any_tangent, is_watched
+from .layers_call import wavefront_error
 from .scan import resolve_backend, run_scan
 from .targets import TARGETS, target_of
 from .tensors import ScanInputs, States
@@ -81,6 +82,8 @@ def scan_layers(
     dropout = settings.dropout if training else 0.0
     given = tuple(states or ())
     found = plain_call(settings, dropout, x, given, weights)
+    if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
+        _check_wavefront(settings, x, found)
     if found is None:
         return composed(settings, dropout, x, given, weights)
     stack, x, given, weights, needs_grad = found
@@ -89,6 +92,21 @@ def scan_layers(
     again = partial(composed, settings, dropout)
     y, *last = run_node(stack, again, len(given), x, *given, *weights)
     return y, tuple(last)
+
+
+def _check_wavefront(settings: Settings, x: Tensor, found: PlainCall | None) -> None:
+    """Refuse a call whose layers cannot run at the same time, whatever its sizes.
+
+    Raises:
+        PlanError: says why.
+    """
+    what = f"{settings.layers} layers of {settings.cell.name}"
+    if found is None:
+        raise wavefront_error(what, "a call by torch operations, which run layer by layer")
+    if len(found.stack.calls) > 1:
+        raise wavefront_error(what, "both directions of time")
+    if found.stack.at_once is None:
+        raise wavefront_error(what, f"tensors on {x.device.type}")
 
 
 class PlainCall(NamedTuple):

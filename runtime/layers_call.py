@@ -7,8 +7,24 @@ from typing import Any, NamedTuple
 
 from torch import Tensor
 
+from ..codegen.shape import PlanError
 from .call import Call, Order
 from .tensors import Saved
+
+
+def wavefront_error(what: str, why_not: str) -> PlanError:
+    """The error of a call whose layers cannot run at the same time, although the caller wants it.
+
+    Args:
+        what: the call.
+        why_not: what makes it impossible.
+    """
+    return PlanError(
+        f'layers="wavefront", {what}',
+        why_not,
+        "layers of block or cluster plans that fit a GPU together, in one direction of time",
+        'layers="auto"',
+    )
 
 
 class LayersCall(NamedTuple):

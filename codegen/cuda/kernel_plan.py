@@ -46,8 +46,7 @@ class BufferBytes(NamedTuple):
     fixed: int = 0
 
 
-@dataclass(frozen=True)
-class Scalar:
+class Scalar(NamedTuple):
     """The C++ types of a number in memory and in registers, and how exact its functions are."""
 
     element: str
@@ -74,13 +73,12 @@ class KernelPlan(ABC):
         direction: which of the two directions.
         arch: the GPU architecture, as the CUDA compiler names it.
         dtype: of all tensors.
-        estimate: of the time per step, for the shape that the plan was found for. Plans that differ
-            in nothing else are equal.
+        estimate: of the time per step, for the shape that the plan was found for; not compared.
         binding: the constraint that a larger head would break.
         tf32: whether float32 products may round to tf32.
         save: whether the forward saves gates for the backward, or only states.
         reverse: whether the cell runs from the last step to the first; no size depends on it.
-        wavefront: whether its kernel is a layer of a wavefront, which hands over chunks of steps.
+        wavefront: whether its kernel hands over chunks of steps between layers.
     """
 
     kind: ClassVar[str]
@@ -251,11 +249,6 @@ class TiledPlan(ResidentPlan):
     """
 
     most_heads: ClassVar[int] = MOST_BLOCKS  # heads per launch
-
-    @property
-    def storing_warps(self) -> int:
-        """Warps per block that store results."""
-        return self.warps
 
     ahead: int
     blocks_per_multiprocessor: int

@@ -88,8 +88,9 @@ class Stack(NamedTuple):
     def at_once(self) -> LayersTarget | None:
         """The target where it may run layers at the same time."""
         target = self.target
-        several = self.layers > 1 and len(self.calls) == 1
-        return target if several and isinstance(target, LayersTarget) else None
+        if self.layers > 1 and len(self.calls) == 1 and isinstance(target, LayersTarget):
+            return target
+        return None
 
     def asked(
         self, weights: Sequence[LayerWeights], first: Sequence[Sequence[Tensor]]

@@ -34,11 +34,6 @@ class ClusterPlan(TiledPlan):
         """The blocks, as a launch needs them."""
         return LaunchShape(self.threads, self.shared, self.cluster, "cluster")
 
-    @property
-    def storing_warps(self) -> int:
-        """Warps per block that store results: of those that share K, the first two."""
-        return self.warps // self.splits * min(self.splits, 2)
-
     def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:
         """The blocks of a launch, in x, y and z.
 

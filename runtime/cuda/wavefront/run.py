@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ....codegen.cuda.wavefront import reserve_cluster
+from ....codegen.cuda.wavefront.groups import reserve_cluster, storing_warps
 from ..driver.clusters import launch_clusters
 from ..driver.stream_memory import wait_until, write
 from ..load import load_kernel, load_reserve
@@ -158,8 +158,9 @@ class _Group:
     def multiply(self, place: int, product: Between, chunk: int) -> None:
         """Launch a product between two layers, behind the first and ahead of the second."""
         plan: Any = self.ready.plan
+        warps = self.blocks * storing_warps(plan)
         lane, counters = self.lanes.products[place + 1], self.counters
         stream = lane.cuda_stream
-        wait_until(stream, counters.done(place, chunk), self.blocks * plan.storing_warps)
+        wait_until(stream, counters.done(place, chunk), warps)
         product.multiply(chunk, lane)
         write(stream, counters.ready(place + 1, chunk), 1)

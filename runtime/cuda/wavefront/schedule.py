@@ -15,9 +15,10 @@ from typing import NamedTuple
 import torch
 
 from ....codegen.cuda.kernel_plan import MOST_BLOCKS, KernelPlan, TiledPlan
-from ....codegen.cuda.wavefront import LayerSizes, Room, chunk_steps, wavefronts
-from ....codegen.shape import Direction, PlanError
+from ....codegen.cuda.wavefront.groups import LayerSizes, Room, chunk_steps, wavefronts
+from ....codegen.shape import Direction
 from ...call import Call, Order
+from ...layers_call import wavefront_error
 from ..choose import choose_plan
 from ..driver.device import device_limits
 from ..driver.residency import resident_blocks
@@ -93,7 +94,7 @@ def schedule_of(
     Raises:
         PlanError: the caller wants a wavefront, which is impossible.
     """
-    if sizes.layers == 1 or (order == "auto" and not _AUTO_KINDS):
+    if sizes.layers == 1 or sizes.steps == 1 or (order == "auto" and not _AUTO_KINDS):
         return Schedule((1,) * sizes.layers)
     found = _found(call, direction, sizes, dtype, device, order)
     if order != "wavefront":
@@ -102,12 +103,7 @@ def schedule_of(
     if not why_not and torch.cuda.is_current_stream_capturing():
         why_not = "a call that a stream captures"
     if why_not:
-        raise PlanError(
-            f'layers="wavefront", {direction} of {call.cell.name}',
-            why_not,
-            "layers of block or cluster plans that are on the device together",
-            'layers="auto"',
-        )
+        raise wavefront_error(f"{direction} of {call.cell.name}", why_not)
     return found
 
 

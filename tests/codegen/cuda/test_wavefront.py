@@ -9,7 +9,13 @@ import rnnc
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import kernel_source
-from rnnc.codegen.cuda.wavefront import LayerSizes, Room, chunk_steps, layer_blocks, wavefronts
+from rnnc.codegen.cuda.wavefront.groups import (
+    LayerSizes,
+    Room,
+    chunk_steps,
+    layer_blocks,
+    wavefronts,
+)
 from rnnc.codegen.shape import DIRECTIONS, Shape
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 
@@ -30,7 +36,8 @@ def sizes(layers=4, steps=1024, batch=16, heads=12, inputs=768):
 def test_chunks_are_whole_multiples_of_16_steps_and_at_least_four(batch):
     lengths = [chunk_steps(steps, batch) for steps in range(1, 9000, 7)]
     short, long = lengths[:10], lengths[-1]
-    assert short == [None] * 10 and long == 256
+    assert short == [None] * 10
+    assert long == 256
     for steps, chunk in zip(range(1, 9000, 7), lengths, strict=True):
         assert chunk is None or (chunk % 16 == 0 and steps >= 4 * chunk)
 
@@ -42,9 +49,11 @@ def test_groups_have_all_layers_and_leave_a_quarter_of_the_chip():
     room = Room(132, 3 * 132, 3)
     for layers in range(2, 9):
         alone, found = wavefronts(forward, sizes(layers), room, 64)
-        assert alone.groups == (1,) * layers and found
+        assert alone.groups == (1,) * layers
+        assert found
         for each in found:
-            assert sum(each.groups) == layers and max(each.groups) > 1
+            assert sum(each.groups) == layers
+            assert max(each.groups) > 1
             assert max(each.groups) - min(each.groups) <= 1
             assert 3 * (132 - each.reserved) >= max(each.groups) * blocks
             assert 132 - min(max(each.groups) * blocks, 132 - each.reserved) >= 33
@@ -74,7 +83,8 @@ def test_only_a_layer_of_a_wavefront_has_another_source(kind, direction):
     alone = plan(kind, direction)
     layer = replace(alone, wavefront=True)
     ours, theirs = (kernel_source(LSTM, each) for each in (layer, alone))
-    assert ours.headers == theirs.headers and "WAVEFRONT" not in theirs.code
+    assert ours.headers == theirs.headers
+    assert "WAVEFRONT" not in theirs.code
     added = [line for line in ours.code.splitlines() if line not in theirs.code.splitlines()]
     assert added[0].startswith("#define RNNC_WAVEFRONT")
     assert '#include "lib/exchange/reserve.cuh"' in added
@@ -94,5 +104,6 @@ def test_layers_of_a_wavefront_compile_without_spills(kind, direction, heads, di
     layer = replace(plan(kind, direction, heads, dim, dtype=dtype), wavefront=True)
     reports = compile_cuda(kernel_source(LSTM, layer), "sm_90a").reports
     own = reports[f"rnnc_{direction}"]
-    assert own.spills == 0 and own.registers <= layer.registers
+    assert own.spills == 0
+    assert own.registers <= layer.registers
     assert reports["rnnc_reserve"].spills == 0

@@ -24,12 +24,8 @@ def kernel(kind, direction="forward", **sizes):
     """The plan of a direction; sizes that are not given do not matter."""
     every = {field.name: 1 for field in fields(kind)}
     text = {"direction": direction, "arch": "sm_90", "dtype": "bfloat16", "binding": ""}
-    return kind(
-        **every
-        | text
-        | {"tf32": False, "save": "gates", "reverse": False, "wavefront": False}
-        | sizes
-    )
+    flags = dict.fromkeys(("tf32", "reverse", "wavefront"), False)
+    return kind(**every | text | {"save": "gates"} | flags | sizes)
 
 
 BLOCK = kernel(BlockPlan, head_dim=64, rows=4, warps=4)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from .kernel_plan import KernelPlan
+from ..kernel_plan import KernelPlan, TiledPlan
 
 # Steps per chunk. A product of fewer rows leaves much of the chip idle.
 _FEWEST_STEPS, _FEWEST_OF_LARGE_BATCHES, _MOST_STEPS = 64, 32, 256
@@ -85,7 +85,7 @@ def chunk_steps(steps: int, batch: int) -> int | None:
         batch: rows.
 
     Example:
-        >>> from rnnc.codegen.cuda.wavefront import chunk_steps
+        >>> from rnnc.codegen.cuda.wavefront.groups import chunk_steps
         >>> chunk_steps(1024, 16), chunk_steps(8192, 16), chunk_steps(200, 16)
         (64, 256, None)
     """
@@ -103,6 +103,16 @@ def layer_blocks(plan: KernelPlan, batch: int, heads: int) -> int:
         heads: of the call.
     """
     return plan.launch_shape.cluster * heads * plan.batch_tiles(batch)
+
+
+def storing_warps(plan: TiledPlan) -> int:
+    """Warps per block that store results: of those that share K, the first two.
+
+    Args:
+        plan: of one direction.
+    """
+    splits: int = getattr(plan, "splits", 1)
+    return plan.warps // splits * min(splits, 2)
 
 
 def reserve_cluster(plan: KernelPlan) -> int:
