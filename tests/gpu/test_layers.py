@@ -40,9 +40,24 @@ def results(module, x, states, seeds):
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
 @pytest.mark.parametrize("save", ["gates", "states"])
 def test_every_gradient_of_two_layers(variant, name, dtype, save, poisoned):
+    check_every_gradient(variant, name, dtype, save, directions=1)
+
+
+@pytest.mark.parametrize("variant", SIZES)
+@pytest.mark.parametrize("name", ["lstm", "gru", "peephole_lstm"])
+@pytest.mark.parametrize(
+    ("dtype", "save"),
+    [(torch.float32, "gates"), (torch.bfloat16, "gates"), (torch.float16, "states")],
+    ids=str,
+)
+def test_every_gradient_of_two_bidirectional_layers(variant, name, dtype, save, poisoned):
+    check_every_gradient(variant, name, dtype, save, directions=2)
+
+
+def check_every_gradient(variant, name, dtype, save, directions):
     cell, dim, heads = rnnc.cells.get(name), SIZES[variant], 1 if variant == "grid" else 2
     torch.manual_seed(0)
-    options = {"heads": heads, "num_layers": 2, "device": "cuda"}
+    options = {"heads": heads, "num_layers": 2, "device": "cuda", "bidirectional": directions == 2}
     try:
         rnn = rnnc.RNN(cell, 12, heads * dim, variant=variant, save=save, **options).to(dtype)
         rnn(torch.randn(1, 1, 12, device="cuda", dtype=dtype))
@@ -52,8 +67,8 @@ def test_every_gradient_of_two_layers(variant, name, dtype, save, poisoned):
     exact.load_state_dict(rnn.state_dict())
     draw = lambda *shape: torch.randn(shape, device="cuda").to(dtype)  # noqa: E731
     x = draw(7, 5, 12)
-    states = [draw(2, 5, heads * dim).abs() for _ in cell.states]
-    seeds = [draw(7, 5, heads * dim), *map(torch.randn_like, states)]
+    states = [draw(2 * directions, 5, heads * dim).abs() for _ in cell.states]
+    seeds = [draw(7, 5, directions * heads * dim), *map(torch.randn_like, states)]
     doubles = [[t.double() for t in given] for given in (states, seeds)]
     wanted = results(exact, x.double(), *doubles)
     torchs = results(exact.to(dtype), x, states, seeds)
@@ -106,3 +121,24 @@ def test_memory_of_a_training_step(layers):
     weights = 2 * sum(p.numel() * p.element_size() for p in rnn.parameters())
     small = 8 * 2**20  # cuBLAS's split sums, last states, sums of biases
     assert peak <= (layers * (4 + 2) + 2) * number + weights + small, peak / number
+
+
+def test_memory_of_a_large_training_step():
+    """LSTM 12 x 64, B 128, T 1024, bfloat16: 1400 MiB over x, with the gradient of the output."""
+    torch.cuda.empty_cache()
+    rnn = rnnc.RNN(rnnc.cells.lstm, 768, 768, heads=12, device="cuda", dtype=torch.bfloat16)
+    x = torch.randn(1024, 128, 768, device="cuda", dtype=torch.bfloat16)
+    seed = torch.randn_like(x)
+
+    def step():
+        rnn.zero_grad(set_to_none=True)
+        torch.autograd.backward([rnn(x)[0]], [seed])
+
+    step()
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    step()
+    torch.cuda.synchronize()
+    peak = (torch.cuda.max_memory_allocated() - before + seed.nbytes) / 2**20
+    assert peak <= 1400, peak
