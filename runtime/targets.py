@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Protocol, cast, runtime_checkable
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -19,6 +20,13 @@ from .tensors import Forward, Gradients, Saved, ScanInputs, Stepped
 
 if TYPE_CHECKING:
     from .autograd.stack import Stack
+
+
+class Lanes(Protocol):
+    """Gives each of two directions of time a lane of its own."""
+
+    def lane(self, number: int) -> AbstractContextManager[Any]:
+        """A context for a direction; what it launches runs beside the other's."""
 
 
 class Target(Protocol):
@@ -67,6 +75,14 @@ class Target(Protocol):
         """The gradients of `project`, of x and of the weight; None for one that is not wanted.
 
         The gradient of x is added to `d_x` where there is one, in place.
+        """
+
+    def lanes(self, like: Tensor, steps: int) -> AbstractContextManager[Lanes] | None:
+        """What runs two directions of time at once; None for one after the other.
+
+        Args:
+            like: gives the device.
+            steps: of the call.
         """
 
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:

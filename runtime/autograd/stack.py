@@ -12,7 +12,7 @@ from torch import Tensor
 from ..call import Call, Order
 from ..check.plain import profiler_enabled
 from ..layers_call import LayersCall
-from ..targets import TARGETS, LayersTarget, Target
+from ..targets import TARGETS, Lanes, LayersTarget, Target
 from ..tensors import Forward, ScanInputs, States
 
 
@@ -105,6 +105,15 @@ class Stack(NamedTuple):
             self.calls[0], self.order, self.heads, self.dim, self.dropout, weights, first
         )
 
+    def lanes(self, x: Tensor) -> AbstractContextManager[Lanes]:
+        """What runs the directions of a layer, at once where the target can.
+
+        Args:
+            x: (T, B, input).
+        """
+        found = self.target.lanes(x, x.shape[0]) if len(self.calls) > 1 else None
+        return _ONE_LANE if found is None else found
+
     @property
     def parts(self) -> int:
         """Directions of all layers."""
@@ -130,6 +139,22 @@ class Stack(NamedTuple):
             yield from [self.target.initial_states(like, self.initial_values, shape)] * count
         for index in range(count if states else 0):
             yield [state[index].reshape(shape) for state in states]
+
+
+class _OneLane:
+    """Runs the directions of a layer one after the other."""
+
+    def __enter__(self) -> _OneLane:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        pass
+
+    def lane(self, number: int) -> AbstractContextManager[Any]:
+        return _NOTHING
+
+
+_NOTHING, _ONE_LANE = nullcontext(), _OneLane()
 
 
 class Run(NamedTuple):
@@ -201,16 +226,21 @@ def _one_by_one(
     results: list[Forward] = []
     masks: list[Tensor] = []
     for layer in range(stack.layers):
+        if layer:
+            x = joined(stack, [result.states[0] for result in results[-directions:]])
         if layer and stack.dropout:
             x, mask = torch.native_dropout(x, stack.dropout, True)
             masks.append(mask)
-        for index, call in enumerate(stack.calls, layer * directions):
-            own = weights[index]
-            wx = project_input(stack, x, own.W)
-            inputs = ScanInputs(wx, own.R, own.b, firsts[index], own.R_diag, own.params)
-            # The buffer of the input's share was made here, and becomes that of the saved gates.
-            results.append(target.forward(call, inputs, donated=own.W is not None))
-        x = joined(stack, [result.states[0] for result in results[-directions:]])
+        with stack.lanes(x) as lanes:
+            for direction, call in enumerate(stack.calls):
+                index = layer * directions + direction
+                own = weights[index]
+                with lanes.lane(direction):
+                    wx = project_input(stack, x, own.W)
+                    inputs = ScanInputs(wx, own.R, own.b, firsts[index], own.R_diag, own.params)
+                    # The buffer of the input's share was made here, and becomes that of the saved
+                    # gates.
+                    results.append(target.forward(call, inputs, donated=own.W is not None))
     return results, masks
 
 

@@ -141,11 +141,16 @@ class _Sweep:
         directions = len(stack.calls)
         below = self._input_of(layer)
         d_states = _by_direction(stack, d_y)
+        results = []
+        with stack.lanes(self.saved.x) as lanes:
+            for direction in range(directions):
+                with lanes.lane(direction):
+                    index = layer * directions + direction
+                    results.append(self._direction(index, below, d_states[direction]))
         d_below: Tensor | None = None
         d_weights, d_firsts = [], []
-        for direction in range(directions):
-            index = layer * directions + direction
-            found, d_W, d_below = self._direction(index, below, d_states[direction], d_below)
+        for index, found in enumerate(results, layer * directions):
+            d_below, d_W = self._products(index, found, below, d_below)
             d_weights.append([d_W, *_given(found, self.saved.weights[index])])
             d_firsts.append(found.d_initial_states)
         self.d_weights[:0], self.d_firsts[:0] = d_weights, d_firsts
@@ -156,23 +161,24 @@ class _Sweep:
             d_below = torch.ops.aten.native_dropout_backward(d_below, masks[layer - 1], keep)
         return d_below
 
-    def _direction(
-        self, index: int, below: Tensor, d_y: Tensor | None, d_below: Tensor | None
-    ) -> tuple[Gradients, Tensor | None, Tensor | None]:
-        """Run a direction; gives its gradients, d_W, and the gradient of the input so far."""
-        stack, saved, target = self.stack, self.saved, self.stack.target
-        layer, direction = divmod(index, len(stack.calls))
-        own, read = saved.weights[index], self._saved(index, below)
+    def _direction(self, index: int, below: Tensor, d_y: Tensor | None) -> Gradients:
+        """Run a direction of a layer."""
+        stack = self.stack
+        read = self._saved(index, below)
         d_states = [d_y, *[None] * (len(read.states) - 1)]
-        d_last = self._d_last(index)
-        found = target.backward(stack.calls[direction], read, d_states, d_last, self.donated)
-        d_W = None
-        if own.W is not None:
-            wanted = bool(layer) or self.needs[0], self.needs[self._first_weight(index)]
-            d_below, d_W = target.project_gradients(
-                found.d_wx, below, own.W, wanted, stack.tf32, d_below
-            )
-        return found, d_W, d_below
+        call = stack.calls[index % len(stack.calls)]
+        return stack.target.backward(call, read, d_states, self._d_last(index), self.donated)
+
+    def _products(
+        self, index: int, found: Gradients, below: Tensor, d_below: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The gradient of a layer's input, added to that of its other direction, and of W."""
+        stack, own = self.stack, self.saved.weights[index]
+        if own.W is None:
+            return d_below, None
+        first = index < len(stack.calls)
+        wanted = not first or self.needs[0], self.needs[self._first_weight(index)]
+        return stack.target.project_gradients(found.d_wx, below, own.W, wanted, stack.tf32, d_below)
 
     def _saved(self, index: int, below: Tensor) -> Saved:
         """What the forward of a direction of a layer left, whose input is given."""

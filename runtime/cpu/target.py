@@ -122,6 +122,14 @@ class CpuTarget:
             d_W = d_W.view(heads, gates, dim, size).transpose(0, 1)
         return d_x, d_W
 
+    def lanes(self, like: Tensor, steps: int) -> None:
+        """None: a direction of time has all threads.
+
+        Args:
+            like: not used.
+            steps: not used.
+        """
+
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
         """An empty d_wx with the strides that `backward` gives it.
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import copy
 import io
+from contextlib import contextmanager
 
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.cpu.target import CpuTarget
 from rnnc.runtime.errors import TensorError
+from rnnc.runtime.targets import register_target, unregister_target
 
 
 def module(name="gru", **options):
@@ -111,3 +114,50 @@ def test_states_of_one_direction_are_refused():
 def test_bidirectional_is_true_or_false():
     with pytest.raises(TensorError, match="bidirectional"):
         rnnc.RNN(rnnc.cells.gru, 4, 6, bidirectional="yes")
+
+
+class Noted(CpuTarget):
+    """Notes in which lane each direction runs."""
+
+    def __init__(self):
+        self.notes, self.place = [], "after"
+
+    @contextmanager
+    def _in(self, place):
+        before, self.place = self.place, place
+        yield self
+        self.place = before
+
+    def lanes(self, like, steps):
+        return self._in("between")
+
+    def lane(self, number):
+        return self._in(number)
+
+    def _note(self, what, *given):
+        self.notes.append((what, self.place))
+        return getattr(CpuTarget, what)(self, *given)
+
+    def forward(self, call, inputs, donated=False):
+        return self._note("forward", call, inputs, donated)
+
+    def backward(self, *given):
+        return self._note("backward", *given)
+
+    def project_gradients(self, *given):
+        return self._note("project_gradients", *given)
+
+
+def test_each_direction_has_a_lane():
+    target = Noted()
+    register_target("noted", target)
+    try:
+        rnn = module("lstm", num_layers=2, backend="noted")
+        y, _ = rnn(torch.randn(5, 3, 4))
+        y.sum().backward()
+    finally:
+        unregister_target("noted")
+    lanes = [("forward", 0), ("forward", 1)] * 2
+    # The gradients of the layer's input are sums of both directions.
+    sweep = [("backward", 0), ("backward", 1), *[("project_gradients", "after")] * 2]
+    assert target.notes == lanes + sweep * 2

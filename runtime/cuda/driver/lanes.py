@@ -1,0 +1,59 @@
+"""Both directions of time of a layer at once: a stream beside the caller's for the second."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
+from typing import Any
+
+import torch
+
+
+class TwoLanes:
+    """A context in which two parts of a call run at the same time: after the current stream's work
+    so far, and before its later work.
+
+    What the second part allocates belongs to its own stream. That stream begins each time after all
+    work of the caller's stream, so memory that it takes again is no longer in use there.
+
+    Args:
+        device: of the call.
+    """
+
+    __slots__ = ("_current", "_side")
+
+    def __init__(self, device: torch.device) -> None:
+        self._current = torch.cuda.current_stream(device)
+        self._side = _beside(device, self._current.cuda_stream, threading.get_ident())
+
+    def __enter__(self) -> TwoLanes:
+        self._side.wait_stream(self._current)
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        self._current.wait_stream(self._side)
+
+    def lane(self, number: int) -> AbstractContextManager[Any]:
+        """A context for one of the two parts.
+
+        Args:
+            number: 0 or 1.
+        """
+        return torch.cuda.stream(self._side) if number else nullcontext()
+
+
+@lru_cache(maxsize=64)
+def _beside(device: torch.device, stream: int, thread: int) -> torch.cuda.Stream:
+    """The stream beside another one of a device.
+
+    Each thread has its own: what one thread frees while it uses it, another one must not get.
+
+    Args:
+        device: the device.
+        stream: the handle of the other one.
+        thread: its number.
+    """
+    make: Any = torch.cuda.Stream
+    found: torch.cuda.Stream = make(device)
+    return found
