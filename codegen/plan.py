@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from .cuda.kernel_plan import KernelPlan
-from .shape import DIRECTIONS, Dtype, Save
+from .shape import DIRECTIONS, Dtype, Reverse, Save
 
 
 @dataclass(frozen=True)
@@ -51,11 +51,11 @@ class Plan:
                     f" and {backward.get(name)}"
                 )
 
-    def in_time(self, reverse: bool) -> Plan:
+    def in_time(self, reverse: Reverse) -> Plan:
         """The same plan for a direction of time.
 
         Args:
-            reverse: whether the cell runs from the last step to the first.
+            reverse: which heads run from the last step to the first.
         """
         if self.forward.reverse == reverse:
             return self

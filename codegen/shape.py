@@ -17,6 +17,10 @@ Save = Literal["gates", "states"]
 SAVES: tuple[Save, ...] = ("gates", "states")
 
 
+# Which heads run from the last step to the first: none, all, or the second half of them, which is
+# the other direction of a layer.
+Reverse = Literal[False, True, "half"]
+
 Direction = Literal["forward", "backward"]
 DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 

@@ -9,7 +9,7 @@ from typing import Literal, NamedTuple
 
 from ..cellspec.cell import CellSpec
 from ..codegen.layout import layout_of
-from ..codegen.shape import Precision, Save
+from ..codegen.shape import Precision, Reverse, Save
 from .store.facts import facts_of
 
 # How the layers of a call run: at the same time, one after the other, or what is faster.
@@ -18,12 +18,16 @@ ORDERS: tuple[Order, ...] = ("auto", "wavefront", "sequential")
 
 
 class Choice(NamedTuple):
-    """What a caller chose among the kernels of a device: as in `rnnc.scan`."""
+    """What a caller chose among the kernels of a device: as in `rnnc.scan`.
+
+    There `reverse` is a bool. A module also has `"half"`: both directions of a layer in one call,
+    the heads of the one that runs forwards first.
+    """
 
     variant: str = "auto"
     save: Save = "gates"
     precision: Precision = None
-    reverse: bool = False
+    reverse: Reverse = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from ..codegen.layout import layout_of
+from ..codegen.shape import Reverse
 from ..codegen.spaces import Table
 from .store.facts import facts_of
 from .tensors import Saved
@@ -24,7 +25,7 @@ _MOST_AT_ONCE = 2**22  # elements of all parts, where one launch computes them
 
 
 def gates_again(
-    cell: CellSpec, saved: Saved, multiplier: Multiplier, reverse: bool = False
+    cell: CellSpec, saved: Saved, multiplier: Multiplier, reverse: Reverse = False
 ) -> Tensor:
     """The pre-activations that the backward reads, computed from states: a product per matrix.
 
@@ -33,7 +34,7 @@ def gates_again(
         saved: of a forward that saved states alone. A state that neither R nor a diagonal weight
             reads may be empty.
         multiplier: multiplies.
-        reverse: whether the cell ran from the last step to the first.
+        reverse: which heads ran from the last step to the first.
 
     Returns:
         (T, B, N, D, saved), in the order of the facts' saved_gates.
@@ -53,7 +54,7 @@ def gates_again(
             if gate in column:
                 gates[..., column[gate]] += b[bias.number]
     previous = [
-        torch.cat([s[1:], first[None]] if reverse else [first[None], s[:-1]]) if len(s) else s
+        _states_before(first, s, reverse) if len(s) else s
         for first, s in zip(saved.initial_states, saved.states, strict=True)
     ]
     before = Table(layout.states, tuple(previous))
@@ -70,6 +71,28 @@ def gates_again(
             assert R_diag is not None
             gates[..., column[gate]] += R_diag[row.number] * before[source]
     return gates
+
+
+def _states_before(initial_state: Tensor, states: Tensor, reverse: Reverse) -> Tensor:
+    """The state before each step, (T, B, N, D)."""
+    if reverse == "half":
+        found = torch.empty_like(states)
+        for heads, order in both_directions(states.shape[2]):
+            own = initial_state[:, heads], states[:, :, heads]
+            found[:, :, heads] = _states_before(*own, order)
+        return found
+    first = initial_state[None]
+    return torch.cat([states[1:], first] if reverse else [first, states[:-1]])
+
+
+def both_directions(heads: int) -> tuple[tuple[slice, Reverse], tuple[slice, Reverse]]:
+    """Both directions of a layer in one call: the heads of each, and its order of time.
+
+    Args:
+        heads: of both.
+    """
+    half = heads // 2
+    return (slice(half), False), (slice(half, heads), True)
 
 
 class Multiplier(Protocol):
@@ -120,7 +143,7 @@ def summed_over_time(
     initial_state: Tensor,
     states: Tensor,
     multiplier: Multiplier = TORCH,
-    reverse: bool = False,
+    reverse: Reverse = False,
 ) -> Tensor:
     """The sum over steps and batch of a row times the state before its step, a product per head.
 
@@ -132,11 +155,20 @@ def summed_over_time(
         initial_state: the state before the first step, (B, N, D).
         states: at all steps, (T, B, N, D).
         multiplier: multiplies.
-        reverse: whether the cell ran from the last step to the first.
+        reverse: which heads ran from the last step to the first.
 
     Returns:
         (N, K, D).
     """
+    if reverse == "half":
+        directions = both_directions(states.shape[2])
+        tensors = [(rows[:, n], initial_state[:, n], states[:, :, n]) for n, _ in directions]
+        return torch.cat(
+            [
+                summed_over_time(*own, multiplier, order)
+                for own, (_, order) in zip(tensors, directions, strict=True)
+            ]
+        )
     steps, batch, heads, dim = states.shape
     others = (steps - 1) * batch  # rows of all steps but the one that ran first
     if reverse:
@@ -212,7 +244,7 @@ def recurrent_gradient(
     states: Sequence[Tensor],
     initial_states: Sequence[Tensor],
     multiplier: Multiplier,
-    reverse: bool = False,
+    reverse: Reverse = False,
 ) -> Tensor:
     """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM per head, source and tensor.
 
@@ -223,7 +255,7 @@ def recurrent_gradient(
         states: at all steps, (T, B, N, D); those that no R multiplies may be empty.
         initial_states: the states before the first step, (B, N, D) each.
         multiplier: multiplies.
-        reverse: whether the cell ran from the last step to the first.
+        reverse: which heads ran from the last step to the first.
 
     Returns:
         (Gr, N, D out, D in).

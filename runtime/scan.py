@@ -129,7 +129,7 @@ def run_scan(
     if found == "reference" or (transformed and needs_reference(backend, flat)):
         if not torch.compiler.is_compiling():
             check_scan(cell, inputs)  # a module's weights may differ in dtype
-        return scan_reference(cell, inputs, choice.reverse)
+        return scan_reference(cell, inputs, choice.reverse is True)
     return _scan_kernels(cell.text, found, inputs, over_time, choice)
 
 

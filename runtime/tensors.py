@@ -59,23 +59,6 @@ class ScanInputs:
         )
 
 
-def first_address(tensor: Tensor | None, axis: int, reverse: bool) -> int:
-    """The address of the step that runs first, in a tensor over time; 0 for none.
-
-    Kernels count steps in the order in which they run. In reversed time they get tensors by their
-    last step, and move by negative strides.
-
-    Args:
-        tensor: over time, or None.
-        axis: of time.
-        reverse: whether the cell runs from the last step to the first.
-    """
-    if tensor is None or not tensor.numel():
-        return 0
-    last = (tensor.shape[axis] - 1) * tensor.stride(axis) if reverse else 0
-    return tensor.data_ptr() + last * tensor.element_size()
-
-
 def inputs_from(flat: Sequence[Any], states: int) -> ScanInputs:
     """The inputs that `ScanInputs.flat` flattened.
 

@@ -162,6 +162,12 @@ def mixed_cells() -> ModuleType:
     return _module("mixed_cells")
 
 
+@pytest.fixture(scope="session")
+def two_directions() -> ModuleType:
+    """`two_directions.py`, likewise."""
+    return _module("two_directions")
+
+
 def _module(name: str) -> ModuleType:
     """A module of this folder."""
     path = Path(__file__).with_name(f"{name}.py")

@@ -32,7 +32,7 @@ class _Built:
     @property
     def stem(self) -> str:
         parts = [self.source.name, self.plan.kind, self.plan.direction]
-        return ".".join([*parts, *["reverse"] * self.plan.reverse, self.binary.arch])
+        return ".".join([*parts, *["reverse"] * bool(self.plan.reverse), self.binary.arch])
 
 
 def build_files(cell: str, archs: list[str], out: Path | None, **options: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from ..shape import DIRECTIONS, Direction, Dtype, Save
+from ..shape import DIRECTIONS, Direction, Dtype, Reverse, Save
 
 
 @dataclass(frozen=True)
@@ -17,11 +17,11 @@ class CpuPlan:
     Attributes:
         dtype: the scalar type of all tensors. The float64 kernels are the same text with another
             scalar type, so a gradient check in float64 tests the code that runs in float32.
-        reverse: whether the cell runs from the last step to the first.
+        reverse: which heads run from the last step to the first.
     """
 
     dtype: Dtype = "float32"
-    reverse: bool = False
+    reverse: Reverse = False
 
     save: ClassVar[Save] = "gates"
     template: ClassVar[str] = "cpu/kernel.cpp.jinja"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, NamedTuple, Self
 
 from ...constrint import Solution
-from ..shape import Direction, Dtype, Save, Shape
+from ..shape import Direction, Dtype, Reverse, Save, Shape
 from .estimate import StepEstimate
 from .limits import KIB, Limits
 from .mma import WARP
@@ -77,7 +77,7 @@ class KernelPlan(ABC):
         binding: the constraint that a larger head would break.
         tf32: whether float32 products may round to tf32.
         save: whether the forward saves gates for the backward, or only states.
-        reverse: whether the cell runs from the last step to the first; no size depends on it.
+        reverse: which heads run from the last step to the first; no size depends on it.
         wavefront: whether its kernel hands over chunks of steps between layers.
     """
 
@@ -95,7 +95,7 @@ class KernelPlan(ABC):
     binding: str = ""
     tf32: bool = False
     save: Save = "gates"
-    reverse: bool = False
+    reverse: Reverse = False
     wavefront: bool = False
 
     @property

@@ -12,7 +12,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ..store.facts import counts_of
-from ..tensors import Forward, Gradients, Saved, ScanInputs, first_address
+from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .arguments import address, addresses, struct_of
 from .compile import cpu_library
 from .products import add_recurrent_gradient_of_states, recurrent_gradient, recurrent_product
@@ -44,13 +44,10 @@ def forward(
     product, strides = None, (0, 0, 0)
     if steps == 1 and R is not None and R.numel() and batch:
         product, strides = recurrent_product(cell, R, initial_states)
-    reverse = plan.reverse
-    wx_time, *wx_strides = [wx.stride(axis) for axis in _STRIDE_ORDER]
     arguments = struct_of(
         *sizes_of(steps, batch, heads, dim, 0 if product is not None else counts.dense),
-        -wx_time if reverse else wx_time,
-        *wx_strides,
-        first_address(wx, 1, reverse),
+        *[wx.stride(axis) for axis in _STRIDE_ORDER],
+        wx.data_ptr(),
         address(R if product is None else None),
         address(product),
         *strides,
@@ -58,9 +55,9 @@ def forward(
         address(b),
         address(params),
         *addresses(initial_states),
-        *_first_steps(states, reverse),
+        *addresses(states),
         *addresses(last),
-        first_address(saved, 0, reverse),
+        address(saved if for_backward else None),
     )
     library = cpu_library(cell, plan)
     if wx.numel() or last[0].numel():
@@ -93,7 +90,7 @@ def backward(
         d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
         d_last: the gradient of each last state, (B, N, D), or None for zero.
     """
-    counts, reverse = counts_of(cell), plan.reverse
+    counts = counts_of(cell)
     values, states = saved.saved.contiguous(), [s.contiguous() for s in saved.states]
     initial_states = [s.contiguous() for s in saved.initial_states]
     steps, (batch, heads, dim) = len(values), initial_states[0].shape
@@ -114,11 +111,11 @@ def backward(
         address(R_diag),
         address(params),
         *addresses(initial_states),
-        *_first_steps(states, reverse),
-        first_address(values, 0, reverse),
-        *_first_steps(seeds[0], reverse),
+        *addresses(states),
+        values.data_ptr(),
+        *addresses(seeds[0]),
         *addresses(seeds[1]),
-        first_address(d_gates, 0, reverse),
+        d_gates.data_ptr(),
         *addresses(d_initial_states),
         d_bias.data_ptr(),
         d_params.data_ptr(),
@@ -133,7 +130,7 @@ def backward(
     d_b = _summed(d_bias)
     return Gradients(
         d_wx=d_wx.permute(1, 0, 2, 4, 3),
-        d_R=recurrent_gradient(cell, d_gates, states, initial_states, reverse),
+        d_R=recurrent_gradient(cell, d_gates, states, initial_states, plan.reverse),
         d_b=d_b if counts.biases == list(range(counts.gates)) else d_b[counts.biases],
         d_initial_states=d_initial_states,
         d_R_diag=_summed(d_diagonal),
@@ -152,8 +149,3 @@ def _packed(tensor: Tensor | None) -> Tensor | None:
 
 def _stacked(tensors: Sequence[Tensor]) -> Tensor | None:
     return torch.stack(tuple(tensors)) if tensors else None
-
-
-def _first_steps(tensors: Sequence[Tensor | None], reverse: bool) -> list[int]:
-    """Of tensors with time first, the address of the step that runs first."""
-    return [first_address(t, 0, reverse) for t in tensors]

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.layout import layout_of
+from ...codegen.shape import Reverse
+from ..gemms import both_directions
 
 # A sum in float32 is taken in parts, since short sums have smaller rounding errors: the fewest rows
 # of one part, and the most parts.
@@ -108,7 +110,7 @@ def recurrent_gradient(
     d_gates: Tensor,
     states: Sequence[Tensor],
     initial_states: Sequence[Tensor],
-    reverse: bool,
+    reverse: Reverse,
 ) -> Tensor:
     """d_R[gate] = sum over time and batch of d_gate s_{t-1}.
 
@@ -117,14 +119,22 @@ def recurrent_gradient(
 
     Args:
         cell: the cell.
-        d_gates: (T, B, N, G, D), contiguous.
-        states: at all steps, (T, B, N, D), contiguous.
-        initial_states: (B, N, D) each, contiguous.
-        reverse: whether the cell ran from the last step to the first.
+        d_gates: (T, B, N, G, D), contiguous, or some heads of such a tensor.
+        states: at all steps, (T, B, N, D), likewise.
+        initial_states: (B, N, D) each, likewise.
+        reverse: which heads ran from the last step to the first.
 
     Returns:
         (Gr, N, D out, D in).
     """
+    if reverse == "half":
+        found = []
+        for own, order in both_directions(d_gates.shape[2]):
+            over_time = [s[:, :, own] for s in states]
+            first_states = [s[:, own] for s in initial_states]
+            tensors = d_gates[:, :, own], over_time, first_states
+            found.append(recurrent_gradient(cell, *tensors, order))
+        return torch.cat(found, 1)
     runs = _runs(cell)
     steps, batch, heads, gates, dim = d_gates.shape
     count = sum(run.many for run in runs)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
-from ...codegen.shape import Dtype, Precision, Save
+from ...codegen.shape import Dtype, Precision, Reverse, Save
 from ..call import Call
 from ..gemms import TORCH, product_added
 from ..store.facts import facts_of
@@ -197,7 +197,7 @@ class CpuTarget:
 
 
 @cache
-def _plan(dtype: torch.dtype, reverse: bool) -> CpuPlan:
+def _plan(dtype: torch.dtype, reverse: Reverse) -> CpuPlan:
     return CpuPlan(_DTYPES[dtype], reverse)
 
 

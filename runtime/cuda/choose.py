@@ -13,7 +13,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
-from ...codegen.shape import DIRECTIONS, Direction, Shape
+from ...codegen.shape import DIRECTIONS, Direction, Reverse, Shape
 from ..call import Choice
 from ..check.tensor import DTYPES
 from ..errors import ResidencyError
@@ -125,13 +125,15 @@ def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
     return (kernel.resident or 0) >= plan.waiting_blocks(shape.batch, shape.heads)
 
 
-def all_plans(asked: Asked, reverse: bool) -> list[Plan]:
+def all_plans(asked: Asked, reverse: Reverse) -> list[Plan]:
     """All plans, the cheapest first, for a direction of time."""
     plans = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
     return [plan.in_time(reverse) for plan in plans]
 
 
-def _next_best(asked: Asked, device: int, directions: Sequence[Direction], reverse: bool) -> Plan:
+def _next_best(
+    asked: Asked, device: int, directions: Sequence[Direction], reverse: Reverse
+) -> Plan:
     """The cheapest plan that there is room for: the one place that steps down, and says so."""
     plans = all_plans(asked, reverse)
     plan = next(

@@ -16,7 +16,7 @@ from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
 from ..errors import ResidencyError
 from ..gemms import TORCH, Multiplier, gates_again, recurrent_gradient
-from ..tensors import Forward, Gradients, Saved, ScanInputs, first_address
+from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .launch import on_device
 from .prepared import Prepared, prepare
 from .watchdog import watchdog_bound
@@ -67,15 +67,13 @@ def forward(
     # received the input by then.
     in_place = donated and in_order.shape == saved_shape and in_order.is_contiguous()
     saved = in_order if in_place else wx.new_empty(saved_shape)
-    reverse = ready.plan.reverse
     arguments = _filled(
         ready.arguments,
         *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
-        *(-wx.stride(1) if reverse else wx.stride(1), wx.stride(0)),
-        *(*_first_steps(reverse, in_order), R, R_diag, b),
+        *(wx.stride(1), wx.stride(0)),
+        *(wx, R, R_diag, b),
         *(params or (None,)),
-        *(*initial_states, *_first_steps(reverse, *states)),
-        *(*last, *_first_steps(reverse, saved)),
+        *(*initial_states, *states, *last, saved),
     )
 
     def launch(ready: Prepared) -> None:
@@ -180,13 +178,12 @@ def backward_parts(
         arguments = _filled(
             ready.arguments,
             *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
-            *(0 if d is None else -d.stride(0) if reverse else d.stride(0) for d in d_states),
+            *(0 if d is None else d.stride(0) for d in d_states),
             *(0 if d is None else d.stride(1) for d in d_states),
             *(matrix, R_diag),
             *(params or (None,)),
-            *(*initial_states, *_first_steps(reverse, *states, values, *d_states)),
-            *(*d_last, *_first_steps(reverse, d_wx, d_gates_no_input)),
-            *(*d_initial_states, sums),
+            *(*initial_states, *states, values, *d_states, *d_last),
+            *(d_wx, d_gates_no_input, *d_initial_states, sums),
         )
         if in_place and values is saved.saved:
             # From here on it holds gradients: its version tells whoever would read it again.
@@ -252,11 +249,6 @@ def _filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> cty
     found: Any = struct.from_buffer(numbers)
     found.tensors = values  # for as long as the struct has their addresses
     return found  # type: ignore[no-any-return]
-
-
-def _first_steps(reverse: bool, *tensors: Tensor | None) -> Sequence[int | Tensor | None]:
-    """Tensors over time, (T, ...), as kernels get them: by the step that runs first."""
-    return [first_address(t, 0, True) for t in tensors] if reverse else tensors
 
 
 def _packed_or_none(tensor: Tensor | None) -> Tensor | None:

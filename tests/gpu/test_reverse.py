@@ -100,3 +100,19 @@ def test_a_captured_call(variant, sizes, draw, results, seeds_for, same_bits):
     graph.replay()
     torch.cuda.synchronize()
     same_bits(found, wanted)
+
+
+@pytest.mark.parametrize("save", ["gates", "states"])
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+def test_both_directions_in_one_call(name, dtype, save, variant, sizes, needs_plan, two_directions):
+    """Twice the heads: the bits of a call of each direction by the same kind of plan."""
+    if dtype == "float64" and variant != "alternating":
+        pytest.skip("alternating plans alone compute in float64")
+    batch, heads, dim = sizes
+    kind = getattr(torch, dtype)
+    needs_plan(rnnc.cells.get(name), 2 * heads, dim, batch, kind, variant)
+    for steps in STEPS:
+        shape = (batch, steps, 2 * heads, dim)
+        options = {"device": "cuda", "variant": variant, "save": save}
+        two_directions.check_both(name, shape, kind, "cuda", **options)

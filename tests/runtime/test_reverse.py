@@ -139,3 +139,10 @@ def test_what_is_no_bool_is_refused(reverse, inputs_for):
     with pytest.raises(rnnc.TensorError, match="True or False") as error:
         rnnc.scan(rnnc.cells.elman, inputs.wx, inputs.R, inputs.b, reverse=reverse)
     assert error.value.argument == "reverse"
+
+
+@pytest.mark.parametrize("steps", [1, 2, 3, 17])
+@pytest.mark.parametrize("name", CELLS)
+def test_both_directions_in_one_call(name, steps, two_directions, poisoned):
+    for dtype in (torch.float32, torch.float64):
+        two_directions.check_both(name, (3, steps, 4, 5), dtype, "cpu")

@@ -11,8 +11,8 @@ namespace rnnc {
 class BackwardTask {
  public:
   BackwardTask(const BackwardArguments& a, const Task& task, const real* packed)
-      : a_(a), task_(task), packed_(packed), width_(padded(task.units)),
-        row_stride_(a.sizes.heads * a.sizes.dim), step_stride_(time_stride(a.sizes.batch * row_stride_)),
+      : a_(a), task_(task), time_(a.sizes, task.head), packed_(packed), width_(padded(task.units)),
+        row_stride_(a.sizes.heads * a.sizes.dim), step_stride_(a.sizes.batch * row_stride_),
         head_(task.first_row * row_stride_ + task.head * a.sizes.dim),
         origin_(head_ + task.first_unit), state_width_(task.rows * width_),
         diagonal_(kDiagonalPairs * width_), params_(kParams * width_),
@@ -29,17 +29,18 @@ class BackwardTask {
   // The gradients of the gates of a step, and what passes to the states before it but for matrices.
   void run_pointwise(int64_t step) {
     const int64_t dim = a_.sizes.dim, units = task_.units;
+    const int64_t start = time_.at(step) * step_stride_;
     const real *before[kStates], *after[kStates];
     for (int s = 0; s < kStates; ++s) {
-      before[s] = states_before(step, a_.initial[s], a_.states[s], step_stride_) + origin_;
-      after[s] = a_.states[s] + step * step_stride_ + origin_;
+      before[s] = states_before(step, time_, a_.initial[s], a_.states[s], step_stride_) + origin_;
+      after[s] = a_.states[s] + start + origin_;
     }
     real* const d_bias = step_sums_;
     real* const d_params = d_bias + kGates * width_;
     real* const d_diagonal = d_params + kParams * width_;
     std::memset(step_sums_, 0, (size_t)(kSums * width_) * sizeof(real));
     for (int64_t row = 0; row < task_.rows; ++row) {
-      const int64_t offset = row * row_stride_, place = step * step_stride_ + offset;
+      const int64_t offset = row * row_stride_, place = start + offset;
       for (int s = 0; s < kStates; ++s) {
         if (a_.d_states[s] != nullptr) {
           add_row(a_.d_states[s] + place + origin_, d_state(s, row), units);
@@ -63,7 +64,7 @@ class BackwardTask {
   // What passes to the states before the step through matrices, from the gates of all units.
   void run_products(int64_t step) {
     const int64_t dim = a_.sizes.dim;
-    const real* d_gates = a_.d_gates + (step * step_stride_ + head_) * kGates;
+    const real* d_gates = a_.d_gates + (time_.at(step) * step_stride_ + head_) * kGates;
     for (int i = 0; i < kDensePairs && packed_ != nullptr; ++i) {
       const int p = kDenseOrder[i];
       const int64_t place = p * a_.sizes.heads + task_.head;
@@ -102,6 +103,7 @@ class BackwardTask {
 
   const BackwardArguments& a_;
   const Task task_;
+  const TimeOrder time_;
   const real* const packed_;
   const int64_t width_, row_stride_, step_stride_;
   const int64_t head_, origin_;  // of the head's units in the first row, and of the task's

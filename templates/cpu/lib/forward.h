@@ -11,7 +11,7 @@ class ForwardTask {
  public:
   // packed: null where packing the matrices would cost more than it saves.
   ForwardTask(const ForwardArguments& a, const Task& task, const real* packed)
-      : a_(a), task_(task), packed_(packed), width_(padded(task.units)),
+      : a_(a), task_(task), time_(a.sizes, task.head), packed_(packed), width_(padded(task.units)),
         block_rows_(rows_at_once(a.sizes, task)), bias_(kGates * width_),
         diagonal_(kDiagonalPairs * width_), params_(kParams * width_),
         gates_(block_rows_ * kGates * width_) {
@@ -33,8 +33,8 @@ class ForwardTask {
   void finish() {
     const int64_t steps = a_.sizes.steps, row_stride = a_.sizes.heads * a_.sizes.dim;
     for (int s = 0; s < kStates; ++s) {
-      const real* end = states_before(steps, a_.initial[s], a_.states[s],
-                                      time_stride(a_.sizes.batch * row_stride));
+      const real* end = states_before(steps, time_, a_.initial[s], a_.states[s],
+                                      a_.sizes.batch * row_stride);
       for (int64_t row = task_.first_row; row < task_.first_row + task_.rows; ++row) {
         const int64_t place = row * row_stride + first_value();
         copy_row(end + place, a_.last[s] + place, task_.units);
@@ -54,16 +54,17 @@ class ForwardTask {
   void run_rows(int64_t step, int64_t first_row, int64_t rows) {
     const Sizes& size = a_.sizes;
     const int64_t dim = size.dim, row_stride = size.heads * dim;
-    const int64_t step_stride = time_stride(size.batch * row_stride);
+    const int64_t step_stride = size.batch * row_stride;
     const int64_t origin = first_row * row_stride + task_.head * dim;  // of the head's units
+    const int64_t start = time_.at(step) * step_stride + origin;
     const real *before[kStates], *sources[kStates];
     real* after[kStates];
     for (int s = 0; s < kStates; ++s) {
-      sources[s] = states_before(step, a_.initial[s], a_.states[s], step_stride) + origin;
+      sources[s] = states_before(step, time_, a_.initial[s], a_.states[s], step_stride) + origin;
       before[s] = sources[s] + task_.first_unit;
-      after[s] = a_.states[s] + step * step_stride + origin + task_.first_unit;
+      after[s] = a_.states[s] + start + task_.first_unit;
     }
-    load_inputs(step, first_row, rows);
+    load_inputs(time_.at(step), first_row, rows);
     for (int i = 0; i < kDensePairs; ++i) {
       const int p = kDenseOrder[i];
       add_dense(p, sources[kDenseSource[p]], first_row, rows, gates_ + kDenseGate[p] * width_);
@@ -77,7 +78,7 @@ class ForwardTask {
                     gates + kDiagonalGate[p] * width_, task_.units);
       }
       if (a_.kept != nullptr) {
-        real* kept = a_.kept + (step * step_stride + origin + offset) * kSaved + task_.first_unit;
+        real* kept = a_.kept + (start + offset) * kSaved + task_.first_unit;
         forward_row<true>(gates, before, after, offset, params_, width_, kept, dim, task_.units);
       } else {
         forward_row<false>(gates, before, after, offset, params_, width_, nullptr, dim,
@@ -132,6 +133,7 @@ class ForwardTask {
 
   const ForwardArguments& a_;
   const Task task_;
+  const TimeOrder time_;
   const real* const packed_;
   const int64_t width_, block_rows_;
   Scratch bias_, diagonal_, params_, gates_;

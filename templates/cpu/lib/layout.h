@@ -12,17 +12,6 @@
 
 namespace rnnc {
 
-// The distance from a step to the one that runs after it, in a tensor of all steps. Steps count in
-// the order in which they run, and a pointer to such a tensor points to the step that runs first:
-// in reversed time, to the last one of the tensor.
-RNNC_INLINE int64_t time_stride(int64_t step_size) {
-#ifdef RNNC_REVERSE
-  return -step_size;
-#else
-  return step_size;
-#endif
-}
-
 // Mirrored field by field in runtime/cpu/arguments.py, where every field takes eight bytes.
 struct Sizes {
   int64_t steps, batch, heads, dim;
@@ -33,7 +22,7 @@ struct Sizes {
 
 struct ForwardArguments {
   Sizes sizes;
-  int64_t wx_strides[5];  // of running time, batch, head, unit, gate, in elements
+  int64_t wx_strides[5];  // of time, batch, head, unit, gate, in elements
   const real* wx;         // [T][B][N][D][input gates], by the strides above
   const real* R;          // [dense pairs][N][D out][D in], or null if `product` is given
   const real* product;    // for one step alone: R times states, by the strides below, or null
@@ -134,11 +123,31 @@ static void load_units(const real* from, int64_t count, const Task& task, const 
   }
 }
 
+// Where the steps of a kernel lie in tensors over time. A kernel counts steps in the order in which
+// they run. The generated source may define RNNC_REVERSE: then the cell runs from the last step in
+// memory to the first. Or RNNC_REVERSE_HALF: then the second half of the heads does, which is the
+// other direction of a layer.
+struct TimeOrder {
+  bool reversed;
+  int64_t last;  // step in memory
+
+  TimeOrder(const Sizes& sizes, int64_t head) : reversed(false), last(sizes.steps - 1) {
+#if defined(RNNC_REVERSE_HALF)
+    reversed = 2 * head >= sizes.heads;
+#elif defined(RNNC_REVERSE)
+    reversed = true;
+#endif
+    (void)head;
+  }
+  // The place in memory of a step.
+  int64_t at(int64_t step) const { return reversed ? last - step : step; }
+};
+
 // Where the states before `step` begin, for all rows: those of the step before, or the initial.
 template <class States>
-RNNC_INLINE const real* states_before(int64_t step, const real* initial, States states,
-                                      int64_t step_stride) {
-  return step > 0 ? states + (step - 1) * step_stride : initial;
+RNNC_INLINE const real* states_before(int64_t step, const TimeOrder& time, const real* initial,
+                                      States states, int64_t step_stride) {
+  return step > 0 ? states + time.at(step - 1) * step_stride : initial;
 }
 
 // Whether a call is worth waking other threads: below some microseconds of arithmetic it is not.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import rnnc
+from rnnc.codegen.cuda.source import cuda_source
 
 SIZES = {"block": (12, 64), "cluster": (3, 256), "grid": (1, 768), "alternating": (1, 768)}
 CASES = [
@@ -16,9 +17,16 @@ CASES = [
 pytestmark = pytest.mark.usefixtures("compiler")
 
 
-@pytest.mark.parametrize(("name", "kind", "dtype", "save"), CASES)
-def test_reversed_time_takes_no_more_than_was_planned(name, kind, dtype, save, compiles_as_planned):
+def source(name, kind, dtype, save, reverse):
     heads, head_dim = SIZES[kind]
-    sizes = {"heads": heads, "head_dim": head_dim, "dtype": dtype}
     cell = rnnc.cells.get(name)
-    compiles_as_planned(cell.cuda(**sizes, variant=kind, save=save, reverse=True), "sm_90a")
+    sizes = {"heads": heads, "head_dim": head_dim, "dtype": dtype}
+    return cuda_source(cell, cell.cuda(**sizes, variant=kind, save=save).plan.in_time(reverse))
+
+
+@pytest.mark.parametrize("reverse", [True, "half"])
+@pytest.mark.parametrize(("name", "kind", "dtype", "save"), CASES)
+def test_reversed_time_takes_no_more_than_was_planned(
+    name, kind, dtype, save, reverse, compiles_as_planned
+):
+    compiles_as_planned(source(name, kind, dtype, save, reverse), "sm_90a")

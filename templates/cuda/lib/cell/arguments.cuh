@@ -2,8 +2,7 @@
 // serves all batch sizes and lengths. runtime/cuda/arguments.py mirrors these structs.
 //
 // B batch rows, T steps, N heads, D units per head. Within a step the gates of a unit are
-// contiguous, then units, then heads; only the strides between steps and between rows vary. A
-// tensor over time, [T, ...], is given by the step that runs first: see time.cuh.
+// contiguous, then units, then heads; only the strides between steps and between rows vary.
 #pragma once
 
 #include "lib/cell/time.cuh"
@@ -25,7 +24,7 @@ struct ForwardArguments {
   int64 steps, batch, heads, dim;
   int64 first_tile, first_head;  // of this launch, if one launch cannot take all
   int64 watchdog;                // ns that a block waits for another; 0: no bound
-  int64 wx_time, wx_row;         // strides of wx, in elements; negative in reversed time
+  int64 wx_time, wx_row;         // strides of wx, in elements
   const Element* wx;             // [T, B, N, D, kInputGates]
   const Element* R;              // [kDensePairs, N, D out, D in]
   const Element* R_diag;         // [kDiagonalPairs, N, D]
@@ -52,7 +51,7 @@ struct BackwardArguments {
   int64 first_tile, first_head;  // of this launch, if one launch cannot take all
   int64 watchdog;                // ns that a block waits for another; 0: no bound
   int64 d_states_time[Cell::kStates],
-      d_states_row[Cell::kStates];                     // strides of d_states, likewise
+      d_states_row[Cell::kStates];                     // strides of d_states, in elements
   const Element* R;                                    // [kDensePairs, N, D out, D in]
   const Element* R_diag;                               // [kDiagonalPairs, N, D]
   const Element* params[at_least_one(Cell::kParams)];  // [N, D]

@@ -25,11 +25,11 @@ struct BackwardItems {
   // Loads the states after the last step and their gradients. at(tensor) is the item's address in a
   // tensor of states.
   template <typename At>
-  RNNC_MEMBER void load_states(int i, int j, const BackwardArguments& a, int64 step_stride,
-                               const At& at) {
+  RNNC_MEMBER void load_states(int i, int j, const BackwardArguments& a, const TimeOrder& time,
+                               int64 step_size, const At& at) {
     const int steps = static_cast<int>(a.steps);
     repeat<Cell::kStates>([&](int s) {
-      const Element* last = a.states[s] + (steps - 1) * step_stride;
+      const Element* last = a.states[s] + time.at(steps - 1) * step_size;
       after[i][j][s] = kReads[s] && steps > 0 ? to_real(*at(last)) : real(0);
       d_state[i][j][s] = a.d_last[s] ? to_real(*at(a.d_last[s])) : real(0);
     });

@@ -51,6 +51,7 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
     unit = first_unit + (lane >> 2);
     quad = lane & 3;
     const int64 plane = a.heads * Plan::kHeadDim, row = first_row + Plan::kThreadRows * quad;
+    const TimeOrder time(a.steps, head, a.heads);
     constexpr bool whole = Plan::kHeadDim % kWarpUnits == 0;
     first_unit_offset = head * Plan::kHeadDim + (whole || unit < Plan::kHeadDim ? unit : 0);
     bool row_valid[Plan::kThreadRows];
@@ -67,7 +68,7 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
         valid[half][j] = exists && row_valid[j];
         saved_offset[half][j] = launder(SavedCopy::offset(Plan::kThreadRows * quad + j, real_unit));
         state_offset[half][j] = launder(StateCopy::offset(Plan::kThreadRows * quad + j, real_unit));
-        load_states(half, j, a, time_stride(a.batch * plane), [&](const Element* tensor) {
+        load_states(half, j, a, time, a.batch * plane, [&](const Element* tensor) {
           return element_at(tensor + half_unit, offset_bytes[j]);
         });
       });
@@ -136,28 +137,31 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
 struct StepCopy {
   SavedCopy saved;
   StateCopy state;
-  int64 first_unit;          // the head's, in [N, D]
-  int64 plane, step_stride;  // units of [N, D], and to the step that runs next
+  int64 first_unit;        // the head's, in [N, D]
+  int64 plane, step_size;  // units of [N, D] and of [B, N, D]
+  TimeOrder time;
 
   RNNC_MEMBER void prepare(const BackwardArguments& a, int64 head, int64 first_row) {
     first_unit = head * Plan::kHeadDim;
     plane = a.heads * Plan::kHeadDim;
-    step_stride = time_stride(a.batch * plane);
+    step_size = a.batch * plane;
+    time = TimeOrder(a.steps, head, a.heads);
     saved.prepare(first_row, a.batch);
     state.prepare(first_row, a.batch);
   }
   RNNC_MEMBER void issue(const BackwardArguments& a, int t, char* to) const {
-    const int64 t_offset = t * step_stride + first_unit;
+    const int64 t_offset = time.at(t) * step_size + first_unit;
     saved.issue(to, a.saved + t_offset * Cell::kSaved, plane * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
       char* const states = to + before_offset(s);
       if (kReads[s]) {
-        const Element* const before = t > 0 ? a.states[s] + (t_offset - step_stride)
+        const Element* const before = t > 0 ? a.states[s] + (t_offset - time.stride(step_size))
                                             : a.initial_states[s] + first_unit;
         state.issue(states, before, plane);
       }
       if (a.d_states[s]) {
-        state.issue(states + StateCopy::kBytes, a.d_states[s] + t * a.d_states_time[s] + first_unit,
+        state.issue(states + StateCopy::kBytes,
+                    a.d_states[s] + time.at(t) * a.d_states_time[s] + first_unit,
                     a.d_states_row[s]);
       }
     });
@@ -168,7 +172,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
   const int first_unit = warp * kWarpUnits, steps = static_cast<int>(a.steps);
-  const int64 plane = a.heads * Plan::kHeadDim, step_stride = time_stride(a.batch * plane);
+  const int64 plane = a.heads * Plan::kHeadDim, step_size = a.batch * plane;
 
   Weights weights;
   weights.load(shared, a.R, a.heads, head, 0, lane, [&](int, int half) {
@@ -227,7 +231,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     buffer_offset ^= GradientExchange::kBytes;
     handover.publish(a, t + 1);
     // Laundered: otherwise the compiler multiplies again in the branch of each store.
-    const int64 t_offset = launder(t * step_stride);
+    const int64 t_offset = launder(copy.time.at(t) * step_size);
     Element* const d_wx = a.d_wx + t_offset * Cell::kInputGates;
     Element* const d_no_input = a.d_gates_no_input + t_offset * kGatesNoInput;
     items.for_each(

@@ -145,16 +145,18 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   items.publish(shared, items.state);
 
   // Copies wx of later steps: a step is shorter than a round trip to memory.
+  const TimeOrder time(a.steps, head, a.heads);
   InputCopy input;
   input.prepare(first_row, a.batch);
-  const Element* next_input = a.wx + head * Plan::kHeadDim * Cell::kInputGates;
+  const Element* next_input =
+      a.wx + time.at(0) * a.wx_time + head * Plan::kHeadDim * Cell::kInputGates;
   char* const inputs = shared + 2 * kBufferBytes;
   Handover<false> handover(a);
   const auto prefetch = [&](int t, int stage_idx) {
     if (t < steps) {
       handover.wait(a, t);
       input.issue(inputs + stage_idx * InputCopy::kBytes, next_input, a.wx_row);
-      next_input += a.wx_time;
+      next_input += time.stride(a.wx_time);
     }
     cp_async_commit();
   };
@@ -166,8 +168,8 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   items.add_states();
   __syncthreads();
 
-  const int64 plane = a.heads * Plan::kHeadDim, step_stride = time_stride(a.batch * plane);
-  int64 t_offset = 0;  // of the step whose results are stored next
+  const int64 plane = a.heads * Plan::kHeadDim, step_size = a.batch * plane;
+  int64 t_offset = time.at(0) * step_size;  // of the step whose results are stored next
   const int fragment = launder(StateExchange::first_fragment(lane));
   int stage_idx = 0, buffer_offset = 0;
 #pragma unroll 1
@@ -184,7 +186,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     handover.publish(a, t - 2);
     if (t > 0) {
       items.store_step(a, t_offset);
-      t_offset += step_stride;
+      t_offset += time.stride(step_size);
     }
     prefetch(t + Plan::kNumStages, stage_idx);
     cp_async_wait<Plan::kNumStages - 2>();

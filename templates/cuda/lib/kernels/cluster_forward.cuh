@@ -60,8 +60,11 @@ struct Items : ForwardItems<1, kItems> {
         state[0][j][s] = to_real(*element_at(a.initial_states[s], offset_bytes[j]));
       });
     });
-    t_stride_bytes = time_stride(a.batch * plane) * int64{sizeof(Element)};
-    assign(t_offset_bytes, offset_bytes);
+    const TimeOrder time(a.steps, head, a.heads);
+    const int64 step_bytes = a.batch * plane * int64{sizeof(Element)};
+    t_stride_bytes = time.stride(step_bytes);
+    repeat<kItems>(
+        [&](int j) { t_offset_bytes[j] = offset_bytes[j] + time.at(0) * step_bytes; });
   }
 
   RNNC_MEMBER void collect(Words& words, const PerItem<States>& states, int lane) const {
@@ -96,12 +99,15 @@ using ItemGates = Items::PerItem<Gates>;
 struct Inputs {
   InputCopy::Pieces pieces;
   InputCopy copy;
+  TimeOrder time;
   char* stages;  // in shared memory
 
   RNNC_MEMBER void start(const ForwardArguments& a, u32 shared_begin, int64 head, int first_unit,
                          int64 first_row, int warp, int lane) {
     pieces.prepare(lane, first_unit, first_row, kItems == 2 ? 1 : 2, a.batch);
-    copy.start(pieces, a.wx + head * Plan::kHeadDim * Cell::kInputGates, a.wx_row);
+    time = TimeOrder(a.steps, head, a.heads);
+    const Element* const first_input = a.wx + time.at(0) * a.wx_time;
+    copy.start(pieces, first_input + head * Plan::kHeadDim * Cell::kInputGates, a.wx_row);
     stages = shared_pointer(pin(shared_begin + kInputsOffset + warp * InputCopy::kBytes));
   }
   RNNC_MEMBER const char* stage(int stage_idx) const { return stages + stage_idx * kStageBytes; }
@@ -110,7 +116,7 @@ struct Inputs {
     if (t < static_cast<int>(a.steps)) {
       handover.wait(a, t);
       copy.issue(pieces, stages + stage_idx * kStageBytes);
-      copy.advance(a.wx_time);
+      copy.advance(time.stride(a.wx_time));
     }
     cp_async_commit();
   }

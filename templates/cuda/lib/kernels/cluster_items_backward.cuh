@@ -14,7 +14,7 @@ namespace rnnc::cluster_backward {
 // (l / 4) + s / 2 and column 2 (l % 4) + s % 2. So 32 items are 4 units of all columns.
 struct Position {
   int steps, lane, warp, item_unit, column, block_unit;
-  int64 head, first_row, plane, step_stride;
+  int64 head, first_row, plane, step_size;
 
   RNNC_MEMBER void load(const BackwardArguments& a, u32 rank) {
     steps = static_cast<int>(a.steps);
@@ -27,7 +27,10 @@ struct Position {
     head = a.first_head + blockIdx.y;
     first_row = (a.first_tile + blockIdx.z) * kColumns;
     plane = a.heads * Plan::kHeadDim;
-    step_stride = time_stride(a.batch * plane);
+    step_size = a.batch * plane;
+  }
+  RNNC_MEMBER TimeOrder time(const BackwardArguments& a) const {
+    return TimeOrder(a.steps, head, a.heads);
   }
 };
 
@@ -62,21 +65,23 @@ struct StepCopies {
 
   // The first copies are of the last step.
   RNNC_MEMBER void start(const BackwardArguments& a, const Position& at, int item) {
-    const int64 last_step = (at.steps - 1) * at.step_stride + at.head * Plan::kHeadDim;
+    const int64 last = at.time(a).at(at.steps - 1);
+    const int64 last_step = last * at.step_size + at.head * Plan::kHeadDim;
     const int first = at.block_unit + (item * Plan::kWarps + at.warp) * kItemUnits;
     saved_pieces[item].prepare(at.lane, first, at.first_row, 1, a.batch);
     state_pieces[item].prepare(at.lane, first, at.first_row, 1, a.batch);
     saved[item].start(saved_pieces[item], a.saved + last_step * Cell::kSaved,
                       at.plane * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
-      const Element* states = at.steps > 1 ? a.states[s] + (last_step - at.step_stride)
-                                           : a.initial_states[s] + at.head * Plan::kHeadDim;
+      const Element* states = at.steps > 1
+                                  ? a.states[s] + (last_step - at.time(a).stride(at.step_size))
+                                  : a.initial_states[s] + at.head * Plan::kHeadDim;
       before[item][s].start(state_pieces[item], states, at.plane);
       initial[item][s].start(state_pieces[item], a.initial_states[s] + at.head * Plan::kHeadDim,
                              at.plane);
       d_states[item][s].start(
           state_pieces[item],
-          a.d_states[s] + (at.steps - 1) * a.d_states_time[s] + at.head * Plan::kHeadDim,
+          a.d_states[s] + last * a.d_states_time[s] + at.head * Plan::kHeadDim,
           a.d_states_row[s]);
     });
   }
@@ -84,19 +89,19 @@ struct StepCopies {
   RNNC_MEMBER void issue(const BackwardArguments& a, const Position& at, int item, int t,
                          char* stage) {
     saved[item].issue(saved_pieces[item], stage);
-    saved[item].advance(-at.step_stride * Cell::kSaved);
+    saved[item].advance(-at.time(a).stride(at.step_size) * Cell::kSaved);
     unroll<Cell::kStates>([&](auto index) {  // so that offsets are constants
       constexpr int s = decltype(index)::value, before_at = before_offset(s),
                     d_at = d_after_offset(s);
       if constexpr (kReads[s]) {
         before[item][s].issue(state_pieces[item], stage + before_at);
-        before[item][s].advance(-at.step_stride);
+        before[item][s].advance(-at.time(a).stride(at.step_size));
         // The state before the first step is in another tensor.
         if (t == 1) assign(before[item][s].from, initial[item][s].from);
       }
       if (a.d_states[s]) {
         d_states[item][s].issue(state_pieces[item], stage + d_at);
-        d_states[item][s].advance(-a.d_states_time[s]);
+        d_states[item][s].advance(-at.time(a).stride(a.d_states_time[s]));
       }
     });
   }
@@ -127,12 +132,13 @@ struct Items : BackwardItems<kItems, 1> {
       offset_bytes[item] =
           launder(((row_valid ? row : 0) * at.plane + real_unit) * int64{sizeof(Element)});
       t_offset_bytes[item] =
-          offset_bytes[item] + (at.steps - 1) * at.step_stride * int64{sizeof(Element)};
+          offset_bytes[item] +
+          at.time(a).at(at.steps - 1) * at.step_size * int64{sizeof(Element)};
       saved_offset[item] = launder(SavedCopy::offset(at.column, exists ? at.item_unit : 0));
       state_offset[item] = launder(StateCopy::offset(at.column, exists ? at.item_unit : 0));
       copies.start(a, at, item);
       load_unit_weights(param[item], diagonal[item], a, at.plane, real_unit);
-      load_states(item, 0, a, at.step_stride,
+      load_states(item, 0, a, at.time(a), at.step_size,
                   [&](const Element* tensor) { return element_at(tensor, offset_bytes[item]); });
     });
   }
@@ -207,7 +213,7 @@ struct Items : BackwardItems<kItems, 1> {
   }
 
   // Stores the results of a step and moves on to the step before it.
-  RNNC_MEMBER void store_step(const BackwardArguments& a, int64 step_stride) {
+  RNNC_MEMBER void store_step(const BackwardArguments& a, const Position& at) {
     repeat<kItems>([&](int item) {
       if (!active[item]) return;
       Vec<Element, Cell::kInputGates> d_wx;
@@ -219,7 +225,7 @@ struct Items : BackwardItems<kItems, 1> {
         d_no_input.store(element_at(a.d_gates_no_input, t_offset_bytes[item] * kGatesNoInput));
         add_to_sums(sums[item], found[item].gate, found[item].param, before[item]);
       }
-      t_offset_bytes[item] -= step_stride * int64{sizeof(Element)};
+      t_offset_bytes[item] -= at.time(a).stride(at.step_size) * int64{sizeof(Element)};
       assign(d_state[item][0], found[item].state);
       assign(after[item][0], before[item]);
       add_diagonal_gradient(d_state[item][0], diagonal[item], found[item].gate);

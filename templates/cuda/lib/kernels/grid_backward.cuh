@@ -43,7 +43,7 @@ RNNC_INLINE void load_items(Items& items, const BackwardArguments& a, const Plac
     load_unit_weights(it.param, it.diagonal, a, place.plane, it.unit);
     repeat<Cell::kSums>([&](int k) { it.sum[k] = 0; });
     repeat<Cell::kStates>([&](int s) {
-      const Element* last = a.states[s] + (steps - 1) * place.step_stride;
+      const Element* last = a.states[s] + place.time(a).at(steps - 1) * place.step_size;
       it.after[s] = kReads[s] && steps > 0 ? to_real(last[it.offset]) : real(0);
       it.d_state[s] = a.d_last[s] ? to_real(a.d_last[s][it.offset]) : real(0);
     });
@@ -54,16 +54,16 @@ RNNC_INLINE void prefetch(Items& items, int phase, const BackwardArguments& a, c
                           int t) {
   if (t < 0) return;
   for_items(items, phase, [&](Item& it) {
-    const int64 t_offset = t * place.step_stride + it.offset;
+    const int64 step = place.time(a).at(t), t_offset = step * place.step_size + it.offset;
     it.saved.load(a.saved + t_offset * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
       if (kReads[s]) {
-        it.before[s].load(t > 0 ? a.states[s] + (t_offset - place.step_stride)
+        it.before[s].load(t > 0 ? a.states[s] + (t_offset - place.time(a).stride(place.step_size))
                                 : a.initial_states[s] + it.offset);
       }
       if (a.d_states[s]) {
-        it.d_output[s].load(a.d_states[s] + t * a.d_states_time[s] + it.row * a.d_states_row[s] +
-                            it.unit);
+        it.d_output[s].load(a.d_states[s] + step * a.d_states_time[s] +
+                            it.row * a.d_states_row[s] + it.unit);
       }
     });
   });
@@ -98,7 +98,7 @@ RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place&
   pack_gates(d_wx, d_no_input, d_gate);
   // Rows and units that do not exist add nothing, whatever the equations give for zeros.
   if (it.valid) {
-    const int64 t_offset = t * place.step_stride + it.offset;
+    const int64 t_offset = place.time(a).at(t) * place.step_size + it.offset;
     d_wx.store(a.d_wx + t_offset * Cell::kInputGates);
     d_no_input.store(a.d_gates_no_input + t_offset * kGatesNoInput);
     add_to_sums(it.sum, d_gate, d_param, before);

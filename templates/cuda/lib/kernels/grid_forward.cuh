@@ -42,9 +42,12 @@ RNNC_INLINE void load_items(Items& items, const ForwardArguments& a, const Place
 }
 
 // `steps` is a.steps as an int: read again from the arguments, it would delay the loads.
-RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, int t, int steps) {
+RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, const Place& place,
+                          int t, int steps) {
   if (t >= steps) return;
-  for_items(items, phase, [&](Item& it) { it.input.load(a.wx + t * a.wx_time + it.input_offset); });
+  for_items(items, phase, [&](Item& it) {
+    it.input.load(a.wx + place.time(a).at(t) * a.wx_time + it.input_offset);
+  });
 }
 
 // An item that does not exist is published as zero, since the readers wait for it too.
@@ -125,10 +128,10 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
   load_items(items, a, place);
   repeat<Plan::kPhases>([&](int phase) {
     publish(items, phase, region.step);
-    prefetch(items, phase, a, 0, steps);
+    prefetch(items, phase, a, place, 0, steps);
   });
 
-  int64 t_offset = 0;  // into [T, B, N, D], of this step
+  int64 t_offset = place.time(a).at(0) * place.step_size;  // into [T, B, N, D], of this step
 #pragma unroll 1
   for (int t = 0; t < steps; ++t) {
 #pragma unroll 1
@@ -145,11 +148,11 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
       __syncthreads();
       compute_items(items, phase, partials);
       if (t + 1 < steps) publish(items, phase, region.step + region.bytes);
-      prefetch(items, phase, a, t + 1, steps);
+      prefetch(items, phase, a, place, t + 1, steps);
       store_items(items, phase, a, t_offset);
     }
     region.step += region.bytes;
-    t_offset += place.step_stride;
+    t_offset += place.time(a).stride(place.step_size);
   }
   product.finish();
   repeat<Plan::kPhases>([&](int phase) {

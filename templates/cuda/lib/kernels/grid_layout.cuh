@@ -28,7 +28,7 @@ struct GridKRange {
 // A block's place: its head, its group of batch rows, and the strides of tensors, in elements.
 template <class Plan>
 struct GridPlace {
-  int64 head, group, plane, step_stride;
+  int64 head, group, plane, step_size;
   int first_unit;
 
   template <typename Arguments>
@@ -37,7 +37,11 @@ struct GridPlace {
     group = grid.first_group + blockIdx.y;
     first_unit = static_cast<int>(blockIdx.x) * Plan::kUnits;
     plane = grid.arguments.heads * Plan::kHeadDim;
-    step_stride = time_stride(grid.arguments.batch * plane);
+    step_size = grid.arguments.batch * plane;
+  }
+  template <typename Arguments>
+  RNNC_MEMBER TimeOrder time(const Arguments& a) const {
+    return TimeOrder(a.steps, head, a.heads);
   }
 };
 

@@ -16,8 +16,9 @@ struct BackwardInputs {
   RNNC_MEMBER void load(const BackwardArguments& a, const Workspace& workspace,
                         const ItemIndex& item, int64 t) {
     const int64 unit = item.unit, plane = workspace.heads * workspace.dim,
-                step_stride = time_stride(workspace.batch * plane);
-    const int64 t_offset = t * step_stride + item.row;
+                size = workspace.batch * plane;
+    const TimeOrder time(a.steps, item.n, workspace.heads);
+    const int64 t_offset = time.at(t) * size + item.row, step_stride = time.stride(size);
     saved.load(a.saved + t_offset * Cell::kSaved);
     if (t > 0 && Cell::kSaved) prefetch_l2(a.saved + (t_offset - step_stride) * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
@@ -30,9 +31,9 @@ struct BackwardInputs {
       }
       if (a.d_states[s]) {
         const Element* d =
-            a.d_states[s] + t * a.d_states_time[s] + item.b * a.d_states_row[s] + unit;
+            a.d_states[s] + time.at(t) * a.d_states_time[s] + item.b * a.d_states_row[s] + unit;
         d_state[s] = to_real(*d);
-        if (t > 0) prefetch_l2(d - a.d_states_time[s]);
+        if (t > 0) prefetch_l2(d - time.stride(a.d_states_time[s]));
       }
     });
     load_unit_weights(param, diagonal, a, plane, unit);
@@ -100,7 +101,8 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   add_diagonal_gradient(d_state, inputs.diagonal, d_gate);
   repeat<Cell::kStates>([&](int s) { workspace.states[s][item.row] = d_state[s]; });
   const int64 size = workspace.size();
-  const int64 t_offset = t * time_stride(size) + item.row;
+  const TimeOrder time(a.steps, item.n, workspace.heads);
+  const int64 t_offset = time.at(t) * size + item.row;
   Vec<Element, Cell::kInputGates> d_wx;
   Vec<Element, kGatesNoInput> d_no_input;
   pack_gates(d_wx, d_no_input, d_gate);

@@ -16,10 +16,12 @@ struct ForwardInputs {
   RNNC_MEMBER void load(const ForwardArguments& a, const Workspace& workspace,
                         const ItemIndex& item, int64 t) {
     const int64 unit = item.unit, plane = workspace.heads * workspace.dim;
+    const TimeOrder time(a.steps, item.n, workspace.heads);
     Vec<Element, Cell::kInputGates> x;
-    const Element* wx = a.wx + t * a.wx_time + item.b * a.wx_row + unit * Cell::kInputGates;
+    const Element* wx =
+        a.wx + time.at(t) * a.wx_time + item.b * a.wx_row + unit * Cell::kInputGates;
     x.load(wx);
-    if (t + 1 < a.steps) prefetch_l2(wx + a.wx_time);
+    if (t + 1 < a.steps) prefetch_l2(wx + time.stride(a.wx_time));
     load_unit_weights(param, diagonal, a, plane, unit);
     repeat<Cell::kGates>([&](int g) { gate[g] = 0; });
     repeat<Cell::kBiasGates>([&](int i) {
@@ -57,7 +59,8 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& worksp
   });
   assign(state, next);
 
-  const int64 t_offset = t * time_stride(workspace.size()) + item.row;
+  const TimeOrder time(a.steps, item.n, workspace.heads);
+  const int64 t_offset = time.at(t) * workspace.size() + item.row;
   repeat<Cell::kSources>([&](int source) {
     workspace.factors[source][factor_offset(workspace, item, t + 1, 1, 0)] =
         to_element<Element>(state[kSourceState[source]]);
