@@ -15,7 +15,7 @@ from ..kernel_plan import KernelPlan, TiledPlan
 # Steps per chunk. A product of fewer rows leaves much of the chip idle.
 _FEWEST_STEPS, _FEWEST_OF_LARGE_BATCHES, _MOST_STEPS = 64, 32, 256
 _LARGE_BATCH = 64  # rows
-_MOST_CHUNKS, _FEWEST_CHUNKS = 16, 4
+_MOST_CHUNKS, _FEWEST_CHUNKS = 8, 4
 # Multiprocessors that the layers of a wavefront leave to others: a part of the chip, and a number.
 _FREE_PART, _LEAST_FREE = 4, 16
 # Blocks of a cluster that keeps multiprocessors free: of the largest portable cluster, so that
@@ -87,7 +87,7 @@ def chunk_steps(steps: int, batch: int) -> int | None:
     Example:
         >>> from rnnc.codegen.cuda.wavefront.groups import chunk_steps
         >>> chunk_steps(1024, 16), chunk_steps(8192, 16), chunk_steps(200, 16)
-        (64, 256, None)
+        (128, 256, None)
     """
     fewest = _FEWEST_STEPS if batch < _LARGE_BATCH else _FEWEST_OF_LARGE_BATCHES
     chunk = min(max(steps // _MOST_CHUNKS // 16 * 16, fewest), _MOST_STEPS)

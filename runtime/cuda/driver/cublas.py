@@ -86,28 +86,25 @@ class Blas:
             yield
 
     def multiply(self, to: Tensor, a: Tensor, b: Tensor, *, tf32: bool, add: bool) -> None:
-        """Launch a product where `at` said: to = a b, or to += a b.
+        """Launch a product of float32 where `at` said: to = a b, or to += a b.
 
         Args:
             to: (rows, columns) or (count, rows, columns), contiguous.
             a: (rows, K) or (count, rows, K); copied if neither of its matrices' axes is contiguous.
             b: (K, columns) or (count, K, columns), likewise.
-            tf32: whether factors of float32 may be rounded to TF32.
+            tf32: whether factors may be rounded to TF32.
             add: whether the product is added to what is there.
         """
         *count, rows, columns = to.shape
         a_turn, a, a_pitch = _operand(a)
         b_turn, b, b_pitch = _operand(b)
-        kind, _, compute = KINDS[to.dtype]
-        if tf32 and to.dtype == torch.float32:
-            compute = FAST_TF32
-        one, zero = (_DOUBLE_ONE_AT, _DOUBLE_ZERO_AT) if kind == _DOUBLE else (_ONE_AT, _ZERO_AT)
+        compute = FAST_TF32 if tf32 else KINDS[torch.float32][2]
         # The library's matrices lie by columns: it is given the product of the transposes.
-        head = (self.handle, b_turn, a_turn, columns, rows, a.shape[-1], one)
-        first = (b.data_ptr(), kind, b_pitch)
-        second = (a.data_ptr(), kind, a_pitch)
-        scale = one if add else zero
-        third = (to.data_ptr(), kind, columns)
+        head = (self.handle, b_turn, a_turn, columns, rows, a.shape[-1], _ONE_AT)
+        first = (b.data_ptr(), _FLOAT, b_pitch)
+        second = (a.data_ptr(), _FLOAT, a_pitch)
+        scale = _ONE_AT if add else _ZERO_AT
+        third = (to.data_ptr(), _FLOAT, columns)
         tail = (compute, _DEFAULT_ALGORITHM)
         if count and count[0] > 1:
             run = self.library.cublasGemmStridedBatchedEx
@@ -117,11 +114,17 @@ class Blas:
             status = self.library.cublasGemmEx(*head, *first, *second, scale, *third, *tail)
         _check("cublasGemmEx", status)
 
+    def run(self, *arguments: object) -> None:
+        """Launch one product where `at` said.
+
+        Args:
+            arguments: of `cublasGemmEx`, after the handle.
+        """
+        _check("cublasGemmEx", self.library.cublasGemmEx(self.handle, *arguments))
+
 
 _ONE, _ZERO = ctypes.c_float(1), ctypes.c_float(0)
 _ONE_AT, _ZERO_AT = ctypes.byref(_ONE), ctypes.byref(_ZERO)
-_DOUBLE_ONE, _DOUBLE_ZERO = ctypes.c_double(1), ctypes.c_double(0)
-_DOUBLE_ONE_AT, _DOUBLE_ZERO_AT = ctypes.byref(_DOUBLE_ONE), ctypes.byref(_DOUBLE_ZERO)
 
 
 def _operand(matrix: Tensor) -> tuple[int, Tensor, int]:
@@ -202,6 +205,15 @@ def blas_of(device: int) -> Blas:
 
 @cache
 def _blas_of(device: int) -> Blas:
+    return new_blas()
+
+
+def new_blas() -> Blas:
+    """A new handle on the current device.
+
+    Raises:
+        NoCudaError: cuBLAS is missing.
+    """
     return Blas(_library())
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from torch import Tensor
 
@@ -13,7 +13,7 @@ from ..launch import on_device
 from ..precision import multiplier
 from ..prepared import Prepared, prepare
 from ..products import rows_of
-from .products import Between, chunks_of
+from .products import Between
 from .run import Chunks, LaterLaunch, run_group
 from .schedule import Schedule
 
@@ -100,21 +100,13 @@ class _Backward:
 
     def _product(self, layer: int, d_wx: Tensor) -> Between:
         """The product to the layer below, whose result becomes `d_y`."""
-        asked, (steps, batch, heads, dim, gates) = self.asked, d_wx.shape
-        hidden = heads * dim
+        asked, W, masks = self.asked, self.asked.weights[layer].W, self.reads.masks
+        self.d_y = d_wx.new_empty(*d_wx.shape[:2], W.shape[-1])
         assert self.schedule.chunk is not None
-        rows = self.schedule.chunk * batch
-        W = asked.weights[layer].W
-        masks: Sequence[Tensor] = ()
-        self.d_y = d_wx.new_empty(steps, batch, W.shape[-1])
-        if self.reads.masks:
-            masks = chunks_of(self.reads.masks[layer - 1], W.shape[-1], rows)
         return Between(
-            chunks_of(self.d_y, W.shape[-1], rows),
-            chunks_of(d_wx, hidden * gates, rows),
-            rows_of(W),
-            masks,
-            asked.scale,
-            False,
-            asked.call.tf32,
+            *(self.d_y, d_wx, rows_of(W), self.schedule.chunk),
+            forward=False,
+            mask=masks[layer - 1] if masks else None,
+            scale=asked.scale,
+            tf32=asked.call.tf32,
         )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import torch
 from torch import Tensor
 
@@ -13,7 +11,7 @@ from .. import kernels
 from ..launch import on_device
 from ..prepared import Prepared, prepare
 from ..products import rows_of
-from .products import Between, chunks_of
+from .products import Between
 from .run import Chunks, LaterLaunch, run_group
 from .schedule import Schedule
 
@@ -83,20 +81,16 @@ class _Forward:
     def _product(self, layer: int, wx: Tensor) -> Between:
         """The product from the layer below."""
         asked, below = self.asked, self.results[-1].states[0]
-        rows, hidden = self.chunks.size * wx.shape[1], asked.heads * asked.dim
-        masks: Sequence[Tensor] = ()
+        mask = None
         if asked.dropout:
             # What the mask is drawn for does not matter; the layer below may not have run.
-            _, mask = torch.native_dropout(below.view(*wx.shape[:2], hidden), asked.dropout, True)
+            features = below.view(*below.shape[:2], asked.heads * asked.dim)
+            _, mask = torch.native_dropout(features, asked.dropout, True)
             self.masks.append(mask)
-            masks = chunks_of(mask, hidden, rows)
-        W = asked.weights[layer].W
         return Between(
-            chunks_of(wx, hidden * W.shape[0], rows),
-            chunks_of(below, hidden, rows),
-            rows_of(W).t(),
-            masks,
-            asked.scale,
-            True,
-            asked.call.tf32,
+            *(wx, below, rows_of(asked.weights[layer].W).t(), self.chunks.size),
+            forward=True,
+            mask=mask,
+            scale=asked.scale,
+            tf32=asked.call.tf32,
         )

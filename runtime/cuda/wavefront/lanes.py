@@ -7,12 +7,27 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
 from ..driver.capture import beside_captures
+from ..driver.cublas import Blas, new_blas
 from ..driver.stream_memory import new_stream, wait_until
+
+
+class Lane(NamedTuple):
+    """Where products run.
+
+    Attributes:
+        stream: as torch has it.
+        handle: the driver's, of the stream.
+        blas: a handle of cuBLAS, for this lane.
+    """
+
+    stream: Any
+    handle: int
+    blas: Blas
 
 
 class Lanes:
@@ -24,14 +39,14 @@ class Lanes:
     Attributes:
         device: the device.
         layers: the layers' streams.
-        products: the products' streams.
+        products: the products' lanes.
         warm: what has run on the device once, with all kernels loaded.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
         self.layers: list[torch.cuda.ExternalStream] = []
-        self.products: list[torch.cuda.ExternalStream] = []
+        self.products: list[Lane] = []
         self.warm: set[object] = set()
         self._lock = threading.Lock()
         # A number in pinned memory, which the host writes without the driver.
@@ -55,13 +70,14 @@ class Lanes:
             with beside_captures():
                 while len(self.layers) < count:
                     self.layers.append(self._new(urgent=False))
-                    self.products.append(self._new(urgent=True))
+                    stream = self._new(urgent=True)
+                    self.products.append(Lane(stream, stream.cuda_stream, new_blas()))
                     self._events += [_event(), _event()]
             current = torch.cuda.current_stream(self.device)
             if self._used:
                 current.wait_event(self._last)
             self._fork.record(current)
-            used = self.layers[:count] + self.products[:count]
+            used = self.layers[:count] + [lane.stream for lane in self.products[:count]]
             for stream in used:
                 stream.wait_event(self._fork)
             try:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from ..driver.cublas import blas_of
+from ..driver.row_products import RowProducts
+from .lanes import Lane
 
 # Bytes for cuBLAS. It takes the same algorithms wherever the layers run, with the same workspace.
 _WORKSPACE = 8 << 20
 
 
-@dataclass(slots=True)
 class Between:
     """The products from one layer to the next, of one chunk each, and dropout beside them.
 
@@ -22,55 +22,65 @@ class Between:
     is allocated while chunks are multiplied: an allocation may wait for all streams of the device,
     and so for layers that wait for the product.
 
-    Attributes:
-        to: (rows, columns) of each chunk.
-        rows: (rows, K) of each chunk.
-        matrix: (K, columns).
-        masks: of dropout, like `rows` in a forward and like `to` in a backward; empty for none.
-        scale: by what dropout multiplies the features that it keeps.
+    Args:
+        to: (T, B, …), the result: columns per row.
+        rows: (T, B, …), what is multiplied: K per row.
+        matrix: (K, columns), contiguous, or the transpose of such a matrix.
+        steps: per chunk.
         forward: whether this is one.
+        mask: of dropout, like `rows` in a forward and like `to` in a backward; None for none.
+        scale: by what dropout multiplies the features that it keeps.
         tf32: whether factors of float32 may be rounded to TF32.
-        workspace: of cuBLAS.
-        dropped: the rows of a chunk without the features that a forward drops.
     """
 
-    to: Sequence[Tensor]
-    rows: Sequence[Tensor]
-    matrix: Tensor
-    masks: Sequence[Tensor]
-    scale: float
-    forward: bool
-    tf32: bool
-    workspace: Tensor = field(init=False)
-    dropped: Tensor | None = field(init=False)
+    def __init__(
+        self,
+        to: Tensor,
+        rows: Tensor,
+        matrix: Tensor,
+        steps: int,
+        *,
+        forward: bool,
+        mask: Tensor | None,
+        scale: float,
+        tf32: bool,
+    ) -> None:
+        inner, columns = matrix.shape
+        count = steps * to.shape[1]
+        flat, read = to.view(-1, columns), rows.view(-1, inner)
+        self._scale, self._forward = scale, forward
+        self._dropped: Tensor | None = None
+        self._masks: Sequence[Tensor] = ()
+        self._changed: Sequence[Tensor] = ()
+        if mask is not None:
+            self._masks = torch.split(mask.view(-1, mask.shape[-1]), count)
+            self._changed = torch.split(read if forward else flat, count)
+            if forward:
+                self._dropped = read = torch.empty_like(self._changed[0])
+        self._workspace = matrix.new_empty(_WORKSPACE, dtype=torch.uint8)
+        self._kept = to, rows, matrix
+        self._products = RowProducts(flat, read, matrix, count, tf32)
+        # What its kernels depend on, besides the sizes of a call.
+        self.key = matrix.dtype, tf32, mask is not None
 
-    def __post_init__(self) -> None:
-        self.workspace = self.matrix.new_empty(_WORKSPACE, dtype=torch.uint8)
-        drops = self.forward and self.masks
-        self.dropped = torch.empty_like(self.rows[0]) if drops else None
-
-    @property
-    def key(self) -> tuple[object, ...]:
-        """What the kernels of its products depend on, besides the sizes of a call."""
-        return self.matrix.dtype, self.tf32, bool(self.masks)
-
-    def multiply(self, chunk: int, stream: torch.cuda.Stream) -> None:
+    def multiply(self, chunk: int, lane: Lane) -> None:
         """Launch the product of a chunk.
 
         Args:
             chunk: its number.
-            stream: where to launch it; it becomes the current one if features are dropped.
+            lane: where; its stream becomes the current one if features are dropped.
         """
-        rows, to = self.rows[chunk], self.to[chunk]
-        if self.masks:
-            torch.cuda.set_stream(stream)
-        if self.dropped is not None:
-            kept = self.dropped[: len(rows)]
-            torch.mul(rows, self.scale, out=kept)
-            rows = kept.mul_(self.masks[chunk])
-        multiply_on(stream.cuda_stream, self.workspace, to, rows, self.matrix, self.tf32)
-        if self.masks and not self.forward:
-            to.mul_(self.scale).mul_(self.masks[chunk])
+        if self._masks:
+            torch.cuda.set_stream(lane.stream)
+        if self._dropped is not None:
+            rows = self._changed[chunk]
+            kept = self._dropped[: len(rows)]
+            torch.mul(rows, self._scale, out=kept)
+            kept.mul_(self._masks[chunk])
+        lane.blas.at(lane.handle, self._workspace.data_ptr(), _WORKSPACE)
+        self._products.launch(lane.blas, chunk)
+        if self._masks and not self._forward:
+            self._changed[chunk].mul_(self._scale).mul_(self._masks[chunk])
 
     def multiply_all(self, chunks: Sequence[int]) -> None:
         """Launch the products of all chunks on the current stream.
@@ -78,35 +88,9 @@ class Between:
         Args:
             chunks: their numbers, in the order of computation.
         """
-        stream = torch.cuda.current_stream(self.matrix.device)
-        for chunk in chunks:
-            self.multiply(chunk, stream)
-
-
-def multiply_on(
-    stream: int, workspace: Tensor, to: Tensor, a: Tensor, b: Tensor, tf32: bool
-) -> None:
-    """Write the product of two matrices.
-
-    Args:
-        stream: the handle of the stream that it runs on.
-        workspace: of cuBLAS, for this stream alone.
-        to: (rows, columns), contiguous.
-        a: (rows, K), contiguous.
-        b: (K, columns), contiguous, or the transpose of such a matrix.
-        tf32: whether factors of float32 may be rounded to TF32.
-    """
-    blas = blas_of(to.device.index)
-    with blas.on(stream, workspace):
-        blas.multiply(to, a, b, tf32=tf32, add=False)
-
-
-def chunks_of(tensor: Tensor, columns: int, rows: int) -> Sequence[Tensor]:
-    """The rows of each chunk of a contiguous tensor of all steps.
-
-    Args:
-        tensor: (T, B, ...).
-        columns: per row.
-        rows: per chunk.
-    """
-    return torch.split(tensor.view(-1, columns), rows)
+        device = self._workspace.device
+        stream, blas = torch.cuda.current_stream(device), blas_of(device.index)
+        lane = Lane(stream, stream.cuda_stream, blas)
+        with blas.lock:
+            for chunk in chunks:
+                self.multiply(chunk, lane)

@@ -141,7 +141,7 @@ class _Group:
         reserve = load_reserve(ready.cell, plan, cluster, ready.device)
         last = counters.started(len(launches) - 1)
         asked = ReserveArguments(counters.reserved, last, self.blocks)
-        first = lanes.products[0].cuda_stream
+        first = lanes.products[0].handle
         lanes.hold(first)
         launch_clusters(reserve, (reserved, 1, 1), cluster, asked, first)
         for place, launch in enumerate(launches):
@@ -160,7 +160,6 @@ class _Group:
         plan: Any = self.ready.plan
         warps = self.blocks * storing_warps(plan)
         lane, counters = self.lanes.products[place + 1], self.counters
-        stream = lane.cuda_stream
-        wait_until(stream, counters.done(place, chunk), warps)
+        wait_until(lane.handle, counters.done(place, chunk), warps)
         product.multiply(chunk, lane)
-        write(stream, counters.ready(place + 1, chunk), 1)
+        write(lane.handle, counters.ready(place + 1, chunk), 1)

@@ -84,9 +84,14 @@ def driver(simulated_gpu, monkeypatch):
         def go(self) -> None:
             notes.append(Note("host", "go"))
 
-    def multiply(stream: Any, workspace: Any, to: Any, a: Any, b: Any, tf32: bool) -> None:
-        notes.append(Note(stream, "product"))
-        torch.mm(a, b, out=to)
+    class Blas:
+        lock = nullcontext()
+
+        def at(self, stream: Any, workspace: int, size: int) -> None:
+            self.stream = stream
+
+        def run(self, *_: Any) -> None:
+            notes.append(Note(self.stream, "product"))
 
     def kernel(self: Any, grid: Any, arguments: Any, stream: Any = "caller") -> None:
         given = getattr(arguments, "ready", None), getattr(arguments, "done", None)
@@ -105,7 +110,8 @@ def driver(simulated_gpu, monkeypatch):
     monkeypatch.setattr(
         run, "launch_clusters", lambda k, g, c, a, s: notes.append(Note(s, "reserve", g, c))
     )
-    monkeypatch.setattr(products, "multiply_on", multiply)
+    monkeypatch.setattr(lanes, "new_blas", Blas)
+    monkeypatch.setattr(products, "blas_of", lambda _: Blas())
     monkeypatch.setattr(launch.Kernel, "__call__", kernel)
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _=None: current[0])
     monkeypatch.setattr(torch.cuda, "set_stream", lambda s: current.__setitem__(0, s))
