@@ -161,8 +161,9 @@ class Numpy:
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = np.dtype(_DTYPES[str(dtype).removeprefix("torch.")])
 
-    def on(self, *_: int) -> Any:
-        return nullcontext()
+        self.lock = nullcontext()
+
+    def at(self, *_: int) -> None: ...
 
     def _matrix(self, at: tuple[int, int], rows: int, columns: int, head: int, apart: int) -> Any:
         address, pitch = at

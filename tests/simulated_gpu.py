@@ -57,10 +57,10 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return lambda *_, **__: launched.append(f"product {kind}")
 
     multiplies = {kind: product(kind) for kind in ("forward", "backward", "weights")}
-    gemm = SimpleNamespace(on=lambda *_: nullcontext(), **multiplies)
+    gemm = SimpleNamespace(lock=nullcontext(), at=lambda *_: None, **multiplies)
     for room in (step_forward, step_backward):
         patch.setattr(room, "gemm_of", lambda *_: gemm)
-        patch.setattr(room, "workspace_bytes", lambda _: 0)
+        patch.setattr(room, "workspace_of", lambda *_: torch.empty(0))
 
     driver = SimpleNamespace(
         launchKernel=note, launchCooperativeKernel=note, funcSetAttribute=lambda *_: None

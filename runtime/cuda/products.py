@@ -70,9 +70,7 @@ class CudaMultiplier:
         index = to.device.index
         with on_device(to.device):
             blas, stream = blas_of(index), torch._C._cuda_getCurrentRawStream(index)
-            # A graph keeps no memory but that of its own pool.
-            capturing = torch.cuda.is_current_stream_capturing()
-            memory = _new_workspace(index) if capturing else _workspace(index, stream)
+            memory = workspace_of(index, stream)
             with blas.lock:
                 blas.at(stream, memory.data_ptr(), memory.nbytes)
                 blas.multiply(to, a, b, tf32=self.tf32, add=add)
@@ -80,6 +78,18 @@ class CudaMultiplier:
 
 
 EXACT, ROUNDED = CudaMultiplier(tf32=False), CudaMultiplier(tf32=True)
+
+
+def workspace_of(device: int, stream: int) -> Tensor:
+    """The memory of products on torch's current stream of a device.
+
+    Args:
+        device: the device's number.
+        stream: the handle of the stream.
+    """
+    # A graph keeps no memory but that of its own pool.
+    capturing = torch.cuda.is_current_stream_capturing()
+    return _new_workspace(device) if capturing else _workspace(device, stream)
 
 
 @lru_cache(maxsize=8)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import NamedTuple
 
@@ -35,7 +33,7 @@ class Many(NamedTuple):
 
 
 class Gemm:
-    """Row-major products of one dtype on one device, on the stream of `on`.
+    """Row-major products of one dtype on one device, on the stream of `at`.
 
     Args:
         device: the device's number; it must be the current one.
@@ -53,19 +51,8 @@ class Gemm:
         library = self._blas.library
         self._single, self._batched = library.cublasGemmEx, library.cublasGemmStridedBatchedEx
         self._handle = self._blas.handle.value
-
-    @contextmanager
-    def on(self, stream: int, workspace: int, size: int) -> Iterator[None]:
-        """Run products on a stream, in whose order they may use the workspace.
-
-        Args:
-            stream: a handle.
-            workspace: an address.
-            size: of the workspace, in bytes.
-        """
-        with self._blas.lock:
-            self._blas.at(stream, workspace, size)
-            yield
+        # Whoever multiplies has the lock from `at` until the products are launched.
+        self.lock, self.at = self._blas.lock, self._blas.at
 
     def forward(
         self,

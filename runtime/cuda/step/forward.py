@@ -9,10 +9,10 @@ import torch
 from torch import Tensor
 
 from ...tensors import Stepped
-from ..driver.cublas import workspace_bytes
 from ..driver.gemm import Gemm, Many, gemm_of
 from ..launch import on_device
-from .ready import StepReady, address, packed, step_ready
+from ..products import workspace_of
+from .ready import StepReady, packed_places, step_ready
 
 if TYPE_CHECKING:
     from ...autograd.stack import Stack
@@ -36,51 +36,51 @@ def forward_step(
     """
     call, device = stack.calls[0], x.device
     batch, size = x.shape
-    ready = step_ready(call, batch, stack.heads, stack.dim, x.dtype, device.index)
     hidden = stack.heads * stack.dim
-    shape = (stack.layers, batch, hidden)
-    x = packed(x)
-    if states:
-        states = [packed(state) for state in states]
-    else:
+    ready = step_ready(call, batch, stack.heads, stack.dim, x.dtype, device.index)
+    if not states:
+        shape = (stack.layers, batch, hidden)
         states = stack.target.initial_states(x, stack.initial_values, shape)
     if to is None:
         saved = None
         if call.for_backward:
             item = (stack.layers, batch, stack.heads, stack.dim, ready.counts.saved)
             saved = x.new_empty(item)
-        last = tuple([torch.empty_like(state) for state in states])
+        last = tuple([torch.empty_like(s, memory_format=_PACKED) for s in states])
         to = Stepped(x.new_empty(batch, hidden), last, saved)
     if batch:
-        weights = [None if weight is None else packed(weight) for weight in weights]
+        kept, (source, *places) = packed_places((x, *states, *weights))
+        before, own = places[: len(states)], places[len(states) :]
         with on_device(device):
             if ready.forward_plan.rows:
-                _run(ready, None, x.data_ptr(), size, states, weights, to)
+                _run(ready, None, source, size, before, own, to)
             else:
-                _run_with_products(ready, x, size, states, weights, to)
+                _run_with_products(ready, source, size, before, own, to)
+        del kept  # what is freed now goes to whoever runs later in this stream
     return to
+
+
+_PACKED = torch.contiguous_format
 
 
 def _run_with_products(
     ready: StepReady,
-    x: Tensor,
+    source: int,
     size: int,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor | None],
+    before: list[int],
+    weights: Sequence[int],
     to: Stepped,
 ) -> None:
     index = ready.device
     gemm = gemm_of(index, ready.dtype, ready.call.tf32)
-    # Both may be freed before the kernels have run: whoever gets their memory runs later.
-    products = torch.empty(
-        ready.batch * (ready.counts.inputs + ready.pairs) * ready.heads * ready.dim,
-        dtype=ready.real,
-        device=x.device,
-    )
-    workspace = torch.empty(workspace_bytes(index), dtype=torch.uint8, device=x.device)
     stream = torch._C._cuda_getCurrentRawStream(index)
-    with gemm.on(stream, workspace.data_ptr(), workspace.nbytes):
-        _run(ready, (gemm, products.data_ptr()), x.data_ptr(), size, states, weights, to)
+    workspace = workspace_of(index, stream)
+    # They may be freed before the kernels have run, likewise.
+    count = ready.batch * (ready.counts.inputs + ready.pairs) * ready.heads * ready.dim
+    products = to.output.new_empty(count, dtype=ready.real)
+    with gemm.lock:
+        gemm.at(stream, workspace.data_ptr(), workspace.nbytes)
+        _run(ready, (gemm, products.data_ptr()), source, size, before, weights, to)
 
 
 def _run(
@@ -88,8 +88,8 @@ def _run(
     products: tuple[Gemm, int] | None,
     source: int,
     size: int,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor | None],
+    before: list[int],
+    weights: Sequence[int],
     to: Stepped,
 ) -> None:
     """Launch all layers.
@@ -99,15 +99,16 @@ def _run(
         products: of the library, and the address of their results; None where the kernels multiply.
         source: the address of x.
         size: its features.
-        states: before the step.
-        weights: the `LayerWeights.flat` of each layer, one after the other.
+        before: the addresses of the states before the step.
+        weights: the addresses of the weights, flat; 0 for each that there is not.
         to: where the results go.
     """
     batch, heads, dim, launch = ready.batch, ready.heads, ready.dim, ready.forward
-    width = ready.dtype.itemsize
-    plane = batch * heads * dim * width  # bytes of a state of one layer
-    before, after = [s.data_ptr() for s in states], [s.data_ptr() for s in to.last]
-    saved, saved_bytes = address(to.saved), plane * ready.counts.saved
+    plane = batch * heads * dim * ready.dtype.itemsize  # bytes of a state of one layer
+    after = [s.data_ptr() for s in to.last]
+    saved, saved_bytes = 0, 0
+    if to.saved is not None:
+        saved, saved_bytes = to.saved.data_ptr(), plane * ready.counts.saved
     count = 4 + ready.counts.params
     output, top = to.output.data_ptr(), len(weights) - count
     x_products = h_products = 0
@@ -116,21 +117,21 @@ def _run(
         inputs = batch * ready.counts.inputs * heads * dim
         h_products = x_products + inputs * ready.real.itemsize
     for first in range(0, len(weights), count):
-        W, R, b, R_diag, *params = map(address, weights[first : first + count])
+        W, R, b, R_diag, *params = weights[first : first + count]
         if products is not None:
             _multiply(ready, gemm, (source, size, W, R), before, x_products, h_products)
         launch(
-            *(batch, heads, dim, size, source, W, R, x_products, h_products),
-            *(R_diag, b),
+            *(batch, heads, dim, size, source, W, R, x_products, h_products, R_diag, b),
             *(params or (0,)),
             *before,
             *after,
             *(output if first == top else 0, saved),
         )
+        if first == top:
+            break
         source, size = after[0], heads * dim
         before, after = [s + plane for s in before], [s + plane for s in after]
-        if saved:
-            saved += saved_bytes
+        saved += saved_bytes
 
 
 def _multiply(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
@@ -176,13 +177,20 @@ def step_ready(
     )
 
 
-def packed(tensor: Tensor) -> Tensor:
-    """The tensor, without gaps and aligned for wide accesses; a copy if it is not."""
-    if tensor.is_contiguous() and tensor.data_ptr() % _WIDEST_ACCESS == 0:
-        return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
+def packed_places(
+    tensors: Sequence[Tensor | None],
+) -> tuple[Sequence[Tensor | None], list[int]]:
+    """Tensors without gaps and aligned for wide accesses, and their addresses; 0 for none.
 
-
-def address(tensor: Tensor | None) -> int:
-    """The address of a weight, packed before; 0 for none."""
-    return 0 if tensor is None else tensor.data_ptr()
+    Args:
+        tensors: each is copied if it is not so already.
+    """
+    places = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+    kept = tensors
+    for number, (tensor, place) in enumerate(zip(tensors, places, strict=True)):
+        if tensor is None or (tensor.is_contiguous() and not place % _WIDEST_ACCESS):
+            continue
+        copy = tensor.clone(memory_format=torch.contiguous_format)
+        kept = [*kept[:number], copy, *kept[number + 1 :]]
+        places[number] = copy.data_ptr()
+    return kept, places

@@ -37,7 +37,8 @@ struct BackwardStepArguments {
   const Element* d_after[Cell::kStates];               // [B, N, D]; null: zero
   Element* d_inputs;              // [B, kInputGates, N, D]: gradients of the gates with an input
   Element* d_pairs;               // [B, kDensePairs, N, D]: by matrix; null: they are d_inputs
-  real* d_before[Cell::kStates];  // [B, N, D], without what passes through R
+  // [B, N, D], without what passes through R; null: not wanted
+  real* d_before[Cell::kStates];
   real* sums;  // [B, kSums, N, D]: of biases, params and diagonal weights; null: not wanted
 };
 

@@ -37,7 +37,9 @@ RNNC_INLINE void backward_step(const BackwardStepArguments& a) {
       d_pairs[kPairMatrix[pair] * plane] = to_element<Element>(d_gate[kPairGate[pair]]);
     });
   }
-  repeat<Cell::kStates>([&](int s) { a.d_before[s][row] = d_state[s]; });
+  repeat<Cell::kStates>([&](int s) {
+    if (a.d_before[s]) a.d_before[s][row] = d_state[s];
+  });
   if (!a.sums) return;
   GradientSums sums = {};
   add_to_sums(sums, d_gate, d_param, before);
