@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from typing import cast
 
 from torch import Tensor
 
 from .autograd.stack import profiled
 from .autograd.step import run_step_node
-from .layers import Settings, composed, plain_call, scan_layers
-from .targets import stepping
+from .layers import PlainCall, Settings, composed, plain_call, scan_layers
+from .targets import SteppingTarget, stepping
 from .tensors import States
 
 
-def step_layers(
+def plain_step(
     settings: Settings,
     training: bool,
     x: Tensor,
     states: Sequence[Tensor] | None,
     weights: Sequence[Tensor | None],
-) -> tuple[Tensor, States]:
-    """Run all layers of a module over one step.
+) -> PlainCall | None:
+    """What runs a step by kernels of its own; None where it runs as a sequence of one.
 
     Args:
         settings: of the module.
@@ -29,22 +30,51 @@ def step_layers(
         x: (B, input).
         states: before the step, (layers, B, hidden) each; None for each state's `init`.
         weights: the `LayerWeights.flat` of each layer, one after the other.
+    """
+    if training and settings.dropout and settings.layers > 1:
+        return None
+    found = plain_call(settings, 0.0, x, tuple(states or ()), weights)
+    return None if found is None or stepping(found.stack.target) is None else found
+
+
+def run_plain_step(settings: Settings, call: PlainCall) -> tuple[Tensor, States]:
+    """Run a step by kernels of its own.
+
+    Args:
+        settings: of the module.
+        call: what `plain_step` found.
 
     Returns:
         The output of the last layer, (B, hidden), and each new state.
     """
-    dropout = settings.dropout if training and settings.layers > 1 else 0.0
-    given = tuple(states or ())
-    found = None if dropout else plain_call(settings, 0.0, x, given, weights)
-    target = None if found is None else stepping(found.stack.target)
-    if found is None or target is None:
-        y, last = scan_layers(settings, training, x.unsqueeze(0), states, weights)
-        return y[0], last
-    stack, x, given, weights, needs_grad = found
+    stack, x, states, weights, needs_grad = call
     if not needs_grad:
         with profiled("rnnc::step"):
-            stepped = target.step(stack, x, given, weights)
+            stepped = cast(SteppingTarget, stack.target).step(stack, x, states, weights)
         return stepped.output, stepped.last
     again = partial(composed, settings, 0.0)
-    y, *new = run_step_node(stack, again, len(given), x, *given, *weights)
+    y, *new = run_step_node(stack, again, len(states), x, *states, *weights)
     return y, tuple(new)
+
+
+def step_as_sequence(
+    settings: Settings,
+    training: bool,
+    x: Tensor,
+    states: Sequence[Tensor] | None,
+    weights: Sequence[Tensor | None],
+) -> tuple[Tensor, States]:
+    """Run a step as a sequence of one.
+
+    Args:
+        settings: as in `plain_step`.
+        training: as in `plain_step`.
+        x: as in `plain_step`.
+        states: as in `plain_step`.
+        weights: as in `plain_step`.
+
+    Returns:
+        The output of the last layer, (B, hidden), and each new state.
+    """
+    y, last = scan_layers(settings, training, x.unsqueeze(0), states, weights)
+    return y[0], last

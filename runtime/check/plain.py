@@ -64,6 +64,11 @@ def is_watched() -> bool:
     )
 
 
+def any_function_mode() -> bool:
+    """Whether a mode sees functions of torch now; `with torch.device(...)` is one too."""
+    return bool(_function_modes())
+
+
 def treats_itself(tensor: Tensor) -> bool:
     """Whether the tensor's type defines what operators do with it (`__torch_dispatch__`)."""
     return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__

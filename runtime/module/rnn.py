@@ -28,6 +28,7 @@ from ..targets import check_backend
 from ..tensors import States
 from .computed_weights import replace_weight
 from .identity import check_same_cell, identity_of
+from .known_steps import KnownSteps
 from .steps import Steps
 from .weights import Named, initialize, weight_of, weight_shapes
 
@@ -133,6 +134,7 @@ class RNN(Steps):
 
     def _remember(self) -> None:
         """Take plain values from the cell, which torch.compile traces more easily."""
+        self._known_steps = KnownSteps()
         self._state_names = [s.name for s in self.cell.states]
         self._initial_values = [s.init for s in self.cell.states]
         # The weights that each direction of each layer was built with, by name. A weight may later

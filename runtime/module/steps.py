@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, cast
 from torch import Tensor, nn
 
 from ..check.module import check_input, one_direction_error
-from ..step import step_layers
+from ..step import plain_step, run_plain_step, step_as_sequence
 from ..tensors import States
 from .stepper import Stepper
 
@@ -45,6 +45,9 @@ class Steps(nn.Module):
             torch.Size([2, 8])
         """
         rnn = cast("RNN", self)
+        known = rnn._known_steps.find(rnn, x, states)
+        if known is not None:
+            return run_plain_step(*known)
         if rnn.bidirectional:
             raise one_direction_error("step")
         check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
@@ -86,4 +89,10 @@ class Steps(nn.Module):
     ) -> tuple[Tensor, States]:
         """All layers over one step, batched."""
         rnn = cast("RNN", self)
-        return step_layers(rnn._settings(), training, x, states, rnn._weights_on(x.device))
+        settings, weights = rnn._settings(), rnn._weights_on(x.device)
+        found = plain_step(settings, training, x, states, weights)
+        if found is None:
+            return step_as_sequence(settings, training, x, states, weights)
+        if training == self.training:
+            rnn._known_steps.remember(rnn, x, states, settings, found)
+        return run_plain_step(settings, found)

@@ -38,12 +38,13 @@ def backward_step(
         gradients: of the output and of each new state; None for zero.
         needs: which gradients are wanted.
     """
-    ready = step_ready(stack.calls[0], x.shape[0], stack.heads, stack.dim, x.dtype, x.device.index)
+    sizes = (*x.shape, stack.heads, stack.dim)
+    ready = step_ready(stack.calls[0], *sizes, x.dtype, x.device.index)
     if not ready.batch:
         return _zeros([x, *states, *weights], needs)
     given, shape = len(states), (stack.layers, ready.batch, stack.heads * stack.dim)
     first = states or stack.target.initial_states(x, stack.initial_values, shape)
-    d_states = []
+    d_states: list[Tensor] = []
     if any(needs[1 : 1 + given]):
         d_states = [x.new_empty(shape, dtype=ready.real) for _ in first]
     with on_device(x.device):
@@ -66,7 +67,7 @@ def backward_step(
         d_x = torch.zeros_like(x)
     if x.dtype != ready.real:
         d_states = [d.to(x.dtype) for d in d_states]
-    return [d_x, *(d_states or [None] * given), *d_weights]
+    return [d_x, *(d_states or (None,) * given), *d_weights]
 
 
 class _Layers:
@@ -100,7 +101,6 @@ class _Layers:
         self.kept, places = packed_places(tensors)
         count, end = len(states), 1 + len(states) + len(weights)
         self.x, self.last = self.kept[0], self.kept[-count:]
-        self.weights = self.kept[1 + count : end]
         self.from_x, self.before = places[0], places[1 : 1 + count]
         self.from_weights = places[1 + count : end]
         self.d_y, *self.d_after = places[end : end + 1 + count]
@@ -118,7 +118,6 @@ class _Layers:
         ready, gemm, counts = self.ready, self.gemm, self.ready.counts
         batch, heads, dim, hidden = ready.batch, ready.heads, ready.dim, ready.heads * ready.dim
         like, number = self.last[0], 4 + counts.params
-        assert like is not None
         plane = layer * batch * hidden  # numbers of the states of the layers below
         offset = plane * ready.dtype.itemsize
         inputs, pairs = counts.inputs * hidden, ready.pairs * hidden
@@ -147,7 +146,7 @@ class _Layers:
             0 if sums is None else sums.data_ptr(),
         )
         self.d_output, self.d_y = None, 0
-        x, features = self.from_x, self.x.shape[1] if self.x is not None else 0
+        x, features = self.from_x, self.x.shape[1]
         if layer:
             x, features = self.last_of(layer - 1), hidden
         d_R = d_W = None

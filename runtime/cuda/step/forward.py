@@ -37,20 +37,20 @@ def forward_step(
     call, device = stack.calls[0], x.device
     batch, size = x.shape
     hidden = stack.heads * stack.dim
-    ready = step_ready(call, batch, stack.heads, stack.dim, x.dtype, device.index)
+    ready = step_ready(call, batch, size, stack.heads, stack.dim, x.dtype, device.index)
     if not states:
         shape = (stack.layers, batch, hidden)
         states = stack.target.initial_states(x, stack.initial_values, shape)
+    kept, (source, *places) = packed_places((x, *states, *weights))
+    before, own = places[: len(states)], places[len(states) :]
     if to is None:
         saved = None
         if call.for_backward:
             item = (stack.layers, batch, stack.heads, stack.dim, ready.counts.saved)
             saved = x.new_empty(item)
-        last = tuple([torch.empty_like(s, memory_format=_PACKED) for s in states])
+        last = tuple([torch.empty_like(state) for state in kept[1 : 1 + len(states)]])
         to = Stepped(x.new_empty(batch, hidden), last, saved)
     if batch:
-        kept, (source, *places) = packed_places((x, *states, *weights))
-        before, own = places[: len(states)], places[len(states) :]
         with on_device(device):
             if ready.forward_plan.rows:
                 _run(ready, None, source, size, before, own, to)
@@ -58,9 +58,6 @@ def forward_step(
                 _run_with_products(ready, source, size, before, own, to)
         del kept  # what is freed now goes to whoever runs later in this stream
     return to
-
-
-_PACKED = torch.contiguous_format
 
 
 def _run_with_products(

@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import groupby
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from ....codegen.cuda.step.plan import StepPlan, fused_rows
 from ....codegen.layout import layout_of
@@ -49,6 +48,7 @@ class StepReady:
     Attributes:
         call: of a layer.
         batch: rows.
+        size: features of the module's input.
         heads: of a layer.
         dim: units per head.
         dtype: of all tensors.
@@ -63,6 +63,7 @@ class StepReady:
 
     call: Call
     batch: int
+    size: int
     heads: int
     dim: int
     dtype: torch.dtype
@@ -91,7 +92,9 @@ class StepReady:
     @cached_property
     def forward_plan(self) -> StepPlan:
         """The plan of the forward."""
-        return self._plan("forward", fused_rows(self.batch))
+        units = self.heads * self.dim
+        weights = self.counts.inputs * units * max(self.size, units) + self.pairs * units * self.dim
+        return self._plan("forward", fused_rows(self.batch, weights, DTYPES[self.dtype]))
 
     @cached_property
     def backward_plan(self) -> StepPlan:
@@ -139,13 +142,14 @@ class Launch(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def step_ready(
-    call: Call, batch: int, heads: int, dim: int, dtype: torch.dtype, device: int
+    call: Call, batch: int, size: int, heads: int, dim: int, dtype: torch.dtype, device: int
 ) -> StepReady:
     """Prepare single steps of one size. Their kernels are compiled and loaded by the first of them.
 
     Args:
         call: of a layer.
         batch: rows.
+        size: features of the module's input.
         heads: of a layer.
         dim: units per head.
         dtype: of all tensors.
@@ -166,6 +170,7 @@ def step_ready(
     return StepReady(
         call,
         batch,
+        size,
         heads,
         dim,
         dtype,
@@ -177,13 +182,11 @@ def step_ready(
     )
 
 
-def packed_places(
-    tensors: Sequence[Tensor | None],
-) -> tuple[Sequence[Tensor | None], list[int]]:
+def packed_places(tensors: Sequence[Any]) -> tuple[Sequence[Any], list[int]]:
     """Tensors without gaps and aligned for wide accesses, and their addresses; 0 for none.
 
     Args:
-        tensors: each is copied if it is not so already.
+        tensors: or None for each that there is not. Each is copied if it is not so already.
     """
     places = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
     kept = tensors

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import rnnc
 import torch
+from torch.autograd import forward_ad
+from torch.utils._python_dispatch import TorchDispatchMode
 
 
 def results(rnn, x, states, seeds):
@@ -21,10 +25,10 @@ def results(rnn, x, states, seeds):
     ("name", "batch", "heads", "hidden", "given"),
     [
         *((name, 3, 2, 12, True) for name in ("lstm", "nas_cell")),
-        *((name, 9, 2, 12, True) for name in ("gru", "indrnn", "nas_cell")),
-        ("lstm", 9, 1, 12, True),
-        ("gru", 9, 1, 7, False),
-        ("gru", 5, 1, 7, False),
+        *((name, 33, 2, 12, True) for name in ("gru", "indrnn", "nas_cell")),
+        ("lstm", 33, 1, 12, True),
+        ("gru", 33, 1, 7, False),
+        ("gru", 11, 1, 7, False),
     ],
 )
 def test_outputs_and_gradients(name, batch, heads, hidden, given, emulated_gpu):
@@ -54,9 +58,100 @@ def test_no_biases_and_gradients_of_some_weights_in_float32(emulated_gpu):
     rnn.weight_hh_l0.requires_grad_(False)
     wanted = rnnc.RNN(rnnc.cells.lstm, 4, 6, bias=False, backend="reference")
     wanted.load_state_dict(rnn.state_dict())
-    x = torch.randn(10, 4)
+    x = torch.randn(34, 4)
     found, other = (
         torch.autograd.grad(module.step(x)[1][1].sum(), module.weight_ih_l0)[0]
         for module in (rnn, wanted)
     )
     torch.testing.assert_close(found, other)
+
+
+def test_what_changes_between_calls_is_seen(emulated_gpu):
+    """A step whose like passed all checks before skips them."""
+    cell = rnnc.cells.lstm
+    rnn = rnnc.RNN(cell, 4, 6, dtype=torch.float32, backend="simulated")
+    plain = rnnc.RNN(cell, 4, 6, backend="reference")
+    x = torch.randn(3, 4)
+    states = [torch.randn(1, 3, 6) for _ in range(2)]
+
+    gradients = []
+
+    def compare(x=x, states=states):
+        for _ in range(2):
+            plain.to(rnn.weight_hh_l0.dtype).load_state_dict(rnn.state_dict())
+            found, last = rnn.step(x, states)
+            wanted, wanted_last = plain.step(x, states)
+            torch.testing.assert_close(found, wanted)
+            torch.testing.assert_close(last, wanted_last)
+            assert found.requires_grad == wanted.requires_grad
+            if found.requires_grad:
+                names = [name for name, p in rnn.named_parameters() if p.requires_grad]
+                for y, module in ((found, rnn), (wanted, plain)):
+                    leaves = [module.get_parameter(name) for name in names]
+                    gradients.append(torch.autograd.grad(y.sum(), leaves))
+                torch.testing.assert_close(*gradients)
+                gradients.clear()
+
+    compare()
+    rnn.weight_ih_l0.data = torch.randn_like(rnn.weight_ih_l0)
+    compare()
+    rnn.weight_hh_l0 = torch.nn.Parameter(torch.randn(1, 4, 6, 6).movedim(0, 1).contiguous()[:, 0])
+    with pytest.raises(rnnc.TensorError, match="weight_hh_l0"):
+        rnn.step(x, states)
+    rnn.weight_hh_l0 = torch.nn.Parameter(torch.randn(4, 1, 6, 6).mT.contiguous().mT)
+    compare()
+    rnn.bias_l0.requires_grad_(False)
+    compare()
+    compare(x=torch.randn(3, 8)[:, ::2])
+    compare(x=torch.randn(14)[1:13].view(3, 4))
+    compare(states=[states[0], states[0]])
+    compare(states=None)
+    with torch.no_grad():
+        compare()
+    with torch.inference_mode():
+        compare()
+    with pytest.raises(rnnc.TensorError, match="states"):
+        rnn.step(x, states[:1])
+    with pytest.raises(rnnc.TensorError, match="float64"):
+        rnn.step(x.double(), states)
+    rnn.double()
+    with pytest.raises(rnnc.TensorError, match="float32"):
+        rnn.step(x, states)
+    compare(x.double(), [s.double() for s in states])
+    rnn.float().cell = rnnc.cells.peephole_lstm
+    with pytest.raises(rnnc.TensorError):
+        rnn.step(x, states[:1])
+    rnn.cell = cell
+    other = copy.deepcopy(rnn)
+    with torch.no_grad():
+        other.weight_hh_l0.zero_()
+    compare()
+    assert not torch.equal(other.step(x, states)[0], rnn.step(x, states)[0])
+
+
+def test_modes_see_a_step_that_is_known(emulated_gpu):
+    rnn = rnnc.RNN(rnnc.cells.lstm, 4, 6, backend="simulated")
+    x, states = torch.randn(3, 4), [torch.randn(1, 3, 6) for _ in range(2)]
+    seen = []
+
+    class Mode(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            seen.append(function)
+            return function(*args, **(kwargs or {}))
+
+    for _ in range(2):
+        rnn.step(x, states)
+    assert rnn._known_steps.find(rnn, x, states) is not None
+    with Mode():
+        assert rnn._known_steps.find(rnn, x, states) is None
+    with torch.autocast("cpu", torch.bfloat16):
+        assert rnn._known_steps.find(rnn, x, states) is None
+    with torch.device("cpu"):
+        assert rnn._known_steps.find(rnn, x, states) is None
+    with forward_ad.dual_level():
+        assert rnn._known_steps.find(rnn, x, states) is None
+    wrapped = []
+    torch.func.vmap(lambda x: wrapped.append(rnn._known_steps.find(rnn, x, states)) or x)(x[None])
+    assert wrapped == [None]
+    rnn.precision = "ieee"
+    assert rnn._known_steps.find(rnn, x, states) is None

@@ -56,7 +56,7 @@ def test_dropout_between_layers_in_training_alone():
     assert torch.equal(rnn.step(x, states)[0], rnn.step(x, states)[0])
 
 
-@pytest.mark.parametrize("batch", [1, 8])
+@pytest.mark.parametrize("batch", [1, 8, 32])
 @pytest.mark.parametrize("name", ["lstm", "gru", "indrnn"])
 def test_one_kernel_per_layer_for_few_rows(name, batch, simulated_gpu):
     rnn = module_of(rnnc.cells.get(name), backend="simulated")
@@ -76,7 +76,7 @@ def test_products_as_stored_and_a_kernel_per_layer_for_many_rows(
 ):
     rnn = module_of(rnnc.cells.get(name), heads=heads, backend="simulated")
     with torch.no_grad():
-        rnn.step(torch.randn(9, 5, dtype=torch.float64))
+        rnn.step(torch.randn(33, 5, dtype=torch.float64))
     layer = [*["product forward"] * products, "rnnc_step_forward"]
     assert simulated_gpu == layer * LAYERS
 

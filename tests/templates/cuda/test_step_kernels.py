@@ -38,7 +38,14 @@ def test_every_kernel_compiles_without_spills(name):
 
 
 def test_batch_rows_of_a_block():
-    assert [fused_rows(batch) for batch in (1, 2, 3, 5, 8, 9, 128)] == [1, 2, 4, 8, 8, 0, 0]
+    def rows(units, dtype="float32"):
+        weights = 8 * units * units  # of an LSTM
+        return [fused_rows(batch, weights, dtype) for batch in (1, 2, 3, 5, 8, 16, 32, 33)]
+
+    assert rows(256) == [1, 2, 4, 8, 8, 8, 8, 0]
+    assert rows(512, "bfloat16") == [1, 2, 4, 8, 8, 8, 0, 0]
+    assert rows(1024) == [1, 2, 4, 8, 8, 0, 0, 0]
+    assert rows(2048) == [1, 2, 0, 0, 0, 0, 0, 0]
 
 
 def test_blocks_of_a_launch():

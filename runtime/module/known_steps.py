@@ -1,0 +1,131 @@
+"""Steps of a module whose tensors passed all checks before: found again by one comparison."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._C._dynamo.guards import TensorGuards
+from torch.autograd import forward_ad
+
+from ..autograd.stack import Stack
+from ..check.plain import any_function_mode
+from ..layers import PlainCall, Settings
+from ..targets import Target
+
+if TYPE_CHECKING:
+    from .rnn import RNN
+
+_MOST = 64
+_data_ptr = methodcaller("data_ptr")
+
+
+class _Known(NamedTuple):
+    """A step that passed all checks.
+
+    Attributes:
+        options: of the module.
+        alike: whether tensors have the types, dtypes, devices, sizes and strides of its tensors,
+            and no mode of torch is active that was not. One call of C; it holds no tensor.
+        settings: of the module.
+        stack: the call.
+        needs_grad: whether a backward may follow.
+    """
+
+    options: tuple[Any, ...]
+    alike: Callable[..., bool]
+    settings: Settings
+    stack: Stack
+    needs_grad: bool
+
+
+class KnownSteps:
+    """The steps of one module that passed all checks; a copy of the module begins without any."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, _Known] = {}
+
+    def __deepcopy__(self, memo: Any) -> KnownSteps:
+        return KnownSteps()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return KnownSteps, ()
+
+    def find(self, rnn: RNN, x: Any, states: Any) -> tuple[Settings, PlainCall] | None:
+        """The settings and the call of a step, if a like one is known.
+
+        Args:
+            rnn: the module.
+            x: of the caller.
+            states: of the caller.
+        """
+        # A compiler traces the checks; the other two are no part of what `alike` compares.
+        if torch.compiler.is_compiling() or any_function_mode() or forward_ad._current_level >= 0:
+            return None
+        try:
+            known = self._known.get(_key(x, states))
+            if known is None:
+                return None
+            options, alike, settings, stack, needs_grad = known
+            if options != _options(rnn, stack.target, x.dtype):
+                return None
+            get = rnn._parameters.get
+            weights = [None if named is None else get(named.attribute) for named in rnn._in_order]
+            tensors = [x, *(states or ()), *[w for w in weights if w is not None]]
+            # Fully sharded modules free the memory of weights between calls.
+            if not alike(*tensors) or not all(map(_data_ptr, tensors)):
+                return None
+        except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
+            return None  # no tensors, or another number of them: the checks say what is wrong
+        return settings, PlainCall(stack, x, tuple(states or ()), weights, needs_grad)
+
+    def remember(
+        self,
+        rnn: RNN,
+        x: Tensor,
+        states: Sequence[Tensor] | None,
+        settings: Settings,
+        call: PlainCall,
+    ) -> None:
+        """Remember a step that passed all checks.
+
+        Args:
+            rnn: the module.
+            x: of the caller.
+            states: of the caller.
+            settings: of the module.
+            call: what it became.
+        """
+        tensors = [x, *(states or ()), *[w for w in call.weights if w is not None]]
+        own = {id(parameter) for parameter in rnn._parameters.values()}
+        if (
+            call.x is not x
+            or torch.is_autocast_enabled(x.device.type)
+            or len({id(tensor) for tensor in tensors}) < len(tensors)
+            or any(id(w) not in own for w in call.weights if w is not None)
+        ):
+            return
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        options = _options(rnn, call.stack.target, x.dtype)
+        self._known[_key(x, states)] = _Known(
+            options, guards.check, settings, call.stack, call.needs_grad
+        )
+
+
+def _key(x: Tensor, states: Sequence[Tensor] | None) -> Hashable:
+    """What differs between the calls of one loop."""
+    wanted = states[0].requires_grad if states else None
+    return x.shape, x.requires_grad, wanted, torch.is_grad_enabled()
+
+
+def _options(rnn: RNN, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
+    """What may be set between calls, of the module and of torch."""
+    tf32 = target.rounds(dtype, rnn.precision)
+    dropout = rnn.training and rnn.dropout
+    sizes = rnn.heads, rnn.hidden_size, rnn.num_layers
+    return rnn.cell, sizes, dropout, rnn.backend, rnn.variant, rnn.save, rnn.precision, tf32
