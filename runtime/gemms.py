@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple, Protocol
 
@@ -140,7 +140,7 @@ def product_added(
 
 def summed_over_time(
     rows: Tensor,
-    initial_state: Tensor,
+    initial_state: Tensor | None,
     states: Tensor,
     multiplier: Multiplier = TORCH,
     reverse: Reverse = False,
@@ -152,7 +152,7 @@ def summed_over_time(
 
     Args:
         rows: (T * B, N, K), at least one step.
-        initial_state: the state before the first step, (B, N, D).
+        initial_state: the state before the first step, (B, N, D); None if it is zero.
         states: at all steps, (T, B, N, D).
         multiplier: multiplies.
         reverse: which heads ran from the last step to the first.
@@ -177,20 +177,37 @@ def summed_over_time(
         first, later, previous = rows[:batch], rows[batch:], states[:-1]
     previous = previous.reshape(others, heads, dim).transpose(0, 1)
     # (N, K, rows) x (N, rows, D)
-    total = multiplier.mm(first.permute(1, 2, 0), initial_state.transpose(0, 1))
     factors = later.permute(1, 2, 0)
+    total: Tensor | None = None
+    if initial_state is not None:
+        total = multiplier.mm(first.permute(1, 2, 0), initial_state.transpose(0, 1))
+    if not others:
+        return rows.new_zeros(heads, rows.shape[2], dim) if total is None else total
     if rows.dtype != torch.float32:
-        return multiplier.add_mm(total, factors, previous) if steps > 1 else total
-    for begin, size, parts in _parts(others):
+        if total is None:
+            return multiplier.mm(factors, previous)
+        return multiplier.add_mm(total, factors, previous)
+    for product in _products_in_parts(factors, previous, multiplier):
+        total = product if total is None else total.add_(product)
+    assert total is not None
+    return total
+
+
+def _products_in_parts(
+    factors: Tensor, previous: Tensor, multiplier: Multiplier
+) -> Iterator[Tensor]:
+    """Products (N, K, D) whose sum is that of (N, K, rows) and (N, rows, D)."""
+    heads, rows, dim = previous.shape
+    size_of_all = heads * factors.shape[1] * dim
+    for begin, size, parts in _parts(rows):
         end = begin + size * parts
         a = factors[:, :, begin:end].view(heads, -1, parts, size).transpose(1, 2)
         b = previous[:, begin:end].view(heads, parts, size, dim)
-        if heads == 1 and parts * total.numel() <= _MOST_AT_ONCE:
-            total += multiplier.mm(a[0], b[0]).sum(0)
+        if heads == 1 and parts * size_of_all <= _MOST_AT_ONCE:
+            yield multiplier.mm(a[0], b[0]).sum(0)
         else:
             for part in range(parts):
-                total += multiplier.mm(a[:, part], b[:, part])
-    return total
+                yield multiplier.mm(a[:, part], b[:, part])
 
 
 def _parts(rows: int) -> list[tuple[int, int, int]]:
@@ -242,7 +259,7 @@ def recurrent_gradient(
     d_wx: Tensor,
     d_gates_no_input: Tensor,
     states: Sequence[Tensor],
-    initial_states: Sequence[Tensor],
+    initial_states: Sequence[Tensor | None],
     multiplier: Multiplier,
     reverse: Reverse = False,
 ) -> Tensor:
@@ -253,7 +270,8 @@ def recurrent_gradient(
         d_wx: gradients of the gates with input, (T, B, N, D, Gx).
         d_gates_no_input: gradients of the others, (T, B, N, D, G - Gx).
         states: at all steps, (T, B, N, D); those that no R multiplies may be empty.
-        initial_states: the states before the first step, (B, N, D) each.
+        initial_states: the states before the first step, (B, N, D) each; None for each that is
+            known to be zero.
         multiplier: multiplies.
         reverse: which heads ran from the last step to the first.
 

@@ -112,6 +112,7 @@ class Saved:
         params: as in `ScanInputs`.
         states: each state at all steps, as in `Forward`.
         saved: as in `Forward`.
+        zero: for each initial state, whether it is known to be zero; empty where none is.
     """
 
     wx: Tensor | None
@@ -122,6 +123,7 @@ class Saved:
     params: Sequence[Tensor]
     states: Sequence[Tensor]
     saved: Tensor
+    zero: tuple[bool, ...] = ()
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """All tensors in one tuple, for autograd to save; `saved_from` is the inverse."""

@@ -115,6 +115,11 @@ class Stack(NamedTuple):
         return _ONE_LANE if found is None else found
 
     @property
+    def zero(self) -> tuple[bool, ...]:
+        """For each state, whether it is zero before the first step where the caller gives none."""
+        return tuple([value == 0 for value in self.initial_values])
+
+    @property
     def parts(self) -> int:
         """Directions of all layers."""
         return self.layers * len(self.calls)

@@ -195,6 +195,7 @@ class _Sweep:
             own.params,
             sequences,
             kept,
+            () if self.saved.states else stack.zero,
         )
 
     def _d_last(self, index: int) -> Sequence[Tensor | None]:

@@ -159,7 +159,9 @@ def backward_parts(
     # element.
     in_place = (donated or values is not saved.saved) and values.shape[-1] == counts.inputs
     d_wx = values if in_place else like.new_empty(steps, batch, heads, dim, counts.inputs)
-    d_gates_no_input = like.new_empty(steps, batch, heads, dim, counts.gates - counts.inputs)
+    d_gates_no_input = d_wx  # of no use, where there are none
+    if counts.gates > counts.inputs:
+        d_gates_no_input = like.new_empty(steps, batch, heads, dim, counts.gates - counts.inputs)
     R, R_diag = _packed_or_none(saved.R), _packed_or_none(saved.R_diag)
     params, states = [_packed(p) for p in saved.params], [_packed(s) for s in saved.states]
     initial_states = [_packed(s) for s in saved.initial_states]
@@ -191,6 +193,9 @@ def backward_parts(
         (run or ready.launcher.run)(arguments, matrix, like, steps)
         return sums
 
+    zero = saved.zero or (False,) * counts.states
+    before = [None if z else s for z, s in zip(zero, initial_states, strict=True)]
+
     def finish(sums: Tensor) -> Gradients:
         # Each part is summed by itself: an operator may not return views of one tensor.
         parts = torch.split(sums, counts.sums, dim=1)
@@ -201,7 +206,7 @@ def backward_parts(
         return Gradients(
             d_wx=d_wx.transpose(0, 1),
             d_R=recurrent_gradient(
-                ready.products, d_wx, d_gates_no_input, states, initial_states, multiplier, reverse
+                ready.products, d_wx, d_gates_no_input, states, before, multiplier, reverse
             ),
             d_b=d_b,
             d_initial_states=d_initial_states,

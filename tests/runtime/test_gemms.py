@@ -44,6 +44,16 @@ def test_the_gradient_of_every_recurrent_matrix(name, reverse):
         torch.testing.assert_close(found[i], torch.einsum("tbno,tbni->noi", d_gate, before))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("steps", [1, 2, 300])
+def test_a_first_state_that_is_known_to_be_zero(steps, dtype):
+    rows = torch.randn(steps * BATCH, HEADS, 12, dtype=dtype)
+    states = torch.randn(steps, BATCH, HEADS, DIM, dtype=dtype)
+    zero = torch.zeros(BATCH, HEADS, DIM, dtype=dtype)
+    found = summed_over_time(rows, None, states)
+    torch.testing.assert_close(found, summed_over_time(rows, zero, states))
+
+
 @pytest.mark.parametrize("heads", [1, HEADS])
 @pytest.mark.parametrize("steps", [1, 2, 43, 44, 700])
 @pytest.mark.parametrize("reverse", [False, True])

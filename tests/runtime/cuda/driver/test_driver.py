@@ -163,7 +163,7 @@ def test_a_plan_that_was_asked_for_is_not_replaced():
     run, tried = no_room_for(plan)
     ready = prepare(LSTM, plan, CallSizes(16, 1, 768), 0)
     with pytest.raises(ResidencyError):
-        kernels._launched(ready, lambda ready: run(ready.plan), STEPS)
+        kernels.launched(ready, lambda ready: run(ready.plan), STEPS)
     assert tried == [plan]
 
 
