@@ -162,13 +162,13 @@ def summed_over_time(
     """
     if reverse == "half":
         directions = both_directions(states.shape[2])
-        tensors = [(rows[:, n], initial_state[:, n], states[:, :, n]) for n, _ in directions]
-        return torch.cat(
-            [
-                summed_over_time(*own, multiplier, order)
-                for own, (_, order) in zip(tensors, directions, strict=True)
-            ]
-        )
+        found = []
+        for own, order in directions:
+            first = None if initial_state is None else initial_state[:, own]
+            found.append(
+                summed_over_time(rows[:, own], first, states[:, :, own], multiplier, order)
+            )
+        return torch.cat(found)
     steps, batch, heads, dim = states.shape
     others = (steps - 1) * batch  # rows of all steps but the one that ran first
     if reverse:

@@ -35,6 +35,9 @@ class SimulatedCuda(CudaTarget):
     def find_compiler(self, index: int | None) -> None:
         """There is always one, since nothing is compiled."""
 
+    def lanes(self, like: torch.Tensor, steps: int) -> None:
+        """None: there are no streams."""
+
     def rounds(self, dtype: torch.dtype, precision: str | None) -> bool:
         """Never: torch multiplies, since there is no cuBLAS."""
         return False
