@@ -18,6 +18,7 @@ from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels
 from .build import find_compiler
+from .linear import linear
 
 _DTYPES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.float64: "float64"}
 
@@ -90,7 +91,9 @@ class CpuTarget:
             weight: as in `project`.
             tf32: not used.
         """
-        return self.project(x, weight)
+        gates, heads, dim, _ = weight.shape
+        wx = linear(x, _rows(weight)).view(*x.shape[:2], heads, gates, dim)
+        return wx.permute(1, 0, 2, 4, 3)
 
     def project_gradients(
         self,
@@ -116,7 +119,10 @@ class CpuTarget:
         d_rows = d_wx.permute(1, 0, 2, 4, 3).reshape(count, heads * gates * dim)
         d_W = None
         if wanted[0]:
-            d_x = product_added(TORCH, d_x, d_rows, _rows(weight), x.shape)
+            if d_x is None:
+                d_x = linear(d_rows, _rows(weight).t()).view(x.shape)
+            else:
+                product_added(TORCH, d_x, d_rows, _rows(weight), x.shape)
         if wanted[1]:
             d_W = torch.mm(d_rows.t(), x.reshape(count, size))
             d_W = d_W.view(heads, gates, dim, size).transpose(0, 1)

@@ -1,0 +1,50 @@
+"""The products of all steps' inputs with a weight, by the faster of torch's two libraries."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+# Fewer operations take longer in oneDNN, which prepares each call: 30 us on an EPYC.
+_LARGE = 2**25
+
+
+def linear(x: Tensor, weight: Tensor) -> Tensor:
+    """x W^T where autograd has nothing to follow.
+
+    torch gives float32 products to MKL, which on processors of AMD has no kernels for AVX-512;
+    oneDNN, with which torch runs `nn.LSTM`, has. On an EPYC of AMD one thread reaches 100 instead
+    of 85 GFLOP/s for 256 features, 4 x 256 gates and 2,048 rows.
+
+    Args:
+        x: (..., features).
+        weight: (columns, features).
+    """
+    if x.dtype != torch.float32 or 2 * x.numel() * weight.shape[0] < _LARGE or not _has_onednn():
+        return F.linear(x, weight)
+    found: Tensor = _linear_pointwise(x, weight, None, "none", [], "")
+    return found
+
+
+def _has_onednn() -> bool:
+    """Whether oneDNN may multiply, and multiplies float32 without rounding its factors."""
+    if _linear_pointwise is None or not torch.backends.mkldnn.enabled:
+        return False
+    precision: str = torch.backends.mkldnn.matmul.fp32_precision
+    return precision in ("none", "ieee")
+
+
+def _find() -> Any:
+    """torch's operator, which builds without oneDNN do not have."""
+    if not torch.backends.mkldnn.is_available():
+        return None
+    try:
+        return torch.ops.mkldnn._linear_pointwise
+    except (AttributeError, RuntimeError):
+        return None
+
+
+_linear_pointwise = _find()
