@@ -42,7 +42,7 @@ def forward(
     initial_states = [s.contiguous() for s in inputs.initial_states]
     R, R_diag, b = weights
     product, strides = None, (0, 0, 0)
-    if steps == 1 and R is not None and R.numel() and batch:
+    if R is not None and _torch_multiplies(steps, batch, R):
         product, strides = recurrent_product(cell, R, initial_states)
     arguments = struct_of(
         *sizes_of(steps, batch, heads, dim, 0 if product is not None else counts.dense),
@@ -95,14 +95,15 @@ def backward(
     initial_states = [s.contiguous() for s in saved.initial_states]
     steps, (batch, heads, dim) = len(values), initial_states[0].shape
     R, R_diag, params = _packed(saved.R), _packed(saved.R_diag), _stacked(saved.params)
-    outside = steps == 1 and R is not None and R.numel() > 0 and batch > 0
+    outside = R is not None and _torch_multiplies(steps, batch, R)
     sizes = sizes_of(steps, batch, heads, dim, 0 if outside else counts.dense)
     tiles = math.ceil(batch / sizes.tile_rows)
-    new = values.new_empty
+    new, plane = values.new_empty, (heads, dim)
     d_gates = new(steps, batch, heads, counts.gates, dim)
-    d_bias = new(tiles, counts.gates, heads, dim)
-    d_params = new(tiles, counts.params, heads, dim)
-    d_diagonal = new(tiles, counts.diagonal, heads, dim)
+    each = () if tiles == 1 else (tiles,)
+    d_bias = new(*each, counts.gates, *plane)
+    d_params = new(*each, counts.params, *plane)
+    d_diagonal = new(*each, counts.diagonal, *plane)
     d_initial_states = [new(batch, heads, dim) for _ in initial_states]
     seeds = [[_packed(t) for t in ts] for ts in (d_states, d_last)]
     arguments = struct_of(
@@ -126,21 +127,27 @@ def backward(
     if outside:
         assert R is not None
         add_recurrent_gradient_of_states(cell, R, d_gates[0], d_initial_states)
-    d_wx = d_gates[:, :, :, : counts.inputs]  # (T, B, N, Gx, D)
-    d_b = _summed(d_bias)
+    # (T, B, N, Gx, D)
+    d_wx = d_gates if counts.inputs == counts.gates else d_gates[:, :, :, : counts.inputs]
+    if tiles != 1:
+        d_bias, d_params, d_diagonal = d_bias.sum(0), d_params.sum(0), d_diagonal.sum(0)
     return Gradients(
         d_wx=d_wx.permute(1, 0, 2, 4, 3),
         d_R=recurrent_gradient(cell, d_gates, states, initial_states, plan.reverse),
-        d_b=d_b if counts.biases == list(range(counts.gates)) else d_b[counts.biases],
+        d_b=d_bias if counts.biases_of_all else d_bias[counts.biases],
         d_initial_states=d_initial_states,
-        d_R_diag=_summed(d_diagonal),
-        d_params=_summed(d_params),
+        d_R_diag=d_diagonal,
+        d_params=d_params,
     )
 
 
-def _summed(slices: Tensor) -> Tensor:
-    """The sum over the tiles of a batch, (tiles, …)."""
-    return slices[0] if len(slices) == 1 else slices.sum(0)
+# Multiplications below which a call of torch takes longer than a product.
+_SMALL = 2**16
+
+
+def _torch_multiplies(steps: int, batch: int, R: Tensor) -> bool:
+    """Whether torch multiplies the recurrent matrices: those of one step, if they are not small."""
+    return steps == 1 and batch * R.numel() > _SMALL
 
 
 def _packed(tensor: Tensor | None) -> Tensor | None:

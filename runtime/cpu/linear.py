@@ -13,7 +13,7 @@ _LARGE = 2**25
 
 
 def linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x W^T where autograd has nothing to follow.
+    """The product x W^T where autograd has nothing to follow.
 
     torch gives float32 products to MKL, which on processors of AMD has no kernels for AVX-512;
     oneDNN, with which torch runs `nn.LSTM`, has. On an EPYC of AMD one thread reaches 100 instead
@@ -38,7 +38,7 @@ def _has_onednn() -> bool:
 
 
 def _find() -> Any:
-    """torch's operator, which builds without oneDNN do not have."""
+    """The operator of torch, which builds without oneDNN do not have."""
     if not torch.backends.mkldnn.is_available():
         return None
     try:

@@ -114,8 +114,9 @@ def recurrent_gradient(
 ) -> Tensor:
     """d_R[gate] = sum over time and batch of d_gate s_{t-1}.
 
-    Each matrix is a product of its own, so that a library's rounding does not depend on the order
-    of gates. Products add steps in the order of memory, whichever step ran first.
+    Over several steps each matrix is a product of its own, so that a library's rounding does not
+    depend on the order of gates. Products add steps in the order of memory, whichever step ran
+    first.
 
     Args:
         cell: the cell.
@@ -140,6 +141,10 @@ def recurrent_gradient(
     count = sum(run.many for run in runs)
     if not (runs and steps and batch):
         return d_gates.new_zeros(count, heads, dim, dim)
+    if steps == 1 and heads == 1 and len(runs) == 1 and count == gates:
+        rows = d_gates.view(batch, gates * dim)
+        before = initial_states[runs[0].state].view(batch, dim)
+        return torch.mm(rows.t(), before).view(gates, 1, dim, dim)
     d_R = d_gates.new_empty(count, heads, dim, dim)
     rows, others = d_gates.view(steps * batch, heads, gates, dim), (steps - 1) * batch
     first, later = (rows[others:], rows[:others]) if reverse else (rows[:batch], rows[batch:])

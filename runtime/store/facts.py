@@ -38,6 +38,7 @@ class Counts(NamedTuple):
         diagonal: diagonal weights.
         saved: values per unit that a forward saves if it saves gates.
         biases: the numbers of the gates that have a bias.
+        biases_of_all: whether these are all gates, in order.
         sums: how many sums over time a backward writes: of biases, params and diagonal weights.
     """
 
@@ -49,6 +50,7 @@ class Counts(NamedTuple):
     diagonal: int
     saved: int
     biases: list[int]
+    biases_of_all: bool
     sums: list[int]
 
 
@@ -70,6 +72,7 @@ def counts_of(cell: CellSpec) -> Counts:
         diagonal,
         len(facts_of(cell).saved),
         biases=numbers(layout.bias),
+        biases_of_all=numbers(layout.bias) == list(range(len(layout.gates))),
         sums=[len(layout.bias), params, diagonal],
     )
 
