@@ -42,7 +42,7 @@ def forward(
     initial_states = [s.contiguous() for s in inputs.initial_states]
     R, R_diag, b = weights
     product, strides = None, (0, 0, 0)
-    if R is not None and _torch_multiplies(steps, batch, R):
+    if R is not None and torch_multiplies(steps, batch, R):
         product, strides = recurrent_product(cell, R, initial_states)
     arguments = struct_of(
         *sizes_of(steps, batch, heads, dim, 0 if product is not None else counts.dense),
@@ -95,7 +95,7 @@ def backward(
     initial_states = [s.contiguous() for s in saved.initial_states]
     steps, (batch, heads, dim) = len(values), initial_states[0].shape
     R, R_diag, params = _packed(saved.R), _packed(saved.R_diag), _stacked(saved.params)
-    outside = R is not None and _torch_multiplies(steps, batch, R)
+    outside = R is not None and torch_multiplies(steps, batch, R)
     sizes = sizes_of(steps, batch, heads, dim, 0 if outside else counts.dense)
     tiles = math.ceil(batch / sizes.tile_rows)
     new, plane = values.new_empty, (heads, dim)
@@ -145,8 +145,14 @@ def backward(
 _SMALL = 2**16
 
 
-def _torch_multiplies(steps: int, batch: int, R: Tensor) -> bool:
-    """Whether torch multiplies the recurrent matrices: those of one step, if they are not small."""
+def torch_multiplies(steps: int, batch: int, R: Tensor) -> bool:
+    """Whether torch multiplies the recurrent matrices: those of one step, if they are not small.
+
+    Args:
+        steps: of the sequence.
+        batch: rows.
+        R: as in `ScanInputs`.
+    """
     return steps == 1 and batch * R.numel() > _SMALL
 
 

@@ -29,6 +29,16 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
     return found
 
 
+def rows_of(weight: Tensor) -> Tensor:
+    """The input weights in the order of wx on the CPU: (N * Gx * D, input).
+
+    Args:
+        weight: (Gx, N, D, input).
+    """
+    gates, heads, dim, size = weight.shape
+    return weight.transpose(0, 1).reshape(heads * gates * dim, size)
+
+
 def _has_onednn() -> bool:
     """Whether oneDNN may multiply, and multiplies float32 without rounding its factors."""
     if _linear_pointwise is None or not torch.backends.mkldnn.enabled:

@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.cpu.plan import CpuPlan
-from ...codegen.shape import Dtype, Precision, Reverse, Save
+from ...codegen.shape import Precision, Save
 from ..call import Call
 from ..gemms import TORCH, product_added
 from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels
 from .build import find_compiler
-from .linear import linear
+from .linear import linear, rows_of
+from .plans import DTYPES, plan_of
+from .step import CpuSteps
 
-_DTYPES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.float64: "float64"}
 
-
-class CpuTarget:
+class CpuTarget(CpuSteps):
     """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units."""
 
     device = "cpu"
-    dtypes: tuple[torch.dtype, ...] = tuple(_DTYPES)
+    dtypes: tuple[torch.dtype, ...] = tuple(DTYPES)
 
     def find_compiler(self, index: int | None) -> None:
         """Check that kernels can be built.
@@ -80,7 +78,7 @@ class CpuTarget:
             weight: (Gx, N, D, input). Its rows are permuted once per call; activations never are.
         """
         gates, heads, dim, _ = weight.shape
-        wx = F.linear(x, _rows(weight)).view(*x.shape[:2], heads, gates, dim)
+        wx = F.linear(x, rows_of(weight)).view(*x.shape[:2], heads, gates, dim)
         return wx.permute(1, 0, 2, 4, 3)
 
     def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
@@ -92,7 +90,7 @@ class CpuTarget:
             tf32: not used.
         """
         gates, heads, dim, _ = weight.shape
-        wx = linear(x, _rows(weight)).view(*x.shape[:2], heads, gates, dim)
+        wx = linear(x, rows_of(weight)).view(*x.shape[:2], heads, gates, dim)
         return wx.permute(1, 0, 2, 4, 3)
 
     def project_gradients(
@@ -120,9 +118,9 @@ class CpuTarget:
         d_W = None
         if wanted[0]:
             if d_x is None:
-                d_x = linear(d_rows, _rows(weight).t()).view(x.shape)
+                d_x = linear(d_rows, rows_of(weight).t()).view(x.shape)
             else:
-                product_added(TORCH, d_x, d_rows, _rows(weight), x.shape)
+                product_added(TORCH, d_x, d_rows, rows_of(weight), x.shape)
         if wanted[1]:
             d_W = torch.mm(d_rows.t(), x.reshape(count, size))
             d_W = d_W.view(heads, gates, dim, size).transpose(0, 1)
@@ -178,7 +176,7 @@ class CpuTarget:
             inputs: its tensors.
             donated: whether nobody reads wx again; not used.
         """
-        plan = _plan(inputs.wx.dtype, call.choice.reverse)
+        plan = plan_of(inputs.wx.dtype, call.choice.reverse)
         return kernels.forward(call.cell, plan, inputs, call.for_backward, call.stored)
 
     def backward(
@@ -198,16 +196,5 @@ class CpuTarget:
             d_last: the gradient of each last state, (B, N, D), or None for zero.
             donated: whether nobody reads `saved.saved` again; not used.
         """
-        plan = _plan(saved.saved.dtype, call.choice.reverse)
+        plan = plan_of(saved.saved.dtype, call.choice.reverse)
         return kernels.backward(call.cell, plan, saved, d_states, d_last)
-
-
-@cache
-def _plan(dtype: torch.dtype, reverse: Reverse) -> CpuPlan:
-    return CpuPlan(_DTYPES[dtype], reverse)
-
-
-def _rows(weight: Tensor) -> Tensor:
-    """The input weights in the order of wx: (N * Gx * D, input)."""
-    gates, heads, dim, size = weight.shape
-    return weight.transpose(0, 1).reshape(heads * gates * dim, size)

@@ -33,6 +33,7 @@ class ForwardTask {
   void finish() {
     const int64_t steps = a_.sizes.steps, row_stride = a_.sizes.heads * a_.sizes.dim;
     for (int s = 0; s < kStates; ++s) {
+      if (a_.last[s] == nullptr) continue;
       const real* end = states_before(steps, time_, a_.initial[s], a_.states[s],
                                       a_.sizes.batch * row_stride);
       for (int64_t row = task_.first_row; row < task_.first_row + task_.rows; ++row) {

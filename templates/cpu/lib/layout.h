@@ -32,7 +32,7 @@ struct ForwardArguments {
   const real* params;     // [params][N][D]
   const real* initial[kStates];  // [B][N][D] each
   real* states[kStates];         // [T][B][N][D] each
-  real* last[kStates];           // [B][N][D] each
+  real* last[kStates];           // [B][N][D] each, or null where nobody reads it
   real* kept;                    // [T][B][N][kSaved][D], or null where no backward follows
 };
 

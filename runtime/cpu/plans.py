@@ -1,0 +1,23 @@
+"""The plan of a call's kernels, by its dtype and its direction of time."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import torch
+
+from ...codegen.cpu.plan import CpuPlan
+from ...codegen.shape import Dtype, Reverse
+
+DTYPES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.float64: "float64"}
+
+
+@cache
+def plan_of(dtype: torch.dtype, reverse: Reverse = False) -> CpuPlan:
+    """The plan.
+
+    Args:
+        dtype: in which a call is computed.
+        reverse: which heads run from the last step to the first.
+    """
+    return CpuPlan(DTYPES[dtype], reverse)
