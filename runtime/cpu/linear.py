@@ -41,15 +41,15 @@ def rows_of(weight: Tensor) -> Tensor:
 
 def _has_onednn() -> bool:
     """Whether oneDNN may multiply, and multiplies float32 without rounding its factors."""
-    if _linear_pointwise is None or not torch.backends.mkldnn.enabled:
-        return False
-    precision: str = torch.backends.mkldnn.matmul.fp32_precision
-    return precision in ("none", "ieee")
+    flags: Any = torch.backends.mkldnn
+    allowed: bool = _linear_pointwise is not None and flags.enabled
+    return allowed and flags.matmul.fp32_precision in ("none", "ieee")
 
 
 def _find() -> Any:
     """The operator of torch, which builds without oneDNN do not have."""
-    if not torch.backends.mkldnn.is_available():
+    flags: Any = torch.backends.mkldnn
+    if not flags.is_available():
         return None
     try:
         return torch.ops.mkldnn._linear_pointwise
