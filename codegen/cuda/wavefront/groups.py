@@ -26,6 +26,8 @@ _PRODUCT_SPEED = {"bfloat16": 4500.0, "float16": 4500.0, "float32": 350.0, "floa
 _TF32_SPEED = 2200.0
 # What a further block on a multiprocessor adds to the time of a step.
 _SHARED_STEP = 0.15
+# The host's time for a wavefront, and for each of its products, in ns.
+_HOST_CALL, _HOST_PRODUCT = 100_000, 15_000
 
 
 class Room(NamedTuple):
@@ -157,12 +159,27 @@ def wavefronts(
                 continue
             shared = max(size * blocks / used, 1)
             step = plan.nanoseconds * (1 + _SHARED_STEP * (shared - 1))
-            time = 0.0
-            for group in groups:
+            time = product / chip
+            for place, group in enumerate(groups, 1):
                 steps = sizes.steps + (group - 1) * chunk
-                time += max(steps * step, (group - 1) * product / free) + product / chip
+                # One behind each layer that another one follows.
+                products = group - (place == len(groups))
+                time += max(steps * step, products * product / free)
             found.append(Wavefront(groups, reserved, time))
     return alone, found
+
+
+def gains(alone: Wavefront, other: Wavefront, sizes: LayerSizes, chunk: int) -> bool:
+    """Whether a wavefront is faster, the host's time for its launches included.
+
+    Args:
+        alone: the layers one after the other.
+        other: the wavefront.
+        sizes: of the call.
+        chunk: steps per chunk.
+    """
+    products = (sizes.layers - 1) * math.ceil(sizes.steps / chunk)
+    return alone.nanoseconds - other.nanoseconds > _HOST_CALL + products * _HOST_PRODUCT
 
 
 def _groups(layers: int, most: int) -> tuple[int, ...]:

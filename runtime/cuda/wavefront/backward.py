@@ -40,6 +40,7 @@ def run_backward(
         for size in schedule.groups:
             found.run(range(last, last - size, -1))
             last -= size
+        found.finish_layers()
 
 
 class _Backward:
@@ -47,6 +48,8 @@ class _Backward:
 
     Attributes:
         d_y: the gradient of the output of the next layer, (T, B, features), or None for zero.
+        unfinished: the layers whose sums over time are still to be computed: they run beside the
+            next layers.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class _Backward:
     ) -> None:
         self.asked, self.schedule, self.alone = asked, schedule, alone
         self.reads, self.finish, self.d_y = reads, finish, reads.d_y
+        self.unfinished: list[tuple[int, kernels.BackwardParts, Tensor]] = []
 
     def run(self, group: range) -> None:
         """Run some layers, at once if they are several."""
@@ -91,11 +95,19 @@ class _Backward:
         assert chunk is not None
         chunks = Chunks(steps, chunk, descending=True)
         if several:
-            between = products[: len(group) - 1]
-            run_group(ready, launches, between, chunks, self.schedule.reserved)
-        if group[-1]:
-            products[-1].multiply_all(chunks.indices)
-        for layer, (own, sums) in zip(group, parts, strict=True):
+            reserved, meanwhile = self.schedule.reserved, self.finish_layers
+            run_group(ready, launches, products, chunks, reserved, meanwhile)
+        else:
+            for product in products:
+                product.multiply_all(chunks.indices)
+        self.unfinished += [(layer, *own) for layer, own in zip(group, parts, strict=True)]
+        if not several:
+            self.finish_layers()
+
+    def finish_layers(self) -> None:
+        """Compute the sums over time of the layers that have run."""
+        unfinished, self.unfinished = self.unfinished, []
+        for layer, own, sums in unfinished:
             self.finish(layer, own.finish(sums))
 
     def _product(self, layer: int, d_wx: Tensor) -> Between:

@@ -47,7 +47,7 @@ class Counters:
     """
 
     def __init__(self, layers: int, chunks: int, device: torch.device) -> None:
-        self._layers, self._chunks = layers, chunks
+        self.layers, self._chunks = layers, chunks
         self.tensor = torch.zeros(
             1 + layers + 2 * layers * chunks, dtype=torch.int32, device=device
         )
@@ -64,25 +64,28 @@ class Counters:
 
     def done(self, layer: int, chunk: int = 0) -> int:
         """The address of the number of warps that have stored a chunk of a layer."""
-        return self._first + _BYTES * (1 + self._layers + layer * self._chunks + chunk)
+        return self._first + _BYTES * (1 + self.layers + layer * self._chunks + chunk)
 
     def ready(self, layer: int, chunk: int = 0) -> int:
         """The address of the number that says that a layer can read a chunk."""
-        return self.done(self._layers + layer, chunk)
+        return self.done(self.layers + layer, chunk)
 
-    def handed(self, arguments: ctypes.Structure, layer: int, steps: int) -> ctypes.Structure:
+    def handed(
+        self, arguments: ctypes.Structure, layer: int, steps: int, hands_over: bool
+    ) -> ctypes.Structure:
         """The arguments of a layer's kernel.
 
         Args:
             arguments: of a direction.
-            layer: the first one waits for none, the last one hands nothing over.
+            layer: the first one waits for none.
             steps: per chunk.
+            hands_over: whether something waits for its chunks.
         """
         struct: Any = layer_struct(type(arguments))
         found: ctypes.Structure = struct(
             arguments,
             self.ready(layer) if layer else None,
-            self.done(layer) if layer + 1 < self._layers else None,
+            self.done(layer) if hands_over else None,
             self.started(layer),
             steps,
         )

@@ -37,7 +37,11 @@ def run_forward(
 
 
 class _Forward:
-    """A forward from the first layer to the last."""
+    """A forward from the first layer to the last.
+
+    Attributes:
+        wx: the input's share of the next layer, (B, T, N, D, Gx).
+    """
 
     def __init__(self, asked: LayersCall, schedule: Schedule, alone: Prepared, wx: Tensor) -> None:
         self.asked, self.schedule, self.alone, self.wx = asked, schedule, alone, wx
@@ -48,22 +52,15 @@ class _Forward:
 
     def run(self, group: range) -> None:
         """Run some layers, at once if they are several."""
-        asked, call, ready, wx = self.asked, self.asked.call, self.alone, self.wx
-        if len(group) > 1:
+        asked, call, ready, several = self.asked, self.asked.call, self.alone, len(group) > 1
+        if several:
             assert self.schedule.plan is not None
             ready = prepare(call.cell, self.schedule.plan, ready.sizes, ready.device)
         launches: list[LaterLaunch] = []
         products: list[Between] = []
         for layer in group:
             own = asked.weights[layer]
-            if layer:
-                in_order = torch.empty_like(self.wx.transpose(0, 1))
-                wx, product = in_order.transpose(0, 1), self._product(layer, in_order)
-                if layer == group[0]:
-                    product.multiply_all(self.chunks.indices)
-                else:
-                    products.append(product)
-            inputs = ScanInputs(wx, own.R, own.b, asked.first[layer], own.R_diag, own.params)
+            inputs = ScanInputs(self.wx, own.R, own.b, asked.first[layer], own.R_diag, own.params)
             launches.append(LaterLaunch())
             self.results.append(
                 kernels.forward(
@@ -72,14 +69,21 @@ class _Forward:
                     for_backward=call.for_backward,
                     stored=call.stored,
                     donated=True,
-                    run=launches[-1] if len(group) > 1 else None,
+                    run=launches[-1] if several else None,
                 )
             )
-        if len(group) > 1:
+            if layer + 1 < len(asked.weights):
+                products.append(self._product(layer + 1))
+        if several:
             run_group(ready, launches, products, self.chunks, self.schedule.reserved)
+        else:
+            for product in products:
+                product.multiply_all(self.chunks.indices)
 
-    def _product(self, layer: int, wx: Tensor) -> Between:
-        """The product from the layer below."""
+    def _product(self, layer: int) -> Between:
+        """The product from the layer below, whose result becomes `wx`."""
+        wx = torch.empty_like(self.wx.transpose(0, 1))
+        self.wx = wx.transpose(0, 1)
         asked, below = self.asked, self.results[-1].states[0]
         mask = None
         if asked.dropout:

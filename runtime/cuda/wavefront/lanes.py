@@ -57,27 +57,30 @@ class Lanes:
         self._used = False
 
     @contextmanager
-    def forked(self, count: int) -> Iterator[None]:
+    def forked(self, layers: int, products: int) -> Iterator[None]:
         """Give a number of streams to a call: they start after the current stream's work so far,
         and the current stream goes on after theirs.
 
         Two wavefronts never run at the same time: each may need the room of the whole device.
 
         Args:
-            count: layers.
+            layers: how many streams of layers.
+            products: how many lanes of products.
         """
         with self._lock:
             with beside_captures():
-                while len(self.layers) < count:
+                while len(self.layers) < layers:
                     self.layers.append(self._new(urgent=False))
+                while len(self.products) < products:
                     stream = self._new(urgent=True)
                     self.products.append(Lane(stream, stream.cuda_stream, new_blas()))
-                    self._events += [_event(), _event()]
+                while len(self._events) < layers + products:
+                    self._events.append(_event())
             current = torch.cuda.current_stream(self.device)
             if self._used:
                 current.wait_event(self._last)
             self._fork.record(current)
-            used = self.layers[:count] + [lane.stream for lane in self.products[:count]]
+            used = self.layers[:layers] + [lane.stream for lane in self.products[:products]]
             for stream in used:
                 stream.wait_event(self._fork)
             try:

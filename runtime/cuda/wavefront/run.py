@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -70,6 +70,7 @@ def run_group(
     products: Sequence[Between],
     chunks: Chunks,
     reserved: int,
+    meanwhile: Callable[[], None] | None = None,
 ) -> None:
     """Run layers at the same time, after the current stream's work so far and before later work.
 
@@ -80,9 +81,10 @@ def run_group(
     Args:
         ready: of each layer's kernel, on the current device.
         launches: of each layer, in the order of computation.
-        products: between each two of them.
+        products: between each two of them, and after the last one if a layer follows.
         chunks: of steps.
         reserved: multiprocessors that are kept free while the layers start.
+        meanwhile: launches other work on the current stream, which runs beside the layers.
     """
     plan: Any = ready.plan
     grid = plan.grid(ready.sizes.heads, plan.batch_tiles(ready.sizes.batch))
@@ -90,9 +92,10 @@ def run_group(
     group = _Group(ready, grid, Counters(len(launches), len(indices), lanes.device), lanes)
     group.warm_up(products, chunks)
     current = torch.cuda.current_stream(lanes.device)
-    with lanes.forked(len(launches)):
+    last = len(products) == len(launches)
+    with lanes.forked(len(launches), len(products) + 1):
         try:
-            group.launch(launches, chunks.size, reserved)
+            group.launch(launches, chunks.size, reserved, last)
             # By diagonals: each product is launched after all that its input depends on.
             for number in range(len(products) + len(indices) - 1):
                 for place, product in enumerate(products):
@@ -107,6 +110,8 @@ def run_group(
         finally:
             torch.cuda.set_stream(current)
             lanes.go()
+        if meanwhile:
+            meanwhile()
 
 
 class _Group:
@@ -129,7 +134,9 @@ class _Group:
                 product.multiply_all(chunks.indices)
             self.lanes.warm.add(key)
 
-    def launch(self, launches: Sequence[LaterLaunch], steps: int, reserved: int) -> None:
+    def launch(
+        self, launches: Sequence[LaterLaunch], steps: int, reserved: int, followed: bool
+    ) -> None:
         """Launch the kernels of all layers: each starts once all blocks of the one before have.
 
         So whichever of them have no room yet, the first one that is not over has what it needs.
@@ -153,7 +160,8 @@ class _Group:
                 wait_until(stream, counters.started(place - 1), self.blocks)
             else:
                 wait_until(stream, counters.reserved, reserved)
-            kernel(self.grid, counters.handed(arguments, place, steps), stream)
+            hands_over = followed or place + 1 < len(launches)
+            kernel(self.grid, counters.handed(arguments, place, steps, hands_over), stream)
 
     def multiply(self, place: int, product: Between, chunk: int) -> None:
         """Launch a product between two layers, behind the first and ahead of the second."""
@@ -162,4 +170,5 @@ class _Group:
         lane, counters = self.lanes.products[place + 1], self.counters
         wait_until(lane.handle, counters.done(place, chunk), warps)
         product.multiply(chunk, lane)
-        write(lane.handle, counters.ready(place + 1, chunk), 1)
+        if place + 1 < counters.layers:
+            write(lane.handle, counters.ready(place + 1, chunk), 1)

@@ -15,7 +15,15 @@ from typing import NamedTuple
 import torch
 
 from ....codegen.cuda.kernel_plan import MOST_BLOCKS, KernelPlan, TiledPlan
-from ....codegen.cuda.wavefront.groups import LayerSizes, Room, chunk_steps, wavefronts
+from ....codegen.cuda.limits import MIB
+from ....codegen.cuda.wavefront.groups import (
+    LayerSizes,
+    Room,
+    Wavefront,
+    chunk_steps,
+    gains,
+    wavefronts,
+)
 from ....codegen.shape import Direction
 from ...call import Call, Order
 from ...layers_call import wavefront_error
@@ -28,6 +36,8 @@ from ..load import load_kernel
 
 # The kinds of plans whose wavefronts `"auto"` takes.
 _AUTO_KINDS: frozenset[str] = frozenset()
+# Without a backward nobody keeps the inputs' shares of all layers. Bytes of them in `"auto"`.
+_MOST_BUFFERS = 512 * MIB
 _LEAST_CAPABILITY = (9, 0)  # clusters, which keep multiprocessors free
 
 
@@ -131,10 +141,20 @@ def _found(
     if not found:
         return whole._replace(why_not="no room for two layers and the products between them")
     best = min(found, key=lambda each: each.nanoseconds)
-    if order == "auto" and (plan.kind not in _AUTO_KINDS or best.nanoseconds > alone.nanoseconds):
+    if order == "auto" and not (
+        plan.kind in _AUTO_KINDS
+        and gains(alone, best, inputs, chunk)
+        and (call.for_backward or _buffer_bytes(sizes, best, dtype) <= _MOST_BUFFERS)
+    ):
         return whole
     schedule = Schedule(best.groups, chunk, best.reserved, plan)
     return schedule.one_by_one() if order == "sequential" else schedule
+
+
+def _buffer_bytes(sizes: StackSizes, found: Wavefront, dtype: torch.dtype) -> int:
+    """What the inputs' shares of the layers of a group need beside that of one layer."""
+    units = sizes.steps * sizes.batch * sizes.heads * sizes.dim
+    return (max(found.groups) - 1) * units * sizes.gates * dtype.itemsize
 
 
 def _why_not(plan: KernelPlan, sizes: StackSizes, device: int) -> str:

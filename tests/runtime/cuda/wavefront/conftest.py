@@ -58,7 +58,7 @@ def driver(simulated_gpu, monkeypatch):
     def place(address: int) -> Any:
         """The name of a counter, by its address: the call's number, its kind and its indices."""
         for number, each in enumerate(counters):
-            first, layers, chunks = each.tensor.data_ptr(), each._layers, each._chunks
+            first, layers, chunks = each.tensor.data_ptr(), each.layers, each._chunks
             index = (address - first) // 4
             if not 0 <= index < each.tensor.numel():
                 continue

@@ -25,7 +25,7 @@ def run(driver, monkeypatch):
 
     def all_at_once(*arguments):
         alone, found = largest(*arguments)
-        return alone, [each for each in found if len(each.groups) == 1]
+        return alone, [each for each in found if max(each.groups) == LAYERS]
 
     monkeypatch.setattr(schedule, "wavefronts", all_at_once)
 
@@ -119,6 +119,22 @@ def test_sequential_multiplies_the_same_chunks_on_the_callers_stream(run):
         whats = [note.what for note in notes if note.what in ("kernel", "product")]
         assert whats == ["kernel", *(["product"] * (CHUNKS + 1) + ["kernel"]) * (LAYERS - 1)]
         assert {note.stream for note in notes} == {"caller"}
+
+
+@pytest.mark.parametrize("direction", [0, 1])
+def test_the_product_after_a_group_runs_behind_its_last_layer(run, direction):
+    rnn = module(num_layers=2 * LAYERS)
+    run(rnn)
+    notes = run(rnn)[direction]
+    assert not of(notes, "caller", "product")
+    middle = [i for i, note in enumerate(notes) if note.what == "hold"][1]
+    for part, followed in ((notes[:middle], True), (notes[middle:], False)):
+        kernels = [note.of for note in part if note.what == "kernel"]
+        assert [ready is None for ready, _ in kernels] == [True] + [False] * (LAYERS - 1)
+        assert (kernels[-1][1] is not None) == followed
+        behind = of(part, f"product {LAYERS}", "wait", "product", "write")
+        assert [note.what for note in behind] == ["wait", "product"] * (CHUNKS if followed else 0)
+        assert {note.of[1:3] for note in behind[::2]} <= {("done", LAYERS - 1)}
 
 
 def test_auto_multiplies_all_steps_at_once(run):
