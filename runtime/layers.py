@@ -18,7 +18,7 @@ from .call import Choice, Order, call_of
 from .check.plain import all_plain, any_tangent, is_watched
 from .layers_call import wavefront_error
 from .scan import resolve_backend, run_scan
-from .targets import TARGETS, target_of
+from .targets import TARGETS, JointTarget, target_of
 from .tensors import ScanInputs, States
 
 # What autocast casts to the dtype of a call.
@@ -172,7 +172,17 @@ def plain_call(
     needs_grad = torch.is_grad_enabled() and any(map(_needs_grad, tensors))
     tf32 = target.rounds(computed, settings.choice.precision)
     stack = _stack_of(settings, name, needs_grad, dropout, tf32)
+    if settings.both and isinstance(target, JointTarget):
+        sizes = x.shape[-2], settings.heads, settings.dim
+        if target.joins(stack.calls[0], x, *sizes):
+            stack = _joined(stack)
     return PlainCall(stack, x, given, weights, needs_grad)
+
+
+@lru_cache(maxsize=512)
+def _joined(stack: Stack) -> Stack:
+    """The same call, with one call for both directions of a layer."""
+    return stack._replace(joint=True)
 
 
 @lru_cache(maxsize=512)

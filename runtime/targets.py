@@ -146,6 +146,17 @@ class SteppingTarget(Target, Protocol):
 
 
 @runtime_checkable
+class JointTarget(Protocol):
+    """A target that may run both directions of a layer as one call of twice the heads.
+
+    Its calls take `reverse="half"`: then the second half of the heads runs in reversed time.
+    """
+
+    def joins(self, call: Call, like: Tensor, batch: int, heads: int, dim: int) -> bool:
+        """Whether one call is better than a call of each direction, of so many heads."""
+
+
+@runtime_checkable
 class LayersTarget(Protocol):
     """A target that may run the layers of a call at the same time. It need not."""
 

@@ -14,6 +14,7 @@ from ..check.plain import profiler_enabled
 from ..layers_call import LayersCall
 from ..targets import TARGETS, Lanes, LayersTarget, Target
 from ..tensors import Forward, ScanInputs, States
+from .joint import joint_stack, joint_states, joint_weights, split_states
 
 
 class LayerWeights(NamedTuple):
@@ -64,6 +65,7 @@ class Stack(NamedTuple):
         dropout: the probability of dropping a feature between layers; 0 outside of training.
         initial_values: of each state, where the caller gives no states.
         order: the caller's word for whether layers run at the same time.
+        joint: whether both directions of a layer are one call.
     """
 
     calls: tuple[Call, ...]
@@ -73,6 +75,7 @@ class Stack(NamedTuple):
     dropout: float
     initial_values: tuple[float, ...]
     order: Order = "auto"
+    joint: bool = False
 
     @property
     def target(self) -> Target:
@@ -125,6 +128,11 @@ class Stack(NamedTuple):
         return self.layers * len(self.calls)
 
     @property
+    def runs(self) -> int:
+        """Calls of all layers."""
+        return self.layers if self.joint else self.parts
+
+    @property
     def features(self) -> int:
         """Of the output of a layer."""
         return len(self.calls) * self.heads * self.dim
@@ -168,9 +176,9 @@ class Run(NamedTuple):
     Attributes:
         y: the output of the last layer, (T, B, features).
         last: each state after the last step, (layers * directions, B, hidden).
-        results: of each direction of each layer.
+        results: of each call.
         masks: of each dropout.
-        first: the states of each direction of each layer before its first step.
+        first: the states of each call before its first step.
     """
 
     y: Tensor
@@ -209,6 +217,9 @@ def forward_layers(
             initial values.
         weights: of each direction of each layer.
     """
+    if stack.joint:
+        run = forward_layers(joint_stack(stack), x, joint_states(states), joint_weights(weights))
+        return run._replace(last=split_states(run.last))
     firsts = list(stack.initial_states(x, x.shape[1], states))
     found = None
     target = stack.at_once

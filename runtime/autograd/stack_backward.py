@@ -12,6 +12,7 @@ from torch import Tensor
 from ..layers_call import LayersRead
 from ..targets import LayersTarget
 from ..tensors import Gradients, Saved
+from .joint import joint_stack, joint_states, joint_weights, split_gradients, split_states
 from .stack import LayerWeights, Stack, joined, project_input, stacked, weights_from
 
 
@@ -23,8 +24,7 @@ class StackSaved(NamedTuple):
         states: the caller's, (layers * directions, B, hidden) each, or none.
         weights: of each direction of each layer.
         masks: of each dropout.
-        results: of each direction of each layer: its states at all steps, and what its kernel
-            saved.
+        results: of each call: its states at all steps, and what its kernel saved.
     """
 
     x: Tensor
@@ -51,7 +51,7 @@ def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
     parts = stack.parts
     masks = stack.layers - 1 if stack.dropout else 0
     each = len(stack.initial_values) + 1  # the states of a result, and what its kernel saved
-    results = flat[len(flat) - each * parts :]
+    results = flat[len(flat) - each * stack.runs :]
     weights = len(flat) - len(results) - masks
     return StackSaved(
         flat[0],
@@ -80,6 +80,8 @@ def backward_layers(
         needs: which of the results are wanted; the others may be None.
         donated: whether nobody reads what the kernels saved again: it may be overwritten.
     """
+    if stack.joint:
+        return _joint_backward(stack, saved, gradients, needs, donated)
     sweep = _Sweep(stack, saved, firsts, gradients[1:], needs, donated)
     d_y = gradients[0]
     target = stack.at_once
@@ -92,6 +94,29 @@ def backward_layers(
     if saved.states:
         d_states = [stacked(stack, each) for each in zip(*sweep.d_firsts, strict=True)]
     return [d_y, *d_states, *(d for own in sweep.d_weights for d in own)]
+
+
+def _joint_backward(
+    stack: Stack,
+    saved: StackSaved,
+    gradients: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    donated: bool,
+) -> list[Tensor | None]:
+    """The same where both directions of a layer were one call."""
+    both = joint_stack(stack)
+    own = saved._replace(states=joint_states(saved.states), weights=joint_weights(saved.weights))
+    firsts = list(both.initial_states(saved.x, saved.x.shape[1], own.states))
+    d_lasts = [None if d is None else joint_states([d])[0] for d in gradients[1:]]
+    first, count = 1 + len(saved.states), len(saved.weights[0].flat())
+    wanted = list(needs[:first])
+    for place in range(first, len(needs), 2 * count):
+        two = needs[place : place + count], needs[place + count : place + 2 * count]
+        wanted += [one or other for one, other in zip(*two, strict=True)]
+    found = backward_layers(both, own, firsts, [gradients[0], *d_lasts], wanted, donated)
+    d_states = split_states([d for d in found[1:first] if d is not None])
+    layers = (found[place : place + count] for place in range(first, len(found), count))
+    return [found[0], *d_states, *(d for layer in layers for d in split_gradients(layer))]
 
 
 @dataclass(slots=True)

@@ -22,8 +22,8 @@ from ..store.tuned import on_remember
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels
 from .choose import choose_plan
+from .directions.target import CudaDirections
 from .driver.device import find_cuda
-from .driver.lanes import TwoLanes
 from .launch import CallSizes
 from .memory.constants import constant
 from .precision import multiplier, rounds
@@ -33,12 +33,10 @@ from .step.target import CudaSteps
 from .step_down import MOST_COUNT, check_counts, with_room
 from .wavefront.layers import backward_layers, forward_layers
 
-# Fewer steps take no longer than the host needs for a second stream.
-_STEPS_OF_A_LANE = 24
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 
 
-class CudaTarget(CudaSteps):
+class CudaTarget(CudaSteps, CudaDirections):
     """CUDA kernels. wx lies as [T, B, head, unit, gate]: a thread reads all gates of its unit."""
 
     device = "cuda"
@@ -151,15 +149,6 @@ class CudaTarget(CudaSteps):
             d_W = multiplies.mm(d_rows.t(), x.reshape(count, size))
             d_W = d_W.view(heads, dim, gates, size).permute(2, 0, 1, 3)
         return d_x, d_W
-
-    def lanes(self, like: Tensor, steps: int) -> TwoLanes | None:
-        """What runs two directions of time at once; None where a stream costs more than it gains.
-
-        Args:
-            like: gives the device.
-            steps: of the call.
-        """
-        return TwoLanes(like.device) if steps >= _STEPS_OF_A_LANE else None
 
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
         """An empty d_wx with the strides that `backward` gives it.

@@ -44,11 +44,14 @@ def test_what_is_compiled_ahead_is_compiled_once(compiled):
     assert names == wanted, "auto's are two of the others"
 
 
-def test_both_directions_of_time_are_compiled_for_torch_s_precision(compiled):
-    cell, shape = rnnc.cells.lstm, Shape(1, 64, dtype="float32")
-    compile_shapes([(cell, shape, True)], limits_of("H200"))
+@pytest.mark.parametrize(("dim", "heads", "orders"), [(64, 2, ("half",)), (4096, 1, (False, True))])
+def test_both_directions_of_time_are_compiled_for_torch_s_precision(dim, heads, orders, compiled):
+    """In one call where both fit the GPU, else in two."""
+    cell = rnnc.cells.lstm
+    compile_shapes([(cell, Shape(1, dim, dtype="float32"), True)], limits_of("H200"))
+    shape = Shape(heads, dim, dtype="float32")
     plan = plan_for(cell, shape, limits_of("H200"), tf32=True)
-    wanted = [each.in_time(reverse) for reverse in (False, True) for each in (plan,)]
+    wanted = [plan.in_time(order) for order in orders]
     asked = {each[1] for each in compiled if each}
     assert asked == {kernel for each in wanted for kernel in (each.forward, each.backward)}
 

@@ -1,0 +1,96 @@
+"""Both directions of a layer as one call: of twice the heads, of which the second half is reversed.
+
+Weights and states are stacked over heads, in each forward and again in its backward. The inputs of
+all heads are one product, and their states lie as the output of the layer has them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..call import Call
+
+if TYPE_CHECKING:
+    from .stack import LayerWeights, Stack
+
+
+@lru_cache(maxsize=512)
+def joint_stack(stack: Stack) -> Stack:
+    """The same layers, as layers of one direction.
+
+    Args:
+        stack: of two directions.
+    """
+    ahead = stack.calls[0]
+    choice = ahead.choice._replace(reverse="half")
+    both = Call(ahead.cell, ahead.target, ahead.for_backward, ahead.stored, choice, ahead.tf32)
+    return stack._replace(calls=(both,), heads=2 * stack.heads, order="sequential", joint=False)
+
+
+def joint_weights(weights: Sequence[LayerWeights]) -> list[LayerWeights]:
+    """The weights of each layer, of all heads.
+
+    Args:
+        weights: of each direction of each layer.
+    """
+    return [_both(*pair) for pair in zip(weights[::2], weights[1::2], strict=True)]
+
+
+def _both(ahead: LayerWeights, behind: LayerWeights) -> LayerWeights:
+    def stack(name: str, axis: int) -> Tensor | None:
+        one, other = getattr(ahead, name), getattr(behind, name)
+        return None if one is None else torch.cat((one, other), axis)
+
+    W = None
+    if ahead.W is not None and behind.W is not None:
+        # In memory as the product reads it, (2 N, D, Gx, input): it is not copied once more.
+        rows = [own.permute(1, 2, 0, 3) for own in (ahead.W, behind.W)]
+        W = torch.cat(rows).permute(2, 0, 1, 3)
+    params = [torch.cat(pair) for pair in zip(ahead.params, behind.params, strict=True)]
+    return ahead._replace(
+        W=W, R=stack("R", 1), b=stack("b", 1), R_diag=stack("R_diag", 1), params=tuple(params)
+    )
+
+
+def joint_states(states: Sequence[Tensor]) -> list[Tensor]:
+    """(layers, B, both hidden) of each state.
+
+    Args:
+        states: (layers * directions, B, hidden) each.
+    """
+    found = []
+    for state in states:
+        count, batch, hidden = state.shape
+        pairs = state.reshape(count // 2, 2, batch, hidden).transpose(1, 2)
+        found.append(pairs.reshape(count // 2, batch, 2 * hidden))
+    return found
+
+
+def split_states(states: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """The inverse of `joint_states`."""
+    found = []
+    for state in states:
+        layers, batch, both = state.shape
+        pairs = state.reshape(layers, batch, 2, both // 2).transpose(1, 2)
+        found.append(pairs.reshape(2 * layers, batch, both // 2))
+    return tuple(found)
+
+
+def split_gradients(layer: Sequence[Tensor | None]) -> list[Tensor | None]:
+    """The gradients of the weights of both directions of a layer, one after the other.
+
+    Args:
+        layer: of all heads, in the order of `LayerWeights.flat`.
+    """
+    found: list[Tensor | None] = []
+    for direction in (0, 1):
+        for place, tensor in enumerate(layer):
+            # Heads are the second axis, and the first one of params.
+            axis = 1 if place < 4 else 0
+            found.append(None if tensor is None else tensor.chunk(2, axis)[direction])
+    return found

@@ -1,0 +1,54 @@
+"""Which layers of both directions run as one call on a GPU, and what that launches."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+from rnnc.runtime.call import Choice, call_of
+from rnnc.runtime.targets import TARGETS
+
+LSTM = rnnc.cells.lstm
+
+
+def joins(heads, dim, batch, dtype=torch.bfloat16, **choice):
+    call = call_of(LSTM.text, "simulated", True, (True, True), Choice(**choice), False)
+    like = torch.empty(0, dtype=dtype)
+    return TARGETS["simulated"].joins(call, like, batch, heads, dim)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "joint"),
+    [
+        ((1, 128, 32), True),  # half of the chip is free
+        ((12, 64, 16), True),
+        ((1, 768, 16), True),  # fewer blocks per head take little longer
+        ((1, 384, 64), False),  # one direction leaves no room
+        ((1, 1024, 32), False),
+    ],
+)
+def test_directions_that_fit_together_are_one_call(sizes, joint, simulated_gpu):
+    assert joins(*sizes) == joint
+
+
+def test_a_launch_per_step_gains_nothing(simulated_gpu):
+    assert not joins(1, 128, 32, variant="alternating")
+    assert not joins(1, 128, 32, torch.float64)
+
+
+def test_a_kind_that_holds_one_direction_alone_runs_both_by_themselves(simulated_gpu):
+    assert not joins(1, 4096, 16, torch.float32, variant="grid"), "and raises no PlanError"
+
+
+@pytest.mark.parametrize(("batch", "launches"), [(16, 1), (64, 2)])
+def test_a_layer_is_one_launch_where_both_directions_are_one_call(
+    batch, launches, simulated_gpu, monkeypatch
+):
+    monkeypatch.setattr(TARGETS["simulated"], "lanes", lambda *_: None)
+    options = {"bidirectional": True, "backend": "simulated", "variant": "cluster"}
+    module = rnnc.RNN(LSTM, 8, 384, **options, dtype=torch.bfloat16)
+    y, _ = module(torch.randn(5, batch, 8, dtype=torch.bfloat16))
+    assert y.shape == (5, batch, 768)
+    assert simulated_gpu == ["rnnc_forward"] * launches
+    y.sum().backward()
+    assert simulated_gpu[launches:] == ["rnnc_backward"] * launches
