@@ -15,7 +15,7 @@ from ..store.facts import counts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .arguments import address, addresses, struct_of
 from .compile import cpu_library
-from .products import add_recurrent_gradient_of_states, recurrent_gradient, recurrent_product
+from .products import StateGradients, recurrent_gradient, recurrent_product
 from .tasks import sizes_of
 
 
@@ -124,18 +124,19 @@ def backward(
     )
     if d_initial_states[0].numel():
         cpu_library(cell, plan).rnnc_backward(ctypes.byref(arguments))
+    d_states_before: Sequence[Tensor] = d_initial_states
     if outside:
         assert R is not None
-        add_recurrent_gradient_of_states(cell, R, d_gates[0], d_initial_states)
+        d_states_before = StateGradients(cell, R, d_gates[0], d_initial_states)
     # (T, B, N, Gx, D)
     d_wx = d_gates if counts.inputs == counts.gates else d_gates[:, :, :, : counts.inputs]
     if tiles != 1:
         d_bias, d_params, d_diagonal = d_bias.sum(0), d_params.sum(0), d_diagonal.sum(0)
     return Gradients(
         d_wx=d_wx.permute(1, 0, 2, 4, 3),
-        d_R=recurrent_gradient(cell, d_gates, states, initial_states, plan.reverse),
+        d_R=recurrent_gradient(cell, d_gates, states, initial_states, plan.reverse, saved.zero),
         d_b=d_bias if counts.biases_of_all else d_bias[counts.biases],
-        d_initial_states=d_initial_states,
+        d_initial_states=d_states_before,
         d_R_diag=d_diagonal,
         d_params=d_params,
     )

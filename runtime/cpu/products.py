@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -82,6 +82,29 @@ def recurrent_product(
     return product, (dim, heads * batch * dim, batch * dim)
 
 
+class StateGradients(Sequence[Tensor]):
+    """The gradients of the states before a single step.
+
+    What reaches them through matrices is added when one of them is read: nobody reads them where
+    the caller gave no states.
+    """
+
+    def __init__(
+        self, cell: CellSpec, R: Tensor, d_gates: Tensor, d_states: Sequence[Tensor]
+    ) -> None:
+        self._d_states = d_states
+        self._products: tuple[CellSpec, Tensor, Tensor] | None = (cell, R, d_gates)
+
+    def __len__(self) -> int:
+        return len(self._d_states)
+
+    def __getitem__(self, index: Any) -> Any:
+        if self._products is not None:
+            add_recurrent_gradient_of_states(*self._products, self._d_states)
+            self._products = None
+        return self._d_states[index]
+
+
 def add_recurrent_gradient_of_states(
     cell: CellSpec, R: Tensor, d_gates: Tensor, d_states: Sequence[Tensor]
 ) -> None:
@@ -111,6 +134,7 @@ def recurrent_gradient(
     states: Sequence[Tensor],
     initial_states: Sequence[Tensor],
     reverse: Reverse,
+    zero: tuple[bool, ...] = (),
 ) -> Tensor:
     """d_R[gate] = sum over time and batch of d_gate s_{t-1}.
 
@@ -124,6 +148,7 @@ def recurrent_gradient(
         states: at all steps, (T, B, N, D), likewise.
         initial_states: (B, N, D) each, likewise.
         reverse: which heads ran from the last step to the first.
+        zero: for each initial state, whether it is known to be zero; empty where none is.
 
     Returns:
         (Gr, N, D out, D in).
@@ -134,25 +159,33 @@ def recurrent_gradient(
             over_time = [s[:, :, own] for s in states]
             first_states = [s[:, own] for s in initial_states]
             tensors = d_gates[:, :, own], over_time, first_states
-            found.append(recurrent_gradient(cell, *tensors, order))
+            found.append(recurrent_gradient(cell, *tensors, order, zero))
         return torch.cat(found, 1)
     runs = _runs(cell)
     steps, batch, heads, gates, dim = d_gates.shape
     count = sum(run.many for run in runs)
-    if not (runs and steps and batch):
+    only_first = steps == 1 and bool(zero) and all(zero[run.state] for run in runs)
+    if not (runs and steps and batch) or only_first:
         return d_gates.new_zeros(count, heads, dim, dim)
-    if steps == 1 and heads == 1 and len(runs) == 1 and count == gates:
-        rows = d_gates.view(batch, gates * dim)
-        before = initial_states[runs[0].state].view(batch, dim)
-        return torch.mm(rows.t(), before).view(gates, 1, dim, dim)
+    if steps == 1 and heads == 1 and not any(zero):
+        columns, flat = d_gates.view(batch, gates * dim), d_gates.new_empty(count * dim, dim)
+        for state, gate, matrix, many in runs:
+            torch.mm(
+                columns[:, gate * dim : (gate + many) * dim].t(),
+                initial_states[state].view(batch, dim),
+                out=flat[matrix * dim : (matrix + many) * dim],
+            )
+        return flat.view(count, 1, dim, dim)
     d_R = d_gates.new_empty(count, heads, dim, dim)
     rows, others = d_gates.view(steps * batch, heads, gates, dim), (steps - 1) * batch
     first, later = (rows[others:], rows[:others]) if reverse else (rows[:batch], rows[batch:])
     parts = _parts(others, d_gates.dtype == torch.float32)
     for state, gate, matrix, many in runs:
         before = states[state].view(steps * batch, heads, dim)[batch if reverse else 0 :]
-        factors = [(first, initial_states[state])]
+        factors = [] if zero and zero[state] else [(first, initial_states[state])]
         factors += [(later[a:z], before[a:z]) for a, z in parts]
+        if not factors:
+            d_R[matrix : matrix + many].zero_()
         if heads == 1:
             # All gates of a run at once: (gates, D, rows) x (gates, rows, D).
             total = d_R[matrix : matrix + many, 0]

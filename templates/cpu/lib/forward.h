@@ -94,17 +94,18 @@ class ForwardTask {
     const int64_t unit_stride = strides[3], gate_stride = strides[4];
     for (int64_t row = 0; row < rows; ++row) {
       real* out = gates_ + row * kGates * width_;
-      std::memcpy(out, bias_, (size_t)(kGates * width_) * sizeof(real));
+      copy_row(bias_ + kInputGates * width_, out + kInputGates * width_, (kGates - kInputGates) * width_);
       const real* wx = a_.wx + step * strides[0] + (first_row + row) * strides[1] +
                        task_.head * strides[2] + task_.first_unit * unit_stride;
       if (unit_stride == 1) {
         for (int g = 0; g < kInputGates; ++g) {
-          add_row(wx + g * gate_stride, out + g * width_, task_.units);
+          const real* bias = bias_ + g * width_;
+          sum_rows(bias, wx + g * gate_stride, out + g * width_, task_.units);
         }
       } else {
         for (int64_t d = 0; d < task_.units; ++d) {
           for (int g = 0; g < kInputGates; ++g) {
-            out[g * width_ + d] += wx[d * unit_stride + g * gate_stride];
+            out[g * width_ + d] = bias_[g * width_ + d] + wx[d * unit_stride + g * gate_stride];
           }
         }
       }

@@ -84,6 +84,12 @@ RNNC_INLINE void add_row(const real* __restrict from, T* __restrict to, int64_t 
   for (int64_t d = 0; d < n; ++d) to[d] += from[d];
 }
 
+RNNC_INLINE void sum_rows(const real* __restrict a, const real* __restrict b, real* __restrict to,
+                          int64_t n) {
+#pragma omp simd
+  for (int64_t d = 0; d < n; ++d) to[d] = a[d] + b[d];
+}
+
 RNNC_INLINE void add_product(const real* __restrict a, const real* __restrict b,
                              real* __restrict to, int64_t n) {
 #pragma omp simd

@@ -87,6 +87,14 @@ RNNC_INLINE float exp(float x) {
   return (1.0f + reduced.expm1_r) * scale * rest;
 }
 
+// The same bits for low <= x <= high, where 2^k is one factor.
+template <int low, int high>
+RNNC_INLINE float exp_between(float x) {
+  static_assert(low >= -87 && high <= 88, "2^k has to be a normal number");
+  const Reduced reduced = reduce_exponent(x);
+  return (1.0f + reduced.expm1_r) * float_of_bits(((int32_t)reduced.k + 127) << 23);
+}
+
 RNNC_INLINE float expm1(float x) {
   const float held = x > 60.0f ? 60.0f : (x < -30.0f ? -30.0f : x);
   const Reduced reduced = reduce_exponent(held);
@@ -100,7 +108,7 @@ RNNC_INLINE float tanh(float x) {
   const float held = size > 10.0f ? 10.0f : size;
   // Above 0.625 a quotient whose error the 1 absorbs, below it a minimax polynomial of
   // (tanh(x) - x) / x^3 in x^2, error 1.5e-10.
-  const float large = 1.0f - 2.0f / (exp(2.0f * held) + 1.0f);
+  const float large = 1.0f - 2.0f / (exp_between<0, 20>(2.0f * held) + 1.0f);
   const float s = held * held;
   const float q =
       -0.3333333134651184f +
