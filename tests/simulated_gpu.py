@@ -11,6 +11,7 @@ import pytest
 import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.runtime.cuda import choose, launch, load, prepared, target
+from rnnc.runtime.cuda.memory import constants
 from rnnc.runtime.cuda.step import backward as step_backward
 from rnnc.runtime.cuda.step import forward as step_forward
 from rnnc.runtime.cuda.step import ready as step_ready
@@ -80,6 +81,9 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     patch.setattr(load, "resident_blocks", lambda *_: 10**6)
     patch.setattr(load, "_load_module", lambda *_: SimpleNamespace(function=function))
     patch.setattr(load, "beside_captures", nullcontext)
+    patch.setattr(
+        constants, "device_tensor", lambda size, dtype, *_: torch.empty(size, dtype=dtype)
+    )
     patch.setattr(choose, "device_limits", lambda _: limits_of("H200"))
     for cached in CACHES:
         cached.cache_clear()

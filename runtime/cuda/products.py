@@ -14,6 +14,7 @@ from torch import Tensor
 
 from .driver.cublas import blas_of, workspace_bytes
 from .launch import on_device
+from .memory.allocations import device_tensor
 from .memory.kept import freed_with_memory
 
 
@@ -87,21 +88,19 @@ def workspace_of(device: int, stream: int) -> Tensor:
         device: the device's number.
         stream: the handle of the stream.
     """
-    # A graph keeps no memory but that of its own pool.
-    capturing = torch.cuda.is_current_stream_capturing()
-    return _new_workspace(device) if capturing else _workspace(device, stream)
+    if torch.cuda.is_current_stream_capturing():
+        # A graph keeps no memory but that of its own pool. Freed early, it goes to whoever runs
+        # later in the same stream.
+        like = torch.device("cuda", device)
+        return torch.empty(workspace_bytes(device), dtype=torch.uint8, device=like)
+    return _workspace(device, stream)
 
 
 @lru_cache(maxsize=8)
 def _workspace(device: int, stream: int) -> Tensor:
     """The memory that all products of a stream use, one after the other."""
-    return _new_workspace(device)
-
-
-def _new_workspace(device: int) -> Tensor:
-    """Memory for products. Freed early, it goes to whoever runs later in the same stream."""
-    with torch.inference_mode(False):
-        return torch.empty(workspace_bytes(device), dtype=torch.uint8, device=f"cuda:{device}")
+    size = (workspace_bytes(device),)
+    return device_tensor(size, torch.uint8, torch.device("cuda", device), stream)
 
 
 freed_with_memory(_workspace.cache_clear)

@@ -7,6 +7,8 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
+from ..launch import on_device
+from .allocations import device_tensor
 from .kept import freed_with_memory
 
 
@@ -23,8 +25,8 @@ def constant(
         value: of each element.
         stream: the handle of the stream that fills and reads it.
     """
-    with torch.inference_mode(False):
-        return torch.full(shape, value, dtype=dtype, device=device)
+    with torch.inference_mode(False), on_device(device):
+        return device_tensor(shape, dtype, device, stream).fill_(value)
 
 
 freed_with_memory(constant.cache_clear)
