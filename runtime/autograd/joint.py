@@ -29,7 +29,7 @@ def joint_stack(stack: Stack) -> Stack:
     ahead = stack.calls[0]
     choice = ahead.choice._replace(reverse="half")
     both = Call(ahead.cell, ahead.target, ahead.for_backward, ahead.stored, choice, ahead.tf32)
-    return stack._replace(calls=(both,), heads=2 * stack.heads, order="sequential", joint=False)
+    return stack._replace(calls=(both,), heads=2 * stack.heads, joint=False)
 
 
 def joint_weights(weights: Sequence[LayerWeights]) -> list[LayerWeights]:

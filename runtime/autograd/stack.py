@@ -89,9 +89,10 @@ class Stack(NamedTuple):
 
     @property
     def at_once(self) -> LayersTarget | None:
-        """The target where it may run layers at the same time."""
+        """The target where it may run layers at the same time: all of one direction, forwards."""
         target = self.target
-        if self.layers > 1 and len(self.calls) == 1 and isinstance(target, LayersTarget):
+        forwards = len(self.calls) == 1 and not self.calls[0].choice.reverse
+        if self.layers > 1 and forwards and isinstance(target, LayersTarget):
             return target
         return None
 

@@ -52,3 +52,15 @@ def test_a_layer_is_one_launch_where_both_directions_are_one_call(
     assert simulated_gpu == ["rnnc_forward"] * launches
     y.sum().backward()
     assert simulated_gpu[launches:] == ["rnnc_backward"] * launches
+
+
+def test_layers_of_both_directions_never_run_at_the_same_time(simulated_gpu, monkeypatch):
+    """A layer reads all steps of the layer below, of which the last ones come first."""
+    target = TARGETS["simulated"]
+    for name in ("forward_layers", "backward_layers"):
+        monkeypatch.setattr(target, name, lambda *_: pytest.fail("layers at the same time"))
+    options = {"bidirectional": True, "backend": "simulated", "num_layers": 3}
+    module = rnnc.RNN(LSTM, 8, 128, **options, dtype=torch.bfloat16)
+    y, _ = module(torch.randn(400, 16, 8, dtype=torch.bfloat16))
+    y.sum().backward()
+    assert simulated_gpu == ["rnnc_forward"] * 3 + ["rnnc_backward"] * 3
