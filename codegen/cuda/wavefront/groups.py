@@ -22,12 +22,14 @@ _FREE_PART, _LEAST_FREE = 4, 16
 # kernels with clusters find room there.
 _RESERVE_CLUSTER = 8
 # Operations per ns and multiprocessor of a product between layers.
-_PRODUCT_SPEED = {"bfloat16": 4500.0, "float16": 4500.0, "float32": 350.0, "float64": 350.0}
+_PRODUCT_SPEED = {"bfloat16": 4300.0, "float16": 4300.0, "float32": 350.0, "float64": 350.0}
 _TF32_SPEED = 2200.0
 # What a further block on a multiprocessor adds to the time of a step.
 _SHARED_STEP = 0.15
 # The host's time for a wavefront, and for each of its products, in ns.
-_HOST_CALL, _HOST_PRODUCT = 100_000, 15_000
+_HOST_CALL, _HOST_PRODUCT = 100_000, 10_000
+# What a group takes besides: its start, and the first and last product of each of its layers.
+_GROUP = 220_000
 
 
 class Room(NamedTuple):
@@ -164,7 +166,7 @@ def wavefronts(
                 steps = sizes.steps + (group - 1) * chunk
                 # One behind each layer that another one follows.
                 products = group - (place == len(groups))
-                time += max(steps * step, products * product / free)
+                time += max(steps * step, products * product / free) + _GROUP
             found.append(Wavefront(groups, reserved, time))
     return alone, found
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,7 +12,10 @@ import torch
 
 from ..driver.capture import beside_captures
 from ..driver.cublas import Blas, new_blas
-from ..driver.stream_memory import new_stream, wait_until
+from ..driver.stream_memory import new_stream
+
+# Lanes per product. A chunk waits, is launched and is handed over while another is multiplied.
+WAYS = 2
 
 
 class Lane(NamedTuple):
@@ -39,7 +41,8 @@ class Lanes:
     Attributes:
         device: the device.
         layers: the layers' streams.
-        products: the products' lanes.
+        products: the products' lanes: one for the kernel that keeps multiprocessors free, and for
+            each product `WAYS`, which take its chunks in turn.
         warm: what has run on the device once, with all kernels loaded.
     """
 
@@ -49,9 +52,6 @@ class Lanes:
         self.products: list[Lane] = []
         self.warm: set[object] = set()
         self._lock = threading.Lock()
-        # A number in pinned memory, which the host writes without the driver.
-        self._number = 0
-        self._gate: Any = None
         self._events: list[Any] = []
         self._fork, self._last = _event(), _event()
         self._used = False
@@ -91,22 +91,6 @@ class Lanes:
                     current.wait_event(event)
                 self._last.record(current)
                 self._used = True
-
-    def hold(self, stream: int) -> None:
-        """Hold a stream of a call back until `go`.
-
-        Args:
-            stream: the handle.
-        """
-        if self._gate is None:
-            self._gate = torch.zeros(1, dtype=torch.int32, pin_memory=True)
-        self._number += 1
-        wait_until(stream, self._gate.data_ptr(), self._number)
-
-    def go(self) -> None:
-        """Let the call begin whose stream is held back."""
-        if self._gate is not None:
-            ctypes.c_int32.from_address(self._gate.data_ptr()).value = self._number
 
     def _new(self, urgent: bool) -> torch.cuda.ExternalStream:
         make: Any = torch.cuda.ExternalStream

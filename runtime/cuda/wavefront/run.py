@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,14 +17,12 @@ from ..driver.stream_memory import wait_until, write
 from ..load import load_kernel, load_reserve
 from ..prepared import Prepared
 from .counters import Counters, ReserveArguments
-from .lanes import Lanes, lanes_of
+from .lanes import WAYS, Lanes, lanes_of
 from .products import Between
 
 # A block may wait for a product that has no multiprocessor yet, because other work holds it, as
 # long as for the first data of a block that has not started: kFirstDataBound of watchdog.cuh.
 LONGEST_WAIT = 300 * 10**9  # ns
-# Diagonals of products that may be in the queues before anything begins: a queue is finite.
-_FIRST_DIAGONALS = 24
 
 
 class LaterLaunch:
@@ -74,10 +73,6 @@ def run_group(
 ) -> None:
     """Run layers at the same time, after the current stream's work so far and before later work.
 
-    Nothing of it begins before all of it is in the device's queues: a layer that waits for a
-    product never waits for this thread, which some calls of the driver hold back until the device
-    is idle.
-
     Args:
         ready: of each layer's kernel, on the current device.
         launches: of each layer, in the order of computation.
@@ -93,7 +88,9 @@ def run_group(
     group.warm_up(products, chunks)
     current = torch.cuda.current_stream(lanes.device)
     last = len(products) == len(launches)
-    with lanes.forked(len(launches), len(products) + 1):
+    collects = gc.isenabled()
+    with lanes.forked(len(launches), 1 + WAYS * len(products)):
+        gc.disable()  # what it collects may wait for the device, and a layer for this thread
         try:
             group.launch(launches, chunks.size, reserved, last)
             # By diagonals: each product is launched after all that its input depends on.
@@ -101,15 +98,14 @@ def run_group(
                 for place, product in enumerate(products):
                     if 0 <= number - place < len(indices):
                         group.multiply(place, product, indices[number - place])
-                if number == _FIRST_DIAGONALS:
-                    lanes.go()
         except BaseException:
             torch.cuda.set_stream(current)
             group.counters.tensor.fill_(2**30)  # lets everything that waits go on
             raise
         finally:
             torch.cuda.set_stream(current)
-            lanes.go()
+            if collects:
+                gc.enable()
         if meanwhile:
             meanwhile()
 
@@ -148,9 +144,7 @@ class _Group:
         reserve = load_reserve(ready.cell, plan, cluster, ready.device)
         last = counters.started(len(launches) - 1)
         asked = ReserveArguments(counters.reserved, last, self.blocks)
-        first = lanes.products[0].handle
-        lanes.hold(first)
-        launch_clusters(reserve, (reserved, 1, 1), cluster, asked, first)
+        launch_clusters(reserve, (reserved, 1, 1), cluster, asked, lanes.products[0].handle)
         for place, launch in enumerate(launches):
             arguments: Any = launch.arguments
             if arguments.watchdog:
@@ -167,8 +161,9 @@ class _Group:
         """Launch a product between two layers, behind the first and ahead of the second."""
         plan: Any = self.ready.plan
         warps = self.blocks * storing_warps(plan)
-        lane, counters = self.lanes.products[place + 1], self.counters
+        way, counters = chunk % WAYS, self.counters
+        lane = self.lanes.products[1 + WAYS * place + way]
         wait_until(lane.handle, counters.done(place, chunk), warps)
-        product.multiply(chunk, lane)
+        product.multiply(chunk, lane, way)
         if place + 1 < counters.layers:
             write(lane.handle, counters.ready(place + 1, chunk), 1)

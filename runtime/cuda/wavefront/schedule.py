@@ -35,7 +35,7 @@ from ..launch import on_device
 from ..load import load_kernel
 
 # The kinds of plans whose wavefronts `"auto"` takes.
-_AUTO_KINDS: frozenset[str] = frozenset()
+_AUTO_KINDS = frozenset(("block", "cluster"))
 # Without a backward nobody keeps the inputs' shares of all layers. Bytes of them in `"auto"`.
 _MOST_BUFFERS = 512 * MIB
 _LEAST_CAPABILITY = (9, 0)  # clusters, which keep multiprocessors free
@@ -104,7 +104,8 @@ def schedule_of(
     Raises:
         PlanError: the caller wants a wavefront, which is impossible.
     """
-    if sizes.layers == 1 or sizes.steps == 1 or (order == "auto" and not _AUTO_KINDS):
+    short = chunk_steps(sizes.steps, sizes.batch) is None
+    if sizes.layers == 1 or sizes.steps == 1 or (short and order != "wavefront"):
         return Schedule((1,) * sizes.layers)
     found = _found(call, direction, sizes, dtype, device, order)
     if order != "wavefront":

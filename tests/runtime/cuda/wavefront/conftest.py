@@ -78,12 +78,6 @@ def driver(simulated_gpu, monkeypatch):
             made[urgent] += 1
             return Stream(notes, f"{'product' if urgent else 'layer'} {made[urgent] - 1}")
 
-        def hold(self, stream: Any) -> None:
-            notes.append(Note(stream, "hold"))
-
-        def go(self) -> None:
-            notes.append(Note("host", "go"))
-
     class Blas:
         lock = nullcontext()
 

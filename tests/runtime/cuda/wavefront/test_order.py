@@ -10,6 +10,7 @@ from rnnc.runtime.cuda.wavefront import schedule
 from rnnc.runtime.errors import RnncError
 
 LAYERS, CHUNKS, CHUNK, BATCH, HIDDEN = 3, 4, 64, 2, 32
+STREAMS = LAYERS + 1 + 2 * (LAYERS - 1)  # of layers, of the reserve, and two per product
 
 
 def module(**options):
@@ -44,6 +45,11 @@ def of(notes, stream, *what):
     return [note for note in notes if note.stream == stream and note.what in what]
 
 
+def lane(layer, way):
+    """The stream of the product before a layer; the first lane is that of the reserve."""
+    return f"product {1 + 2 * (layer - 1) + way}"
+
+
 @pytest.mark.parametrize("direction", [0, 1])
 def test_each_layer_waits_for_the_one_before(run, direction):
     rnn = module()
@@ -62,16 +68,15 @@ def test_each_layer_waits_for_the_one_before(run, direction):
         assert done == ((number, "done", layer, 0) if layer + 1 < LAYERS else None)
     blocks = of(notes, "layer 1", "wait")[0].value
     for layer in range(1, LAYERS):
-        found = of(notes, f"product {layer}", "wait", "product", "write")
-        assert [note.what for note in found] == ["wait", "product", "write"] * CHUNKS
-        assert [note.of for note in found[::3]] == [
-            (number, "done", layer - 1, chunk) for chunk in in_order
-        ]
-        assert [note.of for note in found[2::3]] == [
-            (number, "ready", layer, chunk) for chunk in in_order
-        ]
-        assert all(note.value % blocks == 0 for note in found[::3])  # warps of all blocks
-        assert {note.value for note in found[2::3]} == {1}
+        for way in (0, 1):  # its chunks take turns
+            found = of(notes, lane(layer, way), "wait", "product", "write")
+            own = [chunk for chunk in in_order if chunk % 2 == way]
+            assert [note.what for note in found] == ["wait", "product", "write"] * len(own)
+            waits, writes = found[::3], found[2::3]
+            assert [note.of for note in waits] == [(number, "done", layer - 1, c) for c in own]
+            assert [note.of for note in writes] == [(number, "ready", layer, c) for c in own]
+            assert all(note.value % blocks == 0 for note in waits)  # warps of all blocks
+            assert {note.value for note in writes} == {1}
 
 
 @pytest.mark.parametrize("direction", [0, 1])
@@ -81,10 +86,8 @@ def test_what_waits_comes_after_what_it_waits_for(run, direction):
     notes = run(rnn)[direction]
     kernels = [i for i, note in enumerate(notes) if note.what == "kernel"]
     products = [i for i, note in enumerate(notes) if note.what == "product"]
-    (gate,) = (i for i, note in enumerate(notes) if note.what == "hold")
     (reserve,) = (i for i, note in enumerate(notes) if note.what == "reserve")
-    go = [i for i, note in enumerate(notes) if note.what == "go"]
-    assert gate < reserve < kernels[0] < kernels[-1] < products[0] < products[-1] < go[-1]
+    assert reserve < kernels[0] < kernels[-1] < products[0]
     # A product follows the one whose result its input depends on, and all before it in its layer.
     done = set()
     for note in notes:
@@ -103,11 +106,11 @@ def test_all_streams_follow_the_caller_and_the_caller_follows_them(run):
     for notes in (first, second):
         forks = [n for n in notes if n.what == "record" and n.stream == "caller"]
         waits = [n for n in notes if n.what == "wait_event" and n.stream != "caller"]
-        assert len(waits) == 2 * LAYERS
+        assert len(waits) == STREAMS
         assert {n.of for n in waits} == {forks[0].of}
         joined = [n.of for n in notes if n.what == "record" and n.stream != "caller"]
         after = [n.of for n in notes if n.what == "wait_event" and n.stream == "caller"]
-        assert len(joined) == 2 * LAYERS
+        assert len(joined) == STREAMS
         assert after[-len(joined) :] == joined
     # One wavefront runs at a time: the second begins after the end of the first.
     assert second[0].what == "wait_event"
@@ -127,19 +130,26 @@ def test_the_product_after_a_group_runs_behind_its_last_layer(run, direction):
     run(rnn)
     notes = run(rnn)[direction]
     assert not of(notes, "caller", "product")
-    middle = [i for i, note in enumerate(notes) if note.what == "hold"][1]
+    middle = [i for i, note in enumerate(notes) if note.what == "reserve"][1]
     for part, followed in ((notes[:middle], True), (notes[middle:], False)):
         kernels = [note.of for note in part if note.what == "kernel"]
         assert [ready is None for ready, _ in kernels] == [True] + [False] * (LAYERS - 1)
         assert (kernels[-1][1] is not None) == followed
-        behind = of(part, f"product {LAYERS}", "wait", "product", "write")
-        assert [note.what for note in behind] == ["wait", "product"] * (CHUNKS if followed else 0)
-        assert {note.of[1:3] for note in behind[::2]} <= {("done", LAYERS - 1)}
+        for way in (0, 1):
+            behind = of(part, lane(LAYERS, way), "wait", "product", "write")
+            count = CHUNKS // 2 if followed else 0
+            assert [note.what for note in behind] == ["wait", "product"] * count
+            assert {note.of[1:3] for note in behind[::2]} <= {("done", LAYERS - 1)}
 
 
-def test_auto_multiplies_all_steps_at_once(run):
+def test_auto_multiplies_all_steps_at_once_unless_it_takes_the_wavefront(run, monkeypatch):
+    monkeypatch.setattr(schedule, "gains", lambda *_: False)
     for notes in run(module(layers="auto")):
         assert [note.what for note in notes] == ["kernel"] * LAYERS
+    schedule._found.cache_clear()
+    monkeypatch.setattr(schedule, "gains", lambda *_: True)
+    for notes in run(module(layers="auto")):
+        assert [note.what for note in notes].count("reserve") == 1
 
 
 def test_kernels_are_loaded_by_the_callers_stream_first(run):
@@ -148,7 +158,7 @@ def test_kernels_are_loaded_by_the_callers_stream_first(run):
     assert len(of(first, "caller", "product")) == (LAYERS - 1) * CHUNKS
     assert not of(again, "caller", "product")
     whats = [note.what for note in first]
-    assert whats.index("hold") > max(
+    assert whats.index("reserve") > max(
         i for i, n in enumerate(first) if n.what == "product" and n.stream == "caller"
     )
 
@@ -175,7 +185,6 @@ def test_an_error_lets_what_waits_go_on(run, driver, monkeypatch):
         rnn(torch.randn(CHUNKS * CHUNK, BATCH, 8))
     assert made[-1].tensor.min() >= 2**30
     assert driver[-1].what == "record"  # the caller's stream has joined all others
-    assert [note.what for note in driver].index("go") < len(driver) - 2 * LAYERS
     assert torch.cuda.current_stream().cuda_stream == "caller"
 
 
@@ -213,5 +222,5 @@ def test_one_layer_and_one_step_are_the_same_in_any_order(driver):
     for options, steps in (({"num_layers": 1}, 256), ({}, 1)):
         rnn = module(**options)
         rnn(torch.randn(steps, BATCH, 8))
-        assert "hold" not in [note.what for note in driver]
+        assert "reserve" not in [note.what for note in driver]
     rnn.step(torch.randn(BATCH, 8))
