@@ -196,7 +196,10 @@ def without_autocast(device: str) -> AbstractContextManager[Any]:
     """
     if torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
-    return nullcontext()
+    return _NOTHING
+
+
+_NOTHING = nullcontext()
 
 
 def _profiled_backward(*arguments: Any, **options: Any) -> Gradients:

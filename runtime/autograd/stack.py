@@ -291,4 +291,4 @@ def stacked(stack: Stack, each: Sequence[Tensor]) -> Tensor:
 
 def profiled(name: str) -> AbstractContextManager[Any]:
     """A span in torch's profiler, where one runs."""
-    return torch.profiler.record_function(name) if profiler_enabled() else nullcontext()
+    return torch.profiler.record_function(name) if profiler_enabled() else _NOTHING

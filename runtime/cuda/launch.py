@@ -16,6 +16,9 @@ from torch import Tensor
 from ..errors import ResidencyError
 from .driver.driver import as_residency
 
+_ONE_POINTER = ctypes.c_void_p * 1
+_NOTHING = nullcontext()
+
 
 @dataclass(frozen=True)
 class Kernel:
@@ -73,7 +76,7 @@ class Kernel:
             stream = torch._C._cuda_getCurrentRawStream(self.device)
             if torch.cuda.is_current_stream_capturing():
                 never_unload(self)
-        pointers = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
+        pointers = _ONE_POINTER(ctypes.addressof(arguments))
         launch = (
             self.function,
             *grid,
@@ -186,7 +189,7 @@ def on_device(device: torch.device) -> AbstractContextManager[None]:
     """
     index = torch.cuda.current_device()
     if index == device.index and getattr(_here, "device", None) == index:
-        return nullcontext()
+        return _NOTHING
     # After a visit elsewhere the driver's context is not known.
     _here.device = index if index == device.index else None
     return _elsewhere(device)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from operator import methodcaller
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from .rnn import RNN
 
 _MOST = 64
-_data_ptr = methodcaller("data_ptr")
 
 
 class _Known(NamedTuple):
@@ -75,8 +73,7 @@ class KnownSteps:
             get = rnn._parameters.get
             weights = [None if named is None else get(named.attribute) for named in rnn._in_order]
             tensors = [x, *(states or ()), *[w for w in weights if w is not None]]
-            # Fully sharded modules free the memory of weights between calls.
-            if not alike(*tensors) or not all(map(_data_ptr, tensors)):
+            if not alike(*tensors):
                 return None
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             return None  # no tensors, or another number of them: the checks say what is wrong

@@ -16,7 +16,7 @@ from ....codegen.cuda.step.plan import StepPlan, fused_rows
 from ....codegen.layout import layout_of
 from ....codegen.shape import Direction
 from ...call import Call
-from ...check.tensor import DTYPES
+from ...check.tensor import DTYPES, check_memory
 from ...store.facts import Counts, counts_of
 from .. import choose
 from ..launch import Kernel
@@ -73,12 +73,12 @@ class StepReady:
     one_gradient: bool
     summed_inputs: bool
 
-    @property
+    @cached_property
     def real(self) -> torch.dtype:
         """The dtype that the kernels compute in."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
-    @property
+    @cached_property
     def pairs(self) -> int:
         """How many matrices R has."""
         return sum(product.matrices for product in self.products)
@@ -187,13 +187,20 @@ def packed_places(tensors: Sequence[Any]) -> tuple[Sequence[Any], list[int]]:
 
     Args:
         tensors: or None for each that there is not. Each is copied if it is not so already.
+
+    Raises:
+        TensorError: a tensor has no memory, as those of a sharded module between calls.
     """
     places = [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
     kept = tensors
-    for number, (tensor, place) in enumerate(zip(tensors, places, strict=True)):
-        if tensor is None or (tensor.is_contiguous() and not place % _WIDEST_ACCESS):
+    for number, tensor in enumerate(tensors):
+        if tensor is None or (tensor.is_contiguous() and not places[number] % _WIDEST_ACCESS):
             continue
         copy = tensor.clone(memory_format=torch.contiguous_format)
         kept = [*kept[:number], copy, *kept[number + 1 :]]
         places[number] = copy.data_ptr()
+    if not all(places):
+        for tensor in tensors:
+            if tensor is not None:
+                check_memory("a tensor of the step", tensor)
     return kept, places
