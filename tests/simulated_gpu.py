@@ -14,6 +14,7 @@ from rnnc.runtime.cuda import choose, launch, load, prepared, target
 from rnnc.runtime.cuda.memory import constants
 from rnnc.runtime.cuda.step import backward as step_backward
 from rnnc.runtime.cuda.step import forward as step_forward
+from rnnc.runtime.cuda.step import products as step_products
 from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.targets import register_target, unregister_target
@@ -64,6 +65,7 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     gemm = SimpleNamespace(lock=nullcontext(), at=lambda *_: None, **multiplies)
     for room in (step_forward, step_backward):
         patch.setattr(room, "gemm_of", lambda *_: gemm)
+    for room in (step_forward, step_backward, step_products):
         patch.setattr(room, "workspace_of", lambda *_: torch.empty(0))
 
     driver = SimpleNamespace(

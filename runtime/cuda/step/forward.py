@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from ...tensors import Stepped
-from ..driver.gemm import Gemm, Many, gemm_of
+from ..driver.gemm import gemm_of
 from ..launch import on_device
 from ..products import workspace_of
+from .products import Products
 from .ready import StepReady, packed_places, step_ready
 
 if TYPE_CHECKING:
@@ -68,21 +69,29 @@ def _run_with_products(
     weights: Sequence[int],
     to: Stepped,
 ) -> None:
-    index = ready.device
+    index, counts = ready.device, ready.counts
     gemm = gemm_of(index, ready.dtype, ready.call.tf32)
     stream = torch._C._cuda_getCurrentRawStream(index)
     workspace = workspace_of(index, stream)
+    # In a graph, products of states before the step wait for nothing: they run beside the others.
+    beside = ready.pairs > 0 and torch.cuda.is_current_stream_capturing()
+    parts = counts.inputs + ready.pairs * (to.last[0].shape[0] if beside else 1)
     # They may be freed before the kernels have run, likewise.
-    count = ready.batch * (ready.counts.inputs + ready.pairs) * ready.heads * ready.dim
-    products = to.output.new_empty(count, dtype=ready.real)
+    results = to.output.new_empty(ready.batch * parts * ready.heads * ready.dim, dtype=ready.real)
     with gemm.lock:
-        gemm.at(stream, workspace.data_ptr(), workspace.nbytes)
-        _run(ready, (gemm, products.data_ptr()), source, size, before, weights, to)
+        products = Products(ready, gemm, results.data_ptr())
+        if beside:
+            with products.beside(to.output.device, before, weights):
+                gemm.at(stream, workspace.data_ptr(), workspace.nbytes)
+                _run(ready, products, source, size, before, weights, to)
+        else:
+            gemm.at(stream, workspace.data_ptr(), workspace.nbytes)
+            _run(ready, products, source, size, before, weights, to)
 
 
 def _run(
     ready: StepReady,
-    products: tuple[Gemm, int] | None,
+    products: Products | None,
     source: int,
     size: int,
     before: list[int],
@@ -93,7 +102,7 @@ def _run(
 
     Args:
         ready: the step.
-        products: of the library, and the address of their results; None where the kernels multiply.
+        products: of the library; None where the kernels multiply.
         source: the address of x.
         size: its features.
         before: the addresses of the states before the step.
@@ -109,14 +118,10 @@ def _run(
     count = 4 + ready.counts.params
     output, top = to.output.data_ptr(), len(weights) - count
     x_products = h_products = 0
-    if products is not None:
-        gemm, x_products = products
-        inputs = batch * ready.counts.inputs * heads * dim
-        h_products = x_products + inputs * ready.real.itemsize
     for first in range(0, len(weights), count):
         W, R, b, R_diag, *params = weights[first : first + count]
         if products is not None:
-            _multiply(ready, gemm, (source, size, W, R), before, x_products, h_products)
+            x_products, h_products = products.of_layer(first // count, (source, size, W, R), before)
         launch(
             *(batch, heads, dim, size, source, W, R, x_products, h_products, R_diag, b),
             *(params or (0,)),
@@ -129,39 +134,3 @@ def _run(
         source, size = after[0], heads * dim
         before, after = [s + plane for s in before], [s + plane for s in after]
         saved += saved_bytes
-
-
-def _multiply(
-    ready: StepReady,
-    gemm: Gemm,
-    given: tuple[int, int, int, int],
-    before: Sequence[int],
-    x_products: int,
-    h_products: int,
-) -> None:
-    """The products of a layer: x with W, and states with R, as they are stored.
-
-    Args:
-        ready: the step.
-        gemm: multiplies.
-        given: the addresses of x, W and R, and the features of x after the first.
-        before: the addresses of the states.
-        x_products: where the first product goes.
-        h_products: where the others go.
-    """
-    x, size, W, R = given
-    batch, heads, dim = ready.batch, ready.heads, ready.dim
-    hidden, width, real = heads * dim, ready.dtype.itemsize, ready.real.itemsize
-    if inputs := ready.counts.inputs * hidden:
-        gemm.forward(batch, size, inputs, (x, size), (W, size), (x_products, inputs))
-    row = ready.pairs * hidden
-    for first, count, state in ready.products:
-        if heads == 1:
-            matrix, to = R + first * dim * dim * width, h_products + first * dim * real
-            gemm.forward(batch, dim, count * dim, (before[state], dim), (matrix, dim), (to, row))
-            continue
-        for number in range(first, first + count):
-            matrix, to = R + number * hidden * dim * width, h_products + number * hidden * real
-            each = Many(heads, dim, dim * dim, dim)
-            a, b = (before[state], hidden), (matrix, dim)
-            gemm.forward(batch, dim, dim, a, b, (to, row), each)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from contextlib import nullcontext
 
 import pytest
 import rnnc
@@ -127,6 +128,44 @@ def test_what_changes_between_calls_is_seen(emulated_gpu):
         other.weight_hh_l0.zero_()
     compare()
     assert not torch.equal(other.step(x, states)[0], rnn.step(x, states)[0])
+
+
+@pytest.mark.parametrize("heads", [1, 2])
+def test_products_of_states_beside_the_others_in_a_graph(heads, emulated_gpu, monkeypatch):
+    rnn = rnnc.RNN(rnnc.cells.gru, 4, 6, heads=heads, num_layers=3, backend="simulated")
+    x, states = torch.randn(34, 4), [torch.randn(3, 34, 6)]
+    order = []
+
+    class Stream:
+        cuda_stream = 7
+
+        def __init__(self, device=None):
+            self.name = "side" if device else "main"
+
+        def wait_stream(self, other):
+            order.append(f"{self.name} waits for {other.name}")
+
+        def wait_event(self, event):
+            assert event.recorded
+            order.append(f"{self.name} waits for a product")
+
+    class Event:
+        def record(self, stream):
+            self.recorded = stream.name == "side"
+
+    with torch.no_grad():
+        wanted, wanted_last = rnn.step(x, states)
+        main = Stream()
+        monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: True)
+        monkeypatch.setattr(torch.cuda, "current_stream", lambda: main)
+        monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+        monkeypatch.setattr(torch.cuda, "Stream", Stream)
+        monkeypatch.setattr(torch.cuda, "Event", Event)
+        found, last = rnn.step(x, states)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+    torch.testing.assert_close(last, wanted_last, rtol=0, atol=0)
+    waits = ["main waits for a product"] * 3
+    assert order == ["side waits for main", *waits, "main waits for side"]
 
 
 def test_modes_see_a_step_that_is_known(emulated_gpu):
