@@ -13,12 +13,12 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from .autograd.layers import run_node
-from .autograd.stack import LayerWeights, Stack, run_layers, weights_from
+from .autograd.stack import LayerWeights, Stack, profiled, run_layers, weights_from
 from .call import Choice, Order, call_of
 from .check.plain import all_plain, any_tangent, is_watched
 from .layers_call import wavefront_error
 from .scan import resolve_backend, run_scan
-from .targets import TARGETS, JointTarget, target_of
+from .targets import TARGETS, JointTarget, runs_one_step, target_of
 from .tensors import ScanInputs, States
 
 # What autocast casts to the dtype of a call.
@@ -88,6 +88,10 @@ def scan_layers(
         return composed(settings, dropout, x, given, weights)
     stack, x, given, weights, needs_grad = found
     if not needs_grad:
+        if len(x) == 1 and not (settings.both or dropout) and runs_one_step(stack.target):
+            with profiled("rnnc::scan"):
+                stepped = stack.target.step(stack, x[0], given, weights)
+            return stepped.output.unsqueeze(0), stepped.last
         return run_layers(stack, x, given, weights_from(weights, stack.parts))
     again = partial(composed, settings, dropout)
     y, *last = run_node(stack, again, len(given), x, *given, *weights)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, cast, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -264,6 +264,15 @@ def target_of(device: torch.device, backend: str = "auto") -> Target:
         backend: the caller's word.
     """
     return TARGETS[target_name(device.type, backend) or "cpu"]
+
+
+def runs_one_step(target: Target) -> TypeGuard[SteppingTarget]:
+    """Whether the target runs a sequence of one step as a step, with the same bits.
+
+    Args:
+        target: any.
+    """
+    return bool(getattr(target, "steps_as_sequences", False))
 
 
 def stepping(target: Target) -> SteppingTarget | None:

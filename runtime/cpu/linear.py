@@ -36,6 +36,8 @@ def rows_of(weight: Tensor) -> Tensor:
         weight: (Gx, N, D, input).
     """
     gates, heads, dim, size = weight.shape
+    if heads == 1:
+        return weight.view(gates * dim, size) if weight.is_contiguous() else weight.flatten(0, 2)
     return weight.transpose(0, 1).reshape(heads * gates * dim, size)
 
 

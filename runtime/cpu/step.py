@@ -24,7 +24,14 @@ if TYPE_CHECKING:
 
 
 class CpuSteps:
-    """Single steps of all layers, as part of a target."""
+    """Single steps of all layers, as part of a target.
+
+    Attributes:
+        steps_as_sequences: a step and a sequence of one step have the same products, pointwise maps
+            and bits. So the step, which has fewer tensors, serves both.
+    """
+
+    steps_as_sequences = True
 
     def step(
         self,
@@ -49,8 +56,9 @@ class CpuSteps:
         if states:
             states = [state.contiguous() for state in states]
         else:
-            shape = (stack.layers, batch, hidden)
-            states = stack.target.initial_states(x, stack.initial_values, shape)
+            shape, values = (stack.layers, batch, hidden), stack.initial_values
+            each = {value: x.new_full(shape, value) for value in values}
+            states = [each[value] for value in values]  # they are only read
         if to is None:
             saved = None
             if call.for_backward:
