@@ -38,6 +38,7 @@ from ..load import load_kernel
 _AUTO_KINDS = frozenset(("block", "cluster"))
 # Without a backward nobody keeps the inputs' shares of all layers. Bytes of them in `"auto"`.
 _MOST_BUFFERS = 512 * MIB
+_MOST_THREADS = 2048  # per multiprocessor, of any GPU so far
 _LEAST_CAPABILITY = (9, 0)  # clusters, which keep multiprocessors free
 
 
@@ -138,6 +139,11 @@ def _found(
         return whole._replace(why_not=why_not or f"{steps} steps, fewer than four chunks")
     plan = replace(plan, wavefront=True)
     inputs = LayerSizes(layers, steps, batch, heads, heads * dim, gates)
+    if order == "auto":
+        # The kernel is compiled only if it may be faster.
+        alone, found = wavefronts(plan, inputs, _most_room(plan, device), chunk)
+        if not any(gains(alone, each, inputs, chunk) for each in found):
+            return whole
     alone, found = wavefronts(plan, inputs, _room(call, plan, device), chunk)
     if not found:
         return whole._replace(why_not="no room for two layers and the products between them")
@@ -176,6 +182,13 @@ def _why_not(plan: KernelPlan, sizes: StackSizes, device: int) -> str:
     if shared_with_processes(device):
         return f"{limits.name}, which other processes share by MPS"
     return ""
+
+
+def _most_room(plan: TiledPlan, device: int) -> Room:
+    """What a device could hold of a layer's kernel, if it had no registers."""
+    limits, (threads, shared, cluster, _) = device_limits(device), plan.launch_shape
+    each = min(_MOST_THREADS // threads, limits.shared_per_multiprocessor // max(shared, 1))
+    return Room(limits.multiprocessors, limits.multiprocessors * each // cluster, each)
 
 
 @lru_cache(maxsize=512)

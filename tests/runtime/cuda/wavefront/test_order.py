@@ -143,10 +143,13 @@ def test_the_product_after_a_group_runs_behind_its_last_layer(run, direction):
 
 
 def test_auto_multiplies_all_steps_at_once_unless_it_takes_the_wavefront(run, monkeypatch):
+    room = schedule._room
+    monkeypatch.setattr(schedule, "_room", None)  # nothing is compiled for it
     monkeypatch.setattr(schedule, "gains", lambda *_: False)
     for notes in run(module(layers="auto")):
         assert [note.what for note in notes] == ["kernel"] * LAYERS
     schedule._found.cache_clear()
+    monkeypatch.setattr(schedule, "_room", room)
     monkeypatch.setattr(schedule, "gains", lambda *_: True)
     for notes in run(module(layers="auto")):
         assert [note.what for note in notes].count("reserve") == 1
