@@ -3,59 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache, partial
-from operator import attrgetter
+from functools import partial
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ..cellspec.cell import CellSpec
 from .autograd.layers import run_node
+from .autograd.settings import Settings, made_joint, stack_of
 from .autograd.stack import LayerWeights, Stack, profiled, run_layers, weights_from
-from .call import Choice, Order, call_of
+from .autograd.traced.call import run_operator
+from .autograd.transforms import check_has_operators, needs_reference
+from .call import Choice
 from .check.plain import all_plain, any_tangent, is_watched
 from .layers_call import wavefront_error
 from .scan import resolve_backend, run_scan
-from .targets import TARGETS, JointTarget, runs_one_step, target_of
+from .targets import TARGETS, JointTarget, LayersTarget, runs_one_step, target_of
 from .tensors import ScanInputs, States
 
 # What autocast casts to the dtype of a call.
 _CAST = frozenset((torch.float32, torch.bfloat16, torch.float16))
-_needs_grad = attrgetter("requires_grad")
-
-
-class Settings(NamedTuple):
-    """What a module is, besides its weights.
-
-    Attributes:
-        cell: the cell.
-        layers: their number.
-        both: whether each layer runs in both directions of time.
-        heads: of each direction of a layer.
-        dim: units per head.
-        dropout: the probability of dropping a feature between layers, in training.
-        backend: as in `rnnc.scan`.
-        choice: among the kernels of a GPU.
-        order: whether layers run at the same time.
-    """
-
-    cell: CellSpec
-    layers: int
-    both: bool
-    heads: int
-    dim: int
-    dropout: float
-    backend: str
-    choice: Choice
-    order: Order = "auto"
-
-    @property
-    def choices(self) -> tuple[Choice, ...]:
-        """The choice of each direction of a layer."""
-        one = self.choice
-        return (one, one._replace(reverse=True)) if self.both else (one,)
 
 
 def scan_layers(
@@ -82,8 +50,12 @@ def scan_layers(
     dropout = settings.dropout if training else 0.0
     given = tuple(states or ())
     found = plain_call(settings, dropout, x, given, weights)
+    traced = found is None and (torch.compiler.is_compiling() or is_watched())
+    call = kernel_call(settings, x, given, weights, True) if traced else None
     if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
-        _check_wavefront(settings, x, found)
+        _check_wavefront(settings, x, found or call)
+    if call is not None:
+        return run_operator(settings, dropout, *call)
     if found is None:
         return composed(settings, dropout, x, given, weights)
     stack, x, given, weights, needs_grad = found
@@ -98,19 +70,38 @@ def scan_layers(
     return y, tuple(last)
 
 
-def _check_wavefront(settings: Settings, x: Tensor, found: PlainCall | None) -> None:
+def _check_wavefront(settings: Settings, x: Tensor, call: PlainCall | KernelCall | None) -> None:
     """Refuse a call whose layers cannot run at the same time, whatever its sizes.
 
     Raises:
         PlanError: says why.
     """
     what = f"{settings.layers} layers of {settings.cell.name}"
-    if found is None:
+    if call is None:
         raise wavefront_error(what, "a call by torch operations, which run layer by layer")
-    if len(found.stack.calls) > 1:
+    if settings.both:
         raise wavefront_error(what, "both directions of time")
-    if found.stack.at_once is None:
+    target = TARGETS[call.target] if isinstance(call, KernelCall) else call.stack.target
+    if not isinstance(target, LayersTarget):
         raise wavefront_error(what, f"tensors on {x.device.type}")
+
+
+class KernelCall(NamedTuple):
+    """A call that kernels can run.
+
+    Attributes:
+        target: the name of the target that runs it.
+        x: the input, in the dtype of the call.
+        states: the caller's, likewise.
+        weights: likewise; the `LayerWeights.flat` of each direction of each layer.
+        needs_grad: whether a backward may follow.
+    """
+
+    target: str
+    x: Tensor
+    states: tuple[Tensor, ...]
+    weights: Sequence[Tensor | None]
+    needs_grad: bool
 
 
 class PlainCall(NamedTuple):
@@ -118,10 +109,10 @@ class PlainCall(NamedTuple):
 
     Attributes:
         stack: the call, besides its tensors.
-        x: the input, in the dtype of the call.
-        states: the caller's, likewise.
-        weights: likewise; the `LayerWeights.flat` of each direction of each layer.
-        needs_grad: whether a backward may follow.
+        x: as in `KernelCall`.
+        states: as in `KernelCall`.
+        weights: as in `KernelCall`.
+        needs_grad: as in `KernelCall`.
     """
 
     stack: Stack
@@ -138,7 +129,7 @@ def plain_call(
     given: tuple[Tensor, ...],
     weights: Sequence[Tensor | None],
 ) -> PlainCall | None:
-    """What runs all layers by kernels; None where torch operations have to, as in `composed`.
+    """What runs all layers by kernels directly; None where torch has to see the call.
 
     Args:
         settings: of the module.
@@ -147,8 +138,38 @@ def plain_call(
         given: the caller's states, or none.
         weights: the `LayerWeights.flat` of each direction of each layer, one after the other.
     """
-    if torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or is_watched():
         return None
+    found = kernel_call(settings, x, given, weights, False)
+    if found is None:
+        return None
+    target, x, given, weights, needs_grad = found
+    tf32 = TARGETS[target].rounds(x.dtype, settings.choice.precision)
+    stack = stack_of(settings, target, needs_grad, dropout, tf32)
+    runs = stack.target
+    if settings.both and isinstance(runs, JointTarget):
+        sizes = x.shape[-2], settings.heads, settings.dim
+        if runs.joins(stack.calls[0], x, *sizes):
+            stack = made_joint(stack)
+    return PlainCall(stack, x, given, weights, needs_grad)
+
+
+def kernel_call(
+    settings: Settings,
+    x: Tensor,
+    given: tuple[Tensor, ...],
+    weights: Sequence[Tensor | None],
+    traced: bool,
+) -> KernelCall | None:
+    """The tensors of a call in the dtype of its kernels; None where torch operations have to run.
+
+    Args:
+        settings: as in `plain_call`.
+        x: as in `plain_call`.
+        given: as in `plain_call`.
+        weights: as in `plain_call`.
+        traced: whether a compiler, a mode or a tracer sees the call, so that an operator runs it.
+    """
     device = x.device
     tensors = [x, *given, *[weight for weight in weights if weight is not None]]
     name = resolve_backend(settings.backend, device.type, device.index)
@@ -156,13 +177,13 @@ def plain_call(
         return None
     target = TARGETS[name]
     computed, returned = target.dtypes_of(x.dtype)
-    if (
-        returned != computed
-        or computed not in target.dtypes
-        or not all_plain(tensors)
-        or is_watched()
-        or any_tangent(tensors)
-    ):
+    if returned != computed or computed not in target.dtypes:
+        return None
+    if traced:
+        if needs_reference(settings.backend, tensors):
+            return None
+        check_has_operators(name)
+    elif not all_plain(tensors) or any_tangent(tensors):
         return None
     dtypes = {tensor.dtype for tensor in tensors}
     if torch.is_autocast_enabled(device.type):
@@ -173,36 +194,8 @@ def plain_call(
     if dtypes != {computed}:
         x, given = x.to(computed), tuple([state.to(computed) for state in given])
         weights = [None if weight is None else weight.to(computed) for weight in weights]
-    needs_grad = torch.is_grad_enabled() and any(map(_needs_grad, tensors))
-    tf32 = target.rounds(computed, settings.choice.precision)
-    stack = _stack_of(settings, name, needs_grad, dropout, tf32)
-    if settings.both and isinstance(target, JointTarget):
-        sizes = x.shape[-2], settings.heads, settings.dim
-        if target.joins(stack.calls[0], x, *sizes):
-            stack = _joined(stack)
-    return PlainCall(stack, x, given, weights, needs_grad)
-
-
-@lru_cache(maxsize=512)
-def _joined(stack: Stack) -> Stack:
-    """The same call, with one call for both directions of a layer."""
-    return stack._replace(joint=True)
-
-
-@lru_cache(maxsize=512)
-def _stack_of(
-    settings: Settings, target: str, needs_grad: bool, dropout: float, tf32: bool
-) -> Stack:
-    """What a call is, besides its tensors; one object for all equal calls."""
-    cell = settings.cell
-    # The output is the first state; the others are wanted only after the last step.
-    wanted = (True, *(False,) * (len(cell.states) - 1))
-    calls = [
-        call_of(cell.text, target, needs_grad, wanted, choice, tf32) for choice in settings.choices
-    ]
-    values = tuple([state.init for state in cell.states])
-    sizes = settings.layers, settings.heads, settings.dim
-    return Stack(tuple(calls), *sizes, dropout, values, settings.order)
+    needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
+    return KernelCall(name, x, given, weights, needs_grad)
 
 
 def composed(

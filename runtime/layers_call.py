@@ -38,6 +38,7 @@ class LayersCall(NamedTuple):
         dropout: the probability of dropping a feature between layers.
         weights: `LayerWeights` of each layer.
         first: the states of each layer before the first step.
+        drawn: the mask of each dropout, where the caller draws them.
     """
 
     call: Call
@@ -47,6 +48,7 @@ class LayersCall(NamedTuple):
     dropout: float
     weights: Sequence[Any]
     first: Sequence[Sequence[Tensor]]
+    drawn: Sequence[Tensor] = ()
 
     @property
     def scale(self) -> float:

@@ -8,9 +8,10 @@ from typing import cast
 
 from torch import Tensor
 
+from .autograd.settings import Settings
 from .autograd.stack import profiled
 from .autograd.step import run_step_node
-from .layers import PlainCall, Settings, composed, plain_call, scan_layers
+from .layers import PlainCall, composed, plain_call, scan_layers
 from .targets import SteppingTarget, stepping
 from .tensors import States
 

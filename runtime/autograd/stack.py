@@ -15,6 +15,7 @@ from ..layers_call import LayersCall
 from ..targets import TARGETS, Lanes, LayersTarget, Target
 from ..tensors import Forward, ScanInputs, States
 from .joint import joint_stack, joint_states, joint_weights, split_states
+from .lanes import ONE_LANE
 
 
 class LayerWeights(NamedTuple):
@@ -97,17 +98,20 @@ class Stack(NamedTuple):
         return None
 
     def asked(
-        self, weights: Sequence[LayerWeights], first: Sequence[Sequence[Tensor]]
+        self,
+        weights: Sequence[LayerWeights],
+        first: Sequence[Sequence[Tensor]],
+        drawn: Sequence[Tensor] = (),
     ) -> LayersCall:
         """The call of layers of one direction of time, as a target reads it.
 
         Args:
             weights: of each layer.
             first: the states of each layer before the first step.
+            drawn: the mask of each dropout, where the caller draws them.
         """
-        return LayersCall(
-            self.calls[0], self.order, self.heads, self.dim, self.dropout, weights, first
-        )
+        kind = self.calls[0], self.order, self.heads, self.dim, self.dropout
+        return LayersCall(*kind, weights, first, drawn)
 
     def lanes(self, x: Tensor) -> AbstractContextManager[Lanes]:
         """What runs the directions of a layer, at once where the target can.
@@ -116,7 +120,7 @@ class Stack(NamedTuple):
             x: (T, B, input).
         """
         found = self.target.lanes(x, x.shape[0]) if len(self.calls) > 1 else None
-        return _ONE_LANE if found is None else found
+        return ONE_LANE if found is None else found
 
     @property
     def zero(self) -> tuple[bool, ...]:
@@ -132,6 +136,11 @@ class Stack(NamedTuple):
     def runs(self) -> int:
         """Calls of all layers."""
         return self.layers if self.joint else self.parts
+
+    @property
+    def scale(self) -> float:
+        """By what dropout multiplies the features that it keeps."""
+        return 1 / (1 - self.dropout) if self.dropout < 1 else 0.0
 
     @property
     def features(self) -> int:
@@ -153,22 +162,6 @@ class Stack(NamedTuple):
             yield from [self.target.initial_states(like, self.initial_values, shape)] * count
         for index in range(count if states else 0):
             yield [state[index].reshape(shape) for state in states]
-
-
-class _OneLane:
-    """Runs the directions of a layer one after the other."""
-
-    def __enter__(self) -> _OneLane:
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        pass
-
-    def lane(self, number: int) -> AbstractContextManager[Any]:
-        return _NOTHING
-
-
-_NOTHING, _ONE_LANE = nullcontext(), _OneLane()
 
 
 class Run(NamedTuple):
@@ -207,7 +200,11 @@ def run_layers(
 
 
 def forward_layers(
-    stack: Stack, x: Tensor, states: Sequence[Tensor], weights: Sequence[LayerWeights]
+    stack: Stack,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[LayerWeights],
+    drawn: Sequence[Tensor] = (),
 ) -> Run:
     """Run the forward of all layers, and keep what a backward reads.
 
@@ -217,16 +214,19 @@ def forward_layers(
         states: before the first step, (layers * directions, B, hidden) each; empty for their
             initial values.
         weights: of each direction of each layer.
+        drawn: the mask of each dropout, where the caller draws them.
     """
     if stack.joint:
-        run = forward_layers(joint_stack(stack), x, joint_states(states), joint_weights(weights))
+        run = forward_layers(
+            joint_stack(stack), x, joint_states(states), joint_weights(weights), drawn
+        )
         return run._replace(last=split_states(run.last))
     firsts = list(stack.initial_states(x, x.shape[1], states))
     found = None
     target = stack.at_once
     if target is not None:
-        found = target.forward_layers(stack.asked(weights, firsts), x)
-    results, masks = found or _one_by_one(stack, x, weights, firsts)
+        found = target.forward_layers(stack.asked(weights, firsts, drawn), x)
+    results, masks = found or _one_by_one(stack, x, weights, firsts, drawn)
     y = joined(stack, [result.states[0] for result in results[-len(stack.calls) :]])
     lasts = zip(*(result.last for result in results), strict=True)
     return Run(y, tuple([stacked(stack, each) for each in lasts]), results, masks, firsts)
@@ -237,6 +237,7 @@ def _one_by_one(
     x: Tensor,
     weights: Sequence[LayerWeights],
     firsts: Sequence[Sequence[Tensor]],
+    drawn: Sequence[Tensor],
 ) -> tuple[list[Forward], list[Tensor]]:
     """The results of all layers, one after the other, and the mask of each dropout."""
     target, directions = stack.target, len(stack.calls)
@@ -245,7 +246,9 @@ def _one_by_one(
     for layer in range(stack.layers):
         if layer:
             x = joined(stack, [result.states[0] for result in results[-directions:]])
-        if layer and stack.dropout:
+        if layer and drawn:
+            x = dropped(stack, x, drawn[layer - 1])
+        elif layer and stack.dropout:
             x, mask = torch.native_dropout(x, stack.dropout, True)
             masks.append(mask)
         with stack.lanes(x) as lanes:
@@ -255,10 +258,15 @@ def _one_by_one(
                 with lanes.lane(direction):
                     wx = project_input(stack, x, own.W)
                     inputs = ScanInputs(wx, own.R, own.b, firsts[index], own.R_diag, own.params)
-                    # The buffer of the input's share was made here, and becomes that of the saved
-                    # gates.
+                    # Its buffer was made here, and becomes that of the saved gates.
                     results.append(target.forward(call, inputs, donated=own.W is not None))
     return results, masks
+
+
+def dropped(stack: Stack, features: Tensor, mask: Tensor) -> Tensor:
+    """Features, or their gradients, without those that a mask drops."""
+    kept: Tensor = torch.ops.aten.native_dropout_backward(features, mask, stack.scale)
+    return kept
 
 
 def joined(stack: Stack, outputs: Sequence[Tensor]) -> Tensor:

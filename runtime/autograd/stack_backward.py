@@ -13,7 +13,7 @@ from ..layers_call import LayersRead
 from ..targets import LayersTarget
 from ..tensors import Gradients, Saved
 from .joint import joint_stack, joint_states, joint_weights, split_gradients, split_states
-from .stack import LayerWeights, Stack, joined, project_input, stacked, weights_from
+from .stack import LayerWeights, Stack, dropped, joined, project_input, stacked, weights_from
 
 
 class StackSaved(NamedTuple):
@@ -182,8 +182,7 @@ class _Sweep:
         if d_below is None and (layer or self.needs[0]):
             d_below = torch.zeros_like(below)
         if layer and masks and d_below is not None:
-            keep = _scale(stack)
-            d_below = torch.ops.aten.native_dropout_backward(d_below, masks[layer - 1], keep)
+            d_below = dropped(stack, d_below, masks[layer - 1])
         return d_below
 
     def _direction(self, index: int, below: Tensor, d_y: Tensor | None) -> Gradients:
@@ -241,8 +240,7 @@ class _Sweep:
         results = saved.results[(layer - 1) * directions : layer * directions]
         below = joined(stack, [result[0] for result in results])
         if saved.masks:
-            mask = saved.masks[layer - 1]
-            below = torch.ops.aten.native_dropout_backward(below, mask, _scale(stack))
+            below = dropped(stack, below, saved.masks[layer - 1])
         return below
 
 
@@ -263,8 +261,3 @@ def _by_direction(stack: Stack, d_y: Tensor | None) -> Sequence[Tensor | None]:
         return [None] * directions
     steps, batch, _ = d_y.shape
     return d_y.view(steps, batch, directions, stack.heads, stack.dim).unbind(2)
-
-
-def _scale(stack: Stack) -> float:
-    """By what dropout multiplies the features that it keeps."""
-    return 1 / (1 - stack.dropout) if stack.dropout < 1 else 0.0

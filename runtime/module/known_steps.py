@@ -10,9 +10,10 @@ from torch import Tensor
 from torch._C._dynamo.guards import TensorGuards
 from torch.autograd import forward_ad
 
+from ..autograd.settings import Settings
 from ..autograd.stack import Stack
 from ..check.plain import any_function_mode
-from ..layers import PlainCall, Settings
+from ..layers import PlainCall
 from ..targets import Target
 
 if TYPE_CHECKING:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
+from ..autograd.settings import Settings
 from ..call import ORDERS, Choice, Order
 from ..check.module import (
     check_cell,
@@ -23,7 +24,7 @@ from ..check.module import (
     check_states,
 )
 from ..errors import TensorError
-from ..layers import Settings, scan_layers
+from ..layers import scan_layers
 from ..targets import check_backend
 from ..tensors import States
 from .computed_weights import replace_weight

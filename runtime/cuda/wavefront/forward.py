@@ -86,7 +86,9 @@ class _Forward:
         self.wx = wx.transpose(0, 1)
         asked, below = self.asked, self.results[-1].states[0]
         mask = None
-        if asked.dropout:
+        if asked.drawn:
+            mask = asked.drawn[layer - 1]
+        elif asked.dropout:
             # What the mask is drawn for does not matter; the layer below may not have run.
             features = below.view(*below.shape[:2], asked.heads * asked.dim)
             _, mask = torch.native_dropout(features, asked.dropout, True)

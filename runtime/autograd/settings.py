@@ -1,0 +1,76 @@
+"""What a module is, besides its weights, and the call of all layers that follows from it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from ...cellspec.cell import CellSpec
+from ..call import Choice, Order, call_of
+from .stack import Stack
+
+
+class Settings(NamedTuple):
+    """What a module is, besides its weights.
+
+    Attributes:
+        cell: the cell.
+        layers: their number.
+        both: whether each layer runs in both directions of time.
+        heads: of each direction of a layer.
+        dim: units per head.
+        dropout: the probability of dropping a feature between layers, in training.
+        backend: as in `rnnc.scan`.
+        choice: among the kernels of a GPU.
+        order: whether layers run at the same time.
+    """
+
+    cell: CellSpec
+    layers: int
+    both: bool
+    heads: int
+    dim: int
+    dropout: float
+    backend: str
+    choice: Choice
+    order: Order = "auto"
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The choice of each direction of a layer."""
+        one = self.choice
+        return (one, one._replace(reverse=True)) if self.both else (one,)
+
+
+@lru_cache(maxsize=512)
+def stack_of(
+    settings: Settings, target: str, needs_grad: bool, dropout: float, tf32: bool
+) -> Stack:
+    """What a call is, besides its tensors; one object for all equal calls.
+
+    Args:
+        settings: of the module.
+        target: the name of the target that runs it.
+        needs_grad: whether a backward may follow.
+        dropout: the probability of dropping a feature between layers.
+        tf32: whether products may round factors of float32 to TF32.
+    """
+    cell = settings.cell
+    # The output is the first state; the others are wanted only after the last step.
+    wanted = (True, *(False,) * (len(cell.states) - 1))
+    calls = [
+        call_of(cell.text, target, needs_grad, wanted, choice, tf32) for choice in settings.choices
+    ]
+    values = tuple([state.init for state in cell.states])
+    sizes = settings.layers, settings.heads, settings.dim
+    return Stack(tuple(calls), *sizes, dropout, values, settings.order)
+
+
+@lru_cache(maxsize=512)
+def made_joint(stack: Stack) -> Stack:
+    """The same call, with one call for both directions of a layer.
+
+    Args:
+        stack: the call.
+    """
+    return stack._replace(joint=True)

@@ -1,0 +1,66 @@
+"""A module's call by one operator, by plain values and torch operations that a compiler traces."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...targets import TARGETS
+from ...tensors import States
+from ..settings import Settings
+from .operators import rnn_op
+from .schemas import Options
+
+
+def run_operator(
+    settings: Settings,
+    dropout: float,
+    target: str,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor | None],
+    needs_grad: bool,
+) -> tuple[Tensor, States]:
+    """Run all layers of a module by the operator `rnnc::rnn`.
+
+    Constant states and the masks of dropout are made here: a graph that CUDA replays owns all of
+    its memory, and a compiler draws its own random numbers.
+
+    Args:
+        settings: of the module.
+        dropout: the probability of dropping a feature between layers.
+        target: the name of the target that runs it.
+        x: (T, B, input).
+        states: before the first step, (layers * directions, B, hidden) each; empty for each
+            state's `init`.
+        weights: the `LayerWeights.flat` of each direction of each layer, one after the other.
+        needs_grad: whether a backward may follow.
+    """
+    cell, layers, both, heads, dim, *_ = settings
+    variant, save, precision, _ = settings.choice
+    steps, batch, _ = x.shape
+    directions, hidden = len(settings.choices), heads * dim
+    if not states:
+        shape = (layers * directions, batch, hidden)
+        states = [x.new_full(shape, state.init) for state in cell.states]
+    masks = None
+    if dropout and layers > 1:
+        # What is drawn depends on the sizes alone.
+        like = x.new_empty(steps, batch, directions * hidden)
+        drawn = [torch.native_dropout(like, dropout, True)[1] for _ in range(layers - 1)]
+        masks = torch.stack(drawn)
+    if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+        # A constant of the graph: the compiler guards the flag, and traces again where it changes.
+        # So the backward does what its forward did, also where CUDA replays both.
+        precision = "tf32" if TARGETS[target].rounds(x.dtype, precision) else "ieee"
+    options = Options(
+        cell.text,
+        [weight is not None for weight in weights],
+        *(layers, both, heads, dim, dropout),
+        *(variant, save, precision, settings.order),
+    )
+    present = [weight for weight in weights if weight is not None]
+    y, *results = rnn_op(x, list(states), present, masks, needs_grad, *options)
+    return y, tuple(results[: len(states)])

@@ -1,0 +1,191 @@
+"""All layers of a module as two operators of torch, forward and backward, for compilers and modes.
+
+They are defined by `torch.library.Library`: `custom_op` looks at the memory of all arguments and
+results in each call, which takes longer than the launches of a small network. That no result shares
+memory with another tensor is held by tests instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...call import cell_of, stored_states
+from ...errors import BackwardError, SecondOrderError
+from ...targets import target_of
+from ..check_saved import plain_gradients
+from ..function import without_autocast
+from ..stack import forward_layers, profiled
+from ..stack_backward import backward_layers
+from ..transforms import OPERATOR_TARGETS, check_gradients
+from .check import check_counts, check_layers, check_layers_saved
+from .schemas import RNN, RNN_BACKWARD, Options, to_results, to_saved
+
+# Any: torch's library has no types for what is called here.
+_LIBRARY: Any = torch.library.Library("rnnc", "FRAGMENT")  # type: ignore[no-untyped-call]
+_TAGS = (torch.Tag.pt2_compliant_tag,)
+_LIBRARY.define(RNN, tags=_TAGS)
+_LIBRARY.define(RNN_BACKWARD, tags=_TAGS)
+
+Tensors = Sequence[Tensor]
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _rnn(
+    x: Tensor, states: Tensors, weights: Tensors, masks: Tensor | None, keep: bool, *others: Any
+) -> list[Tensor]:
+    """The output (T, B, features), the last states, and with `keep` what the backward needs."""
+    options, target = Options(*others), target_of(x.device)
+    tf32 = target.rounds(x.dtype, options.choice.precision)
+    stack = options.stack(x.device.type, keep, tf32)
+    check_counts(options, len(stack.calls[0].cell.params), weights)
+    named = options.weights(weights)
+    drawn = () if masks is None else masks.unbind(0)
+    check_layers(stack, x, states, named, drawn)
+    with profiled("rnnc::scan"):
+        run = forward_layers(stack, x, states, named, drawn)
+    return to_results(stack, run, keep)
+
+
+@torch.compiler.disable  # type: ignore[untyped-decorator]
+def _rnn_backward(
+    d_y: Tensor | None,
+    d_last: Sequence[Tensor | None],
+    x: Tensor,
+    states: Tensors,
+    weights: Tensors,
+    masks: Tensor | None,
+    results: Tensors,
+    needs: Sequence[bool],
+    *others: Any,
+) -> list[Tensor]:
+    """The gradients of x, of the states and of the weights, of those that `needs` says."""
+    options, target, device = Options(*others), target_of(x.device), x.device.type
+    tf32 = target.rounds(x.dtype, options.choice.precision)
+    stack = options.stack(device, True, tf32)
+    check_counts(options, len(stack.calls[0].cell.params), weights)
+    drawn = () if masks is None else masks.unbind(0)
+    saved = to_saved(stack, x, states, options.weights(weights), drawn, results)
+    # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
+    gradients = [d_y, *plain_gradients(d_last)]
+    check_layers_saved(stack, saved, gradients)
+    count = 1 + len(states)
+    wanted = [*needs[:count], *options.spread(needs[count:], False)]
+    firsts = list(stack.initial_states(x, x.shape[1], states))
+    with profiled("rnnc::scan_backward"), without_autocast(device):
+        found = backward_layers(stack, saved, firsts, gradients, wanted, donated=False)
+    given = [True] * count + list(options.given)
+    present = [d for d, has in zip(found, given, strict=True) if has]
+    return _by_themselves([d for d, need in zip(present, needs, strict=True) if need])
+
+
+def _by_themselves(gradients: Sequence[Tensor | None]) -> list[Tensor]:
+    """The gradients, contiguous, none of which shares memory with another."""
+    found, seen = [], set()
+    for gradient in gradients:
+        assert gradient is not None
+        own, memory = gradient.contiguous(), gradient.untyped_storage().data_ptr()
+        shared = memory in seen or own.storage_offset()
+        found.append(own.clone() if shared else own)
+        seen.add(memory)
+    return found
+
+
+for _device in OPERATOR_TARGETS:
+    _LIBRARY.impl("rnn", _rnn, _device.upper())
+    _LIBRARY.impl("rnn_backward", _rnn_backward, _device.upper())
+
+
+@torch.library.register_fake("rnnc::rnn", lib=_LIBRARY)  # type: ignore[untyped-decorator]
+def _(
+    x: Tensor, states: Tensors, weights: Tensors, masks: Tensor | None, keep: bool, *others: Any
+) -> list[Tensor]:
+    options, target = Options(*others), target_of(x.device)
+    (steps, batch, _), (heads, dim) = x.shape, (options.heads, options.dim)
+    hidden, directions = heads * dim, options.directions
+    new, parts = x.new_empty, options.parts
+    y = new(steps, batch, directions * hidden)
+    last = [new(parts, batch, hidden) for _ in states]
+    if not keep:
+        return [y, *last]
+    stored = stored_states(options.cell, (True, *(False,) * (len(states) - 1)), True)
+    sizes = steps, batch, heads, dim
+    saved = target.saved_shape(cell_of(options.cell), sizes, True, options.choice.save)
+    kept = [*((steps if wanted else 0, batch, heads, dim) for wanted in stored), saved] * parts
+    if directions == 1:
+        del kept[-1 - len(states)]
+    return [y, *last, *(new(shape) for shape in kept)]
+
+
+@torch.library.register_fake("rnnc::rnn_backward", lib=_LIBRARY)  # type: ignore[untyped-decorator]
+def _(
+    d_y: Tensor | None,
+    d_last: Sequence[Tensor | None],
+    x: Tensor,
+    states: Tensors,
+    weights: Tensors,
+    masks: Tensor | None,
+    results: Tensors,
+    needs: Sequence[bool],
+    *others: Any,
+) -> list[Tensor]:
+    inputs = (x, *states, *weights)
+    return [t.new_empty(t.shape) for t, need in zip(inputs, needs, strict=True) if need]
+
+
+def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
+    x, states, weights, masks, keep, *others = inputs
+    if not keep:
+        raise BackwardError(
+            "a backward through rnnc::rnn",
+            "rnnc::rnn was called with keep=False on tensors that need gradients",
+            "keep=True, or a call without gradients",
+            "keep=True, or torch.no_grad() around the call",
+        )
+    options = Options(*others)
+    if not torch.compiler.is_compiling():  # torch's flags may change before the backward
+        rounds = target_of(x.device).rounds(x.dtype, options.choice.precision)
+        options = options._replace(precision="tf32" if rounds else "ieee")
+    kept = [output[0], *output[1 + len(states) :]]
+    ctx.options, ctx.counts = options, (len(states), len(weights))
+    ctx.mark_non_differentiable(*kept[1:])
+    ctx.set_materialize_grads(False)
+    ctx.save_for_backward(x, masks, *states, *weights, *kept)
+
+
+def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
+    if not torch.compiler.is_compiling():
+        check_gradients(gradients)
+    tensors, lists = iter(ctx.saved_tensors), []
+    x, masks = next(tensors), next(tensors)
+    for count in ctx.counts:
+        lists.append([next(tensors) for _ in range(count)])
+    need_x, need_states, need_weights, *_ = ctx.needs_input_grad
+    needs = [need_x, *need_states, *need_weights]
+    d_last = list(gradients[1 : 1 + ctx.counts[0]])
+    results = torch.ops.rnnc.rnn_backward(
+        gradients[0], d_last, x, *lists, masks, list(tensors), needs, *ctx.options
+    )
+    found = iter(results)
+    d_x, *d_inputs = [next(found) if need else None for need in needs]
+    count = ctx.counts[0]
+    # No gradient for the masks, for keep and for the options.
+    return (d_x, d_inputs[:count], d_inputs[count:], *[None] * (2 + len(ctx.options)))
+
+
+def _refuse_second(*_: Any) -> Any:
+    raise SecondOrderError(
+        "gradient of a gradient",
+        "a backward through rnnc::rnn_backward",
+        "a first derivative: the kernels compute no others",
+        'backend="reference", which autograd can differentiate to any order',
+    )
+
+
+torch.library.register_autograd("rnnc::rnn", _backward, setup_context=_setup_context, lib=_LIBRARY)
+torch.library.register_autograd("rnnc::rnn_backward", _refuse_second, lib=_LIBRARY)
+torch.library.register_autocast("rnnc::rnn", "cpu", torch.float32, lib=_LIBRARY)
+rnn_op, rnn_backward_op = torch.ops.rnnc.rnn.default, torch.ops.rnnc.rnn_backward.default

@@ -1,0 +1,158 @@
+"""The schemas of the operators of all layers of a module, and what their arguments mean.
+
+Files of `torch.export` hold these schemas, so an argument may be added at the end, with a default,
+and none may change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple, cast
+
+from torch import Tensor
+
+from ....codegen.shape import Precision, Save
+from ...call import Choice, Order, cell_of
+from ..settings import Settings, stack_of
+from ..stack import LayerWeights, Run, Stack, weights_from
+from ..stack_backward import StackSaved
+
+_OPTIONS = (
+    "str cell, bool[] given, int layers, bool both, int heads, int dim, float dropout,"
+    " str variant, str save, str? precision, str order"
+)
+RNN = (
+    "rnn(Tensor x, Tensor[] states, Tensor[] weights, Tensor? masks, bool keep,"
+    f" {_OPTIONS}) -> Tensor[]"
+)
+RNN_BACKWARD = (
+    "rnn_backward(Tensor? d_y, Tensor?[] d_last, Tensor x, Tensor[] states, Tensor[] weights,"
+    f" Tensor? masks, Tensor[] results, bool[] needs, {_OPTIONS}) -> Tensor[]"
+)
+
+
+class Options(NamedTuple):
+    """What a call of a module is, besides its tensors: the last arguments of its operators.
+
+    Attributes:
+        cell: as JSON.
+        given: which of `LayerWeights.flat` each direction of each layer has, one after the other.
+        layers: their number.
+        both: whether each layer runs in both directions of time.
+        heads: of each direction of a layer.
+        dim: units per head.
+        dropout: the probability of dropping a feature between layers; 0 outside of training.
+        variant: as in `Choice`.
+        save: as in `Choice`.
+        precision: as in `Choice`.
+        order: whether layers run at the same time.
+    """
+
+    cell: str
+    given: Sequence[bool]
+    layers: int
+    both: bool
+    heads: int
+    dim: int
+    dropout: float
+    variant: str
+    save: str
+    precision: str | None
+    order: str
+
+    @property
+    def directions(self) -> int:
+        """Of a layer."""
+        return 2 if self.both else 1
+
+    @property
+    def parts(self) -> int:
+        """Directions of all layers."""
+        return self.layers * self.directions
+
+    @property
+    def choice(self) -> Choice:
+        """What the caller chose; `plan_for` refuses a variant that does not exist."""
+        return Choice(self.variant, cast(Save, self.save), cast(Precision, self.precision))
+
+    def stack(self, device: str, keep: bool, tf32: bool) -> Stack:
+        """The call.
+
+        Args:
+            device: the type of device of its tensors.
+            keep: whether a backward may follow.
+            tf32: whether products may round factors of float32 to TF32.
+        """
+        return stack_of(_settings(self._replace(given=())), device, keep, self.dropout, tf32)
+
+    def weights(self, present: Sequence[Tensor]) -> list[LayerWeights]:
+        """The weights by name.
+
+        Args:
+            present: those that there are.
+        """
+        return weights_from(list(self.spread(present, None)), self.parts)
+
+    def spread(self, present: Sequence[Any], missing: Any) -> Iterator[Any]:
+        """A value for each of the weights in `given`.
+
+        Args:
+            present: a value for each that there is.
+            missing: the value for each that there is not.
+        """
+        found = iter(present)
+        return (next(found) if given else missing for given in self.given)
+
+
+@lru_cache(maxsize=1024)
+def _settings(options: Options) -> Settings:
+    cell, _, layers, both, heads, dim, dropout, *_ = options
+    sizes, order = (layers, both, heads, dim), cast(Order, options.order)
+    return Settings(cell_of(cell), *sizes, dropout, "auto", options.choice, order)
+
+
+def to_results(stack: Stack, run: Run, keep: bool) -> list[Tensor]:
+    """The results of `rnnc::rnn`: the output, the last states, and what a backward reads.
+
+    No two of them share memory. The output of the last layer is that of the call, unless it has
+    two directions, which are joined.
+
+    Args:
+        stack: the call.
+        run: its forward.
+        keep: whether a backward may follow.
+    """
+    if not keep:
+        return [run.y, *run.last]
+    kept = [tensor for result in run.results for tensor in (*result.states, result.saved)]
+    if len(stack.calls) == 1:
+        del kept[-1 - len(run.last)]
+    return [run.y, *run.last, *kept]
+
+
+def to_saved(
+    stack: Stack,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: list[LayerWeights],
+    masks: Sequence[Tensor],
+    results: Sequence[Tensor],
+) -> StackSaved:
+    """What the backward of all layers reads.
+
+    Args:
+        stack: the call.
+        x: the input, (T, B, input).
+        states: the caller's, (layers * directions, B, hidden) each.
+        weights: of each direction of each layer.
+        masks: of each dropout.
+        results: of `rnnc::rnn` without the last states.
+    """
+    y, *kept = results
+    each = len(stack.initial_values) + 1
+    if len(stack.calls) == 1:
+        steps, batch, _ = y.shape
+        kept.insert(len(kept) + 1 - each, y.view(steps, batch, stack.heads, stack.dim))
+    parts = [kept[first : first + each] for first in range(0, len(kept), each)]
+    return StackSaved(x, states, weights, masks, parts)

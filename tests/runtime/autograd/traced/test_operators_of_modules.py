@@ -1,0 +1,252 @@
+"""All layers as one operator: opcheck, compilation, precision, dropout, export, other tracers."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+from rnnc.runtime.autograd.traced.operators import rnn_backward_op, rnn_op
+from rnnc.runtime.autograd.traced.schemas import Options
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+from torch.utils.flop_counter import FlopCounterMode
+
+pytestmark = pytest.mark.filterwarnings("ignore:rnnc has no kernels")
+# A bias for each gate; a diagonal gate; several params.
+CELLS = ["lstm", "unicornn", "fastgrnn"]
+
+
+def arguments(cell, layers, both, dropout=0.0, keep=True, seed=0):
+    """Of `rnnc::rnn`, for 2 heads of 3 units, 3 rows and 4 steps."""
+    rnn = rnnc.RNN(cell, 5, 6, heads=2, num_layers=layers, bidirectional=both, dtype=torch.float64)
+    parts, directions = layers * (1 + both), 1 + both
+    named = dict(rnn.named_parameters())
+    flat = []
+    for layer in range(layers):
+        for direction in ("", "_reverse")[:directions]:
+            names = ["weight_ih", "weight_hh", "bias", "weight_hd", *(p.name for p in cell.params)]
+            flat += [named.get(f"{name}_l{layer}{direction}") for name in names]
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(4, 3, 5, dtype=torch.float64, generator=draw, requires_grad=keep)
+    states = [
+        torch.rand(parts, 3, 6, dtype=torch.float64, generator=draw).requires_grad_(keep)
+        for _ in cell.states
+    ]
+    masks = None
+    if dropout:
+        masks = torch.rand(layers - 1, 4, 3, 6 * directions, generator=draw) > dropout
+    weights = [w.detach().requires_grad_(keep) for w in flat if w is not None]
+    given = [w is not None for w in flat]
+    options = Options(
+        cell.text, given, layers, both, 2, 3, dropout, "auto", "gates", "ieee", "auto"
+    )
+    return (x, states, weights, masks, keep, *options)
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["one way", "both ways"])
+@pytest.mark.parametrize("name", CELLS)
+def test_opcheck(name, both):
+    cell = rnnc.cells.get(name)
+    torch.library.opcheck(rnn_op, arguments(cell, 2, both, dropout=0.3))
+    torch.library.opcheck(rnn_op, arguments(cell, 1, both, keep=False))
+
+
+@pytest.mark.parametrize("both", [False, True], ids=["one way", "both ways"])
+@pytest.mark.parametrize("name", CELLS)
+def test_opcheck_of_the_backward(name, both):
+    x, states, weights, masks, _, *options = arguments(rnnc.cells.get(name), 2, both, 0.3)
+    with torch.no_grad():
+        y, *rest = rnn_op(x, states, weights, masks, True, *options)
+    last, kept = rest[: len(states)], rest[len(states) :]
+    tensors = [t.detach() for t in (x, *states, *weights)]
+    x, states = tensors[0], tensors[1 : 1 + len(states)]
+    weights, count = tensors[1 + len(states) :], len(tensors)
+    d_y, d_last = torch.randn_like(y), [torch.randn_like(s) for s in last]
+    missing = [None] * len(last)
+    odd = [i % 2 == 1 for i in range(count)]
+    for seed, seeds, needs in (
+        (d_y, d_last, [True] * count),
+        (None, d_last, odd),
+        (d_y, missing, odd),
+    ):
+        call = (seed, seeds, x, states, weights, masks, [y, *kept], needs, *options)
+        torch.library.opcheck(rnn_backward_op, call)
+        found = rnn_backward_op(*call)
+        assert len({d.untyped_storage().data_ptr() for d in found}) == len(found) == sum(needs)
+
+
+def test_misuse_of_the_operator_is_refused():
+    given = arguments(rnnc.cells.lstm, 2, False)
+    x, states, weights, masks, _, *options = given
+    with pytest.raises(RuntimeError, match="keep=False on tensors that need gradients"):
+        rnn_op(x, states, weights, masks, False, *options)
+    call = [x.detach(), [s.detach() for s in states], [w.detach() for w in weights], masks, True]
+    for place, bad in (
+        (0, call[0][..., :4]),
+        (0, call[0].float()),
+        (0, call[0][0]),
+        (1, call[1][:1]),
+        (1, [s[:1] for s in call[1]]),
+        (2, call[2][1:]),
+        (2, [call[2][0][:, :1], *call[2][1:]]),
+        (2, [*call[2][:4], call[2][4].float(), *call[2][5:]]),
+        (3, torch.ones(1, 4, 3, 6, dtype=torch.bool)),
+    ):
+        wrong = [*call[:place], bad, *call[place + 1 :]]
+        with pytest.raises(rnnc.TensorError, match="write:"):
+            rnn_op(*wrong, *options)
+    results = rnn_op(*call, *options)
+    kept = [results[0], *results[3:]]
+    needs = [True] * (1 + len(call[1]) + len(call[2]))
+    good = [results[0], [None, None], *call[:4], kept, needs]
+    for place, bad in (
+        (0, results[0][:1]),
+        (1, [results[1].float(), None]),
+        (5, torch.ones(1, 4, 3, 6, dtype=torch.bool)),
+        (6, [*kept[:-1], kept[-1][:1]]),
+    ):
+        wrong = [*good[:place], bad, *good[place + 1 :]]
+        with pytest.raises(rnnc.TensorError, match="write:"):
+            rnn_backward_op(*wrong, *options)
+
+
+def results(run, module, x):
+    """The output, the last states and every gradient, by name."""
+    x = x.detach().requires_grad_()
+    torch.manual_seed(3)
+    y, last = run(x)
+    loss = sum((t * t.cos()).sum() for t in (y, *last))
+    named = {"x": x, **dict(module.named_parameters())}
+    module.zero_grad()
+    loss.backward()
+    found = {f"d {name}": tensor.grad for name, tensor in named.items()}
+    return found | {"y": y.detach()} | {f"last {i}": s.detach() for i, s in enumerate(last)}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"dropout": 0.5}, {"bidirectional": True, "batch_first": True}], ids=str
+)
+@pytest.mark.parametrize("name", ["lstm", "fastgrnn"])
+def test_a_compiled_module_equals_an_eager_one(name, options):
+    torch._dynamo.reset()
+    cell = rnnc.cells.get(name)
+    rnn = rnnc.RNN(cell, 5, 6, heads=2, num_layers=3, dtype=torch.float64, **options)
+    compiled = torch.compile(rnn, fullgraph=True, backend="aot_eager")
+    x = torch.randn(4, 3, 5, dtype=torch.float64)
+    wanted, found = results(rnn, rnn, x), results(compiled, rnn, x)
+    assert set(found) == set(wanted)
+    for key, right in wanted.items():
+        torch.testing.assert_close(found[key], right, rtol=1e-12, atol=1e-12, msg=key)
+
+
+def test_new_sizes_compile_once_more_and_then_never():
+    torch._dynamo.reset()
+    rnn = rnnc.RNN(rnnc.cells.gru, 5, 6, num_layers=2)
+    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    compiled = torch.compile(rnn, fullgraph=True, backend=counter)
+    for steps, batch in ((4, 3), (7, 5), (9, 2), (3, 8), (6, 6)):
+        x = torch.randn(steps, batch, 5)
+        for key, right in results(rnn, rnn, x).items():
+            torch.testing.assert_close(results(compiled, rnn, x)[key], right, msg=key)
+    assert counter.frame_count <= 2
+
+
+def test_the_flag_of_precision_is_a_constant_of_the_graph(monkeypatch):
+    """A graph for each value: that of the forward holds for its backward."""
+    seen = []
+
+    def rounds(self, dtype, precision):
+        if precision is None:
+            return bool(torch.backends.cudnn.rnn.fp32_precision == "tf32")
+        return precision == "tf32"
+
+    def backend(graph, example):
+        seen.extend(n.args[-2] for n in graph.graph.nodes if n.target is rnn_op)
+        return graph.forward
+
+    monkeypatch.setattr(rnnc.runtime.cpu.target.CpuTarget, "rounds", rounds)
+    torch._dynamo.reset()
+    rnn = rnnc.RNN(rnnc.cells.gru, 5, 6)
+    compiled = torch.compile(rnn, fullgraph=True, backend=backend)
+    for value in ("tf32", "ieee", "tf32", "ieee"):
+        monkeypatch.setattr(torch.backends.cudnn.rnn, "fp32_precision", value)
+        compiled(torch.randn(4, 3, 5))
+    assert seen == ["tf32", "ieee"]
+    torch._dynamo.reset()
+    rnn.precision = "tf32"
+    compiled(torch.randn(4, 3, 5))
+    assert seen[2:] == ["tf32"]
+
+
+@pytest.mark.parametrize("save", ["gates", "states"])
+@pytest.mark.parametrize("reentrant", [False, True, "selective"])
+def test_checkpoints(reentrant, save):
+    rnn = rnnc.RNN(rnnc.cells.lstm, 4, 6, num_layers=2, save=save, dtype=torch.float64)
+    x = torch.randn(5, 3, 4, dtype=torch.float64)
+    calls = []
+
+    def policy(context, op, *args, **kwargs):
+        if op is rnn_op:
+            calls.append(context.is_recompute)
+        return torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE
+
+    def run(x):
+        if reentrant == "selective":
+            fn = lambda: create_selective_checkpoint_contexts(policy)  # noqa: E731
+            y, *last = checkpoint(
+                lambda x: (lambda y, last: (y, *last))(*rnn(x)),
+                x,
+                use_reentrant=False,
+                context_fn=fn,
+            )
+        else:
+            y, *last = checkpoint(
+                lambda x: (lambda y, last: (y, *last))(*rnn(x)), x, use_reentrant=reentrant
+            )
+        return y, last
+
+    wanted, found = results(rnn, rnn, x), results(run, rnn, x)
+    for key, right in wanted.items():
+        torch.testing.assert_close(found[key], right, msg=key)
+    assert bool(calls) is (reentrant == "selective")
+
+
+def test_the_flop_counter_counts_all_products():
+    """T B (W and R), and twice that in the backward less the gradient of x."""
+    rnn = rnnc.RNN(rnnc.cells.lstm, 4, 8, num_layers=2)
+    x = torch.randn(5, 2, 4)
+    with FlopCounterMode(display=False) as counter:
+        y, _ = rnn(x)
+    inputs = [2 * 5 * 2 * size * 8 * 4 for size in (4, 8)]
+    recurrent = 2 * 5 * 2 * 8 * 8 * 4
+    once = sum(inputs) + 2 * recurrent
+    assert counter.get_total_flops() == once
+    with counter:
+        y.sum().backward()
+    assert counter.get_total_flops() == 2 * once - inputs[0]
+
+
+def test_export_and_its_file(tmp_path):
+    rnn = rnnc.RNN(rnnc.cells.lstm, 4, 6, num_layers=2).eval()
+    x = torch.randn(5, 3, 4)
+    sizes = {0: torch.export.Dim("steps"), 1: torch.export.Dim("batch")}
+    program = torch.export.export(rnn, (x,), dynamic_shapes=(sizes,))
+    (node,) = [n for n in program.graph.nodes if n.target is rnn_op]
+    assert node.args[-2] is None  # the flag of precision is read where the program runs
+    torch.export.save(program, tmp_path / "rnn.pt2")
+    loaded = torch.export.load(tmp_path / "rnn.pt2").module()
+    for shape in ((5, 3, 4), (7, 2, 4)):
+        x = torch.randn(shape)
+        assert torch.equal(loaded(x)[0], rnn(x)[0])
+
+
+@pytest.mark.slow
+def test_an_ahead_of_time_library(tmp_path):
+    rnn = rnnc.RNN(rnnc.cells.lstm, 4, 6, num_layers=2).eval()
+    x = torch.randn(5, 3, 4)
+    with torch.no_grad():
+        program = torch.export.export(rnn, (x,))
+        path = torch._inductor.aoti_compile_and_package(
+            program, package_path=str(tmp_path / "m.pt2")
+        )
+        run = torch._inductor.aoti_load_package(path)
+        torch.testing.assert_close(run(x)[0], rnn(x)[0])
