@@ -223,8 +223,7 @@ def forward_layers(
         return run._replace(last=split_states(run.last))
     firsts = list(stack.initial_states(x, x.shape[1], states))
     found = None
-    target = stack.at_once
-    if target is not None:
+    if (target := stack.at_once) is not None:
         found = target.forward_layers(stack.asked(weights, firsts, drawn), x)
     results, masks = found or _one_by_one(stack, x, weights, firsts, drawn)
     y = joined(stack, [result.states[0] for result in results[-len(stack.calls) :]])
