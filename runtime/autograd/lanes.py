@@ -17,7 +17,7 @@ class OneLane:
 
     def lane(self, number: int) -> AbstractContextManager[Any]:
         """A context for what one direction does."""
-        return _NOTHING
+        return NOTHING
 
 
-_NOTHING, ONE_LANE = nullcontext(), OneLane()
+NOTHING, ONE_LANE = nullcontext(), OneLane()

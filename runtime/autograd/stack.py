@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
 import torch
@@ -15,7 +15,7 @@ from ..layers_call import LayersCall
 from ..targets import TARGETS, Lanes, LayersTarget, Target
 from ..tensors import Forward, ScanInputs, States
 from .joint import joint_stack, joint_states, joint_weights, split_states
-from .lanes import ONE_LANE
+from .lanes import NOTHING, ONE_LANE
 
 
 class LayerWeights(NamedTuple):
@@ -298,4 +298,4 @@ def stacked(stack: Stack, each: Sequence[Tensor]) -> Tensor:
 
 def profiled(name: str) -> AbstractContextManager[Any]:
     """A span in torch's profiler, where one runs."""
-    return torch.profiler.record_function(name) if profiler_enabled() else _NOTHING
+    return torch.profiler.record_function(name) if profiler_enabled() else NOTHING
