@@ -8,6 +8,7 @@ those bits where it takes the wavefront, and else multiplies all rows at once.
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -38,6 +39,8 @@ from ..load import load_kernel
 _AUTO_KINDS = frozenset(("block", "cluster"))
 # Without a backward nobody keeps the inputs' shares of all layers. Bytes of them in `"auto"`.
 _MOST_BUFFERS = 512 * MIB
+# Streams that share a queue of the device may wait for each other. The driver has so many itself.
+_LEAST_QUEUES = 8
 _MOST_THREADS = 2048  # per multiprocessor, of any GPU so far
 _LEAST_CAPABILITY = (9, 0)  # clusters, which keep multiprocessors free
 
@@ -179,6 +182,9 @@ def _why_not(plan: KernelPlan, sizes: StackSizes, device: int) -> str:
         return "rows of an odd number of two-byte elements"
     if max(sizes.heads, plan.batch_tiles(sizes.batch)) > MOST_BLOCKS:
         return "a layer of several launches"
+    queues = os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS", "")
+    if queues.isdecimal() and int(queues) < _LEAST_QUEUES:
+        return f"CUDA_DEVICE_MAX_CONNECTIONS={queues}, fewer queues than {_LEAST_QUEUES}"
     if shared_with_processes(device):
         return f"{limits.name}, which other processes share by MPS"
     return ""

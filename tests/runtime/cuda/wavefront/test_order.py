@@ -212,8 +212,13 @@ def test_a_wavefront_that_is_impossible_names_the_reason(driver, options, steps,
     rnn(torch.randn(steps, BATCH, 8, dtype=options.get("dtype", torch.float32)))
 
 
-def test_no_wavefront_without_room_or_on_a_cpu(driver, monkeypatch):
+def test_no_wavefront_without_room_or_queues_or_on_a_cpu(driver, monkeypatch):
     x = torch.randn(256, BATCH, 8)
+    with monkeypatch.context() as patch:
+        patch.setenv("CUDA_DEVICE_MAX_CONNECTIONS", "1")
+        with pytest.raises(RnncError, match="CUDA_DEVICE_MAX_CONNECTIONS=1"):
+            module()(x)
+    schedule._found.cache_clear()
     monkeypatch.setattr(schedule, "_room", lambda *_: groups.Room(132, 1, 1))
     with pytest.raises(RnncError, match="no room for two layers"):
         module()(x)
