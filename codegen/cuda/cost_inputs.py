@@ -8,9 +8,8 @@ from typing import Self
 from ...cellspec.cell import CellSpec
 from ..derive import Pointwise, derive
 from ..shape import Direction, Shape
-from .constants import GpuConstants, constants_for
+from .constants import GpuConstants, PerDirection, constants_for
 from .limits import Limits
-from .mma import FRAGMENT_REGISTERS
 
 
 @dataclass(frozen=True)
@@ -22,47 +21,51 @@ class CostInputs:
         shape: all of it but the steps matters.
         limits: the GPU.
         constants: of the GPU.
+        tf32: whether float32 products round to tf32.
     """
 
     pointwise: Pointwise
     shape: Shape
     limits: Limits
     constants: GpuConstants
+    tf32: bool = False
 
     @classmethod
-    def of(cls, cell: CellSpec, shape: Shape, limits: Limits) -> Self:
+    def of(cls, cell: CellSpec, shape: Shape, limits: Limits, tf32: bool = False) -> Self:
         """The inputs with the constants for a GPU.
 
         Args:
             cell: the cell.
             shape: sizes and dtype.
             limits: the GPU.
+            tf32: whether float32 products round to tf32.
         """
-        return cls(derive(cell), shape, limits, constants_for(limits))
+        return cls(derive(cell), shape, limits, constants_for(limits), tf32)
 
     @property
     def float32_factor(self) -> float:
-        """How many times as long a product takes as one of two-byte elements."""
-        return self.constants.chip.float32 if self.shape.dtype == "float32" else 1
+        """How many times as long a product takes as one of two-byte elements, or one in TF32."""
+        return self.constants.chip.float32 if self.shape.dtype == "float32" and not self.tf32 else 1
 
-    def operations(self, direction: Direction) -> int:
-        """The number of operations in the cell's equations.
+    def equations(
+        self, direction: Direction, operation: PerDirection, exact: PerDirection | None = None
+    ) -> float:
+        """The time of the cell's equations for one item.
 
         Args:
             direction: which of the two directions.
+            operation: per operation.
+            exact: its factor in float32; None for 1.
         """
-        return self.pointwise.program(direction).operations
+        factor = exact.of(direction) if exact and self.shape.dtype == "float32" else 1
+        operations = self.pointwise.program(direction).operations
+        return operations * operation.of(direction) * factor
 
-    def register_product(self, matrix_registers: int, warps: int) -> float:
-        """The time of a product whose R is in registers: one instruction per fragment and warp.
-
-        Args:
-            matrix_registers: registers per thread that hold R.
-            warps: per scheduler.
-        """
-        chip = self.constants.chip
-        cycles = warps * matrix_registers / FRAGMENT_REGISTERS * chip.matrix
-        return cycles / chip.clock * self.float32_factor
+    @property
+    def gates_without_input(self) -> int:
+        """The number of gates whose gradient is not that of an input."""
+        cell = self.pointwise.cell
+        return len(cell.gates) - len(cell.input_gates)
 
     def traffic(self) -> float:
         """The time of a step's reads and writes of inputs, states and saved values.

@@ -21,21 +21,24 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class StepEstimate:
-    """The estimated time per step of one kernel, in ns: the sum of three parts.
+    """The estimated time per step of one kernel, in ns: the sum of four parts.
 
     Attributes:
         exchange: passing states, or their gradients, to the threads that multiply them: barriers,
             messages between blocks, launches.
         product: the product with R, including the reads of R that are not from registers.
         pointwise: the cell's equations, and the reads and writes of inputs and results.
+        start: this step's part of what a call takes before its first step: the launch, and the
+            reads of R into registers.
     """
 
     exchange: int = 0
     product: int = 0
     pointwise: int = 0
+    start: int = 0
 
     @classmethod
-    def of(cls, step: Step) -> StepEstimate:
+    def of(cls, step: Step, start: float = 0) -> StepEstimate:
         """The parts of a step, each the time that the step loses without it.
 
         First the exchange is left out, then the product too; the rest is the pointwise part. So a
@@ -43,22 +46,25 @@ class StepEstimate:
 
         Args:
             step: the cost model of the kernel.
+            start: the time before the first step, divided by the number of steps.
 
         Example:
             >>> from rnnc.codegen.cuda.estimate import StepEstimate
             >>> def step(exchange=True, product=True):
             ...     return max(60 * exchange + 20 * product + 40, 70)
             >>> StepEstimate.of(step)
-            StepEstimate(exchange=50, product=0, pointwise=70)
+            StepEstimate(exchange=50, product=0, pointwise=70, start=0)
         """
         whole, without_exchange = round(step()), round(step(exchange=False))
         pointwise = round(step(exchange=False, product=False))
-        return cls(whole - without_exchange, without_exchange - pointwise, pointwise)
+        parts = (whole - without_exchange, without_exchange - pointwise, pointwise)
+        return cls(*parts, round(start))
 
     @property
     def total(self) -> int:
         """The sum of the parts."""
-        return self.exchange + self.product + self.pointwise
+        return self.exchange + self.product + self.pointwise + self.start
 
     def __str__(self) -> str:
-        return f"{self.exchange} exchange + {self.product} product + {self.pointwise} pointwise"
+        parts = f"{self.exchange} exchange + {self.product} product + {self.pointwise} pointwise"
+        return f"{parts} + {self.start} start"

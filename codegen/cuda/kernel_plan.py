@@ -17,6 +17,10 @@ from .mma import WARP
 # along y and along z. Along x there may be 2^31 - 1, more than any GPU has memory for.
 MOST_BLOCKS = 65535
 
+# The part of the registers that the constraints leave to a kernel which the compiler uses: 0.74 to
+# 0.99 of 25 block and cluster kernels.
+_USED_REGISTERS = 0.9
+
 
 class LaunchShape(NamedTuple):
     """The blocks of a kernel, as its launch needs them.
@@ -244,7 +248,8 @@ class TiledPlan(ResidentPlan):
 
     Attributes:
         ahead: steps between the load of a step's inputs and their use.
-        blocks_per_multiprocessor: blocks that share an SM.
+        blocks_per_multiprocessor: blocks that share an SM; the compiler leaves registers for them.
+        resident: blocks that share an SM at most, by the registers that the kernel probably uses.
         matrix_registers: registers per thread that hold R.
     """
 
@@ -253,6 +258,7 @@ class TiledPlan(ResidentPlan):
     ahead: int
     blocks_per_multiprocessor: int
     matrix_registers: int
+    resident: int = 1
 
     @classmethod
     def of(
@@ -275,6 +281,8 @@ class TiledPlan(ResidentPlan):
             sizes: of this kind of plan, and `rows`.
         """
         kib = WARP * found["warps"] * found["matrix"] * 4 // KIB
+        used = math.ceil(_USED_REGISTERS * found["registers"])
+        resident = limits.blocks_per_multiprocessor(found["warps"], used, found["shared"])
         return cls(
             direction=direction,
             arch=limits.arch,
@@ -287,8 +295,14 @@ class TiledPlan(ResidentPlan):
             ahead=found["ahead"],
             blocks_per_multiprocessor=found["blocks"],
             matrix_registers=found["matrix"],
+            resident=max(resident, found["blocks"]),
             **sizes,
         )
+
+    @property
+    def matrix_kib(self) -> float:
+        """KiB of R that a block holds in its registers."""
+        return self.threads * self.matrix_registers * 4 / KIB
 
     @abstractmethod
     def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from ...errors import RnncError
+from .mma import RESERVED_SHARED, SCHEDULERS, WARP
 
 KIB = 1024
 MIB = 1024 * KIB
@@ -12,6 +14,7 @@ MIB = 1024 * KIB
 # The first compute capability with the kernels' matrix instructions and asynchronous copies: PTX
 # ISA, "mma.sync" with .bf16 and .tf32, and "cp.async".
 LEAST_CAPABILITY = (8, 0)
+_WARPS_OF_SCHEDULER = 12  # at least: the table named below, "Maximum number of resident threads"
 
 
 class UnknownGpuError(RnncError):
@@ -70,14 +73,30 @@ class Limits:
         """The most blocks that the chip holds at once, with one block per SM.
 
         All blocks of a cluster run in one group of SMs, and these groups differ in size: clusters
-        of 4 and 8 use 120 of an H200's 132 SMs (cudaOccupancyMaxActiveClusters, 2026-11-21). The
-        same share is assumed for other GPUs; a launch asks the driver.
+        of 4 and 8 use 120 of an H200's 132 SMs (cudaOccupancyMaxActiveClusters, 2026-11-21), and a
+        group holds one cluster of more than 8: 7 of 12 or of 16 run at once. The same share is
+        assumed for other GPUs; a launch asks the driver.
 
         Args:
             cluster: blocks per cluster; 1 for no clusters.
         """
         usable = self.multiprocessors if cluster < 4 else self.multiprocessors * 10 // 11
-        return usable // cluster * cluster
+        return usable // (16 if cluster > 8 else cluster) * cluster
+
+    def blocks_per_multiprocessor(self, warps: int, registers: int, shared: int) -> int:
+        """The most blocks that one SM holds at once.
+
+        Args:
+            warps: of a block; a warp's registers are one scheduler's.
+            registers: per thread, allocated in eights.
+            shared: bytes of shared memory of a block.
+        """
+        allocated = 8 * math.ceil(registers / 8) * WARP
+        of_scheduler = min(self.registers // SCHEDULERS // allocated, _WARPS_OF_SCHEDULER)
+        return min(
+            SCHEDULERS * of_scheduler // warps,
+            self.shared_per_multiprocessor // (shared + RESERVED_SHARED),
+        )
 
     def __str__(self) -> str:
         clusters = f"clusters of up to {self.cluster}" if self.cluster > 1 else "no clusters"

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Sequence
 from ..plan import Plan
 from .kernel_plan import KernelPlan
 
-# A pair of two kinds or cuts replaces a like pair only if it saves more than this part of a step.
-# Estimates are good to about 10 %.
+# A kernel of another kind or cut replaces one of a like pair only if it saves more than this part
+# of that kernel's step. Estimates are good to about 10 %.
 LEAST_GAIN = 0.05
 
 
@@ -30,7 +30,7 @@ def like_pairs(forwards: Sequence[KernelPlan], backwards: Sequence[KernelPlan]) 
 
 
 def cheapest(plans: Iterable[Plan], costs: Iterable[tuple[float, float]]) -> Plan:
-    """The cheapest pair, or the cheapest kernel of each direction if they cost less together.
+    """The cheapest pair; in each direction another pair's kernel if it costs clearly less.
 
     Args:
         plans: at least one; of plans with the same cost the first is taken.
@@ -40,9 +40,15 @@ def cheapest(plans: Iterable[Plan], costs: Iterable[tuple[float, float]]) -> Pla
     best, cost = min(priced, key=lambda pair: sum(pair[1]))
     # A plan that is launched step by step has its own buffers and graphs, so it is not mixed.
     mixable = [(p, c) for p, c in priced if p.forward.steps_per_launch == "all"]
-    if mixable:
-        first, (forward, _) = min(mixable, key=lambda pair: pair[1][0])
-        second, (_, backward) = min(mixable, key=lambda pair: pair[1][1])
-        if forward + backward < (1 - LEAST_GAIN) * sum(cost):
-            return Plan(first.forward, second.backward)
-    return best
+    if not mixable:
+        return best
+    first, (forward, _) = min(mixable, key=lambda pair: pair[1][0])
+    second, (_, backward) = min(mixable, key=lambda pair: pair[1][1])
+    if best.forward.steps_per_launch != "all":
+        gains = forward + backward < (1 - LEAST_GAIN) * sum(cost)
+        return Plan(first.forward, second.backward) if gains else best
+    if forward >= (1 - LEAST_GAIN) * cost[0]:
+        first = best
+    if backward >= (1 - LEAST_GAIN) * cost[1]:
+        second = best
+    return best if first is second is best else Plan(first.forward, second.backward)

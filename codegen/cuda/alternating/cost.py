@@ -1,5 +1,7 @@
 """The estimated time per step of an alternating plan.
 
+A call has a start, `library.start` or `fused.start`, which its steps share.
+
 With the matrix library's product:
 
     exchange  = launches * library.launch
@@ -47,6 +49,17 @@ def alternating_step(inputs: CostInputs, plan: AlternatingPlan) -> Step:
     if plan.own:
         return _fused_step(inputs, plan.direction, plan.own)
     return _library_step(inputs, plan.direction)
+
+
+def alternating_start(inputs: CostInputs, plan: AlternatingPlan) -> float:
+    """The time before the first step.
+
+    Args:
+        inputs: of the cell, the shape and the GPU.
+        plan: of the kernels.
+    """
+    constants = inputs.constants.fused if plan.own else inputs.constants.library
+    return constants.start.of(plan.direction)
 
 
 def _library_step(inputs: CostInputs, direction: Direction) -> Step:

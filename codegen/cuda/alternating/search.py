@@ -15,7 +15,7 @@ from ..estimate import StepEstimate
 from ..kernel_plan import MOST_BLOCKS
 from ..limits import KIB, Limits
 from ..mma import TILE_M, TILE_N
-from .cost import alternating_step
+from .cost import alternating_start, alternating_step
 from .plan import AlternatingPlan, OwnProduct
 
 _WARPS = 8
@@ -50,7 +50,7 @@ def alternating_kernels(request: PlanRequest, direction: Direction) -> tuple[Alt
             f"at most {_MOST_UNITS}: the kernels count units in 32 bits",
             "scan on parts of the batch",
         )
-    inputs = CostInputs.of(cell, shape, limits)
+    inputs = CostInputs.of(cell, shape, limits, request.tf32)
 
     def plan(own: OwnProduct | None) -> AlternatingPlan:
         plan = AlternatingPlan(
@@ -61,7 +61,8 @@ def alternating_kernels(request: PlanRequest, direction: Direction) -> tuple[Alt
             tf32=request.tf32,
             save=request.save,
         )
-        return replace(plan, estimate=StepEstimate.of(alternating_step(inputs, plan)))
+        start = alternating_start(inputs, plan) / shape.steps
+        return replace(plan, estimate=StepEstimate.of(alternating_step(inputs, plan), start))
 
     return (*(plan(both[direction]) for both in _own_products(cell, shape, limits)), plan(None))
 

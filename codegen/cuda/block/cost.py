@@ -1,15 +1,17 @@
 """The estimated time per step of a block plan's kernel.
 
     step      = waves * (exchange + product + pointwise), or the traffic if that takes longer
-    exchange  = block.exchange
-    product   = warps * fragments * chip.matrix / chip.clock    (* chip.float32 in float32)
-    pointwise = items * (block.chain + operations * block.operation
-                         + (warps - 1) * block.further_warp)
+    exchange  = block.exchange + block_warps * block.warp
+    product   = warps * fragments * block.matrix                   (* chip.float32 in 3xTF32)
+    pointwise = items * (block.chain + operations * block.operation      (* block.exact in float32)
+                         + gates * block.gate + (warps - 1) * block.further_warp)
+    start     = waves * (block.start + blocks_per_sm * KiB * block.load) / steps
 
 `waves` is how often all SMs are filled with blocks. `warps` is the number of warps per scheduler,
 of all blocks on an SM. Per thread, `fragments` is the number of fragments of R, and `items` the
 number of items; an item is a unit of a batch row. `operations` is the number of operations in the
-cell's equations. If the traffic takes longer, it is the whole step, all of it pointwise.
+cell's equations, `gates` the number of gates without input, in the backward. `KiB` is what a block
+holds of R. If the traffic takes longer, it is the whole step, all of it pointwise.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import math
 
 from ..cost_inputs import CostInputs
 from ..estimate import Step
-from ..mma import SCHEDULERS
+from ..mma import FRAGMENT_REGISTERS, SCHEDULERS
 from .plan import BlockPlan
 
 _ITEM_ROWS = 4  # batch rows per item of a thread in a group of units
@@ -31,22 +33,42 @@ def block_step(inputs: CostInputs, plan: BlockPlan) -> Step:
         inputs: of the cell, the shape and the GPU.
         plan: of the kernel; its own estimate is not read.
     """
-    shape, limits = inputs.shape, inputs.limits
     block, direction = inputs.constants.block, plan.direction
-    blocks = shape.heads * math.ceil(shape.batch / plan.rows)
-    # Blocks that share an SM hide each other's latency, not each other's work.
-    per_sm = min(math.ceil(blocks / limits.multiprocessors), plan.blocks_per_multiprocessor)
-    waves = math.ceil(blocks / (limits.multiprocessors * per_sm))
+    per_sm, waves = _waves(inputs, plan)
     warps = math.ceil(per_sm * plan.warps / SCHEDULERS)
-    multiply = inputs.register_product(plan.matrix_registers, warps)
+    barrier = block.exchange.of(direction) + plan.warps * block.warp.of(direction)
+    fragments = plan.matrix_registers / FRAGMENT_REGISTERS
+    multiply = warps * fragments * block.matrix.of(direction) * inputs.float32_factor
     item = block.chain.of(direction)
-    item += inputs.operations(direction) * block.operation.of(direction)
+    item += inputs.equations(direction, block.operation, block.exact)
+    item += inputs.gates_without_input * block.gate.of(direction)
     further_warps = (warps - 1) * block.further_warp.of(direction)
     items = plan.unit_groups * plan.rows // _ITEM_ROWS * (item + further_warps)
     traffic = inputs.traffic()
 
     def step(exchange: bool = True, product: bool = True) -> float:
-        wave = exchange * block.exchange.of(direction) + items + product * multiply
+        wave = exchange * barrier + items + product * multiply
         return max(waves * wave, traffic)
 
     return step
+
+
+def block_start(inputs: CostInputs, plan: BlockPlan) -> float:
+    """The time before the first step.
+
+    Args:
+        inputs: of the cell, the shape and the GPU.
+        plan: of the kernel.
+    """
+    block, direction = inputs.constants.block, plan.direction
+    per_sm, waves = _waves(inputs, plan)
+    load = per_sm * plan.matrix_kib * block.load.of(direction)
+    return waves * (block.start.of(direction) + load)
+
+
+def _waves(inputs: CostInputs, plan: BlockPlan) -> tuple[int, int]:
+    """Blocks per SM, which hide each other's latency, not each other's work; and waves of them."""
+    multiprocessors = inputs.limits.multiprocessors
+    blocks = inputs.shape.heads * math.ceil(inputs.shape.batch / plan.rows)
+    per_sm = min(math.ceil(blocks / multiprocessors), plan.resident)
+    return per_sm, math.ceil(blocks / (multiprocessors * per_sm))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,7 +25,7 @@ from ..refusal import (
     refusal,
     refuse_float64,
 )
-from .cost import block_step
+from .cost import block_start, block_step
 from .plan import BlockPlan
 from .problem import ROWS, block_problem
 
@@ -32,7 +33,7 @@ _AHEAD_ENOUGH = 4  # steps; fewer do not hide the latency of memory
 
 
 def block_kernels(request: PlanRequest, direction: Direction) -> tuple[BlockPlan, ...]:
-    """The block plan of one direction, with the number of batch rows that is best for both.
+    """The block plan of one direction with the lowest estimate.
 
     Args:
         request: what the plan is asked for.
@@ -44,17 +45,14 @@ def block_kernels(request: PlanRequest, direction: Direction) -> tuple[BlockPlan
     """
     cell, shape, limits = request.cell, request.shape, request.limits
     refuse_float64("block", cell, shape)
-    candidates = []
-    # With 8 rows all columns of a product are used. With 4 there are twice as many blocks, each
-    # with half the pointwise work, which is never worse if every block has an SM of its own.
-    alone = shape.heads * math.ceil(shape.batch / ROWS[0]) <= limits.multiprocessors
-    for rows in ROWS[:1] if alone else ROWS:
-        with suppress(Unsatisfiable):
-            candidates.append([_kernel(cell, shape, limits, d, rows) for d in DIRECTIONS])
-    if not candidates:
+    both: dict[Direction, list[BlockPlan]] = {d: [] for d in DIRECTIONS}
+    for d, rows in itertools.product(DIRECTIONS, ROWS):
+        blocks = math.ceil(shape.heads * math.ceil(shape.batch / rows) / limits.multiprocessors)
+        for found in _best(cell, _sizes(shape), limits, d, rows, min(blocks, 4)):
+            both[d].append(_plan(request, d, rows, found))
+    if not all(both.values()):
         raise _refusal(cell, shape, limits)
-    best = min(candidates, key=lambda both: sum(kernel.nanoseconds for kernel in both))
-    return (replace(best[DIRECTIONS.index(direction)], save=request.save, tf32=request.tf32),)
+    return (min(both[direction], key=lambda plan: plan.nanoseconds),)
 
 
 def block_tilings(request: PlanRequest, direction: Direction) -> tuple[BlockPlan, ...]:
@@ -68,18 +66,16 @@ def block_tilings(request: PlanRequest, direction: Direction) -> tuple[BlockPlan
     Raises:
         PlanError: as `block_kernels`.
     """
-    cell, shape, limits = request.cell, request.shape, request.limits
-    refuse_float64("block", cell, shape)
+    block_kernels(request, direction)  # raises if there is none
     found: dict[tuple[int, int, int], BlockPlan] = {}
+    sizes = _sizes(request.shape)
     for rows in ROWS:
-        problem = block_problem(cell, _sizes(shape), limits, direction, rows)
+        problem = block_problem(request.cell, sizes, request.limits, direction, rows)
         for solution in problem.solutions():
             key = (rows, solution["groups"], solution["blocks"])
             if key not in found:  # the first loads earliest
-                found[key] = _plan(cell, shape, limits, direction, rows, solution)
-    if not found:
-        raise _refusal(cell, shape, limits)
-    return tuple(replace(plan, save=request.save, tf32=request.tf32) for plan in found.values())
+                found[key] = _plan(request, direction, rows, solution)
+    return tuple(found.values())
 
 
 def _sizes(shape: Shape) -> Shape:
@@ -90,33 +86,30 @@ def _sizes(shape: Shape) -> Shape:
 @lru_cache(maxsize=2048)
 def _best(
     cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: int, together: int
-) -> Solution:
-    """The sizes of one direction's kernel, with early loads if there is room."""
-    m = block_problem(cell, shape, limits, direction, rows, together)
-    m.require(m["ahead"] >= _AHEAD_ENOUGH, "loads hide the latency of memory")
-    with suppress(Unsatisfiable):
-        return m.solve()
-    return block_problem(cell, shape, limits, direction, rows, together).solve()
+) -> tuple[Solution, ...]:
+    """The sizes of one direction's kernel, with early loads if there is room.
+
+    Two groups of units per warp if they fit: fewer warps meet sooner. In float32, whose functions
+    take longer, one group may be faster, so there are two solutions.
+    """
+    found: list[Solution] = []
+    for groups in (2, 1) if direction == "forward" else (2,):
+        if found and shape.dtype != "float32":
+            break
+        for early in (True, False):
+            m = block_problem(cell, shape, limits, direction, rows, together)
+            m.require(m["groups"] == groups, "the units asked for")
+            if early:
+                m.require(m["ahead"] >= _AHEAD_ENOUGH, "loads hide the latency of memory")
+            with suppress(Unsatisfiable):
+                found.append(m.solve())
+                break
+    return tuple(found)
 
 
-def _kernel(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: int
-) -> BlockPlan:
-    """The plan of one direction for a number of batch rows per block."""
-    blocks = math.ceil(shape.heads * math.ceil(shape.batch / rows) / limits.multiprocessors)
-    found = _best(cell, _sizes(shape), limits, direction, rows, min(blocks, 4))
-    return _plan(cell, shape, limits, direction, rows, found)
-
-
-def _plan(
-    cell: CellSpec,
-    shape: Shape,
-    limits: Limits,
-    direction: Direction,
-    rows: int,
-    found: Solution,
-) -> BlockPlan:
+def _plan(request: PlanRequest, direction: Direction, rows: int, found: Solution) -> BlockPlan:
     """The plan that a solution stands for, with its estimate."""
+    cell, shape, limits, tf32 = request.cell, request.shape, request.limits, request.tf32
     plan = BlockPlan.of(
         found,
         shape,
@@ -126,8 +119,10 @@ def _plan(
         rows=rows,
         unit_groups=found["groups"],
     )
-    step = block_step(CostInputs.of(cell, shape, limits), plan)
-    return replace(plan, estimate=StepEstimate.of(step))
+    inputs = CostInputs.of(cell, shape, limits, tf32)
+    start = block_start(inputs, plan) / shape.steps
+    estimate = StepEstimate.of(block_step(inputs, plan), start)
+    return replace(plan, estimate=estimate, save=request.save, tf32=tf32)
 
 
 def _clash(cell: CellSpec, shape: Shape, limits: Limits) -> Clash | None:

@@ -3,16 +3,18 @@
     step      = waves * (exchange + product + pointwise)
     exchange  = cluster.exchange + cluster.size[blocks] + KiB * cluster.received
     product   = (splits - 1) * cluster.split
-                + blocks_per_sm * warps * fragments * chip.matrix / chip.clock
-                                                               (* chip.float32 in float32)
-    pointwise = blocks_per_sm * (warps * cluster.each_warp
-                                 + rounds * operations * cluster.operation)
+                + blocks_per_sm * fragments * (warps * cluster.matrix     (* chip.float32 in 3xTF32)
+                                               + cluster.chain)       (or chain_float32 in float32)
+    pointwise = blocks_per_sm * (warps * cluster.each_warp + rounds * (
+                    operations * cluster.operation                    (* cluster.exact in float32)
+                    + gates * cluster.gate))
+    start     = waves * (cluster.start + blocks_per_sm * KiB of R * cluster.load) / steps
 
 `waves` is how often all SMs are filled with clusters. `KiB` is what a block receives. `warps` is
 the number of a block's warps per scheduler, `fragments` the number of fragments of R per thread,
 and `splits` the number of warps that share K. `rounds` is how often the warps of a scheduler
-compute the equations, and `operations` the number of operations in them. A cell without dense
-recurrence has no exchange.
+compute the equations, `operations` the number of operations in them, and `gates` the number of
+gates without input, in the backward. A cell without dense recurrence has no exchange.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from ...layout import layout_of
 from ..cost_inputs import CostInputs
 from ..estimate import Step
 from ..limits import KIB
-from ..mma import GROUP_UNITS, SCHEDULERS, TILE_N, WARP
+from ..mma import FRAGMENT_REGISTERS, GROUP_UNITS, SCHEDULERS, TILE_N, WARP
 from .plan import ClusterPlan
 
 _SUM_BYTES = 4  # of a partial sum: the backward sends one per unit and batch row
@@ -36,25 +38,47 @@ def cluster_step(inputs: CostInputs, plan: ClusterPlan) -> Step:
         inputs: of the cell, the shape and the GPU.
         plan: of the kernel; its own estimate is not read.
     """
-    shape, limits = inputs.shape, inputs.limits
     cluster, direction = inputs.constants.cluster, plan.direction
-    clusters = shape.heads * math.ceil(shape.batch / TILE_N)
-    # Blocks that share an SM hide each other's latency, not each other's work.
-    room = cluster.filled * limits.multiprocessors / plan.cluster
-    per_sm = max(min(math.ceil(clusters / room), plan.blocks_per_multiprocessor), 1)
-    waves = math.ceil(clusters / max(math.floor(room * per_sm), 1))
+    per_sm, waves = _waves(inputs, plan)
     warps = math.ceil(plan.warps / SCHEDULERS)
     push = _push(inputs, plan)
-    split_sums = cluster.split * (plan.splits - 1)
-    multiply = inputs.register_product(plan.matrix_registers, warps)
-    operations = _rounds(plan) * inputs.operations(direction)
+    split_sums = cluster.split.of(direction) * (plan.splits - 1)
+    exact = inputs.shape.dtype == "float32"
+    chain = (cluster.chain_float32 if exact else cluster.chain).of(direction)
+    fragment = warps * cluster.matrix.of(direction) * inputs.float32_factor + chain
+    multiply = plan.matrix_registers / FRAGMENT_REGISTERS * fragment
+    equations = inputs.equations(direction, cluster.operation, cluster.exact)
+    equations += inputs.gates_without_input * cluster.gate.of(direction)
+    pointwise = warps * cluster.each_warp.of(direction) + _rounds(plan) * equations
 
     def step(exchange: bool = True, product: bool = True) -> float:
-        work = product * multiply + warps * cluster.each_warp.of(direction)
-        work += operations * cluster.operation.of(direction)
+        work = product * multiply + pointwise
         return waves * (exchange * push + product * split_sums + per_sm * work)
 
     return step
+
+
+def cluster_start(inputs: CostInputs, plan: ClusterPlan) -> float:
+    """The time before the first step.
+
+    Args:
+        inputs: of the cell, the shape and the GPU.
+        plan: of the kernel.
+    """
+    cluster, direction = inputs.constants.cluster, plan.direction
+    per_sm, waves = _waves(inputs, plan)
+    load = per_sm * plan.matrix_kib * cluster.load.of(direction)
+    return waves * (cluster.start.of(direction) + load)
+
+
+def _waves(inputs: CostInputs, plan: ClusterPlan) -> tuple[int, int]:
+    """Clusters that share SMs, which hide each other's latency, not each other's work; and waves of
+    them.
+    """
+    clusters = inputs.shape.heads * math.ceil(inputs.shape.batch / TILE_N)
+    room = max(inputs.limits.resident(plan.cluster) // plan.cluster, 1)
+    per_sm = min(math.ceil(clusters / room), plan.resident)
+    return per_sm, math.ceil(clusters / (room * per_sm))
 
 
 def _push(inputs: CostInputs, plan: ClusterPlan) -> float:
@@ -65,8 +89,8 @@ def _push(inputs: CostInputs, plan: ClusterPlan) -> float:
     cluster, direction = inputs.constants.cluster, plan.direction
     element_bytes = inputs.shape.element_bytes if direction == "forward" else _SUM_BYTES
     received = sources * plan.cluster * plan.units * TILE_N * element_bytes / KIB
-    latency = cluster.exchange.of(direction) + cluster.size[plan.cluster]
-    return latency + cluster.received * received
+    latency = cluster.exchange.of(direction) + cluster.size[plan.cluster].of(direction)
+    return latency + cluster.received.of(direction) * received
 
 
 def _rounds(plan: ClusterPlan) -> int:

@@ -23,7 +23,7 @@ from ..refusal import (
     refusal,
     refuse_float64,
 )
-from .cost import cluster_step
+from .cost import cluster_start, cluster_step
 from .plan import ClusterPlan
 from .problem import SIZES, cluster_problem
 
@@ -54,7 +54,7 @@ def cluster_kernels(request: PlanRequest, direction: Direction) -> tuple[Cluster
     """
     cell, shape, limits = request.cell, request.shape, request.limits
     refuse_float64("cluster", cell, shape)
-    both = {d: _ranked(cell, shape, limits, d) for d in DIRECTIONS}
+    both = {d: _ranked(cell, shape, limits, d, request.tf32) for d in DIRECTIONS}
     if not all(both.values()):
         raise _refusal(cell, shape, limits)
     return tuple(
@@ -64,13 +64,11 @@ def cluster_kernels(request: PlanRequest, direction: Direction) -> tuple[Cluster
 
 @lru_cache(maxsize=512)
 def _ranked(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, tf32: bool
 ) -> tuple[ClusterPlan, ...]:
     """The best plan for each cluster size and each way to share a product, the cheapest first."""
-    clusters, inputs = (
-        shape.heads * math.ceil(shape.batch / TILE_N),
-        CostInputs.of(cell, shape, limits),
-    )
+    inputs = CostInputs.of(cell, shape, limits, tf32)
+    clusters = shape.heads * math.ceil(shape.batch / TILE_N)
     found = []
     for size in SIZES:
         together = min(math.ceil(clusters * size / limits.multiprocessors), 4)
@@ -86,8 +84,9 @@ def _ranked(
                 units=best["units"],
                 splits=best["splits"],
             )
-            step = cluster_step(inputs, plan)
-            found.append(replace(plan, estimate=StepEstimate.of(step)))
+            start = cluster_start(inputs, plan) / shape.steps
+            estimate = StepEstimate.of(cluster_step(inputs, plan), start)
+            found.append(replace(plan, estimate=estimate))
     return tuple(sorted(found, key=lambda plan: plan.nanoseconds))
 
 

@@ -1,7 +1,7 @@
 """The estimated time per step of a grid plan's kernel.
 
-    step      = waves * (hop + work)                          with one phase
-    step      = waves * max(hop + work, phases * (work + grid.phase))       with more
+    step      = waves * (hop + work)                                         with one phase
+    step      = waves * phases * max(work + grid.phase, hop + 0.65 * work)   with more
     work      = gathered + product + pointwise
     hop       = grid.hop + grid.cluster_hop[cluster] + blocks * grid.block (+ grid.sector)
     gathered  = KiB * grid.gather (+ warps * grid.cluster_warp in clusters)
@@ -9,12 +9,15 @@
                     streamed bytes / bandwidth)
                 + warps * (0.6 + 0.4 * tiles) * grid.warp
     pointwise = (items - 1) * grid.item + items * operations * grid.operation
+    start     = waves * (grid.start + KiB of R * grid.load) / steps
 
 `work` is that of one phase. While the data of one phase is on its way, the other phases are worked
-on, so the hop counts only if it is longer. Hop, gathered and `grid.phase` are the exchange. `KiB`
-is what a block gathers per phase, `tiles` the number of tiles of batch rows per phase, `items` the
-number of units of batch rows per thread. Streamed parts of R come while the rest is multiplied, at
-`grid.l2_bandwidth` if all of them fit the L2 cache, else at `grid.memory_bandwidth`.
+on: work hides at most 0.35 as much of a hop as it takes. Hop, gathered and `grid.phase` are the
+exchange. `KiB` is what a block gathers per phase, `tiles` the number of tiles of batch rows per
+phase, `items` the number of units of batch rows per thread. In float32 `grid.chain_float32` is
+added to `grid.chain`, and 3xTF32 takes `chip.float32` times as many instructions. Streamed parts of
+R come while the rest is multiplied, at `grid.l2_bandwidth` if all of them fit the L2 cache, else at
+`grid.memory_bandwidth`.
 """
 
 from __future__ import annotations
@@ -25,8 +28,10 @@ from ..constants import PerDirection, constants_for
 from ..cost_inputs import CostInputs
 from ..estimate import Step
 from ..limits import KIB, Limits
-from ..mma import K_TILE_BYTES, SCHEDULERS, SECTOR_BYTES, TILE_N
+from ..mma import K_TILE_BYTES, K_TILE_REGISTERS, SCHEDULERS, SECTOR_BYTES, TILE_N, WARP
 from .plan import GridPlan
+
+_SHOWN = 0.65  # of a phase's work that hides nothing of its hop
 
 
 def least_grid_nanoseconds(limits: Limits) -> PerDirection:
@@ -46,7 +51,7 @@ def grid_step(inputs: CostInputs, plan: GridPlan) -> Step:
         plan: of the kernel; its own estimate is not read.
     """
     shape, grid, direction = inputs.shape, inputs.constants.grid, plan.direction
-    waves = math.ceil(math.ceil(shape.batch / plan.rows) / plan.groups)
+    waves = _waves(inputs, plan)
     tiles = plan.rows // TILE_N // plan.phases
     rows = TILE_N * tiles
     gathered = rows * plan.exchange_k_tiles * K_TILE_BYTES / plan.cluster / KIB
@@ -56,7 +61,7 @@ def grid_step(inputs: CostInputs, plan: GridPlan) -> Step:
     cluster_sums = plan.warps * grid.cluster_warp if plan.cluster > 1 else 0
     items = math.ceil(rows * plan.units / plan.threads)
     further_items = (items - 1) * grid.item.of(direction)
-    equations = items * inputs.operations(direction) * grid.operation.of(direction)
+    equations = items * inputs.equations(direction, grid.operation)
     hop = grid.hop.of(direction) + grid.cluster_hop[plan.cluster]
     hop += grid.block.of(direction) * plan.blocks * shape.heads * plan.groups
     if plan.units * shape.element_bytes < SECTOR_BYTES:
@@ -67,12 +72,29 @@ def grid_step(inputs: CostInputs, plan: GridPlan) -> Step:
         work += exchange * cluster_sums
         work += further_items
         work += equations
-        wave = exchange * hop + work
-        if plan.phases > 1:
-            wave = max(wave, plan.phases * (work + exchange * grid.phase.of(direction)))
-        return waves * wave
+        if plan.phases == 1:
+            return waves * (exchange * hop + work)
+        phase = work + exchange * grid.phase.of(direction)
+        return waves * plan.phases * max(phase, exchange * hop + _SHOWN * work)
 
     return step
+
+
+def grid_start(inputs: CostInputs, plan: GridPlan) -> float:
+    """The time before the first step.
+
+    Args:
+        inputs: of the cell, the shape and the GPU.
+        plan: of the kernel.
+    """
+    grid, direction = inputs.constants.grid, plan.direction
+    kib = plan.warps * plan.tiles * plan.k_tiles * WARP * K_TILE_REGISTERS * 4 / KIB
+    return _waves(inputs, plan) * (grid.start.of(direction) + kib * grid.load.of(direction))
+
+
+def _waves(inputs: CostInputs, plan: GridPlan) -> int:
+    """The number of launches."""
+    return math.ceil(math.ceil(inputs.shape.batch / plan.rows) / plan.groups)
 
 
 def _multiply(inputs: CostInputs, plan: GridPlan, tiles: int) -> float:
@@ -87,7 +109,10 @@ def _multiply(inputs: CostInputs, plan: GridPlan, tiles: int) -> float:
     # A fragment is the operand of one warp instruction: two per tile and k-tile, wherever stored.
     instructions = 2 * plan.tiles * plan.k_tiles * tiles * inputs.float32_factor
     warps = math.ceil(plan.warps / SCHEDULERS)
-    multiply = instructions * (warps * grid.matrix.of(direction) + grid.chain.of(direction))
+    chain = grid.chain.of(direction)
+    if inputs.shape.dtype == "float32":
+        chain += grid.chain_float32.of(direction)
+    multiply = instructions * (warps * grid.matrix.of(direction) + chain)
     streamed = inputs.shape.heads * plan.groups * plan.blocks * plan.streamed_bytes
     bandwidth = grid.l2_bandwidth if streamed <= inputs.limits.l2 else grid.memory_bandwidth
     return max(multiply, streamed / bandwidth)

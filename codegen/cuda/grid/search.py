@@ -24,7 +24,7 @@ from ..refusal import (
     refusal,
     refuse_float64,
 )
-from .cost import grid_step
+from .cost import grid_start, grid_step
 from .plan import GridPlan
 from .problem import Rows, grid_problem
 
@@ -58,9 +58,9 @@ def grid_kernels(
     """
     cell, shape, limits = request.cell, request.shape, request.limits
     _check(cell, shape)
-    found = _candidates(cell, shape, limits, direction, False, near)
+    found = _candidates(cell, shape, limits, direction, request.tf32, False, near)
     if streams and not found:
-        found = _candidates(cell, shape, limits, direction, True, near)
+        found = _candidates(cell, shape, limits, direction, request.tf32, True, near)
     if not found:
         raise _refusal(cell, shape, limits, streams)
     return tuple(replace(kernel, save=request.save, tf32=request.tf32) for kernel in found)
@@ -72,10 +72,11 @@ def _candidates(
     shape: Shape,
     limits: Limits,
     direction: Direction,
+    tf32: bool,
     streams: bool,
     near: float,
 ) -> tuple[GridPlan, ...]:
-    inputs = CostInputs.of(cell, shape, limits)
+    inputs = CostInputs.of(cell, shape, limits, tf32)
     found: list[GridPlan] = []
     for tiles, phases in _ROWS:
         rows = TILE_N * tiles
@@ -89,11 +90,13 @@ def _candidates(
             if streams and max(groups, phases) > 1:
                 continue  # each group and phase would stream R again
             cut = Rows(tiles, phases, groups)
-            both = {d: _ranked(cell, _sizes(shape), limits, d, cut, streams) for d in DIRECTIONS}
+            sizes = (cell, _sizes(shape), limits)
+            both = {d: _ranked(*sizes, d, cut, tf32, streams) for d in DIRECTIONS}
             if not all(both.values()):
                 continue
             for kernel in _near(both[direction], near):
-                estimate = StepEstimate.of(grid_step(inputs, kernel))
+                start = grid_start(inputs, kernel) / shape.steps
+                estimate = StepEstimate.of(grid_step(inputs, kernel), start)
                 binding = _binding(kernel, shape, limits)
                 found.append(replace(kernel, estimate=estimate, binding=binding))
             break  # more waves are never better
@@ -111,21 +114,36 @@ def _near(ranked: Sequence[_Priced], near: float) -> list[GridPlan]:
 
 def _sizes(shape: Shape) -> Shape:
     """The sizes that one group of blocks depends on."""
-    return Shape(shape.heads, shape.head_dim, 1, 1, shape.dtype)
+    return Shape(shape.heads, shape.head_dim, 1, shape.steps, shape.dtype)
 
 
 @lru_cache(maxsize=2048)
 def _ranked(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows, streams: bool
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    rows: Rows,
+    tf32: bool,
+    streams: bool,
 ) -> tuple[_Priced, ...]:
     """The feasible kernels of a direction with the ns per step of a wave, the cheapest first."""
-    inputs = CostInputs.of(cell, shape, limits)
+    inputs = CostInputs.of(cell, shape, limits, tf32)
     found = []
-    for solution in grid_problem(cell, shape, limits, direction, rows, streams).solutions():
-        kernel = _kernel(cell, shape, limits, direction, rows, solution)
+    for kernel in _kernels(cell, replace(shape, steps=1), limits, direction, rows, streams):
         step = grid_step(inputs, kernel)
-        found.append((kernel, step()))
+        found.append((kernel, step() + grid_start(inputs, kernel) / shape.steps))
     return tuple(sorted(found, key=lambda item: item[1]))
+
+
+@lru_cache(maxsize=1024)
+def _kernels(
+    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows, streams: bool
+) -> tuple[GridPlan, ...]:
+    """The feasible kernels of a direction."""
+    problem = grid_problem(cell, shape, limits, direction, rows, streams)
+    found = problem.solutions()
+    return tuple(_kernel(cell, shape, limits, direction, rows, solution) for solution in found)
 
 
 def _kernel(
