@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from rnnc.codegen.cuda.estimate import StepEstimate
+from rnnc.codegen.cuda.cost.estimate import StepEstimate
 from rnnc.codegen.plan import Plan
 
 

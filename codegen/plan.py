@@ -88,6 +88,11 @@ class Plan:
         return self.forward.nanoseconds, self.backward.nanoseconds
 
     @property
+    def costs(self) -> tuple[int, int]:
+        """What plans are compared by, forward and backward."""
+        return self.forward.cost, self.backward.cost
+
+    @property
     def binding(self) -> str:
         """What a larger head would break in each direction."""
         if self.forward.binding == self.backward.binding:

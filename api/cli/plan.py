@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.table import Table
 
-from ..codegen.cuda.constants import constants_for, is_fitted
+from ..codegen.cuda.cost.fitted import constants_for, is_fitted
 from ..codegen.cuda.kinds import KINDS
 from ..codegen.cuda.limits import Limits, limits_of
 from ..codegen.cuda.planner import plan_for

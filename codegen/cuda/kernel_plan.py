@@ -5,21 +5,15 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Literal, NamedTuple, Self
 
-from ...constrint import Solution
-from ..shape import Direction, Dtype, Reverse, Save, Shape
-from .estimate import StepEstimate
-from .limits import KIB, Limits
+from ..shape import Direction, Dtype, Reverse, Save
+from .cost.estimate import StepEstimate
 from .mma import WARP
 
 # CUDA C++ Programming Guide, "Technical Specifications per Compute Capability": blocks of a launch
 # along y and along z. Along x there may be 2^31 - 1, more than any GPU has memory for.
 MOST_BLOCKS = 65535
-
-# The part of the registers that the constraints leave to a kernel which the compiler uses: 0.74 to
-# 0.99 of 25 block and cluster kernels.
-_USED_REGISTERS = 0.9
 
 
 class LaunchShape(NamedTuple):
@@ -108,6 +102,11 @@ class KernelPlan(ABC):
         return self.estimate.total
 
     @property
+    def cost(self) -> int:
+        """What plans are compared by: `nanoseconds` with a part of the time before a first step."""
+        return self.estimate.cost
+
+    @property
     def template(self) -> str:
         """The name of the template of its source."""
         return f"cuda/{self.kind}.cu.jinja"
@@ -159,7 +158,7 @@ class KernelPlan(ABC):
         return self.batch_tiles(batch)
 
     def waiting_blocks(self, batch: int, heads: int) -> int:
-        """How many blocks of a launch wait for each other, if all blocks of a launch do; else 0.
+        """How many blocks of a launch wait for each other, if all do; else 0.
 
         Args:
             batch: rows of the call.
@@ -240,75 +239,3 @@ class ResidentPlan(KernelPlan):
     def agreed(self) -> dict[str, object]:
         """By name, the values that the other direction's plan must have too."""
         return {**super().agreed, "head_dim": self.head_dim}
-
-
-@dataclass(frozen=True, kw_only=True)
-class TiledPlan(ResidentPlan):
-    """A block or a cluster computes one head of one tile of batch rows, with R in registers.
-
-    Attributes:
-        ahead: steps between the load of a step's inputs and their use.
-        blocks_per_multiprocessor: blocks that share an SM; the compiler leaves registers for them.
-        resident: blocks that share an SM at most, by the registers that the kernel probably uses.
-        matrix_registers: registers per thread that hold R.
-    """
-
-    most_heads: ClassVar[int] = MOST_BLOCKS  # heads per launch
-
-    ahead: int
-    blocks_per_multiprocessor: int
-    matrix_registers: int
-    resident: int = 1
-
-    @classmethod
-    def of(
-        cls,
-        found: Solution,
-        shape: Shape,
-        limits: Limits,
-        direction: Direction,
-        threads: int,
-        **sizes: Any,
-    ) -> Self:
-        """The plan that a solution of the constraints stands for, without its estimate.
-
-        Args:
-            found: the solution.
-            shape: what the plan is for.
-            limits: the GPU.
-            direction: which of the two kernels.
-            threads: per block, for which registers are allocated.
-            sizes: of this kind of plan, and `rows`.
-        """
-        kib = WARP * found["warps"] * found["matrix"] * 4 // KIB
-        used = math.ceil(_USED_REGISTERS * found["registers"])
-        resident = limits.blocks_per_multiprocessor(found["warps"], used, found["shared"])
-        return cls(
-            direction=direction,
-            arch=limits.arch,
-            dtype=shape.dtype,
-            binding=f"registers: {kib} KiB of {limits.registers * 4 // KIB} KiB hold R",
-            head_dim=shape.head_dim,
-            warps=found["warps"],
-            registers=limits.registers_for(threads * found["blocks"]),
-            shared=found["shared"],
-            ahead=found["ahead"],
-            blocks_per_multiprocessor=found["blocks"],
-            matrix_registers=found["matrix"],
-            resident=max(resident, found["blocks"]),
-            **sizes,
-        )
-
-    @property
-    def matrix_kib(self) -> float:
-        """KiB of R that a block holds in its registers."""
-        return self.threads * self.matrix_registers * 4 / KIB
-
-    @abstractmethod
-    def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:
-        """The blocks of a launch, in x, y and z.
-
-        Args:
-            heads: of the launch.
-            tiles: of batch rows, of the launch.
-        """

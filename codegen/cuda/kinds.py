@@ -133,7 +133,7 @@ def best_tilings(
         find = kind.candidates_for_auto and (kind.tilings or kind.candidates_for_auto)
         if find is not None:
             with suppress(PlanError):  # this kind has no plan
-                plans = sorted(find(request, direction), key=lambda plan: plan.nanoseconds)
+                plans = sorted(find(request, direction), key=lambda plan: plan.cost)
                 found += plans[:count]
     return tuple(found)
 

@@ -71,7 +71,7 @@ def plan_for(
             refusals[name] = error
     if not plans:
         raise list(refusals.values())[-1]  # of the kind that takes every head
-    best = cheapest(plans, [plan.nanoseconds for plan in plans])
+    best = cheapest(plans, [plan.costs for plan in plans])
     if best.forward.steps_per_launch == "one" and refusals:
         why = "; ".join(_reason(*item) for item in refusals.items())
         return Plan(replace(best.forward, binding=why), replace(best.backward, binding=why))
@@ -165,13 +165,13 @@ def _undercut(plans: Sequence[Plan], kind: PlanKind, limits: Limits) -> bool:
     """Whether each direction has a kernel that costs no more than any kernel of a kind can."""
     if kind.least_nanoseconds is None or not plans:
         return False
-    costs = zip(*(plan.nanoseconds for plan in plans), strict=True)
+    costs = zip(*(plan.costs for plan in plans), strict=True)
     bounds = kind.least_nanoseconds(limits)
     return all(min(own) <= bound for own, bound in zip(costs, bounds, strict=True))
 
 
 def _cost(plan: Plan) -> int:
-    return sum(plan.nanoseconds)
+    return sum(plan.costs)
 
 
 def _reason(variant: str, error: PlanError) -> str:

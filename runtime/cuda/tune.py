@@ -114,10 +114,10 @@ def _few(plans: Sequence[Plan], count: int) -> list[Plan]:
     What an estimate misses, it misses for a whole kind rather than for one plan among its like.
     """
     best_of_kind = {plan.variant: plan for plan in reversed(plans)}
-    bound = _DOUBT * sum(plans[0].nanoseconds)
-    first = [p for p in plans if p is best_of_kind[p.variant] and sum(p.nanoseconds) <= bound]
+    bound = _DOUBT * sum(plans[0].costs)
+    first = [p for p in plans if p is best_of_kind[p.variant] and sum(p.costs) <= bound]
     rest = [p for p in plans if p not in first]
-    return sorted([*first, *rest][:count], key=lambda p: sum(p.nanoseconds))
+    return sorted([*first, *rest][:count], key=lambda p: sum(p.costs))
 
 
 def measure_plans(

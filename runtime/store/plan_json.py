@@ -6,7 +6,7 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 from ...codegen.cuda.alternating.plan import OwnProduct
-from ...codegen.cuda.estimate import StepEstimate
+from ...codegen.cuda.cost.estimate import StepEstimate
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.kinds import KINDS
 from ...codegen.plan import Plan

@@ -201,7 +201,7 @@ def _tiling(plan: KernelPlan, took: float | Exception, steps: int) -> Tiling:
     return Tiling(
         plan.kind,
         f"{plan.mapping}; {plan.sizes}",
-        1e-6 * plan.nanoseconds * steps,
+        1e-6 * plan.estimate.of_call(steps),
         None if isinstance(took, Exception) else took,
         failure,
         packed_plan(plan),

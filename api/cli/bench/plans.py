@@ -43,7 +43,11 @@ def bench_plans(options: BenchOptions, device: str, command: str) -> None:
     records = earlier_results(options.json, on, "kernels")
     found = [PlanResult.of_record(record) for record in records]
     there = {each.case for each in found}
-    cases = [case for case in cases_named(options.cases, device) if str(case) not in there]
+    cases = [
+        case
+        for case in cases_named(options.cases, device)
+        if not case.stepwise and str(case) not in there  # single steps have kernels without plans
+    ]
     print_lines(f"{on['device']}: {len(cases)} cases to measure, {len(there)} measured before")
     index = torch.cuda.current_device()
     limits = device_limits(index)

@@ -31,8 +31,8 @@ import math
 
 from ...layout import layout_of
 from ...shape import Direction
-from ..cost_inputs import CostInputs
-from ..estimate import Step
+from ..cost.estimate import Step
+from ..cost.inputs import CostInputs
 from ..mma import TILE_N
 from .plan import AlternatingPlan, OwnProduct
 

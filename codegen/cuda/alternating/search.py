@@ -10,8 +10,8 @@ from ....cellspec.cell import CellSpec
 from ...layout import layout_of
 from ...request import PlanRequest
 from ...shape import Direction, PlanError, Shape
-from ..cost_inputs import CostInputs
-from ..estimate import StepEstimate
+from ..cost.estimate import StepEstimate
+from ..cost.inputs import CostInputs
 from ..kernel_plan import MOST_BLOCKS
 from ..limits import KIB, Limits
 from ..mma import TILE_M, TILE_N
@@ -61,7 +61,7 @@ def alternating_kernels(request: PlanRequest, direction: Direction) -> tuple[Alt
             tf32=request.tf32,
             save=request.save,
         )
-        start = alternating_start(inputs, plan) / shape.steps
+        start = alternating_start(inputs, plan)
         return replace(plan, estimate=StepEstimate.of(alternating_step(inputs, plan), start))
 
     return (*(plan(both[direction]) for both in _own_products(cell, shape, limits)), plan(None))

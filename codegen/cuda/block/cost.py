@@ -5,7 +5,7 @@
     product   = warps * fragments * block.matrix                   (* chip.float32 in 3xTF32)
     pointwise = items * (block.chain + operations * block.operation      (* block.exact in float32)
                          + gates * block.gate + (warps - 1) * block.further_warp)
-    start     = waves * (block.start + blocks_per_sm * KiB * block.load) / steps
+    start     = waves * (block.start + blocks_per_sm * KiB * block.load)
 
 `waves` is how often all SMs are filled with blocks. `warps` is the number of warps per scheduler,
 of all blocks on an SM. Per thread, `fragments` is the number of fragments of R, and `items` the
@@ -18,8 +18,8 @@ from __future__ import annotations
 
 import math
 
-from ..cost_inputs import CostInputs
-from ..estimate import Step
+from ..cost.estimate import Step
+from ..cost.inputs import CostInputs
 from ..mma import FRAGMENT_REGISTERS, SCHEDULERS
 from .plan import BlockPlan
 

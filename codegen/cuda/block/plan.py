@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 from ...shape import counted
-from ..kernel_plan import TiledPlan
+from ..tiled_plan import TiledPlan
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,8 +13,8 @@ from ....cellspec.cell import CellSpec
 from ....constrint import Solution, Unsatisfiable
 from ...request import PlanRequest
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
-from ..cost_inputs import CostInputs
-from ..estimate import StepEstimate
+from ..cost.estimate import StepEstimate
+from ..cost.inputs import CostInputs
 from ..limits import Limits
 from ..mma import WARP
 from ..refusal import (
@@ -52,7 +52,7 @@ def block_kernels(request: PlanRequest, direction: Direction) -> tuple[BlockPlan
             both[d].append(_plan(request, d, rows, found))
     if not all(both.values()):
         raise _refusal(cell, shape, limits)
-    return (min(both[direction], key=lambda plan: plan.nanoseconds),)
+    return (min(both[direction], key=lambda plan: plan.cost),)
 
 
 def block_tilings(request: PlanRequest, direction: Direction) -> tuple[BlockPlan, ...]:
@@ -120,8 +120,7 @@ def _plan(request: PlanRequest, direction: Direction, rows: int, found: Solution
         unit_groups=found["groups"],
     )
     inputs = CostInputs.of(cell, shape, limits, tf32)
-    start = block_start(inputs, plan) / shape.steps
-    estimate = StepEstimate.of(block_step(inputs, plan), start)
+    estimate = StepEstimate.of(block_step(inputs, plan), block_start(inputs, plan))
     return replace(plan, estimate=estimate, save=request.save, tf32=tf32)
 
 

@@ -8,7 +8,7 @@
     pointwise = blocks_per_sm * (warps * cluster.each_warp + rounds * (
                     operations * cluster.operation                    (* cluster.exact in float32)
                     + gates * cluster.gate))
-    start     = waves * (cluster.start + blocks_per_sm * KiB of R * cluster.load) / steps
+    start     = waves * (cluster.start + blocks_per_sm * KiB of R * cluster.load)
 
 `waves` is how often all SMs are filled with clusters. `KiB` is what a block receives. `warps` is
 the number of a block's warps per scheduler, `fragments` the number of fragments of R per thread,
@@ -22,8 +22,8 @@ from __future__ import annotations
 import math
 
 from ...layout import layout_of
-from ..cost_inputs import CostInputs
-from ..estimate import Step
+from ..cost.estimate import Step
+from ..cost.inputs import CostInputs
 from ..limits import KIB
 from ..mma import FRAGMENT_REGISTERS, GROUP_UNITS, SCHEDULERS, TILE_N, WARP
 from .plan import ClusterPlan

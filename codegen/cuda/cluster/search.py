@@ -11,8 +11,8 @@ from ....cellspec.cell import CellSpec
 from ....constrint import Solution
 from ...request import PlanRequest
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
-from ..cost_inputs import CostInputs
-from ..estimate import StepEstimate
+from ..cost.estimate import StepEstimate
+from ..cost.inputs import CostInputs
 from ..limits import Limits
 from ..mma import GROUP_UNITS, TILE_M, TILE_N, WARP
 from ..refusal import (
@@ -84,10 +84,10 @@ def _ranked(
                 units=best["units"],
                 splits=best["splits"],
             )
-            start = cluster_start(inputs, plan) / shape.steps
+            start = cluster_start(inputs, plan)
             estimate = StepEstimate.of(cluster_step(inputs, plan), start)
             found.append(replace(plan, estimate=estimate))
-    return tuple(sorted(found, key=lambda plan: plan.nanoseconds))
+    return tuple(sorted(found, key=lambda plan: plan.cost))
 
 
 def _sizes(shape: Shape) -> Shape:

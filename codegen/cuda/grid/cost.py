@@ -9,14 +9,14 @@
                     streamed bytes / bandwidth)
                 + warps * (0.6 + 0.4 * tiles) * grid.warp
     pointwise = (items - 1) * grid.item + items * operations * grid.operation
-    start     = waves * (grid.start + KiB of R * grid.load) / steps
+    start     = waves * (grid.start + KiB of R * grid.load)
 
 `work` is that of one phase. While the data of one phase is on its way, the other phases are worked
 on: work hides at most 0.35 as much of a hop as it takes. Hop, gathered and `grid.phase` are the
 exchange. `KiB` is what a block gathers per phase, `tiles` the number of tiles of batch rows per
-phase, `items` the number of units of batch rows per thread. In float32 `grid.chain_float32` is
-added to `grid.chain`, and 3xTF32 takes `chip.float32` times as many instructions. Streamed parts of
-R come while the rest is multiplied, at `grid.l2_bandwidth` if all of them fit the L2 cache, else at
+phase, `items` the number of units of batch rows per thread. In TF32 `grid.chain_tf32` is added to
+`grid.chain`, and 3xTF32 takes `chip.float32` times as many instructions. Streamed parts of R come
+while the rest is multiplied, at `grid.l2_bandwidth` if all of them fit the L2 cache, else at
 `grid.memory_bandwidth`.
 """
 
@@ -24,9 +24,10 @@ from __future__ import annotations
 
 import math
 
-from ..constants import PerDirection, constants_for
-from ..cost_inputs import CostInputs
-from ..estimate import Step
+from ..cost.constants import PerDirection
+from ..cost.estimate import Step
+from ..cost.fitted import constants_for
+from ..cost.inputs import CostInputs
 from ..limits import KIB, Limits
 from ..mma import K_TILE_BYTES, K_TILE_REGISTERS, SCHEDULERS, SECTOR_BYTES, TILE_N, WARP
 from .plan import GridPlan
@@ -110,8 +111,8 @@ def _multiply(inputs: CostInputs, plan: GridPlan, tiles: int) -> float:
     instructions = 2 * plan.tiles * plan.k_tiles * tiles * inputs.float32_factor
     warps = math.ceil(plan.warps / SCHEDULERS)
     chain = grid.chain.of(direction)
-    if inputs.shape.dtype == "float32":
-        chain += grid.chain_float32.of(direction)
+    if inputs.shape.dtype == "float32" and inputs.tf32:
+        chain += grid.chain_tf32.of(direction)
     multiply = instructions * (warps * grid.matrix.of(direction) + chain)
     streamed = inputs.shape.heads * plan.groups * plan.blocks * plan.streamed_bytes
     bandwidth = grid.l2_bandwidth if streamed <= inputs.limits.l2 else grid.memory_bandwidth

@@ -12,8 +12,8 @@ from ....constrint import Solution
 from ...layout import layout_of
 from ...request import PlanRequest
 from ...shape import DIRECTIONS, Direction, Dtype, PlanError, Shape
-from ..cost_inputs import CostInputs
-from ..estimate import StepEstimate
+from ..cost.estimate import USUAL_STEPS, StepEstimate
+from ..cost.inputs import CostInputs
 from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, TILE_N, WARP
 from ..refusal import (
@@ -95,7 +95,7 @@ def _candidates(
             if not all(both.values()):
                 continue
             for kernel in _near(both[direction], near):
-                start = grid_start(inputs, kernel) / shape.steps
+                start = grid_start(inputs, kernel)
                 estimate = StepEstimate.of(grid_step(inputs, kernel), start)
                 binding = _binding(kernel, shape, limits)
                 found.append(replace(kernel, estimate=estimate, binding=binding))
@@ -114,7 +114,7 @@ def _near(ranked: Sequence[_Priced], near: float) -> list[GridPlan]:
 
 def _sizes(shape: Shape) -> Shape:
     """The sizes that one group of blocks depends on."""
-    return Shape(shape.heads, shape.head_dim, 1, shape.steps, shape.dtype)
+    return Shape(shape.heads, shape.head_dim, 1, 1, shape.dtype)
 
 
 @lru_cache(maxsize=2048)
@@ -130,9 +130,9 @@ def _ranked(
     """The feasible kernels of a direction with the ns per step of a wave, the cheapest first."""
     inputs = CostInputs.of(cell, shape, limits, tf32)
     found = []
-    for kernel in _kernels(cell, replace(shape, steps=1), limits, direction, rows, streams):
-        step = grid_step(inputs, kernel)
-        found.append((kernel, step() + grid_start(inputs, kernel) / shape.steps))
+    for kernel in _kernels(cell, shape, limits, direction, rows, streams):
+        step, start = grid_step(inputs, kernel), grid_start(inputs, kernel)
+        found.append((kernel, step() + start / USUAL_STEPS))
     return tuple(sorted(found, key=lambda item: item[1]))
 
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from ....codegen.cuda.kernel_plan import MOST_BLOCKS, TiledPlan
+from ....codegen.cuda.kernel_plan import MOST_BLOCKS
+from ....codegen.cuda.tiled_plan import TiledPlan
 
 
 class Launch(NamedTuple):

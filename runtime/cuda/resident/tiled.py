@@ -8,7 +8,8 @@ from typing import Any
 from torch import Tensor
 
 from ....cellspec.cell import CellSpec
-from ....codegen.cuda.kernel_plan import MOST_BLOCKS, TiledPlan
+from ....codegen.cuda.kernel_plan import MOST_BLOCKS
+from ....codegen.cuda.tiled_plan import TiledPlan
 from ..launch import CallSizes, Kernel, Launcher
 from ..load import load_kernel
 from .parts import launches

@@ -15,7 +15,7 @@ from rnnc.bench.timing import Figure
 from rnnc.cli.app import app
 from rnnc.cli.console import print_table
 from rnnc.codegen.cuda.alternating.plan import AlternatingPlan
-from rnnc.codegen.cuda.estimate import StepEstimate
+from rnnc.codegen.cuda.cost.estimate import StepEstimate
 from rnnc.codegen.plan import Plan
 from typer.testing import CliRunner
 from typer.testing import Result as Outcome

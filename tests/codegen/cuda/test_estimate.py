@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 import rnnc
-from rnnc.codegen.cuda.constants import H200, constants_for, is_fitted
-from rnnc.codegen.cuda.cost_inputs import CostInputs
-from rnnc.codegen.cuda.estimate import StepEstimate
+from rnnc.codegen.cuda.cost.estimate import StepEstimate
+from rnnc.codegen.cuda.cost.fitted import H200, constants_for, is_fitted
+from rnnc.codegen.cuda.cost.inputs import CostInputs
 from rnnc.codegen.cuda.grid.cost import grid_step
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
 from rnnc.codegen.cuda.planner import plan_for

@@ -10,7 +10,7 @@ import pytest
 import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from rnnc.codegen.cuda.estimate import StepEstimate
+from rnnc.codegen.cuda.cost.estimate import StepEstimate
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
 from rnnc.codegen.cuda.pairs import LEAST_GAIN, cheapest, like_pairs
 from rnnc.codegen.cuda.planner import plan_for, plans_of_kind

@@ -11,7 +11,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cuda.cluster.plan import ClusterPlan
-from rnnc.codegen.cuda.estimate import StepEstimate
+from rnnc.codegen.cuda.cost.estimate import StepEstimate
 from rnnc.codegen.cuda.grid.plan import GridPlan
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for

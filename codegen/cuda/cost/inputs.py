@@ -5,11 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Self
 
-from ...cellspec.cell import CellSpec
-from ..derive import Pointwise, derive
-from ..shape import Direction, Shape
-from .constants import GpuConstants, PerDirection, constants_for
-from .limits import Limits
+from ....cellspec.cell import CellSpec
+from ...derive import Pointwise, derive
+from ...shape import Direction, Shape
+from ..limits import Limits
+from .constants import GpuConstants, PerDirection
+from .fitted import constants_for
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+# A plan serves calls of any number of steps, so it is chosen for calls of so many. For longer calls
+# the start hardly matters, and a single step has kernels of its own.
+USUAL_STEPS = 64
+
 
 class Step(Protocol):
     """The cost model of one kernel: the time per step in ns, with or without some parts."""
@@ -21,15 +25,14 @@ class Step(Protocol):
 
 @dataclass(frozen=True)
 class StepEstimate:
-    """The estimated time per step of one kernel, in ns: the sum of four parts.
+    """The estimated time of one kernel, in ns: three parts per step, and a part per call.
 
     Attributes:
         exchange: passing states, or their gradients, to the threads that multiply them: barriers,
             messages between blocks, launches.
         product: the product with R, including the reads of R that are not from registers.
         pointwise: the cell's equations, and the reads and writes of inputs and results.
-        start: this step's part of what a call takes before its first step: the launch, and the
-            reads of R into registers.
+        start: per call, before its first step: the launches, and the reads of R into registers.
     """
 
     exchange: int = 0
@@ -46,10 +49,10 @@ class StepEstimate:
 
         Args:
             step: the cost model of the kernel.
-            start: the time before the first step, divided by the number of steps.
+            start: the time before the first step.
 
         Example:
-            >>> from rnnc.codegen.cuda.estimate import StepEstimate
+            >>> from rnnc.codegen.cuda.cost.estimate import StepEstimate
             >>> def step(exchange=True, product=True):
             ...     return max(60 * exchange + 20 * product + 40, 70)
             >>> StepEstimate.of(step)
@@ -62,9 +65,22 @@ class StepEstimate:
 
     @property
     def total(self) -> int:
-        """The sum of the parts."""
-        return self.exchange + self.product + self.pointwise + self.start
+        """The time per step: the sum of its parts."""
+        return self.exchange + self.product + self.pointwise
+
+    @property
+    def cost(self) -> int:
+        """What plans are compared by: the time per step of a call of `USUAL_STEPS` steps."""
+        return self.total + round(self.start / USUAL_STEPS)
+
+    def of_call(self, steps: int) -> int:
+        """The time of a call.
+
+        Args:
+            steps: of the call.
+        """
+        return self.start + steps * self.total
 
     def __str__(self) -> str:
         parts = f"{self.exchange} exchange + {self.product} product + {self.pointwise} pointwise"
-        return f"{parts} + {self.start} start"
+        return f"{parts}, {self.start} per call"

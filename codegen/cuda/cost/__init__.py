@@ -1,0 +1,1 @@
+"""The cost model of CUDA plans: its constants, what it reads, and its estimates."""
