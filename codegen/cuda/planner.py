@@ -94,7 +94,7 @@ def plans_for(
         >>> from rnnc.codegen.cuda.planner import plans_for
         >>> plans = plans_for(rnnc.cells.lstm, Shape(heads=12, head_dim=64), limits_of("H200"))
         >>> plans[0].variant, plans[-1].variant
-        ('block', 'alternating')
+        ('cluster', 'alternating')
     """
     request = PlanRequest(cell, shape, limits, save, tf32)
     _check("auto", save, limits)

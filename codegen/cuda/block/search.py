@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Callable
 from contextlib import suppress
@@ -33,7 +32,7 @@ _AHEAD_ENOUGH = 4  # steps; fewer do not hide the latency of memory
 
 
 def block_kernels(request: PlanRequest, direction: Direction) -> tuple[BlockPlan, ...]:
-    """The block plan of one direction with the lowest estimate.
+    """The block plan of one direction, with the number of batch rows that is best for both.
 
     Args:
         request: what the plan is asked for.
@@ -45,14 +44,22 @@ def block_kernels(request: PlanRequest, direction: Direction) -> tuple[BlockPlan
     """
     cell, shape, limits = request.cell, request.shape, request.limits
     refuse_float64("block", cell, shape)
-    both: dict[Direction, list[BlockPlan]] = {d: [] for d in DIRECTIONS}
-    for d, rows in itertools.product(DIRECTIONS, ROWS):
+    candidates = []
+    for rows in ROWS:
         blocks = math.ceil(shape.heads * math.ceil(shape.batch / rows) / limits.multiprocessors)
-        for found in _best(cell, _sizes(shape), limits, d, rows, min(blocks, 4)):
-            both[d].append(_plan(request, d, rows, found))
-    if not all(both.values()):
+        both = [
+            [
+                _plan(request, d, rows, found)
+                for found in _best(cell, _sizes(shape), limits, d, rows, min(blocks, 4))
+            ]
+            for d in DIRECTIONS
+        ]
+        if all(both):
+            candidates.append([min(plans, key=lambda plan: plan.cost) for plans in both])
+    if not candidates:
         raise _refusal(cell, shape, limits)
-    return (min(both[direction], key=lambda plan: plan.cost),)
+    best = min(candidates, key=lambda both: sum(plan.cost for plan in both))
+    return (best[DIRECTIONS.index(direction)],)
 
 
 def block_tilings(request: PlanRequest, direction: Direction) -> tuple[BlockPlan, ...]:

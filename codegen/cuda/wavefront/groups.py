@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from ..kernel_plan import KernelPlan, TiledPlan
+from ..kernel_plan import KernelPlan
+from ..tiled_plan import TiledPlan
 
 # Steps per chunk. A product of fewer rows leaves much of the chip idle.
 _FEWEST_STEPS, _FEWEST_OF_LARGE_BATCHES, _MOST_STEPS = 64, 32, 256

@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 import torch
 
-from ....codegen.cuda.kernel_plan import MOST_BLOCKS, KernelPlan, TiledPlan
+from ....codegen.cuda.kernel_plan import MOST_BLOCKS, KernelPlan
 from ....codegen.cuda.limits import MIB
+from ....codegen.cuda.tiled_plan import TiledPlan
 from ....codegen.cuda.wavefront.groups import (
     LayerSizes,
     Room,

@@ -42,7 +42,7 @@ def test_the_winner_has_a_star_and_all_that_was_tried_a_line() -> None:
     assert lines[3].split() == "plan estimate forward backward both".split()
     first, second = (" ".join(line.split()) for line in lines[4:6])
     cheapest = plans_for(rnnc.cells.lstm, Shape(12, 64), H200)[0]
-    assert first.startswith("block: ")
+    assert first.startswith("cluster: ")
     assert first.endswith(f" {sum(cheapest.nanoseconds)} ns 1.00 us 2.00 us 3.00 us per step")
     assert second.startswith("cluster: ")
     assert second.endswith(" * 0.50 us * 0.75 us 1.25 us per step")
@@ -53,15 +53,16 @@ def test_the_winner_has_a_star_and_all_that_was_tried_a_line() -> None:
 @pytest.mark.usefixtures("gpu")
 def test_each_direction_s_winner_has_a_star(monkeypatch: pytest.MonkeyPatch) -> None:
     def measure(asked, plans, device):
-        return [(1.0, 2.0), (1.5, 1.25), *[(3.0, 3.0)] * len(plans)][: len(plans)]
+        assert [plan.variant for plan in plans[:3]] == ["cluster", "cluster", "block"]
+        return [(1.0, 2.0), (3.0, 3.0), (1.5, 1.25), *[(3.0, 3.0)] * len(plans)][: len(plans)]
 
     monkeypatch.setattr(trials, "measure_plans", measure)
     lines = run("lstm", "--heads", "12", "--head-dim", "64").stdout.splitlines()
-    first, second = (" ".join(line.split()) for line in lines[4:6])
+    first, _, third = (" ".join(line.split()) for line in lines[4:7])
     assert first.endswith(" ns * 1.00 us 2.00 us 3.00 us per step")
-    assert second.endswith(" ns 1.50 us * 1.25 us 2.75 us per step")
+    assert third.endswith(" ns 1.50 us * 1.25 us 2.75 us per step")
     assert sum(line.count("* ") for line in lines[4:8]) == 2
-    assert lines[9].startswith("* block+cluster (sm_90, bfloat16, head dim 64)")
+    assert lines[9].startswith("* cluster+block (sm_90, bfloat16, head dim 64)")
 
 
 @pytest.mark.usefixtures("gpu")

@@ -244,7 +244,7 @@ def test_each_direction_s_fastest_wins_where_that_gains(folder):
         took = {block: (0.3, 0.5), cluster: (0.4, backward)}
         return [took.get(plan, (9.0, 9.0)) for plan in tried]
 
-    for backward in (0.47, 0.41):  # of 0.8: 0.77 are not worth a second binary
+    for backward in (0.48, 0.41):  # of 0.5: 4 % less are within the error of a trial
         found = tune.tune(ASKED, 0, measure=measure)
         mixes = backward == 0.41
         assert found.winner == (Plan(block.forward, cluster.backward) if mixes else block)
@@ -260,11 +260,11 @@ def test_every_kind_that_may_win_is_tried():
         asked = replace(ASKED, shape=shape)
         plans = plans_for(LSTM, shape, H200)
         tried = [trial.plan for trial in tune.tune(asked, 0, measure=clock()).trials]
-        assert tried == sorted(tried, key=lambda plan: sum(plan.nanoseconds))
+        assert tried == sorted(tried, key=lambda plan: sum(plan.costs))
         assert tried[0] == plans[0]
         assert len(tried) == len(set(tried)) == min(4, len(plans))
         for plan in plans:
-            if sum(plan.nanoseconds) < 2 * sum(plans[0].nanoseconds):
+            if sum(plan.costs) < 2 * sum(plans[0].costs):
                 assert plan.variant in {other.variant for other in tried}
 
 
