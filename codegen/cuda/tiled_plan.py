@@ -13,7 +13,7 @@ from .kernel_plan import MOST_BLOCKS, ResidentPlan
 from .limits import KIB, Limits
 from .mma import WARP
 
-# Of the registers that the constraints leave to a kernel the compiler uses 0.57 to 0.99.
+# Of the registers that the constraints leave to a kernel the compiler uses 0.6 to 0.99.
 _USED_REGISTERS = 0.9
 
 
