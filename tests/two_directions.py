@@ -92,6 +92,11 @@ def check_both(name: str, sizes, dtype, backend: str, device="cpu", **options) -
     each = [
         drawn.half(i).run(backend, reverse, **options) for i, reverse in enumerate((False, True))
     ]
+    # A library computes the gates again: it may add up products of more heads in another order.
+    again = TARGETS[backend].computes_gates_again(options.get("save", "gates"))
     for key, value in both.items():
         wanted = torch.cat([found[key] for found in each])
-        assert torch.equal(value, wanted), key
+        if again and dtype == torch.float32:
+            torch.testing.assert_close(value, wanted, rtol=1e-4, atol=1e-5, msg=key)
+        else:
+            assert torch.equal(value, wanted), key
