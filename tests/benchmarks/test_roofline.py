@@ -151,8 +151,10 @@ def test_rows_are_measured_in_processes_of_their_own(script, tmp_path):
     (path,) = tmp_path.iterdir()
     row = json.loads(path.read_text())["rows"]["14"]
     assert row["us"]["forward"] > 0
-    assert sum(row["shares"]["forward"].values()) == pytest.approx(1)
-    assert row["failures"] == {}
+    assert row["without_us"]["pointwise"]["forward"] > 0
+    # Kernels of the CPU have no matrix instruction that could be left out.
+    assert list(row["failures"]) == ["product"]
+    assert row["shares"] == {}
 
 
 @pytest.mark.parametrize(("there", "said"), [(2, "Counters of one launch"), (1, "saw 2 kernels")])

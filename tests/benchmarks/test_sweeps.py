@@ -96,7 +96,7 @@ def test_a_gpu_s_points_name_their_plan_and_its_parts(sweeps, tmp_path, monkeypa
     said, content = run(sweeps, tmp_path, device="cuda")
     small, middle, large = list(content["points"].values())[:3]
     assert (small["variant"], middle["variant"], large["variant"]) == (
-        *("block", "block+cluster", "grid"),
+        *("block", "cluster", "grid"),
     )
     assert sum(middle["floor_ns"]["backward"].values()) == pytest.approx(
         middle["planned_ns"]["backward"], abs=1
