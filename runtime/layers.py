@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -32,6 +32,7 @@ def scan_layers(
     x: Tensor,
     states: Sequence[Tensor] | None,
     weights: Sequence[Tensor | None],
+    remember: Callable[[PlainCall], None] | None = None,
 ) -> tuple[Tensor, States]:
     """Run all layers of a module.
 
@@ -42,6 +43,7 @@ def scan_layers(
         states: before the first step, (layers * directions, B, hidden) each; None for each state's
             `init`.
         weights: the `LayerWeights.flat` of each direction of each layer, one after the other.
+        remember: is told what the call became, if kernels run it directly.
 
     Returns:
         The output of the last layer, (T, B, directions * hidden), and each state after the last
@@ -58,7 +60,23 @@ def scan_layers(
         return run_operator(settings, dropout, *call)
     if found is None:
         return composed(settings, dropout, x, given, weights)
-    stack, x, given, weights, needs_grad = found
+    if remember is not None and settings.order != "wavefront":
+        remember(found)
+    return run_plain_call(settings, dropout, found)
+
+
+def run_plain_call(settings: Settings, dropout: float, call: PlainCall) -> tuple[Tensor, States]:
+    """Run all layers by kernels.
+
+    Args:
+        settings: of the module.
+        dropout: the probability of dropping a feature between layers.
+        call: over time.
+
+    Returns:
+        As `scan_layers`.
+    """
+    stack, x, given, weights, needs_grad = call
     if not needs_grad:
         if len(x) == 1 and not (settings.both or dropout) and runs_one_step(stack.target):
             with profiled("rnnc::scan"):

@@ -135,9 +135,17 @@ def compared(change: Change, rnn: rnnc.RNN) -> Iterator[tuple[str, Tensor, Tenso
         change: what happens between the calls.
         rnn: a module of two layers.
     """
-    results(rnn, inputs(rnn))
+    for _ in range(3):  # from the third call on, a module knows that its tensors passed all checks
+        results(rnn, inputs(rnn))
     rnn = change(rnn) or rnn
-    found = results(rnn, inputs(rnn))
+    for _ in range(3):
+        found = results(rnn, inputs(rnn))
+        yield from _beside_the_reference(rnn, found)
+
+
+def _beside_the_reference(
+    rnn: rnnc.RNN, found: dict[str, Tensor]
+) -> Iterator[tuple[str, Tensor, Tensor]]:
     exact = copy.deepcopy(rnn)
     exact.backend = "reference"
     exact.double()

@@ -92,7 +92,7 @@ class Likeness:
     def seen(self) -> bool:
         """Whether such tensors passed all checks before, and have memory now."""
         same = _SEEN.get(self._key)
-        return same is not None and same(*self._unique) and _have_memory(self._unique)
+        return same is not None and same(*self._unique) and have_memory(self._unique)
 
     def remember(self) -> None:
         """Such tensors have passed all checks."""
@@ -102,8 +102,12 @@ class Likeness:
         _SEEN[self._key] = guards.check
 
 
-def _have_memory(tensors: Iterable[Tensor]) -> bool:
-    """Whether all tensors have memory; fully sharded modules free it between calls."""
+def have_memory(tensors: Iterable[Tensor]) -> bool:
+    """Whether all tensors have memory; fully sharded modules free it between calls.
+
+    Args:
+        tensors: plain ones.
+    """
     return all(tensor.data_ptr() or not tensor.numel() for tensor in tensors)
 
 

@@ -24,12 +24,12 @@ from ..check.module import (
     check_states,
 )
 from ..errors import TensorError
-from ..layers import scan_layers
+from ..layers import PlainCall, run_plain_call, scan_layers
 from ..targets import check_backend
 from ..tensors import States
 from .computed_weights import replace_weight
 from .identity import check_same_cell, identity_of
-from .known_steps import KnownSteps
+from .known_calls import KnownCalls
 from .steps import Steps
 from .weights import Named, initialize, weight_of, weight_shapes
 
@@ -135,7 +135,7 @@ class RNN(Steps):
 
     def _remember(self) -> None:
         """Take plain values from the cell, which torch.compile traces more easily."""
-        self._known_steps = KnownSteps()
+        self._known_calls = KnownCalls()
         self._state_names = [s.name for s in self.cell.states]
         self._initial_values = [s.init for s in self.cell.states]
         # The weights that each direction of each layer was built with, by name. A weight may later
@@ -203,6 +203,11 @@ class RNN(Steps):
         Raises:
             TensorError: a tensor does not fit; names it and what was expected.
         """
+        known = self._known_calls.find_sequence(self, x, states)
+        if known is not None:
+            dropout = self.dropout if self.training else 0.0
+            y, last = run_plain_call(known[0], dropout, known[1])
+            return (y.transpose(0, 1) if self.batch_first else y), last
         layout = "(B, T, input)" if self.batch_first else "(T, B, input)"
         check_input(x, (2, 3), f"{layout} or (T, input)", self.input_size, self._any_weight())
         if states is not None:
@@ -217,8 +222,12 @@ class RNN(Steps):
 
     def _run(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, States]:
         """All layers, time first, batched."""
-        weights = self._weights_on(x.device)
-        return scan_layers(self._settings(), self.training, x, states, weights)
+        settings, weights = self._settings(), self._weights_on(x.device)
+
+        def remember(call: PlainCall) -> None:
+            self._known_calls.remember(self, x, states, settings, call)
+
+        return scan_layers(settings, self.training, x, states, weights, remember)
 
     def _weights_on(self, device: torch.device) -> list[Tensor | None]:
         """All weights that are on a device, in the order of `LayerWeights.flat`."""

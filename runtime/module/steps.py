@@ -45,7 +45,7 @@ class Steps(nn.Module):
             torch.Size([2, 8])
         """
         rnn = cast("RNN", self)
-        known = rnn._known_steps.find(rnn, x, states)
+        known = rnn._known_calls.find(rnn, x, states)
         if known is not None:
             return run_plain_step(*known)
         if rnn.bidirectional:
@@ -94,5 +94,5 @@ class Steps(nn.Module):
         if found is None:
             return step_as_sequence(settings, training, x, states, weights)
         if training == self.training:
-            rnn._known_steps.remember(rnn, x, states, settings, found)
+            rnn._known_calls.remember(rnn, x, states, settings, found)
         return run_plain_step(settings, found)

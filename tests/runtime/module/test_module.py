@@ -322,3 +322,36 @@ def test_a_cell_without_gates_or_weights():
     assert torch.equal(y[:, 0, 0].detach(), 0.5 ** torch.arange(1, 6))
     y[-1].sum().backward()
     assert torch.equal(start.grad, torch.full_like(start, 0.5**5))
+
+
+def test_a_known_call_is_found_again_until_something_differs():
+    rnn = rnnc.RNN(rnnc.cells.lstm, 4, 6, num_layers=2, dropout=0.5).eval()
+    x, states = torch.randn(7, 3, 4), [torch.zeros(2, 3, 6) for _ in range(2)]
+
+    def known(x=x, states=states):
+        return rnn._known_calls.find_sequence(rnn, x, states) is not None
+
+    rnn(x, states)
+    assert not known()  # a length that comes once is not worth it
+    rnn(x, states)
+    assert known()
+    assert not known(x[0])
+    assert not known(x[:5])
+    assert not known(x.double())
+    assert not known(x.clone().requires_grad_())
+    assert not known(states=None)
+    assert not known("a text")
+    assert not known(x.transpose(0, 1).contiguous().transpose(0, 1))
+    with torch.no_grad():
+        assert not known()
+    for change in (
+        lambda: rnn.train(),
+        lambda: rnn.weight_hh_l1.requires_grad_(False),
+        lambda: setattr(rnn, "backend", "reference"),
+        lambda: setattr(rnn, "weight_hh_l0", torch.nn.Parameter(torch.zeros(4, 1, 5, 6))),
+    ):
+        change()
+        assert not known()
+        rnn.eval()
+        rnn.weight_hh_l1.requires_grad_()
+        rnn.backend = "auto"

@@ -1,4 +1,4 @@
-"""Steps of a module whose tensors passed all checks before: found again by one comparison."""
+"""Calls of a module whose tensors passed all checks before: found again by one comparison."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from torch import Tensor
 from torch._C._dynamo.guards import TensorGuards
 from torch.autograd import forward_ad
 
+from ..autograd.function import have_memory
 from ..autograd.settings import Settings
 from ..autograd.stack import Stack
 from ..check.plain import any_function_mode
@@ -23,7 +24,7 @@ _MOST = 64
 
 
 class _Known(NamedTuple):
-    """A step that passed all checks.
+    """A call that passed all checks.
 
     Attributes:
         options: of the module.
@@ -41,20 +42,35 @@ class _Known(NamedTuple):
     needs_grad: bool
 
 
-class KnownSteps:
-    """The steps of one module that passed all checks; a copy of the module begins without any."""
+class KnownCalls:
+    """The calls of one module that passed all checks: sequences, (T, B, input), and single steps,
+    (B, input). A copy of the module begins without any.
+    """
 
     def __init__(self) -> None:
         self._known: dict[Hashable, _Known] = {}
+        self._seen: set[Hashable] = set()
 
-    def __deepcopy__(self, memo: Any) -> KnownSteps:
-        return KnownSteps()
+    def __deepcopy__(self, memo: Any) -> KnownCalls:
+        return KnownCalls()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return KnownSteps, ()
+        return KnownCalls, ()
+
+    def find_sequence(self, rnn: RNN, x: Any, states: Any) -> tuple[Settings, PlainCall] | None:
+        """As `find`, for a call over time as the caller makes it.
+
+        Args:
+            rnn: the module.
+            x: of the caller; batched, or nothing is found.
+            states: of the caller.
+        """
+        if torch.compiler.is_compiling() or not isinstance(x, Tensor) or x.ndim != 3:
+            return None
+        return self.find(rnn, x.transpose(0, 1) if rnn.batch_first else x, states)
 
     def find(self, rnn: RNN, x: Any, states: Any) -> tuple[Settings, PlainCall] | None:
-        """The settings and the call of a step, if a like one is known.
+        """The settings and what a call becomes, if a like one is known.
 
         Args:
             rnn: the module.
@@ -74,7 +90,8 @@ class KnownSteps:
             get = rnn._parameters.get
             weights = [None if named is None else get(named.attribute) for named in rnn._in_order]
             tensors = [x, *(states or ()), *[w for w in weights if w is not None]]
-            if not alike(*tensors):
+            # Fully sharded modules free memory between calls.
+            if not (alike(*tensors) and have_memory(tensors)):
                 return None
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             return None  # no tensors, or another number of them: the checks say what is wrong
@@ -88,7 +105,7 @@ class KnownSteps:
         settings: Settings,
         call: PlainCall,
     ) -> None:
-        """Remember a step that passed all checks.
+        """Remember a call that passed all checks.
 
         Args:
             rnn: the module.
@@ -97,6 +114,13 @@ class KnownSteps:
             settings: of the module.
             call: what it became.
         """
+        key = _key(x, states)
+        if x.ndim == 3 and key not in self._seen:
+            # Sequences may have another length each time: only what comes again is worth it.
+            if len(self._seen) >= _MOST:
+                self._seen.clear()
+            self._seen.add(key)
+            return
         tensors = [x, *(states or ()), *[w for w in call.weights if w is not None]]
         own = {id(parameter) for parameter in rnn._parameters.values()}
         if (
@@ -110,20 +134,19 @@ class KnownSteps:
             self._known.clear()
         guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
         options = _options(rnn, call.stack.target, x.dtype)
-        self._known[_key(x, states)] = _Known(
-            options, guards.check, settings, call.stack, call.needs_grad
-        )
+        self._known[key] = _Known(options, guards.check, settings, call.stack, call.needs_grad)
 
 
 def _key(x: Tensor, states: Sequence[Tensor] | None) -> Hashable:
     """What differs between the calls of one loop."""
     wanted = states[0].requires_grad if states else None
-    return x.shape, x.requires_grad, wanted, torch.is_grad_enabled()
+    return x.shape, x.dtype, x.requires_grad, wanted, torch.is_grad_enabled()
 
 
 def _options(rnn: RNN, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
     """What may be set between calls, of the module and of torch."""
     tf32 = target.rounds(dtype, rnn.precision)
     dropout = rnn.training and rnn.dropout
-    sizes = rnn.heads, rnn.hidden_size, rnn.num_layers
-    return rnn.cell, sizes, dropout, rnn.backend, rnn.variant, rnn.save, rnn.precision, tf32
+    sizes = rnn.heads, rnn.hidden_size, rnn.num_layers, rnn.bidirectional
+    choice = rnn.variant, rnn.save, rnn.precision, rnn.layers
+    return rnn.cell, sizes, dropout, rnn.backend, choice, tf32
