@@ -29,6 +29,10 @@ def gpu_words(incomplete: str) -> list[str]:
     return [name for name in names if name.startswith(incomplete)]
 
 
+# A single step has kernels of its own, which are no choice.
+_STEP = "step"
+
+
 def variant_words(incomplete: str) -> list[str]:
     """What a shell offers for a kind of plan: `"auto"`, and each kind, by its template's name.
 
@@ -36,7 +40,7 @@ def variant_words(incomplete: str) -> list[str]:
     """
     end = ".cu.jinja"
     files = (file.name for file in resources.files("rnnc.templates").joinpath("cuda").iterdir())
-    kinds = sorted(name.removesuffix(end) for name in files if name.endswith(end))
+    kinds = sorted({name.removesuffix(end) for name in files if name.endswith(end)} - {_STEP})
     return [word for word in ("auto", *kinds) if word.startswith(incomplete)]
 
 

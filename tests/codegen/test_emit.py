@@ -158,6 +158,8 @@ def test_templates_state_their_contract_and_miss_nothing_in_silence():
         "cuda/cell.cuh.jinja",
         "cuda/cluster.cu.jinja",
         "cuda/grid.cu.jinja",
+        "cuda/step.cu.jinja",
+        "time.jinja",
     ]
     for name in templates:
         text, _, _ = environment.loader.get_source(environment, name)

@@ -100,11 +100,11 @@ namespace rnnc::cluster_forward {
 
 struct Plan {
   static constexpr int kHeadDim = 64;
-  static constexpr int kCluster = 4;  // blocks
-  static constexpr int kUnits = 16;  // per block
+  static constexpr int kCluster = 3;  // blocks
+  static constexpr int kUnits = 24;  // per block
   static constexpr int kSplits = 1;  // warps that share K
   static constexpr int kNumStages = 8;  // steps whose data is in flight
-  static constexpr int kPlannedShared = 12304;  // bytes per block
+  static constexpr int kPlannedShared = 18448;  // bytes per block
 };
 
 
@@ -112,7 +112,7 @@ struct Plan {
 
 #include "lib/kernels/cluster_forward.cuh"
 
-extern "C" __global__ void __cluster_dims__(4, 1, 1) __launch_bounds__(64, 1)
+extern "C" __global__ void __cluster_dims__(3, 1, 1) __launch_bounds__(96, 1)
 rnnc_forward(const __grid_constant__ rnnc::ForwardArguments arguments) {
   rnnc::cluster_forward::run(arguments);
 }
