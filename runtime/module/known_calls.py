@@ -67,6 +67,8 @@ class KnownCalls:
         """
         if torch.compiler.is_compiling() or not isinstance(x, Tensor) or x.ndim != 3:
             return None
+        if x.is_nested or x.layout != torch.strided:
+            return None
         return self.find(rnn, x.transpose(0, 1) if rnn.batch_first else x, states)
 
     def find(self, rnn: RNN, x: Any, states: Any) -> tuple[Settings, PlainCall] | None:

@@ -341,6 +341,7 @@ def test_a_known_call_is_found_again_until_something_differs():
     assert not known(x.clone().requires_grad_())
     assert not known(states=None)
     assert not known("a text")
+    assert not known(x.to_sparse())
     assert not known(x.transpose(0, 1).contiguous().transpose(0, 1))
     with torch.no_grad():
         assert not known()
