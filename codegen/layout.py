@@ -48,7 +48,8 @@ class Layout:
     Gates with an input come first, so that their gradients are one slice. The order of sums does
     not depend on the order of declarations: pairs are sorted by the source's place among the
     states, then by how many operations wait for the gate. So the same cell with its gates, params
-    or sources declared in another order has the same results, bit for bit.
+    or sources declared in another order has the same results, bit for bit. A single step on the
+    CPU is an exception: a library multiplies it, in an order of its own.
 
     Attributes:
         gates: gate names in the kernel's order.
