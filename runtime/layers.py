@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .autograd.layers import run_node
 from .autograd.settings import Settings, made_joint, stack_of
-from .autograd.stack import LayerWeights, Stack, profiled, run_layers, weights_from
+from .autograd.stack import Stack, profiled, run_layers
 from .autograd.traced.call import run_operator
 from .autograd.transforms import check_has_operators, needs_reference
 from .call import Choice
@@ -20,7 +20,7 @@ from .check.plain import all_plain, any_tangent, is_watched
 from .layers_call import wavefront_error
 from .scan import resolve_backend, run_scan
 from .targets import TARGETS, JointTarget, LayersTarget, runs_one_step, target_of
-from .tensors import ScanInputs, States
+from .tensors import LayerWeights, ScanInputs, States, weights_from
 
 # What autocast casts to the dtype of a call.
 _CAST = frozenset((torch.float32, torch.bfloat16, torch.float16))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
 from ..codegen.shape import PlanError
 from .call import Call, Order
-from .tensors import Saved
+from .tensors import LayerWeights, Saved
 
 
 def wavefront_error(what: str, why_not: str) -> PlanError:
@@ -36,7 +36,7 @@ class LayersCall(NamedTuple):
         heads: of a layer.
         dim: units per head.
         dropout: the probability of dropping a feature between layers.
-        weights: `LayerWeights` of each layer.
+        weights: of each layer.
         first: the states of each layer before the first step.
         drawn: the mask of each dropout, where the caller draws them.
     """
@@ -46,9 +46,19 @@ class LayersCall(NamedTuple):
     heads: int
     dim: int
     dropout: float
-    weights: Sequence[Any]
+    weights: Sequence[LayerWeights]
     first: Sequence[Sequence[Tensor]]
     drawn: Sequence[Tensor] = ()
+
+    def input_weight(self, layer: int) -> Tensor:
+        """W of a layer of a cell that takes input, as all layers have that run at the same time.
+
+        Args:
+            layer: its number.
+        """
+        weight = self.weights[layer].W
+        assert weight is not None
+        return weight
 
     @property
     def scale(self) -> float:

@@ -14,9 +14,10 @@ import torch
 from torch import Tensor
 
 from ..call import Call
+from ..tensors import LayerWeights
 
 if TYPE_CHECKING:
-    from .stack import LayerWeights, Stack
+    from .stack import Stack
 
 
 @lru_cache(maxsize=512)

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from ..check.plain import all_plain, is_watched
-from ..tensors import States
+from ..tensors import States, weights_from
 from .check_saved import check_as_left, plain_gradients
 from .function import Likeness, spent_error, without_autocast
-from .stack import Stack, forward_layers, profiled, weights_from
+from .stack import Stack, forward_layers, profiled
 from .stack_backward import StackSaved, backward_layers, saved_by_name
 from .transforms import check_gradients, check_has_operators
 

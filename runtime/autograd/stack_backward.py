@@ -11,9 +11,9 @@ from torch import Tensor
 
 from ..layers_call import LayersRead
 from ..targets import LayersTarget
-from ..tensors import Gradients, Saved
+from ..tensors import Gradients, LayerWeights, Saved, weights_from
 from .joint import joint_stack, joint_states, joint_weights, split_gradients, split_states
-from .stack import LayerWeights, Stack, dropped, joined, project_input, stacked, weights_from
+from .stack import Stack, dropped, joined, project_input, stacked
 
 
 class StackSaved(NamedTuple):

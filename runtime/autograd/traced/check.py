@@ -15,10 +15,10 @@ from ...check.module import check_states
 from ...check.scan import check_operator
 from ...check.tensor import check_like, check_memory, shape_error
 from ...errors import TensorError
-from ...tensors import Saved, ScanInputs
+from ...tensors import LayerWeights, Saved, ScanInputs
 from ..check_saved import check_as_left, check_saved, sizes_of
 from ..function import Likeness
-from ..stack import LayerWeights, Stack
+from ..stack import Stack
 from ..stack_backward import StackSaved
 from .schemas import Options
 

@@ -14,8 +14,9 @@ from torch import Tensor
 
 from ....codegen.shape import Precision, Save
 from ...call import Choice, Order, cell_of
+from ...tensors import LayerWeights, weights_from
 from ..settings import Settings, stack_of
-from ..stack import LayerWeights, Run, Stack, weights_from
+from ..stack import Run, Stack
 from ..stack_backward import StackSaved
 
 _OPTIONS = (

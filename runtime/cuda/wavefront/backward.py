@@ -112,7 +112,7 @@ class _Backward:
 
     def _product(self, layer: int, d_wx: Tensor) -> Between:
         """The product to the layer below, whose result becomes `d_y`."""
-        asked, W, masks = self.asked, self.asked.weights[layer].W, self.reads.masks
+        asked, W, masks = self.asked, self.asked.input_weight(layer), self.reads.masks
         self.d_y = d_wx.new_empty(*d_wx.shape[:2], W.shape[-1])
         assert self.schedule.chunk is not None
         return Between(

@@ -94,7 +94,7 @@ class _Forward:
             _, mask = torch.native_dropout(features, asked.dropout, True)
             self.masks.append(mask)
         return Between(
-            *(wx, below, rows_of(asked.weights[layer].W).t(), self.chunks.size),
+            *(wx, below, rows_of(asked.input_weight(layer)).t(), self.chunks.size),
             forward=True,
             mask=mask,
             scale=asked.scale,

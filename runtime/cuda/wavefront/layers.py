@@ -56,7 +56,7 @@ def forward_layers(
         return None
     steps, batch, _ = x.shape
     alone = prepare(asked.call, "forward", x, batch, steps, asked.heads, asked.dim)
-    wx = project(x, asked.weights[0].W, asked.call.tf32)
+    wx = project(x, asked.input_weight(0), asked.call.tf32)
     return run_forward(asked, schedule, alone, wx)
 
 
