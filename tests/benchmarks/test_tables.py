@@ -122,23 +122,28 @@ def test_users_cases_and_plans_are_read(tables, tmp_path):
     assert names[1:] == ["| RNN b", "| LSTM c, step", "| LSTM a"]
     assert "- LSTM c, step: 0.012 / 0.06 ms, 5.00 times" in text
 
-    def tiling(kind, took, estimate):
-        return {"kind": kind, "took": took, "estimate": estimate}
+    def tiling(kind, took, estimate, sizes):
+        return {"kind": kind, "took": took, "estimate": estimate, "sizes": sizes}
 
     summary = {
         "geometric mean of auto / best": 1.02,
         "kernels": 2,
         "worst": 1.25,
         "worst case": "LSTM a, forward",
+        "above 1.1": 1,
         "median error of the estimate": 0.11,
     }
     kernel = {"case": "LSTM a", "direction": "forward", "chosen": 0, "ratio": 1.25}
-    kernel["tilings"] = [tiling("block", 0.5, 0.45), tiling("grid", 0.4, 0.6)]
+    own = "one block per head and 4 batch rows; 8 warps, 255 registers per thread (96 hold R)"
+    other = "blocks share a head and 16 batch rows; 2 blocks of 32 units, clusters of 2 share K"
+    kernel["tilings"] = [tiling("block", 0.5, 0.45, own), tiling("grid", 0.4, 0.6, other)]
     failed = kernel | {"case": "RNN b", "ratio": None}
     content = head | {"summary": summary, "kernels": [failed, kernel]}
     (tmp_path / "plans-h200.json").write_text(json.dumps(content))
     text = tables.TABLES["plans"](tmp_path)
     assert "takes 1.020 times as long" in text
     assert "The median error of the estimate is 11 %." in text
-    assert "| LSTM a | forward | block 0.5 (0.45) | grid 0.4 | 1.25 |" in text
+    assert "1 are more than 10 % slower than the fastest." in text
+    fastest = "grid: 16 batch rows, 2 blocks of 32 units, clusters of 2 | 0.4 (0.6) | 1.25 |"
+    assert f"| LSTM a, forward | block: 4 batch rows, 8 warps | 0.5 (0.45) | {fastest}" in text
     assert "RNN b" not in text
