@@ -71,6 +71,10 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
         flags="shipped" if settings.shipped and number % settings.shipped == 0 else "quick",
         **_sizes(random, half, settings.device, variant),
     )
+    if through == "scan":
+        case = replace(case, reverse=random.random() < 0.4)
+    elif through != "step":  # both directions have no steps
+        case = replace(case, both=random.random() < 0.4)
     return _with_views(random, case)
 
 

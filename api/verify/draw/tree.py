@@ -129,6 +129,8 @@ class Case:
         dim: D.
         through: `scan`, or an `rnnc.RNN` that is called, stepped, or compiled (`inductor`: by
             torch's default compiler).
+        reverse: whether a scan runs from the last step to the first.
+        both: whether the module has both directions.
         layers: the module's number of layers.
         input_size: the module's input size.
         batch_first: whether the module's batch axis comes first.
@@ -153,6 +155,8 @@ class Case:
     heads: int = 1
     dim: int = 2
     through: Through = "scan"
+    reverse: bool = False
+    both: bool = False
     layers: int = 1
     input_size: int = 3
     batch_first: bool = False
@@ -166,3 +170,8 @@ class Case:
     without: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     flags: str = "quick"
+
+    @property
+    def suffixes(self) -> tuple[str, ...]:
+        """What the names of each direction's parameters end with."""
+        return ("", "_reverse") if self.both else ("",)

@@ -12,7 +12,7 @@ _NUMBER = """
 def tensor(x):
     if isinstance(x, torch.Tensor):
         return x
-    return torch.tensor(float(x), dtype=torch.float64, device=DEVICE)
+    return torch.tensor(float(x), dtype=torch.{numbers}, device=DEVICE)
 """
 
 _CLIP_GRADIENT = """
@@ -54,14 +54,15 @@ _SPELLINGS = {
 _BY_NAME = {signature.partition("(")[0]: signature for signature in _SPELLINGS}
 
 
-def loop_text(cell: CellDraw, edges: bool = False) -> str:
+def loop_text(cell: CellDraw, edges: bool = False, numbers: str = "float64") -> str:
     """The text of `loop(wx, R, R_diag, b, params, states)`; it needs `torch` and `DEVICE`.
 
     Args:
         cell: the cell.
         edges: whether `edge(a, b)` is called where values or slopes jump.
+        numbers: the dtype of constants, and of functions of them.
     """
-    parts = [_NUMBER]
+    parts = [_NUMBER.format(numbers=numbers)]
     for function in functions_used(cell):
         if function == "clip_gradient":
             parts.append(_CLIP_GRADIENT)

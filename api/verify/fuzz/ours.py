@@ -63,6 +63,7 @@ def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:
         variant=case.variant,
         save=case.save,  # type: ignore[arg-type]
         precision="ieee",
+        reverse=case.reverse,
     )
     return {f"{n} over time": t for n, t in zip(names, over_time, strict=True)} | {
         f"{n} last": t for n, t in zip(names, last, strict=True)
@@ -70,7 +71,7 @@ def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:
 
 
 def parameter_name(name: str) -> str:
-    """The name that a module's parameter has: `weight_hh_l0` for `R.0`."""
+    """The name that a module's parameter has: `weight_hh_l0_reverse` for `R.0_reverse`."""
     *words, layer = name.split(".")
     own = words[1] if words[0] == "params" else _WEIGHTS.get(words[0], words[0])
     return f"{own}_l{layer}"
@@ -86,6 +87,7 @@ def module_of(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> rnnc
         num_layers=case.layers,
         bias=case.bias,
         batch_first=case.batch_first,
+        bidirectional=case.both,
         backend=case.device,
         variant=case.variant,
         save=case.save,  # type: ignore[arg-type]

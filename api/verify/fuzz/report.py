@@ -14,6 +14,12 @@ from .tensors import draw_values
 # The errors that the text allows; the fuzzer itself compares with a loop in the same dtype.
 _SHARES = {"float64": EXACT, "float32": 1e-4, "float16": 3e-2, "bfloat16": 2e-1}
 
+_REVERSED = """\
+def reversed_loop(wx, *others):
+    over_time, last = loop(wx.flip(1), *others)
+    return [s.flip(1) for s in over_time], last
+"""
+
 _RUN = """\
     def run(call, dtype, views):
         leaves = {}
@@ -50,7 +56,7 @@ def report(case: Case, reasons: tuple[str, ...]) -> str:
     lines = [f"# {line}" for reason in reasons for line in reason.splitlines()]
     lines += ["import rnnc", "import torch", "from rnnc import *", ""]
     lines += [f"DEVICE = {case.device!r}", ""]
-    lines += [cell_text(case.cell), loop_text(case.cell), "", "def test_drawn():"]
+    lines += [cell_text(case.cell), loop_text(case.cell), "", _REVERSED, "", "def test_drawn():"]
     lines += [f"    device, names = DEVICE, {names!r}"]
     lines += _dict("values", {_leaf(case, n): t for n, t in values.items()})
     lines += _dict("seeds", {n: t for n, t in seeds.items() if n not in case.silent})
@@ -116,7 +122,7 @@ def _scans(case: Case) -> list[str]:
         *common,
         f"        states = {states}",
         '        weights = [leaves.get(n) for n in ("R", "R_diag", "b")]',
-        '        over_time, last = loop(leaves["wx"], *weights, params, states)',
+        f'        over_time, last = {_looped(case)}(leaves["wx"], *weights, params, states)',
         *outputs,
         "",
         "    def ours(leaves):",
@@ -125,6 +131,7 @@ def _scans(case: Case) -> list[str]:
         "        over_time, last = rnnc.scan(",
         f'            {_cell(case)}, leaves["wx"], leaves.get("R"), leaves.get("b"), states,',
         f'            R_diag=leaves.get("R_diag"), params=params, {_choice(case)},',
+        f"            reverse={case.reverse},",
         "        )",
         *outputs,
     ]
@@ -135,7 +142,7 @@ def _modules(case: Case) -> list[str]:
     starts = [s.value for s in case.cell.states]
     params = [p.name for p in case.cell.params]
     start = (
-        f'[leaves[f"states.{{n}}"][k].reshape({plane}) for n in names]'
+        f'[leaves[f"states.{{n}}"][len(lasts)].reshape({plane}) for n in names]'
         if case.states
         else f"[x.new_full({plane}, value) for value in {starts}]"
     )
@@ -159,26 +166,32 @@ def _modules(case: Case) -> list[str]:
             f"        y = y{turn}",
         ]
     zero = f"x.new_empty(*x.shape[:2], {case.heads}, {case.dim}, 0)"
-    product = 'torch.einsum("bti,gndi->btndg", x, leaves[f"weight_ih_l{k}"])'
+    product = 'torch.einsum("bti,gndi->btndg", x, leaves[f"weight_ih_{at}"])'
     return [
         "    def twin(leaves):",
         '        x, lasts = leaves["x"], []',
         f"        for k in range({case.layers}):",
-        f"            wx = {product if case.cell.input_gates else zero}",
-        f"            states = {start}",
-        f'            params = {{n: leaves[f"{{n}}_l{{k}}"] for n in {params}}}',
-        '            words = ("weight_hh", "weight_hd", "bias")',
-        '            weights = [leaves.get(f"{n}_l{k}") for n in words]',
-        "            over_time, last = loop(wx, *weights, params, states)",
-        f"            x = over_time[0].reshape({case.batch}, {case.steps}, {hidden})",
-        f"            lasts.append([s.reshape({case.batch}, {hidden}) for s in last])",
+        "            ys = []",
+        f"            for end in {case.suffixes}:",
+        '                at = f"l{k}{end}"',
+        f"                wx = {product if case.cell.input_gates else zero}",
+        f"                states = {start}",
+        f'                params = {{n: leaves[f"{{n}}_{{at}}"] for n in {params}}}',
+        '                words = ("weight_hh", "weight_hd", "bias")',
+        '                weights = [leaves.get(f"{n}_{at}") for n in words]',
+        "                run_loop = reversed_loop if end else loop",
+        "                over_time, last = run_loop(wx, *weights, params, states)",
+        f"                ys.append(over_time[0].reshape({case.batch}, {case.steps}, {hidden}))",
+        f"                lasts.append([s.reshape({case.batch}, {hidden}) for s in last])",
+        "            x = torch.cat(ys, 2)",
         '        return {"y": x} | {f"{n} last": torch.stack(ts) for n, ts in'
         " zip(names, zip(*lasts))}",
         "",
         "    def ours(leaves):",
         f"        rnn = rnnc.RNN({_cell(case)}, {case.input_size}, {hidden}, heads={case.heads},",
         f"            num_layers={case.layers}, bias={case.bias}, batch_first={case.batch_first},",
-        f"            {_choice(case)}, device=device, dtype=torch.{case.dtype})",
+        f"            bidirectional={case.both}, {_choice(case)}, device=device,",
+        f"            dtype=torch.{case.dtype})",
         "        for name, parameter in rnn.named_parameters():",
         "            parameter.data.copy_(leaves[name].detach())",
         "            leaves[name] = parameter.requires_grad_(name not in without)",
@@ -186,6 +199,10 @@ def _modules(case: Case) -> list[str]:
         *call,
         '        return {"y": y} | {f"{n} last": t for n, t in zip(names, last)}',
     ]
+
+
+def _looped(case: Case) -> str:
+    return "reversed_loop" if case.reverse else "loop"
 
 
 def _cell(case: Case) -> str:

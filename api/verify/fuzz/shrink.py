@@ -54,11 +54,20 @@ def _is_valid(cell: CellDraw) -> bool:
 
 
 def _options(case: Case) -> Iterator[Case]:
-    for option in ("through", "views", "without", "silent", "json", "save", "threads", "bias"):
+    for option in ("through", "reverse", "both", "views", "without", "silent", "json", "save"):
         default = getattr(_PLAIN, option)
         if getattr(case, option) != default:
             yield replace(case, **{option: default})
-    for option in ("states", "batch_first", "flags", "dtype", "layers", "variant"):
+    for option in (
+        "threads",
+        "bias",
+        "states",
+        "batch_first",
+        "flags",
+        "dtype",
+        "layers",
+        "variant",
+    ):
         default = getattr(_PLAIN, option)
         if getattr(case, option) != default:
             yield replace(case, **{option: default})

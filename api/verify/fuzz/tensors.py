@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from itertools import product
 from random import Random
 
 import torch
@@ -32,12 +33,13 @@ def shapes(case: Case) -> dict[str, tuple[int, ...]]:
     else:
         first, second = (case.batch, case.steps)
         found = {"x": (first, second, case.input_size)}
-        for layer in range(case.layers):
-            size = hidden if layer else case.input_size
+        directions = len(case.suffixes)
+        for layer, suffix in product(range(case.layers), case.suffixes):
+            size = directions * hidden if layer else case.input_size
             if cell.input_gates:
-                found[f"weight_ih.{layer}"] = (len(cell.input_gates), *plane, size)
-            found |= {f"{name}.{layer}": shape for name, shape in weights.items()}
-        rows = (case.layers, case.batch, hidden)
+                found[f"weight_ih.{layer}{suffix}"] = (len(cell.input_gates), *plane, size)
+            found |= {f"{name}.{layer}{suffix}": shape for name, shape in weights.items()}
+        rows = (directions * case.layers, case.batch, hidden)
     return found | dict.fromkeys(sorted(states), rows)
 
 
@@ -49,9 +51,10 @@ def outputs(case: Case) -> dict[str, tuple[int, ...]]:
             f"{n} over time": (case.batch, case.steps, *plane) for n in names
         }
         return found | {f"{n} last": (case.batch, *plane) for n in names}
-    hidden = case.heads * case.dim
-    module: dict[str, tuple[int, ...]] = {"y": (case.batch, case.steps, hidden)}
-    return module | {f"{n} last": (case.layers, case.batch, hidden) for n in names}
+    hidden, directions = case.heads * case.dim, len(case.suffixes)
+    module: dict[str, tuple[int, ...]] = {"y": (case.batch, case.steps, directions * hidden)}
+    last = (directions * case.layers, case.batch, hidden)
+    return module | {f"{n} last": last for n in names}
 
 
 def draw_values(case: Case, seed: int) -> tuple[dict[str, Tensor], dict[str, Tensor]]:

@@ -42,11 +42,17 @@ class Edges:
         return torch.tensor(float(x), dtype=torch.float64, device=self.device)
 
 
-def loop_of(case: Case) -> tuple[Callable[..., Any], Edges]:
-    """The loop of a case's cell, and the object that notes its comparisons."""
+def loop_of(case: Case, dtype: torch.dtype) -> tuple[Callable[..., Any], Edges]:
+    """The loop of a case's cell, and the object that notes its comparisons.
+
+    Args:
+        case: the call.
+        dtype: the dtype of the computation. Below float64, constants are float32, as in kernels.
+    """
     edges = Edges(case.device)
+    numbers = "float64" if dtype == torch.float64 else "float32"
     scope: dict[str, Any] = {"torch": torch, "edge": edges, "DEVICE": case.device}
-    exec(compile(loop_text(case.cell, edges=True), "<loop>", "exec"), scope)
+    exec(compile(loop_text(case.cell, edges=True, numbers=numbers), "<loop>", "exec"), scope)
     return scope["loop"], edges
 
 
@@ -61,7 +67,7 @@ def run_twin(
         seeds: the gradients of all outputs.
         dtype: the dtype of the computation.
     """
-    loop, edges = loop_of(case)
+    loop, edges = loop_of(case, dtype)
     leaves = {
         name: t.to(case.device, dtype).requires_grad_(name not in case.without)
         for name, t in values.items()
@@ -104,9 +110,8 @@ def _scan(case: Case, loop: Callable[..., Any], leaves: Mapping[str, Tensor]) ->
     wx = leaves["wx"]
     states = [leaves[f"states.{n}"] for n in names] if case.states else _states(case, wx)
     params = {p.name: leaves[f"params.{p.name}"] for p in case.cell.params}
-    over_time, last = loop(
-        wx, leaves.get("R"), leaves.get("R_diag"), leaves.get("b"), params, states
-    )
+    weights = [leaves.get(w) for w in ("R", "R_diag", "b")]
+    over_time, last = _over_time(loop, wx, weights, params, states, case.reverse)
     return {f"{n} over time": t for n, t in zip(names, over_time, strict=True)} | {
         f"{n} last": t for n, t in zip(names, last, strict=True)
     }
@@ -115,22 +120,59 @@ def _scan(case: Case, loop: Callable[..., Any], leaves: Mapping[str, Tensor]) ->
 def _stack(case: Case, loop: Callable[..., Any], leaves: Mapping[str, Tensor]) -> Results:
     """The layers of a module; each one takes the output of the one below."""
     names, x = [s.name for s in case.cell.states], leaves["x"]
-    plane = (case.batch, case.heads, case.dim)
     lasts: list[Sequence[Tensor]] = []
     for layer in range(case.layers):
-        weight = leaves.get(f"weight_ih.{layer}")
-        if weight is None:
-            wx = x.new_empty(*x.shape[:2], case.heads, case.dim, 0)
-        else:
-            wx = torch.einsum("bti,gndi->btndg", x, weight)
-        states = _states(case, x)
-        if case.states:
-            states = [leaves[f"states.{n}"][layer].reshape(plane) for n in names]
-        params = {p.name: leaves[f"params.{p.name}.{layer}"] for p in case.cell.params}
-        weights = [leaves.get(f"{w}.{layer}") for w in ("R", "R_diag", "b")]
-        over_time, last = loop(wx, *weights, params, states)
-        x = over_time[0].reshape(case.batch, case.steps, case.heads * case.dim)
-        lasts.append([s.reshape(case.batch, case.heads * case.dim) for s in last])
+        ys = []
+        for suffix in case.suffixes:
+            over_time, last = _layer(case, loop, leaves, x, len(lasts), f"{layer}{suffix}")
+            ys.append(over_time[0].reshape(case.batch, case.steps, case.heads * case.dim))
+            lasts.append([s.reshape(case.batch, case.heads * case.dim) for s in last])
+        x = torch.cat(ys, 2)
     return {"y": x} | {
         f"{n} last": torch.stack(ts) for n, ts in zip(names, zip(*lasts, strict=True), strict=True)
     }
+
+
+def _layer(
+    case: Case,
+    loop: Callable[..., Any],
+    leaves: Mapping[str, Tensor],
+    x: Tensor,
+    index: int,
+    name: str,
+) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """One direction of a layer: its states over time, and the last ones.
+
+    Args:
+        case: the call.
+        loop: of the cell.
+        leaves: all tensors.
+        x: the layer's input.
+        index: of its initial states.
+        name: what the names of its weights end with, `0_reverse` for example.
+    """
+    weight = leaves.get(f"weight_ih.{name}")
+    if weight is None:
+        wx = x.new_empty(*x.shape[:2], case.heads, case.dim, 0)
+    else:
+        wx = torch.einsum("bti,gndi->btndg", x, weight)
+    states = _states(case, x)
+    if case.states:
+        plane = (case.batch, case.heads, case.dim)
+        states = [leaves[f"states.{s.name}"][index].reshape(plane) for s in case.cell.states]
+    params = {p.name: leaves[f"params.{p.name}.{name}"] for p in case.cell.params}
+    weights = [leaves.get(f"{w}.{name}") for w in ("R", "R_diag", "b")]
+    return _over_time(loop, wx, weights, params, states, name.endswith("_reverse"))
+
+
+def _over_time(
+    loop: Callable[..., Any],
+    wx: Tensor,
+    weights: Sequence[Tensor | None],
+    params: Mapping[str, Tensor],
+    states: Sequence[Tensor],
+    reverse: bool,
+) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """The loop over the steps, or over the steps from the last to the first."""
+    over_time, last = loop(wx.flip(1) if reverse else wx, *weights, params, states)
+    return [s.flip(1) for s in over_time] if reverse else over_time, last

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 import torch
 from rnnc.verify.draw.case import Settings, draw_case
-from rnnc.verify.draw.tree import Case
+from rnnc.verify.draw.tree import Case, CellDraw, Node, ValueDraw
 from rnnc.verify.fuzz.judge import judge
 from rnnc.verify.fuzz.report import report
 from rnnc.verify.fuzz.run import Outcome, run_case
 from rnnc.verify.fuzz.shrink import shrink
 from rnnc.verify.fuzz.tensors import VIEWS, draw_values, lay
-from rnnc.verify.fuzz.twin import run_twin
+from rnnc.verify.fuzz.twin import loop_of, run_twin
 
 CELLS, PARTS, SEED = 150, 2, 20
 
@@ -57,8 +57,9 @@ def test_draws_everything():
     assert {v.partition(":")[0] for c in cases for _, v in c.views} == set(VIEWS)
     for size in ("batch", "steps"):
         assert {getattr(c, size) for c in cases} >= {0, 1, 7, 17}
-    for option in ("bias", "states", "json", "batch_first"):
+    for option in ("bias", "states", "json", "batch_first", "reverse", "both"):
         assert {getattr(c, option) for c in cases} == {True, False}
+    assert not any(c.both for c in cases if c.through in ("scan", "step"))
     assert any(c.without for c in cases)
     assert any(c.silent for c in cases)
 
@@ -82,6 +83,20 @@ def results(dtype="float64"):
     values, seeds = draw_values(case, case.seed)
     truth, _ = run_twin(case, values, seeds, torch.float64)
     return case, truth
+
+
+def test_constants_of_a_loop_in_float32_are_float32():
+    """As in kernels: a loop that knew their functions exactly would allow no rounding of them."""
+    found = Node("+", (Node("name", name="s"), Node("tanh", (Node("name", name="c"),))))
+    cell = CellDraw(
+        (), (ValueDraw("s"),), (), (ValueDraw("c", 0.7),), ("s", "c"), (("new_s", found),)
+    )
+    wx = torch.zeros(1, 1, 1, 1, 0, dtype=torch.float64)
+    zero = torch.zeros(1, 1, 1, dtype=torch.float64)
+    for dtype in (torch.float64, torch.float32):
+        loop, _ = loop_of(Case(cell), dtype)
+        _, (last,) = loop(wx, None, None, None, {}, (zero,))
+        assert last.item() == torch.tensor(0.7, dtype=dtype).tanh().item()
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32"])
@@ -123,12 +138,16 @@ def test_shrinks_to_what_matters():
     assert not smallest.views
 
 
-@pytest.mark.parametrize("through", ["scan", "module", "step"])
-def test_a_report_runs_and_can_fail(through):
+@pytest.mark.parametrize(
+    ("through", "option"),
+    [("scan", ""), ("scan", "reverse"), ("module", ""), ("module", "both"), ("step", "")],
+)
+def test_a_report_runs_and_can_fail(through, option):
     case = next(
         c
         for c in (draw_case(6, n, Settings(compiled=0.0)) for n in range(300))
         if c.through == through and c.dtype == "float64"
+        if (c.reverse or c.both) == bool(option)
         if 0 < c.batch * c.steps * c.heads * c.dim < 200 and run_case(c) == Outcome("right")
     )
     text = report(replace(case, flags="shipped"), ("a reason",))
