@@ -25,8 +25,7 @@ def run_operator(
 ) -> tuple[Tensor, States]:
     """Run all layers of a module by the operator `rnnc::rnn`.
 
-    Constant states and the masks of dropout are made here: a graph that CUDA replays owns all of
-    its memory, and a compiler draws its own random numbers.
+    The masks of dropout are drawn here: a compiler draws its own random numbers.
 
     Args:
         settings: of the module.
@@ -42,7 +41,8 @@ def run_operator(
     variant, save, precision, _ = settings.choice
     steps, batch, _ = x.shape
     directions, hidden = len(settings.choices), heads * dim
-    if not states:
+    if not states and torch.compiler.is_exporting():
+        # torch's library for graphs compiled ahead of time hands on an empty list as None.
         shape = (layers * directions, batch, hidden)
         states = [x.new_full(shape, state.init) for state in cell.states]
     masks = None
@@ -63,4 +63,4 @@ def run_operator(
     )
     present = [weight for weight in weights if weight is not None]
     y, *results = rnn_op(x, list(states), present, masks, needs_grad, *options)
-    return y, tuple(results[: len(states)])
+    return y, tuple(results[: len(cell.states)])

@@ -16,24 +16,97 @@ from ...check.scan import check_operator
 from ...check.tensor import check_like, check_memory, shape_error
 from ...errors import TensorError
 from ...tensors import LayerWeights, Saved, ScanInputs
-from ..check_saved import check_as_left, check_saved, sizes_of
+from ..check_saved import check_as_left, check_saved, plain_gradients, sizes_of
 from ..function import Likeness
 from ..stack import Stack
-from ..stack_backward import StackSaved
-from .schemas import Options
+from .schemas import Options, to_parts
 
 
-def check_counts(options: Options, params: int, weights: Sequence[Tensor]) -> None:
-    """Check how many weights an operator got.
+def check_forward(
+    stack: Stack,
+    options: Options,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    masks: Tensor | None,
+) -> None:
+    """Check the tensors of a forward.
 
     Args:
+        stack: the call.
         options: of the call.
-        params: of the cell.
+        x: (T, B, input).
+        states: before the first step, (layers * directions, B, hidden) each; or none.
         weights: those that there are.
+        masks: of each dropout, (layers - 1, T, B, features).
 
     Raises:
-        TensorError: their number is another than the options say, or than the cell has.
+        TensorError: a tensor is missing, or has a wrong shape, dtype, device or no memory.
     """
+    counts = len(states), len(weights), masks is None
+    key = stack, "rnnc::rnn", tuple(options.given), counts, x.shape
+    likeness = Likeness(key, (x, *states, *weights, masks))
+    if not likeness.seen():
+        _check_each(stack, options, x, states, weights, masks)
+        likeness.remember()
+
+
+def check_backward(
+    stack: Stack,
+    options: Options,
+    gradients: Sequence[Tensor | None],
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    masks: Tensor | None,
+    results: Sequence[Tensor],
+) -> list[Tensor | None]:
+    """Check the tensors of a backward; gives the gradients as kernels can read them.
+
+    Args:
+        stack: the call.
+        options: of the call.
+        gradients: of the output and of each last state, or None for zero.
+        x: as in `check_forward`.
+        states: as in `check_forward`.
+        weights: as in `check_forward`.
+        masks: as in `check_forward`.
+        results: of `rnnc::rnn` without the last states.
+
+    Raises:
+        TensorError: as in `check_forward`.
+    """
+    counts = len(states), len(weights), masks is None, len(results)
+    missing = tuple([gradient is None for gradient in gradients])
+    key = stack, "rnnc::rnn_backward", tuple(options.given), counts, missing, x.shape
+    likeness = Likeness(key, (*gradients, x, *states, *weights, masks, *results))
+    if likeness.seen():
+        return list(gradients)
+    _check_each(stack, options, x, states, weights, masks)
+    named, firsts = options.weights(weights), _firsts(stack, x, states)
+    parts = to_parts(stack, results)
+    for i, (own, first, (*sequences, kept)) in enumerate(zip(named, firsts, parts, strict=True)):
+        call = stack.calls[i % len(stack.calls)]
+        inputs = _inputs(stack, x, first, own)
+        read = Saved(
+            inputs.wx, own.R, own.b, first, own.R_diag, own.params, sequences, kept
+        )  # fmt: skip
+        check_saved(stack.target, call.cell, call.choice.save, sizes_of(read), read)
+    # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
+    plain = plain_gradients(gradients)
+    steps, batch, _ = x.shape
+    last = stack.parts, batch, stack.heads * stack.dim
+    shapes = [(steps, batch, stack.features), *[last] * (len(gradients) - 1)]
+    for i, (gradient, shape) in enumerate(zip(plain, shapes, strict=True)):
+        if gradient is not None:
+            check_as_left(f"gradient {i}", gradient, shape, x.dtype, x.device)
+    if all(new is old for new, old in zip(plain, gradients, strict=True)):
+        likeness.remember()
+    return plain
+
+
+def _check_counts(options: Options, params: int, weights: Sequence[Tensor]) -> None:
+    """Refuse another number of weights than the options say, or than the cell has."""
     found, wanted = (len(options.given), len(weights)), options.parts * (4 + params)
     if found != (wanted, sum(options.given)):
         raise TensorError(
@@ -45,106 +118,49 @@ def check_counts(options: Options, params: int, weights: Sequence[Tensor]) -> No
         )
 
 
-def check_layers(
-    stack: Stack,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: list[LayerWeights],
-    masks: Sequence[Tensor],
-) -> None:
-    """Check the tensors of a forward.
-
-    Args:
-        stack: the call.
-        x: (T, B, input).
-        states: before the first step, (layers * directions, B, hidden) each.
-        weights: of each direction of each layer.
-        masks: of each dropout, (T, B, features) each.
-
-    Raises:
-        TensorError: a tensor is missing, or has a wrong shape, dtype, device or no memory.
-    """
-    flat = [tensor for own in weights for tensor in own.flat()]
-    likeness = Likeness((stack, "rnnc::rnn", len(masks)), [x, *states, *masks, *flat])
-    if not likeness.seen():
-        _check_each(stack, x, states, weights, masks)
-        likeness.remember()
-
-
-def check_layers_saved(stack: Stack, saved: StackSaved, gradients: Sequence[Tensor | None]) -> None:
-    """Check the tensors of a backward.
-
-    Args:
-        stack: the call.
-        saved: what its forward took and gave.
-        gradients: of the output and of each last state, or None for zero.
-
-    Raises:
-        TensorError: as in `check_layers`.
-    """
-    missing = tuple([gradient is None for gradient in gradients])
-    likeness = Likeness((stack, "rnnc::rnn_backward", missing), [*saved.flat(), *gradients])
-    if likeness.seen():
-        return
-    x, states, weights, masks, results = saved
-    _check_each(stack, x, states, weights, masks)
-    steps, batch, _ = x.shape
-    for i, (own, (*sequences, kept)) in enumerate(zip(weights, results, strict=True)):
-        call = stack.calls[i % len(stack.calls)]
-        inputs = _inputs(stack, x, states, own, i)
-        read = Saved(
-            inputs.wx,
-            own.R,
-            own.b,
-            inputs.initial_states,
-            own.R_diag,
-            own.params,
-            sequences,
-            kept,
-        )
-        check_saved(stack.target, call.cell, call.choice.save, sizes_of(read), read)
-    shapes = [(steps, batch, stack.features), *[s.shape for s in states]]
-    for i, (gradient, shape) in enumerate(zip(gradients, shapes, strict=True)):
-        if gradient is not None:
-            check_as_left(f"gradient {i}", gradient, shape, x.dtype, x.device)
-    likeness.remember()
-
-
 def _check_each(
     stack: Stack,
+    options: Options,
     x: Tensor,
     states: Sequence[Tensor],
-    weights: list[LayerWeights],
-    masks: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    masks: Tensor | None,
 ) -> None:
+    cell = stack.calls[0].cell
+    _check_counts(options, len(cell.params), weights)
     if x.ndim != 3:
         raise shape_error("x", x, "(T, B, input)", "x of that shape")
-    cell, (steps, batch, size) = stack.calls[0].cell, x.shape
+    steps, batch, size = x.shape
     directions, gates = len(stack.calls), len(cell.input_gates)
-    rows = (len(weights), batch, stack.heads * stack.dim)
-    names = [state.name for state in cell.states]
-    check_states(states, names, rows, "(layers * directions, B, hidden)", "x", x)
-    for i, own in enumerate(weights):
-        check_operator(cell, _inputs(stack, x, states, own, i), (True,) * len(names))
+    if states:
+        rows = (stack.parts, batch, stack.heads * stack.dim)
+        names = [state.name for state in cell.states]
+        check_states(states, names, rows, "(layers * directions, B, hidden)", "x", x)
+    named, firsts = options.weights(weights), _firsts(stack, x, states)
+    for i, (own, first) in enumerate(zip(named, firsts, strict=True)):
+        check_operator(cell, _inputs(stack, x, first, own), (True,) * len(first))
         features = size if i < directions else stack.features
         wanted = (gates, stack.heads, stack.dim, features)
         if gates:
             check_like(f"W of {i}", own.W, wanted, f"{wanted}, (Gx, N, D, input)", "x", x)
             check_memory(f"W of {i}", own.W) if own.W is not None else None
     dropped, count = (steps, batch, stack.features), stack.layers - 1 if stack.dropout else 0
-    if len(masks) != count:
-        raise TensorError("masks", f"{len(masks)} of them", f"{count}", "a mask for each dropout")
-    for i, mask in enumerate(masks):
-        check_as_left(f"mask {i}", mask, dropped, torch.bool, x.device)
+    found = 0 if masks is None else len(masks)
+    if found != count:
+        raise TensorError("masks", f"{found} of them", f"{count}", "a mask for each dropout")
+    if masks is not None:
+        check_as_left("masks", masks, (count, *dropped), torch.bool, x.device)
     check_memory("x", x)
 
 
-def _inputs(
-    stack: Stack, x: Tensor, states: Sequence[Tensor], own: LayerWeights, index: int
-) -> ScanInputs:
+def _firsts(stack: Stack, x: Tensor, states: Sequence[Tensor]) -> list[list[Tensor]]:
+    """Of each direction of each layer, the states before the first step."""
+    return list(stack.initial_states(x, x.shape[1], states))
+
+
+def _inputs(stack: Stack, x: Tensor, first: Sequence[Tensor], own: LayerWeights) -> ScanInputs:
     """The inputs of a direction of a layer, with one element in place of the input's share."""
     steps, batch, _ = x.shape
-    gates, plane = len(stack.calls[0].cell.input_gates), (stack.heads, stack.dim)
-    wx = x.new_zeros(()).expand(batch, steps, *plane, gates)
-    first = [state[index].reshape(batch, *plane) for state in states]
+    gates = len(stack.calls[0].cell.input_gates)
+    wx = x.new_zeros(()).expand(batch, steps, stack.heads, stack.dim, gates)
     return ScanInputs(wx, own.R, own.b, first, own.R_diag, own.params)

@@ -16,13 +16,12 @@ from torch import Tensor
 from ...call import cell_of, stored_states
 from ...errors import BackwardError, SecondOrderError
 from ...targets import target_of
-from ..check_saved import plain_gradients
 from ..function import without_autocast
 from ..stack import forward_layers, profiled
-from ..stack_backward import backward_layers
+from ..stack_backward import StackSaved, backward_layers
 from ..transforms import OPERATOR_TARGETS, check_gradients
-from .check import check_counts, check_layers, check_layers_saved
-from .schemas import RNN, RNN_BACKWARD, Options, to_results, to_saved
+from .check import check_backward, check_forward
+from .schemas import RNN, RNN_BACKWARD, Options, to_parts, to_results
 
 # Any: torch's library has no types for what is called here.
 _LIBRARY: Any = torch.library.Library("rnnc", "FRAGMENT")  # type: ignore[no-untyped-call]
@@ -38,15 +37,12 @@ def _rnn(
     x: Tensor, states: Tensors, weights: Tensors, masks: Tensor | None, keep: bool, *others: Any
 ) -> list[Tensor]:
     """The output (T, B, features), the last states, and with `keep` what the backward needs."""
-    options, target = Options(*others), target_of(x.device)
-    tf32 = target.rounds(x.dtype, options.choice.precision)
-    stack = options.stack(x.device.type, keep, tf32)
-    check_counts(options, len(stack.calls[0].cell.params), weights)
+    options = Options(*others)
+    stack = options.stack(x, keep)
+    check_forward(stack, options, x, states, weights, masks)
     named = options.weights(weights)
-    drawn = () if masks is None else masks.unbind(0)
-    check_layers(stack, x, states, named, drawn)
     with profiled("rnnc::scan"):
-        run = forward_layers(stack, x, states, named, drawn)
+        run = forward_layers(stack, x, states, named, _by_layer(masks))
     return to_results(stack, run, keep)
 
 
@@ -63,23 +59,24 @@ def _rnn_backward(
     *others: Any,
 ) -> list[Tensor]:
     """The gradients of x, of the states and of the weights, of those that `needs` says."""
-    options, target, device = Options(*others), target_of(x.device), x.device.type
-    tf32 = target.rounds(x.dtype, options.choice.precision)
-    stack = options.stack(device, True, tf32)
-    check_counts(options, len(stack.calls[0].cell.params), weights)
-    drawn = () if masks is None else masks.unbind(0)
-    saved = to_saved(stack, x, states, options.weights(weights), drawn, results)
-    # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
-    gradients = [d_y, *plain_gradients(d_last)]
-    check_layers_saved(stack, saved, gradients)
+    options = Options(*others)
+    stack, inputs = options.stack(x, True), (x, states, weights, masks, results)
+    gradients = check_backward(stack, options, [d_y, *d_last], *inputs)
+    named, parts = options.weights(weights), to_parts(stack, results)
+    saved = StackSaved(x, states, named, _by_layer(masks), parts)
     count = 1 + len(states)
     wanted = [*needs[:count], *options.spread(needs[count:], False)]
     firsts = list(stack.initial_states(x, x.shape[1], states))
-    with profiled("rnnc::scan_backward"), without_autocast(device):
+    with profiled("rnnc::scan_backward"), without_autocast(x.device.type):
         found = backward_layers(stack, saved, firsts, gradients, wanted, donated=False)
-    given = [True] * count + list(options.given)
+    given = (*[True] * count, *options.given)
     present = [d for d, has in zip(found, given, strict=True) if has]
     return _by_themselves([d for d, need in zip(present, needs, strict=True) if need])
+
+
+def _by_layer(masks: Tensor | None) -> Tensors:
+    """The mask of each dropout."""
+    return () if masks is None else masks.unbind(0)
 
 
 def _by_themselves(gradients: Sequence[Tensor | None]) -> list[Tensor]:
@@ -106,17 +103,17 @@ def _(
     options, target = Options(*others), target_of(x.device)
     (steps, batch, _), (heads, dim) = x.shape, (options.heads, options.dim)
     hidden, directions = heads * dim, options.directions
-    new, parts = x.new_empty, options.parts
+    new, parts, count = x.new_empty, options.parts, options.states
     y = new(steps, batch, directions * hidden)
-    last = [new(parts, batch, hidden) for _ in states]
+    last = [new(parts, batch, hidden) for _ in range(count)]
     if not keep:
         return [y, *last]
-    stored = stored_states(options.cell, (True, *(False,) * (len(states) - 1)), True)
+    stored = stored_states(options.cell, (True, *(False,) * (count - 1)), True)
     sizes = steps, batch, heads, dim
     saved = target.saved_shape(cell_of(options.cell), sizes, True, options.choice.save)
     kept = [*((steps if wanted else 0, batch, heads, dim) for wanted in stored), saved] * parts
     if directions == 1:
-        del kept[-1 - len(states)]
+        del kept[-1 - count]
     return [y, *last, *(new(shape) for shape in kept)]
 
 
@@ -149,7 +146,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
     if not torch.compiler.is_compiling():  # torch's flags may change before the backward
         rounds = target_of(x.device).rounds(x.dtype, options.choice.precision)
         options = options._replace(precision="tf32" if rounds else "ieee")
-    kept = [output[0], *output[1 + len(states) :]]
+    kept = [output[0], *output[1 + options.states :]]
     ctx.options, ctx.counts = options, (len(states), len(weights))
     ctx.mark_non_differentiable(*kept[1:])
     ctx.set_materialize_grads(False)
@@ -165,7 +162,7 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
         lists.append([next(tensors) for _ in range(count)])
     need_x, need_states, need_weights, *_ = ctx.needs_input_grad
     needs = [need_x, *need_states, *need_weights]
-    d_last = list(gradients[1 : 1 + ctx.counts[0]])
+    d_last = list(gradients[1 : 1 + ctx.options.states])
     results = torch.ops.rnnc.rnn_backward(
         gradients[0], d_last, x, *lists, masks, list(tensors), needs, *ctx.options
     )

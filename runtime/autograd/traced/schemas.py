@@ -14,10 +14,10 @@ from torch import Tensor
 
 from ....codegen.shape import Precision, Save
 from ...call import Choice, Order, cell_of
+from ...targets import target_of
 from ...tensors import LayerWeights, weights_from
 from ..settings import Settings, stack_of
 from ..stack import Run, Stack
-from ..stack_backward import StackSaved
 
 _OPTIONS = (
     "str cell, bool[] given, int layers, bool both, int heads, int dim, float dropout,"
@@ -73,19 +73,26 @@ class Options(NamedTuple):
         return self.layers * self.directions
 
     @property
+    def states(self) -> int:
+        """Of the cell."""
+        return len(cell_of(self.cell).states)
+
+    @property
     def choice(self) -> Choice:
         """What the caller chose; `plan_for` refuses a variant that does not exist."""
         return Choice(self.variant, cast(Save, self.save), cast(Precision, self.precision))
 
-    def stack(self, device: str, keep: bool, tf32: bool) -> Stack:
+    def stack(self, x: Tensor, keep: bool) -> Stack:
         """The call.
 
         Args:
-            device: the type of device of its tensors.
+            x: gives the type of device, and the dtype that decides whether products round to TF32.
             keep: whether a backward may follow.
-            tf32: whether products may round factors of float32 to TF32.
         """
-        return stack_of(_settings(self._replace(given=())), device, keep, self.dropout, tf32)
+        cell, _, *others, precision, order = self
+        device = x.device
+        tf32 = target_of(device).rounds(x.dtype, cast(Precision, precision))
+        return _stack(cell, *others, precision, order, device.type, keep, tf32)
 
     def weights(self, present: Sequence[Tensor]) -> list[LayerWeights]:
         """The weights by name.
@@ -107,10 +114,14 @@ class Options(NamedTuple):
 
 
 @lru_cache(maxsize=1024)
-def _settings(options: Options) -> Settings:
-    cell, _, layers, both, heads, dim, dropout, *_ = options
+def _stack(*arguments: Any) -> Stack:
+    """The call of `Options` without `given`, of a type of device, `keep` and `tf32`."""
+    cell, *others, device, keep, tf32 = arguments
+    options = Options(cell, (), *others)
+    _, _, layers, both, heads, dim, dropout, *_ = options
     sizes, order = (layers, both, heads, dim), cast(Order, options.order)
-    return Settings(cell_of(cell), *sizes, dropout, "auto", options.choice, order)
+    settings = Settings(cell_of(cell), *sizes, dropout, "auto", options.choice, order)
+    return stack_of(settings, device, keep, dropout, tf32)
 
 
 def to_results(stack: Stack, run: Run, keep: bool) -> list[Tensor]:
@@ -132,22 +143,11 @@ def to_results(stack: Stack, run: Run, keep: bool) -> list[Tensor]:
     return [run.y, *run.last, *kept]
 
 
-def to_saved(
-    stack: Stack,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: list[LayerWeights],
-    masks: Sequence[Tensor],
-    results: Sequence[Tensor],
-) -> StackSaved:
-    """What the backward of all layers reads.
+def to_parts(stack: Stack, results: Sequence[Tensor]) -> list[Sequence[Tensor]]:
+    """Of each direction of each layer, its states at all steps and what its kernel saved.
 
     Args:
         stack: the call.
-        x: the input, (T, B, input).
-        states: the caller's, (layers * directions, B, hidden) each.
-        weights: of each direction of each layer.
-        masks: of each dropout.
         results: of `rnnc::rnn` without the last states.
     """
     y, *kept = results
@@ -155,5 +155,4 @@ def to_saved(
     if len(stack.calls) == 1:
         steps, batch, _ = y.shape
         kept.insert(len(kept) + 1 - each, y.view(steps, batch, stack.heads, stack.dim))
-    parts = [kept[first : first + each] for first in range(0, len(kept), each)]
-    return StackSaved(x, states, weights, masks, parts)
+    return [kept[first : first + each] for first in range(0, len(kept), each)]

@@ -47,7 +47,8 @@ def arguments(cell, layers, both, dropout=0.0, keep=True, seed=0):
 def test_opcheck(name, both):
     cell = rnnc.cells.get(name)
     torch.library.opcheck(rnn_op, arguments(cell, 2, both, dropout=0.3))
-    torch.library.opcheck(rnn_op, arguments(cell, 1, both, keep=False))
+    x, _, *others = arguments(cell, 1, both, keep=False)
+    torch.library.opcheck(rnn_op, (x, [], *others))
 
 
 @pytest.mark.parametrize("both", [False, True], ids=["one way", "both ways"])
@@ -63,12 +64,12 @@ def test_opcheck_of_the_backward(name, both):
     d_y, d_last = torch.randn_like(y), [torch.randn_like(s) for s in last]
     missing = [None] * len(last)
     odd = [i % 2 == 1 for i in range(count)]
-    for seed, seeds, needs in (
-        (d_y, d_last, [True] * count),
-        (None, d_last, odd),
-        (d_y, missing, odd),
+    for seed, seeds, first, needs in (
+        (d_y, d_last, states, [True] * count),
+        (None, d_last, states, odd),
+        (d_y, missing, [], odd[len(states) :]),
     ):
-        call = (seed, seeds, x, states, weights, masks, [y, *kept], needs, *options)
+        call = (seed, seeds, x, first, weights, masks, [y, *kept], needs, *options)
         torch.library.opcheck(rnn_backward_op, call)
         found = rnn_backward_op(*call)
         assert len({d.untyped_storage().data_ptr() for d in found}) == len(found) == sum(needs)
