@@ -1,4 +1,4 @@
-"""`tables.py`: the pages show the figures of the files, or say that they are not measured."""
+"""`tables/write.py`: the pages show the figures of the files, or say that they are not measured."""
 
 from __future__ import annotations
 
@@ -9,13 +9,15 @@ import pytest
 
 @pytest.fixture
 def tables(script):
-    return script("tables")
+    return script("tables/write")
 
 
 def test_the_pages_are_as_their_files(tables):
     for page in tables.PAGES:
         text = page.read_text()
-        assert tables.filled(text) == text, f"python benchmarks/tables.py writes {page.name} anew"
+        assert tables.filled(text) == text, (
+            f"python benchmarks/tables/write.py writes {page.name} anew"
+        )
         assert "<!-- figures: " in text
 
 

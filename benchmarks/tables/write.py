@@ -1,6 +1,6 @@
 """Writes the tables of figures in the pages, from the newest files in benchmarks/results.
 
-    python benchmarks/tables.py
+    python benchmarks/tables/write.py
 
 The text between `<!-- figures: NAME -->` and `<!-- end -->` is replaced. If no file has the
 figures, the page says that they are not measured, and names the command that measures them.
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from figures import missing, newest, source, table
-from tables_of_users import plans, users
+from users import plans, users
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 MEASURED_ON = json.loads((ROOT / "benchmarks" / "anchors.json").read_text())["measured_on"]
 PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
