@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -12,14 +12,22 @@ from torch import Tensor
 
 from .autograd.layers import run_node
 from .autograd.settings import Settings, made_joint, stack_of
-from .autograd.stack import Stack, profiled, run_layers
+from .autograd.stack import Stack, forward_layers, profiled
 from .autograd.traced.call import run_operator
 from .autograd.transforms import check_has_operators, needs_reference
 from .call import Choice
 from .check.plain import all_plain, any_tangent, is_watched
 from .layers_call import wavefront_error
+from .replay.replays import Replays
 from .scan import resolve_backend, run_scan
-from .targets import TARGETS, JointTarget, LayersTarget, runs_one_step, target_of
+from .targets import (
+    TARGETS,
+    JointTarget,
+    LayersTarget,
+    SteppingTarget,
+    runs_one_step,
+    target_of,
+)
 from .tensors import LayerWeights, ScanInputs, States, weights_from
 
 # What autocast casts to the dtype of a call.
@@ -76,16 +84,32 @@ def run_plain_call(settings: Settings, dropout: float, call: PlainCall) -> tuple
     Returns:
         As `scan_layers`.
     """
-    stack, x, given, weights, needs_grad = call
-    if not needs_grad:
-        if len(x) == 1 and not (settings.both or dropout) and runs_one_step(stack.target):
-            with profiled("rnnc::scan"):
-                stepped = stack.target.step(stack, x[0], given, weights)
-            return stepped.output.unsqueeze(0), stepped.last
-        return run_layers(stack, x, given, weights_from(weights, stack.parts))
-    again = partial(composed, settings, dropout)
-    y, *last = run_node(stack, again, len(given), x, *given, *weights)
+    stack, x, given, weights, needs_grad, replays = call
+    if needs_grad:
+        again = partial(composed, settings, dropout)
+        y, *last = run_node(stack, again, len(given), replays, x, *given, *weights)
+        return y, tuple(last)
+    run: Callable[[], list[Any]]
+    if len(x) == 1 and not (settings.both or dropout) and runs_one_step(stack.target):
+        run = partial(_one_step, stack.target, call)
+    else:
+        run = partial(_inference, call)
+    with profiled("rnnc::scan"):
+        y, *last = run() if replays is None else replays.run("inference", call.tensors(), run)
     return y, tuple(last)
+
+
+def _one_step(target: SteppingTarget, call: PlainCall) -> list[Tensor]:
+    """The output and the last states of a sequence of one step."""
+    stepped = target.step(call.stack, call.x[0], call.states, call.weights)
+    return [stepped.output.unsqueeze(0), *stepped.last]
+
+
+def _inference(call: PlainCall) -> list[Tensor]:
+    """The output and the last states, where no gradient is wanted."""
+    weights = weights_from(call.weights, call.stack.parts)
+    run = forward_layers(call.stack, call.x, call.states, weights)
+    return [run.y, *run.last]
 
 
 def _check_wavefront(settings: Settings, x: Tensor, call: PlainCall | KernelCall | None) -> None:
@@ -131,6 +155,7 @@ class PlainCall(NamedTuple):
         states: as in `KernelCall`.
         weights: as in `KernelCall`.
         needs_grad: as in `KernelCall`.
+        replays: of calls like this one, if they come again.
     """
 
     stack: Stack
@@ -138,6 +163,11 @@ class PlainCall(NamedTuple):
     states: tuple[Tensor, ...]
     weights: Sequence[Tensor | None]
     needs_grad: bool
+    replays: Replays | None = None
+
+    def tensors(self) -> list[Tensor]:
+        """All tensors of the call."""
+        return [self.x, *self.states, *[weight for weight in self.weights if weight is not None]]
 
 
 def plain_call(

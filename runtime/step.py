@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import cast
+from typing import Any, cast
 
 from torch import Tensor
 
@@ -48,14 +48,21 @@ def run_plain_step(settings: Settings, call: PlainCall) -> tuple[Tensor, States]
     Returns:
         The output of the last layer, (B, hidden), and each new state.
     """
-    stack, x, states, weights, needs_grad = call
-    if not needs_grad:
-        with profiled("rnnc::step"):
-            stepped = cast(SteppingTarget, stack.target).step(stack, x, states, weights)
-        return stepped.output, stepped.last
-    again = partial(composed, settings, 0.0)
-    y, *new = run_step_node(stack, again, len(states), x, *states, *weights)
-    return y, tuple(new)
+    stack, x, states, weights, needs_grad, replays = call
+    if needs_grad:
+        again = partial(composed, settings, 0.0)
+        y, *new = run_step_node(stack, again, len(states), replays, x, *states, *weights)
+        return y, tuple(new)
+    run = partial(_step, cast(SteppingTarget, stack.target), call)
+    with profiled("rnnc::step"):
+        y, *last = run() if replays is None else replays.run("step", call.tensors(), run)
+    return y, tuple(last)
+
+
+def _step(target: SteppingTarget, call: PlainCall) -> list[Any]:
+    """The output and the new states, where no gradient is wanted."""
+    stepped = target.step(call.stack, call.x, call.states, call.weights)
+    return [stepped.output, *stepped.last]
 
 
 def step_as_sequence(

@@ -16,6 +16,7 @@ from .cpu.target import CpuTarget
 from .cuda.target import CudaTarget
 from .errors import TensorError
 from .layers_call import LayersCall, LayersRead
+from .replay.replays import Replays
 from .tensors import Forward, Gradients, Saved, ScanInputs, Stepped
 
 if TYPE_CHECKING:
@@ -264,6 +265,16 @@ def target_of(device: torch.device, backend: str = "auto") -> Target:
         backend: the caller's word.
     """
     return TARGETS[target_name(device.type, backend) or "cpu"]
+
+
+def replays_of(target: Target) -> Replays | None:
+    """What records calls on a target, and replays them; None if the target has no way to.
+
+    Args:
+        target: any.
+    """
+    stream_of = getattr(target, "stream_of", None)
+    return None if stream_of is None else Replays(stream_of)
 
 
 def runs_one_step(target: Target) -> TypeGuard[SteppingTarget]:

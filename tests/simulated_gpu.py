@@ -17,6 +17,8 @@ from rnnc.runtime.cuda.step import forward as step_forward
 from rnnc.runtime.cuda.step import products as step_products
 from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
+from rnnc.runtime.cuda.wavefront import backward as wavefront_backward
+from rnnc.runtime.gemms import TORCH
 from rnnc.runtime.targets import register_target, unregister_target
 
 # Keep kernels of the simulated driver, and plans for its device.
@@ -86,6 +88,10 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     patch.setattr(
         constants, "device_tensor", lambda size, dtype, *_: torch.empty(size, dtype=dtype)
     )
+    for room in (target, wavefront_backward):
+        patch.setattr(room, "multiplier", lambda *_: TORCH)
+    # Tests that replace kernels by other functions see each call.
+    patch.setattr(target, "is_here", lambda _: False)
     patch.setattr(choose, "device_limits", lambda _: limits_of("H200"))
     for cached in CACHES:
         cached.cache_clear()

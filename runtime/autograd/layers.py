@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
+from operator import attrgetter
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ..check.plain import all_plain, is_watched
+from ..replay.replays import Replays
 from ..tensors import States, weights_from
 from .check_saved import check_as_left, plain_gradients
 from .function import Likeness, spent_error, without_autocast
 from .stack import Stack, forward_layers, profiled
-from .stack_backward import StackSaved, backward_layers, saved_by_name
+from .stack_backward import backward_layers, saved_by_name
 from .transforms import check_gradients, check_has_operators
 
 # The same computation by torch operations that autograd can differentiate again: output and last
@@ -29,7 +31,13 @@ class Layers(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, stack: Stack, composed: Composed, given: int, x: Tensor, *flat: Tensor | None
+        ctx: Any,
+        stack: Stack,
+        composed: Composed,
+        given: int,
+        replays: Replays | None,
+        x: Tensor,
+        *flat: Tensor | None,
     ) -> tuple[Tensor, ...]:
         """The output and the last states.
 
@@ -38,44 +46,57 @@ class Layers(torch.autograd.Function):
             stack: the call.
             composed: computes the same by torch operations.
             given: how many states the caller gives: none, or all.
+            replays: of calls like this one, if they come again.
             x: (T, B, input).
             flat: the caller's states, and the flat weights of each direction of each layer.
         """
-        states: Any = flat[:given]
-        weights = weights_from(flat[given:], stack.parts)
+        run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::scan"):
-            run = forward_layers(stack, x, states, weights)
-        results = [(*result.states, result.saved) for result in run.results]
-        saved = StackSaved(x, states, weights, run.masks, results).flat()
+            if replays is None:
+                found = run()
+            else:
+                inputs = [x, *[tensor for tensor in flat if tensor is not None]]
+                found = replays.run("forward", inputs, run)
+        results = 1 + len(stack.initial_values)  # of the node
+        saved = (x, *flat, *found[results:])
         ctx.stack, ctx.composed, ctx.given, ctx.spent = stack, composed, given, False
-        ctx.inputs, ctx.device = 1 + len(flat), x.device
-        ctx.constants = None if given else run.first  # those of the caller may change
+        ctx.inputs, ctx.device, ctx.replays = 1 + len(flat), x.device, replays
         ctx.kinds = [None if t is None else (t.shape, t.dtype) for t in saved]
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*saved)
         # A view of a tensor that was made here could not be changed in place.
-        return run.y.detach(), *(last.detach() for last in run.last)
+        return tuple([result.detach() for result in found[:results]])
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
         """The gradient of each input that needs one."""
         if ctx.spent:
             raise spent_error()
-        saved = ctx.saved_tensors
+        saved, needs = ctx.saved_tensors, ctx.needs_input_grad[4:]
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
             check_has_operators(ctx.stack.calls[0].target)
             check_gradients(gradients)
-            named, needs = saved_by_name(ctx.stack, ctx.given, saved), ctx.needs_input_grad[3:]
+            named = saved_by_name(ctx.stack, ctx.given, saved)
             inputs = saved[: ctx.inputs]
             weights = inputs[1 + ctx.given :]
             again = partial(ctx.composed, named.x, named.states, weights, named.masks)
-            return None, None, None, *differentiable(again, inputs, needs, gradients)
-        if not all_plain(gradients):
-            check_gradients(gradients)
-            gradients = tuple(plain_gradients(gradients))
+            return None, None, None, None, *differentiable(again, inputs, needs, gradients)
+        # Unless the caller retains the graph, no other backward reads what the kernels saved.
+        retained = torch._C._autograd._get_current_graph_task_keep_graph()
+        run = partial(_backward, ctx, saved, gradients, needs, retained)
+        tensors = [tensor for tensor in (*saved, *gradients) if tensor is not None]
+        before = list(map(_version, tensors))
         with profiled("rnnc::scan_backward"), without_autocast(ctx.device.type):
-            found = saved_by_name(ctx.stack, ctx.given, as_left(ctx, saved))
-            return None, None, None, *_backward(ctx, found, gradients)
+            try:
+                if ctx.replays is None:
+                    found = run()
+                else:
+                    key = needs, retained, tuple([d is None for d in gradients])
+                    found = ctx.replays.run(key, tensors, run)
+            except BaseException:
+                ctx.spent = before != list(map(_version, tensors))
+                raise
+        return None, None, None, None, *found
 
 
 # Without the search of `torch.autograd.Function.apply` for transforms of torch.func: a call under
@@ -83,26 +104,33 @@ class Layers(torch.autograd.Function):
 run_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Layers).apply
 
 
+def _forward(stack: Stack, given: int, x: Tensor, flat: Sequence[Tensor | None]) -> list[Tensor]:
+    """The results of the node, and what its backward reads besides its inputs."""
+    states: Any = flat[:given]
+    run = forward_layers(stack, x, states, weights_from(flat[given:], stack.parts))
+    kept = [tensor for result in run.results for tensor in (*result.states, result.saved)]
+    return [run.y, *run.last, *run.masks, *kept]
+
+
 def _backward(
-    ctx: Any, saved: StackSaved, gradients: Sequence[Tensor | None]
+    ctx: Any,
+    saved: Sequence[Any],
+    gradients: Sequence[Tensor | None],
+    needs: Sequence[bool],
+    retained: bool,
 ) -> list[Tensor | None]:
+    """The gradient of each input, by kernels."""
     stack: Stack = ctx.stack
-    firsts = ctx.constants
-    if firsts is None:
-        firsts = list(stack.initial_states(saved.x, saved.x.shape[1], saved.states))
-    kept = [result[-1] for result in saved.results]
-    # Unless the caller retains the graph, no other backward reads what the kernels saved.
-    donated = not (
-        torch._C._autograd._get_current_graph_task_keep_graph()
-        or any(tensor.is_inference() for tensor in kept)
-    )
-    before = [tensor._version for tensor in kept] if donated else []
-    try:
-        needs = ctx.needs_input_grad[3:]
-        return backward_layers(stack, saved, firsts, gradients, needs, donated)
-    except BaseException:
-        ctx.spent = donated and before != [tensor._version for tensor in kept]
-        raise
+    if not all_plain(gradients):
+        check_gradients(gradients)
+        gradients = plain_gradients(gradients)
+    named = saved_by_name(stack, ctx.given, as_left(ctx, saved))
+    firsts = list(stack.initial_states(named.x, named.x.shape[1], named.states))
+    donated = not (retained or any(result[-1].is_inference() for result in named.results))
+    return backward_layers(stack, named, firsts, gradients, needs, donated)
+
+
+_version = attrgetter("_version")
 
 
 def as_left(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:

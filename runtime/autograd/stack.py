@@ -148,23 +148,6 @@ class Run(NamedTuple):
     first: list[list[Tensor]]
 
 
-def run_layers(
-    stack: Stack, x: Tensor, states: Sequence[Tensor], weights: Sequence[LayerWeights]
-) -> tuple[Tensor, States]:
-    """The output and last states of all layers, where no gradient is wanted.
-
-    Args:
-        stack: the call.
-        x: (T, B, input).
-        states: before the first step, (layers * directions, B, hidden) each; empty for their
-            initial values.
-        weights: of each direction of each layer.
-    """
-    with profiled("rnnc::scan"):
-        run = forward_layers(stack, x, states, weights)
-    return run.y, run.last
-
-
 def forward_layers(
     stack: Stack,
     x: Tensor,

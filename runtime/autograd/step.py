@@ -12,6 +12,7 @@ from torch import Tensor
 from torch._C._dynamo.guards import TensorGuards
 
 from ..check.plain import all_plain, is_watched
+from ..replay.replays import Replays
 from ..tensors import States, Stepped
 from .check_saved import plain_gradients
 from .function import without_autocast
@@ -25,7 +26,13 @@ class Step(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, stack: Stack, composed: Composed, given: int, x: Tensor, *flat: Tensor | None
+        ctx: Any,
+        stack: Stack,
+        composed: Composed,
+        given: int,
+        replays: Replays | None,
+        x: Tensor,
+        *flat: Tensor | None,
     ) -> tuple[Tensor, ...]:
         """The output and the new states.
 
@@ -34,43 +41,70 @@ class Step(torch.autograd.Function):
             stack: the call.
             composed: computes a sequence by torch operations.
             given: how many states the caller gives: none, or all.
+            replays: of steps like this one, if they come again.
             x: (B, input).
             flat: the caller's states, and the flat weights of each layer.
         """
-        states: Any = flat[:given]
+        run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::step"):
-            target: Any = stack.target
-            run = target.step(stack, x, states, flat[given:])
-        saved = (x, *flat, *run.last, run.saved)
+            if replays is None:
+                found = run()
+            else:
+                inputs = [x, *[tensor for tensor in flat if tensor is not None]]
+                found = replays.run("forward", inputs, run)
+        others = found[1:]
+        saved = (x, *flat, *others)
         ctx.stack, ctx.composed, ctx.given = stack, composed, given
-        ctx.inputs, ctx.device = 1 + len(flat), x.device
+        ctx.inputs, ctx.device, ctx.replays = 1 + len(flat), x.device, replays
         ctx.kinds = [None if t is None else (t.shape, t.dtype) for t in saved]
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*saved)
-        return run.output, *run.last
+        return found[0], *others[:-1]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
         """The gradient of each input that needs one."""
         stack: Stack = ctx.stack
-        saved, needs = ctx.saved_tensors, ctx.needs_input_grad[3:]
+        saved, needs = ctx.saved_tensors, ctx.needs_input_grad[4:]
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
             check_has_operators(stack.calls[0].target)
             check_gradients(gradients)
             inputs = saved[: ctx.inputs]
             again = partial(composed_step, ctx.composed, *_named(ctx, inputs))
-            return None, None, None, *differentiable(again, inputs, needs, gradients)
-        if not all_plain(gradients):
-            check_gradients(gradients)
-            gradients = tuple(plain_gradients(gradients))
-        saved = _left(ctx, saved)
-        *last, kept = saved[ctx.inputs :]
-        stepped = Stepped(last[0], tuple(last), kept)
-        named = _named(ctx, saved[: ctx.inputs])
+            return None, None, None, None, *differentiable(again, inputs, needs, gradients)
+        run = partial(_backward, ctx, saved, gradients, needs)
         with profiled("rnnc::step_backward"), without_autocast(ctx.device.type):
-            target: Any = stack.target
-            found = target.step_backward(stack, *named, stepped, gradients, needs)
-        return None, None, None, *found
+            if ctx.replays is None:
+                found = run()
+            else:
+                tensors = [tensor for tensor in (*saved, *gradients) if tensor is not None]
+                key = needs, tuple([d is None for d in gradients])
+                found = ctx.replays.run(key, tensors, run)
+        return None, None, None, None, *found
+
+
+def _forward(stack: Stack, given: int, x: Tensor, flat: Sequence[Tensor | None]) -> list[Any]:
+    """The output, the new states, and what the kernels saved."""
+    target: Any = stack.target
+    run = target.step(stack, x, flat[:given], flat[given:])
+    return [run.output, *run.last, run.saved]
+
+
+def _backward(
+    ctx: Any, saved: Sequence[Any], gradients: Sequence[Tensor | None], needs: Sequence[bool]
+) -> list[Tensor | None]:
+    """The gradient of each input, by kernels."""
+    stack: Stack = ctx.stack
+    if not all_plain(gradients):
+        check_gradients(gradients)
+        gradients = tuple(plain_gradients(gradients))
+    saved = _left(ctx, saved)
+    *last, kept = saved[ctx.inputs :]
+    stepped = Stepped(last[0], tuple(last), kept)
+    named = _named(ctx, saved[: ctx.inputs])
+    target: Any = stack.target
+    found: list[Tensor | None] = target.step_backward(stack, *named, stepped, gradients, needs)
+    return found
 
 
 def composed_step(

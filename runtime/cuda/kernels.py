@@ -16,6 +16,7 @@ from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
 from ..errors import ResidencyError
 from ..gemms import TORCH, Multiplier, gates_again, recurrent_gradient
+from ..replay.recorder import recording, refuse_recording
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .launch import on_device
 from .prepared import Prepared, prepare
@@ -77,7 +78,7 @@ def forward(
     )
 
     def launch(ready: Prepared) -> None:
-        (run or ready.launcher.run)(arguments, R, wx, steps)
+        _running(ready, run)(arguments, R, wx, steps)
 
     if last[0].numel():
         with on_device(wx.device):
@@ -190,7 +191,10 @@ def backward_parts(
         if in_place and values is saved.saved:
             # From here on it holds gradients: its version tells whoever would read it again.
             increment_version(values)
-        (run or ready.launcher.run)(arguments, matrix, like, steps)
+            recorder = recording()
+            if recorder is not None:
+                recorder.overwrite(values)
+        _running(ready, run)(arguments, matrix, like, steps)
         return sums
 
     zero = saved.zero or (False,) * counts.states
@@ -233,11 +237,20 @@ def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) 
         return launch(prepare(ready.cell, plan, ready.sizes, ready.device))
 
     if ready.fixed_bytes + steps * ready.step_bytes >= LARGE_BUFFERS:
+        refuse_recording()
         return step_down(ready.plan, run, steps)  # asks first how much memory is free
     try:
         return launch(ready)
     except NO_ROOM as error:
+        refuse_recording()
         return step_down(ready.plan, run, steps, error)
+
+
+def _running(ready: Prepared, run: RunKernels | None) -> RunKernels:
+    """What runs the kernels of a direction: of its launcher, unless it is given."""
+    if run is not None or not ready.launcher.recorded:
+        refuse_recording()
+    return run or ready.launcher.run
 
 
 def _filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> ctypes.Structure:

@@ -14,7 +14,9 @@ import torch
 from torch import Tensor
 
 from ..errors import ResidencyError
+from ..replay.recorder import recording, refuse_recording
 from .driver.driver import as_residency
+from .relaunch import relaunch
 
 _ONE_POINTER = ctypes.c_void_p * 1
 _NOTHING = nullcontext()
@@ -72,7 +74,9 @@ class Kernel:
         # Where this does not fit, CuPy's own launch takes a smaller grid; the driver names no size.
         if self.resident is not None:
             check_room(self, grid[0] * grid[1] * grid[2], self.resident)
-        if stream is None:
+        if stream is not None:
+            refuse_recording()
+        else:
             stream = torch._C._cuda_getCurrentRawStream(self.device)
             if torch.cuda.is_current_stream_capturing():
                 never_unload(self)
@@ -92,6 +96,9 @@ class Kernel:
                 driver.launchCooperativeKernel(*launch)
         except RuntimeError as error:
             raise as_residency(error, f"launch of {self.name} on cuda:{self.device}") from None
+        recorder = recording()
+        if recorder is not None:
+            relaunch(recorder, self, grid, arguments)
 
 
 # Of kernels that were launched into a caller's graph: nobody tells when that graph is gone.
@@ -144,9 +151,15 @@ class Launcher(ABC):
 
     It is made once and serves all such calls, on all streams and threads. So it holds kernels and
     sizes, but no tensor and no address of a call.
+
+    Attributes:
+        recorded: whether it does nothing on the device but by calls of `Kernel` and by operators of
+            torch, so that a call can be replayed without it.
     """
 
     __slots__ = ()
+
+    recorded = False
 
     def matrix(self, R: Tensor | None) -> Tensor | None:
         """R as the kernels read it; as it is, unless a kind says otherwise.
@@ -179,6 +192,15 @@ def _elsewhere(device: torch.device) -> Iterator[None]:
 
 
 _here = threading.local()
+
+
+def is_here(index: int) -> bool:
+    """Whether a device is the current one, of torch and of the driver.
+
+    Args:
+        index: the device's number.
+    """
+    return torch.cuda.current_device() == index and getattr(_here, "device", None) == index
 
 
 def on_device(device: torch.device) -> AbstractContextManager[None]:

@@ -29,12 +29,12 @@ def rounds(dtype: torch.dtype, precision: Precision) -> bool:
 
 
 def multiplier(dtype: torch.dtype, tf32: bool) -> Multiplier:
-    """What multiplies tensors of a dtype: torch, unless its products have another precision now.
+    """What multiplies tensors of a dtype: torch, but of float32, for its flags are other ones.
 
     Args:
         dtype: of the factors.
         tf32: whether factors of float32 may be rounded to TF32.
     """
-    if dtype != torch.float32 or tf32 == (torch.backends.cuda.matmul.fp32_precision == "tf32"):
+    if dtype != torch.float32:
         return TORCH
     return ROUNDED if tf32 else EXACT

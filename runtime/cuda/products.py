@@ -7,15 +7,14 @@ differ, these products take their place: cuBLAS's, with a compute type of their 
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import torch
 from torch import Tensor
 
-from .driver.cublas import blas_of, workspace_bytes
+from ..replay.recorder import recording
+from .driver.cublas import blas_of
 from .launch import on_device
-from .memory.allocations import device_tensor
-from .memory.kept import freed_with_memory
+from .memory.workspace import workspace_of
+from .remultiply import remultiply
 
 
 def rows_of(weight: Tensor) -> Tensor:
@@ -74,33 +73,11 @@ class CudaMultiplier:
             memory = workspace_of(index, stream)
             with blas.lock:
                 blas.at(stream, memory.data_ptr(), memory.nbytes)
-                blas.multiply(to, a, b, tf32=self.tf32, add=add)
+                launched = blas.multiply(to, a, b, tf32=self.tf32, add=add)
+        recorder = recording()
+        if recorder is not None:
+            remultiply(recorder, blas, index, *launched)
         return to
 
 
 EXACT, ROUNDED = CudaMultiplier(tf32=False), CudaMultiplier(tf32=True)
-
-
-def workspace_of(device: int, stream: int) -> Tensor:
-    """The memory of products on torch's current stream of a device.
-
-    Args:
-        device: the device's number.
-        stream: the handle of the stream.
-    """
-    if torch.cuda.is_current_stream_capturing():
-        # A graph keeps no memory but that of its own pool. Freed early, it goes to whoever runs
-        # later in the same stream.
-        like = torch.device("cuda", device)
-        return torch.empty(workspace_bytes(device), dtype=torch.uint8, device=like)
-    return _workspace(device, stream)
-
-
-@lru_cache(maxsize=8)
-def _workspace(device: int, stream: int) -> Tensor:
-    """The memory that all products of a stream use, one after the other."""
-    size = (workspace_bytes(device),)
-    return device_tensor(size, torch.uint8, torch.device("cuda", device), stream)
-
-
-freed_with_memory(_workspace.cache_clear)

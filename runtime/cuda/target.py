@@ -17,6 +17,8 @@ from ..call import Call
 from ..check.plain import all_plain, is_watched
 from ..gemms import product_added
 from ..layers_call import LayersCall, LayersRead
+from ..replay.recorder import recording
+from ..replay.replays import forget_replays
 from ..store.facts import facts_of
 from ..store.tuned import on_remember
 from ..tensors import Forward, Gradients, Saved, ScanInputs
@@ -24,8 +26,9 @@ from . import kernels
 from .choose import choose_plan
 from .directions.target import CudaDirections
 from .driver.device import find_cuda
-from .launch import CallSizes
+from .launch import CallSizes, is_here
 from .memory.constants import constant
+from .memory.kept import freed_with_memory
 from .precision import multiplier, rounds
 from .prepared import Prepared, prepare
 from .products import rows_of
@@ -78,18 +81,33 @@ class CudaTarget(CudaSteps, CudaDirections):
             values: of each state.
             shape: of each.
         """
-        shape = tuple(shape)
+        shape, recorder = tuple(shape), recording()
         shared = (
             not torch.compiler.is_compiling()
             and math.prod(shape) * like.element_size() <= _LARGEST_CONSTANT
             and all_plain((like,))
-            and not is_watched()
+            and not (recorder is None and is_watched())
             and not torch.cuda.is_current_stream_capturing()
         )
         if not shared:
             return [like.new_full(shape, value) for value in values]
         stream = torch._C._cuda_getCurrentRawStream(like.device.index)
-        return [constant(like.dtype, like.device, shape, v, stream) for v in values]
+        found = [constant(like.dtype, like.device, shape, v, stream) for v in values]
+        if recorder is not None:
+            for state in found:
+                recorder.keep(state)
+        return found
+
+    def stream_of(self, device: torch.device) -> int | None:
+        """The stream that a recorded call can be replayed on; None if there is none now.
+
+        Args:
+            device: of the call.
+        """
+        index = device.index
+        if torch.cuda.is_current_stream_capturing() or not is_here(index):
+            return None
+        return torch._C._cuda_getCurrentRawStream(index)
 
     def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
         """Whether the products of a call may round factors of float32 to TF32.
@@ -293,4 +311,7 @@ def _prepared(
     return replace(ready, step_down=partial(with_room, asked=asked))
 
 
-on_remember(_prepared.cache_clear)  # what was chosen before may be another plan
+# What was chosen before may be another plan.
+on_remember(_prepared.cache_clear)
+on_remember(forget_replays)
+freed_with_memory(forget_replays)  # they keep constants

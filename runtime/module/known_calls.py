@@ -15,7 +15,8 @@ from ..autograd.settings import Settings
 from ..autograd.stack import Stack
 from ..check.plain import any_function_mode
 from ..layers import PlainCall
-from ..targets import Target
+from ..replay.replays import Replays
+from ..targets import Target, replays_of
 
 if TYPE_CHECKING:
     from .rnn import RNN
@@ -33,6 +34,7 @@ class _Known(NamedTuple):
         settings: of the module.
         stack: the call.
         needs_grad: whether a backward may follow.
+        replays: of such calls.
     """
 
     options: tuple[Any, ...]
@@ -40,6 +42,7 @@ class _Known(NamedTuple):
     settings: Settings
     stack: Stack
     needs_grad: bool
+    replays: Replays | None
 
 
 class KnownCalls:
@@ -86,7 +89,7 @@ class KnownCalls:
             known = self._known.get(_key(x, states))
             if known is None:
                 return None
-            options, alike, settings, stack, needs_grad = known
+            options, alike, settings, stack, needs_grad, replays = known
             if options != _options(rnn, stack.target, x.dtype):
                 return None
             get = rnn._parameters.get
@@ -97,7 +100,7 @@ class KnownCalls:
                 return None
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             return None  # no tensors, or another number of them: the checks say what is wrong
-        return settings, PlainCall(stack, x, tuple(states or ()), weights, needs_grad)
+        return settings, PlainCall(stack, x, tuple(states or ()), weights, needs_grad, replays)
 
     def remember(
         self,
@@ -136,7 +139,8 @@ class KnownCalls:
             self._known.clear()
         guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
         options = _options(rnn, call.stack.target, x.dtype)
-        self._known[key] = _Known(options, guards.check, settings, call.stack, call.needs_grad)
+        kind = settings, call.stack, call.needs_grad
+        self._known[key] = _Known(options, guards.check, *kind, replays_of(call.stack.target))
 
 
 def _key(x: Tensor, states: Sequence[Tensor] | None) -> Hashable:

@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from ...replay.recorder import refuse_recording
+
 
 class TwoLanes:
     """A context in which two parts of a call run at the same time: after the current stream's work
@@ -28,6 +30,7 @@ class TwoLanes:
         self._side = _beside(device, self._current.cuda_stream, threading.get_ident())
 
     def __enter__(self) -> TwoLanes:
+        refuse_recording()  # of more than one stream
         self._side.wait_stream(self._current)
         return self
 

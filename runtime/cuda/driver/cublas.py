@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -50,7 +50,7 @@ class Blas:
         self._at: tuple[int, int, int] | None = None
         # It allocates, which a capture of torch's would forbid.
         with beside_captures():
-            _check("cublasCreate", library.cublasCreate_v2(ctypes.byref(self.handle)))
+            check_status("cublasCreate", library.cublasCreate_v2(ctypes.byref(self.handle)))
 
     def at(self, stream: int, workspace: int, size: int) -> None:
         """Let products run on a stream, in whose order they may use the workspace.
@@ -68,9 +68,9 @@ class Blas:
         self._at = None
         library, handle = self.library, self.handle
         # In this order: a new stream makes cuBLAS forget the workspace.
-        _check("cublasSetStream", library.cublasSetStream_v2(handle, stream))
+        check_status("cublasSetStream", library.cublasSetStream_v2(handle, stream))
         status = library.cublasSetWorkspace_v2(handle, workspace, size)
-        _check("cublasSetWorkspace", status)
+        check_status("cublasSetWorkspace", status)
         self._at = wanted
 
     @contextmanager
@@ -85,7 +85,9 @@ class Blas:
             self.at(stream, workspace.data_ptr(), workspace.nbytes)
             yield
 
-    def multiply(self, to: Tensor, a: Tensor, b: Tensor, *, tf32: bool, add: bool) -> None:
+    def multiply(
+        self, to: Tensor, a: Tensor, b: Tensor, *, tf32: bool, add: bool
+    ) -> tuple[Callable[..., int], tuple[Any, ...]]:
         """Launch a product of float32 where `at` said: to = a b, or to += a b.
 
         Args:
@@ -94,6 +96,9 @@ class Blas:
             b: (K, columns) or (count, K, columns), likewise.
             tf32: whether factors may be rounded to TF32.
             add: whether the product is added to what is there.
+
+        Returns:
+            The function of the library that was called, and its arguments.
         """
         *count, rows, columns = to.shape
         a_turn, a, a_pitch = _operand(a)
@@ -106,13 +111,16 @@ class Blas:
         scale = _ONE_AT if add else _ZERO_AT
         third = (to.data_ptr(), _FLOAT, columns)
         tail = (compute, _DEFAULT_ALGORITHM)
+        given: tuple[Any, ...]
         if count and count[0] > 1:
             run = self.library.cublasGemmStridedBatchedEx
             strided = (*first, b.stride(0), *second, a.stride(0), scale, *third, to.stride(0))
-            status = run(*head, *strided, count[0], *tail)
+            given = (*head, *strided, count[0], *tail)
         else:
-            status = self.library.cublasGemmEx(*head, *first, *second, scale, *third, *tail)
-        _check("cublasGemmEx", status)
+            run = self.library.cublasGemmEx
+            given = (*head, *first, *second, scale, *third, *tail)
+        check_status("cublasGemmEx", run(*given))
+        return run, given
 
     def run(self, *arguments: object) -> None:
         """Launch one product where `at` said.
@@ -120,7 +128,7 @@ class Blas:
         Args:
             arguments: of `cublasGemmEx`, after the handle.
         """
-        _check("cublasGemmEx", self.library.cublasGemmEx(self.handle, *arguments))
+        check_status("cublasGemmEx", self.library.cublasGemmEx(self.handle, *arguments))
 
 
 _ONE, _ZERO = ctypes.c_float(1), ctypes.c_float(0)
@@ -178,7 +186,7 @@ class Product:
 
     def __call__(self) -> None:
         """Launch it where `Blas.on` said."""
-        _check("cublasGemmEx", self._run(*self._given))
+        check_status("cublasGemmEx", self._run(*self._given))
 
 
 def _matrix(tensor: Tensor, kind: int, pitch: int, count: int) -> list[Any]:
@@ -257,6 +265,12 @@ def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
     return library
 
 
-def _check(what: str, status: int) -> None:
+def check_status(what: str, status: int) -> None:
+    """Raise an error if a function of the library failed.
+
+    Args:
+        what: the function.
+        status: what it returned.
+    """
     if status:
         raise RuntimeError(f"{what} failed with cublasStatus_t {status}")

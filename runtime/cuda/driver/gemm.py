@@ -5,11 +5,13 @@ from __future__ import annotations
 import ctypes
 import threading
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
-from .cublas import FAST_TF32, KINDS, blas_of
+from ...replay.recorder import recording
+from ..remultiply import remultiply
+from .cublas import FAST_TF32, KINDS, blas_of, check_status
 
 _DEFAULT_ALGORITHM = -1
 _AS_IT_IS, _TRANSPOSED = 0, 1
@@ -42,7 +44,7 @@ class Gemm:
     """
 
     def __init__(self, device: int, dtype: torch.dtype, tf32: bool) -> None:
-        self._blas = blas_of(device)
+        self._device, self._blas = device, blas_of(device)
         self._factor, self._sum, compute = KINDS[dtype]
         self._compute = FAST_TF32 if tf32 and dtype == torch.float32 else compute
         number = _ONE_OF.get(dtype, ctypes.c_float)
@@ -121,15 +123,18 @@ class Gemm:
         head = (self._handle, *given, one)
         tail = (self._compute, _DEFAULT_ALGORITHM)
         beta = one if add else zero
+        arguments: tuple[Any, ...]
         if many is None:
-            status = self._single(
-                *head, a[0], factor, a[1], b[0], factor, b[1], beta, to[0], kind, to[1], *tail
-            )
+            run, left, right = self._single, (a[0], factor, a[1]), (b[0], factor, b[1])
+            arguments = (*head, *left, *right, beta, to[0], kind, to[1], *tail)
         else:
+            run, third = self._batched, (to[0], kind, to[1], many.to)
             first, second = (a[0], factor, a[1], many.second), (b[0], factor, b[1], many.first)
-            third = (to[0], kind, to[1], many.to)
-            status = self._batched(*head, *first, *second, beta, *third, many.heads, *tail)
-        _check(status)
+            arguments = (*head, *first, *second, beta, *third, many.heads, *tail)
+        check_status("cublasGemmEx", run(*arguments))
+        recorder = recording()
+        if recorder is not None:
+            remultiply(recorder, self._blas, self._device, run, arguments)
 
 
 _making = threading.Lock()
@@ -153,8 +158,3 @@ def gemm_of(device: int, dtype: torch.dtype, tf32: bool) -> Gemm:
 @cache
 def _gemm_of(device: int, dtype: torch.dtype, tf32: bool) -> Gemm:
     return Gemm(device, dtype, tf32)
-
-
-def _check(status: int) -> None:
-    if status:
-        raise RuntimeError(f"cuBLAS failed with cublasStatus_t {status}")

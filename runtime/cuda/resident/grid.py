@@ -23,6 +23,8 @@ class GridLauncher(Launcher):
 
     __slots__ = ("_buffers", "_cell", "_device", "_kernel", "_plan", "_waves")
 
+    recorded = True
+
     def __init__(self, cell: CellSpec, plan: GridPlan, sizes: CallSizes, device: int) -> None:
         self._cell, self._plan, self._device = cell, plan, device
         self._buffers = plan.buffer_bytes(sizes.batch, sizes.heads)

@@ -20,6 +20,8 @@ class TiledLauncher(Launcher):
 
     __slots__ = ("_cell", "_device", "_grid", "_heads", "_kernel", "_plan", "_tiles")
 
+    recorded = True
+
     def __init__(self, cell: CellSpec, plan: TiledPlan, sizes: CallSizes, device: int) -> None:
         self._cell, self._plan, self._device = cell, plan, device
         self._heads, self._tiles = sizes.heads, plan.batch_tiles(sizes.batch)

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...tensors import Stepped
 from ..driver.gemm import gemm_of
 from ..launch import on_device
-from ..products import workspace_of
+from ..memory.workspace import workspace_of
 from .products import Products
 from .ready import StepReady, packed_places, step_ready
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import torch
 
 from ..driver.gemm import Gemm, Many
-from ..products import workspace_of
+from ..memory.workspace import workspace_of
 from .ready import StepReady
 
 

@@ -18,6 +18,7 @@ from rnnc.runtime.cuda.launch import CallSizes
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.prepared import prepare
 from rnnc.runtime.cuda.target import CudaTarget
+from rnnc.runtime.gemms import TORCH
 from rnnc.runtime.tensors import ScanInputs, saved_of
 
 LSTM = rnnc.cells.lstm
@@ -38,6 +39,7 @@ def ran(monkeypatch):
         notes.append((launcher._plan, arguments.R))
 
     monkeypatch.setattr(cuda, "on_device", lambda device: nullcontext())
+    monkeypatch.setattr(target, "multiplier", lambda *_: TORCH)
     for launcher in set(LAUNCHERS.values()):
         monkeypatch.setattr(launcher, "run", run)
     target._prepared.cache_clear()

@@ -1,0 +1,3 @@
+"""Calls that come again: what one asked of the device is recorded, and replayed without the Python
+that led to it.
+"""

@@ -1,0 +1,264 @@
+"""Records what a call asks of the device, while it runs.
+
+Operations of torch are seen by a dispatch mode. Launches and products that reach the device in
+another way report themselves, by `recording`: each by an entry that does it again. Whatever can
+not be done again refuses, and then nothing is recorded.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from .entries import Allocate, Entry, Free, Operate, Overwrite, Place, View
+from .replay import Replay, aligned
+
+_aten = torch.ops.aten
+_ALLOCATES = frozenset(
+    (
+        _aten.empty.memory_format,
+        _aten.empty_strided.default,
+        _aten.empty_like.default,
+        _aten.new_empty.default,
+        _aten.new_empty_strided.default,
+    )
+)
+_here = threading.local()
+
+
+def recording() -> Recorder | None:
+    """What records the calls of this thread; None if nothing does."""
+    return getattr(_here, "recorder", None)
+
+
+def refuse_recording() -> None:
+    """Say that the call does what cannot be replayed."""
+    recorder = recording()
+    if recorder is not None:
+        recorder.refused = True
+
+
+class _Slot:
+    """A tensor of the call.
+
+    Args:
+        tensor: the tensor; it is not kept, so that memory is freed as without a recorder.
+        own: whether the slot stands for all of the tensor's storage.
+    """
+
+    def __init__(self, tensor: Tensor, own: bool) -> None:
+        storage = tensor.untyped_storage()
+        self.storage, self.dtype = _weakly(tensor), tensor.dtype
+        self.size, self.stride = tuple(tensor.shape), tensor.stride()
+        self.offset = int(tensor.storage_offset())
+        self.begin = tensor.data_ptr()
+        if own:
+            self.end = storage.data_ptr() + storage.nbytes()
+        else:
+            last = sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
+            self.end = self.begin + (last + 1) * tensor.element_size()
+
+    def holds(self, address: int) -> bool:
+        """Whether an address lies in it."""
+        gone: Callable[[], bool] = self.storage.expired
+        return self.begin <= address < self.end and not gone()
+
+
+class Recorder(TorchDispatchMode):
+    """Records one call, as a context around it.
+
+    Args:
+        inputs: the tensors that the call reads.
+
+    Attributes:
+        refused: whether the call cannot be replayed.
+    """
+
+    def __init__(self, inputs: Sequence[Tensor]) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._entries: list[Entry] = []
+        self._used: list[set[int]] = []  # the slots of each entry
+        self._slots: list[_Slot] = [_Slot(tensor, own=False) for tensor in inputs]
+        self._inputs, self._constants = len(inputs), list[Tensor]()
+        # Their slots are negative: how many tensors the call makes is not known yet.
+        self._constant_slots: list[_Slot] = []
+        self.refused = not aligned([t.data_ptr() for t in inputs]) or _overlap(self._slots)
+
+    def __enter__(self) -> Recorder:
+        _here.recorder = self
+        return super().__enter__()  # type: ignore[no-untyped-call, no-any-return]
+
+    def __exit__(self, *error: Any) -> None:
+        _here.recorder = None
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        named = kwargs or {}
+        found = func(*args, **named)
+        if not self.refused:
+            self._see(func, args, named, found)
+        return found
+
+    def add(self, entry: Entry, places: Sequence[Place]) -> None:
+        """Record an operation that torch does not see.
+
+        Args:
+            entry: does it again.
+            places: what it reads and writes.
+        """
+        self._add(entry, {place.slot for place in places})
+
+    def place(self, address: int) -> Place:
+        """Where an address lies; a place without meaning, and a refusal, if nothing holds it.
+
+        Args:
+            address: of memory that an operation reads or writes.
+        """
+        for slot in range(len(self._slots) - 1, -1, -1):
+            if self._slots[slot].holds(address):
+                return Place(slot, address - self._slots[slot].begin)
+        for number, constant in enumerate(self._constant_slots):
+            if constant.holds(address):
+                return Place(-1 - number, address - constant.begin)
+        self.refused = True
+        return Place(0, 0)
+
+    def keep(self, constant: Tensor) -> None:
+        """Record that the call reads a tensor that outlives it, and that nobody changes.
+
+        Args:
+            constant: the tensor; the record keeps it.
+        """
+        if all(constant is not known for known in self._constants):
+            self._constants.append(constant)
+            self._constant_slots.append(_Slot(constant, own=False))
+
+    def overwrite(self, tensor: Tensor) -> None:
+        """Record that the call overwrites one of its inputs.
+
+        Args:
+            tensor: the input.
+        """
+        slot = self._view(tensor).slot
+        self._add(Overwrite(slot), {slot})
+
+    def replay(self, results: Sequence[Tensor | None]) -> Replay | None:
+        """What runs such a call again; None if it cannot be.
+
+        Args:
+            results: of the call.
+        """
+        if self.refused:
+            return None
+        views = [None if result is None else self._view(result) for result in results]
+        last: dict[int, int] = {}
+        for number, slots in enumerate(self._used):
+            last.update(dict.fromkeys(slots, number))
+        for view in views:
+            if view is not None:
+                last.pop(view.slot, None)
+        free: dict[int, list[int]] = {}
+        for slot, number in last.items():
+            if slot >= self._inputs:
+                free.setdefault(number, []).append(slot)
+        entries = []
+        for number, entry in enumerate(self._entries):
+            entries.append(entry)
+            if number in free:
+                entries.append(Free(tuple(free[number])))
+        if self.refused:
+            return None
+        made, empty = len(self._slots) - self._inputs, [slot.begin for slot in self._slots]
+        return Replay(entries, made, self._constants, views, empty[: self._inputs].count(0))
+
+    def _add(self, entry: Entry, slots: set[int]) -> None:
+        self._entries.append(entry)
+        self._used.append(slots)
+
+    def _see(self, func: Any, args: Any, named: dict[str, Any], found: Any) -> None:
+        """Record an operation of torch, whose results are known."""
+        results = list(found) if isinstance(found, tuple | list) else [found]
+        if not all(isinstance(result, Tensor) for result in results):
+            self.refused = True
+        elif func in _ALLOCATES:
+            if not found.numel():
+                self.keep(found)
+                return
+            slots = self._new(results)
+            self._add(Allocate(slots[0], found), set(slots))
+        else:
+            known = [self._slot(result) is not None for result in results]
+            if all(known) and not func._schema.is_mutable:
+                return  # views
+            if any(known) != all(known):
+                self.refused = True
+                return
+            used: set[int] = set()
+            arguments = [self._described(value, used) for value in args]
+            others = {name: self._described(value, used) for name, value in named.items()}
+            new = () if all(known) else self._new(results)
+            self._add(Operate(func, arguments, others, new), used.union(new))
+
+    def _new(self, tensors: Sequence[Tensor]) -> Sequence[int]:
+        """Slots for new tensors."""
+        count = len(self._slots)
+        self._slots.extend(_Slot(tensor, own=True) for tensor in tensors)
+        return range(count, len(self._slots))
+
+    def _described(self, value: Any, used: set[int]) -> Any:
+        """Arguments with a view in place of each tensor."""
+        if isinstance(value, Tensor):
+            view = self._view(value)
+            used.add(view.slot)
+            return view
+        if isinstance(value, tuple | list):
+            return [self._described(each, used) for each in value]
+        return value
+
+    def _view(self, tensor: Tensor) -> View:
+        """A tensor over the memory of a slot; refuses if there is none."""
+        number = self._slot(tensor)
+        if number is None:
+            self.refused = True
+            return View(0, (), (), 0, True)
+        slot = self._slots[number] if number >= 0 else self._constant_slots[-1 - number]
+        size, stride, offset = tuple(tensor.shape), tensor.stride(), int(tensor.storage_offset())
+        if tensor.dtype != slot.dtype or tensor.is_conj() or tensor.is_neg():
+            self.refused = True
+        whole = (size, stride, offset) == (slot.size, slot.stride, slot.offset)
+        return View(number, size, stride, offset - slot.offset, whole)
+
+    def _slot(self, tensor: Tensor) -> int | None:
+        """The number of the slot whose memory a tensor has."""
+        storage, address = _weakly(tensor), tensor.data_ptr()
+        for number in range(len(self._slots) - 1, -1, -1):
+            slot = self._slots[number]
+            own = slot.storage == storage
+            if own and (not tensor.numel() or slot.begin <= address < slot.end):
+                return number
+        for number, slot in enumerate(self._constant_slots):
+            if slot.storage == storage:
+                return -1 - number
+        return None
+
+
+def _weakly(tensor: Tensor) -> StorageWeakRef:
+    """The storage of a tensor, which is not kept."""
+    make: Any = StorageWeakRef
+    found: StorageWeakRef = make(tensor.untyped_storage())
+    return found
+
+
+def _overlap(slots: Sequence[_Slot]) -> bool:
+    """Whether two tensors share memory."""
+    ordered = sorted((slot.begin, slot.end) for slot in slots if slot.begin)
+    return any(first[1] > second[0] for first, second in pairwise(ordered))

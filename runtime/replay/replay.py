@@ -1,0 +1,73 @@
+"""A recorded call, run again on other tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .entries import Entry, Running, View
+
+_WIDEST_ACCESS = 16  # bytes
+
+
+class Replay:
+    """What a call asked of the device. It holds no tensor of a call but constants.
+
+    Args:
+        entries: the operations, in their order.
+        made: how many tensors they make.
+        constants: tensors that outlive calls; the first has the slot -1, the second -2.
+        results: of the call.
+        empty: how many inputs have no elements.
+    """
+
+    __slots__ = ("_constants", "_empty", "_entries", "_made", "_places", "_results")
+
+    def __init__(
+        self,
+        entries: Sequence[Entry],
+        made: int,
+        constants: Sequence[Tensor],
+        results: Sequence[View | None],
+        empty: int,
+    ) -> None:
+        self._entries, self._results, self._empty = tuple(entries), tuple(results), empty
+        self._constants = [*[None] * made, *constants[::-1]]
+        self._places = [*[0] * made, *(tensor.data_ptr() for tensor in constants[::-1])]
+
+    def __call__(self, inputs: Sequence[Tensor], stream: int) -> list[Any] | None:
+        """The results; None if the call has to run as if nothing was recorded.
+
+        Args:
+            inputs: like those of the recorded call, in sizes, strides, dtype and device.
+            stream: the handle of the current stream.
+        """
+        addresses = [tensor.data_ptr() for tensor in inputs]
+        # Fully sharded modules free memory between calls.
+        if not aligned(addresses) or addresses.count(0) != self._empty:
+            return None
+        running = Running([*inputs, *self._constants], addresses + self._places, stream)
+        try:
+            for entry in self._entries:
+                entry(running)
+        except torch.OutOfMemoryError:
+            if running.spent:
+                raise
+            return None  # another plan may need less
+        tensors = running.tensors
+        return [None if view is None else view.of(tensors) for view in self._results]
+
+
+def aligned(addresses: Sequence[int]) -> bool:
+    """Whether kernels can read memory at such addresses by their widest accesses.
+
+    Args:
+        addresses: of the first elements.
+    """
+    bits = 0
+    for address in addresses:
+        bits |= address
+    return not bits % _WIDEST_ACCESS

@@ -1,0 +1,93 @@
+"""The replays of one kind of call: found, recorded, or refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._C._dynamo.guards import TensorGuards
+
+from .recorder import Recorder
+from .replay import Replay
+
+_MOST = 16
+
+# Gives the handle of the current stream of a device; None where nothing can be replayed on it.
+StreamOf = Callable[[torch.device], int | None]
+# Tensors, and None for each that there is not.
+Results = list[Any]
+
+
+class _Known(NamedTuple):
+    """A call that was recorded.
+
+    Attributes:
+        alike: whether tensors are like its tensors, in types, dtypes, devices, sizes and strides.
+        replay: runs it again; None if that is impossible.
+    """
+
+    alike: Callable[..., bool]
+    replay: Replay | None
+
+
+_generation = 0
+
+
+def forget_replays() -> None:
+    """Let all replays go; the next call of each kind is recorded again."""
+    global _generation
+    _generation += 1
+
+
+class Replays:
+    """What calls asked of the device, by key. Any thread may use it.
+
+    Args:
+        stream_of: tells the stream that a call would use.
+    """
+
+    def __init__(self, stream_of: StreamOf) -> None:
+        self._stream_of = stream_of
+        self._known: dict[Hashable, _Known] = {}
+        self._generation = _generation
+
+    def run(
+        self, key: Hashable, tensors: Sequence[Tensor], compute: Callable[[], Results]
+    ) -> Results:
+        """The results of a call: of its replay if it has one, else of the call itself.
+
+        Args:
+            key: what the call is besides its tensors; a like call launches the same.
+            tensors: all that it reads. None occurs twice.
+            compute: runs the call.
+        """
+        stream = self._stream_of(tensors[0].device)
+        if stream is None:
+            return compute()
+        if self._generation != _generation:
+            self._known, self._generation = {}, _generation
+        key = key, stream, len(tensors)
+        known = self._known.get(key)
+        if known is None:
+            return self._record(key, tensors, compute)
+        if known.replay is not None and known.alike(*tensors):
+            found = known.replay(tensors, stream)
+            if found is not None:
+                return found
+        return compute()
+
+    def _record(
+        self, key: Hashable, tensors: Sequence[Tensor], compute: Callable[[], Results]
+    ) -> Results:
+        """Run a call, and record it."""
+        if len({id(tensor) for tensor in tensors}) < len(tensors):
+            return compute()
+        with Recorder(tensors) as recorder:
+            results = compute()
+        if len(self._known) >= _MOST:
+            self._known.clear()
+        guards: Any = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
+        self._known[key] = _Known(guards.check, recorder.replay(results))
+        return results

@@ -1,0 +1,194 @@
+"""Calls that are recorded once and replayed: operators of torch, launches, and what refuses."""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+
+import pytest
+import rnnc
+import torch
+from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda.arguments import backward_arguments, grid_struct
+from rnnc.runtime.cuda.relaunch import _addresses
+from rnnc.runtime.replay import entries, replays
+from rnnc.runtime.replay.recorder import refuse_recording
+from rnnc.runtime.replay.replays import Replays, forget_replays
+
+
+def call(x, weight):
+    """Views, copies, products in place, sums, and a tensor that is freed on the way."""
+    rows = weight.permute(1, 0, 2).reshape(-1, weight.shape[2])
+    y = x.new_empty(x.shape[0], rows.shape[0])
+    torch.mm(x, rows.t(), out=y)
+    y.add_(1)
+    total = torch.cat([y, y * 2], 1).sum(0, dtype=torch.float64)
+    return [y.view(x.shape[0], 2, -1), None, total.to(x.dtype)[1:], weight[0]]
+
+
+class Counted:
+    """How often a call computes, and how often it is replayed."""
+
+    def __init__(self, compute, stream=0):
+        self.compute, self.computed = compute, 0
+        self.replays = Replays(lambda _: stream)
+
+    def __call__(self, *tensors, key="key"):
+        def compute():
+            self.computed += 1
+            return self.compute(*tensors)
+
+        return self.replays.run(key, tensors, compute)
+
+
+def like_call(*, aligned=True):
+    """Tensors of new values and places."""
+    weight = torch.randn(3, 2, 4).transpose(0, 1)
+    return torch.randn(35)[3 if not aligned else 4 :][:20].view(5, 4), weight
+
+
+def test_a_replay_gives_what_the_call_gives():
+    run = Counted(call)
+    for _ in range(4):
+        tensors = like_call()
+        found = run(*tensors)
+        for got, wanted in zip(found, call(*tensors), strict=True):
+            assert (got is None) == (wanted is None)
+            if wanted is not None:
+                torch.testing.assert_close(got, wanted, rtol=0, atol=0)
+                assert got.stride() == wanted.stride()
+        assert found[3].data_ptr() == tensors[1][0].data_ptr()
+    assert run.computed == 1
+
+
+def test_other_tensors_are_computed():
+    run = Counted(call)
+    for _ in range(2):
+        run(*like_call())
+    assert run.computed == 1
+    x, weight = like_call()
+    run(x.t().contiguous().t(), weight)  # other strides
+    run(*like_call(aligned=False))
+    freed = torch.randn(5, 4)
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError):
+        run(freed, weight)
+    assert run.computed == 4
+    run(x, weight, key="another")
+    assert run.computed == 5
+    run(x, weight)
+    assert run.computed == 5
+    forget_replays()
+    run(x, weight)
+    assert run.computed == 6
+
+
+def test_nothing_is_recorded_without_a_stream():
+    run = Counted(call, stream=None)
+    for _ in range(3):
+        run(*like_call())
+    assert run.computed == 3
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x, _: [x * x.sum().item()],
+        lambda x, _: (refuse_recording(), [x + 1])[1],
+        lambda x, _: [x.view(torch.int32).sum()],
+    ],
+    ids=("a value that Python reads", "a refusal", "another dtype"),
+)
+def test_what_cannot_be_replayed_is_computed(compute):
+    run = Counted(compute)
+    for _ in range(3):
+        tensors = like_call()
+        torch.testing.assert_close(run(*tensors), compute(*tensors), rtol=0, atol=0)
+    assert run.computed == 3
+
+
+def test_tensors_that_share_memory_are_not_recorded():
+    run = Counted(lambda x, y: [x + y])
+    both = torch.randn(16)
+    for _ in range(2):
+        run(both[:12], both[4:])
+        run(both[:8], both[:8], key="twice")
+    assert run.computed == 4
+
+
+def test_memory_is_freed_after_its_last_reader():
+    peaks = []
+
+    def watched(self, running):
+        original(self, running)
+        peaks.append(sum(t is not None for t in running.tensors))
+
+    def chain(x):
+        for _ in range(6):
+            x = x + 1
+        return [x]
+
+    run = Counted(chain)
+    run(torch.randn(4))
+    with pytest.MonkeyPatch.context() as patch:
+        original = entries.Operate.__call__
+        patch.setattr(entries.Operate, "__call__", watched)
+        run(torch.randn(4))
+    assert run.computed == 1
+    assert max(peaks) == 3  # the input, the last result and the one before it
+
+
+def test_which_words_of_a_struct_are_addresses():
+    struct = grid_struct(backward_arguments(2, 3))
+    numbers = array("q", range(ctypes.sizeof(struct) // 8))
+    filled = struct.from_buffer(numbers)
+    found = [numbers[word] for word in _addresses(struct)]
+
+    def pointers(value):
+        for name, kind, *_ in value._fields_:
+            field = getattr(value, name)
+            if kind is ctypes.c_void_p:
+                yield field
+            elif isinstance(field, ctypes.Structure):
+                yield from pointers(field)
+            elif isinstance(field, ctypes.Array) and kind._type_ is ctypes.c_void_p:
+                yield from field
+
+    assert found == list(pointers(filled))
+    assert len(found) == 2 + 3 + 3 * 2 + 1 + 2 * 2 + 2 + 1 + 2
+
+
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"heads": 2}], ids=str)
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_replayed_module_launches_the_same_kernels(simulated_gpu, monkeypatch, cell, options):
+    monkeypatch.setattr(target, "is_here", lambda _: True)
+    rnn = rnnc.RNN(
+        rnnc.cells.get(cell),
+        32,
+        64,
+        num_layers=2,
+        backend="simulated",
+        layers="sequential",
+        **options,
+    )
+    computed, record = [], Replays._record
+
+    def noted(self, *arguments):
+        computed.append(arguments[0])
+        return record(self, *arguments)
+
+    monkeypatch.setattr(replays.Replays, "_record", noted)
+    runs = []
+    for _ in range(5):
+        simulated_gpu.clear()
+        y, _ = rnn(torch.randn(4, 2, 32))
+        y.sum().backward()
+        with torch.no_grad():
+            rnn(torch.randn(4, 2, 32))
+        rnn.zero_grad()
+        runs.append(list(simulated_gpu))
+    assert runs[0]
+    assert all(run == runs[0] for run in runs)
+    assert len(computed) == 3  # forward, backward, inference
+    known = [k.replays for k in rnn._known_calls._known.values()]
+    assert all(each.replay is not None for found in known for each in found._known.values())
