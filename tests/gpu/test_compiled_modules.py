@@ -31,19 +31,7 @@ def close(found, wanted, tolerance):
         assert (got - right).norm() <= tolerance * right.norm()
 
 
-@pytest.mark.parametrize(
-    "mode",
-    [
-        "default",
-        pytest.param(
-            "reduce-overhead",
-            marks=pytest.mark.xfail(
-                reason="torch 2.11 goes on with the graphs of the precision that was compiled last",
-                strict=False,
-            ),
-        ),
-    ],
-)
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("save", ["gates", "states"])
 def test_the_backward_has_the_precision_of_its_forward(mode, save, monkeypatch):
     flags = torch.backends.cudnn.rnn

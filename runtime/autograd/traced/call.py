@@ -41,7 +41,7 @@ def run_operator(
     variant, save, precision, _ = settings.choice
     steps, batch, _ = x.shape
     directions, hidden = len(settings.choices), heads * dim
-    if not states and torch.compiler.is_exporting():
+    if not states and _is_exported():
         # torch's library for graphs compiled ahead of time hands on an empty list as None.
         shape = (layers * directions, batch, hidden)
         states = [x.new_full(shape, state.init) for state in cell.states]
@@ -51,7 +51,7 @@ def run_operator(
         like = x.new_empty(steps, batch, directions * hidden)
         drawn = [torch.native_dropout(like, dropout, True)[1] for _ in range(layers - 1)]
         masks = torch.stack(drawn)
-    if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+    if torch.compiler.is_compiling() and not _is_exported():
         # A constant of the graph: the compiler guards the flag, and traces again where it changes.
         # So the backward does what its forward did, also where CUDA replays both.
         precision = "tf32" if TARGETS[target].rounds(x.dtype, precision) else "ieee"
@@ -64,3 +64,9 @@ def run_operator(
     present = [weight for weight in weights if weight is not None]
     y, *results = rnn_op(x, list(states), present, masks, needs_grad, *options)
     return y, tuple(results[: len(cell.states)])
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _is_exported() -> bool:
+    """Whether `torch.export` traces, which `torch.compile` claims of itself before torch 2.13."""
+    return torch.compiler.is_exporting()
