@@ -14,13 +14,13 @@ import torch
 from torch import Tensor
 
 from ...call import cell_of, stored_states
-from ...errors import BackwardError, SecondOrderError
 from ...targets import target_of
 from ..function import without_autocast
 from ..stack import forward_layers, profiled
 from ..stack_backward import StackSaved, backward_layers
-from ..transforms import OPERATOR_TARGETS, check_gradients
+from ..transforms import OPERATOR_TARGETS
 from .check import check_backward, check_forward
+from .gradients import backward_of_rnn, refuse_second, register_gradients, remember_for_backward
 from .schemas import RNN, RNN_BACKWARD, Options, to_parts, to_results
 
 # Any: torch's library has no types for what is called here.
@@ -32,7 +32,6 @@ _LIBRARY.define(RNN_BACKWARD, tags=_TAGS)
 Tensors = Sequence[Tensor]
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _rnn(
     x: Tensor, states: Tensors, weights: Tensors, masks: Tensor | None, keep: bool, *others: Any
 ) -> list[Tensor]:
@@ -46,7 +45,6 @@ def _rnn(
     return to_results(stack, run, keep)
 
 
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def _rnn_backward(
     d_y: Tensor | None,
     d_last: Sequence[Tensor | None],
@@ -91,9 +89,14 @@ def _by_themselves(gradients: Sequence[Tensor | None]) -> list[Tensor]:
     return found
 
 
+rnn_op, rnn_backward_op = torch.ops.rnnc.rnn.default, torch.ops.rnnc.rnn_backward.default
 for _device in OPERATOR_TARGETS:
-    _LIBRARY.impl("rnn", _rnn, _device.upper())
-    _LIBRARY.impl("rnn_backward", _rnn_backward, _device.upper())
+    for _op, _kernel in ((rnn_op, _rnn), (rnn_backward_op, _rnn_backward)):
+        _run = torch.compiler.disable(_kernel)  # type: ignore[no-untyped-call]
+        _LIBRARY.impl(_op, _run, _device.upper())
+register_gradients(_LIBRARY, rnn_op, _rnn, backward_of_rnn, remember_for_backward)
+register_gradients(_LIBRARY, rnn_backward_op, _rnn_backward, refuse_second)
+torch.library.register_autocast("rnnc::rnn", "cpu", torch.float32, lib=_LIBRARY)
 
 
 @torch.library.register_fake("rnnc::rnn", lib=_LIBRARY)  # type: ignore[untyped-decorator]
@@ -131,58 +134,3 @@ def _(
 ) -> list[Tensor]:
     inputs = (x, *states, *weights)
     return [t.new_empty(t.shape) for t, need in zip(inputs, needs, strict=True) if need]
-
-
-def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> None:
-    x, states, weights, masks, keep, *others = inputs
-    if not keep:
-        raise BackwardError(
-            "a backward through rnnc::rnn",
-            "rnnc::rnn was called with keep=False on tensors that need gradients",
-            "keep=True, or a call without gradients",
-            "keep=True, or torch.no_grad() around the call",
-        )
-    options = Options(*others)
-    if not torch.compiler.is_compiling():  # torch's flags may change before the backward
-        rounds = target_of(x.device).rounds(x.dtype, options.choice.precision)
-        options = options._replace(precision="tf32" if rounds else "ieee")
-    kept = [output[0], *output[1 + options.states :]]
-    ctx.options, ctx.counts = options, (len(states), len(weights))
-    ctx.mark_non_differentiable(*kept[1:])
-    ctx.set_materialize_grads(False)
-    ctx.save_for_backward(x, masks, *states, *weights, *kept)
-
-
-def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
-    if not torch.compiler.is_compiling():
-        check_gradients(gradients)
-    tensors, lists = iter(ctx.saved_tensors), []
-    x, masks = next(tensors), next(tensors)
-    for count in ctx.counts:
-        lists.append([next(tensors) for _ in range(count)])
-    need_x, need_states, need_weights, *_ = ctx.needs_input_grad
-    needs = [need_x, *need_states, *need_weights]
-    d_last = list(gradients[1 : 1 + ctx.options.states])
-    results = torch.ops.rnnc.rnn_backward(
-        gradients[0], d_last, x, *lists, masks, list(tensors), needs, *ctx.options
-    )
-    found = iter(results)
-    d_x, *d_inputs = [next(found) if need else None for need in needs]
-    count = ctx.counts[0]
-    # No gradient for the masks, for keep and for the options.
-    return (d_x, d_inputs[:count], d_inputs[count:], *[None] * (2 + len(ctx.options)))
-
-
-def _refuse_second(*_: Any) -> Any:
-    raise SecondOrderError(
-        "gradient of a gradient",
-        "a backward through rnnc::rnn_backward",
-        "a first derivative: the kernels compute no others",
-        'backend="reference", which autograd can differentiate to any order',
-    )
-
-
-torch.library.register_autograd("rnnc::rnn", _backward, setup_context=_setup_context, lib=_LIBRARY)
-torch.library.register_autograd("rnnc::rnn_backward", _refuse_second, lib=_LIBRARY)
-torch.library.register_autocast("rnnc::rnn", "cpu", torch.float32, lib=_LIBRARY)
-rnn_op, rnn_backward_op = torch.ops.rnnc.rnn.default, torch.ops.rnnc.rnn_backward.default
