@@ -42,16 +42,21 @@ CPU: dict[str, tuple[str, Edit]] = {
     ),
     "R transposed": (
         "backward.h",
-        swap("pack(a.R + i * area, size.dim, 1,", "pack(a.R + i * area, 1, size.dim,"),
+        swap(
+            "pack_panel(a.R + i / panels * size.dim * size.dim + column, size.dim, 1, size.dim,",
+            "pack_panel(a.R + (i / panels * size.dim + column) * size.dim, 1, size.dim, size.dim,",
+        ),
     ),
     "states swapped": (
         "",
         SWAPPED,
     ),
-    "a bias missed": ("forward.h", swap("i < kBiasGates; ++i", "i < kBiasGates - 1; ++i")),
+    "a bias missed": ("forward.h", swap("i < kBiasGates && a.b", "i < kBiasGates - 1 && a.b")),
     "a saved value overwritten early": (
         "",
-        matching(r"(kept\[1 \* n \+ d\] = .*;\n)", r"\1      kept[0 * n + d] = kept[1 * n + d];\n"),
+        matching(
+            r"(kept\[1 \* dim \+ d\] = .*;\n)", r"\1      kept[0 * dim + d] = kept[1 * dim + d];\n"
+        ),
     ),
     "a tail that is not masked": (
         "layout.h",

@@ -29,6 +29,14 @@ def test_a_fault_has_its_place_in_the_text_of_cuda_kernels(fault):
     assert any(edit(text) != text for text in texts)
 
 
+@pytest.mark.parametrize("fault", plant.CPU)
+def test_a_fault_has_its_place_in_the_text_of_cpu_kernels(fault):
+    file, edit = plant.CPU[fault]
+    source = rnnc.cells.lstm.cpp("float32")
+    text = next(text for name, text in (("", source.code), *source.headers) if name.endswith(file))
+    assert edit(text) != text
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(not os.environ.get("RNNC_SLOW"), reason="minutes: make test-slow")
 @pytest.mark.parametrize("fault", plant.FAULTS)
@@ -42,4 +50,7 @@ def test_a_planted_fault_is_found(fault, tmp_path):
 
 
 def _is_wrong(number: int) -> bool:
-    return run_case(draw_case(11, number, SETTINGS)).verdict == "wrong"
+    """Whether a value is wrong: an error is not what a fault shall show."""
+    outcome = run_case(draw_case(11, number, SETTINGS))
+    assert outcome.kind in ("", "a wrong value") or outcome.verdict != "wrong", outcome.reasons
+    return outcome.verdict == "wrong"
