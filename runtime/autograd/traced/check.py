@@ -6,7 +6,7 @@ those that passed before.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 import torch
 from torch import Tensor
@@ -23,6 +23,7 @@ from .schemas import Options, to_parts
 
 
 def check_forward(
+    key: Hashable,
     stack: Stack,
     options: Options,
     x: Tensor,
@@ -33,6 +34,7 @@ def check_forward(
     """Check the tensors of a forward.
 
     Args:
+        key: what the call is besides its tensors.
         stack: the call.
         options: of the call.
         x: (T, B, input).
@@ -43,15 +45,14 @@ def check_forward(
     Raises:
         TensorError: a tensor is missing, or has a wrong shape, dtype, device or no memory.
     """
-    counts = len(states), len(weights), masks is None
-    key = stack, "rnnc::rnn", tuple(options.given), counts, x.shape
-    likeness = Likeness(key, (x, *states, *weights, masks))
+    likeness = Likeness(("rnnc::rnn", key), (x, *states, *weights, masks))
     if not likeness.seen():
         _check_each(stack, options, x, states, weights, masks)
         likeness.remember()
 
 
 def check_backward(
+    key: Hashable,
     stack: Stack,
     options: Options,
     gradients: Sequence[Tensor | None],
@@ -64,6 +65,7 @@ def check_backward(
     """Check the tensors of a backward; gives the gradients as kernels can read them.
 
     Args:
+        key: what the call is besides its tensors.
         stack: the call.
         options: of the call.
         gradients: of the output and of each last state, or None for zero.
@@ -76,10 +78,8 @@ def check_backward(
     Raises:
         TensorError: as in `check_forward`.
     """
-    counts = len(states), len(weights), masks is None, len(results)
-    missing = tuple([gradient is None for gradient in gradients])
-    key = stack, "rnnc::rnn_backward", tuple(options.given), counts, missing, x.shape
-    likeness = Likeness(key, (*gradients, x, *states, *weights, masks, *results))
+    tensors = (*gradients, x, *states, *weights, masks, *results)
+    likeness = Likeness(("rnnc::rnn_backward", key), tensors)
     if likeness.seen():
         return list(gradients)
     _check_each(stack, options, x, states, weights, masks)

@@ -8,6 +8,7 @@ memory with another tensor is held by tests instead.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -16,12 +17,13 @@ from torch import Tensor
 from ...call import cell_of, stored_states
 from ...targets import target_of
 from ..function import without_autocast
-from ..stack import forward_layers, profiled
+from ..stack import Stack, forward_layers, profiled
 from ..stack_backward import StackSaved, backward_layers
 from ..transforms import OPERATOR_TARGETS
 from .check import check_backward, check_forward
 from .gradients import backward_of_rnn, refuse_second, register_gradients, remember_for_backward
-from .schemas import RNN, RNN_BACKWARD, Options, to_parts, to_results
+from .known import replays_for
+from .schemas import RNN, RNN_BACKWARD, Options, kind_of, present, to_parts, to_results
 
 # Any: torch's library has no types for what is called here.
 _LIBRARY: Any = torch.library.Library("rnnc", "FRAGMENT")  # type: ignore[no-untyped-call]
@@ -37,12 +39,24 @@ def _rnn(
 ) -> list[Tensor]:
     """The output (T, B, features), the last states, and with `keep` what the backward needs."""
     options = Options(*others)
-    stack = options.stack(x, keep)
-    check_forward(stack, options, x, states, weights, masks)
-    named = options.weights(weights)
+    stack, inputs = options.stack(x, keep), (x, states, weights, masks)
+    key = kind_of(stack, options, *inputs)
+    check_forward(key, stack, options, *inputs)
+    run, replays = partial(_forward, stack, options, *inputs), replays_for(stack, key)
     with profiled("rnnc::scan"):
-        run = forward_layers(stack, x, states, named, _by_layer(masks))
-    return to_results(stack, run, keep)
+        return run() if replays is None else replays.run("rnnc::rnn", present(*inputs), run)
+
+
+def _forward(
+    stack: Stack,
+    options: Options,
+    x: Tensor,
+    states: Tensors,
+    weights: Tensors,
+    masks: Tensor | None,
+) -> list[Tensor]:
+    run = forward_layers(stack, x, states, options.weights(weights), _by_layer(masks))
+    return to_results(stack, run)
 
 
 def _rnn_backward(
@@ -58,18 +72,39 @@ def _rnn_backward(
 ) -> list[Tensor]:
     """The gradients of x, of the states and of the weights, of those that `needs` says."""
     options = Options(*others)
-    stack, inputs = options.stack(x, True), (x, states, weights, masks, results)
-    gradients = check_backward(stack, options, [d_y, *d_last], *inputs)
-    named, parts = options.weights(weights), to_parts(stack, results)
-    saved = StackSaved(x, states, named, _by_layer(masks), parts)
+    stack, inputs = options.stack(x, True), (x, states, weights, masks)
+    missing = tuple([d is None for d in (d_y, *d_last)])
+    key = kind_of(stack, options, *inputs), missing, len(results), tuple(needs)
+    gradients = check_backward(key, stack, options, [d_y, *d_last], *inputs, results)
+    run = partial(_backward, needs, stack, options, gradients, *inputs, results)
+    replays = replays_for(stack, key)
+    with profiled("rnnc::scan_backward"), without_autocast(x.device.type):
+        if replays is None:
+            return run()
+        tensors = [*present(*inputs), *results, *[d for d in gradients if d is not None]]
+        return replays.run("rnnc::rnn_backward", tensors, run)
+
+
+def _backward(
+    needs: Sequence[bool],
+    stack: Stack,
+    options: Options,
+    gradients: Sequence[Tensor | None],
+    x: Tensor,
+    states: Tensors,
+    weights: Tensors,
+    masks: Tensor | None,
+    results: Tensors,
+) -> list[Tensor]:
+    parts = to_parts(stack, results)
+    saved = StackSaved(x, states, options.weights(weights), _by_layer(masks), parts)
     count = 1 + len(states)
     wanted = [*needs[:count], *options.spread(needs[count:], False)]
     firsts = list(stack.initial_states(x, x.shape[1], states))
-    with profiled("rnnc::scan_backward"), without_autocast(x.device.type):
-        found = backward_layers(stack, saved, firsts, gradients, wanted, donated=False)
+    found = backward_layers(stack, saved, firsts, gradients, wanted, donated=False)
     given = (*[True] * count, *options.given)
-    present = [d for d, has in zip(found, given, strict=True) if has]
-    return _by_themselves([d for d, need in zip(present, needs, strict=True) if need])
+    own = [d for d, has in zip(found, given, strict=True) if has]
+    return _by_themselves([d for d, need in zip(own, needs, strict=True) if need])
 
 
 def _by_layer(masks: Tensor | None) -> Tensors:

@@ -6,7 +6,7 @@ and none may change.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple, cast
 
@@ -124,7 +124,43 @@ def _stack(*arguments: Any) -> Stack:
     return stack_of(settings, device, keep, dropout, tf32)
 
 
-def to_results(stack: Stack, run: Run, keep: bool) -> list[Tensor]:
+def kind_of(
+    stack: Stack,
+    options: Options,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    masks: Tensor | None,
+) -> Hashable:
+    """What a call is besides the values of its tensors.
+
+    Args:
+        stack: the call.
+        options: of it.
+        x: the input.
+        states: the caller's, or none.
+        weights: those that there are.
+        masks: of each dropout.
+    """
+    counts = len(states), len(weights), masks is None
+    return stack, tuple(options.given), counts, x.shape, x.dtype, x.device
+
+
+def present(
+    x: Tensor, states: Sequence[Tensor], weights: Sequence[Tensor], masks: Tensor | None
+) -> list[Tensor]:
+    """The tensors of a forward that there are.
+
+    Args:
+        x: as in `kind_of`.
+        states: as in `kind_of`.
+        weights: as in `kind_of`.
+        masks: as in `kind_of`.
+    """
+    return [x, *states, *weights] if masks is None else [x, *states, *weights, masks]
+
+
+def to_results(stack: Stack, run: Run) -> list[Tensor]:
     """The results of `rnnc::rnn`: the output, the last states, and what a backward reads.
 
     No two of them share memory. The output of the last layer is that of the call, unless it has
@@ -133,9 +169,8 @@ def to_results(stack: Stack, run: Run, keep: bool) -> list[Tensor]:
     Args:
         stack: the call.
         run: its forward.
-        keep: whether a backward may follow.
     """
-    if not keep:
+    if not stack.calls[0].for_backward:
         return [run.y, *run.last]
     kept = [tensor for result in run.results for tensor in (*result.states, result.saved)]
     if len(stack.calls) == 1:
