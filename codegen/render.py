@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import NamedTuple
 
 import jinja2
 
@@ -85,6 +86,30 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
     )
     headers = _headers(plan.headers) + _registered_headers.get(plan.template, ())
     return Source(cell.name, code, headers, plan)
+
+
+class Unit(NamedTuple):
+    """A translation unit that belongs to no cell.
+
+    Attributes:
+        name: of its template, without a suffix.
+        code: its text.
+        headers: path and text of each header, by the path that `code` includes.
+    """
+
+    name: str
+    code: str
+    headers: tuple[tuple[str, str], ...]
+
+
+def cuda_unit(name: str) -> Unit:
+    """A CUDA translation unit that belongs to no cell, with the library's headers.
+
+    Args:
+        name: of its template, without a suffix.
+    """
+    code = resources.files("rnnc.templates").joinpath(f"cuda/{name}.cu").read_text()
+    return Unit(name, code, _headers("cuda/lib"))
 
 
 def register_template(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from ..cellspec.cell import CellSpec
 from ..codegen.layout import layout_of
 from ..codegen.shape import Reverse
 from ..codegen.spaces import Table
+from .multiplier import TORCH, Multiplier
 from .store.facts import facts_of
 from .tensors import Saved
 
@@ -95,57 +96,14 @@ def both_directions(heads: int) -> tuple[tuple[slice, Reverse], tuple[slice, Rev
     return (slice(half), False), (slice(half, heads), True)
 
 
-class Multiplier(Protocol):
-    """Products of matrices, (rows, K) (K, columns), or of as many pairs as there are."""
-
-    def mm(self, a: Tensor, b: Tensor) -> Tensor:
-        """The product."""
-
-    def add_mm(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Add the product to a contiguous tensor, in place."""
-
-
-class TorchMultiplier:
-    """The products of torch."""
-
-    def mm(self, a: Tensor, b: Tensor) -> Tensor:
-        """The product."""
-        return torch.mm(a, b) if a.ndim == 2 else torch.bmm(a, b)
-
-    def add_mm(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Add the product to a contiguous tensor, in place."""
-        return to.addmm_(a, b) if a.ndim == 2 else to.baddbmm_(a, b)
-
-
-TORCH = TorchMultiplier()
-
-
-def product_added(
-    multiplier: Multiplier, to: Tensor | None, a: Tensor, b: Tensor, shape: Sequence[int]
-) -> Tensor:
-    """A product of two matrices in another shape, added to a contiguous tensor if there is one.
-
-    Args:
-        multiplier: multiplies.
-        to: is changed in place and returned; None for a new tensor.
-        a: (rows, K).
-        b: (K, columns).
-        shape: of the result, as many elements.
-    """
-    if to is None:
-        return multiplier.mm(a, b).view(shape)
-    multiplier.add_mm(to.view(a.shape[0], b.shape[1]), a, b)
-    return to
-
-
-def summed_over_time(
+def sums_over_time(
     rows: Tensor,
     initial_state: Tensor | None,
     states: Tensor,
     multiplier: Multiplier = TORCH,
     reverse: Reverse = False,
 ) -> Tensor:
-    """The sum over steps and batch of a row times the state before its step, a product per head.
+    """Partial sums over steps and batch of a row times the state before its step, per head.
 
     In float32 the sum is taken in parts, since short sums have smaller rounding errors. Products
     add steps in the order of memory, whichever step ran first.
@@ -158,56 +116,61 @@ def summed_over_time(
         reverse: which heads ran from the last step to the first.
 
     Returns:
-        (N, K, D).
+        (parts, N, K, D), whose sum over the parts is the sum.
     """
-    if reverse == "half":
-        directions = both_directions(states.shape[2])
-        found = []
-        for own, order in directions:
-            first = None if initial_state is None else initial_state[:, own]
-            found.append(
-                summed_over_time(rows[:, own], first, states[:, :, own], multiplier, order)
-            )
-        return torch.cat(found)
     steps, batch, heads, dim = states.shape
     others = (steps - 1) * batch  # rows of all steps but the one that ran first
+    first = 0 if initial_state is None else 1
+    spans = _parts(others) if rows.dtype == torch.float32 else [(0, others, 1)] if others else []
+    count = first + sum(parts for *_, parts in spans)
+    if not count:
+        return rows.new_zeros(1, heads, rows.shape[2], dim)
+    plane = heads * rows.shape[2] * dim
+    if rows.dtype != torch.float32 or count * plane > _MOST_AT_ONCE:
+        count = 1  # each product is added to the one before
+    found = rows.new_empty(count, heads, rows.shape[2], dim)
+    whole = ((slice(heads), reverse),)
+    for own, order in both_directions(heads) if reverse == "half" else whole:
+        initial = None if initial_state is None else initial_state[:, own]
+        _sum_into(found[:, own], rows[:, own], initial, states[:, :, own], spans, multiplier, order)
+    return found
+
+
+def _sum_into(
+    to: Tensor,
+    rows: Tensor,
+    initial_state: Tensor | None,
+    states: Tensor,
+    spans: Sequence[tuple[int, int, int]],
+    multiplier: Multiplier,
+    reverse: Reverse,
+) -> None:
+    """Write the partial sums of heads of one direction, or all of them into the only part."""
+    steps, batch, heads, dim = states.shape
+    others = (steps - 1) * batch
     if reverse:
         first, later, previous = rows[others:], rows[:others], states[1:]
     else:
         first, later, previous = rows[:batch], rows[batch:], states[:-1]
     previous = previous.reshape(others, heads, dim).transpose(0, 1)
-    # (N, K, rows) x (N, rows, D)
-    factors = later.permute(1, 2, 0)
-    total: Tensor | None = None
+    factors = later.permute(1, 2, 0)  # (N, K, rows) x (N, rows, D)
+    place = 0
     if initial_state is not None:
-        total = multiplier.mm(first.permute(1, 2, 0), initial_state.transpose(0, 1))
-    if not others:
-        return rows.new_zeros(heads, rows.shape[2], dim) if total is None else total
-    if rows.dtype != torch.float32:
-        if total is None:
-            return multiplier.mm(factors, previous)
-        return multiplier.add_mm(total, factors, previous)
-    for product in _products_in_parts(factors, previous, multiplier):
-        total = product if total is None else total.add_(product)
-    assert total is not None
-    return total
-
-
-def _products_in_parts(
-    factors: Tensor, previous: Tensor, multiplier: Multiplier
-) -> Iterator[Tensor]:
-    """Products (N, K, D) whose sum is that of (N, K, rows) and (N, rows, D)."""
-    heads, rows, dim = previous.shape
-    size_of_all = heads * factors.shape[1] * dim
-    for begin, size, parts in _parts(rows):
+        multiplier.mm_into(to[0], first.permute(1, 2, 0), initial_state.transpose(0, 1))
+        place = 1
+    apart = len(to) > 1
+    for begin, size, parts in spans:
         end = begin + size * parts
         a = factors[:, :, begin:end].view(heads, -1, parts, size).transpose(1, 2)
         b = previous[:, begin:end].view(heads, parts, size, dim)
-        if heads == 1 and parts * size_of_all <= _MOST_AT_ONCE:
-            yield multiplier.mm(a[0], b[0]).sum(0)
-        else:
-            for part in range(parts):
-                yield multiplier.mm(a[:, part], b[:, part])
+        if heads == 1 and apart:
+            multiplier.mm_into(to[place : place + parts, 0], a[0], b[0])
+            place += parts
+            continue
+        for part in range(parts):
+            write = multiplier.mm_into if apart or not place else multiplier.add_mm
+            write(to[place if apart else 0], a[:, part], b[:, part])
+            place += 1
 
 
 def _parts(rows: int) -> list[tuple[int, int, int]]:
@@ -254,7 +217,7 @@ def products_of(cell: CellSpec) -> tuple[Product, ...]:
     )
 
 
-def recurrent_gradient(
+def recurrent_sums(
     products: tuple[Product, ...],
     d_wx: Tensor,
     d_gates_no_input: Tensor,
@@ -262,7 +225,7 @@ def recurrent_gradient(
     initial_states: Sequence[Tensor | None],
     multiplier: Multiplier,
     reverse: Reverse = False,
-) -> Tensor:
+) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
     """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM per head, source and tensor.
 
     Args:
@@ -276,20 +239,21 @@ def recurrent_gradient(
         reverse: which heads ran from the last step to the first.
 
     Returns:
-        (Gr, N, D out, D in).
+        d_R, (Gr, N, D out, D in), and what is left to do: each part of it, and the partial sums
+        (parts, …) that it is the sum of.
     """
     steps, batch, heads, dim, _ = d_wx.shape
     d_R = d_wx.new_empty(sum(len(p.pairs) for p in products), heads, dim, dim)
     if not steps:
-        return d_R.zero_()
+        return d_R.zero_(), []
+    left: list[tuple[Tensor, Tensor]] = []
     for of_input, state, pairs, whole in products:
         d_gates = d_wx if of_input else d_gates_no_input
         count = d_gates.shape[-1]
         rows = d_gates.view(steps * batch, heads, dim * count)
-        product = summed_over_time(rows, initial_states[state], states[state], multiplier, reverse)
-        product = product.view(heads, dim, count, dim)
+        sums = sums_over_time(rows, initial_states[state], states[state], multiplier, reverse)
+        sums = sums.view(len(sums), heads, dim, count, dim)
         if whole:
-            return product.permute(2, 0, 1, 3).contiguous()
-        for matrix, column in pairs:
-            d_R[matrix] = product[:, :, column]
-    return d_R
+            return d_R, [(d_R, sums.permute(0, 3, 1, 2, 4))]
+        left.extend((d_R[matrix], sums[:, :, :, column]) for matrix, column in pairs)
+    return d_R, left

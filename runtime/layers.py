@@ -95,7 +95,10 @@ def run_plain_call(settings: Settings, dropout: float, call: PlainCall) -> tuple
     else:
         run = partial(_inference, call)
     with profiled("rnnc::scan"):
-        y, *last = run() if replays is None else replays.run("inference", call.tensors(), run)
+        if replays is None:
+            y, *last = run()
+        else:
+            y, *last = replays.run("inference", call.tensors(), run, alike=True)
     return y, tuple(last)
 
 

@@ -55,7 +55,10 @@ def run_plain_step(settings: Settings, call: PlainCall) -> tuple[Tensor, States]
         return y, tuple(new)
     run = partial(_step, cast(SteppingTarget, stack.target), call)
     with profiled("rnnc::step"):
-        y, *last = run() if replays is None else replays.run("step", call.tensors(), run)
+        if replays is None:
+            y, *last = run()
+        else:
+            y, *last = replays.run("step", call.tensors(), run, alike=True)
     return y, tuple(last)
 
 

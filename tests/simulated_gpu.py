@@ -10,7 +10,7 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.runtime.cuda import choose, launch, load, prepared, target
+from rnnc.runtime.cuda import choose, inputs, launch, load, prepared, target
 from rnnc.runtime.cuda.memory import constants
 from rnnc.runtime.cuda.step import backward as step_backward
 from rnnc.runtime.cuda.step import forward as step_forward
@@ -18,7 +18,7 @@ from rnnc.runtime.cuda.step import products as step_products
 from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.cuda.wavefront import backward as wavefront_backward
-from rnnc.runtime.gemms import TORCH
+from rnnc.runtime.multiplier import TORCH
 from rnnc.runtime.targets import register_target, unregister_target
 
 # Keep kernels of the simulated driver, and plans for its device.
@@ -80,6 +80,7 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     patch.setitem(sys.modules, "cupy_backends.cuda.api", api)
     patch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0, raising=False)
     patch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
+    patch.setattr(torch._C, "_cuda_isCurrentStreamCapturing", lambda: False, raising=False)
     patch.setattr(torch.cuda, "current_device", lambda: None)
     patch.setattr(launch._here, "device", None, raising=False)
     patch.setattr(load, "resident_blocks", lambda *_: 10**6)
@@ -88,7 +89,7 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     patch.setattr(
         constants, "device_tensor", lambda size, dtype, *_: torch.empty(size, dtype=dtype)
     )
-    for room in (target, wavefront_backward):
+    for room in (target, inputs, wavefront_backward):
         patch.setattr(room, "multiplier", lambda *_: TORCH)
     # Tests that replace kernels by other functions see each call.
     patch.setattr(target, "is_here", lambda _: False)

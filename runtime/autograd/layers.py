@@ -56,7 +56,7 @@ class Layers(torch.autograd.Function):
                 found = run()
             else:
                 inputs = [x, *[tensor for tensor in flat if tensor is not None]]
-                found = replays.run("forward", inputs, run)
+                found = replays.run("forward", inputs, run, alike=True)
         results = 1 + len(stack.initial_values)  # of the node
         saved = (x, *flat, *found[results:])
         ctx.stack, ctx.composed, ctx.given, ctx.spent = stack, composed, given, False

@@ -11,7 +11,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Precision, Save
 from ..call import Call
-from ..gemms import TORCH, product_added
+from ..multiplier import TORCH, product_added
 from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels

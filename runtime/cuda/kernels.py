@@ -15,11 +15,13 @@ from torch.autograd.graph import increment_version
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
 from ..errors import ResidencyError
-from ..gemms import TORCH, Multiplier, gates_again, recurrent_gradient
+from ..gemms import gates_again, recurrent_sums
+from ..multiplier import TORCH, Multiplier
 from ..replay.recorder import recording, refuse_recording
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .launch import on_device
 from .prepared import Prepared, prepare
+from .rearrange import Job, jobs_of_splits, rearrange
 from .watchdog import watchdog_bound
 
 _WIDEST_ACCESS = 16  # bytes
@@ -201,17 +203,18 @@ def backward_parts(
     before = [None if z else s for z, s in zip(zero, initial_states, strict=True)]
 
     def finish(sums: Tensor) -> Gradients:
-        # Each part is summed by itself: an operator may not return views of one tensor.
-        parts = torch.split(sums, counts.sums, dim=1)
-        d_b, d_params, d_R_diag = (
-            part.sum(0).to(like.dtype) if count else like.new_empty(0, heads, dim)
-            for part, count in zip(parts, counts.sums, strict=True)
-        )
+        gates = d_wx, d_gates_no_input
+        d_R, left = recurrent_sums(ready.products, *gates, states, before, multiplier, reverse)
+        jobs, summed = [Job(*each) for each in left], []
+        # Tensors of their own: an operator may not return views of one tensor.
+        for to, filling in jobs_of_splits(sums, counts.sums, like.dtype):
+            summed.append(to)
+            jobs += filling
+        rearrange(jobs)
+        d_b, d_params, d_R_diag = summed
         return Gradients(
             d_wx=d_wx.transpose(0, 1),
-            d_R=recurrent_gradient(
-                ready.products, d_wx, d_gates_no_input, states, before, multiplier, reverse
-            ),
+            d_R=d_R,
             d_b=d_b,
             d_initial_states=d_initial_states,
             d_R_diag=d_R_diag,

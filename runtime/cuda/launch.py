@@ -200,7 +200,7 @@ def is_here(index: int) -> bool:
     Args:
         index: the device's number.
     """
-    return torch.cuda.current_device() == index and getattr(_here, "device", None) == index
+    return torch._C._cuda_getDevice() == index and getattr(_here, "device", None) == index
 
 
 def on_device(device: torch.device) -> AbstractContextManager[None]:

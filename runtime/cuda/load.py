@@ -38,7 +38,7 @@ def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Ker
     """
     try:
         with beside_captures():
-            return _loaded(_load_module(cell, plan, device), plan.launch_shape, name, device)
+            return loaded(_load_module(cell, plan, device), plan.launch_shape, name, device)
     except RuntimeError as error:
         raise as_residency(error, f"load of {name} on cuda:{device}") from None
 
@@ -55,10 +55,10 @@ def load_reserve(cell: CellSpec, plan: KernelPlan, cluster: int, device: int) ->
     """
     shape = LaunchShape(WARP, device_limits(device).shared_per_block, cluster)
     with beside_captures():
-        return _loaded(_load_module(cell, plan, device), shape, "rnnc_reserve", device)
+        return loaded(_load_module(cell, plan, device), shape, "rnnc_reserve", device)
 
 
-def _loaded(module: LoadedModule, shape: LaunchShape, name: str, device: int) -> Kernel:
+def loaded(module: LoadedModule, shape: LaunchShape, name: str, device: int) -> Kernel:
     """A kernel of a module, with the attributes that its launch needs."""
     from cupy_backends.cuda.api import driver
 

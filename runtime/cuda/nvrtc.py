@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import asdict, dataclass
@@ -10,11 +11,11 @@ from typing import ClassVar
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ...codegen.cuda.kernel_plan import KernelPlan
-from ...codegen.render import Source
+from ...codegen.render import Source, Unit
 from ...codegen.shape import Dtype
 from ..errors import CompileError
 from ..store.compiled import compile_cell, compile_source
-from ..store.files import Cached
+from ..store.files import Cached, cached, file_name
 from .driver.device import cupy_nvrtc, nvrtc_version
 
 _FLAGS = (
@@ -132,6 +133,23 @@ def compile_plan(cell: CellSpec, plan: KernelPlan) -> Binary:
     return compile_cell(cell, plan, NvrtcToolchain(plan.arch))
 
 
+def compile_unit(unit: Unit, arch: str) -> Binary:
+    """Compile a translation unit that belongs to no cell, or find it compiled.
+
+    Args:
+        unit: its text.
+        arch: such as `sm_80` or `sm_90a`.
+
+    Raises:
+        NoCudaError: CuPy or NVRTC is missing.
+        CompileError: the compiler refused it.
+    """
+    flags = compile_flags("float32", arch)
+    key = repr((unit, flags, nvrtc_version()))
+    name = file_name(unit.name, hashlib.sha256(key.encode()).hexdigest()[:32], "cubin")
+    return _unpack(cached(name, lambda: _pack(_compile(cupy_nvrtc(), unit, arch, flags))).content)
+
+
 def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:
     """The options that a source for a dtype is compiled with."""
     fast = _FAST if dtype in ("bfloat16", "float16") else ()
@@ -150,7 +168,7 @@ def ptx_of(source: Source, arch: str) -> str:
         nvrtc.destroyProgram(program)
 
 
-def _compile(nvrtc: object, source: Source, arch: str, flags: tuple[str, ...]) -> Binary:
+def _compile(nvrtc: object, source: Source | Unit, arch: str, flags: tuple[str, ...]) -> Binary:
     program = _run(nvrtc, source, flags)
     try:
         log = nvrtc.getProgramLog(program)  # type: ignore[attr-defined]
@@ -160,7 +178,7 @@ def _compile(nvrtc: object, source: Source, arch: str, flags: tuple[str, ...]) -
     return Binary(arch, cubin, _reports(log), log)
 
 
-def _run(nvrtc, source: Source, flags: tuple[str, ...]):  # type: ignore[no-untyped-def]
+def _run(nvrtc, source: Source | Unit, flags: tuple[str, ...]):  # type: ignore[no-untyped-def]
     names = [name.encode() for name, _ in source.headers]
     texts = [text.encode() for _, text in source.headers]
     program = nvrtc.createProgram(source.code, f"{source.name}.cu", texts, names)
@@ -179,7 +197,7 @@ def _run(nvrtc, source: Source, flags: tuple[str, ...]):  # type: ignore[no-unty
     return program
 
 
-def _with_lines(source: Source, log: str) -> str:
+def _with_lines(source: Source | Unit, log: str) -> str:
     """The log, each message followed by the line of text that it points at."""
     texts = {f"{source.name}.cu": source.code, **dict(source.headers)}
     shown = []

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ...codegen.shape import Precision
-from ..gemms import TORCH, Multiplier
+from ..multiplier import TORCH, Multiplier
 from .products import EXACT, ROUNDED
 
 

@@ -17,16 +17,6 @@ from .memory.workspace import workspace_of
 from .remultiply import remultiply
 
 
-def rows_of(weight: Tensor) -> Tensor:
-    """The input weights in the order of wx: (N * D * Gx, input).
-
-    Args:
-        weight: (Gx, N, D, input).
-    """
-    gates, heads, dim, size = weight.shape
-    return weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
-
-
 class CudaMultiplier:
     """Multiplies matrices of float32 on a GPU at one precision.
 
@@ -52,8 +42,18 @@ class CudaMultiplier:
         to = a.new_empty(*a.shape[:-1], b.shape[-1])
         return self._into(to, a, b, add=False)
 
+    def mm_into(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """Write a product to a tensor whose last two axes have no gaps.
+
+        Args:
+            to: (rows, columns) or (count, rows, columns).
+            a: as in `mm`.
+            b: as in `mm`.
+        """
+        return self._into(to, a, b, add=False)
+
     def add_mm(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Add a product to a contiguous tensor, in place.
+        """Add a product to such a tensor, in place.
 
         Args:
             to: (rows, columns) or (count, rows, columns).

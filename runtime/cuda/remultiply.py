@@ -8,7 +8,7 @@ from typing import Any
 from ..replay.entries import Place, Running
 from ..replay.recorder import Recorder
 from .driver.cublas import Blas, check_status
-from .memory.workspace import workspace_of
+from .memory.workspace import lasting_workspace
 
 # Which arguments of `cublasGemmEx` and `cublasGemmStridedBatchedEx` are the addresses of matrices.
 _OF_ONE, _OF_MANY = (7, 10, 14), (7, 11, 16)
@@ -60,7 +60,7 @@ class _Remultiply:
         for number, slot, offset in self._places:
             arguments[number] = addresses[slot] + offset
         blas, stream = self._blas, running.stream
-        memory = workspace_of(self._device, stream)
+        memory = lasting_workspace(self._device, stream)
         with blas.lock:
             blas.at(stream, memory.data_ptr(), memory.nbytes)
             status = self._function(*arguments)

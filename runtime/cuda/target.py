@@ -8,14 +8,12 @@ from dataclasses import replace
 from functools import lru_cache, partial
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Direction, Precision, Save
 from ..call import Call
 from ..check.plain import all_plain, is_watched
-from ..gemms import product_added
 from ..layers_call import LayersCall, LayersRead
 from ..replay.recorder import recording
 from ..replay.replays import forget_replays
@@ -26,12 +24,12 @@ from . import kernels
 from .choose import choose_plan
 from .directions.target import CudaDirections
 from .driver.device import find_cuda
+from .inputs import CudaInputs
 from .launch import CallSizes, is_here
 from .memory.constants import constant
 from .memory.kept import freed_with_memory
 from .precision import multiplier, rounds
 from .prepared import Prepared, prepare
-from .products import rows_of
 from .step.target import CudaSteps
 from .step_down import MOST_COUNT, check_counts, with_room
 from .wavefront.layers import backward_layers, forward_layers
@@ -39,7 +37,7 @@ from .wavefront.layers import backward_layers, forward_layers
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 
 
-class CudaTarget(CudaSteps, CudaDirections):
+class CudaTarget(CudaInputs, CudaSteps, CudaDirections):
     """CUDA kernels. wx lies as [T, B, head, unit, gate]: a thread reads all gates of its unit."""
 
     device = "cuda"
@@ -105,7 +103,7 @@ class CudaTarget(CudaSteps, CudaDirections):
             device: of the call.
         """
         index = device.index
-        if torch.cuda.is_current_stream_capturing() or not is_here(index):
+        if not is_here(index) or torch._C._cuda_isCurrentStreamCapturing():
             return None
         return torch._C._cuda_getCurrentRawStream(index)
 
@@ -117,56 +115,6 @@ class CudaTarget(CudaSteps, CudaDirections):
             precision: the caller's.
         """
         return rounds(dtype, precision)
-
-    def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """The wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
-
-        Args:
-            x: (T, B, input).
-            weight: (Gx, N, D, input). Its rows are permuted once per call; activations never are.
-        """
-        return _as_wx(F.linear(x, rows_of(weight)), x, weight)
-
-    def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
-        """The same at a precision, where nothing has to follow.
-
-        Args:
-            x: as in `project`.
-            weight: as in `project`.
-            tf32: whether factors of float32 may be rounded to TF32.
-        """
-        flat = x.reshape(x.shape[0] * x.shape[1], x.shape[2])
-        return _as_wx(multiplier(x.dtype, tf32).mm(flat, rows_of(weight).t()), x, weight)
-
-    def project_gradients(
-        self,
-        d_wx: Tensor,
-        x: Tensor,
-        weight: Tensor,
-        wanted: tuple[bool, bool],
-        tf32: bool,
-        d_x: Tensor | None = None,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """The gradients of `project`: of x and of the weight, None where they are not wanted.
-
-        Args:
-            d_wx: as `backward` gives it.
-            x: as in `project`.
-            weight: as in `project`.
-            wanted: which of the two.
-            tf32: as in `project_at`.
-            d_x: to which the gradient of x is added, in place; None for a new tensor.
-        """
-        gates, heads, dim, size = weight.shape
-        count = x.shape[0] * x.shape[1]
-        d_rows = d_wx.transpose(0, 1).reshape(count, heads * dim * gates)
-        multiplies, d_W = multiplier(x.dtype, tf32), None
-        if wanted[0]:
-            d_x = product_added(multiplies, d_x, d_rows, rows_of(weight), x.shape)
-        if wanted[1]:
-            d_W = multiplies.mm(d_rows.t(), x.reshape(count, size))
-            d_W = d_W.view(heads, dim, gates, size).permute(2, 0, 1, 3)
-        return d_x, d_W
 
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
         """An empty d_wx with the strides that `backward` gives it.
@@ -274,11 +222,6 @@ class CudaTarget(CudaSteps, CudaDirections):
             finish: takes the gradients of a layer, by its number.
         """
         return backward_layers(asked, reads, finish, _ready)
-
-
-def _as_wx(rows: Tensor, x: Tensor, weight: Tensor) -> Tensor:
-    gates, heads, dim, _ = weight.shape
-    return rows.view(x.shape[0], x.shape[1], heads, dim, gates).transpose(0, 1)
 
 
 def _ready(

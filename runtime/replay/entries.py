@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
+
+_ALIGNMENT = 512  # bytes, as of torch's allocations on a GPU
 
 
 class Place(NamedTuple):
@@ -38,6 +41,19 @@ class View(NamedTuple):
     stride: tuple[int, ...]
     offset: int
     whole: bool
+
+    def fills(self, count: int) -> bool:
+        """Whether it has so many elements, without gaps.
+
+        Args:
+            count: of the elements.
+        """
+        packed = 1
+        for size, stride in zip(self.size[::-1], self.stride[::-1], strict=True):
+            if size > 1 and stride != packed:
+                return False
+            packed *= size
+        return packed == count
 
     def of(self, tensors: Sequence[Any]) -> Tensor:
         """The tensor.
@@ -80,24 +96,67 @@ class Allocate:
     Args:
         slot: of the tensor.
         like: gives size, strides, dtype and device.
+
+    Attributes:
+        slot: of the tensor.
+        size: of each axis.
+        nbytes: of all elements.
+        device: of the tensor.
     """
 
-    __slots__ = ("_device", "_dtype", "_size", "_slot", "_stride")
+    __slots__ = ("_dtype", "_stride", "device", "nbytes", "size", "slot")
 
     def __init__(self, slot: int, like: Tensor) -> None:
-        self._slot, self._size = slot, tuple(like.shape)
-        self._dtype, self._device = like.dtype, like.device
+        self.slot, self.size, self.nbytes = slot, tuple(like.shape), like.nbytes
+        self._dtype, self.device = like.dtype, like.device
         self._stride = None if like.is_contiguous() else like.stride()
+
+    def reshape(self, view: View) -> bool:
+        """Allocate a result in its own shape, if it is all of the memory; whether it is.
+
+        Args:
+            view: the result.
+        """
+        if self._stride is not None or view.offset or not view.fills(math.prod(self.size)):
+            return False
+        self.size = view.size
+        return True
 
     def __call__(self, running: Running) -> None:
         """Allocate it."""
-        size, dtype, device = self._size, self._dtype, self._device
+        size, dtype, device = self.size, self._dtype, self.device
         if self._stride is None:
             new = torch.empty(size, dtype=dtype, device=device)
         else:
             new = torch.empty_strided(size, self._stride, dtype=dtype, device=device)
-        running.tensors[self._slot] = new
-        running.addresses[self._slot] = new.data_ptr()
+        running.tensors[self.slot] = new
+        running.addresses[self.slot] = new.data_ptr()
+
+
+class AllocateTogether:
+    """Allocate several tensors that are used by their addresses alone, in one piece of memory.
+
+    Args:
+        sizes: bytes of each slot; the first slot holds the memory.
+        device: of the memory.
+    """
+
+    __slots__ = ("_device", "_offsets", "_size", "_slot")
+
+    def __init__(self, sizes: dict[int, int], device: torch.device) -> None:
+        self._offsets, end = [], 0
+        for slot, size in sizes.items():
+            self._offsets.append((slot, end))
+            end += -(-size // _ALIGNMENT) * _ALIGNMENT
+        self._slot, self._size, self._device = next(iter(sizes)), end, device
+
+    def __call__(self, running: Running) -> None:
+        """Allocate them."""
+        memory = torch.empty(self._size, dtype=torch.uint8, device=self._device)
+        running.tensors[self._slot] = memory
+        begin = memory.data_ptr()
+        for slot, offset in self._offsets:
+            running.addresses[slot] = begin + offset
 
 
 class Operate:

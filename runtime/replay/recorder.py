@@ -17,7 +17,8 @@ from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from .entries import Allocate, Entry, Free, Operate, Overwrite, Place, View
+from .compact import Recorded
+from .entries import Allocate, Entry, Operate, Overwrite, Place, View
 from .replay import Replay, aligned
 
 _aten = torch.ops.aten
@@ -85,6 +86,7 @@ class Recorder(TorchDispatchMode):
         super().__init__()  # type: ignore[no-untyped-call]
         self._entries: list[Entry] = []
         self._used: list[set[int]] = []  # the slots of each entry
+        self._as_tensors: set[int] = set()  # the slots that operators of torch read or write
         self._slots: list[_Slot] = [_Slot(tensor, own=False) for tensor in inputs]
         self._inputs, self._constants = len(inputs), list[Tensor]()
         # Their slots are negative: how many tensors the call makes is not known yet.
@@ -160,25 +162,12 @@ class Recorder(TorchDispatchMode):
         if self.refused:
             return None
         views = [None if result is None else self._view(result) for result in results]
-        last: dict[int, int] = {}
-        for number, slots in enumerate(self._used):
-            last.update(dict.fromkeys(slots, number))
-        for view in views:
-            if view is not None:
-                last.pop(view.slot, None)
-        free: dict[int, list[int]] = {}
-        for slot, number in last.items():
-            if slot >= self._inputs:
-                free.setdefault(number, []).append(slot)
-        entries = []
-        for number, entry in enumerate(self._entries):
-            entries.append(entry)
-            if number in free:
-                entries.append(Free(tuple(free[number])))
         if self.refused:
             return None
-        made, empty = len(self._slots) - self._inputs, [slot.begin for slot in self._slots]
-        return Replay(entries, made, self._constants, views, empty[: self._inputs].count(0))
+        recorded = Recorded(self._entries, self._used, self._inputs, self._as_tensors, views)
+        made, begins = len(self._slots) - self._inputs, [slot.begin for slot in self._slots]
+        empty = begins[: self._inputs].count(0)
+        return Replay(recorded.compact(), made, self._constants, recorded.results, empty)
 
     def _add(self, entry: Entry, slots: set[int]) -> None:
         self._entries.append(entry)
@@ -206,6 +195,7 @@ class Recorder(TorchDispatchMode):
             arguments = [self._described(value, used) for value in args]
             others = {name: self._described(value, used) for name, value in named.items()}
             new = () if all(known) else self._new(results)
+            self._as_tensors |= used
             self._add(Operate(func, arguments, others, new), used.union(new))
 
     def _new(self, tensors: Sequence[Tensor]) -> Sequence[int]:

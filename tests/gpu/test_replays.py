@@ -54,5 +54,5 @@ def test_bits(name, layers, both, dtype, given):
                 assert torch.equal(got, want)
         made = [each for k in known.values() for each in k.replays._known.values()]
         assert len(made) == 3
-        if not both:  # two streams cannot be replayed
+        if not both:  # a layer in two streams is not replayed
             assert all(each.replay is not None for each in made)

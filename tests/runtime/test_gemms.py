@@ -7,7 +7,8 @@ import rnnc
 import torch
 from rnnc.codegen.derive import derive
 from rnnc.codegen.layout import layout_of
-from rnnc.runtime.gemms import TORCH, gates_again, products_of, recurrent_gradient, summed_over_time
+from rnnc.runtime.gemms import gates_again, products_of, recurrent_sums, sums_over_time
+from rnnc.runtime.multiplier import TORCH
 from rnnc.runtime.tensors import Saved
 
 CELLS = ["lstm", "gru", "nas_cell", "fastgrnn", "peephole_lstm", "indrnn", "scrn"]
@@ -34,7 +35,9 @@ def test_the_gradient_of_every_recurrent_matrix(name, reverse):
     states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
     initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
     tensors = d_wx, d_gates_no_input, states, initial
-    found = recurrent_gradient(products_of(cell), *tensors, TORCH, reverse)
+    found, left = recurrent_sums(products_of(cell), *tensors, TORCH, reverse)
+    for to, parts in left:
+        to.copy_(parts.sum(0))
     d_gates = torch.cat([d_wx, d_gates_no_input], dim=-1)
     assert found.shape == (len(cell.dense_pairs), HEADS, DIM, DIM)
     for i, pair in enumerate(cell.dense_pairs):
@@ -44,14 +47,18 @@ def test_the_gradient_of_every_recurrent_matrix(name, reverse):
         torch.testing.assert_close(found[i], torch.einsum("tbno,tbni->noi", d_gate, before))
 
 
+def summed(*tensors, **options):
+    return sums_over_time(*tensors, **options).sum(0)
+
+
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("steps", [1, 2, 300])
 def test_a_first_state_that_is_known_to_be_zero(steps, dtype):
     rows = torch.randn(steps * BATCH, HEADS, 12, dtype=dtype)
     states = torch.randn(steps, BATCH, HEADS, DIM, dtype=dtype)
     zero = torch.zeros(BATCH, HEADS, DIM, dtype=dtype)
-    found = summed_over_time(rows, None, states)
-    torch.testing.assert_close(found, summed_over_time(rows, zero, states))
+    found = summed(rows, None, states)
+    torch.testing.assert_close(found, summed(rows, zero, states))
 
 
 @pytest.mark.parametrize("heads", [1, HEADS])
@@ -60,9 +67,9 @@ def test_a_first_state_that_is_known_to_be_zero(steps, dtype):
 def test_a_long_sum_in_float32_is_taken_in_parts(steps, heads, reverse):
     rows = torch.randn(steps * BATCH, heads, 48 // heads)
     initial, states = torch.randn(BATCH, heads, DIM), torch.randn(steps, BATCH, heads, DIM)
-    found = summed_over_time(rows, initial, states, reverse=reverse)
+    found = summed(rows, initial, states, reverse=reverse)
     assert found.dtype == torch.float32
-    exact = summed_over_time(rows.double(), initial.double(), states.double(), reverse=reverse)
+    exact = summed(rows.double(), initial.double(), states.double(), reverse=reverse)
     before = before_of(initial, states, reverse).double().view(steps * BATCH, heads, DIM)
     torch.testing.assert_close(exact, torch.einsum("rnk,rnd->nkd", rows.double(), before))
     assert (found - exact).norm() < 3e-7 * exact.norm()

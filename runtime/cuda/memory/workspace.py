@@ -24,14 +24,19 @@ def workspace_of(device: int, stream: int) -> Tensor:
         # later in the same stream.
         like = torch.device("cuda", device)
         return torch.empty(workspace_bytes(device), dtype=torch.uint8, device=like)
-    return _workspace(device, stream)
+    return lasting_workspace(device, stream)
 
 
 @lru_cache(maxsize=8)
-def _workspace(device: int, stream: int) -> Tensor:
-    """The memory that all products of a stream use, one after the other."""
+def lasting_workspace(device: int, stream: int) -> Tensor:
+    """The memory that all products of a stream use, one after the other, where it captures nothing.
+
+    Args:
+        device: the device's number.
+        stream: the handle of the stream.
+    """
     size = (workspace_bytes(device),)
     return device_tensor(size, torch.uint8, torch.device("cuda", device), stream)
 
 
-freed_with_memory(_workspace.cache_clear)
+freed_with_memory(lasting_workspace.cache_clear)

@@ -9,10 +9,10 @@ from torch import Tensor
 from ...layers_call import LayersCall, LayersRead
 from ...tensors import Gradients
 from .. import kernels
+from ..inputs import packed_rows
 from ..launch import on_device
 from ..precision import multiplier
 from ..prepared import Prepared, prepare
-from ..products import rows_of
 from .products import Between
 from .run import Chunks, LaterLaunch, run_group
 from .schedule import Schedule
@@ -116,7 +116,7 @@ class _Backward:
         self.d_y = d_wx.new_empty(*d_wx.shape[:2], W.shape[-1])
         assert self.schedule.chunk is not None
         return Between(
-            *(self.d_y, d_wx, rows_of(W), self.schedule.chunk),
+            *(self.d_y, d_wx, packed_rows(W), self.schedule.chunk),
             forward=False,
             mask=masks[layer - 1] if masks else None,
             scale=asked.scale,

@@ -8,9 +8,9 @@ from torch import Tensor
 from ...layers_call import LayersCall
 from ...tensors import Forward, ScanInputs
 from .. import kernels
+from ..inputs import packed_rows
 from ..launch import on_device
 from ..prepared import Prepared, prepare
-from ..products import rows_of
 from .products import Between
 from .run import Chunks, LaterLaunch, run_group
 from .schedule import Schedule
@@ -94,7 +94,7 @@ class _Forward:
             _, mask = torch.native_dropout(features, asked.dropout, True)
             self.masks.append(mask)
         return Between(
-            *(wx, below, rows_of(asked.input_weight(layer)).t(), self.chunks.size),
+            *(wx, below, packed_rows(asked.input_weight(layer)).t(), self.chunks.size),
             forward=True,
             mask=mask,
             scale=asked.scale,

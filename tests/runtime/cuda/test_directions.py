@@ -18,7 +18,7 @@ from rnnc.runtime.cuda.launch import CallSizes
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.prepared import prepare
 from rnnc.runtime.cuda.target import CudaTarget
-from rnnc.runtime.gemms import TORCH
+from rnnc.runtime.multiplier import TORCH
 from rnnc.runtime.tensors import ScanInputs, saved_of
 
 LSTM = rnnc.cells.lstm
@@ -97,7 +97,7 @@ def test_a_backward_that_fails_after_its_launch_is_not_launched_again(ran, monke
 
     monkeypatch.setattr(target, "choose_plan", lambda *_: BLOCK)
     monkeypatch.setattr(step_down, "_others", lambda *_: (CLUSTER.backward,))
-    monkeypatch.setattr(cuda, "recurrent_gradient", fail)
+    monkeypatch.setattr(cuda, "recurrent_sums", fail)
     given, nothing, call = inputs(), [None, None], Call(LSTM, "cuda", True, (True, True), Choice())
     done = CudaTarget().forward(call, given)
     ran.clear()

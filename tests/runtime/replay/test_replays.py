@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from array import array
+from itertools import pairwise
 
 import pytest
 import rnnc
@@ -12,7 +13,7 @@ from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.arguments import backward_arguments, grid_struct
 from rnnc.runtime.cuda.relaunch import _addresses
 from rnnc.runtime.replay import entries, replays
-from rnnc.runtime.replay.recorder import refuse_recording
+from rnnc.runtime.replay.recorder import recording, refuse_recording
 from rnnc.runtime.replay.replays import Replays, forget_replays
 
 
@@ -136,6 +137,41 @@ def test_memory_is_freed_after_its_last_reader():
         run(torch.randn(4))
     assert run.computed == 1
     assert max(peaks) == 3  # the input, the last result and the one before it
+
+
+def test_results_keep_their_shapes_and_temporaries_share_memory():
+    written = []
+
+    def read(tensor):
+        """Report an operation that reads a tensor by its address."""
+        recorder = recording()
+        if recorder is not None:
+            place = recorder.place(tensor.data_ptr())
+            recorder.add(lambda running: written.append(running.addresses[place.slot]), [place])
+
+    def compute(x):
+        kept, spare = x.new_empty(6, 4), [x.new_empty(3) for _ in range(3)]
+        for each in (kept, *spare):
+            read(each)
+        kept.view(4, 6).copy_(x.view(4, 6))
+        free = x.new_empty(2, 12)
+        read(free)
+        return [kept.view(2, 12), kept, kept.view(24)[4:], free.view(4, 6), free.view(24)[12:]]
+
+    run = Counted(compute)
+    for _ in range(2):
+        x = torch.randn(24)
+        found, wanted = run(x), compute(x)
+        for got, want in zip(found, wanted, strict=True):
+            assert (got.shape, got.stride()) == (want.shape, want.stride())
+            assert got.storage_offset() == want.storage_offset()
+        for got, want in zip(found[:3], wanted[:3], strict=True):
+            torch.testing.assert_close(got, want, rtol=0, atol=0)
+    assert run.computed == 1
+    kept, *spare, free = written
+    assert [b - a for a, b in pairwise(spare)] == [512, 512]
+    assert (kept, free) == (found[0].data_ptr(), found[3].data_ptr())
+    assert found[3].data_ptr() + 48 == found[4].data_ptr()
 
 
 def test_which_words_of_a_struct_are_addresses():

@@ -1,0 +1,95 @@
+"""The products of a module's input with its weights on a GPU, and their gradients."""
+
+from __future__ import annotations
+
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ..multiplier import product_added
+from .precision import multiplier
+from .rearrange import Job, in_order, rearrange
+
+
+class CudaInputs:
+    """What a target does with the input of a layer."""
+
+    def project(self, x: Tensor, weight: Tensor) -> Tensor:
+        """The wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
+
+        Args:
+            x: (T, B, input).
+            weight: (Gx, N, D, input). Its rows are permuted once per call; activations never are.
+        """
+        return _as_wx(F.linear(x, _rows_of(weight)), x, weight)
+
+    def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
+        """The same at a precision, where nothing has to follow.
+
+        Args:
+            x: as in `project`.
+            weight: as in `project`.
+            tf32: whether factors of float32 may be rounded to TF32.
+        """
+        flat = x.reshape(x.shape[0] * x.shape[1], x.shape[2])
+        return _as_wx(multiplier(x.dtype, tf32).mm(flat, packed_rows(weight).t()), x, weight)
+
+    def project_gradients(
+        self,
+        d_wx: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        wanted: tuple[bool, bool],
+        tf32: bool,
+        d_x: Tensor | None = None,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The gradients of `project`: of x and of the weight, None where they are not wanted.
+
+        Args:
+            d_wx: as `backward` gives it.
+            x: as in `project`.
+            weight: as in `project`.
+            wanted: which of the two.
+            tf32: as in `project_at`.
+            d_x: to which the gradient of x is added, in place; None for a new tensor.
+        """
+        gates, heads, dim, size = weight.shape
+        count = x.shape[0] * x.shape[1]
+        d_rows = d_wx.transpose(0, 1).reshape(count, heads * dim * gates)
+        multiplies, d_W = multiplier(x.dtype, tf32), None
+        jobs: list[Job] = []
+        if wanted[1]:
+            product = multiplies.mm(d_rows.t(), x.reshape(count, size))
+            d_W, jobs = in_order(product.view(heads, dim, gates, size).permute(2, 0, 1, 3))
+        if wanted[0]:
+            rows, left = in_order(weight.permute(1, 2, 0, 3))
+            jobs += left
+        rearrange(jobs)
+        if wanted[0]:
+            d_x = product_added(multiplies, d_x, d_rows, rows.view(-1, size), x.shape)
+        return d_x, d_W
+
+
+def packed_rows(weight: Tensor) -> Tensor:
+    """The input weights in the order of wx, (N * D * Gx, input), where no gradient is followed.
+
+    Args:
+        weight: (Gx, N, D, input).
+    """
+    rows, jobs = in_order(weight.permute(1, 2, 0, 3))
+    rearrange(jobs)
+    return rows.view(-1, weight.shape[3])
+
+
+def _rows_of(weight: Tensor) -> Tensor:
+    """The input weights in the order of wx: (N * D * Gx, input).
+
+    Args:
+        weight: (Gx, N, D, input).
+    """
+    gates, heads, dim, size = weight.shape
+    return weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
+
+
+def _as_wx(rows: Tensor, x: Tensor, weight: Tensor) -> Tensor:
+    gates, heads, dim, _ = weight.shape
+    return rows.view(x.shape[0], x.shape[1], heads, dim, gates).transpose(0, 1)

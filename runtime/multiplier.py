@@ -1,0 +1,59 @@
+"""What multiplies matrices for a call: torch, or a target at the precision of the call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+
+class Multiplier(Protocol):
+    """Products of matrices, (rows, K) (K, columns), or of as many pairs as there are."""
+
+    def mm(self, a: Tensor, b: Tensor) -> Tensor:
+        """The product."""
+
+    def mm_into(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """Write the product to a tensor whose last two axes have no gaps."""
+
+    def add_mm(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """Add the product to such a tensor, in place."""
+
+
+class TorchMultiplier:
+    """The products of torch."""
+
+    def mm(self, a: Tensor, b: Tensor) -> Tensor:
+        """The product."""
+        return torch.mm(a, b) if a.ndim == 2 else torch.bmm(a, b)
+
+    def mm_into(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """Write the product to a tensor whose last two axes have no gaps."""
+        return torch.mm(a, b, out=to) if a.ndim == 2 else torch.bmm(a, b, out=to)
+
+    def add_mm(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
+        """Add the product to such a tensor, in place."""
+        return to.addmm_(a, b) if a.ndim == 2 else to.baddbmm_(a, b)
+
+
+TORCH = TorchMultiplier()
+
+
+def product_added(
+    multiplier: Multiplier, to: Tensor | None, a: Tensor, b: Tensor, shape: Sequence[int]
+) -> Tensor:
+    """A product of two matrices in another shape, added to a contiguous tensor if there is one.
+
+    Args:
+        multiplier: multiplies.
+        to: is changed in place and returned; None for a new tensor.
+        a: (rows, K).
+        b: (K, columns).
+        shape: of the result, as many elements.
+    """
+    if to is None:
+        return multiplier.mm(a, b).view(shape)
+    multiplier.add_mm(to.view(a.shape[0], b.shape[1]), a, b)
+    return to
