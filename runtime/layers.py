@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple, cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -13,6 +13,7 @@ from torch import Tensor
 from .autograd.layers import run_node
 from .autograd.settings import Settings, made_joint, stack_of
 from .autograd.stack import Stack, forward_layers, profiled
+from .autograd.step import run_step_node
 from .autograd.traced.call import run_operator
 from .autograd.transforms import check_has_operators, needs_reference
 from .call import Choice
@@ -85,15 +86,13 @@ def run_plain_call(settings: Settings, dropout: float, call: PlainCall) -> tuple
         As `scan_layers`.
     """
     stack, x, given, weights, needs_grad, replays = call
+    one_step = len(x) == 1 and not (settings.both or dropout) and runs_one_step(stack.target)
     if needs_grad:
         again = partial(composed, settings, dropout)
-        y, *last = run_node(stack, again, len(given), replays, x, *given, *weights)
+        run_all = run_step_node if one_step else run_node
+        y, *last = run_all(stack, again, len(given), replays, x, *given, *weights)
         return y, tuple(last)
-    run: Callable[[], list[Any]]
-    if len(x) == 1 and not (settings.both or dropout) and runs_one_step(stack.target):
-        run = partial(_one_step, stack.target, call)
-    else:
-        run = partial(_inference, call)
+    run = partial(_one_step if one_step else _inference, call)
     with profiled("rnnc::scan"):
         if replays is None:
             y, *last = run()
@@ -102,10 +101,11 @@ def run_plain_call(settings: Settings, dropout: float, call: PlainCall) -> tuple
     return y, tuple(last)
 
 
-def _one_step(target: SteppingTarget, call: PlainCall) -> list[Tensor]:
+def _one_step(call: PlainCall) -> list[Tensor]:
     """The output and the last states of a sequence of one step."""
-    stepped = target.step(call.stack, call.x[0], call.states, call.weights)
-    return [stepped.output.unsqueeze(0), *stepped.last]
+    target = cast(SteppingTarget, call.stack.target)
+    stepped = target.step(call.stack, call.x, call.states, call.weights)
+    return [stepped.output, *stepped.last]
 
 
 def _inference(call: PlainCall) -> list[Tensor]:

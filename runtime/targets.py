@@ -126,7 +126,10 @@ class SteppingTarget(Target, Protocol):
         weights: Sequence[Tensor | None],
         to: Stepped | None = None,
     ) -> Stepped:
-        """Run all layers of a module over one step of x (B, input); `to` takes the results."""
+        """Run all layers of a module over one step of x (B, input); `to` takes the results.
+
+        A target with `steps_as_sequences` also takes a sequence of one step, (1, B, input).
+        """
 
     def step_backward(
         self,

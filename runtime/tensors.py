@@ -204,8 +204,7 @@ class Gradients:
         )
 
 
-@dataclass(frozen=True, slots=True)
-class Stepped:
+class Stepped(NamedTuple):
     """The results of a single step of all layers.
 
     Attributes:

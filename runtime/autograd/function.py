@@ -108,7 +108,8 @@ def have_memory(tensors: Iterable[Tensor]) -> bool:
     Args:
         tensors: plain ones.
     """
-    return all(tensor.data_ptr() or not tensor.numel() for tensor in tensors)
+    # A list takes less time than a generator.
+    return all([t.data_ptr() or not t.numel() for t in tensors])  # noqa: C419
 
 
 class Scan(torch.autograd.Function):

@@ -42,7 +42,7 @@ class Step(torch.autograd.Function):
             composed: computes a sequence by torch operations.
             given: how many states the caller gives: none, or all.
             replays: of steps like this one, if they come again.
-            x: (B, input).
+            x: (B, input), or (1, B, input) where the target runs a sequence of one step as a step.
             flat: the caller's states, and the flat weights of each layer.
         """
         run = partial(_forward, stack, given, x, flat)
@@ -114,10 +114,12 @@ def composed_step(
 
     Args:
         composed: computes a sequence by torch operations.
-        x: (B, input).
+        x: (B, input) or (1, B, input).
         states: before the step, (layers, B, hidden) each; empty for their initial values.
         weights: the `LayerWeights.flat` of each layer, one after the other.
     """
+    if x.ndim == 3:
+        return composed(x, states, weights, ())
     y, last = composed(x.unsqueeze(0), states, weights, ())
     return y[0], last
 

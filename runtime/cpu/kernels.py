@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import math
 from collections.abc import Sequence
 
@@ -43,7 +42,8 @@ def forward(
     R, R_diag, b = weights
     product, strides = None, (0, 0, 0)
     if R is not None and torch_multiplies(steps, batch, R):
-        product, strides = recurrent_product(cell, R, initial_states)
+        of_one_layer = [state.view(1, batch, heads * dim) for state in initial_states]
+        product, strides = recurrent_product(cell, R, of_one_layer, 0)
     arguments = struct_of(
         *sizes_of(steps, batch, heads, dim, 0 if product is not None else counts.dense),
         *[wx.stride(axis) for axis in _STRIDE_ORDER],
@@ -61,7 +61,7 @@ def forward(
     )
     library = cpu_library(cell, plan)
     if wx.numel() or last[0].numel():
-        library.rnnc_forward(ctypes.byref(arguments))
+        library.rnnc_forward(arguments)
     if not all(stored):
         states = [
             s if wanted else new(0, batch, heads, dim)
@@ -123,7 +123,7 @@ def backward(
         d_diagonal.data_ptr(),
     )
     if d_initial_states[0].numel():
-        cpu_library(cell, plan).rnnc_backward(ctypes.byref(arguments))
+        cpu_library(cell, plan).rnnc_backward(arguments)
     d_states_before: Sequence[Tensor] = d_initial_states
     if outside:
         assert R is not None

@@ -14,6 +14,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.layout import layout_of
 from ...codegen.shape import Reverse
 from ..gemms import both_directions
+from .linear import linear
 
 # A sum in float32 is taken in parts, since short sums have smaller rounding errors: the fewest rows
 # of one part, and the most parts.
@@ -53,27 +54,28 @@ def _runs(cell: CellSpec) -> list[_Run]:
 
 
 def recurrent_product(
-    cell: CellSpec, R: Tensor, states: Sequence[Tensor]
+    cell: CellSpec, R: Tensor, states: Sequence[Tensor], layer: int
 ) -> tuple[Tensor, tuple[int, int, int]]:
     """The product of each recurrent matrix with the state that it reads, for one step.
 
     Args:
         cell: the cell.
         R: as in `ScanInputs`, contiguous.
-        states: (B, N, D) each, contiguous.
+        states: (layers, B, N * D) each, contiguous.
+        layer: of which states are multiplied.
 
     Returns:
         The products, and their strides of batch, matrix and head; units are adjacent.
     """
     runs, (pairs, heads, dim, _) = _runs(cell), R.shape
-    state, batch = runs[0].state, states[0].shape[0]
+    state, batch = runs[0].state, states[0].shape[1]
     one_state = all(run.state == state for run in runs)
     if heads == 1 and one_state:
-        product = torch.mm(states[state].view(batch, dim), R.view(pairs * dim, dim).t())
+        product = linear(states[state][layer], R.view(pairs * dim, dim))
         return product, (pairs * dim, dim, 0)
     parts = [
         torch.matmul(
-            states[run.state].transpose(0, 1),
+            states[run.state][layer].view(batch, heads, dim).transpose(0, 1),
             R[run.matrix : run.matrix + run.many].transpose(2, 3),
         )
         for run in runs
@@ -145,7 +147,7 @@ def recurrent_gradient(
     Args:
         cell: the cell.
         d_gates: (T, B, N, G, D), contiguous, or some heads of such a tensor.
-        states: at all steps, (T, B, N, D), likewise.
+        states: at all steps, (T, B, N, D), likewise; none where there is one step.
         initial_states: (B, N, D) each, likewise.
         reverse: which heads ran from the last step to the first.
         zero: for each initial state, whether it is known to be zero; empty where none is.
@@ -181,9 +183,10 @@ def recurrent_gradient(
     first, later = (rows[others:], rows[:others]) if reverse else (rows[:batch], rows[batch:])
     parts = _parts(others, d_gates.dtype == torch.float32)
     for state, gate, matrix, many in runs:
-        before = states[state].view(steps * batch, heads, dim)[batch if reverse else 0 :]
         factors = [] if zero and zero[state] else [(first, initial_states[state])]
-        factors += [(later[a:z], before[a:z]) for a, z in parts]
+        if parts:
+            before = states[state].view(steps * batch, heads, dim)[batch if reverse else 0 :]
+            factors += [(later[a:z], before[a:z]) for a, z in parts]
         if not factors:
             d_R[matrix : matrix + many].zero_()
         if heads == 1:

@@ -1,6 +1,7 @@
 // The recurrence, forward: for one head, some batch rows and some units, all steps.
 #pragma once
 
+#include "dots.h"
 #include "layout.h"
 #include "product.h"
 #include "together.h"
@@ -127,9 +128,9 @@ class ForwardTask {
     } else if (packed_ != nullptr) {
       multiply(source, row_stride, packed_ + (place * padded(dim) + task_.first_unit) * dim, rows,
                dim, task_.units, gate, kGates * width_);
-    } else {
-      multiply_unpacked(source, row_stride, a_.R + (place * dim + task_.first_unit) * dim, rows,
-                        dim, task_.units, gate, kGates * width_);
+    } else if (a_.R != nullptr) {
+      add_dots(source, row_stride, a_.R + (place * dim + task_.first_unit) * dim, rows, dim,
+               task_.units, gate, kGates * width_);
     }
   }
 
@@ -148,6 +149,15 @@ static void forward(const ForwardArguments& a) {
   const int64_t to_pack = pack_first ? kDensePairs * size.heads * panels : 0;
   Scratch memory(to_pack * kPanel * size.dim, false);
   const real* packed = pack_first ? (const real*)memory : nullptr;
+  if (size.steps == 1 && !worth_threads(size, a.product == nullptr)) {
+    // Even a region of one thread takes time.
+    for (int64_t i = 0; i < count; ++i) {
+      ForwardTask task(a, task_of(size, i), nullptr);
+      task.run(0);
+      task.finish();
+    }
+    return;
+  }
   StepBarrier barrier;
 #pragma omp parallel num_threads(size.threads) if (worth_threads(size, a.product == nullptr))
   {

@@ -24,8 +24,9 @@ struct ForwardArguments {
   Sizes sizes;
   int64_t wx_strides[5];  // of time, batch, head, unit, gate, in elements
   const real* wx;         // [T][B][N][D][input gates], by the strides above
-  const real* R;          // [dense pairs][N][D out][D in], or null if `product` is given
-  const real* product;    // for one step alone: R times states, by the strides below, or null
+  const real* R;          // [dense pairs][N][D out][D in], or null if there is no product to make
+  const real* product;    // for one step alone: R times states, by the strides below, or null;
+                          // without R and product, the states that R multiplies are zero
   int64_t product_strides[3];  // of batch, dense pair, head, in elements; units are adjacent
   const real* R_diag;     // [diagonal pairs][N][D]
   const real* b;          // [bias gates][N][D], or null
@@ -54,11 +55,12 @@ struct BackwardArguments {
   real* d_diagonal;  // [tiles][kDiagonalPairs][N][D]
 };
 
-// Aligned memory that is given back at the end of its scope; zeroed if wanted.
+// Aligned memory that is given back at the end of its scope; zeroed if wanted, null if empty.
 template <typename T>
 class ScratchOf {
  public:
   explicit ScratchOf(int64_t count, bool zeroed = true) {
+    if (count == 0) return;
     const size_t bytes = ((size_t)count * sizeof(T) / 64 + 1) * 64;
     data_ = (T*)std::aligned_alloc(64, bytes);
     if (data_ == nullptr) std::abort();
@@ -70,7 +72,7 @@ class ScratchOf {
   operator T*() { return data_; }
 
  private:
-  T* data_;
+  T* data_ = nullptr;
 };
 using Scratch = ScratchOf<real>;
 

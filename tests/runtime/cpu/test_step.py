@@ -42,6 +42,35 @@ def test_values_and_gradients_are_those_of_the_reference(name, given):
             assert error < 1e-12, (size, key)
 
 
+@pytest.mark.parametrize("size", [(64, 2, 3, 2), (128, 1, 9, 2)])
+def test_frozen_weights_get_no_gradient_and_the_others_the_same(size):
+    rnn, x, states = module_and_inputs("gru", size, given=True)
+    named = {"x": x, **{f"state {i}": s for i, s in enumerate(states)}}
+    named |= dict(rnn.named_parameters())
+
+    def gradients():
+        for tensor in named.values():
+            tensor.grad = None
+        rnn.step(x, states)[0].sin().sum().backward()
+        return {name: tensor.grad for name, tensor in named.items()}
+
+    whole = gradients()
+    for frozen in (["x", "weight_hh_l0"], ["state 0", "weight_ih_l0", "bias_l1"]):
+        for name, tensor in named.items():
+            tensor.requires_grad_(name not in frozen)
+        for name, found in gradients().items():
+            wanted = None if name in frozen else whole[name]
+            assert found is wanted or torch.equal(found, wanted), name
+
+
+def test_gradients_of_a_batch_without_rows_are_zero():
+    rnn, x, _ = module_and_inputs("lstm", (64, 1, 0, 1), given=False)
+    y, _ = rnn(x.unsqueeze(0))
+    y.sum().backward()
+    assert x.grad.shape == x.shape
+    assert all(not p.grad.any() for p in rnn.parameters())
+
+
 @pytest.mark.parametrize("given", [False, True])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_a_step_and_a_sequence_of_one_have_the_same_bits(dtype, given):

@@ -1,0 +1,159 @@
+"""The backward of a single step of all layers on the CPU."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..tensors import Stepped
+from .arguments import addresses, packing_of
+from .products import add_recurrent_gradient_of_states, recurrent_gradient
+from .step_facts import StepFacts, facts_of_step
+from .tasks import sizes_of
+
+if TYPE_CHECKING:
+    from ..autograd.stack import Stack
+
+
+def step_backward(
+    stack: Stack,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor | None],
+    stepped: Stepped,
+    gradients: Sequence[Tensor | None],
+    needs: Sequence[bool],
+) -> list[Tensor | None]:
+    """The gradients of x, the caller's states and the flat weights of each layer.
+
+    Args:
+        stack: as in `CpuSteps.step_backward`.
+        x: as in `CpuSteps.step_backward`.
+        states: as in `CpuSteps.step_backward`.
+        weights: as in `CpuSteps.step_backward`.
+        stepped: as in `CpuSteps.step_backward`.
+        gradients: as in `CpuSteps.step_backward`.
+        needs: as in `CpuSteps.step_backward`.
+    """
+    facts, count = facts_of_step(stack.calls[0], x.dtype), len(states)
+    tensors = (x, *states, *weights, *stepped.last, stepped.saved, *gradients)
+    tensors = tuple([t if t is None or t.is_contiguous() else t.contiguous() for t in tensors])
+    batch, features = x.shape[-2:]
+    if not batch:
+        inputs = zip((x, *states, *weights), needs, strict=True)
+        return [torch.zeros_like(t) if need and t is not None else None for t, need in inputs]
+    few = facts.multiplies(batch, stack.heads * stack.dim, features)
+    first, results = (
+        1 + count,
+        1 + count + len(weights),
+    )  # of the weights, and of what the step gave
+    needs_states = any(needs[1:first])
+    wanted = [needs[0], *[needs_states] * count, *needs[first:]]
+    if not few:
+        # torch makes those of x and of matrices.
+        wanted[0] = False
+        for index in range(first, results, facts.weights):
+            wanted[index] = wanted[index + 1] = False
+    inputs = zip(tensors[:results], wanted, strict=True)
+    found = [torch.empty_like(t) if need and t is not None else None for t, need in inputs]
+    if needs[0] and weights[0] is None:
+        found[0] = torch.zeros_like(x)
+    if not few:
+        _by_torch(stack, facts, tensors, count, needs, found)
+        return found
+    values = stack.initial_values
+    places, d_places = addresses(tensors), addresses(found)
+    sizes = sizes_of(1, batch, stack.heads, stack.dim, 0)._replace(tile_rows=batch)
+    fields = [
+        *sizes,
+        *(stack.layers, features, places[0]),
+        *(places[1:first] or [0] * len(values)),
+        *places[results:],
+        d_places[0],
+        *(d_places[1:first] or [0] * len(values)),
+        0,
+    ]
+    pack = packing_of(len(fields), len(values), 2 * len(weights)).pack
+    facts.backward(pack(*fields, *values, *places[first:results], *d_places[first:]))
+    return found
+
+
+def _by_torch(
+    stack: Stack,
+    facts: StepFacts,
+    tensors: Sequence[Tensor | None],
+    given: int,
+    needs: Sequence[bool],
+    found: list[Tensor | None],
+) -> None:
+    """Fill the gradients of a step, layer by layer, where torch multiplies matrices.
+
+    Args:
+        stack: the call.
+        facts: of the call.
+        tensors: x, the caller's states, the weights, the new states, what the forward saved, and
+            the gradients of the output and the new states; contiguous.
+        given: how many states the caller gave.
+        needs: which gradients of the first of these are wanted.
+        found: those gradients, to be filled; those of matrices are None.
+    """
+    x, values, cell = tensors[0], stack.initial_values, stack.calls[0].cell
+    assert x is not None
+    batch, heads, dim = x.shape[-2], stack.heads, stack.dim
+    plane, first, count = (batch, heads, dim), 1 + given, facts.weights
+    lasts = first + stack.layers * count
+    saved, d_lasts = lasts + len(values), lasts + len(values) + 1
+    zero = () if given else stack.zero
+    equal = [] if given else [x.new_full(plane, value) for value in values]
+    rows, sizes = x.element_size() * batch * heads * dim, sizes_of(1, batch, heads, dim, 0)
+    places, d_places = addresses(tensors), addresses(found)
+    d_y = tensors[d_lasts]
+    for layer in range(stack.layers - 1, -1, -1):
+        d_gates = x.new_empty(batch, heads, facts.gates, dim)
+        begin, skipped = first + layer * count, layer * rows
+        states = [p + skipped for p in places[1:first]] or [0] * len(values)
+        fields = [
+            *sizes,
+            *(1, 0, 0),
+            *states,
+            *[p + skipped for p in places[lasts:saved]],
+            places[saved] + skipped * facts.saved,
+            0 if d_y is None else d_y.data_ptr(),
+            *[p + skipped if p else 0 for p in places[d_lasts + 1 :]],
+            0,
+            *([p + skipped if p else 0 for p in d_places[1:first]] or [0] * len(values)),
+            d_gates.data_ptr(),
+        ]
+        pack = packing_of(len(fields), len(values), 2 * count).pack
+        own = places[begin : begin + count] + d_places[begin : begin + count]
+        facts.backward(pack(*fields, *values, *own))
+        W, R = tensors[begin], tensors[begin + 1]
+        before = [s[layer].view(plane) for s in tensors[1:first]] or equal  # type: ignore[index]
+        if R is not None and needs[begin + 1]:
+            over_time = d_gates.unsqueeze(0)
+            found[begin + 1] = recurrent_gradient(cell, over_time, (), before, False, zero)
+        if R is not None and given and found[1] is not None:
+            d_before = [d[layer].view(plane) for d in found[1:first]]  # type: ignore[index]
+            add_recurrent_gradient_of_states(cell, R, d_gates, d_before)
+        d_y = None
+        if W is None:
+            continue
+        below = tensors[lasts][layer - 1] if layer else x  # type: ignore[index]
+        columns = _of_inputs(d_gates, facts.inputs)
+        if needs[begin]:
+            found[begin] = torch.mm(columns.t(), below.view(batch, -1)).view(W.shape)
+        if layer or needs[0]:
+            d_y = torch.mm(columns, W.view(-1, W.shape[-1]))
+    if needs[0] and d_y is not None:
+        found[0] = d_y.view(x.shape)
+
+
+def _of_inputs(d_gates: Tensor, inputs: int) -> Tensor:
+    """The gradients of the gates with input in the order of W, (B, Gx * N * D)."""
+    batch, heads, gates, dim = d_gates.shape
+    if heads == 1:
+        return d_gates.view(batch, gates * dim)[:, : inputs * dim]
+    return d_gates[:, :, :inputs].transpose(1, 2).reshape(batch, inputs * heads * dim)

@@ -1,0 +1,73 @@
+"""What a single step on the CPU needs to know of its call, and who multiplies its matrices."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from ..call import Call
+from ..store.facts import counts_of
+from .compile import cpu_library
+from .plans import plan_of
+
+# The kernel multiplies for so few batch rows, or so few multiplications of a layer's input or
+# states. Beyond, torch is faster, since its kernels use a matrix for more rows at once.
+_FEW_ROWS = 8
+_FEW = 2**17
+
+
+class StepFacts(NamedTuple):
+    """Of a call.
+
+    Attributes:
+        forward: the kernel.
+        backward: likewise.
+        gates: all gates of the cell.
+        inputs: gates with an input.
+        matrices: of the input or of the states, whichever are more.
+        weights: of a layer: as many as `LayerWeights.flat` has.
+        saved: values per unit that a backward reads; 0 where none follows.
+    """
+
+    forward: Callable[[bytes], object]
+    backward: Callable[[bytes], object]
+    gates: int
+    inputs: int
+    matrices: int
+    weights: int
+    saved: int
+
+    def multiplies(self, batch: int, hidden: int, features: int) -> bool:
+        """Whether the kernel multiplies the matrices too; else torch does.
+
+        Args:
+            batch: rows.
+            hidden: units of a layer.
+            features: of the input.
+        """
+        if batch <= _FEW_ROWS:
+            return True
+        return batch * self.matrices * hidden * max(features, hidden) <= _FEW
+
+
+@lru_cache(maxsize=1024)
+def facts_of_step(call: Call, dtype: torch.dtype) -> StepFacts:
+    """The facts of a call.
+
+    Args:
+        call: the call.
+        dtype: of its tensors.
+    """
+    counts, library = counts_of(call.cell), cpu_library(call.cell, plan_of(dtype))
+    return StepFacts(
+        library.rnnc_step,
+        library.rnnc_step_backward,
+        counts.gates,
+        counts.inputs,
+        max(counts.inputs, counts.dense),
+        4 + counts.params,
+        counts.saved if call.for_backward else 0,
+    )
