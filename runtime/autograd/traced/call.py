@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx.experimental.symbolic_shapes import statically_known_true
 
-from ...targets import TARGETS
+from ...targets import TARGETS, JointTarget
 from ...tensors import States
 from ..settings import Settings
 from .operators import rnn_op
@@ -61,8 +63,14 @@ def run_operator(
         *(layers, both, heads, dim, dropout),
         *(variant, save, precision, settings.order),
     )
+    if both and torch.compiler.is_compiling() and not _is_exported() and _is_known(batch):
+        # Under a batch of any size, each direction is a call of its own.
+        asked = options._replace(given=())
+        joint = _joins(tuple(asked), target, needs_grad, x.dtype, x.device.index, batch)
+        options = options._replace(joint=joint)
     present = [weight for weight in weights if weight is not None]
-    y, *results = rnn_op(x, list(states), present, masks, needs_grad, *options)
+    stated = options if options.joint else options[:-1]
+    y, *results = rnn_op(x, list(states), present, masks, needs_grad, *stated)
     return y, tuple(results[: len(cell.states)])
 
 
@@ -70,3 +78,25 @@ def run_operator(
 def _is_exported() -> bool:
     """Whether `torch.export` traces, which `torch.compile` claims of itself before torch 2.13."""
     return torch.compiler.is_exporting()
+
+
+def _is_known(size: int) -> bool:
+    """Whether a size is a number while a compiler traces, and no symbol for one."""
+    odd = size % 2 == 1
+    return statically_known_true(odd) or statically_known_true(not odd)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _joins(
+    options: tuple[Any, ...],
+    target: str,
+    needs_grad: bool,
+    dtype: torch.dtype,
+    index: int | None,
+    batch: int,
+) -> bool:
+    """Whether one call of both directions is better than a call of each."""
+    runs, asked = TARGETS[target], Options(*options)
+    like = torch.empty(0, dtype=dtype, device=torch.device(runs.device, index))
+    call = asked.stack(like, needs_grad).calls[0]
+    return isinstance(runs, JointTarget) and runs.joins(call, like, batch, asked.heads, asked.dim)

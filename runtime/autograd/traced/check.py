@@ -18,6 +18,7 @@ from ...errors import TensorError
 from ...tensors import LayerWeights, Saved, ScanInputs
 from ..check_saved import check_as_left, check_saved, plain_gradients, sizes_of
 from ..function import Likeness
+from ..joint import joint_stack, joint_states, joint_weights
 from ..stack import Stack
 from .schemas import Options, to_parts
 
@@ -83,15 +84,15 @@ def check_backward(
     if likeness.seen():
         return list(gradients)
     _check_each(stack, options, x, states, weights, masks)
-    named, firsts = options.weights(weights), _firsts(stack, x, states)
-    parts = to_parts(stack, results)
+    named, given, run = options.weights(weights), states, stack
+    if stack.joint:
+        named, given, run = joint_weights(named), joint_states(states), joint_stack(stack)
+    firsts, parts = _firsts(run, x, given), to_parts(stack, results)
     for i, (own, first, (*sequences, kept)) in enumerate(zip(named, firsts, parts, strict=True)):
-        call = stack.calls[i % len(stack.calls)]
-        inputs = _inputs(stack, x, first, own)
-        read = Saved(
-            inputs.wx, own.R, own.b, first, own.R_diag, own.params, sequences, kept
-        )  # fmt: skip
-        check_saved(stack.target, call.cell, call.choice.save, sizes_of(read), read)
+        call = run.calls[i % len(run.calls)]
+        inputs = _inputs(run, x, first, own)
+        read = Saved(inputs.wx, own.R, own.b, first, own.R_diag, own.params, sequences, kept)
+        check_saved(run.target, call.cell, call.choice.save, sizes_of(read), read)
     # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
     plain = plain_gradients(gradients)
     steps, batch, _ = x.shape

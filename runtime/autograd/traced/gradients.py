@@ -92,8 +92,9 @@ def backward_of_rnn(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, 
     found = iter(results)
     d_x, *d_inputs = [next(found) if need else None for need in needs]
     count = ctx.counts[0]
-    # No gradient for the masks, for keep and for the options.
-    return (d_x, d_inputs[:count], d_inputs[count:], *[None] * (2 + len(ctx.options)))
+    # No gradient for the masks, for keep and for the options, of which torch leaves out a default.
+    others = 2 + len(ctx.options) - (not ctx.options.joint)
+    return (d_x, d_inputs[:count], d_inputs[count:], *[None] * others)
 
 
 def refuse_second(*_: Any) -> Any:

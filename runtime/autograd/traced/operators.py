@@ -117,7 +117,8 @@ def _by_themselves(gradients: Sequence[Tensor | None]) -> list[Tensor]:
     found, seen = [], set()
     for gradient in gradients:
         assert gradient is not None
-        own, memory = gradient.contiguous(), gradient.untyped_storage().data_ptr()
+        own = gradient.contiguous()
+        memory = own.untyped_storage().data_ptr()
         shared = memory in seen or own.storage_offset()
         found.append(own.clone() if shared else own)
         seen.add(memory)
@@ -147,10 +148,11 @@ def _(
     if not keep:
         return [y, *last]
     stored = stored_states(options.cell, (True, *(False,) * (count - 1)), True)
-    sizes = steps, batch, heads, dim
+    runs = options.layers if options.joint else parts
+    sizes = steps, batch, heads * parts // runs, dim
     saved = target.saved_shape(cell_of(options.cell), sizes, True, options.choice.save)
-    kept = [*((steps if wanted else 0, batch, heads, dim) for wanted in stored), saved] * parts
-    if directions == 1:
+    kept = [*((steps if wanted else 0, *sizes[1:]) for wanted in stored), saved] * runs
+    if runs == options.layers:
         del kept[-1 - count]
     return [y, *last, *(new(shape) for shape in kept)]
 

@@ -16,12 +16,12 @@ from ....codegen.shape import Precision, Save
 from ...call import Choice, Order, cell_of
 from ...targets import target_of
 from ...tensors import LayerWeights, weights_from
-from ..settings import Settings, stack_of
+from ..settings import Settings, made_joint, stack_of
 from ..stack import Run, Stack
 
 _OPTIONS = (
     "str cell, bool[] given, int layers, bool both, int heads, int dim, float dropout,"
-    " str variant, str save, str? precision, str order"
+    " str variant, str save, str? precision, str order, bool joint=False"
 )
 RNN = (
     "rnn(Tensor x, Tensor[] states, Tensor[] weights, Tensor? masks, bool keep,"
@@ -48,6 +48,7 @@ class Options(NamedTuple):
         save: as in `Choice`.
         precision: as in `Choice`.
         order: whether layers run at the same time.
+        joint: whether both directions of a layer are one call.
     """
 
     cell: str
@@ -61,6 +62,7 @@ class Options(NamedTuple):
     save: str
     precision: str | None
     order: str
+    joint: bool = False
 
     @property
     def directions(self) -> int:
@@ -89,10 +91,9 @@ class Options(NamedTuple):
             x: gives the type of device, and the dtype that decides whether products round to TF32.
             keep: whether a backward may follow.
         """
-        cell, _, *others, precision, order = self
         device = x.device
-        tf32 = target_of(device).rounds(x.dtype, cast(Precision, precision))
-        return _stack(cell, *others, precision, order, device.type, keep, tf32)
+        tf32 = target_of(device).rounds(x.dtype, self.choice.precision)
+        return _stack(*self._replace(given=()), device.type, keep, tf32)
 
     def weights(self, present: Sequence[Tensor]) -> list[LayerWeights]:
         """The weights by name.
@@ -116,12 +117,13 @@ class Options(NamedTuple):
 @lru_cache(maxsize=1024)
 def _stack(*arguments: Any) -> Stack:
     """The call of `Options` without `given`, of a type of device, `keep` and `tf32`."""
-    cell, *others, device, keep, tf32 = arguments
-    options = Options(cell, (), *others)
-    _, _, layers, both, heads, dim, dropout, *_ = options
+    *fields, device, keep, tf32 = arguments
+    options = Options(*fields)
+    cell, _, layers, both, heads, dim, dropout, *_ = options
     sizes, order = (layers, both, heads, dim), cast(Order, options.order)
     settings = Settings(cell_of(cell), *sizes, dropout, "auto", options.choice, order)
-    return stack_of(settings, device, keep, dropout, tf32)
+    stack = stack_of(settings, device, keep, dropout, tf32)
+    return made_joint(stack) if options.joint else stack
 
 
 def kind_of(
@@ -163,23 +165,24 @@ def present(
 def to_results(stack: Stack, run: Run) -> list[Tensor]:
     """The results of `rnnc::rnn`: the output, the last states, and what a backward reads.
 
-    No two of them share memory. The output of the last layer is that of the call, unless it has
-    two directions, which are joined.
+    No two of them share memory. The output of the last layer is that of the call, unless its two
+    directions are joined.
 
     Args:
         stack: the call.
         run: its forward.
     """
+    last = [state.contiguous() for state in run.last]
     if not stack.calls[0].for_backward:
-        return [run.y, *run.last]
+        return [run.y, *last]
     kept = [tensor for result in run.results for tensor in (*result.states, result.saved)]
-    if len(stack.calls) == 1:
-        del kept[-1 - len(run.last)]
-    return [run.y, *run.last, *kept]
+    if stack.runs == stack.layers:
+        del kept[-1 - len(last)]
+    return [run.y, *last, *kept]
 
 
 def to_parts(stack: Stack, results: Sequence[Tensor]) -> list[Sequence[Tensor]]:
-    """Of each direction of each layer, its states at all steps and what its kernel saved.
+    """Of each call of a layer, its states at all steps and what its kernel saved.
 
     Args:
         stack: the call.
@@ -187,7 +190,7 @@ def to_parts(stack: Stack, results: Sequence[Tensor]) -> list[Sequence[Tensor]]:
     """
     y, *kept = results
     each = len(stack.initial_values) + 1
-    if len(stack.calls) == 1:
+    if stack.runs == stack.layers:
         steps, batch, _ = y.shape
-        kept.insert(len(kept) + 1 - each, y.view(steps, batch, stack.heads, stack.dim))
+        kept.insert(len(kept) + 1 - each, y.view(steps, batch, -1, stack.dim))
     return [kept[first : first + each] for first in range(0, len(kept), each)]

@@ -8,7 +8,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cpu.target import CpuTarget
-from rnnc.runtime.targets import register_target, unregister_target
+from rnnc.runtime.targets import TARGETS, register_target, unregister_target
 
 CELLS = ("lstm", "gru", "fastgrnn", "unicornn", "peephole_lstm")
 
@@ -129,3 +129,22 @@ def test_saved_tensors_may_be_packed(joining):
     with torch.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(), torch.from_numpy):
         got = results(module, x, None)
     assert all(torch.equal(got[key], value) for key, value in wanted.items())
+
+
+def test_a_compiled_module_joins_where_the_batch_is_known(monkeypatch):
+    torch._dynamo.reset()
+    module, target = both_ways(num_layers=2)[0], Joining()
+    module.backend = "auto"
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    inputs = [torch.randn(4, batch, 5, dtype=torch.float64) for batch in (3, 7, 9)]
+    wanted = [results(module, x, None) for x in inputs]
+    monkeypatch.setitem(TARGETS, "cpu", target)
+    ran = []
+    for x, right in zip(inputs, wanted, strict=True):
+        target.ran.clear()
+        got = results(compiled, x, None)
+        for key, value in zip(right, got.values(), strict=True):
+            torch.testing.assert_close(value, right[key], msg=lambda m, key=key: f"{key}: {m}")
+        ran.append([each for each in target.ran if not isinstance(each, tuple)])
+    assert ran == [["half"] * 2, [False, True] * 2, [False, True] * 2]
+    torch._dynamo.reset()

@@ -12,11 +12,16 @@ from torch.utils.flop_counter import FlopCounterMode
 
 pytestmark = pytest.mark.filterwarnings("ignore:rnnc has no kernels")
 # A bias for each gate; a diagonal gate; several params.
-CELLS = ["lstm", "unicornn", "fastgrnn"]
+WAYS = [
+    *[("lstm", way) for way in ("one way", "both ways", "jointly")],
+    *[("unicornn", way) for way in ("both ways", "jointly")],
+    *[("fastgrnn", way) for way in ("one way", "jointly")],
+]
 
 
-def arguments(cell, layers, both, dropout=0.0, keep=True, seed=0):
+def arguments(cell, layers, way, dropout=0.0, keep=True, seed=0):
     """Of `rnnc::rnn`, for 2 heads of 3 units, 3 rows and 4 steps."""
+    both, joint = way != "one way", way == "jointly"
     rnn = rnnc.RNN(cell, 5, 6, heads=2, num_layers=layers, bidirectional=both, dtype=torch.float64)
     parts, directions = layers * (1 + both), 1 + both
     named = dict(rnn.named_parameters())
@@ -37,24 +42,22 @@ def arguments(cell, layers, both, dropout=0.0, keep=True, seed=0):
     weights = [w.detach().requires_grad_(keep) for w in flat if w is not None]
     given = [w is not None for w in flat]
     options = Options(
-        cell.text, given, layers, both, 2, 3, dropout, "auto", "gates", "ieee", "auto"
+        cell.text, given, layers, both, 2, 3, dropout, "auto", "gates", "ieee", "auto", joint
     )
     return (x, states, weights, masks, keep, *options)
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["one way", "both ways"])
-@pytest.mark.parametrize("name", CELLS)
-def test_opcheck(name, both):
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_opcheck(name, way):
     cell = rnnc.cells.get(name)
-    torch.library.opcheck(rnn_op, arguments(cell, 2, both, dropout=0.3))
-    x, _, *others = arguments(cell, 1, both, keep=False)
+    torch.library.opcheck(rnn_op, arguments(cell, 2, way, dropout=0.3))
+    x, _, *others = arguments(cell, 1, way, keep=False)
     torch.library.opcheck(rnn_op, (x, [], *others))
 
 
-@pytest.mark.parametrize("both", [False, True], ids=["one way", "both ways"])
-@pytest.mark.parametrize("name", CELLS)
-def test_opcheck_of_the_backward(name, both):
-    x, states, weights, masks, _, *options = arguments(rnnc.cells.get(name), 2, both, 0.3)
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_opcheck_of_the_backward(name, way):
+    x, states, weights, masks, _, *options = arguments(rnnc.cells.get(name), 2, way, 0.3)
     with torch.no_grad():
         y, *rest = rnn_op(x, states, weights, masks, True, *options)
     last, kept = rest[: len(states)], rest[len(states) :]
@@ -76,7 +79,7 @@ def test_opcheck_of_the_backward(name, both):
 
 
 def test_misuse_of_the_operator_is_refused():
-    given = arguments(rnnc.cells.lstm, 2, False)
+    given = arguments(rnnc.cells.lstm, 2, "one way")
     x, states, weights, masks, _, *options = given
     with pytest.raises(RuntimeError, match="keep=False on tensors that need gradients"):
         rnn_op(x, states, weights, masks, False, *options)
