@@ -66,7 +66,7 @@ def run_operator(
     if both and torch.compiler.is_compiling() and not _is_exported() and _is_known(batch):
         # Under a batch of any size, each direction is a call of its own.
         asked = options._replace(given=())
-        joint = _joins(tuple(asked), target, needs_grad, x.dtype, x.device.index, batch)
+        joint = _joins(tuple(asked), target, needs_grad, x.dtype, x.device, batch)
         options = options._replace(joint=joint)
     present = [weight for weight in weights if weight is not None]
     stated = options if options.joint else options[:-1]
@@ -92,11 +92,11 @@ def _joins(
     target: str,
     needs_grad: bool,
     dtype: torch.dtype,
-    index: int | None,
+    device: torch.device,
     batch: int,
 ) -> bool:
     """Whether one call of both directions is better than a call of each."""
     runs, asked = TARGETS[target], Options(*options)
-    like = torch.empty(0, dtype=dtype, device=torch.device(runs.device, index))
+    like = torch.empty(0, dtype=dtype, device=device)
     call = asked.stack(like, needs_grad).calls[0]
     return isinstance(runs, JointTarget) and runs.joins(call, like, batch, asked.heads, asked.dim)

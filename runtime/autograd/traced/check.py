@@ -7,18 +7,23 @@ those that passed before.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from contextlib import AbstractContextManager
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import _disable_current_modes
 
 from ...check.module import check_states
 from ...check.scan import check_operator
 from ...check.tensor import check_like, check_memory, shape_error
 from ...errors import TensorError
+from ...replay.recorder import recording
 from ...tensors import LayerWeights, Saved, ScanInputs
 from ..check_saved import check_as_left, check_saved, plain_gradients, sizes_of
 from ..function import Likeness
 from ..joint import joint_stack, joint_states, joint_weights
+from ..lanes import NOTHING
 from ..stack import Stack
 from .schemas import Options, to_parts
 
@@ -46,10 +51,11 @@ def check_forward(
     Raises:
         TensorError: a tensor is missing, or has a wrong shape, dtype, device or no memory.
     """
-    likeness = Likeness(("rnnc::rnn", key), (x, *states, *weights, masks))
-    if not likeness.seen():
-        _check_each(stack, options, x, states, weights, masks)
-        likeness.remember()
+    with _unrecorded():
+        likeness = Likeness(("rnnc::rnn", key), (x, *states, *weights, masks))
+        if not likeness.seen():
+            _check_each(stack, options, x, states, weights, masks)
+            likeness.remember()
 
 
 def check_backward(
@@ -80,10 +86,32 @@ def check_backward(
         TensorError: as in `check_forward`.
     """
     tensors = (*gradients, x, *states, *weights, masks, *results)
-    likeness = Likeness(("rnnc::rnn_backward", key), tensors)
-    if likeness.seen():
-        return list(gradients)
-    _check_each(stack, options, x, states, weights, masks)
+    with _unrecorded():
+        likeness = Likeness(("rnnc::rnn_backward", key), tensors)
+        if likeness.seen():
+            return list(gradients)
+        _check_each(stack, options, x, states, weights, masks)
+        _check_results(stack, options, x, states, weights, results)
+        plain = _checked_gradients(stack, x, gradients)
+        if all(new is old for new, old in zip(plain, gradients, strict=True)):
+            likeness.remember()
+    return plain
+
+
+def _unrecorded() -> AbstractContextManager[Any]:
+    """A context for checks in a call that is recorded: a replay compares its tensors by itself."""
+    return _disable_current_modes() if recording() else NOTHING
+
+
+def _check_results(
+    stack: Stack,
+    options: Options,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    results: Sequence[Tensor],
+) -> None:
+    """Check what the forward gave."""
     named, given, run = options.weights(weights), states, stack
     if stack.joint:
         named, given, run = joint_weights(named), joint_states(states), joint_stack(stack)
@@ -93,6 +121,12 @@ def check_backward(
         inputs = _inputs(run, x, first, own)
         read = Saved(inputs.wx, own.R, own.b, first, own.R_diag, own.params, sequences, kept)
         check_saved(run.target, call.cell, call.choice.save, sizes_of(read), read)
+
+
+def _checked_gradients(
+    stack: Stack, x: Tensor, gradients: Sequence[Tensor | None]
+) -> list[Tensor | None]:
+    """The gradients of the output and of each last state, as kernels can read them."""
     # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
     plain = plain_gradients(gradients)
     steps, batch, _ = x.shape
@@ -101,8 +135,6 @@ def check_backward(
     for i, (gradient, shape) in enumerate(zip(plain, shapes, strict=True)):
         if gradient is not None:
             check_as_left(f"gradient {i}", gradient, shape, x.dtype, x.device)
-    if all(new is old for new, old in zip(plain, gradients, strict=True)):
-        likeness.remember()
     return plain
 
 

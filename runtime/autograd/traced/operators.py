@@ -7,7 +7,7 @@ memory with another tensor is held by tests instead.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from functools import partial
 from typing import Any
 
@@ -41,13 +41,13 @@ def _rnn(
     options = Options(*others)
     stack, inputs = options.stack(x, keep), (x, states, weights, masks)
     key = kind_of(stack, options, *inputs)
-    check_forward(key, stack, options, *inputs)
-    run, replays = partial(_forward, stack, options, *inputs), replays_for(stack, key)
+    run, replays = partial(_forward, key, stack, options, *inputs), replays_for(stack, key)
     with profiled("rnnc::scan"):
         return run() if replays is None else replays.run("rnnc::rnn", present(*inputs), run)
 
 
 def _forward(
+    key: Hashable,
     stack: Stack,
     options: Options,
     x: Tensor,
@@ -55,6 +55,7 @@ def _forward(
     weights: Tensors,
     masks: Tensor | None,
 ) -> list[Tensor]:
+    check_forward(key, stack, options, x, states, weights, masks)
     run = forward_layers(stack, x, states, options.weights(weights), _by_layer(masks))
     return to_results(stack, run)
 
@@ -75,8 +76,8 @@ def _rnn_backward(
     stack, inputs = options.stack(x, True), (x, states, weights, masks)
     missing = tuple([d is None for d in (d_y, *d_last)])
     key = kind_of(stack, options, *inputs), missing, len(results), tuple(needs)
-    gradients = check_backward(key, stack, options, [d_y, *d_last], *inputs, results)
-    run = partial(_backward, needs, stack, options, gradients, *inputs, results)
+    gradients = d_y, *d_last
+    run = partial(_backward, key, needs, stack, options, gradients, *inputs, results)
     replays = replays_for(stack, key)
     with profiled("rnnc::scan_backward"), without_autocast(x.device.type):
         if replays is None:
@@ -86,6 +87,7 @@ def _rnn_backward(
 
 
 def _backward(
+    key: Hashable,
     needs: Sequence[bool],
     stack: Stack,
     options: Options,
@@ -96,6 +98,8 @@ def _backward(
     masks: Tensor | None,
     results: Tensors,
 ) -> list[Tensor]:
+    tensors = gradients, x, states, weights, masks, results
+    gradients = check_backward(key, stack, options, *tensors)
     parts = to_parts(stack, results)
     saved = StackSaved(x, states, options.weights(weights), _by_layer(masks), parts)
     count = 1 + len(states)
