@@ -41,6 +41,11 @@ def forget_replays() -> None:
     _generation += 1
 
 
+def generation() -> int:
+    """A number that changes whenever replays are let go."""
+    return _generation
+
+
 class Replays:
     """What calls asked of the device, by key. Any thread may use it.
 

@@ -4,32 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from ...replay.replays import Replays
+from ...replay.replays import Replays, generation
 from ...targets import replays_of
 from ..stack import Stack
 
 _MOST = 512
-_KNOWN: dict[Hashable, Replays | None] = {}
-_SEEN: set[Hashable] = set()
+
+
+class _Known:
+    """Calls that came before.
+
+    Attributes:
+        keys: of all.
+        replays: of those that came again, by key.
+        generation: of the replays.
+    """
+
+    def __init__(self) -> None:
+        self.replays: dict[Hashable, Replays | None] = {}
+        self.keys: set[Hashable] = set()
+        self.generation = generation()
+
+
+_known = _Known()
 
 
 def replays_for(stack: Stack, key: Hashable) -> Replays | None:
     """What records such calls and replays them; None where one is computed.
 
-    The first call of its kind checks its tensors, which is no part of what a replay does again.
+    Sequences may have another length each time, so only what comes again is recorded.
 
     Args:
         stack: the call.
-        key: what it is besides its tensors.
+        key: what it is besides the values of its tensors.
     """
-    if key in _KNOWN:
-        return _KNOWN[key]
-    # Sequences may have another length each time: only what comes again is worth it.
-    if key not in _SEEN:
-        if len(_SEEN) >= _MOST:
-            _SEEN.clear()
-        _SEEN.add(key)
+    global _known
+    known = _known
+    if known.generation != generation() or len(known.keys) > _MOST:
+        known = _known = _Known()  # replays of modules that are gone keep constants
+    if key not in known.keys:
+        known.keys.add(key)
         return None
-    if len(_KNOWN) >= _MOST:
-        _KNOWN.clear()
-    return _KNOWN.setdefault(key, replays_of(stack.target))
+    found = known.replays.get(key)
+    return found or known.replays.setdefault(key, replays_of(stack.target))

@@ -15,8 +15,7 @@ from rnnc.runtime.targets import TARGETS
 def test_a_compiled_module_launches_the_same_kernels_again(simulated_gpu, monkeypatch, options):
     monkeypatch.setattr(target, "is_here", lambda _: True)
     monkeypatch.setitem(TARGETS, "cpu", TARGETS["simulated"])
-    monkeypatch.setattr(known, "_KNOWN", {})
-    monkeypatch.setattr(known, "_SEEN", set())
+    monkeypatch.setattr(known, "_known", known._Known())
     torch._dynamo.reset()
     rnn = rnnc.RNN(rnnc.cells.lstm, 32, 64, num_layers=2, layers="sequential", **options)
     compiled = torch.compile(rnn, backend="aot_eager")
