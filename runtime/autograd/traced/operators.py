@@ -74,6 +74,8 @@ def _rnn_backward(
     """The gradients of x, of the states and of the weights, of those that `needs` says."""
     options = Options(*others)
     stack, inputs = options.stack(x, True), (x, states, weights, masks)
+    # Autograd gives it back as the result of a node or not.
+    results = [results[0].detach(), *results[1:]]
     missing = tuple([d is None for d in (d_y, *d_last)])
     key = kind_of(stack, options, *inputs), missing, len(results), tuple(needs)
     gradients = d_y, *d_last

@@ -144,8 +144,9 @@ def kind_of(
         weights: those that there are.
         masks: of each dropout.
     """
-    counts = len(states), len(weights), masks is None
-    return stack, tuple(options.given), counts, x.shape, x.dtype, x.device
+    wanted = tuple([tensor.requires_grad for tensor in (x, *states, *weights)])
+    kind = x.shape, x.dtype, x.device, len(states), masks is None
+    return stack, tuple(options.given), wanted, kind
 
 
 def present(
