@@ -162,7 +162,7 @@ def test_a_backward_that_failed_after_its_kernel(variant, inputs, monkeypatch):
     for retain in (False, True):
         h = scan()
         with monkeypatch.context() as patched:
-            patched.setattr(cuda, "recurrent_gradient", fail)
+            patched.setattr(cuda, "recurrent_sums", fail)
             with pytest.raises(torch.OutOfMemoryError):
                 gradients(h, retain_graph=retain)
         if retain:

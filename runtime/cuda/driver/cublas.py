@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from ...errors import NoCudaError
+from ...replay.recorder import refuse_recording
 from .capture import beside_captures
 
 # cudaDataType and cublasComputeType_t of library_types.h and cublas_api.h: factors, sums, compute.
@@ -128,6 +129,7 @@ class Blas:
         Args:
             arguments: of `cublasGemmEx`, after the handle.
         """
+        refuse_recording()
         check_status("cublasGemmEx", self.library.cublasGemmEx(self.handle, *arguments))
 
 
@@ -186,6 +188,7 @@ class Product:
 
     def __call__(self) -> None:
         """Launch it where `Blas.on` said."""
+        refuse_recording()
         check_status("cublasGemmEx", self._run(*self._given))
 
 

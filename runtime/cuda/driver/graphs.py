@@ -6,6 +6,7 @@ import ctypes
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
+from ...replay.recorder import refuse_recording
 from ..launch import Kernel
 from .capture import beside_captures
 from .driver import driver_library
@@ -49,6 +50,7 @@ class Graph:
 
     def launch(self, stream: int) -> None:
         """Launch it on a stream, whose handle is given."""
+        refuse_recording()
         self._launch(self._executable, stream)
 
     def __del__(self) -> None:

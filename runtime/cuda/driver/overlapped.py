@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
+from ...replay.recorder import refuse_recording
 from ..launch import Kernel
 from .driver import LaunchConfig, driver_library
 
@@ -49,6 +50,7 @@ def launch_overlapping(
     """
     from cupy_backends.cuda.api import driver
 
+    refuse_recording()
     attribute = _Attribute(id=_PROGRAMMATIC_SERIALIZATION, value=1)
     config = LaunchConfig(
         *grid,

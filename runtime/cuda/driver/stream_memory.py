@@ -9,6 +9,7 @@ import ctypes
 from functools import cache
 from typing import Any
 
+from ...replay.recorder import refuse_recording
 from .driver import driver_library
 
 _GREATER_OR_EQUAL = 0  # CU_STREAM_WAIT_VALUE_GEQ
@@ -25,6 +26,7 @@ def wait_until(stream: int, address: int, least: int) -> None:
         address: of the number.
         least: what it must reach.
     """
+    refuse_recording()
     wait, _, check = _operations()
     check(wait(stream, address, least, _GREATER_OR_EQUAL))
 
@@ -37,6 +39,7 @@ def write(stream: int, address: int, value: int) -> None:
         address: of the number.
         value: the number.
     """
+    refuse_recording()
     _, put, check = _operations()
     check(put(stream, address, value, _DEFAULT))
 
