@@ -53,12 +53,13 @@ def run_plain_step(settings: Settings, call: PlainCall) -> tuple[Tensor, States]
         again = partial(composed, settings, 0.0)
         y, *new = run_step_node(stack, again, len(states), replays, x, *states, *weights)
         return y, tuple(new)
-    run = partial(_step, cast(SteppingTarget, stack.target), call)
+    target = cast(SteppingTarget, stack.target)
     with profiled("rnnc::step"):
         if replays is None:
-            y, *last = run()
-        else:
-            y, *last = replays.run("step", call.tensors(), run, alike=True)
+            stepped = target.step(stack, x, states, weights)
+            return stepped.output, stepped.last
+        run = partial(_step, target, call)
+        y, *last = replays.run("step", call.tensors(), run, alike=True)
     return y, tuple(last)
 
 

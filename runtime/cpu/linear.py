@@ -23,7 +23,7 @@ def linear(x: Tensor, weight: Tensor) -> Tensor:
         x: (..., features).
         weight: (columns, features).
     """
-    if x.dtype != torch.float32 or 2 * x.numel() * weight.shape[0] < _LARGE or not _has_onednn():
+    if 2 * x.numel() * weight.shape[0] < _LARGE or x.dtype != torch.float32 or not _has_onednn():
         return F.linear(x, weight)
     found: Tensor = _linear_pointwise(x, weight, None, "none", [], "")
     return found

@@ -53,6 +53,17 @@ def _runs(cell: CellSpec) -> list[_Run]:
     return found
 
 
+@lru_cache(maxsize=512)
+def only_source(cell: CellSpec) -> int | None:
+    """The number of the state that all recurrent matrices read; None if there are several, or none.
+
+    Args:
+        cell: the cell.
+    """
+    states = {run.state for run in _runs(cell)}
+    return states.pop() if len(states) == 1 else None
+
+
 def recurrent_product(
     cell: CellSpec, R: Tensor, states: Sequence[Tensor], layer: int
 ) -> tuple[Tensor, tuple[int, int, int]]:
@@ -67,18 +78,17 @@ def recurrent_product(
     Returns:
         The products, and their strides of batch, matrix and head; units are adjacent.
     """
-    runs, (pairs, heads, dim, _) = _runs(cell), R.shape
-    state, batch = runs[0].state, states[0].shape[1]
-    one_state = all(run.state == state for run in runs)
-    if heads == 1 and one_state:
-        product = linear(states[state][layer], R.view(pairs * dim, dim))
+    pairs, heads, dim, _ = R.shape
+    source, batch = only_source(cell), states[0].shape[1]
+    if heads == 1 and source is not None:
+        product = linear(states[source][layer], R.view(pairs * dim, dim))
         return product, (pairs * dim, dim, 0)
     parts = [
         torch.matmul(
             states[run.state][layer].view(batch, heads, dim).transpose(0, 1),
             R[run.matrix : run.matrix + run.many].transpose(2, 3),
         )
-        for run in runs
+        for run in _runs(cell)
     ]
     product = parts[0] if len(parts) == 1 else torch.cat(parts)  # (pairs, N, B, D)
     return product, (dim, heads * batch * dim, batch * dim)

@@ -133,9 +133,9 @@ def _step_by_torch(
     """A step whose products are torch's, layer by layer; all tensors are contiguous."""
     batch, heads, dim, values = x.shape[-2], stack.heads, stack.dim, stack.initial_values
     shape, rows = (1, batch, heads * dim), x.element_size() * batch * heads * dim
-    any_value = not states and any(values)
-    equal = [x.new_full(shape, value) for value in values] if any_value else []
-    equal = [each.expand(stack.layers, -1, -1) for each in equal]
+    sources: Sequence[Tensor] = states
+    if not states and any(values):
+        sources = [x.new_full(shape, value).expand(stack.layers, -1, -1) for value in values]
     sizes, saved = sizes_of(1, batch, heads, dim, 0), address(to.saved)
     before, after = addresses(states) or [0] * len(values), addresses(to.last)
     for layer in range(stack.layers):
@@ -145,8 +145,8 @@ def _step_by_torch(
         # C gets the addresses of these tensors: they must live until the call returns.
         wx = None if W is None else linear(below, W.view(-1, W.shape[-1]))
         product, strides = None, (0, 0, 0)
-        if R is not None and (states or equal):
-            product, strides = recurrent_product(stack.calls[0].cell, R, states or equal, layer)
+        if R is not None and sources:
+            product, strides = recurrent_product(stack.calls[0].cell, R, sources, layer)
         top = layer == stack.layers - 1
         fields = [
             *sizes,

@@ -13,10 +13,11 @@ from ..store.facts import counts_of
 from .compile import cpu_library
 from .plans import plan_of
 
-# The kernel multiplies for so few batch rows, or so few multiplications of a layer's input or
-# states. Beyond, torch is faster, since its kernels use a matrix for more rows at once.
-_FEW_ROWS = 8
-_FEW = 2**17
+# The kernel multiplies for so few batch rows, or for so small a product of a layer's weights and
+# the square of the rows. Beyond, torch's products are faster, since they use a matrix for more rows
+# at once, and what a call of torch takes weighs less.
+_FEW_ROWS = 16
+_FEW = 2**26
 
 
 class StepFacts(NamedTuple):
@@ -50,7 +51,7 @@ class StepFacts(NamedTuple):
         """
         if batch <= _FEW_ROWS:
             return True
-        return batch * self.matrices * hidden * max(features, hidden) <= _FEW
+        return batch * batch * self.matrices * hidden * max(features, hidden) <= _FEW
 
 
 @lru_cache(maxsize=1024)

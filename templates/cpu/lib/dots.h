@@ -69,13 +69,21 @@ static void add_dots_of_rows(const real* left, int64_t left_stride, const real* 
         for (int c = 0; c < kColumns; ++c) sum[r * kColumns + c] += factor[r] * other[c];
       }
     }
-    const Vector total = lane_sums(sum);
-    for (int r = 0; r < rows; ++r) {
-      real* const to = out + r * out_stride + column;
-      for (int c = 0; c < kColumns && column + c < columns; ++c) {
-        real rest = total[r * kColumns + c];
-        for (int64_t k = whole; k < depth; ++k) rest += left[r * left_stride + k] * right[c][k];
-        to[c] += rest;
+    alignas(kVectorBytes) real total[kLanes];
+    *(Vector*)total = lane_sums(sum);
+    for (int i = 0; i < kLanes && whole < depth; ++i) {
+      const real* const factors = left + i / kColumns * left_stride;
+      for (int64_t k = whole; k < depth; ++k) total[i] += factors[k] * right[i % kColumns][k];
+    }
+    real* const to = out + column;
+    if (column + kColumns <= columns) {
+      for (int r = 0; r < rows; ++r) {
+#pragma GCC unroll 16
+        for (int c = 0; c < kColumns; ++c) to[r * out_stride + c] += total[r * kColumns + c];
+      }
+    } else {
+      for (int r = 0; r < rows; ++r) {
+        for (int64_t c = 0; column + c < columns; ++c) to[r * out_stride + c] += total[r * kColumns + c];
       }
     }
   }

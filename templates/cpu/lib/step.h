@@ -27,7 +27,7 @@ struct StepArguments {
 // Columns of one part of a product: parts are shared among threads.
 constexpr int64_t kColumnPart = 64;
 // Multiplications above which it is worth to wake a thread.
-constexpr int64_t kWorthWaking = 1 << 21;
+constexpr int64_t kWorthWaking = 1 << 19;
 
 // The products of one layer and step: of W with the input, of R with the states.
 class StepProducts {
