@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from torch._dynamo.testing import CompileCounterWithBackend
 
 MODES = ["default", "reduce-overhead"]
 
@@ -93,7 +94,7 @@ def test_nothing_hinders_a_graph():
 
 
 def test_new_sizes_compile_once_more_and_then_never():
-    counter = torch._dynamo.testing.CompileCounterWithBackend("inductor")
+    counter = CompileCounterWithBackend("inductor")
     rnn = rnnc.RNN(rnnc.cells.gru, 32, 64, device="cuda", precision="ieee")
     compiled = torch.compile(rnn, backend=counter)
     for steps, batch in ((4, 3), (7, 5), (9, 2), (3, 8)):

@@ -82,8 +82,7 @@ def _is_exported() -> bool:
 
 def _is_known(size: int) -> bool:
     """Whether a size is a number while a compiler traces, and no symbol for one."""
-    odd = size % 2 == 1
-    return statically_known_true(odd) or statically_known_true(not odd)
+    return statically_known_true(size % 2 == 0) or statically_known_true(size % 2 == 1)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

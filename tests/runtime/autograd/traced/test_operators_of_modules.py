@@ -7,6 +7,7 @@ import rnnc
 import torch
 from rnnc.runtime.autograd.traced.operators import rnn_backward_op, rnn_op
 from rnnc.runtime.autograd.traced.schemas import Options
+from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
 
@@ -144,8 +145,8 @@ def test_a_compiled_module_equals_an_eager_one(name, options):
 
 def test_new_sizes_compile_once_more_and_then_never():
     torch._dynamo.reset()
-    rnn = rnnc.RNN(rnnc.cells.gru, 5, 6, num_layers=2)
-    counter = torch._dynamo.testing.CompileCounterWithBackend("aot_eager")
+    rnn = rnnc.RNN(rnnc.cells.gru, 5, 6, bidirectional=True)
+    counter = CompileCounterWithBackend("aot_eager")
     compiled = torch.compile(rnn, fullgraph=True, backend=counter)
     for steps, batch in ((4, 3), (7, 5), (9, 2), (3, 8), (6, 6)):
         x = torch.randn(steps, batch, 5)
