@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import statically_known_true
+from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from ...targets import TARGETS, JointTarget
 from ...tensors import States
@@ -63,7 +63,7 @@ def run_operator(
         *(layers, both, heads, dim, dropout),
         *(variant, save, precision, settings.order),
     )
-    if both and torch.compiler.is_compiling() and not _is_exported() and _is_known(batch):
+    if both and torch.compiler.is_compiling() and not _is_exported() and has_static_value(batch):
         # Under a batch of any size, each direction is a call of its own.
         asked = options._replace(given=())
         joint = _joins(tuple(asked), target, needs_grad, x.dtype, x.device, batch)
@@ -78,11 +78,6 @@ def run_operator(
 def _is_exported() -> bool:
     """Whether `torch.export` traces, which `torch.compile` claims of itself before torch 2.13."""
     return torch.compiler.is_exporting()
-
-
-def _is_known(size: int) -> bool:
-    """Whether a size is a number while a compiler traces, and no symbol for one."""
-    return statically_known_true(size % 2 == 0) or statically_known_true(size % 2 == 1)
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
