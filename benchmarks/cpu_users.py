@@ -24,6 +24,7 @@ from rnnc.bench.users.contenders import ours, torchs
 HIDDEN, BATCH, STEPS = (64, 128, 256, 512), (1, 8, 32, 128), (1, 16, 64)
 MODULES: tuple[Module, ...] = ("lstm", "gru")
 MODES: tuple[Mode, ...] = ("training", "inference")
+STEP_MODES: tuple[Mode, ...] = ("step", "step training")
 # A measurement repeats short calls for as long as this. It is short, so that on a shared machine
 # many of them run undisturbed.
 WINDOW = 0.0003
@@ -38,9 +39,10 @@ def cases() -> Iterator[UserCase]:
                     for steps in STEPS:
                         yield UserCase(module, hidden, batch, steps, mode=mode)
     for stepped in (*MODULES, "elman"):
-        for hidden in (64, 256, 512):
-            for batch in BATCH:
-                yield UserCase(stepped, hidden, batch, mode="step")
+        for mode in STEP_MODES:
+            for hidden in (64, 256, 512):
+                for batch in BATCH:
+                    yield UserCase(stepped, hidden, batch, mode=mode)
 
 
 def seconds(run: Callable[[], object], count: int) -> float:

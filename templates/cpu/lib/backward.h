@@ -115,6 +115,7 @@ class BackwardTask {
   ScratchOf<double> sums_;
 };
 
+__attribute__((noinline))  // inlined twice, it would be compiled twice
 static void backward(const BackwardArguments& a) {
   const Sizes& size = a.sizes;
   const int64_t panels = padded(size.dim) / kPanel, count = tasks(size);

@@ -47,6 +47,7 @@ RNNC_INLINE Vector lane_sums(Vector* sums) {
 
 // `rows` rows of out [rows][columns] += left x matrix^T, with kLanes / rows columns at a time.
 template <int rows>
+__attribute__((noinline))
 static void add_dots_of_rows(const real* left, int64_t left_stride, const real* matrix,
                              int64_t depth, int64_t columns, real* out, int64_t out_stride) {
   constexpr int kColumns = (int)kLanes / rows;
@@ -90,6 +91,7 @@ static void add_dots_of_rows(const real* left, int64_t left_stride, const real* 
 }
 
 // out [rows][columns] += left [rows][depth] x matrix^T, with matrix [columns][depth] as it comes.
+__attribute__((noinline))
 static void add_dots(const real* left, int64_t left_stride, const real* matrix, int64_t rows,
                      int64_t depth, int64_t columns, real* out, int64_t out_stride) {
   constexpr int kRows = kLanes < 4 ? (int)kLanes : 4;

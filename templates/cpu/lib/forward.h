@@ -142,6 +142,7 @@ class ForwardTask {
   Scratch bias_, diagonal_, params_, gates_;
 };
 
+__attribute__((noinline))  // inlined twice, it would be compiled twice
 static void forward(const ForwardArguments& a) {
   const Sizes& size = a.sizes;
   const bool pack_first = size.steps > 2 && a.product == nullptr;

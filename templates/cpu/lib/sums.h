@@ -29,6 +29,7 @@ RNNC_INLINE void add_rows_of(const real* left, int64_t left_stride, const real* 
 }
 
 // The same for any number of rows and columns.
+__attribute__((noinline))
 static void add_rows(const real* left, int64_t left_stride, const real* right,
                      int64_t right_stride, int64_t rows, int64_t depth, int64_t columns, real* out,
                      int64_t out_stride) {
@@ -59,6 +60,7 @@ static void add_rows(const real* left, int64_t left_stride, const real* right,
 
 // out [depth][columns] = left^T x right, with left [rows][depth] and right [rows][columns]: sums
 // over batch rows.
+__attribute__((noinline))
 static void sum_over_rows(const real* left, int64_t left_stride, const real* right,
                           int64_t right_stride, int64_t rows, int64_t depth, int64_t columns,
                           real* out) {
