@@ -14,7 +14,6 @@ from rnnc.runtime.cuda import choose, inputs, launch, load, prepared, target
 from rnnc.runtime.cuda.memory import constants
 from rnnc.runtime.cuda.step import backward as step_backward
 from rnnc.runtime.cuda.step import forward as step_forward
-from rnnc.runtime.cuda.step import products as step_products
 from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.cuda.wavefront import backward as wavefront_backward
@@ -64,11 +63,9 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
         return lambda *_, **__: launched.append(f"product {kind}")
 
     multiplies = {kind: product(kind) for kind in ("forward", "backward", "weights")}
-    gemm = SimpleNamespace(lock=nullcontext(), at=lambda *_: None, **multiplies)
+    gemm = SimpleNamespace(**multiplies)
     for room in (step_forward, step_backward):
         patch.setattr(room, "gemm_of", lambda *_: gemm)
-    for room in (step_forward, step_backward, step_products):
-        patch.setattr(room, "workspace_of", lambda *_: torch.empty(0))
 
     driver = SimpleNamespace(
         launchKernel=note, launchCooperativeKernel=note, funcSetAttribute=lambda *_: None

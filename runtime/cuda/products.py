@@ -7,14 +7,14 @@ differ, these products take their place: cuBLAS's, with a compute type of their 
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor
 
-from ..replay.recorder import recording
-from .driver.cublas import blas_of
+from .driver.cublas import FAST_TF32, KINDS
+from .driver.matmul import Matmul, Matrix, aligned
 from .launch import on_device
-from .memory.workspace import workspace_of
-from .remultiply import remultiply
+from .multiply import multiply
+
+_AS_IT_IS, _TRANSPOSED = 0, 1
 
 
 class CudaMultiplier:
@@ -67,17 +67,38 @@ class CudaMultiplier:
             return to
         if not a.shape[-1]:
             return to if add else to.zero_()
-        index = to.device.index
+        a_turn, a, a_pitch = _operand(a)
+        b_turn, b, b_pitch = _operand(b)
+        factor, result, compute = KINDS[to.dtype]
+        if self.tf32:
+            compute = FAST_TF32
+        *count, rows, columns = to.shape
+        places = [tensor.data_ptr() for tensor in (b, a, to)]
+        apart = [tensor.stride(0) for tensor in (b, a, to)] if count else (0, 0, 0)
+        first, second, third = (
+            Matrix(kind, pitch, far, aligned(place | far * to.element_size()))
+            for kind, pitch, far, place in zip(
+                (factor, factor, result), (b_pitch, a_pitch, columns), apart, places, strict=True
+            )
+        )
+        # The library's matrices lie by columns: it is given the product of the transposes.
+        sizes = (b_turn, a_turn), columns, rows, a.shape[-1]
+        many = count[0] if count else 1
+        kind = Matmul(*sizes, first, second, third, many, compute, add)
         with on_device(to.device):
-            blas, stream = blas_of(index), torch._C._cuda_getCurrentRawStream(index)
-            memory = workspace_of(index, stream)
-            with blas.lock:
-                blas.at(stream, memory.data_ptr(), memory.nbytes)
-                launched = blas.multiply(to, a, b, tf32=self.tf32, add=add)
-        recorder = recording()
-        if recorder is not None:
-            remultiply(recorder, blas, index, *launched)
+            multiply(kind, to.device.index, *places)
         return to
 
 
 EXACT, ROUNDED = CudaMultiplier(tf32=False), CudaMultiplier(tf32=True)
+
+
+def _operand(matrix: Tensor) -> tuple[int, Tensor, int]:
+    """How the library reads a matrix: transposed or not, the tensor, and its leading dimension."""
+    rows, columns = matrix.shape[-2:]
+    down, right = matrix.stride()[-2:]
+    if (right == 1 or columns == 1) and (down >= columns or rows == 1):
+        return _AS_IT_IS, matrix, down if rows > 1 else columns
+    if (down == 1 or rows == 1) and (right >= rows or columns == 1):
+        return _TRANSPOSED, matrix, right if columns > 1 else rows
+    return _AS_IT_IS, matrix.contiguous(), columns

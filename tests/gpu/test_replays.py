@@ -62,8 +62,8 @@ def test_bits(name, layers, both, dtype, given):
 @pytest.mark.parametrize("variant", ["block", "grid", "alternating"])
 def test_what_is_not_recorded_is_not_replayed(variant, order):
     """Products in chunks, other streams and graphs: a replay without them would be wrong."""
-    if order == "wavefront" and variant == "alternating":
-        pytest.skip("an alternating plan runs in no wavefront")
+    if order == "wavefront" and variant != "block":
+        pytest.skip("grid and alternating plans run in no wavefront")
     hidden = {"block": 64, "grid": 512, "alternating": 256}[variant]
     kind = {"device": "cuda", "dtype": torch.bfloat16}
     rnn = rnnc.RNN(rnnc.cells.lstm, hidden, hidden, num_layers=3, variant=variant, layers=order)

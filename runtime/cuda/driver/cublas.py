@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -86,43 +86,6 @@ class Blas:
             self.at(stream, workspace.data_ptr(), workspace.nbytes)
             yield
 
-    def multiply(
-        self, to: Tensor, a: Tensor, b: Tensor, *, tf32: bool, add: bool
-    ) -> tuple[Callable[..., int], tuple[Any, ...]]:
-        """Launch a product of float32 where `at` said: to = a b, or to += a b.
-
-        Args:
-            to: (rows, columns) or (count, rows, columns), contiguous.
-            a: (rows, K) or (count, rows, K); copied if neither of its matrices' axes is contiguous.
-            b: (K, columns) or (count, K, columns), likewise.
-            tf32: whether factors may be rounded to TF32.
-            add: whether the product is added to what is there.
-
-        Returns:
-            The function of the library that was called, and its arguments.
-        """
-        *count, rows, columns = to.shape
-        a_turn, a, a_pitch = _operand(a)
-        b_turn, b, b_pitch = _operand(b)
-        compute = FAST_TF32 if tf32 else KINDS[torch.float32][2]
-        # The library's matrices lie by columns: it is given the product of the transposes.
-        head = (self.handle, b_turn, a_turn, columns, rows, a.shape[-1], _ONE_AT)
-        first = (b.data_ptr(), _FLOAT, b_pitch)
-        second = (a.data_ptr(), _FLOAT, a_pitch)
-        scale = _ONE_AT if add else _ZERO_AT
-        third = (to.data_ptr(), _FLOAT, columns)
-        tail = (compute, _DEFAULT_ALGORITHM)
-        given: tuple[Any, ...]
-        if count and count[0] > 1:
-            run = self.library.cublasGemmStridedBatchedEx
-            strided = (*first, b.stride(0), *second, a.stride(0), scale, *third, to.stride(0))
-            given = (*head, *strided, count[0], *tail)
-        else:
-            run = self.library.cublasGemmEx
-            given = (*head, *first, *second, scale, *third, *tail)
-        check_status("cublasGemmEx", run(*given))
-        return run, given
-
     def run(self, *arguments: object) -> None:
         """Launch one product where `at` said.
 
@@ -131,21 +94,6 @@ class Blas:
         """
         refuse_recording()
         check_status("cublasGemmEx", self.library.cublasGemmEx(self.handle, *arguments))
-
-
-_ONE, _ZERO = ctypes.c_float(1), ctypes.c_float(0)
-_ONE_AT, _ZERO_AT = ctypes.byref(_ONE), ctypes.byref(_ZERO)
-
-
-def _operand(matrix: Tensor) -> tuple[int, Tensor, int]:
-    """How the library reads a matrix: transposed or not, the tensor, and its leading dimension."""
-    rows, columns = matrix.shape[-2:]
-    down, right = matrix.stride()[-2:]
-    if (right == 1 or columns == 1) and (down >= columns or rows == 1):
-        return _AS_IT_IS, matrix, down if rows > 1 else columns
-    if (down == 1 or rows == 1) and (right >= rows or columns == 1):
-        return _TRANSPOSED, matrix, right if columns > 1 else rows
-    return _AS_IT_IS, matrix.contiguous(), columns
 
 
 class Product:
@@ -230,22 +178,33 @@ def new_blas() -> Blas:
 
 @cache
 def _library() -> ctypes.CDLL:
-    """The library that torch has loaded, or the one of the CUDA wheels."""
+    return _typed(cuda_library("cublas"))
+
+
+def cuda_library(stem: str) -> ctypes.CDLL:
+    """A library of CUDA that torch has loaded, or the one of the CUDA wheels.
+
+    Args:
+        stem: of its name, such as `cublas`.
+
+    Raises:
+        NoCudaError: it is missing.
+    """
     major = (torch.version.cuda or "13").split(".")[0]
-    name = f"cublas64_{major}.dll" if sys.platform == "win32" else f"libcublas.so.{major}"
+    name = f"{stem}64_{major}.dll" if sys.platform == "win32" else f"lib{stem}.so.{major}"
     try:
-        return _typed(ctypes.CDLL(name))
+        return ctypes.CDLL(name)
     except OSError:
         pass
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
-        return _typed(ctypes.CDLL(load_nvidia_dynamic_lib("cublas").abs_path))
+        return ctypes.CDLL(load_nvidia_dynamic_lib(stem).abs_path)
     except Exception as error:
         # Whatever the search raises, the remedy is the same.
         wheel = "nvidia-cublas" if int(major) >= 13 else f"nvidia-cublas-cu{major}"
         raise NoCudaError(
-            "cuBLAS, which computes the products of an alternating plan",
+            "cuBLAS, which multiplies matrices",
             f"{type(error).__name__}: {error}",
             f"{name}, which torch for CUDA {major} installs",
             f"pip install {wheel}",

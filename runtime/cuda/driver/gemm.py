@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-import threading
-from functools import cache
-from typing import Any, NamedTuple
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
 
-from ...replay.recorder import recording
-from ..remultiply import remultiply
-from .cublas import FAST_TF32, KINDS, blas_of, check_status
+from ..multiply import multiply
+from .cublas import FAST_TF32, KINDS
+from .matmul import Matmul, Matrix, aligned
 
-_DEFAULT_ALGORITHM = -1
 _AS_IT_IS, _TRANSPOSED = 0, 1
-_ONE_OF = {torch.float64: ctypes.c_double}
 
 
 class Many(NamedTuple):
@@ -35,7 +31,7 @@ class Many(NamedTuple):
 
 
 class Gemm:
-    """Row-major products of one dtype on one device, on the stream of `at`.
+    """Row-major products of one dtype on one device, on torch's current stream.
 
     Args:
         device: the device's number; it must be the current one.
@@ -44,17 +40,9 @@ class Gemm:
     """
 
     def __init__(self, device: int, dtype: torch.dtype, tf32: bool) -> None:
-        self._device, self._blas = device, blas_of(device)
+        self._device, self._bytes = device, dtype.itemsize
         self._factor, self._sum, compute = KINDS[dtype]
         self._compute = FAST_TF32 if tf32 and dtype == torch.float32 else compute
-        number = _ONE_OF.get(dtype, ctypes.c_float)
-        self._numbers = number(0), number(1)
-        self._scales = tuple(ctypes.addressof(n) for n in self._numbers)
-        library = self._blas.library
-        self._single, self._batched = library.cublasGemmEx, library.cublasGemmStridedBatchedEx
-        self._handle = self._blas.handle.value
-        # Whoever multiplies has the lock from `at` until the products are launched.
-        self.lock, self.at = self._blas.lock, self._blas.at
 
     def forward(
         self,
@@ -110,7 +98,7 @@ class Gemm:
 
     def _run(
         self,
-        given: tuple[int, ...],
+        given: tuple[int, int, int, int, int],
         a: tuple[int, int],
         b: tuple[int, int],
         to: tuple[int, int],
@@ -119,42 +107,26 @@ class Gemm:
         many: Many | None,
     ) -> None:
         """Launch a product of the transposes: the library's matrices lie by columns."""
-        factor, (zero, one) = self._factor, self._scales
-        head = (self._handle, *given, one)
-        tail = (self._compute, _DEFAULT_ALGORITHM)
-        beta = one if add else zero
-        arguments: tuple[Any, ...]
-        if many is None:
-            run, left, right = self._single, (a[0], factor, a[1]), (b[0], factor, b[1])
-            arguments = (*head, *left, *right, beta, to[0], kind, to[1], *tail)
-        else:
-            run, third = self._batched, (to[0], kind, to[1], many.to)
-            first, second = (a[0], factor, a[1], many.second), (b[0], factor, b[1], many.first)
-            arguments = (*head, *first, *second, beta, *third, many.heads, *tail)
-        check_status("cublasGemmEx", run(*arguments))
-        recorder = recording()
-        if recorder is not None:
-            remultiply(recorder, self._blas, self._device, run, arguments)
+        turns, sizes = given[:2], given[2:]
+        each = Many(1, 0, 0, 0) if many is None else many
+        apart = each.second, each.first, each.to
+        first, second, third = (
+            Matrix(element, pitch, far, aligned(place | far * self._bytes))
+            for element, (place, pitch), far in zip(
+                (self._factor, self._factor, kind), (a, b, to), apart, strict=True
+            )
+        )
+        matmul = Matmul(turns, *sizes, first, second, third, each.heads, self._compute, add)
+        multiply(matmul, self._device, a[0], b[0], to[0])
 
 
-_making = threading.Lock()
-
-
+@lru_cache(maxsize=64)
 def gemm_of(device: int, dtype: torch.dtype, tf32: bool) -> Gemm:
-    """The products of a device, which must be the current one; made once.
+    """The products of a device; made once.
 
     Args:
         device: the device's number.
         dtype: of the factors.
         tf32: whether factors of float32 may be rounded to TF32.
-
-    Raises:
-        NoCudaError: cuBLAS is missing.
     """
-    with _making:
-        return _gemm_of(device, dtype, tf32)
-
-
-@cache
-def _gemm_of(device: int, dtype: torch.dtype, tf32: bool) -> Gemm:
     return Gemm(device, dtype, tf32)

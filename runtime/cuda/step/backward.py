@@ -11,7 +11,6 @@ from torch import Tensor
 from ...tensors import Stepped
 from ..driver.gemm import Gemm, Many, gemm_of
 from ..launch import on_device
-from ..memory.workspace import workspace_of
 from .ready import StepReady, packed_places, step_ready
 
 if TYPE_CHECKING:
@@ -48,20 +47,13 @@ def backward_step(
     if any(needs[1 : 1 + given]):
         d_states = [x.new_empty(shape, dtype=ready.real) for _ in first]
     with on_device(x.device):
-        index = ready.device
-        gemm = gemm_of(index, ready.dtype, ready.call.tf32)
-        stream = torch._C._cuda_getCurrentRawStream(index)
-        workspace = workspace_of(index, stream)
-        with gemm.lock:
-            gemm.at(stream, workspace.data_ptr(), workspace.nbytes)
-            layers = _Layers(ready, gemm, x, first, weights, d_states, stepped, gradients)
-            d_weights: list[Tensor | None] = []
-            count = len(weights) // stack.layers
-            for layer in range(stack.layers - 1, -1, -1):
-                start = 1 + given + layer * count
-                d_weights[:0] = layers.run(
-                    layer, layer > 0 or needs[0], needs[start : start + count]
-                )
+        gemm = gemm_of(ready.device, ready.dtype, ready.call.tf32)
+        layers = _Layers(ready, gemm, x, first, weights, d_states, stepped, gradients)
+        d_weights: list[Tensor | None] = []
+        count = len(weights) // stack.layers
+        for layer in range(stack.layers - 1, -1, -1):
+            start = 1 + given + layer * count
+            d_weights[:0] = layers.run(layer, layer > 0 or needs[0], needs[start : start + count])
     d_x = layers.d_output
     if d_x is None and needs[0]:
         d_x = torch.zeros_like(x)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import torch
@@ -11,7 +12,6 @@ from torch import Tensor
 from ...tensors import Stepped
 from ..driver.gemm import gemm_of
 from ..launch import on_device
-from ..memory.workspace import workspace_of
 from .products import Products
 from .ready import StepReady, packed_places, step_ready
 
@@ -69,24 +69,15 @@ def _run_with_products(
     weights: Sequence[int],
     to: Stepped,
 ) -> None:
-    index, counts = ready.device, ready.counts
-    gemm = gemm_of(index, ready.dtype, ready.call.tf32)
-    stream = torch._C._cuda_getCurrentRawStream(index)
-    workspace = workspace_of(index, stream)
+    counts, gemm = ready.counts, gemm_of(ready.device, ready.dtype, ready.call.tf32)
     # In a graph, products of states before the step wait for nothing: they run beside the others.
     beside = ready.pairs > 0 and torch.cuda.is_current_stream_capturing()
     parts = counts.inputs + ready.pairs * (to.last[0].shape[0] if beside else 1)
-    # They may be freed before the kernels have run, likewise.
+    # Freed before the kernels have run, they go to whoever runs later in the same stream.
     results = to.output.new_empty(ready.batch * parts * ready.heads * ready.dim, dtype=ready.real)
-    with gemm.lock:
-        products = Products(ready, gemm, results.data_ptr())
-        if beside:
-            with products.beside(to.output.device, before, weights):
-                gemm.at(stream, workspace.data_ptr(), workspace.nbytes)
-                _run(ready, products, source, size, before, weights, to)
-        else:
-            gemm.at(stream, workspace.data_ptr(), workspace.nbytes)
-            _run(ready, products, source, size, before, weights, to)
+    products = Products(ready, gemm, results.data_ptr())
+    with products.beside(to.output.device, before, weights) if beside else nullcontext():
+        _run(ready, products, source, size, before, weights, to)
 
 
 def _run(

@@ -8,7 +8,6 @@ from contextlib import contextmanager
 import torch
 
 from ..driver.gemm import Gemm, Many
-from ..memory.workspace import workspace_of
 from .ready import StepReady
 
 
@@ -69,8 +68,6 @@ class Products:
         side.wait_stream(stream)
         plane = ready.batch * ready.heads * ready.dim * ready.dtype.itemsize
         with torch.cuda.stream(side):
-            workspace = workspace_of(ready.device, side.cuda_stream)
-            self._gemm.at(side.cuda_stream, workspace.data_ptr(), workspace.nbytes)
             for layer, R in enumerate(weights[1 :: 4 + ready.counts.params]):
                 states = [place + layer * plane for place in before]
                 self._with_states(R, states, self._h_products + layer * self._h_bytes)

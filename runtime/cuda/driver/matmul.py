@@ -1,0 +1,273 @@
+"""Products of matrices by cuBLASLt, whose algorithm is chosen once per kind of product.
+
+`cublasGemmEx` chooses it anew in each call, which takes longer on the host than all the rest of a
+small product. Where cuBLASLt has no algorithm, `cublasGemmEx` multiplies.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import cache, lru_cache
+from typing import Any, NamedTuple, Protocol
+
+from .capture import beside_captures
+from .cublas import blas_of, check_status, cuda_library, workspace_bytes
+
+# cublas_api.h and library_types.h: CUBLAS_COMPUTE_64F, CUDA_R_32F and CUDA_R_64F.
+_COMPUTE_64F, _FLOAT, _DOUBLE = 70, 0, 1
+_DEFAULT_ALGORITHM = -1
+# cublasLt.h: attributes of a product, of a matrix, and of the search for an algorithm.
+_TURN_FIRST, _TURN_SECOND = 3, 4
+_COUNT, _APART = 5, 6
+_WORKSPACE, _REDUCTIONS, _ALIGNED = 1, 3, (5, 6, 7, 8)
+# Parts of a sum are added where they lie, or in the compute type; never in two-byte elements.
+_EXACT_REDUCTIONS = 1 | 2
+_WIDEST_ACCESS = 16  # bytes
+
+
+class Matrix(NamedTuple):
+    """A matrix as the library sees it, by columns.
+
+    Attributes:
+        kind: of its elements, a cudaDataType.
+        pitch: elements between columns.
+        apart: elements between two matrices of several products.
+        aligned: bytes that divide its address, at most 16.
+    """
+
+    kind: int
+    pitch: int
+    apart: int
+    aligned: int
+
+
+class Matmul(NamedTuple):
+    """A kind of product: to = first second, or to += first second, by columns.
+
+    Attributes:
+        turns: whether each factor is transposed.
+        rows: of the result.
+        columns: of the result.
+        inner: the length of the sums.
+        first: the first factor.
+        second: the second factor.
+        to: the result.
+        products: how many, each on matrices of its own.
+        compute: a cublasComputeType_t.
+        add: whether the product is added to what is there.
+    """
+
+    turns: tuple[int, int]
+    rows: int
+    columns: int
+    inner: int
+    first: Matrix
+    second: Matrix
+    to: Matrix
+    products: int
+    compute: int
+    add: bool
+
+
+class Multiplies(Protocol):
+    """Launches products of one kind."""
+
+    def __call__(
+        self, first: int, second: int, to: int, stream: int, workspace: int, size: int
+    ) -> None:
+        """Launch one.
+
+        Args:
+            first: the address of the first factor.
+            second: that of the second.
+            to: that of the result.
+            stream: the handle of the stream.
+            workspace: the address of memory that products of this stream use.
+            size: its bytes.
+        """
+
+
+def aligned(address: int) -> int:
+    """The bytes that divide an address, at most 16.
+
+    Args:
+        address: of a matrix.
+    """
+    return min(address & -address, _WIDEST_ACCESS) if address else _WIDEST_ACCESS
+
+
+@lru_cache(maxsize=4096)
+def multiplies(kind: Matmul, device: int) -> Multiplies:
+    """What launches products of a kind; made once.
+
+    Args:
+        kind: of the products.
+        device: the device's number; it must be the current one.
+
+    Raises:
+        NoCudaError: cuBLAS is missing.
+    """
+    with beside_captures():
+        algorithm = _algorithm(kind, device)
+    return _ByGemmEx(kind, device) if algorithm is None else algorithm
+
+
+class _ByLt:
+    """Products by cuBLASLt, with one algorithm."""
+
+    __slots__ = ("_after", "_before", "_first", "_kept", "_launch", "_middle", "_tail")
+
+    def __init__(self, kept: list[Any], launch: Any, scales: Any, operation: Any) -> None:
+        lt, product, first, second, to, algorithm = operation
+        self._kept, self._launch = kept, launch
+        self._before = lt, product, scales[0]
+        self._first, self._middle = first, (second, scales[1])
+        self._after, self._tail = to, algorithm
+
+    def __call__(
+        self, first: int, second: int, to: int, stream: int, workspace: int, size: int
+    ) -> None:
+        """Launch one."""
+        b, scale = self._middle
+        after = self._after
+        status = self._launch(
+            *self._before,
+            *(first, self._first, second, b, scale, to, after, to, after),
+            *(self._tail, workspace, size, stream),
+        )
+        check_status("cublasLtMatmul", status)
+
+
+class _ByGemmEx:
+    """Products by cuBLAS, for one thread at a time."""
+
+    __slots__ = ("_blas", "_kind", "_numbers")
+
+    def __init__(self, kind: Matmul, device: int) -> None:
+        self._kind, self._blas, self._numbers = kind, blas_of(device), _numbers(kind)
+
+    def __call__(
+        self, first: int, second: int, to: int, stream: int, workspace: int, size: int
+    ) -> None:
+        """Launch one."""
+        kind, blas = self._kind, self._blas
+        one, beta = (ctypes.addressof(number) for number in self._numbers)
+        a, b, c = kind.first, kind.second, kind.to
+        head = (blas.handle, *kind.turns, kind.rows, kind.columns, kind.inner, one)
+        tail = (kind.compute, _DEFAULT_ALGORITHM)
+        with blas.lock:
+            blas.at(stream, workspace, size)
+            if kind.products == 1:
+                status = blas.library.cublasGemmEx(
+                    *(*head, first, *a[:2], second, *b[:2], beta, to, *c[:2], *tail)
+                )
+            else:
+                status = blas.library.cublasGemmStridedBatchedEx(
+                    *(*head, first, *a[:3], second, *b[:3], beta, to, *c[:3], kind.products, *tail)
+                )
+        check_status("cublasGemmEx", status)
+
+
+def _numbers(kind: Matmul) -> tuple[Any, Any]:
+    """The factors of the product and of what is there."""
+    number = ctypes.c_double if kind.compute == _COMPUTE_64F else ctypes.c_float
+    return number(1), number(kind.add)
+
+
+def _algorithm(kind: Matmul, device: int) -> _ByLt | None:
+    """The first algorithm that cuBLASLt proposes; None if it has none."""
+    library, numbers = _library(), _numbers(kind)
+    lt, product, search = _handle(device), ctypes.c_void_p(), ctypes.c_void_p()
+    scale = _DOUBLE if kind.compute == _COMPUTE_64F else _FLOAT
+    _made(library.cublasLtMatmulDescCreate(ctypes.byref(product), kind.compute, scale))
+    for attribute, turn in zip((_TURN_FIRST, _TURN_SECOND), kind.turns, strict=True):
+        _set(library.cublasLtMatmulDescSetAttribute, product, attribute, ctypes.c_int32(turn))
+    sizes = [(kind.rows, kind.inner), (kind.inner, kind.columns), (kind.rows, kind.columns)]
+    layouts = []
+    for matrix, (rows, columns), turn in zip(
+        (kind.first, kind.second, kind.to), sizes, (*kind.turns, 0), strict=True
+    ):
+        layout = ctypes.c_void_p()
+        shape = (columns, rows) if turn else (rows, columns)
+        _made(
+            library.cublasLtMatrixLayoutCreate(
+                ctypes.byref(layout), matrix.kind, *shape, matrix.pitch
+            )
+        )
+        if kind.products > 1:
+            put = library.cublasLtMatrixLayoutSetAttribute
+            _set(put, layout, _COUNT, ctypes.c_int32(kind.products))
+            _set(put, layout, _APART, ctypes.c_int64(matrix.apart))
+        layouts.append(layout)
+    first, second, to = layouts
+    _made(library.cublasLtMatmulPreferenceCreate(ctypes.byref(search)))
+    put = library.cublasLtMatmulPreferenceSetAttribute
+    _set(put, search, _WORKSPACE, ctypes.c_uint64(workspace_bytes(device)))
+    _set(put, search, _REDUCTIONS, ctypes.c_uint32(_EXACT_REDUCTIONS))
+    for attribute, matrix in zip(
+        _ALIGNED, (kind.first, kind.second, kind.to, kind.to), strict=True
+    ):
+        _set(put, search, attribute, ctypes.c_uint32(matrix.aligned))
+    found, count = _Proposal(), ctypes.c_int()
+    status = library.cublasLtMatmulAlgoGetHeuristic(
+        *(lt, product, first, second, to, to, search, 1, ctypes.byref(found), ctypes.byref(count))
+    )
+    library.cublasLtMatmulPreferenceDestroy(search)
+    if status or not count.value or found.state:
+        return None
+    scales = [ctypes.byref(number) for number in numbers]
+    operation = lt, product, first, second, to, ctypes.addressof(found)
+    return _ByLt([found, *numbers], library.cublasLtMatmul, scales, operation)
+
+
+class _Proposal(ctypes.Structure):
+    """`cublasLtMatmulHeuristicResult_t`; it begins with the algorithm."""
+
+    _fields_ = [
+        ("algorithm", ctypes.c_uint64 * 8),
+        ("workspace", ctypes.c_size_t),
+        ("state", ctypes.c_int),
+        ("waves", ctypes.c_float),
+        ("reserved", ctypes.c_int * 4),
+    ]
+
+
+def _set(function: Any, of: ctypes.c_void_p, attribute: int, value: Any) -> None:
+    """Set an attribute of a product, a matrix or a search."""
+    _made(function(of, attribute, ctypes.byref(value), ctypes.sizeof(value)))
+
+
+def _made(status: int) -> None:
+    check_status("cublasLt", status)
+
+
+@cache
+def _handle(device: int) -> ctypes.c_void_p:
+    """The library's handle on a device, for all threads."""
+    handle = ctypes.c_void_p()
+    _made(_library().cublasLtCreate(ctypes.byref(handle)))
+    return handle
+
+
+@cache
+def _library() -> ctypes.CDLL:
+    """The library, its functions with their types."""
+    library = cuda_library("cublasLt")
+    pointer, number, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
+    put = (pointer, number, pointer, size)
+    library.cublasLtCreate.argtypes = (pointer,)
+    library.cublasLtMatmulDescCreate.argtypes = (pointer, number, number)
+    library.cublasLtMatmulDescSetAttribute.argtypes = put
+    library.cublasLtMatrixLayoutCreate.argtypes = (
+        *(pointer, number, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64),
+    )
+    library.cublasLtMatrixLayoutSetAttribute.argtypes = put
+    library.cublasLtMatmulPreferenceCreate.argtypes = (pointer,)
+    library.cublasLtMatmulPreferenceSetAttribute.argtypes = put
+    library.cublasLtMatmulPreferenceDestroy.argtypes = (pointer,)
+    library.cublasLtMatmulAlgoGetHeuristic.argtypes = (
+        *(pointer,) * 7,
+        *(number, pointer, pointer),
+    )
+    library.cublasLtMatmul.argtypes = (*(pointer,) * 14, size, pointer)
+    return library
