@@ -10,8 +10,9 @@ from types import ModuleType, SimpleNamespace
 import pytest
 import torch
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.runtime.cuda import choose, inputs, launch, load, prepared, target
+from rnnc.runtime.cuda import choose, launch, load, prepared, target
 from rnnc.runtime.cuda.memory import constants
+from rnnc.runtime.cuda.products import inputs
 from rnnc.runtime.cuda.step import backward as step_backward
 from rnnc.runtime.cuda.step import forward as step_forward
 from rnnc.runtime.cuda.step import ready as step_ready

@@ -15,7 +15,7 @@ from ..codegen.plan import Plan
 from ..codegen.shape import PlanError
 from ..runtime.call import Choice
 from ..runtime.cuda.choose import choose_plan
-from ..runtime.cuda.precision import rounds
+from ..runtime.cuda.products.precision import rounds
 from .contenders.choice import contenders_for
 from .contenders.contender import Contender
 from .contenders.kinds import DEFAULT_KINDS, Kind

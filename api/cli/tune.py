@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ..codegen.shape import DIRECTIONS, Save, Shape
 from ..runtime.cuda.driver.device import device_limits
-from ..runtime.cuda.precision import rounds
+from ..runtime.cuda.products.precision import rounds
 from ..runtime.cuda.tune import CANDIDATES, Trial, Tuning, tune
 from ..runtime.errors import NoCudaError
 from ..runtime.store.tuned import Asked

@@ -21,7 +21,7 @@ from ..replay.recorder import recording, refuse_recording
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .launch import on_device
 from .prepared import Prepared, prepare
-from .rearrange import Job, jobs_of_splits, rearrange
+from .products.rearrange import Job, jobs_of_splits, rearrange
 from .watchdog import watchdog_bound
 
 _WIDEST_ACCESS = 16  # bytes

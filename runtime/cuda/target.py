@@ -24,12 +24,12 @@ from . import kernels
 from .choose import choose_plan
 from .directions.target import CudaDirections
 from .driver.device import find_cuda
-from .inputs import CudaInputs
 from .launch import CallSizes, is_here
 from .memory.constants import constant
 from .memory.kept import freed_with_memory
-from .precision import multiplier, rounds
 from .prepared import Prepared, prepare
+from .products.inputs import CudaInputs
+from .products.precision import multiplier, rounds
 from .step.target import CudaSteps
 from .step_down import MOST_COUNT, check_counts, with_room
 from .wavefront.layers import backward_layers, forward_layers

@@ -10,7 +10,7 @@ namespace rnnc {
 
 constexpr int kThreads = 256, kWide = 4, kMost = 8;
 
-// Mirrored by runtime/cuda/rearrange.py.
+// Mirrored by runtime/cuda/products/rearrange.py.
 struct Job {
   const void* from;
   void* to;        // (sizes, inner), without gaps

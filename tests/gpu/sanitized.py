@@ -6,7 +6,8 @@ import sys
 
 import rnnc
 import torch
-from rnnc.runtime.cuda import inputs, target
+from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda.products import inputs
 
 
 class Plain:

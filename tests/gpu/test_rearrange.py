@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 import torch
-from rnnc.runtime.cuda import rearrange as module
-from rnnc.runtime.cuda.rearrange import Job, in_order, rearrange
+from rnnc.runtime.cuda.products import rearrange as module
+from rnnc.runtime.cuda.products.rearrange import Job, in_order, rearrange
 
 KINDS = list(module._KINDS)
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..multiply import multiply
+from ..products.multiply import multiply
 from .cublas import FAST_TF32, KINDS
 from .matmul import Matmul, Matrix, aligned
 

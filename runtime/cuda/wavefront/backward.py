@@ -9,10 +9,10 @@ from torch import Tensor
 from ...layers_call import LayersCall, LayersRead
 from ...tensors import Gradients
 from .. import kernels
-from ..inputs import packed_rows
 from ..launch import on_device
-from ..precision import multiplier
 from ..prepared import Prepared, prepare
+from ..products.inputs import packed_rows
+from ..products.precision import multiplier
 from .products import Between
 from .run import Chunks, LaterLaunch, run_group
 from .schedule import Schedule

@@ -8,9 +8,9 @@ from torch import Tensor
 from ...layers_call import LayersCall
 from ...tensors import Forward, ScanInputs
 from .. import kernels
-from ..inputs import packed_rows
 from ..launch import on_device
 from ..prepared import Prepared, prepare
+from ..products.inputs import packed_rows
 from .products import Between
 from .run import Chunks, LaterLaunch, run_group
 from .schedule import Schedule

@@ -7,10 +7,10 @@ from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
-from rnnc.runtime.cuda import multiply, products
 from rnnc.runtime.cuda.driver import cublas, matmul
 from rnnc.runtime.cuda.driver.cublas import Blas, Product
-from rnnc.runtime.cuda.products import EXACT, ROUNDED
+from rnnc.runtime.cuda.products import multiplier, multiply
+from rnnc.runtime.cuda.products.multiplier import EXACT, ROUNDED
 from torch import Tensor
 
 KINDS = {0: torch.float32, 1: torch.float64, 2: torch.float16, 14: torch.bfloat16}
@@ -129,7 +129,7 @@ def without_lt(blas, monkeypatch):
     monkeypatch.setattr(matmul, "_algorithm", lambda *_: None)
     monkeypatch.setattr(matmul, "blas_of", lambda _: blas)
     monkeypatch.setattr(matmul, "beside_captures", nullcontext)
-    monkeypatch.setattr(products, "on_device", lambda _: nullcontext())
+    monkeypatch.setattr(multiplier, "on_device", lambda _: nullcontext())
     monkeypatch.setattr(multiply, "workspace_of", lambda *_: torch.empty(0))
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda _: 0, raising=False)
     matmul.multiplies.cache_clear()
@@ -150,8 +150,8 @@ def test_a_product_of_any_strides(blas, without_lt, sizes, first, second, add):
         else torch.full((*count, rows, columns), torch.nan)
     )
     wanted = a.double() @ b.double() + (to.double() if add else 0)
-    multiplier = ROUNDED if add else EXACT
-    (multiplier.add_mm if add else multiplier.mm_into)(to, a, b)
+    chosen = ROUNDED if add else EXACT
+    (chosen.add_mm if add else chosen.mm_into)(to, a, b)
     torch.testing.assert_close(to.double(), wanted, rtol=1e-6, atol=1e-6)
     assert blas.library.computes == [77 if add else 68]
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from ...codegen.shape import Precision
-from ..multiplier import TORCH, Multiplier
-from .products import EXACT, ROUNDED
+from ....codegen.shape import Precision
+from ...multiplier import TORCH, Multiplier
+from .multiplier import EXACT, ROUNDED
 
 
 def rounds(dtype: torch.dtype, precision: Precision) -> bool:

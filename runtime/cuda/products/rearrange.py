@@ -16,13 +16,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from ...codegen.cuda.kernel_plan import LaunchShape
-from ...codegen.render import cuda_unit
-from .driver.capture import beside_captures
-from .driver.device import device_limits
-from .launch import Kernel, on_device
-from .load import LoadedModule, loaded
-from .nvrtc import compile_unit
+from ....codegen.cuda.kernel_plan import LaunchShape
+from ....codegen.render import cuda_unit
+from ..driver.capture import beside_captures
+from ..driver.device import device_limits
+from ..launch import Kernel, on_device
+from ..load import LoadedModule, loaded
+from ..nvrtc import compile_unit
 
 # As in templates/cuda/rearrange.cu.
 _THREADS, _WIDE, _MOST = 256, 4, 8

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import torch
 
-from ..replay.entries import Place, Running
-from ..replay.recorder import recording
-from .driver.matmul import Matmul, Multiplies, multiplies
-from .memory.workspace import lasting_workspace, workspace_of
+from ...replay.entries import Place, Running
+from ...replay.recorder import recording
+from ..driver.matmul import Matmul, Multiplies, multiplies
+from ..memory.workspace import lasting_workspace, workspace_of
 
 
 def multiply(kind: Matmul, device: int, first: int, second: int, to: int) -> None:

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from .driver.cublas import FAST_TF32, KINDS
-from .driver.matmul import Matmul, Matrix, aligned
-from .launch import on_device
+from ..driver.cublas import FAST_TF32, KINDS
+from ..driver.matmul import Matmul, Matrix, aligned
+from ..launch import on_device
 from .multiply import multiply
 
 _AS_IT_IS, _TRANSPOSED = 0, 1

@@ -1,0 +1,1 @@
+"""Products of matrices on a GPU, and the sums and orders of what they read and write."""
