@@ -18,10 +18,13 @@ class CpuPlan:
         dtype: the scalar type of all tensors. The float64 kernels are the same text with another
             scalar type, so a gradient check in float64 tests the code that runs in float32.
         reverse: which heads run from the last step to the first.
+        single_step: whether the library runs single steps of all layers of a module. They are
+            compiled by themselves: who runs sequences does not wait for them.
     """
 
     dtype: Dtype = "float32"
     reverse: Reverse = False
+    single_step: bool = False
 
     save: ClassVar[Save] = "gates"
     template: ClassVar[str] = "cpu/kernel.cpp.jinja"

@@ -13,11 +13,12 @@ DTYPES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.float64: "fl
 
 
 @cache
-def plan_of(dtype: torch.dtype, reverse: Reverse = False) -> CpuPlan:
+def plan_of(dtype: torch.dtype, reverse: Reverse = False, single_step: bool = False) -> CpuPlan:
     """The plan.
 
     Args:
         dtype: in which a call is computed.
         reverse: which heads run from the last step to the first.
+        single_step: whether it is for single steps.
     """
-    return CpuPlan(DTYPES[dtype], reverse)
+    return CpuPlan(DTYPES[dtype], reverse, single_step)

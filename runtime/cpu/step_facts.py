@@ -62,7 +62,8 @@ def facts_of_step(call: Call, dtype: torch.dtype) -> StepFacts:
         call: the call.
         dtype: of its tensors.
     """
-    counts, library = counts_of(call.cell), cpu_library(call.cell, plan_of(dtype))
+    counts = counts_of(call.cell)
+    library = cpu_library(call.cell, plan_of(dtype, single_step=True))
     return StepFacts(
         library.rnnc_step,
         library.rnnc_step_backward,

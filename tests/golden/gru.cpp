@@ -113,7 +113,6 @@ static void backward_row(const real* kept, const real* const* before, const real
 
 #include "lib/forward.h"
 #include "lib/backward.h"
-#include "lib/step_backward.h"
 
 extern "C" void rnnc_forward(const rnnc::ForwardArguments* arguments) {
   rnnc::forward(*arguments);
@@ -121,12 +120,4 @@ extern "C" void rnnc_forward(const rnnc::ForwardArguments* arguments) {
 
 extern "C" void rnnc_backward(const rnnc::BackwardArguments* arguments) {
   rnnc::backward(*arguments);
-}
-
-extern "C" void rnnc_step(const rnnc::StepArguments* arguments) {
-  rnnc::step(*arguments);
-}
-
-extern "C" void rnnc_step_backward(const rnnc::StepBackwardArguments* arguments) {
-  rnnc::step_backward(*arguments);
 }
