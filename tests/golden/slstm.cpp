@@ -22,6 +22,7 @@ constexpr int kDensePairs = 4;
 constexpr int kDiagonalPairs = 0;
 constexpr int kParams = 0;
 constexpr int kSaved = 4;
+constexpr bool kSingleStep = false;
 constexpr int kBias[] = {0, 1, 2, 3};  // bias -> gate
 constexpr int kDenseGate[] = {0, 1, 2, 3};  // dense pair -> gate
 constexpr int kDenseSource[] = {0, 0, 0, 0};  // dense pair -> state

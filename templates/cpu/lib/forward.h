@@ -129,8 +129,14 @@ class ForwardTask {
       multiply(source, row_stride, packed_ + (place * padded(dim) + task_.first_unit) * dim, rows,
                dim, task_.units, gate, kGates * width_);
     } else if (a_.R != nullptr) {
-      add_dots(source, row_stride, a_.R + (place * dim + task_.first_unit) * dim, rows, dim,
-               task_.units, gate, kGates * width_);
+      const real* const matrix = a_.R + (place * dim + task_.first_unit) * dim;
+      // Dot products take the compiler long, which only single steps are worth.
+      if constexpr (kSingleStep) {
+        add_dots(source, row_stride, matrix, rows, dim, task_.units, gate, kGates * width_);
+      } else {
+        multiply_unpacked(source, row_stride, matrix, rows, dim, task_.units, gate,
+                          kGates * width_);
+      }
     }
   }
 

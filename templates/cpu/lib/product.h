@@ -114,4 +114,19 @@ static void multiply(const real* left, int64_t left_stride, const real* packed, 
   if (rows == 1) multiply_few<1>(left, left_stride, packed, depth, columns, out, out_stride);
 }
 
+// The same without packing, for a few steps only: matrix is [columns][depth] as it comes.
+static void multiply_unpacked(const real* left, int64_t left_stride, const real* matrix,
+                              int64_t rows, int64_t depth, int64_t columns, real* out,
+                              int64_t out_stride) {
+  for (int64_t column = 0; column < columns; ++column) {
+    const real* right = matrix + column * depth;
+    for (int64_t row = 0; row < rows; ++row) {
+      real sum = 0;
+#pragma omp simd reduction(+ : sum)
+      for (int64_t k = 0; k < depth; ++k) sum += left[row * left_stride + k] * right[k];
+      out[row * out_stride + column] += sum;
+    }
+  }
+}
+
 }  // namespace rnnc
