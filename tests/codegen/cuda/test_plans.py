@@ -18,7 +18,7 @@ from rnnc.codegen.cuda.planner import plan_for, plans_for, plans_of_kind
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.layout import layout_of
 from rnnc.codegen.plan import Plan
-from rnnc.codegen.shape import PlanError, Shape
+from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
 
 H200 = limits_of("H200")
 quick = settings(max_examples=25, deadline=None)
@@ -161,8 +161,13 @@ def test_auto_is_the_cheapest_of_all_plans_and_each_variant_s_the_cheapest_of_it
     if taken.variant == best.variant == "alternating":
         assert replace(taken.forward, binding="") == best.forward
         assert replace(taken.backward, binding="") == best.backward
-    elif taken != best:
-        assert sum(taken.nanoseconds) < 0.95 * sum(best.nanoseconds)
+    elif best.variant == "alternating":
+        assert sum(taken.costs) < 0.95 * sum(best.costs)
+    else:
+        # Another kernel in a direction costs clearly less than that direction of the best pair.
+        for direction, cost, usual in zip(DIRECTIONS, taken.costs, best.costs, strict=True):
+            same = getattr(taken, direction) == getattr(best, direction)
+            assert same or cost < 0.95 * usual
     for variant in KINDS:
         mine = [plan for plan in plans if plan.variant == variant]
         if mine:
