@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import NamedTuple, cast
+from typing import cast
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -12,14 +12,15 @@ from torch import Tensor
 
 from .autograd.layers import run_node
 from .autograd.settings import Settings, made_joint, stack_of
-from .autograd.stack import Stack, forward_layers, profiled
+from .autograd.stack import forward_layers, profiled
 from .autograd.step import run_step_node
 from .autograd.traced.call import run_operator
 from .autograd.transforms import check_has_operators, needs_reference
 from .call import Choice
 from .check.plain import all_plain, any_tangent, is_watched
 from .layers_call import wavefront_error
-from .replay.replays import Replays
+from .module_call import KernelCall, PlainCall
+from .replay.replays import replayed
 from .scan import resolve_backend, run_scan
 from .targets import (
     TARGETS,
@@ -86,23 +87,24 @@ def run_plain_call(settings: Settings, dropout: float, call: PlainCall) -> tuple
         As `scan_layers`.
     """
     stack, x, given, weights, needs_grad, replays = call
-    one_step = len(x) == 1 and not (settings.both or dropout) and runs_one_step(stack.target)
+    single = len(x) == 1 and not (settings.both or dropout) and runs_one_step(stack.target)
     if needs_grad:
         again = partial(composed, settings, dropout)
-        run_all = run_step_node if one_step else run_node
+        run_all = run_step_node if single else run_node
         y, *last = run_all(stack, again, len(given), replays, x, *given, *weights)
         return y, tuple(last)
-    run = partial(_one_step if one_step else _inference, call)
+    run = partial(one_step if single else _inference, call)
     with profiled("rnnc::scan"):
-        if replays is None:
-            y, *last = run()
-        else:
-            y, *last = replays.run("inference", call.tensors(), run, alike=True)
+        y, *last = replayed(replays, "inference", (x, *given, *weights), run, alike=True)
     return y, tuple(last)
 
 
-def _one_step(call: PlainCall) -> list[Tensor]:
-    """The output and the last states of a sequence of one step."""
+def one_step(call: PlainCall) -> list[Tensor]:
+    """The output and the new states of a step, or of a sequence of one, without gradients.
+
+    Args:
+        call: on a target that has kernels for single steps.
+    """
     target = cast(SteppingTarget, call.stack.target)
     stepped = target.step(call.stack, call.x, call.states, call.weights)
     return [stepped.output, *stepped.last]
@@ -129,48 +131,6 @@ def _check_wavefront(settings: Settings, x: Tensor, call: PlainCall | KernelCall
     target = TARGETS[call.target] if isinstance(call, KernelCall) else call.stack.target
     if not isinstance(target, LayersTarget):
         raise wavefront_error(what, f"tensors on {x.device.type}")
-
-
-class KernelCall(NamedTuple):
-    """A call that kernels can run.
-
-    Attributes:
-        target: the name of the target that runs it.
-        x: the input, in the dtype of the call.
-        states: the caller's, likewise.
-        weights: likewise; the `LayerWeights.flat` of each direction of each layer.
-        needs_grad: whether a backward may follow.
-    """
-
-    target: str
-    x: Tensor
-    states: tuple[Tensor, ...]
-    weights: Sequence[Tensor | None]
-    needs_grad: bool
-
-
-class PlainCall(NamedTuple):
-    """A call on tensors that kernels read by their address.
-
-    Attributes:
-        stack: the call, besides its tensors.
-        x: as in `KernelCall`.
-        states: as in `KernelCall`.
-        weights: as in `KernelCall`.
-        needs_grad: as in `KernelCall`.
-        replays: of calls like this one, if they come again.
-    """
-
-    stack: Stack
-    x: Tensor
-    states: tuple[Tensor, ...]
-    weights: Sequence[Tensor | None]
-    needs_grad: bool
-    replays: Replays | None = None
-
-    def tensors(self) -> list[Tensor]:
-        """All tensors of the call."""
-        return [self.x, *self.states, *[weight for weight in self.weights if weight is not None]]
 
 
 def plain_call(

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, cast
 
 from torch import Tensor
 
 from .autograd.settings import Settings
 from .autograd.stack import profiled
 from .autograd.step import run_step_node
-from .layers import PlainCall, composed, plain_call, scan_layers
-from .targets import SteppingTarget, stepping
+from .layers import composed, one_step, plain_call, scan_layers
+from .module_call import PlainCall
+from .replay.replays import replayed
+from .targets import stepping
 from .tensors import States
 
 
@@ -53,20 +54,10 @@ def run_plain_step(settings: Settings, call: PlainCall) -> tuple[Tensor, States]
         again = partial(composed, settings, 0.0)
         y, *new = run_step_node(stack, again, len(states), replays, x, *states, *weights)
         return y, tuple(new)
-    target = cast(SteppingTarget, stack.target)
+    tensors = (x, *states, *weights)
     with profiled("rnnc::step"):
-        if replays is None:
-            stepped = target.step(stack, x, states, weights)
-            return stepped.output, stepped.last
-        run = partial(_step, target, call)
-        y, *last = replays.run("step", call.tensors(), run, alike=True)
+        y, *last = replayed(replays, "step", tensors, partial(one_step, call), alike=True)
     return y, tuple(last)
-
-
-def _step(target: SteppingTarget, call: PlainCall) -> list[Any]:
-    """The output and the new states, where no gradient is wanted."""
-    stepped = target.step(call.stack, call.x, call.states, call.weights)
-    return [stepped.output, *stepped.last]
 
 
 def step_as_sequence(

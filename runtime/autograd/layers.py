@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..check.plain import all_plain, is_watched
-from ..replay.replays import Replays
+from ..replay.replays import Replays, replayed
 from ..tensors import States, weights_from
 from .check_saved import check_as_left, plain_gradients
 from .function import Likeness, spent_error, without_autocast
@@ -52,11 +52,7 @@ class Layers(torch.autograd.Function):
         """
         run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::scan"):
-            if replays is None:
-                found = run()
-            else:
-                inputs = [x, *[tensor for tensor in flat if tensor is not None]]
-                found = replays.run("forward", inputs, run, alike=True)
+            found = replayed(replays, "forward", (x, *flat), run, alike=True)
         results = 1 + len(stack.initial_values)  # of the node
         saved = (x, *flat, *found[results:])
         ctx.stack, ctx.composed, ctx.given, ctx.spent = stack, composed, given, False
@@ -88,11 +84,8 @@ class Layers(torch.autograd.Function):
         before = list(map(_version, tensors))
         with profiled("rnnc::scan_backward"), without_autocast(ctx.device.type):
             try:
-                if ctx.replays is None:
-                    found = run()
-                else:
-                    key = needs, retained, tuple([d is None for d in gradients])
-                    found = ctx.replays.run(key, tensors, run)
+                key = needs, retained, tuple([d is None for d in gradients])
+                found = replayed(ctx.replays, key, tensors, run)
             except BaseException:
                 ctx.spent = before != list(map(_version, tensors))
                 raise

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch._C._dynamo.guards import TensorGuards
 
 from ..check.plain import all_plain, is_watched
-from ..replay.replays import Replays
+from ..replay.replays import Replays, replayed
 from ..tensors import States, Stepped
 from .check_saved import plain_gradients
 from .function import without_autocast
@@ -47,11 +47,7 @@ class Step(torch.autograd.Function):
         """
         run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::step"):
-            if replays is None:
-                found = run()
-            else:
-                inputs = [x, *[tensor for tensor in flat if tensor is not None]]
-                found = replays.run("forward", inputs, run, alike=True)
+            found = replayed(replays, "forward", (x, *flat), run, alike=True)
         others = found[1:]
         saved = (x, *flat, *others)
         ctx.stack, ctx.composed, ctx.given = stack, composed, given
@@ -74,12 +70,8 @@ class Step(torch.autograd.Function):
             return None, None, None, None, *differentiable(again, inputs, needs, gradients)
         run = partial(_backward, ctx, saved, gradients, needs)
         with profiled("rnnc::step_backward"), without_autocast(ctx.device.type):
-            if ctx.replays is None:
-                found = run()
-            else:
-                tensors = [tensor for tensor in (*saved, *gradients) if tensor is not None]
-                key = needs, tuple([d is None for d in gradients])
-                found = ctx.replays.run(key, tensors, run)
+            key = needs, tuple([d is None for d in gradients])
+            found = replayed(ctx.replays, key, (*saved, *gradients), run)
         return None, None, None, None, *found
 
 

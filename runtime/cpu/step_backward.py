@@ -46,10 +46,8 @@ def step_backward(
         inputs = zip((x, *states, *weights), needs, strict=True)
         return [torch.zeros_like(t) if need and t is not None else None for t, need in inputs]
     few = facts.multiplies(batch, stack.heads * stack.dim, features)
-    first, results = (
-        1 + count,
-        1 + count + len(weights),
-    )  # of the weights, and of what the step gave
+    # Where the weights begin, and what the step gave.
+    first, results = 1 + count, 1 + count + len(weights)
     needs_states = any(needs[1:first])
     wanted = [needs[0], *[needs_states] * count, *needs[first:]]
     if not few:

@@ -14,7 +14,7 @@ from ..autograd.function import have_memory
 from ..autograd.settings import Settings
 from ..autograd.stack import Stack
 from ..check.plain import any_function_mode
-from ..layers import PlainCall
+from ..module_call import PlainCall
 from ..replay.replays import Replays
 from ..targets import Target, replays_of
 

@@ -24,7 +24,8 @@ from ..check.module import (
     check_states,
 )
 from ..errors import TensorError
-from ..layers import PlainCall, run_plain_call, scan_layers
+from ..layers import run_plain_call, scan_layers
+from ..module_call import PlainCall
 from ..targets import check_backend
 from ..tensors import States
 from .computed_weights import replace_weight

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -44,6 +44,28 @@ def forget_replays() -> None:
 def generation() -> int:
     """A number that changes whenever replays are let go."""
     return _generation
+
+
+def replayed(
+    replays: Replays | None,
+    key: Hashable,
+    tensors: Iterable[Tensor | None],
+    compute: Callable[[], Results],
+    *,
+    alike: bool = False,
+) -> Results:
+    """The results of a call, by `Replays.run` where its like may come again.
+
+    Args:
+        replays: of such calls; None where they are computed each time.
+        key: as in `Replays.run`.
+        tensors: as in `Replays.run`, or None for each that there is not.
+        compute: as in `Replays.run`.
+        alike: as in `Replays.run`.
+    """
+    if replays is None:
+        return compute()
+    return replays.run(key, [t for t in tensors if t is not None], compute, alike=alike)
 
 
 class Replays:

@@ -1,0 +1,51 @@
+"""A module's call as kernels can run it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from torch import Tensor
+
+from .replay.replays import Replays
+
+if TYPE_CHECKING:
+    from .autograd.stack import Stack
+
+
+class KernelCall(NamedTuple):
+    """A call that kernels can run.
+
+    Attributes:
+        target: the name of the target that runs it.
+        x: the input, in the dtype of the call.
+        states: the caller's, likewise.
+        weights: likewise; the `LayerWeights.flat` of each direction of each layer.
+        needs_grad: whether a backward may follow.
+    """
+
+    target: str
+    x: Tensor
+    states: tuple[Tensor, ...]
+    weights: Sequence[Tensor | None]
+    needs_grad: bool
+
+
+class PlainCall(NamedTuple):
+    """A call on tensors that kernels read by their address.
+
+    Attributes:
+        stack: the call, besides its tensors.
+        x: as in `KernelCall`.
+        states: as in `KernelCall`.
+        weights: as in `KernelCall`.
+        needs_grad: as in `KernelCall`.
+        replays: of calls like this one, if they come again.
+    """
+
+    stack: Stack
+    x: Tensor
+    states: tuple[Tensor, ...]
+    weights: Sequence[Tensor | None]
+    needs_grad: bool
+    replays: Replays | None = None
