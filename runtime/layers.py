@@ -106,13 +106,14 @@ def one_step(call: PlainCall) -> list[Tensor]:
         call: on a target that has kernels for single steps.
     """
     target = cast(SteppingTarget, call.stack.target)
-    stepped = target.step(call.stack, call.x, call.states, call.weights)
+    weights = call.stack.flat_weights(call.weights)
+    stepped = target.step(call.stack, call.x, call.states, weights)
     return [stepped.output, *stepped.last]
 
 
 def _inference(call: PlainCall) -> list[Tensor]:
     """The output and the last states, where no gradient is wanted."""
-    weights = weights_from(call.weights, call.stack.parts)
+    weights = call.stack.weights(call.weights)
     run = forward_layers(call.stack, call.x, call.states, weights)
     return [run.y, *run.last]
 

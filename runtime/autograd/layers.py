@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..check.plain import all_plain, is_watched
 from ..replay.replays import Replays, replayed
-from ..tensors import States, weights_from
+from ..tensors import States
 from .check_saved import check_as_left, plain_gradients
 from .function import Likeness, spent_error, without_autocast
 from .stack import Stack, forward_layers, profiled
@@ -48,7 +48,7 @@ class Layers(torch.autograd.Function):
             given: how many states the caller gives: none, or all.
             replays: of calls like this one, if they come again.
             x: (T, B, input).
-            flat: the caller's states, and the flat weights of each direction of each layer.
+            flat: the caller's states and parameters.
         """
         run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::scan"):
@@ -100,7 +100,7 @@ run_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Lay
 def _forward(stack: Stack, given: int, x: Tensor, flat: Sequence[Tensor | None]) -> list[Tensor]:
     """The results of the node, and what its backward reads besides its inputs."""
     states: Any = flat[:given]
-    run = forward_layers(stack, x, states, weights_from(flat[given:], stack.parts))
+    run = forward_layers(stack, x, states, stack.weights(flat[given:]))
     kept = [tensor for result in run.results for tensor in (*result.states, result.saved)]
     return [run.y, *run.last, *run.masks, *kept]
 
@@ -120,7 +120,11 @@ def _backward(
     named = saved_by_name(stack, ctx.given, as_left(ctx, saved))
     firsts = list(stack.initial_states(named.x, named.x.shape[1], named.states))
     donated = not (retained or any(result[-1].is_inference() for result in named.results))
-    return backward_layers(stack, named, firsts, gradients, needs, donated)
+    first = 1 + ctx.given
+    wanted = [*needs[:first], *stack.form.needs(needs[first:], stack.parts)]
+    found = backward_layers(stack, named, firsts, gradients, wanted, donated)
+    d_weights = stack.form.gradients(found[first:], needs[first:], stack.parts)
+    return [*found[:first], *d_weights]
 
 
 _version = attrgetter("_version")

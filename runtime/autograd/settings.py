@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ...cellspec.cell import CellSpec
 from ..call import Choice, Order, call_of
+from ..module.forms import OWN, Form
 from .stack import Stack
 
 
@@ -23,6 +24,7 @@ class Settings(NamedTuple):
         backend: as in `rnnc.scan`.
         choice: among the kernels of a GPU.
         order: whether layers run at the same time.
+        form: how the module's parameters hold the weights of its layers.
     """
 
     cell: CellSpec
@@ -34,6 +36,7 @@ class Settings(NamedTuple):
     backend: str
     choice: Choice
     order: Order = "auto"
+    form: Form = OWN
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -63,7 +66,7 @@ def stack_of(
     ]
     values = tuple([state.init for state in cell.states])
     sizes = settings.layers, settings.heads, settings.dim
-    return Stack(tuple(calls), *sizes, dropout, values, settings.order)
+    return Stack(tuple(calls), *sizes, dropout, values, settings.order, form=settings.form)
 
 
 @lru_cache(maxsize=512)

@@ -12,6 +12,7 @@ from torch import Tensor
 from ..call import Call, Order
 from ..check.plain import profiler_enabled
 from ..layers_call import LayersCall
+from ..module.forms import OWN, Form
 from ..targets import TARGETS, Lanes, LayersTarget, Target
 from ..tensors import Forward, LayerWeights, ScanInputs, States
 from .joint import joint_stack, joint_states, joint_weights, split_states
@@ -33,6 +34,7 @@ class Stack(NamedTuple):
         initial_values: of each state, where the caller gives no states.
         order: the caller's word for whether layers run at the same time.
         joint: whether both directions of a layer are one call.
+        form: how the caller's parameters hold the weights of the layers.
     """
 
     calls: tuple[Call, ...]
@@ -43,6 +45,25 @@ class Stack(NamedTuple):
     initial_values: tuple[float, ...]
     order: Order = "auto"
     joint: bool = False
+    form: Form = OWN
+
+    def weights(self, parameters: Sequence[Tensor | None]) -> list[LayerWeights]:
+        """Those of each direction of each layer.
+
+        Args:
+            parameters: the caller's.
+        """
+        return self.form.weights(parameters, self.parts)
+
+    def flat_weights(self, parameters: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+        """The `LayerWeights.flat` of each direction of each layer, one after the other.
+
+        Args:
+            parameters: the caller's.
+        """
+        if self.form is OWN:
+            return parameters
+        return [weight for own in self.weights(parameters) for weight in own.flat()]
 
     @property
     def target(self) -> Target:

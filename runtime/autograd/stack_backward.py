@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..layers_call import LayersRead
 from ..targets import LayersTarget
-from ..tensors import Gradients, LayerWeights, Saved, weights_from
+from ..tensors import Gradients, LayerWeights, Saved
 from .joint import joint_stack, joint_states, joint_weights, split_gradients, split_states
 from .stack import Stack, dropped, joined, project_input, stacked
 
@@ -48,7 +48,6 @@ def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
         given: how many states the caller gave: none, or all.
         flat: its result, as autograd gives it back.
     """
-    parts = stack.parts
     masks = stack.layers - 1 if stack.dropout else 0
     each = len(stack.initial_values) + 1  # the states of a result, and what its kernel saved
     results = flat[len(flat) - each * stack.runs :]
@@ -56,7 +55,7 @@ def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
     return StackSaved(
         flat[0],
         flat[1 : 1 + given],
-        weights_from(flat[1 + given : weights], parts),
+        stack.weights(flat[1 + given : weights]),
         flat[weights : weights + masks],
         [results[first : first + each] for first in range(0, len(results), each)],
     )

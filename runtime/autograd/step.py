@@ -43,7 +43,7 @@ class Step(torch.autograd.Function):
             given: how many states the caller gives: none, or all.
             replays: of steps like this one, if they come again.
             x: (B, input), or (1, B, input) where the target runs a sequence of one step as a step.
-            flat: the caller's states, and the flat weights of each layer.
+            flat: the caller's states and parameters.
         """
         run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::step"):
@@ -78,7 +78,7 @@ class Step(torch.autograd.Function):
 def _forward(stack: Stack, given: int, x: Tensor, flat: Sequence[Tensor | None]) -> list[Any]:
     """The output, the new states, and what the kernels saved."""
     target: Any = stack.target
-    run = target.step(stack, x, flat[:given], flat[given:])
+    run = target.step(stack, x, flat[:given], stack.flat_weights(flat[given:]))
     return [run.output, *run.last, run.saved]
 
 
@@ -93,10 +93,12 @@ def _backward(
     saved = _left(ctx, saved)
     *last, kept = saved[ctx.inputs :]
     stepped = Stepped(last[0], tuple(last), kept)
-    named = _named(ctx, saved[: ctx.inputs])
+    x, states, parameters = _named(ctx, saved[: ctx.inputs])
+    weights, first = stack.flat_weights(parameters), 1 + ctx.given
+    wanted = [*needs[:first], *stack.form.needs(needs[first:], stack.parts)]
     target: Any = stack.target
-    found: list[Tensor | None] = target.step_backward(stack, *named, stepped, gradients, needs)
-    return found
+    found = target.step_backward(stack, x, states, weights, stepped, gradients, wanted)
+    return [*found[:first], *stack.form.gradients(found[first:], needs[first:], stack.parts)]
 
 
 def composed_step(
@@ -143,5 +145,5 @@ def _left(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
 
 
 def _named(ctx: Any, inputs: Sequence[Any]) -> tuple[Tensor, Sequence[Tensor], Sequence[Any]]:
-    """The inputs by name: x, the caller's states, the flat weights of all layers."""
+    """The inputs by name: x, the caller's states and parameters."""
     return inputs[0], inputs[1 : 1 + ctx.given], inputs[1 + ctx.given :]

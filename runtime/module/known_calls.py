@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -17,11 +17,24 @@ from ..check.plain import any_function_mode
 from ..module_call import PlainCall
 from ..replay.replays import Replays
 from ..targets import Target, replays_of
-
-if TYPE_CHECKING:
-    from .rnn import RNN
+from .weights import Named
 
 _MOST = 64
+
+
+class Module(Protocol):
+    """A module whose calls may be known.
+
+    Attributes:
+        batch_first: whether x of a sequence is (B, T, input).
+    """
+
+    batch_first: bool
+    _parameters: dict[str, Any]
+    _in_order: list[Named | None]
+
+    def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
+        """What may be set between calls, of the module and of torch, for calls of a dtype."""
 
 
 class _Known(NamedTuple):
@@ -60,7 +73,7 @@ class KnownCalls:
     def __reduce__(self) -> tuple[Any, ...]:
         return KnownCalls, ()
 
-    def find_sequence(self, rnn: RNN, x: Any, states: Any) -> tuple[Settings, PlainCall] | None:
+    def find_sequence(self, rnn: Module, x: Any, states: Any) -> tuple[Settings, PlainCall] | None:
         """As `find`, for a call over time as the caller makes it.
 
         Args:
@@ -74,7 +87,7 @@ class KnownCalls:
             return None
         return self.find(rnn, x.transpose(0, 1) if rnn.batch_first else x, states)
 
-    def find(self, rnn: RNN, x: Any, states: Any) -> tuple[Settings, PlainCall] | None:
+    def find(self, rnn: Module, x: Any, states: Any) -> tuple[Settings, PlainCall] | None:
         """The settings and what a call becomes, if a like one is known.
 
         Args:
@@ -90,7 +103,7 @@ class KnownCalls:
             if known is None:
                 return None
             options, alike, settings, stack, needs_grad, replays = known
-            if options != _options(rnn, stack.target, x.dtype):
+            if options != rnn._kind(stack.target, x.dtype):
                 return None
             get = rnn._parameters.get
             weights = [None if named is None else get(named.attribute) for named in rnn._in_order]
@@ -104,7 +117,7 @@ class KnownCalls:
 
     def remember(
         self,
-        rnn: RNN,
+        rnn: Module,
         x: Tensor,
         states: Sequence[Tensor] | None,
         settings: Settings,
@@ -138,7 +151,7 @@ class KnownCalls:
         if len(self._known) >= _MOST:
             self._known.clear()
         guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
-        options = _options(rnn, call.stack.target, x.dtype)
+        options = rnn._kind(call.stack.target, x.dtype)
         kind = settings, call.stack, call.needs_grad
         self._known[key] = _Known(options, guards.check, *kind, replays_of(call.stack.target))
 
@@ -147,12 +160,3 @@ def _key(x: Tensor, states: Sequence[Tensor] | None) -> Hashable:
     """What differs between the calls of one loop."""
     wanted = states[0].requires_grad if states else None
     return x.shape, x.dtype, x.requires_grad, wanted, torch.is_grad_enabled()
-
-
-def _options(rnn: RNN, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
-    """What may be set between calls, of the module and of torch."""
-    tf32 = target.rounds(dtype, rnn.precision)
-    dropout = rnn.training and rnn.dropout
-    sizes = rnn.heads, rnn.hidden_size, rnn.num_layers, rnn.bidirectional
-    choice = rnn.variant, rnn.save, rnn.precision, rnn.layers
-    return rnn.cell, sizes, dropout, rnn.backend, choice, tf32

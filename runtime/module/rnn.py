@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,8 +26,7 @@ from ..check.module import (
 )
 from ..errors import TensorError
 from ..layers import run_plain_call, scan_layers
-from ..module_call import PlainCall
-from ..targets import check_backend
+from ..targets import Target, check_backend
 from ..tensors import States
 from .computed_weights import replace_weight
 from .identity import check_same_cell, identity_of
@@ -224,10 +224,7 @@ class RNN(Steps):
     def _run(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, States]:
         """All layers, time first, batched."""
         settings, weights = self._settings(), self._weights_on(x.device)
-
-        def remember(call: PlainCall) -> None:
-            self._known_calls.remember(self, x, states, settings, call)
-
+        remember = partial(self._known_calls.remember, self, x, states, settings)
         return scan_layers(settings, self.training, x, states, weights, remember)
 
     def _weights_on(self, device: torch.device) -> list[Tensor | None]:
@@ -248,6 +245,13 @@ class RNN(Steps):
             Choice(self.variant, self.save, self.precision),
             self.layers,
         )
+
+    def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
+        """What may be set between calls, of the module and of torch."""
+        tf32, dropout = target.rounds(dtype, self.precision), self.training and self.dropout
+        sizes = self.heads, self.hidden_size, self.num_layers, self.bidirectional
+        choice = self.variant, self.save, self.precision, self.layers
+        return self.cell, sizes, dropout, tf32, self.backend, choice
 
     def _any_weight(self) -> Tensor | None:
         named = next(iter(self._weights[0].values()), None)

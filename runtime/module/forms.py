@@ -1,0 +1,151 @@
+"""How the parameters of a module hold the weights of its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from ..tensors import LayerWeights, weights_from
+
+
+class Form(Protocol):
+    """The way from a module's parameters to the weights of its layers, and back for gradients.
+
+    Each direction of each layer has as many parameters as `LayerWeights.flat` has tensors. They lie
+    in one sequence.
+    """
+
+    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+        """The weights of each direction of each layer.
+
+        Args:
+            parameters: of the module.
+            parts: layers times directions.
+        """
+
+    def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
+        """Which gradients of weights are wanted, where those of some parameters are.
+
+        Args:
+            needs: whether the gradient of each parameter is wanted.
+            parts: layers times directions.
+        """
+
+    def gradients(
+        self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
+    ) -> Sequence[Tensor | None]:
+        """The gradients of the parameters.
+
+        Args:
+            gradients: of the weights, the `LayerWeights.flat` of each direction of each layer.
+            needs: as in `needs`.
+            parts: layers times directions.
+        """
+
+
+class OwnForm:
+    """That of `rnnc.RNN`: each parameter is a weight."""
+
+    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+        """As in `Form`."""
+        return weights_from(parameters, parts)
+
+    def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
+        """As in `Form`."""
+        return needs
+
+    def gradients(
+        self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
+    ) -> Sequence[Tensor | None]:
+        """As in `Form`."""
+        return gradients
+
+
+@dataclass(frozen=True, eq=False)
+class TorchForm:
+    """That of torch's modules: `weight_ih`, `weight_hh`, `bias_ih` and `bias_hh`, or no biases.
+
+    The cells have one head. The rows of a matrix are gate by gate, and so are the biases: the sum
+    of both.
+
+    Attributes:
+        split: whether the last gate is in two parts, of which one takes the last gate of `bias_ih`
+            and the other that of `bias_hh`: the candidate of a GRU.
+    """
+
+    split: bool
+
+    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+        """As in `Form`; matrices are views, and biases are added anew.
+
+        Args:
+            parameters: of the module.
+            parts: layers times directions.
+        """
+        found = []
+        for first in range(0, 4 * parts, 4):
+            weight_ih, weight_hh, bias_ih, bias_hh = parameters[first : first + 4]
+            assert weight_ih is not None
+            assert weight_hh is not None
+            dim, b = weight_hh.shape[1], None
+            if bias_ih is not None and bias_hh is not None:
+                b = self._bias(bias_ih, bias_hh, dim).view(-1, 1, dim)
+            W = weight_ih.reshape(-1, 1, dim, weight_ih.shape[1])
+            found.append(LayerWeights(W, weight_hh.reshape(-1, 1, dim, dim), b, None, ()))
+        return found
+
+    def _bias(self, bias_ih: Tensor, bias_hh: Tensor, dim: int) -> Tensor:
+        """Gate by gate: (gates * dim)."""
+        if not self.split:
+            return bias_ih + bias_hh
+        both = bias_ih[:-dim] + bias_hh[:-dim]
+        return torch.cat((both, bias_ih[-dim:], bias_hh[-dim:]))
+
+    def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
+        """As in `Form`.
+
+        Args:
+            needs: whether the gradient of each parameter is wanted.
+            parts: layers times directions.
+        """
+        found = []
+        for first in range(0, 4 * parts, 4):
+            weight_ih, weight_hh, bias_ih, bias_hh = needs[first : first + 4]
+            found += [weight_ih, weight_hh, bias_ih or bias_hh, False]
+        return found
+
+    def gradients(
+        self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
+    ) -> Sequence[Tensor | None]:
+        """As in `Form`.
+
+        Args:
+            gradients: of the weights.
+            needs: whether the gradient of each parameter is wanted.
+            parts: layers times directions.
+        """
+        found: list[Tensor | None] = []
+        for first in range(0, 4 * parts, 4):
+            d_W, d_R, d_b, _ = gradients[first : first + 4]
+            d_ih = d_hh = None
+            if d_b is not None:
+                d_ih = d_hh = d_b.reshape(-1)
+                if self.split:
+                    dim = d_b.shape[-1]
+                    d_hh = torch.cat((d_ih[: -2 * dim], d_ih[-dim:])) if needs[first + 3] else None
+                    d_ih = d_ih[:-dim]
+            found += [_rows(d_W), _rows(d_R), d_ih, d_hh]
+        return found
+
+
+def _rows(gradient: Tensor | None) -> Tensor | None:
+    return None if gradient is None else gradient.reshape(-1, gradient.shape[-1])
+
+
+OWN: Form = OwnForm()
+TORCH: Form = TorchForm(split=False)
+TORCH_GRU: Form = TorchForm(split=True)
