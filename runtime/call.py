@@ -45,6 +45,7 @@ class Call:
         choice: among the kernels of a GPU.
         tf32: whether products may round factors of float32 to TF32: decided by the forward, and the
             same in its backward.
+        masked: whether it has `Masks`: its kernels are then others.
     """
 
     cell: CellSpec
@@ -53,6 +54,7 @@ class Call:
     stored: tuple[bool, ...]
     choice: Choice
     tf32: bool = False
+    masked: bool = False
 
 
 @lru_cache(maxsize=1024)
@@ -63,6 +65,7 @@ def call_of(
     over_time: tuple[bool, ...] | None,
     choice: Choice,
     tf32: bool,
+    masked: bool = False,
 ) -> Call:
     """A call by plain values.
 
@@ -73,9 +76,10 @@ def call_of(
         over_time: which states the caller wants at all steps; None for a backward alone.
         choice: among the kernels of a GPU.
         tf32: whether products may round factors of float32 to TF32.
+        masked: whether it has masks.
     """
     stored = () if over_time is None else stored_states(cell, over_time, for_backward)
-    return Call(cell_of(cell), target, for_backward, stored, choice, tf32)
+    return Call(cell_of(cell), target, for_backward, stored, choice, tf32, masked)
 
 
 @lru_cache(maxsize=512)

@@ -15,6 +15,7 @@ from ..cellspec.cell import CellSpec
 from ..cellspec.expression.node import Node, ordered
 from ..cellspec.functions import TABLE
 from ..codegen.layout import layout_of
+from .masks import HOLD, RESTART, Masks
 from .tensors import ScanInputs, States
 
 
@@ -36,17 +37,15 @@ def scan_reference(
     history: list[States] = []
     steps = range(wx.shape[1])
     for step in reversed(steps) if reverse else steps:
-        # A param is expanded to rows first: an operation that clips a gradient clips it per row,
-        # before the sum over rows.
-        values = {name: p.expand_as(initial_states[0]) for name, p in params.items()} | current
-        values |= _gates(cell, inputs, step, current)
-        values |= {c.name: wx.new_tensor(c.value) for c in cell.constants}
-        new = evaluate(cell.updates, values, wx)
-        current = {
-            s.name: value.expand_as(initial_states[0])
-            for s, value in zip(cell.states, new, strict=True)
-        }
-        history.append(tuple(current.values()))
+        if inputs.masks is None:
+            current = _next_states(cell, inputs, params, step, current)
+            history.append(tuple(current.values()))
+            continue
+        before = _restarted(cell, inputs.masks, step, current)
+        runs = (inputs.masks.steps[step] != HOLD)[:, None, None]
+        new = _next_states(cell, inputs, params, step, before, runs)
+        current = {name: torch.where(runs, value, before[name]) for name, value in new.items()}
+        history.append(tuple([torch.where(runs, value, 0.0) for value in new.values()]))
     if not history:
         empty = tuple(s.new_empty(s.shape[0], 0, *s.shape[1:]) for s in initial_states)
         return empty, tuple(s.clone() for s in initial_states)
@@ -55,6 +54,61 @@ def scan_reference(
     over_time = tuple(torch.stack(h, dim=1) for h in zip(*history, strict=True))
     # A cell may return a state or param unchanged. The caller gets a copy that nothing else uses.
     return over_time, tuple(s.clone() for s in current.values())
+
+
+def _next_states(
+    cell: CellSpec,
+    inputs: ScanInputs,
+    params: Mapping[str, Tensor],
+    step: int,
+    states: Mapping[str, Tensor],
+    runs: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """The states after a step; of no meaning in rows that do not run it.
+
+    Args:
+        cell: the cell.
+        inputs: of the call.
+        params: by name.
+        step: by time.
+        states: before the step, by name.
+        runs: (B, 1, 1), which rows run; None for all.
+    """
+    like = next(iter(states.values()))
+
+    def selected(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        # A derivative may be infinite where a row does not run. Each operand is selected, so that
+        # no such product reaches a gradient.
+        if runs is None:
+            return dict(values)
+        return {name: torch.where(runs, value, 0.0) for name, value in values.items()}
+
+    sources = selected(states)
+    # A param is expanded to rows first: an operation that clips a gradient clips it per row,
+    # before the sum over rows.
+    values = selected({name: p.expand_as(like) for name, p in params.items()}) | sources
+    values |= selected(_gates(cell, inputs, step, sources))
+    values |= {c.name: inputs.wx.new_tensor(c.value) for c in cell.constants}
+    new = evaluate(cell.updates, values, inputs.wx)
+    return {s.name: value.expand_as(like) for s, value in zip(cell.states, new, strict=True)}
+
+
+def _restarted(
+    cell: CellSpec, masks: Masks, step: int, states: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The states before a step, after the resets."""
+    resets = (masks.steps[step] == RESTART)[:, None, None]
+    found = {}
+    for i, state in enumerate(cell.states):
+        value: Tensor | float = state.init
+        if masks.reset_to is not None:
+            given = masks.reset_to[i]
+            if given.ndim < 4:
+                value = given
+            elif step < given.shape[1]:  # in the reverse direction no row restarts at the last one
+                value = given[:, step]
+        found[state.name] = torch.where(resets, value, states[state.name])
+    return found
 
 
 def _gates(

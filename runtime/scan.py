@@ -17,10 +17,12 @@ from .autograd.function import Scan
 from .autograd.operators import scan_op
 from .autograd.transforms import check_has_operators, needs_reference
 from .call import Call, Choice, call_of, cell_of
+from .check.masks import check_masks, check_takes_masks
 from .check.module import check_choice, check_flag
 from .check.plain import all_plain, any_tangent, is_watched, profiler_enabled
 from .check.scan import check_is_cell, check_kernel_inputs, check_scan, params_in_order
 from .errors import CompileError, NoCompilerError, TensorError
+from .masks import masks_of
 from .reference import scan_reference
 from .targets import TARGETS, Target, check_backend, target_name, target_of
 from .tensors import Forward, ScanInputs, States, forward_from
@@ -40,6 +42,9 @@ def scan(
     save: Save = "gates",
     precision: Precision = None,
     reverse: bool = False,
+    lengths: Tensor | None = None,
+    reset: Tensor | None = None,
+    reset_to: Sequence[Tensor] | None = None,
 ) -> tuple[States, States]:
     """Run a cell over time.
 
@@ -71,10 +76,21 @@ def scan(
         reverse: whether the cell runs from the last step to the first. No tensor changes its order:
             the states at step t are then those after the steps T - 1 to t, the last states are
             those after step 0, and `states` come before step T - 1.
+        lengths: (B,) whole numbers from 0 to T, on any device: how many steps each row runs. At
+            later steps the states at all steps are 0 and gradients are 0, whatever wx holds there;
+            the last states are those after the row's last step, of a row of no steps the initial
+            ones. The reverse direction starts at a row's last step. Lengths on a GPU are clamped;
+            with `RNNC_CHECK=1` in the environment wrong ones are an error.
+        reset: (B, T) of bool: before which steps the states of a row become `reset_to`, whatever
+            they hold. No gradient passes a reset. With `reverse` a reset at t is a boundary between
+            t - 1 and t: the states are reset before step t - 1 runs.
+        reset_to: for each state (N, D) or (B, N, D), which get gradients, or (B, T, N, D): what is
+            stored for the step of the reset, which gets none. By default each state's `init`.
 
     Returns:
         All states at all steps, (B, T, N, D) each, and all states after the last step that runs,
-        (B, N, D) each. Gradients pass from both to wx, R, R_diag, b, params and the initial states.
+        (B, N, D) each. Gradients pass from both to wx, R, R_diag, b, params, the initial states and
+        `reset_to`.
 
     Raises:
         TensorError: a tensor is missing or does not fit; names it and what was expected.
@@ -102,6 +118,11 @@ def scan(
             check_choice("precision", precision, PRECISIONS)
         if not isinstance(reverse, bool):
             check_flag("reverse", reverse)
+    if not (lengths is None and reset is None and reset_to is None):
+        if not torch.compiler.is_compiling():
+            check_masks(cell, lengths, reset, reset_to, wx)
+        masks = masks_of(lengths, reset, reset_to, wx, reverse)
+        inputs = ScanInputs(wx, R, b, given, R_diag, inputs.params, masks)
     wanted = (True,) * len(cell.states)
     return run_scan(cell, inputs, wanted, backend, Choice(variant, save, precision, reverse))
 
@@ -146,6 +167,9 @@ def _scan_kernels(
         choice: among the kernels of a device.
     """
     target = TARGETS[name]
+    masks = inputs.masks
+    if masks is not None:
+        check_takes_masks(target, name)
     computed, returned = target.dtypes_of(inputs.wx.dtype)
     tensors = inputs.present()
     needs_grad = mixed = False
@@ -159,14 +183,16 @@ def _scan_kernels(
             computed = returned = torch.float64
         inputs = inputs.map(lambda tensor: tensor.to(computed))
         tensors = inputs.present()
-    if torch.compiler.is_compiling() or not all_plain(tensors) or is_watched():
+    read = tensors if masks is None else [*tensors, masks.steps, masks.longest]
+    if torch.compiler.is_compiling() or not all_plain(read) or is_watched():
         check_has_operators(name)
         _check_kinds(cell, target, inputs, computed)
-        options = (cell, for_backward, over_time, *choice)
+        options = (cell, for_backward, over_time, *choice, *schemas.to_masks(inputs))
         results = forward_from(scan_op(*schemas.to_scan(inputs), *options))
     else:
         tf32 = target.rounds(computed, choice.precision)
-        call = call_of(cell, name, for_backward, over_time, choice, tf32)
+        masked = masks is not None
+        call = call_of(cell, name, for_backward, over_time, choice, tf32, masked)
         results = _run_directly(call, inputs)
     sequences, last = results.states, results.last
     if returned != computed:

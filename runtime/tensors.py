@@ -1,7 +1,7 @@
 """The tensors of a call: its inputs, its results, what its backward reads, and its gradients.
 
 B batch rows, T steps, N heads, D units per head. Tensors have one order everywhere, that of
-`rnnc.scan`: wx, R, b, initial states, R_diag, params.
+`rnnc.scan`: wx, R, b, initial states, R_diag, params, masks.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from torch import Tensor
+
+from .masks import Masks, masks_from
 
 States = tuple[Tensor, ...]
 
@@ -26,6 +28,7 @@ class ScanInputs:
         initial_states: the states before the first step, (B, N, D) each.
         R_diag: (Gd, N, D); None if the cell has no diagonal gate.
         params: (N, D) each, in the cell's order.
+        masks: how each row takes each step; None where all rows run all steps without a reset.
     """
 
     wx: Tensor
@@ -34,17 +37,23 @@ class ScanInputs:
     initial_states: Sequence[Tensor]
     R_diag: Tensor | None
     params: Sequence[Tensor]
+    masks: Masks | None = None
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """All tensors in one tuple; `inputs_from` is the inverse."""
-        return (self.wx, self.R, self.b, *self.initial_states, self.R_diag, *self.params)
+        more = () if self.masks is None else self.masks.flat(len(self.initial_states))
+        return (*self._values(), *more)
 
     def present(self) -> list[Tensor]:
-        """The tensors that are not None, in the same order."""
-        return [tensor for tensor in self.flat() if tensor is not None]
+        """The tensors of the call's dtype that are not None, in the same order."""
+        reset_to = () if self.masks is None else self.masks.reset_to or ()
+        return [tensor for tensor in (*self._values(), *reset_to) if tensor is not None]
+
+    def _values(self) -> tuple[Tensor | None, ...]:
+        return (self.wx, self.R, self.b, *self.initial_states, self.R_diag, *self.params)
 
     def map(self, change: Callable[[Tensor], Tensor]) -> ScanInputs:
-        """The same inputs with each tensor changed.
+        """The same inputs with each tensor of the call's dtype changed.
 
         Args:
             change: gives the new tensor for each tensor.
@@ -56,18 +65,32 @@ class ScanInputs:
             [change(s) for s in self.initial_states],
             None if self.R_diag is None else change(self.R_diag),
             [change(p) for p in self.params],
+            None if self.masks is None else self.masks.map(change),
         )
 
 
-def inputs_from(flat: Sequence[Any], states: int) -> ScanInputs:
+def inputs_from(flat: Sequence[Any], states: int, masked: bool = False) -> ScanInputs:
     """The inputs that `ScanInputs.flat` flattened.
 
     Args:
         flat: its result, or one value for each of its tensors.
         states: how many states the cell has.
+        masked: whether there are masks.
     """
-    wx, R, b, *rest = flat
-    return ScanInputs(wx, R, b, tuple(rest[:states]), rest[states], tuple(rest[states + 1 :]))
+    (wx, R, b, *rest), masks = _without_masks(flat, states, masked)
+    return ScanInputs(
+        wx, R, b, tuple(rest[:states]), rest[states], tuple(rest[states + 1 :]), masks
+    )  # fmt: skip
+
+
+def _without_masks(
+    flat: Sequence[Any], states: int, masked: bool
+) -> tuple[Sequence[Any], Masks | None]:
+    """The flat tensors before the masks, and the masks."""
+    if not masked:
+        return flat, None
+    place = len(flat) - states - 2
+    return flat[:place], masks_from(flat[place:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +136,7 @@ class Saved:
         states: each state at all steps, as in `Forward`.
         saved: as in `Forward`.
         zero: for each initial state, whether it is known to be zero; empty where none is.
+        masks: as in `ScanInputs`.
     """
 
     wx: Tensor | None
@@ -124,26 +148,38 @@ class Saved:
     states: Sequence[Tensor]
     saved: Tensor
     zero: tuple[bool, ...] = ()
+    masks: Masks | None = None
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """All tensors in one tuple, for autograd to save; `saved_from` is the inverse."""
         single = (self.wx, self.R, self.b)
+        more = () if self.masks is None else self.masks.flat(len(self.states))
         return (
-            *single, *self.initial_states, self.R_diag, *self.params, *self.states, self.saved
+            *single, *self.initial_states, self.R_diag, *self.params, *self.states, self.saved,
+            *more,
         )  # fmt: skip
 
 
-def saved_from(flat: Sequence[Any], states: int) -> Saved:
+def saved_from(flat: Sequence[Any], states: int, masked: bool = False) -> Saved:
     """The tensors that `Saved.flat` flattened.
 
     Args:
         flat: its result, as autograd gives it back.
         states: how many states the cell has.
+        masked: whether there are masks.
     """
-    wx, R, b, *rest, saved = flat
+    (wx, R, b, *rest, saved), masks = _without_masks(flat, states, masked)
     initial_states, R_diag, params = rest[:states], rest[states], rest[states + 1 : -states]
     return Saved(
-        wx, R, b, tuple(initial_states), R_diag, tuple(params), tuple(rest[-states:]), saved
+        wx,
+        R,
+        b,
+        tuple(initial_states),
+        R_diag,
+        tuple(params),
+        tuple(rest[-states:]),
+        saved,
+        masks=masks,
     )
 
 
@@ -164,6 +200,7 @@ def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
         inputs.params,
         forward.states,
         forward.saved,
+        masks=inputs.masks,
     )
 
 
@@ -178,6 +215,8 @@ class Gradients:
         d_initial_states: (B, N, D) each.
         d_R_diag: (Gd, N, D).
         d_params: (P, N, D).
+        d_reset_to: of the reset values of each state, (B, N, D), summed over time; None where the
+            call has none that `Masks.learned` says.
     """
 
     d_wx: Tensor
@@ -186,6 +225,19 @@ class Gradients:
     d_initial_states: Sequence[Tensor]
     d_R_diag: Tensor
     d_params: Tensor
+    d_reset_to: Sequence[Tensor] | None = None
+
+    def given_flat(self, saved: Saved, bias: bool) -> tuple[Tensor | None, ...]:
+        """A gradient for each tensor of `ScanInputs.flat`.
+
+        Args:
+            saved: of the call.
+            bias: whether the call had biases.
+        """
+        given = self.given(saved, bias).flat()
+        if saved.masks is None:
+            return given
+        return (*given, *saved.masks.gradients(self.d_reset_to, len(saved.states)))
 
     def given(self, saved: Saved, bias: bool) -> ScanInputs:
         """A gradient for each input tensor of the call, None for each that it did not have.

@@ -168,6 +168,12 @@ def two_directions() -> ModuleType:
     return _module("two_directions")
 
 
+@pytest.fixture(scope="session")
+def ragged() -> ModuleType:
+    """`ragged_loops.py`, likewise."""
+    return _module("ragged_loops")
+
+
 def _module(name: str) -> ModuleType:
     """A module of this folder."""
     path = Path(__file__).with_name(f"{name}.py")

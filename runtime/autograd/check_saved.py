@@ -16,9 +16,11 @@ from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...codegen.shape import Save
 from ..call import backward_reads
+from ..check.masks import shapes_of_reset_values
 from ..check.plain import all_plain, treats_itself
 from ..check.tensor import check_memory
 from ..errors import TensorError
+from ..masks import Masks
 from ..targets import Target
 from ..tensors import Saved
 
@@ -114,7 +116,23 @@ def check_saved(target: Target, cell: CellSpec, save: Save, sizes: Sizes, saved:
             for n, t, read in zip(names, saved.states, backward_reads(cell), strict=True)
         ),
         saved=one("kept", saved.saved, *target.saved_shape(cell, sizes[:4], True, save)),
+        masks=None if saved.masks is None else _checked_masks(saved.masks, sizes),
     )
+
+
+def _checked_masks(masks: Masks, sizes: Sizes) -> Masks:
+    steps, batch, heads, dim, _, device = sizes
+    shapes = shapes_of_reset_values(steps, batch, heads, dim)
+
+    def value(tensor: Any) -> Tensor:
+        shape = tuple(getattr(tensor, "shape", ()))
+        return _checked("reset_to", tensor, shape if shape in shapes else shapes[0], sizes)
+
+    longest = masks.longest
+    if longest is not None:
+        longest = check_as_left("longest", longest, (batch,), torch.int32, device)
+    taken = check_as_left("steps", masks.steps, (steps, batch), torch.uint8, device)
+    return Masks(taken, longest, masks.reset_to and tuple(map(value, masks.reset_to)))
 
 
 def check_seeds(

@@ -118,7 +118,7 @@ class Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, *flat: Tensor | None) -> tuple[Tensor, ...]:
         """The results of the target's forward, flat."""
-        inputs = inputs_from(flat, len(call.stored))
+        inputs = inputs_from(flat, len(call.stored), call.masked)
         wx = inputs.wx
         target = TARGETS[call.target]
         result = target.forward(call, inputs)
@@ -138,16 +138,16 @@ class Scan(torch.autograd.Function):
         if ctx.spent:
             raise spent_error()
         flat = ctx.saved_tensors
-        saved = saved_from(flat, count)
+        saved = saved_from(flat, count, call.masked)
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
             check_has_operators(call.target)
             check_gradients(gradients)
             seeds = list(gradients[:count]), list(gradients[count : 2 * count])
             precision: Precision = "tf32" if call.tf32 else "ieee"
             options = (call.cell.text, *call.choice._replace(precision=precision))
-            tensors = schemas.to_backward(saved)
-            results = torch.ops.rnnc.scan_backward(*seeds, *tensors, *options)
-            found = schemas.from_results(results)
+            tensors, masks = schemas.to_backward(saved), schemas.to_masks(saved)
+            results = torch.ops.rnnc.scan_backward(*seeds, *tensors, *options, *masks)
+            found = schemas.from_results(results, count)
         else:
             saved = ctx.record.checked(flat, saved)
             if not all_plain(gradients):
@@ -168,7 +168,7 @@ class Scan(torch.autograd.Function):
             except BaseException:
                 ctx.spent = donated and saved.saved._version != before
                 raise
-        return (None, *found.given(saved, ctx.has_bias).flat())
+        return (None, *found.given_flat(saved, ctx.has_bias))
 
 
 def run_backward(

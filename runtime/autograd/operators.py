@@ -7,6 +7,7 @@ the operator is complete in itself.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 import torch
@@ -15,6 +16,7 @@ from torch import Tensor
 from ...codegen.layout import layout_of
 from ...codegen.shape import Precision, Save
 from ..call import Choice, call_of, cell_of, stored_states
+from ..check.masks import check_masks_of_operator, check_takes_masks
 from ..check.plain import is_watched, treats_itself
 from ..check.scan import check_operator
 from ..errors import BackwardError, SecondOrderError
@@ -46,7 +48,12 @@ def scan_op(*arguments: Any) -> list[Tensor]:
     device, choice = inputs.wx.device, _choice(*others)
     target = target_of(device)
     tf32 = target.rounds(inputs.wx.dtype, choice.precision)
-    call = call_of(cell, device.type, keep, tuple(over_time), choice, tf32)
+    masked = inputs.masks is not None
+    if inputs.masks is not None:
+        check_takes_masks(target, device.type)
+        check_masks_of_operator(spec, inputs.masks, inputs.wx)
+        inputs = replace(inputs, masks=inputs.masks.map(Tensor.resolve_neg))
+    call = call_of(cell, device.type, keep, tuple(over_time), choice, tf32, masked)
     return target.forward(call, inputs).flat()
 
 
@@ -84,7 +91,8 @@ def scan_backward_op(*arguments: Any) -> list[Tensor]:
     # The dispatcher resolves negative bits in tensors and lists of them, not in lists with None.
     d_states, d_last = plain_gradients(d_states), plain_gradients(d_last)
     tf32 = target.rounds(sizes.dtype, choice.precision)
-    call = call_of(cell, sizes.device.type, True, None, choice, tf32)
+    masked = saved.masks is not None
+    call = call_of(cell, sizes.device.type, True, None, choice, tf32, masked)
     return schemas.to_results(run_backward(call, saved, d_states, d_last))
 
 
@@ -105,6 +113,7 @@ def _(*arguments: Any) -> list[Tensor]:
         new(len(spec.bias_gates), *plane),
         new(len(spec.params), *plane),
         *(new(batch, *plane) for _ in saved.initial_states),
+        *(new(batch, *plane) for _ in spec.states if saved.masks and saved.masks.learned),
     ]
 
 
@@ -121,6 +130,7 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
     wx = tensors.wx
     ctx.given = schemas.count_given(inputs)  # torch wants no gradient for the others
     ctx.count, ctx.has_bias = len(tensors.initial_states), tensors.b is not None
+    ctx.masked = tensors.masks is not None
     ctx.set_materialize_grads(False)
     target = target_of(wx.device)
     if not torch.compiler.is_compiling():  # torch's flags may change before the backward
@@ -137,18 +147,19 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
 
 def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     count = ctx.count
-    saved = saved_from(ctx.saved_tensors, count)
+    saved = saved_from(ctx.saved_tensors, count, ctx.masked)
     if not torch.compiler.is_compiling():
         check_gradients(gradients)
         if ctx.sizes is not None and not is_watched():
             target = target_of(ctx.sizes.device)
             saved = check_saved(target, cell_of(ctx.cell), ctx.choice.save, ctx.sizes, saved)
     d_states, d_last = list(gradients[:count]), list(gradients[count : 2 * count])
-    tensors = schemas.to_backward(saved)
-    results = torch.ops.rnnc.scan_backward(d_states, d_last, *tensors, ctx.cell, *ctx.choice)
-    found = schemas.from_results(results).given(saved, ctx.has_bias)
-    tensors = schemas.to_scan(found)
-    return (*tensors, *(None,) * (ctx.given - len(tensors)))
+    tensors, masks = schemas.to_backward(saved), schemas.to_masks(saved)
+    results = torch.ops.rnnc.scan_backward(
+        d_states, d_last, *tensors, ctx.cell, *ctx.choice, *masks
+    )  # fmt: skip
+    found = schemas.from_results(results, count)
+    return schemas.to_scan_gradients(found, saved, ctx.has_bias)[: ctx.given]
 
 
 def _refuse_second(*_: Any) -> Any:

@@ -249,8 +249,13 @@ def _check_weight(
         raise TensorError(name, "None", wanted, f"R_diag = torch.rand{shape}.to(wx)")
 
 
-def check_count(states: Any, names: Sequence[str]) -> None:
-    """Check that `states` is a tuple or list with one entry for each of `names`.
+def check_count(states: Any, names: Sequence[str], argument: str = "states") -> None:
+    """Check that an argument is a tuple or list with one entry for each of `names`.
+
+    Args:
+        states: the argument.
+        names: of the cell's states.
+        argument: its name.
 
     Raises:
         TensorError: it is not.
@@ -258,10 +263,10 @@ def check_count(states: Any, names: Sequence[str]) -> None:
     if not _are_states(states, len(names)):
         many = isinstance(states, tuple | list)
         raise TensorError(
-            "states",
+            argument,
             f"{len(states)} of them" if many else kind_of(states),
             f"a tuple with a tensor for each of {', '.join(names)}",
-            f"states=({', '.join(names)},)",
+            f"{argument}=({', '.join(names)},)",
         )
 
 

@@ -1,0 +1,225 @@
+"""Argument validation for lengths, resets and the values after a reset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...cellspec.errors import kind_of
+from ..errors import TensorError
+from ..masks import Masks
+from .scan import check_count
+from .tensor import check_same, check_tensor, shape_error
+
+_INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8))
+
+
+def check_masks(cell: CellSpec, lengths: Any, reset: Any, reset_to: Any, wx: Tensor) -> None:
+    """Check the arguments `lengths`, `reset` and `reset_to` of `rnnc.scan`.
+
+    Args:
+        cell: the cell.
+        lengths: the argument.
+        reset: the argument.
+        reset_to: the argument.
+        wx: checked already.
+
+    Raises:
+        TensorError: one has a wrong type, shape, dtype, device or, where the host can see it,
+            value.
+    """
+    batch, steps, heads, dim, _ = wx.shape
+    if lengths is not None:
+        check_lengths(lengths, batch, steps)
+    if reset is not None:
+        check_reset(reset, (batch, steps), "(B, T)", "wx", wx)
+    if reset_to is None:
+        return
+    if reset is None:
+        raise no_reset_error()
+    names = [state.name for state in cell.states]
+    check_count(reset_to, names, "reset_to")
+    plane = (heads, dim)
+    shapes = (plane, (batch, *plane), (batch, steps, *plane))
+    for name, value in zip(names, reset_to, strict=True):
+        check_reset_value(f"reset_to[{name}]", value, shapes, "(N, D), (B, N, D), (B, T, N, D)", wx)
+
+
+def check_lengths(lengths: Any, batch: int, steps: int) -> None:
+    """Check the argument `lengths`.
+
+    Args:
+        lengths: the argument.
+        batch: rows of the call.
+        steps: of the call.
+
+    Raises:
+        TensorError: it is not a tensor of (B,) whole numbers, or one that the host can see is
+            below 0 or above T.
+    """
+    wanted = f"({batch},) whole numbers from 0 to {steps}, one for each row"
+    if not isinstance(lengths, Tensor):
+        write = "lengths=torch.tensor(lengths)"
+        raise TensorError("lengths", kind_of(lengths), f"a tensor of {wanted}", write)
+    if tuple(lengths.shape) != (batch,):
+        raise shape_error("lengths", lengths, wanted, f"lengths of the shape ({batch},)")
+    if lengths.dtype not in _INTEGERS:
+        raise TensorError("lengths", f"dtype {lengths.dtype}", wanted, "lengths.long()")
+    if not values_visible(lengths):
+        return
+    for value in lengths.tolist():
+        if not 0 <= value <= steps:
+            write = f"lengths.clamp(0, {steps})"
+            raise TensorError("lengths", f"a length of {value}", wanted, write)
+
+
+def check_reset(
+    reset: Any, shape: tuple[int, ...], axes: str, other_name: str, other: Tensor
+) -> None:
+    """Check the argument `reset`.
+
+    Args:
+        reset: the argument.
+        shape: that it must have.
+        axes: the names of its axes, for messages.
+        other_name: the name of `other`, for messages.
+        other: a tensor on the device of the call.
+
+    Raises:
+        TensorError: it is not a tensor of bool, or has another shape or device.
+    """
+    wanted = f"{shape}, {axes}, of torch.bool"
+    if not isinstance(reset, Tensor):
+        write = f"reset=torch.as_tensor(reset, device={str(other.device)!r}).bool()"
+        raise TensorError("reset", kind_of(reset), f"a tensor of {wanted}", write)
+    if tuple(reset.shape) != shape:
+        raise shape_error("reset", reset, wanted, f"reset of the shape {shape}")
+    if reset.dtype != torch.bool:
+        raise TensorError("reset", f"dtype {reset.dtype}", wanted, "reset.bool()")
+    if reset.device != other.device:
+        raise TensorError(
+            "reset",
+            f"device {reset.device}",
+            f"{other.device}, the device of {other_name}",
+            f"reset.to({str(other.device)!r})",
+        )
+
+
+def check_reset_value(
+    name: str, value: Any, shapes: Sequence[tuple[int, ...]], axes: str, like: Tensor
+) -> None:
+    """Check the value of one state after a reset.
+
+    Args:
+        name: for messages.
+        value: the argument.
+        shapes: of which it must have one.
+        axes: the names of their axes, for messages.
+        like: a tensor of the call's dtype and device.
+
+    Raises:
+        TensorError: it is not a tensor, or has another shape, dtype or device.
+    """
+    wanted = f"one of {', '.join(map(str, shapes))}: {axes}"
+    check_tensor(name, value, wanted)
+    if tuple(value.shape) not in shapes:
+        raise shape_error(name, value, wanted, f"{name} of the shape {shapes[0]}")
+    check_same(name, value, "the input", like)
+
+
+def check_takes_masks(target: object, name: str) -> None:
+    """Refuse lengths and resets for a target whose kernels have none.
+
+    Args:
+        target: of the call.
+        name: its name.
+
+    Raises:
+        TensorError: its `takes_masks` is not True.
+    """
+    if not getattr(target, "takes_masks", False):
+        raise TensorError(
+            "lengths and reset",
+            f"kernels for {name}, which run all steps of all rows",
+            "a backend that takes lengths and resets",
+            'backend="reference", a loop of torch operations',
+        )
+
+
+def no_reset_error() -> TensorError:
+    """The error of reset values without resets."""
+    return TensorError(
+        "reset_to",
+        "values to reset to, and no reset",
+        "reset, which says where; states are what comes before the first step",
+        "reset=, or states= for the first step",
+    )
+
+
+def check_masks_of_operator(cell: CellSpec, masks: Masks, wx: Tensor) -> None:
+    """Check the masks of an operator of torch; kernels read them by their address.
+
+    Args:
+        cell: the cell.
+        masks: of the call.
+        wx: of the call, checked.
+
+    Raises:
+        TensorError: a tensor is missing or has another shape, dtype or device.
+    """
+    batch, steps, heads, dim, _ = wx.shape
+    wanted: list[tuple[str, Any, Sequence[tuple[int, ...]], torch.dtype]] = [
+        ("steps", masks.steps, [(steps, batch)], torch.uint8)
+    ]
+    if masks.longest is not None:
+        wanted.append(("longest", masks.longest, [(batch,)], torch.int32))
+    if masks.reset_to is not None:
+        if len(masks.reset_to) != len(cell.states):
+            raise _unlike("reset_to", f"{len(masks.reset_to)} of them", f"{len(cell.states)}")
+        allowed = shapes_of_reset_values(steps, batch, heads, dim)
+        wanted += [("reset_to", value, allowed, wx.dtype) for value in masks.reset_to]
+    for name, tensor, shapes, dtype in wanted:
+        if not isinstance(tensor, Tensor):
+            raise _unlike(name, kind_of(tensor), "a tensor")
+        if tuple(tensor.shape) not in shapes:
+            raise _unlike(name, f"shape {tuple(tensor.shape)}", f"shape {shapes[0]}")
+        if (tensor.dtype, tensor.device) != (dtype, wx.device):
+            raise _unlike(name, f"{tensor.dtype} on {tensor.device}", f"{dtype} on {wx.device}")
+
+
+def shapes_of_reset_values(
+    steps: int, batch: int, heads: int, dim: int
+) -> tuple[tuple[int, ...], ...]:
+    """The shapes that a value of `Masks.reset_to` may have.
+
+    Args:
+        steps: of the call.
+        batch: rows.
+        heads: heads.
+        dim: units per head.
+    """
+    plane = (heads, dim)
+    reversed_time = (batch, max(steps - 1, 0), *plane)
+    return (plane, (batch, *plane), (batch, steps, *plane), reversed_time)
+
+
+def _unlike(name: str, found: str, wanted: str) -> TensorError:
+    return TensorError(f"{name} of the masks", found, wanted, "what rnnc.scan makes of them")
+
+
+def values_visible(tensor: Tensor) -> bool:
+    """Whether a check may look at values: of a plain tensor on the CPU, or on any device if wanted.
+
+    Args:
+        tensor: an argument.
+    """
+    if torch.compiler.is_compiling() or type(tensor) is not Tensor or tensor.is_meta:
+        return False
+    if tensor.device.type == "cpu":
+        return True
+    return os.environ.get("RNNC_CHECK", "") not in ("", "0")

@@ -1,0 +1,150 @@
+"""Lengths and resets of a call as kernels read them: how each row takes each step.
+
+B batch rows, T steps, N heads, D units per head. A mask selects, it never multiplies: what padding
+holds may be anything, NaN included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+# A byte of `Masks.steps`. A step that is held does not run: the states stand still and outputs are
+# zero. A step runs from the states after the step before it, from the reset values, or from the
+# states that the caller passed; the last only where it is the first step of the row.
+HOLD, RUN, RESTART, FIRST = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """Of one direction of time.
+
+    Attributes:
+        steps: (T, B) of uint8, contiguous: HOLD, RUN, RESTART or FIRST, by time, not by the order
+            in which steps run. In the reverse direction the byte of t - 1 is RESTART where the
+            caller resets at t.
+        longest: (B,) of int32, the number of steps that each row runs, 0 to T; None where all rows
+            run all steps.
+        reset_to: the values of each state after a reset, (N, D), (B, N, D) or (B, T, N, D), which
+            is read at the time of the byte: in the reverse direction it lacks its first step. None
+            for the cell's initial values.
+    """
+
+    steps: Tensor
+    longest: Tensor | None
+    reset_to: Sequence[Tensor] | None
+
+    def flat(self, states: int) -> tuple[Tensor | None, ...]:
+        """All tensors in one tuple, as long for all masks of a cell; `masks_from` is the inverse.
+
+        Args:
+            states: how many the cell has.
+        """
+        return (self.steps, self.longest, *(self.reset_to or (None,) * states))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Masks:
+        """The same masks with other reset values.
+
+        Args:
+            change: gives the new tensor for each tensor.
+        """
+        if self.reset_to is None:
+            return self
+        return Masks(self.steps, self.longest, tuple([change(t) for t in self.reset_to]))
+
+    @property
+    def learned(self) -> bool:
+        """Whether a backward gives gradients of reset values: of all but stored states."""
+        return self.reset_to is not None and any(t.ndim < 4 for t in self.reset_to)
+
+    def gradients(
+        self, d_reset_to: Sequence[Tensor] | None, states: int
+    ) -> tuple[Tensor | None, ...]:
+        """The gradients of `flat`: of the reset values alone.
+
+        Args:
+            d_reset_to: of each state, (B, N, D), summed over time; None for none.
+            states: how many the cell has.
+        """
+        if self.reset_to is None or d_reset_to is None:
+            return (None,) * (2 + states)
+        found = [_as_given(value, d) for value, d in zip(self.reset_to, d_reset_to, strict=True)]
+        return (None, None, *found)
+
+
+def _as_given(value: Tensor, gradient: Tensor) -> Tensor | None:
+    """The gradient of reset values in the shape that the caller gave them."""
+    if value.ndim == 4:
+        return None
+    return gradient.sum(0) if value.ndim == 2 else gradient
+
+
+def masks_from(flat: Sequence[Any]) -> Masks:
+    """The masks that `Masks.flat` flattened.
+
+    Args:
+        flat: its result.
+    """
+    steps, longest, *reset_to = flat
+    return Masks(steps, longest, None if reset_to[0] is None else tuple(reset_to))
+
+
+def masks_of(
+    lengths: Tensor | None,
+    reset: Tensor | None,
+    reset_to: Sequence[Tensor] | None,
+    like: Tensor,
+    reverse: bool,
+) -> Masks | None:
+    """The masks of a call, by torch operations on its device, without a wait for it.
+
+    Args:
+        lengths: (B,) of any integers; clamped to 0 and T.
+        reset: (B, T) of bool.
+        reset_to: as the caller gave it.
+        like: the wx of the call, (B, T, N, D, Gx).
+        reverse: whether the cell runs from the last step to the first.
+
+    Returns:
+        None where there are neither lengths nor resets.
+    """
+    if lengths is None and reset is None:
+        return None
+    batch, steps = like.shape[:2]
+    time = torch.arange(steps, device=like.device).unsqueeze(1)
+    longest = None
+    end: Tensor | int = steps
+    if lengths is not None:
+        end = lengths.to(like.device, torch.int64, non_blocking=True).clamp(0, steps)
+        longest = end.to(torch.int32)
+    first = time == (end - 1 if reverse else 0)
+    taken = torch.where(first, FIRST, RUN)
+    if reset is not None:
+        resets = reset.t()
+        if reverse:
+            # A reset at t is a boundary between t - 1 and t: the step t - 1 starts anew.
+            later = resets[1:] & (time[1:] < end)
+            resets = torch.cat([later, later.new_zeros(min(steps, 1), batch)])
+        taken = torch.where(resets, RESTART, taken)
+    if lengths is not None:
+        taken = torch.where(time < end, taken, HOLD)
+    bytes_of_steps = taken.to(torch.uint8).expand(steps, batch).contiguous()
+    values = None
+    if reset is not None and reset_to is not None:
+        values = tuple([_by_time(value, reverse) for value in reset_to])
+    return Masks(bytes_of_steps, longest, values)
+
+
+def _by_time(value: Tensor, reverse: bool) -> Tensor:
+    """Reset values as `Masks` has them; stored states are data, through which no gradient passes.
+
+    The reverse direction restarts at t - 1 with what is stored at t.
+    """
+    if value.ndim < 4:
+        return value
+    value = value.detach()
+    return value[:, 1:] if reverse else value
