@@ -12,7 +12,7 @@ from importlib import import_module as _import_module
 from .register import register_operators as _register_operators
 from .register import register_operators_after_torch as _register_operators_after_torch
 
-# The public names of each module; `cells` is a module itself.
+# The public names of each module; `cells` and `nn` are modules themselves.
 _NAMES = {
     ".cellspec.declare": "Constant Gate Param State constant gate param state",
     ".cellspec.errors": "CellError",
@@ -33,15 +33,18 @@ _NAMES = {
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
+_MODULES = ("cells", "nn")
+
 # A star import replaces no builtin: `abs` of Python works on gates and states too.
-__all__ = sorted({"cells", *_MODULE_OF} - set(dir(_builtins)))
+__all__ = sorted({*_MODULES, *_MODULE_OF} - set(dir(_builtins)))
 
 
 def __getattr__(name: str) -> object:
     if name == "__version__":
         value: object = _import_module("importlib.metadata").version(__name__)
-    elif name == "cells":
-        value = _import_module(".cells", __name__)
+    elif name in _MODULES:
+        value = _import_module(f".{name}", __name__)
+        _register_operators()
     elif name in _MODULE_OF:
         value = getattr(_import_module(_MODULE_OF[name], __name__), name)
         _register_operators()
@@ -52,7 +55,7 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    return sorted({*(name for name in globals() if name.startswith("__")), "cells", *_MODULE_OF})
+    return sorted({*(name for name in globals() if name.startswith("__")), *_MODULES, *_MODULE_OF})
 
 
 _register_operators_after_torch()

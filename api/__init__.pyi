@@ -1,6 +1,6 @@
 """The public names of rnnc, for type checkers and editors."""
 
-from . import cells
+from . import cells, nn
 from .cellspec.declare import Constant, Gate, Param, State, constant, gate, param, state
 from .cellspec.errors import CellError
 from .cellspec.functions import abs as abs
@@ -79,6 +79,7 @@ __all__ = [
     "logsigmoid",
     "maximum",
     "minimum",
+    "nn",
     "param",
     "plan_for",
     "reciprocal",

@@ -19,7 +19,9 @@ from .autograd.transforms import check_has_operators, needs_reference
 from .call import Choice
 from .check.plain import all_plain, any_tangent, is_watched
 from .layers_call import wavefront_error
+from .module.forms import OWN, flat_weights
 from .module_call import KernelCall, PlainCall
+from .nn.own import torch_layers
 from .replay.replays import replayed
 from .scan import resolve_backend, run_scan
 from .targets import (
@@ -52,7 +54,7 @@ def scan_layers(
         x: (T, B, input).
         states: before the first step, (layers * directions, B, hidden) each; None for each state's
             `init`.
-        weights: the `LayerWeights.flat` of each direction of each layer, one after the other.
+        weights: the parameters, in the form of `settings`.
         remember: is told what the call became, if kernels run it directly.
 
     Returns:
@@ -63,7 +65,11 @@ def scan_layers(
     given = tuple(states or ())
     found = plain_call(settings, dropout, x, given, weights)
     traced = found is None and (torch.compiler.is_compiling() or is_watched())
-    call = kernel_call(settings, x, given, weights, True) if traced else None
+    call = None
+    if traced:
+        parts = settings.layers * len(settings.choices)
+        flat = flat_weights(settings.form, weights, parts)
+        call = kernel_call(settings, x, given, flat, True)
     if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
         _check_wavefront(settings, x, found or call)
     if call is not None:
@@ -148,7 +154,7 @@ def plain_call(
         dropout: the probability of dropping a feature between layers.
         x: (T, B, input), or (B, input) of a single step.
         given: the caller's states, or none.
-        weights: the `LayerWeights.flat` of each direction of each layer, one after the other.
+        weights: the parameters, in the form of `settings`.
     """
     if torch.compiler.is_compiling() or is_watched():
         return None
@@ -226,9 +232,11 @@ def composed(
         x: (T, B, input).
         states: before the first step, (layers * directions, B, hidden) each; empty for each
             state's `init`.
-        weights: the `LayerWeights.flat` of each direction of each layer, one after the other.
+        weights: the parameters, in the form of `settings`.
         masks: of each dropout, where they are drawn already.
     """
+    if settings.form is not OWN:
+        return torch_layers(settings, dropout, x, states, weights, masks)
     named = weights_from(weights, settings.layers * len(settings.choices))
     lasts: list[States] = []
     for layer in range(settings.layers):

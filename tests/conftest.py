@@ -163,6 +163,12 @@ def mixed_cells() -> ModuleType:
 
 
 @pytest.fixture(scope="session")
+def torch_twins() -> ModuleType:
+    """`torch_twins.py`, likewise."""
+    return _module("torch_twins")
+
+
+@pytest.fixture(scope="session")
 def two_directions() -> ModuleType:
     """`two_directions.py`, likewise."""
     return _module("two_directions")

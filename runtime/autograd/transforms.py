@@ -102,6 +102,22 @@ def _transform(tensors: Sequence[Tensor | None]) -> tuple[str, bool] | None:
     return _functorch()
 
 
+def is_transformed(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether a call is under a transform that the kernels cannot follow.
+
+    Args:
+        tensors: of the call.
+    """
+    if torch.compiler.is_compiling():
+        return bool(_compiled_is_transformed())
+    return _transform(tensors) is not None
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _compiled_is_transformed() -> bool:
+    return bool(torch.onnx.is_in_onnx_export() or _functorch() or _forward_mode())
+
+
 def _functorch() -> tuple[str, bool] | None:
     top = _FUNCTORCH.peek_interpreter_stack()
     if top is None or top.key() == _FUNCTORCH.TransformType.Functionalize:

@@ -146,6 +146,21 @@ def _rows(gradient: Tensor | None) -> Tensor | None:
     return None if gradient is None else gradient.reshape(-1, gradient.shape[-1])
 
 
+def flat_weights(
+    form: Form, parameters: Sequence[Tensor | None], parts: int
+) -> Sequence[Tensor | None]:
+    """The `LayerWeights.flat` of each direction of each layer, one after the other.
+
+    Args:
+        form: of the parameters.
+        parameters: of the module.
+        parts: layers times directions.
+    """
+    if form is OWN:
+        return parameters
+    return [weight for own in form.weights(parameters, parts) for weight in own.flat()]
+
+
 OWN: Form = OwnForm()
 TORCH: Form = TorchForm(split=False)
 TORCH_GRU: Form = TorchForm(split=True)

@@ -31,7 +31,10 @@ class Module(Protocol):
 
     batch_first: bool
     _parameters: dict[str, Any]
-    _in_order: list[Named | None]
+
+    @property
+    def _in_order(self) -> list[Named | None]:
+        """The names of the weights, in the order of a call's."""
 
     def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
         """What may be set between calls, of the module and of torch, for calls of a dtype."""

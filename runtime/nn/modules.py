@@ -1,0 +1,139 @@
+"""`rnnc.nn.LSTM`, `rnnc.nn.GRU` and `rnnc.nn.RNN`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch import nn
+
+from ..tensors import States
+from .sequences import Sequences
+
+
+def pair_of(hx: Any) -> Sequence[Any] | None:
+    """The two states of an LSTM; something of another length if the caller gave something else.
+
+    Args:
+        hx: of the caller.
+    """
+    if hx is None or (isinstance(hx, tuple | list) and len(hx) == 2):
+        return hx
+    return (hx,)
+
+
+class LSTM(Sequences, nn.LSTM):
+    """`torch.nn.LSTM` on the kernels of rnnc.
+
+    The arguments, the parameters, the state dict, inputs and results are those of
+    `torch.nn.LSTM`, and so are the numbers, within rounding. Dropout between layers has the same
+    distribution and draws other numbers. Where no kernel serves a call, torch's own forward runs
+    on the same parameters: other devices, half precision on the CPU, `proj_size`, `torch.func`,
+    forward-mode derivatives, `torch.jit`, and wherever there is no compiler.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: units of each direction of a layer.
+        num_layers: layers, each fed by the one below.
+        bias: whether gates have biases.
+        batch_first: whether input and output are (B, T, features) instead of (T, B, features).
+        dropout: the probability of dropping a feature between layers, in training.
+        bidirectional: whether each layer runs in both directions of time.
+        proj_size: the width of h if it is projected; 0 for none. Torch's own forward runs then.
+        device: of the parameters.
+        dtype: of the parameters.
+
+    Raises:
+        ValueError: an argument has a wrong value, as in torch.
+        TypeError: an argument has a wrong type, as in torch.
+        RuntimeError: a tensor of a call does not fit, as in torch.
+
+    Example:
+        >>> import torch, rnnc
+        >>> lstm = rnnc.nn.LSTM(10, 20, num_layers=2, batch_first=True)
+        >>> y, (h, c) = lstm(torch.randn(3, 5, 10))
+        >>> y.shape, h.shape
+        (torch.Size([3, 5, 20]), torch.Size([2, 3, 20]))
+        >>> theirs = torch.nn.LSTM(10, 20, num_layers=2, batch_first=True)
+        >>> theirs.load_state_dict(lstm.state_dict())
+        <All keys matched successfully>
+        >>> isinstance(lstm, torch.nn.LSTM)
+        True
+    """
+
+    __module__ = "rnnc.nn"
+    torch_class = nn.LSTM
+
+    def _states_of(self, hx: Any) -> Sequence[Any] | None:
+        return pair_of(hx)
+
+    def _hx_of(self, states: States) -> Any:
+        return states
+
+
+class GRU(Sequences, nn.GRU):
+    """`torch.nn.GRU` on the kernels of rnnc.
+
+    What `rnnc.nn.LSTM` says of torch's module holds here too. The cell is that of torch: the reset
+    gate multiplies the recurrent product of the candidate with its bias.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: units of each direction of a layer.
+        num_layers: layers, each fed by the one below.
+        bias: whether gates have biases.
+        batch_first: whether input and output are (B, T, features) instead of (T, B, features).
+        dropout: the probability of dropping a feature between layers, in training.
+        bidirectional: whether each layer runs in both directions of time.
+        device: of the parameters.
+        dtype: of the parameters.
+
+    Raises:
+        ValueError: an argument has a wrong value, as in torch.
+        TypeError: an argument has a wrong type, as in torch.
+        RuntimeError: a tensor of a call does not fit, as in torch.
+
+    Example:
+        >>> import torch, rnnc
+        >>> gru = rnnc.nn.GRU(10, 20, bidirectional=True)
+        >>> y, h = gru(torch.randn(5, 3, 10))
+        >>> y.shape, h.shape
+        (torch.Size([5, 3, 40]), torch.Size([2, 3, 20]))
+    """
+
+    __module__ = "rnnc.nn"
+    torch_class = nn.GRU
+
+
+class RNN(Sequences, nn.RNN):
+    """`torch.nn.RNN` on the kernels of rnnc; `rnnc.RNN` is the module for any cell.
+
+    What `rnnc.nn.LSTM` says of torch's module holds here too.
+
+    Args:
+        input_size: features of the input.
+        hidden_size: units of each direction of a layer.
+        num_layers: layers, each fed by the one below.
+        nonlinearity: "tanh" or "relu".
+        bias: whether gates have biases.
+        batch_first: whether input and output are (B, T, features) instead of (T, B, features).
+        dropout: the probability of dropping a feature between layers, in training.
+        bidirectional: whether each layer runs in both directions of time.
+        device: of the parameters.
+        dtype: of the parameters.
+
+    Raises:
+        ValueError: an argument has a wrong value, as in torch.
+        TypeError: an argument has a wrong type, as in torch.
+        RuntimeError: a tensor of a call does not fit, as in torch.
+
+    Example:
+        >>> import torch, rnnc
+        >>> rnn = rnnc.nn.RNN(10, 20, nonlinearity="relu")
+        >>> y, h = rnn(torch.randn(5, 3, 10), torch.zeros(1, 3, 20))
+        >>> y.shape, h.shape
+        (torch.Size([5, 3, 20]), torch.Size([1, 3, 20]))
+    """
+
+    __module__ = "rnnc.nn"
+    torch_class = nn.RNN

@@ -1,0 +1,92 @@
+"""Torch's own forward on the parameters of a module, where kernels cannot serve."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import _VF, Tensor, nn
+
+from ..autograd.settings import Settings
+from ..tensors import States
+
+if TYPE_CHECKING:
+    from .sequences import Sequences
+
+_RUNS = {"lstm": _VF.lstm, "gru": _VF.gru, "elman": _VF.rnn_tanh, "irnn": _VF.rnn_relu}
+
+
+def run_torch(module: Sequences, input: Any, hx: Any) -> Any:
+    """What torch's class computes.
+
+    Args:
+        module: has the parameters.
+        input: of the caller.
+        hx: of the caller.
+    """
+    forward: Any = module.torch_class.forward
+    weight = getattr(module, "weight_ih_l0", None)
+    if torch.compiler.is_compiling() or not isinstance(weight, Tensor) or not weight.is_cuda:
+        return forward(module, input, hx)
+    with warnings.catch_warnings():
+        # Parameters stay where they are; flatten_parameters would move them.
+        warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous")
+        return forward(module, input, hx)
+
+
+def torch_layers(
+    settings: Settings,
+    dropout: float,
+    x: Tensor,
+    states: Sequence[Tensor],
+    parameters: Sequence[Tensor | None],
+    masks: Sequence[Tensor] = (),
+) -> tuple[Tensor, States]:
+    """All layers by torch's operations, which autograd can differentiate again.
+
+    Args:
+        settings: of the module.
+        dropout: the probability of dropping a feature between layers.
+        x: (T, B, input).
+        states: before the first step, (layers * directions, B, hidden) each; empty for zeros.
+        parameters: of the module.
+        masks: of each dropout, where they are drawn already.
+    """
+    run: Any = _RUNS[settings.cell.name]
+    directions = len(settings.choices)
+    if not states:
+        shape = (settings.layers * directions, x.shape[1], settings.dim)
+        states = [x.new_zeros(shape) for _ in settings.cell.states]
+    lasts: list[Sequence[Tensor]] = []
+    # cuDNN has no second derivatives.
+    off = torch.backends.cudnn.flags(enabled=False) if x.is_cuda else nullcontext()
+    with off:
+        for layer in range(settings.layers):
+            if layer and masks:
+                x = x * masks[layer - 1] * (1 / (1 - dropout) if dropout < 1 else 0.0)
+            elif layer and dropout:
+                x = nn.functional.dropout(x, dropout)
+            own = slice(layer * directions, (layer + 1) * directions)
+            hx = [state[own] for state in states]
+            weights = [w for w in parameters[4 * own.start : 4 * own.stop] if w is not None]
+            bias = len(weights) == 4 * directions
+            given = hx if len(hx) > 1 else hx[0]
+            x, *last = run(x, given, weights, bias, 1, 0.0, True, settings.both, False)
+            lasts.append(last)
+    return x, tuple(torch.cat(each) for each in zip(*lasts, strict=True))
+
+
+def as_torch(module: Any) -> Any:
+    """A module of torch's own class with the same parameters and attributes.
+
+    Args:
+        module: of this package.
+    """
+    made = object.__new__(module.torch_class)
+    made.__dict__.update(module.__getstate__())
+    if isinstance(made, nn.RNNBase):
+        made._init_flat_weights()
+    return made

@@ -1,0 +1,199 @@
+"""What `rnnc.nn.LSTM`, `GRU` and `RNN` share: the way from torch's arguments to the kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
+
+from ..autograd.settings import Settings
+from ..layers import run_plain_call, scan_layers
+from ..module.known_calls import KnownCalls
+from ..module.weights import Named
+from ..targets import Target
+from ..tensors import States
+from .kinds import kind_of
+from .own import as_torch, run_torch
+from .packed import run_packed
+from .serve import is_strided, kernels_serve
+
+
+class Sequences:
+    """A module over time with torch's parameters.
+
+    The class of the module has this before torch's. It keeps nothing of a call but what
+    `KnownCalls` does.
+    """
+
+    torch_class: ClassVar[type[nn.RNNBase]]
+
+    mode: str
+    input_size: int
+    hidden_size: int
+    num_layers: int
+    bias: bool
+    batch_first: bool
+    dropout: float
+    bidirectional: bool
+    proj_size: int
+    training: bool
+    _parameters: dict[str, Any]
+    _all_weights: list[list[str]]
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """Run all layers over a sequence, as torch's module does.
+
+        Args:
+            input: (T, B, input), or (B, T, input) with `batch_first`, or (T, input) for one
+                sequence, or a `PackedSequence`.
+            hx: the states before the first step as torch's module takes them; zeros by default.
+
+        Returns:
+            The output and the states after the last step, as torch's module gives them.
+        """
+        states = self._states_of(hx)
+        if not torch.compiler.is_compiling():
+            if torch._C._get_tracing_state() is not None:
+                return run_torch(self, input, hx)
+            known = self._calls.find_sequence(self, input, states)
+            if known is not None:
+                y, last = run_plain_call(known[0], self._dropout, known[1])
+                return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
+        if isinstance(input, PackedSequence):
+            return run_packed(self, input, hx)
+        settings = self._settings()
+        weights = self._weights()
+        if settings is None or not self._fits(settings, input, states, weights):
+            return run_torch(self, input, hx)
+        if input.ndim == 2:
+            given = None if states is None else [state.unsqueeze(1) for state in states]
+            y, last = self._scan(settings, input.unsqueeze(1), given, weights)
+            return y.squeeze(1), self._hx_of(tuple([state.squeeze(1) for state in last]))
+        x = input.transpose(0, 1) if self.batch_first else input
+        y, last = self._scan(settings, x, states, weights)
+        return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
+
+    def _scan(
+        self,
+        settings: Settings,
+        x: Tensor,
+        states: Sequence[Tensor] | None,
+        weights: Sequence[Tensor | None],
+    ) -> tuple[Tensor, States]:
+        """All layers, time first, batched."""
+        remember = None
+        if not torch.compiler.is_compiling():
+            remember = partial(self._calls.remember, self, x, states, settings)
+        return scan_layers(settings, self.training, x, states, weights, remember)
+
+    def _settings(self) -> Settings | None:
+        """What the module is, besides its weights; None if there is no such cell."""
+        kind = kind_of(self.mode)
+        if kind is None or self.proj_size:
+            return None
+        sizes = self.num_layers, bool(self.bidirectional), self.hidden_size
+        return kind.settings(*sizes, float(self.dropout))
+
+    def _fits(
+        self,
+        settings: Settings,
+        x: Any,
+        states: Sequence[Any] | None,
+        weights: Sequence[Tensor | None],
+    ) -> bool:
+        """Whether kernels can take the call. Torch says what is wrong with one that is wrong."""
+        if not is_strided(x) or x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
+            return False
+        if not torch.compiler.is_compiling() and 0 in x.shape:
+            return False
+        batch = () if x.ndim == 2 else (x.shape[0 if self.batch_first else 1],)
+        directions, hidden = len(settings.choices), self.hidden_size
+        if states is not None:
+            shape = (self.num_layers * directions, *batch, hidden)
+            if len(states) != len(settings.cell.states):
+                return False
+            if any(not is_strided(state) or state.shape != shape for state in states):
+                return False
+        kind = kind_of(self.mode)
+        assert kind is not None
+        rows = kind.gates * hidden
+        for place, weight in enumerate(weights):
+            part, number = divmod(place, 4)
+            features = self.input_size if part < directions else directions * hidden
+            wanted = ((rows, features), (rows, hidden), (rows,), (rows,))[number]
+            if weight is None and (number < 2 or self.bias):
+                return False
+            if weight is not None and (not is_strided(weight) or weight.shape != wanted):
+                return False
+        return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
+
+    def _weights(self) -> list[Tensor | None]:
+        """All weights, four of each direction of each layer: parameters, or what replaces them."""
+        return [
+            None if name is None else getattr(self, name, None)
+            for names in self._all_weights
+            for name in (*names[:2], *(names[2:4] if self.bias else (None, None)))
+        ]
+
+    def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
+        """What may be set between calls, of the module and of torch."""
+        sizes = self.input_size, self.hidden_size, self.num_layers, self.bidirectional
+        return (
+            self.mode,
+            sizes,
+            self.bias,
+            self.proj_size,
+            self._dropout,
+            target.rounds(dtype, None),
+        )
+
+    @property
+    def _dropout(self) -> float:
+        return self.dropout if self.training else 0.0
+
+    @property
+    def _calls(self) -> KnownCalls:
+        """The calls that passed all checks before."""
+        found: KnownCalls | None = self.__dict__.get("_known_calls")
+        if found is None:
+            found = self.__dict__["_known_calls"] = KnownCalls()
+        return found
+
+    @property
+    def _in_order(self) -> list[Named | None]:
+        """The names of all weights, four of each direction of each layer."""
+        found: list[Named | None] | None = self.__dict__.get("_own_order")
+        if found is None:
+            found = [
+                None if name is None else Named(name, name, ())
+                for names in self._all_weights
+                for name in (*names[:2], *(names[2:4] if self.bias else (None, None)))
+            ]
+            self.__dict__["_own_order"] = found
+        return found
+
+    def _states_of(self, hx: Any) -> Sequence[Any] | None:
+        """The states before the first step, of what the caller gave."""
+        return None if hx is None else (hx,)
+
+    def _hx_of(self, states: States) -> Any:
+        """The states after the last step, as torch's module gives them."""
+        return states[0]
+
+    def flatten_parameters(self) -> None:
+        """Does nothing: the kernels read parameters where they are."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        whole: Any = super().__getstate__()
+        state: dict[str, Any] = whole.copy()
+        for name in ("_known_calls", "_own_order"):
+            state.pop(name, None)
+        return state
+
+    def __prepare_scriptable__(self) -> Any:
+        """Torch's own module with the same parameters, for `torch.jit.script`."""
+        return as_torch(self)

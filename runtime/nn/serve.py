@@ -1,0 +1,68 @@
+"""Whether kernels serve a call of a module of torch; else torch's own forward does."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..autograd.transforms import is_transformed
+from ..check.plain import all_plain, is_watched
+from ..errors import CompileError, NoCompilerError
+from ..targets import TARGETS, target_name
+
+
+def kernels_serve(tensors: Sequence[Tensor]) -> bool:
+    """Whether kernels, or their operators, compute what a call on tensors asks for.
+
+    Args:
+        tensors: all of the call; the first is its input.
+    """
+    x = tensors[0]
+    name = _target(x.device.type, x.device.index)
+    if name is None:
+        return False
+    computed, returned = TARGETS[name].dtypes_of(x.dtype)
+    if returned != computed or computed not in TARGETS[name].dtypes:
+        return False
+    if any(tensor.device != x.device for tensor in tensors):
+        return False
+    if not torch.is_autocast_enabled(x.device.type) and any(t.dtype != x.dtype for t in tensors):
+        return False
+    if is_transformed(tensors):
+        return False
+    return torch.compiler.is_compiling() or is_watched() or all_plain(tensors)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _target(device: str, index: int | None) -> str | None:
+    """The name of the target with kernels for a device; None if there is none."""
+    name = target_name(device)
+    if name is None:
+        return None
+    try:
+        TARGETS[name].find_compiler(index)
+    except CompileError as error:
+        none = isinstance(error, NoCompilerError)
+        what = "is no compiler" if none else f"are no {name.upper()} kernels"
+        _say_once(f"rnnc.nn runs torch's own forward, since there {what}:\n{error}")
+        return None
+    return name
+
+
+@cache
+def _say_once(message: str) -> None:
+    warnings.warn(message, RuntimeWarning, stacklevel=6)
+
+
+def is_strided(x: Any) -> bool:
+    """Whether a value is a tensor of the usual layout.
+
+    Args:
+        x: any value.
+    """
+    return isinstance(x, Tensor) and not x.is_nested and x.layout == torch.strided
