@@ -19,8 +19,9 @@ from .store.facts import facts_of
 from .tensors import Saved
 
 # A sum in float32 is taken in parts: the fewest rows of one, and the most parts. Each part is a
-# launch, which takes microseconds.
-_SHORTEST_PART = 128
+# launch, which takes microseconds. Where factors are rounded to TF32, the rounding of shorter sums
+# is far below theirs.
+_SHORTEST_PART, _SHORTEST_PART_OF_TF32 = 128, 4096
 _MOST_PARTS = 16
 _MOST_AT_ONCE = 2**22  # elements of all parts, where one launch computes them
 
@@ -121,7 +122,9 @@ def sums_over_time(
     steps, batch, heads, dim = states.shape
     others = (steps - 1) * batch  # rows of all steps but the one that ran first
     first = 0 if initial_state is None else 1
-    spans = _parts(others) if rows.dtype == torch.float32 else [(0, others, 1)] if others else []
+    spans = [(0, others, 1)] if others else []
+    if rows.dtype == torch.float32:
+        spans = _parts(others, _SHORTEST_PART_OF_TF32 if multiplier.tf32 else _SHORTEST_PART)
     count = first + sum(parts for *_, parts in spans)
     if not count:
         return rows.new_zeros(1, heads, rows.shape[2], dim)
@@ -163,8 +166,9 @@ def _sum_into(
         end = begin + size * parts
         a = factors[:, :, begin:end].view(heads, -1, parts, size).transpose(1, 2)
         b = previous[:, begin:end].view(heads, parts, size, dim)
-        if heads == 1 and apart:
-            multiplier.mm_into(to[place : place + parts, 0], a[0], b[0])
+        if heads < parts and apart:
+            for head in range(heads):
+                multiplier.mm_into(to[place : place + parts, head], a[head], b[head])
             place += parts
             continue
         for part in range(parts):
@@ -173,9 +177,9 @@ def _sum_into(
             place += 1
 
 
-def _parts(rows: int) -> list[tuple[int, int, int]]:
+def _parts(rows: int, shortest: int) -> list[tuple[int, int, int]]:
     """A sum of so many rows in parts of one size, and what is left: first row, size, count."""
-    size = max(math.ceil(rows / _MOST_PARTS), _SHORTEST_PART)
+    size = max(math.ceil(rows / _MOST_PARTS), shortest)
     whole, rest = divmod(rows, size)
     found = [(0, size, whole)] if whole else []
     return [*found, (whole * size, rest, 1)] if rest else found
@@ -218,6 +222,7 @@ def products_of(cell: CellSpec) -> tuple[Product, ...]:
 
 
 def recurrent_sums(
+    d_R: Tensor,
     products: tuple[Product, ...],
     d_wx: Tensor,
     d_gates_no_input: Tensor,
@@ -225,10 +230,11 @@ def recurrent_sums(
     initial_states: Sequence[Tensor | None],
     multiplier: Multiplier,
     reverse: Reverse = False,
-) -> tuple[Tensor, list[tuple[Tensor, Tensor]]]:
+) -> list[tuple[Tensor, Tensor]]:
     """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM per head, source and tensor.
 
     Args:
+        d_R: takes the result, (Gr, N, D out, D in).
         products: of the cell.
         d_wx: gradients of the gates with input, (T, B, N, D, Gx).
         d_gates_no_input: gradients of the others, (T, B, N, D, G - Gx).
@@ -239,13 +245,12 @@ def recurrent_sums(
         reverse: which heads ran from the last step to the first.
 
     Returns:
-        d_R, (Gr, N, D out, D in), and what is left to do: each part of it, and the partial sums
-        (parts, …) that it is the sum of.
+        What is left to do: each part of d_R, and the partial sums (parts, …) that it is the sum of.
     """
     steps, batch, heads, dim, _ = d_wx.shape
-    d_R = d_wx.new_empty(sum(len(p.pairs) for p in products), heads, dim, dim)
     if not steps:
-        return d_R.zero_(), []
+        d_R.zero_()
+        return []
     left: list[tuple[Tensor, Tensor]] = []
     for of_input, state, pairs, whole in products:
         d_gates = d_wx if of_input else d_gates_no_input
@@ -254,6 +259,6 @@ def recurrent_sums(
         sums = sums_over_time(rows, initial_states[state], states[state], multiplier, reverse)
         sums = sums.view(len(sums), heads, dim, count, dim)
         if whole:
-            return d_R, [(d_R, sums.permute(0, 3, 1, 2, 4))]
+            return [(d_R, sums.permute(0, 3, 1, 2, 4))]
         left.extend((d_R[matrix], sums[:, :, :, column]) for matrix, column in pairs)
-    return d_R, left
+    return left

@@ -10,7 +10,15 @@ from torch import Tensor
 
 
 class Multiplier(Protocol):
-    """Products of matrices, (rows, K) (K, columns), or of as many pairs as there are."""
+    """Products of matrices, (rows, K) (K, columns), or of as many pairs as there are.
+
+    Attributes:
+        tf32: whether factors of float32 may be rounded to TF32.
+    """
+
+    @property
+    def tf32(self) -> bool:
+        """As above."""
 
     def mm(self, a: Tensor, b: Tensor) -> Tensor:
         """The product."""
@@ -23,7 +31,13 @@ class Multiplier(Protocol):
 
 
 class TorchMultiplier:
-    """The products of torch."""
+    """The products of torch.
+
+    Attributes:
+        tf32: torch's flags decide; sums are taken as if they rounded nothing.
+    """
+
+    tf32 = False
 
     def mm(self, a: Tensor, b: Tensor) -> Tensor:
         """The product."""

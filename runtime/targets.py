@@ -72,10 +72,12 @@ class Target(Protocol):
         wanted: tuple[bool, bool],
         tf32: bool,
         d_x: Tensor | None = None,
+        halves: bool = False,
     ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of `project`, of x and of the weight; None for one that is not wanted.
 
-        The gradient of x is added to `d_x` where there is one, in place.
+        The gradient of x is added to `d_x` where there is one, in place. `halves` says that the
+        second half of the heads belongs to the other direction of time.
         """
 
     def lanes(self, like: Tensor, steps: int) -> AbstractContextManager[Lanes] | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
@@ -47,6 +48,10 @@ class SimulatedCuda(CudaTarget):
         return False
 
 
+def _fill(address: int, byte: int, size: int, stream: int) -> None:
+    ctypes.memset(address, byte, size)
+
+
 @contextmanager
 def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Register the target `"simulated"`; gives the names of the kernels that are launched."""
@@ -73,6 +78,7 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     )
     api = ModuleType("cupy_backends.cuda.api")
     api.driver = driver  # type: ignore[attr-defined]
+    api.runtime = SimpleNamespace(memsetAsync=_fill)  # type: ignore[attr-defined]
     for name in ("cupy_backends", "cupy_backends.cuda"):
         patch.setitem(sys.modules, name, ModuleType(name))
     patch.setitem(sys.modules, "cupy_backends.cuda.api", api)

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-import torch
 from torch import Tensor
 
 from ..call import Call
 from ..tensors import LayerWeights
+from .moves import Moves
 
 if TYPE_CHECKING:
     from .stack import Stack
@@ -33,53 +33,45 @@ def joint_stack(stack: Stack) -> Stack:
     return stack._replace(calls=(both,), heads=2 * stack.heads, joint=False)
 
 
-def joint_weights(weights: Sequence[LayerWeights]) -> list[LayerWeights]:
+def joint_weights(weights: Sequence[LayerWeights], moves: Moves) -> list[LayerWeights]:
     """The weights of each layer, of all heads.
 
     Args:
         weights: of each direction of each layer.
+        moves: copies them.
     """
-    return [_both(*pair) for pair in zip(weights[::2], weights[1::2], strict=True)]
+    return [_both(*pair, moves) for pair in zip(weights[::2], weights[1::2], strict=True)]
 
 
-def _both(ahead: LayerWeights, behind: LayerWeights) -> LayerWeights:
+def _both(ahead: LayerWeights, behind: LayerWeights, moves: Moves) -> LayerWeights:
     def stack(name: str, axis: int) -> Tensor | None:
         one, other = getattr(ahead, name), getattr(behind, name)
-        return None if one is None else torch.cat((one, other), axis)
+        return None if one is None else moves.cat((one, other), axis)
 
     W = None
     if ahead.W is not None and behind.W is not None:
         # In memory as the product reads it, (2 N, D, Gx, input): it is not copied once more.
         rows = [own.permute(1, 2, 0, 3) for own in (ahead.W, behind.W)]
-        W = torch.cat(rows).permute(2, 0, 1, 3)
-    params = [torch.cat(pair) for pair in zip(ahead.params, behind.params, strict=True)]
+        W = moves.cat(rows, 0).permute(2, 0, 1, 3)
+    params = [moves.cat(pair, 0) for pair in zip(ahead.params, behind.params, strict=True)]
     return ahead._replace(
         W=W, R=stack("R", 1), b=stack("b", 1), R_diag=stack("R_diag", 1), params=tuple(params)
     )
 
 
-def joint_states(states: Sequence[Tensor]) -> list[Tensor]:
+def joint_states(states: Sequence[Tensor], moves: Moves) -> list[Tensor]:
     """(layers, B, both hidden) of each state.
 
     Args:
         states: (layers * directions, B, hidden) each.
+        moves: copies them.
     """
     found = []
     for state in states:
         count, batch, hidden = state.shape
         pairs = state.reshape(count // 2, 2, batch, hidden).transpose(1, 2)
-        found.append(pairs.reshape(count // 2, batch, 2 * hidden))
+        found.append(moves.packed(pairs).view(count // 2, batch, 2 * hidden))
     return found
-
-
-def split_states(states: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """The inverse of `joint_states`."""
-    found = []
-    for state in states:
-        layers, batch, both = state.shape
-        pairs = state.reshape(layers, batch, 2, both // 2).transpose(1, 2)
-        found.append(pairs.reshape(2 * layers, batch, both // 2))
-    return tuple(found)
 
 
 def split_gradients(layer: Sequence[Tensor | None]) -> list[Tensor | None]:

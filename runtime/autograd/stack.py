@@ -15,8 +15,9 @@ from ..layers_call import LayersCall
 from ..module.forms import OWN, Form
 from ..targets import TARGETS, Lanes, LayersTarget, Target
 from ..tensors import Forward, LayerWeights, ScanInputs, States
-from .joint import joint_stack, joint_states, joint_weights, split_states
+from .joint import joint_stack, joint_states, joint_weights
 from .lanes import NOTHING, ONE_LANE
+from .moves import Moves, moves_of
 
 
 class Stack(NamedTuple):
@@ -186,19 +187,21 @@ def forward_layers(
         weights: of each direction of each layer.
         drawn: the mask of each dropout, where the caller draws them.
     """
+    run = stack
     if stack.joint:
-        run = forward_layers(
-            joint_stack(stack), x, joint_states(states), joint_weights(weights), drawn
-        )
-        return run._replace(last=split_states(run.last))
-    firsts = list(stack.initial_states(x, x.shape[1], states))
+        run = joint_stack(stack)
+        with moves_of(stack.target) as moves:
+            states, weights = joint_states(states, moves), joint_weights(weights, moves)
+    firsts = list(run.initial_states(x, x.shape[1], states))
     found = None
-    if (target := stack.at_once) is not None:
-        found = target.forward_layers(stack.asked(weights, firsts, drawn), x)
-    results, masks = found or _one_by_one(stack, x, weights, firsts, drawn)
-    y = joined(stack, [result.states[0] for result in results[-len(stack.calls) :]])
+    if (target := run.at_once) is not None:
+        found = target.forward_layers(run.asked(weights, firsts, drawn), x)
+    results, masks = found or _one_by_one(run, x, weights, firsts, drawn)
+    y = joined(run, [result.states[0] for result in results[-len(run.calls) :]])
     lasts = zip(*(result.last for result in results), strict=True)
-    return Run(y, tuple([stacked(stack, each) for each in lasts]), results, masks, firsts)
+    with moves_of(stack.target) as moves:
+        last = tuple([stacked(stack, each, moves) for each in lasts])
+    return Run(y, last, results, masks, firsts)
 
 
 def _one_by_one(
@@ -258,12 +261,20 @@ def project_input(stack: Stack, x: Tensor, weight: Tensor | None) -> Tensor:
     return stack.target.project_at(x, weight, stack.tf32)
 
 
-def stacked(stack: Stack, each: Sequence[Tensor]) -> Tensor:
-    """(layers * directions, B, hidden) from a (B, N, D) of each."""
-    batch, heads, dim = each[0].shape
-    if len(each) == 1:
-        return each[0].view(1, batch, heads * dim)
-    return torch.stack(list(each)).view(len(each), batch, heads * dim)
+def stacked(stack: Stack, each: Sequence[Tensor], moves: Moves) -> Tensor:
+    """A state of all directions of all layers.
+
+    Args:
+        stack: the call.
+        each: (B, N, D) of each run, whose heads are those of both directions if the stack is joint.
+        moves: copies them.
+
+    Returns:
+        (layers * directions, B, hidden).
+    """
+    batch, hidden, own = each[0].shape[0], stack.heads * stack.dim, 2 if stack.joint else 1
+    parts = [state.view(batch, own, hidden).transpose(0, 1) for state in each]
+    return parts[0] if len(parts) == own == 1 else moves.cat(parts, 0)
 
 
 def profiled(name: str) -> AbstractContextManager[Any]:

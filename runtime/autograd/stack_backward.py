@@ -12,7 +12,8 @@ from torch import Tensor
 from ..layers_call import LayersRead
 from ..targets import LayersTarget
 from ..tensors import Gradients, LayerWeights, Saved
-from .joint import joint_stack, joint_states, joint_weights, split_gradients, split_states
+from .joint import joint_stack, joint_states, joint_weights, split_gradients
+from .moves import moves_of
 from .stack import Stack, dropped, joined, project_input, stacked
 
 
@@ -79,43 +80,56 @@ def backward_layers(
         needs: which of the results are wanted; the others may be None.
         donated: whether nobody reads what the kernels saved again: it may be overwritten.
     """
+    run, own, d_lasts, wanted = stack, saved, gradients[1:], needs
     if stack.joint:
-        return _joint_backward(stack, saved, gradients, needs, donated)
-    sweep = _Sweep(stack, saved, firsts, gradients[1:], needs, donated)
+        run, own, firsts, d_lasts, wanted = _joint(stack, saved, d_lasts, needs)
+    sweep = _Sweep(run, own, firsts, d_lasts, wanted, donated)
     d_y = gradients[0]
-    target = stack.at_once
+    target = run.at_once
     if target is not None and sweep.all_layers(target, d_y):
         d_y = sweep.d_x
     else:
-        for layer in range(stack.layers - 1, -1, -1):
+        for layer in range(run.layers - 1, -1, -1):
             d_y = sweep.layer(layer, d_y)
     d_states: list[Tensor | None] = []
     if saved.states:
-        d_states = [stacked(stack, each) for each in zip(*sweep.d_firsts, strict=True)]
-    return [d_y, *d_states, *(d for own in sweep.d_weights for d in own)]
+        with moves_of(stack.target) as moves:
+            each = zip(*sweep.d_firsts, strict=True)
+            d_states = [stacked(stack, d_firsts, moves) for d_firsts in each]
+    split = split_gradients if stack.joint else list
+    return [d_y, *d_states, *(d for layer in sweep.d_weights for d in split(layer))]
 
 
-def _joint_backward(
+def _joint(
     stack: Stack,
     saved: StackSaved,
-    gradients: Sequence[Tensor | None],
+    d_lasts: Sequence[Tensor | None],
     needs: Sequence[bool],
-    donated: bool,
-) -> list[Tensor | None]:
-    """The same where both directions of a layer were one call."""
+) -> tuple[Stack, StackSaved, Any, Sequence[Tensor | None], Sequence[bool]]:
+    """What the backward reads where both directions of a layer were one call.
+
+    Args:
+        stack: the call.
+        saved: of its forward.
+        d_lasts: the gradient of each last state, or None for zero.
+        needs: which of the gradients are wanted.
+
+    Returns:
+        The call of all heads, what it saved, the states before its first step, the gradients of
+        its last states, and which gradients of its inputs are wanted.
+    """
     both = joint_stack(stack)
-    own = saved._replace(states=joint_states(saved.states), weights=joint_weights(saved.weights))
-    firsts = list(both.initial_states(saved.x, saved.x.shape[1], own.states))
-    d_lasts = [None if d is None else joint_states([d])[0] for d in gradients[1:]]
+    with moves_of(stack.target) as moves:
+        states, weights = joint_states(saved.states, moves), joint_weights(saved.weights, moves)
+        d_lasts = [None if d is None else joint_states([d], moves)[0] for d in d_lasts]
+    own = saved._replace(states=states, weights=weights)
+    firsts = list(both.initial_states(saved.x, saved.x.shape[1], states))
     first, count = 1 + len(saved.states), len(saved.weights[0].flat())
     wanted = list(needs[:first])
     for place in range(first, len(needs), 2 * count):
         two = needs[place : place + count], needs[place + count : place + 2 * count]
         wanted += [one or other for one, other in zip(*two, strict=True)]
-    found = backward_layers(both, own, firsts, [gradients[0], *d_lasts], wanted, donated)
-    d_states = split_states([d for d in found[1:first] if d is not None])
-    layers = (found[place : place + count] for place in range(first, len(found), count))
-    return [found[0], *d_states, *(d for layer in layers for d in split_gradients(layer))]
+    return both, own, firsts, d_lasts, wanted
 
 
 @dataclass(slots=True)
@@ -201,7 +215,10 @@ class _Sweep:
             return d_below, None
         first = index < len(stack.calls)
         wanted = not first or self.needs[0], self.needs[self._first_weight(index)]
-        return stack.target.project_gradients(found.d_wx, below, own.W, wanted, stack.tf32, d_below)
+        halves = stack.calls[0].choice.reverse == "half"
+        return stack.target.project_gradients(
+            found.d_wx, below, own.W, wanted, stack.tf32, d_below, halves
+        )
 
     def _saved(self, index: int, below: Tensor) -> Saved:
         """What the forward of a direction of a layer left, whose input is given."""

@@ -21,7 +21,7 @@ from ..replay.recorder import recording, refuse_recording
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .launch import on_device
 from .prepared import Prepared, prepare
-from .products.rearrange import Job, jobs_of_splits, rearrange
+from .products.rearrange import Job, jobs_of_splits, new_of_heads, rearrange
 from .watchdog import watchdog_bound
 
 _WIDEST_ACCESS = 16  # bytes
@@ -204,10 +204,13 @@ def backward_parts(
 
     def finish(sums: Tensor) -> Gradients:
         gates = d_wx, d_gates_no_input
-        d_R, left = recurrent_sums(ready.products, *gates, states, before, multiplier, reverse)
+        halves = reverse == "half"
+        matrices = sum(len(product.pairs) for product in ready.products)
+        d_R = new_of_heads(like, (matrices, heads, dim, dim), 1, halves)
+        left = recurrent_sums(d_R, ready.products, *gates, states, before, multiplier, reverse)
         jobs, summed = [Job(*each) for each in left], []
         # Tensors of their own: an operator may not return views of one tensor.
-        for to, filling in jobs_of_splits(sums, counts.sums, like.dtype):
+        for to, filling in jobs_of_splits(sums, counts.sums, like, halves):
             summed.append(to)
             jobs += filling
         rearrange(jobs)

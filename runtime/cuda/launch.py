@@ -1,4 +1,4 @@
-"""Launches, on the current device and torch's current stream: of a kernel, and of a plan."""
+"""Launches, on the current device and torch's current stream: of a kernel, a plan, and a fill."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from ..errors import ResidencyError
 from ..replay.recorder import recording, refuse_recording
 from .driver.driver import as_residency
-from .relaunch import relaunch
+from .relaunch import fill_again, relaunch
 
 _ONE_POINTER = ctypes.c_void_p * 1
 _NOTHING = nullcontext()
@@ -99,6 +99,22 @@ class Kernel:
         recorder = recording()
         if recorder is not None:
             relaunch(recorder, self, grid, arguments)
+
+
+def fill_bytes(tensor: Tensor, byte: int) -> None:
+    """Set every byte of a tensor, on torch's current stream of the current device.
+
+    Args:
+        tensor: without gaps.
+        byte: 0 to 255.
+    """
+    from cupy_backends.cuda.api import runtime
+
+    stream = torch._C._cuda_getCurrentRawStream(tensor.device.index)
+    runtime.memsetAsync(tensor.data_ptr(), byte, tensor.nbytes, stream)
+    recorder = recording()
+    if recorder is not None:
+        fill_again(recorder, tensor, byte)
 
 
 # Of kernels that were launched into a caller's graph: nobody tells when that graph is gone.

@@ -1,4 +1,4 @@
-"""Launches of a recorded call, done again with other addresses."""
+"""Launches and fills of a recorded call, done again with other addresses."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
 
 from ..replay.entries import Place, Running
 from ..replay.recorder import Recorder
@@ -86,6 +88,40 @@ class _Relaunch:
         except RuntimeError as error:
             what = f"launch of {self._kernel.name} on cuda:{self._kernel.device}"
             raise as_residency(error, what) from None
+
+
+def fill_again(recorder: Recorder, tensor: Tensor, byte: int) -> None:
+    """Record that every byte of a tensor was set.
+
+    Args:
+        recorder: records the call.
+        tensor: without gaps.
+        byte: 0 to 255.
+    """
+    place = recorder.place(tensor.data_ptr())
+    recorder.add(_Refill(place, byte, tensor.nbytes), [place])
+
+
+class _Refill:
+    """Sets every byte of a tensor.
+
+    Args:
+        place: of the tensor.
+        byte: 0 to 255.
+        size: bytes.
+    """
+
+    __slots__ = ("_byte", "_fill", "_place", "_size")
+
+    def __init__(self, place: Place, byte: int, size: int) -> None:
+        from cupy_backends.cuda.api import runtime
+
+        self._place, self._byte, self._size, self._fill = place, byte, size, runtime.memsetAsync
+
+    def __call__(self, running: Running) -> None:
+        """Set them."""
+        slot, offset = self._place
+        self._fill(running.addresses[slot] + offset, self._byte, self._size, running.stream)
 
 
 @lru_cache(maxsize=256)

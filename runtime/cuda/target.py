@@ -29,6 +29,7 @@ from .memory.constants import constant
 from .memory.kept import freed_with_memory
 from .prepared import Prepared, prepare
 from .products.inputs import CudaInputs
+from .products.moves import CudaMoves
 from .products.precision import multiplier, rounds
 from .step.target import CudaSteps
 from .step_down import MOST_COUNT, check_counts, with_room
@@ -106,6 +107,10 @@ class CudaTarget(CudaInputs, CudaSteps, CudaDirections):
         if not is_here(index) or torch._C._cuda_isCurrentStreamCapturing():
             return None
         return torch._C._cuda_getCurrentRawStream(index)
+
+    def moves(self) -> CudaMoves:
+        """What copies tensors into new ones, by a launch for all of them."""
+        return CudaMoves()
 
     def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
         """Whether the products of a call may round factors of float32 to TF32.

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from .entries import Allocate, AllocateTogether, Entry, Free, View
 
-# Of all tensors that are allocated together: they are freed together too.
-_MOST_TOGETHER = 2**20
+# Of the memory that tensors share: it is freed with the last of them.
+_MOST_TOGETHER = 8 * 2**20
+_ALIGNMENT = 512  # bytes, as of torch's allocations on a GPU
 
 
 class Recorded:
@@ -45,7 +47,7 @@ class Recorded:
 
     def compact(self) -> list[Entry]:
         """The operations."""
-        together = self._together()
+        together, size = self._together()
         found: list[Entry] = []
         free: dict[int, list[int]] = {}
         for slot, number in self._last.items():
@@ -54,7 +56,7 @@ class Recorded:
         for number, entry in enumerate(self._entries):
             if isinstance(entry, Allocate) and entry.slot in together:
                 if not begun:
-                    found.append(AllocateTogether(together, entry.device))
+                    found.append(AllocateTogether(together, size, entry.device))
                 begun = True
             else:
                 found.append(entry)
@@ -77,19 +79,61 @@ class Recorded:
                 return view._replace(whole=True)
         return view
 
-    def _together(self) -> dict[int, int]:
-        """The bytes of each slot of those that are allocated together."""
-        sizes: dict[int, int] = {}
-        for entry in self._entries:
+    def _together(self) -> tuple[dict[int, int], int]:
+        """Where each slot begins in the memory that they share, and its size."""
+        shared = []
+        for number, entry in enumerate(self._entries):
             alone = isinstance(entry, Allocate) and entry.slot not in self._as_tensors
             if isinstance(entry, Allocate) and alone and entry.slot in self._last:
-                sizes[entry.slot] = entry.nbytes
-        if len(sizes) < 2 or sum(sizes.values()) > _MOST_TOGETHER:
-            return {}
+                size = -(-entry.nbytes // _ALIGNMENT) * _ALIGNMENT
+                shared.append(_Temporary(entry.slot, size, number, self._last[entry.slot]))
+        shared.sort(key=lambda each: each.size, reverse=True)
+        offsets, size = _packed(shared)
+        while size > _MOST_TOGETHER:
+            shared = shared[1:]
+            offsets, size = _packed(shared)
+        if len(shared) < 2:
+            return {}, 0
         # The memory lives as long as any of them.
-        last = max(self._last[slot] for slot in sizes)
-        first, *others = sizes
+        last = max(each.last for each in shared)
+        first, *others = offsets
         self._last[first] = last
         for slot in others:
             del self._last[slot]
-        return sizes
+        return offsets, size
+
+
+class _Temporary(NamedTuple):
+    """A tensor that is used by its address alone.
+
+    Attributes:
+        slot: of the tensor.
+        size: bytes.
+        first: the number of the entry that allocates it.
+        last: that of the entry that uses it last.
+    """
+
+    slot: int
+    size: int
+    first: int
+    last: int
+
+
+def _packed(tensors: Sequence[_Temporary]) -> tuple[dict[int, int], int]:
+    """Where each begins in one piece of memory, and its size: each as early as those before allow.
+
+    Entries run in the order of one stream, so memory is free after the last entry that uses it.
+
+    Args:
+        tensors: the largest first.
+    """
+    placed: list[tuple[int, _Temporary]] = []
+    for tensor in tensors:
+        begin = 0
+        for taken, other in sorted(placed, key=lambda each: each[0]):
+            at_once = tensor.first <= other.last and other.first <= tensor.last
+            if at_once and taken < begin + tensor.size and begin < taken + other.size:
+                begin = taken + other.size
+        placed.append((begin, tensor))
+    size = max((begin + tensor.size for begin, tensor in placed), default=0)
+    return {tensor.slot: begin for begin, tensor in placed}, size

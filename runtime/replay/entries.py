@@ -10,8 +10,6 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-_ALIGNMENT = 512  # bytes, as of torch's allocations on a GPU
-
 
 class Place(NamedTuple):
     """An address within the memory of a call.
@@ -137,18 +135,16 @@ class AllocateTogether:
     """Allocate several tensors that are used by their addresses alone, in one piece of memory.
 
     Args:
-        sizes: bytes of each slot; the first slot holds the memory.
+        offsets: where each slot begins; the first slot holds the memory.
+        size: bytes of the memory.
         device: of the memory.
     """
 
     __slots__ = ("_device", "_offsets", "_size", "_slot")
 
-    def __init__(self, sizes: dict[int, int], device: torch.device) -> None:
-        self._offsets, end = [], 0
-        for slot, size in sizes.items():
-            self._offsets.append((slot, end))
-            end += -(-size // _ALIGNMENT) * _ALIGNMENT
-        self._slot, self._size, self._device = next(iter(sizes)), end, device
+    def __init__(self, offsets: dict[int, int], size: int, device: torch.device) -> None:
+        self._offsets, self._slot = tuple(offsets.items()), next(iter(offsets))
+        self._size, self._device = size, device
 
     def __call__(self, running: Running) -> None:
         """Allocate them."""

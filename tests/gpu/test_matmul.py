@@ -23,6 +23,20 @@ def shape_of(*shape):
     return torch.randn(shape, device="cuda")
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64], ids=str)
+@pytest.mark.parametrize("sizes", [(300, 5, 7), (4, 256, 64, 128), (2, 1, 64, 3)])
+def test_other_dtypes(sizes, dtype):
+    *count, rows, inner, columns = sizes
+    for first, second in itertools.product(LAYOUTS.values(), repeat=2):
+        a, b = first(*count, rows, inner).to(dtype), second(*count, inner, columns).to(dtype)
+        to = torch.full((*count, rows, columns), torch.nan, device="cuda", dtype=dtype)
+        wanted = a.double() @ b.double()
+        for multiplier in (EXACT, ROUNDED):
+            multiplier.mm_into(to, a, b)
+            error = (to.double() - wanted).norm() / wanted.norm()
+            assert error < 2 * torch.finfo(dtype).eps + 1e-15
+
+
 @pytest.mark.parametrize("add", [False, True])
 @pytest.mark.parametrize("multiplier", [EXACT, ROUNDED], ids=["ieee", "tf32"])
 @pytest.mark.parametrize("sizes", [(300, 5, 7), (4, 256, 64, 128), (1, 1, 1), (2, 1, 64, 3)])

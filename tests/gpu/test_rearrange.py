@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from rnnc.runtime.cuda.products import rearrange as module
+from rnnc.runtime.cuda.products.moves import CudaMoves
 from rnnc.runtime.cuda.products.rearrange import Job, in_order, rearrange
 
 KINDS = list(module._KINDS)
@@ -34,6 +35,13 @@ def test_values(kind, inner, counted):
         jobs.append(Job(to, whole.permute(order)))
         middle = drawn(parts, *sizes, 3 * inner, dtype=source)[..., inner : 2 * inner]
         jobs.append(Job(torch.full_like(to, torch.nan), middle))
+        # A part of a wider tensor, and a transpose.
+        wider = torch.full((*sizes, 3 * inner), torch.nan, device="cuda", dtype=result)
+        jobs.append(Job(wider[..., inner : 2 * inner], middle))
+        if sizes:
+            turned = drawn(parts, *sizes[:-1], inner, sizes[-1], dtype=source).mT
+            jobs.append(Job(torch.full_like(to, torch.nan), turned))
+            jobs.append(Job(wider[..., :inner], turned))
     rearrange(jobs)
     assert not counted
     for to, parts in jobs:
@@ -49,7 +57,7 @@ def test_values(kind, inner, counted):
 def test_what_the_kernel_does_not_take_is_left_to_torch(counted):
     matrix = drawn(6, 8, dtype=torch.float32)
     jobs = [
-        Job(matrix.new_empty(8, 6), matrix.t()[None]),
+        Job(matrix.new_empty(6, 4), matrix[None, :, ::2]),
         Job(matrix.new_empty(6, 16)[:, ::2], matrix[None]),
         Job(matrix.new_empty(6, 8, dtype=torch.float16), matrix.double()[None]),
         Job(matrix.new_empty(0, 8), matrix[None, :0]),
@@ -59,6 +67,21 @@ def test_what_the_kernel_does_not_take_is_left_to_torch(counted):
     assert len(counted) == 3
     for to, parts in jobs:
         assert torch.equal(to, parts.sum(0).to(to.dtype))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+def test_copies_at_once(dtype):
+    weights = [drawn(4, 1, 24, 40, dtype=dtype) for _ in range(2)]
+    biases = [drawn(4, 1, 24, dtype=dtype) for _ in range(2)]
+    with CudaMoves() as moves:
+        both = moves.cat(weights, 1), moves.cat(biases, 1)
+        rows = moves.cat([w.permute(1, 2, 0, 3) for w in weights], 0)
+        packed = moves.packed(weights[0].mT)
+        assert moves.packed(biases[0]) is biases[0]
+    for found, parts in zip(both, (weights, biases), strict=True):
+        assert torch.equal(found, torch.cat(parts, 1))
+    assert torch.equal(rows, torch.cat([w.permute(1, 2, 0, 3) for w in weights]))
+    assert torch.equal(packed, weights[0].mT)
 
 
 def test_a_tensor_without_gaps_is_not_copied():

@@ -35,7 +35,8 @@ def test_the_gradient_of_every_recurrent_matrix(name, reverse):
     states = [draw(STEPS, BATCH, HEADS, DIM) for _ in cell.states]
     initial = [draw(BATCH, HEADS, DIM) for _ in cell.states]
     tensors = d_wx, d_gates_no_input, states, initial
-    found, left = recurrent_sums(products_of(cell), *tensors, TORCH, reverse)
+    found = draw(len(cell.dense_pairs), HEADS, DIM, DIM)
+    left = recurrent_sums(found, products_of(cell), *tensors, TORCH, reverse)
     for to, parts in left:
         to.copy_(parts.sum(0))
     d_gates = torch.cat([d_wx, d_gates_no_input], dim=-1)

@@ -24,6 +24,7 @@ from ..check_saved import check_as_left, check_saved, plain_gradients, sizes_of
 from ..function import Likeness
 from ..joint import joint_stack, joint_states, joint_weights
 from ..lanes import NOTHING
+from ..moves import TORCH_MOVES
 from ..stack import Stack
 from .schemas import Options, to_parts
 
@@ -114,7 +115,8 @@ def _check_results(
     """Check what the forward gave."""
     named, given, run = options.weights(weights), states, stack
     if stack.joint:
-        named, given, run = joint_weights(named), joint_states(states), joint_stack(stack)
+        run = joint_stack(stack)
+        named, given = joint_weights(named, TORCH_MOVES), joint_states(states, TORCH_MOVES)
     firsts, parts = _firsts(run, x, given), to_parts(stack, results)
     for i, (own, first, (*sequences, kept)) in enumerate(zip(named, firsts, parts, strict=True)):
         call = run.calls[i % len(run.calls)]

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...multiplier import product_added
 from .precision import multiplier
-from .rearrange import Job, in_order, rearrange
+from .rearrange import Job, in_order, new_of_heads, rearrange
 
 
 class CudaInputs:
@@ -41,6 +41,7 @@ class CudaInputs:
         wanted: tuple[bool, bool],
         tf32: bool,
         d_x: Tensor | None = None,
+        halves: bool = False,
     ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of `project`: of x and of the weight, None where they are not wanted.
 
@@ -51,6 +52,7 @@ class CudaInputs:
             wanted: which of the two.
             tf32: as in `project_at`.
             d_x: to which the gradient of x is added, in place; None for a new tensor.
+            halves: whether the second half of the heads belongs to the other direction of time.
         """
         gates, heads, dim, size = weight.shape
         count = x.shape[0] * x.shape[1]
@@ -59,7 +61,11 @@ class CudaInputs:
         jobs: list[Job] = []
         if wanted[1]:
             product = multiplies.mm(d_rows.t(), x.reshape(count, size))
-            d_W, jobs = in_order(product.view(heads, dim, gates, size).permute(2, 0, 1, 3))
+            product = product.view(heads, dim, gates, size).permute(2, 0, 1, 3)
+            d_W = product
+            if gates > 1 or halves:
+                d_W = new_of_heads(x, product.shape, 1, halves)
+                jobs.append(Job(d_W, product[None]))
         if wanted[0]:
             rows, left = in_order(weight.permute(1, 2, 0, 3))
             jobs += left

@@ -1,12 +1,13 @@
 """Matrix products of torch tensors whose precision belongs to the call, not to the process.
 
 torch's products round factors of float32 to TF32 as `torch.backends.cuda.matmul` says, for the
-whole process. A recurrent call follows `torch.backends.cudnn.rnn`, as `nn.LSTM` does. Where the two
-differ, these products take their place: cuBLAS's, with a compute type of their own.
+whole process. A recurrent call follows `torch.backends.cudnn.rnn`, as `nn.LSTM` does: its products
+have a compute type of their own. They also take half of the host's time.
 """
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from ..driver.cublas import FAST_TF32, KINDS
@@ -18,10 +19,13 @@ _AS_IT_IS, _TRANSPOSED = 0, 1
 
 
 class CudaMultiplier:
-    """Multiplies matrices of float32 on a GPU at one precision.
+    """Multiplies matrices on a GPU at one precision; sums are float32, or float64 of float64.
 
     Args:
         tf32: whether factors of float32 may be rounded to TF32.
+
+    Attributes:
+        tf32: the same.
     """
 
     __slots__ = ("tf32",)
@@ -69,17 +73,15 @@ class CudaMultiplier:
             return to if add else to.zero_()
         a_turn, a, a_pitch = _operand(a)
         b_turn, b, b_pitch = _operand(b)
-        factor, result, compute = KINDS[to.dtype]
-        if self.tf32:
+        element, _, compute = KINDS[to.dtype]
+        if self.tf32 and to.dtype == torch.float32:
             compute = FAST_TF32
         *count, rows, columns = to.shape
         places = [tensor.data_ptr() for tensor in (b, a, to)]
         apart = [tensor.stride(0) for tensor in (b, a, to)] if count else (0, 0, 0)
         first, second, third = (
-            Matrix(kind, pitch, far, aligned(place | far * to.element_size()))
-            for kind, pitch, far, place in zip(
-                (factor, factor, result), (b_pitch, a_pitch, columns), apart, places, strict=True
-            )
+            Matrix(element, pitch, far, aligned(place | far * to.element_size()))
+            for pitch, far, place in zip((b_pitch, a_pitch, columns), apart, places, strict=True)
         )
         # The library's matrices lie by columns: it is given the product of the transposes.
         sizes = (b_turn, a_turn), columns, rows, a.shape[-1]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ....codegen.shape import Precision
-from ...multiplier import TORCH, Multiplier
+from ...multiplier import Multiplier
 from .multiplier import EXACT, ROUNDED
 
 
@@ -29,12 +29,10 @@ def rounds(dtype: torch.dtype, precision: Precision) -> bool:
 
 
 def multiplier(dtype: torch.dtype, tf32: bool) -> Multiplier:
-    """What multiplies tensors of a dtype: torch, but of float32, for its flags are other ones.
+    """What multiplies tensors of a dtype.
 
     Args:
         dtype: of the factors.
         tf32: whether factors of float32 may be rounded to TF32.
     """
-    if dtype != torch.float32:
-        return TORCH
-    return ROUNDED if tf32 else EXACT
+    return ROUNDED if tf32 and dtype == torch.float32 else EXACT

@@ -25,7 +25,8 @@ from ..load import LoadedModule, loaded
 from ..nvrtc import compile_unit
 
 # As in templates/cuda/rearrange.cu.
-_THREADS, _WIDE, _MOST = 256, 4, 8
+_THREADS, _WIDE, _MOST, _TILE = 256, 4, 16, 32
+_ONE, _SEVERAL, _TRANSPOSED = 0, 1, 2
 _KINDS = {
     (torch.float32, torch.float32): 0,
     (torch.float64, torch.float64): 1,
@@ -38,14 +39,14 @@ _KINDS = {
 _OUTER = 3  # axes besides the parts and the last one
 _MOST_ITEMS = 2**31
 _BLOCKS_PER_MULTIPROCESSOR = 8
-_WORDS = 12  # of a job
+_WORDS = 17  # of a job
 
 
 class Job(NamedTuple):
     """One tensor to write.
 
     Attributes:
-        to: at most four axes, without gaps.
+        to: at most four axes, the last of which has no gaps.
         parts: (parts, …), of `to`'s axes; `to` becomes their sum.
     """
 
@@ -90,7 +91,7 @@ def rearrange(jobs: Sequence[Job]) -> None:
         device = jobs[0].to.device
         with on_device(device):
             kernel, most = _kernel(device.index)
-            blocks = max(math.ceil(items / _THREADS) for items, _ in some)
+            blocks = max(count for count, _ in some)
             kernel((min(blocks, most), len(some), 1), _Jobs.from_buffer(numbers))
 
 
@@ -106,6 +107,22 @@ def in_order(tensor: Tensor) -> tuple[Tensor, list[Job]]:
     return to, [Job(to, tensor[None])]
 
 
+def new_of_heads(like: Tensor, shape: Sequence[int], axis: int, halves: bool) -> Tensor:
+    """An empty tensor; if its heads are one of each direction, either's part has no gaps.
+
+    Autograd keeps such a gradient as it is, and copies one with gaps.
+
+    Args:
+        like: gives dtype and device.
+        shape: of the tensor.
+        axis: of the heads.
+        halves: whether the second half of the heads belongs to the other direction.
+    """
+    if not halves or shape[axis] != 2:
+        return like.new_empty(shape)
+    return like.new_empty(2, *shape[:axis], *shape[axis + 1 :]).movedim(0, axis)
+
+
 def by_torch(job: Job) -> None:
     """Do one job by operators of torch.
 
@@ -117,39 +134,48 @@ def by_torch(job: Job) -> None:
 
 
 def _words(job: Job) -> tuple[int, list[int]] | None:
-    """The items of a job, and its struct; None if the kernel does not take it."""
+    """The blocks that a job can use, and its struct; None if the kernel does not take it."""
     to, parts = job
     kind = _KINDS.get((parts.dtype, to.dtype))
     *sizes, inner = to.shape
-    part, *strides, last = parts.stride()
+    part, *strides, inner_stride = parts.stride()
+    *to_strides, last = to.stride()
     part = part if len(parts) > 1 else 0
-    if not to.is_cuda or kind is None or (last != 1 and inner > 1) or len(sizes) > _OUTER:
+    if not to.is_cuda or kind is None or len(sizes) > _OUTER or to.numel() >= _MOST_ITEMS:
         return None
-    places = parts.data_ptr(), to.data_ptr()
-    bytes_at_once = _WIDE * parts.element_size(), _WIDE * to.element_size()
-    aligned = all(p % min(b, 16) == 0 for p, b in zip(places, bytes_at_once, strict=True))
-    wide = aligned and not any(number % _WIDE for number in (inner, part, *strides))
-    items = to.numel() // (_WIDE if wide else 1)
-    if items >= _MOST_ITEMS or not to.is_contiguous():
+    if last != 1 and inner > 1:
         return None
     lead = _OUTER - len(sizes)
-    outer = *[1] * lead, *sizes, *[0] * lead, *strides
-    return items, [*places, 2 * kind + wide, len(parts), part, *outer, inner]
+    outer = *[1] * lead, *sizes, *[0] * lead, *strides, *[0] * lead, *to_strides
+    places = parts.data_ptr(), to.data_ptr()
+    if inner_stride == 1 or inner == 1:
+        bytes_at_once = _WIDE * parts.element_size(), _WIDE * to.element_size()
+        aligned = all(p % min(b, 16) == 0 for p, b in zip(places, bytes_at_once, strict=True))
+        wide = aligned and not any(n % _WIDE for n in (inner, part, *strides, *to_strides))
+        way, each = (_SEVERAL, _WIDE) if wide else (_ONE, 1)
+        blocks = math.ceil(to.numel() / (_THREADS * each))
+    elif sizes and strides[-1] == 1:
+        tiles = math.ceil(sizes[-1] / _TILE) * math.ceil(inner / _TILE)
+        way, blocks = _TRANSPOSED, math.prod(sizes[:-1]) * tiles
+    else:
+        return None
+    return blocks, [*places, kind, way, len(parts), part, *outer, inner, inner_stride]
 
 
 def jobs_of_splits(
-    parts: Tensor, counts: Sequence[int], dtype: torch.dtype
+    parts: Tensor, counts: Sequence[int], like: Tensor, halves: bool
 ) -> Iterator[tuple[Tensor, list[Job]]]:
     """For each range of the second axis, a new tensor and the job that fills it, if any.
 
     Args:
-        parts: (parts, all counts, …).
+        parts: (parts, all counts, heads, …).
         counts: of each range.
-        dtype: of the results.
+        like: gives the dtype of the results.
+        halves: as in `new_of_heads`.
     """
     first = 0
     for count in counts:
-        to = parts.new_empty(count, *parts.shape[2:], dtype=dtype)
+        to = new_of_heads(like, (count, *parts.shape[2:]), 1, halves)
         yield to, [Job(to, parts[:, first : first + count])] if count else []
         first += count
 

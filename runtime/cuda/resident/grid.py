@@ -11,11 +11,11 @@ from torch import Tensor
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.grid.plan import GridPlan
 from ..arguments import grid_struct
-from ..launch import CallSizes, Kernel, Launcher
+from ..launch import CallSizes, Kernel, Launcher, fill_bytes
 from ..load import load_kernel
+from ..products.rearrange import in_order, rearrange
 
-_WORD = 8  # bytes that are filled at once
-_SENTINEL = -1  # such a word: 0xFF throughout, which no kernel publishes
+_SENTINEL = 0xFF  # each byte of a word that no kernel publishes
 
 
 class GridLauncher(Launcher):
@@ -40,7 +40,11 @@ class GridLauncher(Launcher):
         Args:
             R: (Gr, N, D out, D in).
         """
-        return R if R is None or self._plan.direction == "forward" else R.mT.contiguous()
+        if R is None or self._plan.direction == "forward":
+            return R
+        transposed, jobs = in_order(R.mT)
+        rearrange(jobs)
+        return transposed
 
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
         """Run all steps of the direction on torch's current stream.
@@ -57,11 +61,11 @@ class GridLauncher(Launcher):
             kernel = load_kernel(self._cell, plan, f"rnnc_{plan.direction}", device)
             self._kernel = kernel
         per_step, fixed = self._buffers
-        exchange = like.new_empty((steps or 1) * per_step // _WORD, dtype=torch.int64)
+        exchange = like.new_empty((steps or 1) * per_step, dtype=torch.uint8)
         streamed = like.new_empty(fixed, dtype=torch.uint8)
         struct = grid_struct(type(arguments))
         for first, grid in self._waves:
-            exchange.fill_(_SENTINEL)
+            fill_bytes(exchange, _SENTINEL)
             kernel(
                 grid,
                 struct(

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import random
 from array import array
-from itertools import pairwise
+from itertools import combinations, pairwise
 
 import pytest
 import rnnc
@@ -13,6 +14,7 @@ from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.arguments import backward_arguments, grid_struct
 from rnnc.runtime.cuda.relaunch import _addresses
 from rnnc.runtime.replay import entries, replays
+from rnnc.runtime.replay.compact import _packed, _Temporary
 from rnnc.runtime.replay.recorder import recording, refuse_recording
 from rnnc.runtime.replay.replays import Replays, forget_replays
 
@@ -228,3 +230,27 @@ def test_a_replayed_module_launches_the_same_kernels(simulated_gpu, monkeypatch,
     assert len(computed) == 3  # forward, backward, inference
     known = [k.replays for k in rnn._known_calls._known.values()]
     assert all(each.replay is not None for found in known for each in found._known.values())
+
+
+def test_tensors_that_are_never_needed_at_once_share_their_place():
+    generator = random.Random(7)
+    for _ in range(50):
+        tensors = []
+        for slot in range(generator.randrange(2, 12)):
+            first = generator.randrange(20)
+            last = first + generator.randrange(6)
+            tensors.append(_Temporary(slot, 512 * generator.randrange(1, 9), first, last))
+        tensors.sort(key=lambda each: each.size, reverse=True)
+        offsets, size = _packed(tensors)
+        for one, other in combinations(tensors, 2):
+            begin, then = offsets[one.slot], offsets[other.slot]
+            apart = begin + one.size <= then or then + other.size <= begin
+            assert apart or one.last < other.first or other.last < one.first
+        assert size == max(offsets[each.slot] + each.size for each in tensors)
+        most = max(
+            sum(each.size for each in tensors if each.first <= entry <= each.last)
+            for entry in range(26)
+        )
+        assert most <= size <= sum(each.size for each in tensors)
+    alone = [_Temporary(slot, 512, 2 * slot, 2 * slot + 1) for slot in range(5)]
+    assert _packed(alone)[1] == 512

@@ -1,0 +1,51 @@
+"""Copies of tensors into new ones, by a launch for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from .rearrange import Job, in_order, rearrange
+
+
+class CudaMoves:
+    """Collects copies, and does them when the context ends."""
+
+    __slots__ = ("_jobs",)
+
+    def __init__(self) -> None:
+        self._jobs: list[Job] = []
+
+    def __enter__(self) -> CudaMoves:
+        return self
+
+    def __exit__(self, error: object, *_: object) -> None:
+        if error is None:
+            rearrange(self._jobs)
+
+    def cat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
+        """The tensors beside each other on an axis.
+
+        Args:
+            tensors: of at most four axes, alike but for one.
+            axis: that one.
+        """
+        shape = list(tensors[0].shape)
+        counts = [tensor.shape[axis] for tensor in tensors]
+        shape[axis] = sum(counts)
+        to, first = tensors[0].new_empty(shape), 0
+        for tensor, count in zip(tensors, counts, strict=True):
+            self._jobs.append(Job(to.narrow(axis, first, count), tensor[None]))
+            first += count
+        return to
+
+    def packed(self, tensor: Tensor) -> Tensor:
+        """The tensor without gaps; itself, if it has none.
+
+        Args:
+            tensor: of at most four axes.
+        """
+        to, jobs = in_order(tensor)
+        self._jobs += jobs
+        return to
