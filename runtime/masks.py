@@ -13,6 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..cellspec.cell import CellSpec
+from ..codegen.layout import layout_of
+from ..codegen.shape import Reverse
+
 # A byte of `Masks.steps`. A step that is held does not run: the states stand still and outputs are
 # zero. A step runs from the states after the step before it, from the reset values, or from the
 # states that the caller passed; the last only where it is the first step of the row.
@@ -148,3 +152,59 @@ def _by_time(value: Tensor, reverse: bool) -> Tensor:
         return value
     value = value.detach()
     return value[:, 1:] if reverse else value
+
+
+def read_states(
+    cell: CellSpec,
+    masks: Masks,
+    states: Sequence[Tensor],
+    initial_states: Sequence[Tensor],
+    reverse: Reverse,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """States for products over all steps: at each step what the step that runs next reads.
+
+    Who multiplies rows of each step with the states after the step before it, and rows of the
+    first with the initial states, as without masks, then has the factors of a call with masks: the
+    reset value where the state was reset, and zero where a step does not run.
+
+    Args:
+        cell: the cell.
+        masks: of the call.
+        states: after each step, (T, B, N, D); those that no recurrent weight reads may be empty.
+        initial_states: before the first step, (B, N, D) each.
+        reverse: whether the cell runs from the last step to the first.
+
+    Returns:
+        The states, of which nobody reads the last that runs, and the initial states.
+    """
+    layout, found, firsts = layout_of(cell), list(states), list(initial_states)
+    sources = dict.fromkeys((*layout.sources.values, *layout.diagonal_sources.values))
+    steps = len(masks.steps)
+    # The steps that run later than the first, and the steps before each of them.
+    first, later, before = 0, slice(1, None), slice(0, -1)
+    if reverse:
+        first, later, before = steps - 1, slice(0, -1), slice(1, None)
+    how = masks.steps[:, :, None, None]
+    for source in sources if steps else ():
+        i = source.number
+        zero = states[i].new_zeros(())
+        if masks.reset_to is None:
+            value = values = states[i].new_full((), cell.states[i].init)
+        else:
+            value = values = masks.reset_to[i]
+            if value.ndim == 4:
+                in_time = value.transpose(0, 1)
+                values = in_time[: steps - 1] if reverse else in_time[1:]
+                value = in_time[first] if first < len(in_time) else zero
+        initial = torch.where(how[first] == RESTART, value, initial_states[i])
+        firsts[i] = torch.where(how[first] == HOLD, zero, initial)
+        read = torch.empty_like(states[i])
+        part = read[before]
+        torch.where(how[later] == RUN, states[i][before], zero, out=part)
+        if (
+            reverse and masks.longest is not None
+        ):  # else the first step of a row is the first of all
+            torch.where(how[later] == FIRST, initial_states[i], part, out=part)
+        torch.where(how[later] == RESTART, values, part, out=part)
+        found[i] = read
+    return found, firsts

@@ -20,11 +20,13 @@ class CpuPlan:
         reverse: which heads run from the last step to the first.
         single_step: whether the library runs single steps of all layers of a module. They are
             compiled by themselves: who runs sequences does not wait for them.
+        masked: whether rows have lengths of their own, or resets.
     """
 
     dtype: Dtype = "float32"
     reverse: Reverse = False
     single_step: bool = False
+    masked: bool = False
 
     save: ClassVar[Save] = "gates"
     template: ClassVar[str] = "cpu/kernel.cpp.jinja"

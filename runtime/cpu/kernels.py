@@ -10,10 +10,12 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
+from ..masks import read_states
 from ..store.facts import counts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .arguments import address, addresses, struct_of
 from .compile import cpu_library
+from .masks import mask_fields, reset_values
 from .products import StateGradients, recurrent_gradient, recurrent_product
 from .tasks import sizes_of
 
@@ -40,8 +42,9 @@ def forward(
     params = _stacked(inputs.params)
     initial_states = [s.contiguous() for s in inputs.initial_states]
     R, R_diag, b = weights
+    masks, values = inputs.masks, reset_values(cell, inputs.masks, last[0])
     product, strides = None, (0, 0, 0)
-    if R is not None and torch_multiplies(steps, batch, R):
+    if R is not None and masks is None and torch_multiplies(steps, batch, R):
         of_one_layer = [state.view(1, batch, heads * dim) for state in initial_states]
         product, strides = recurrent_product(cell, R, of_one_layer, 0)
     arguments = struct_of(
@@ -58,6 +61,7 @@ def forward(
         *addresses(states),
         *addresses(last),
         address(saved if for_backward else None),
+        *mask_fields(masks, values),
     )
     library = cpu_library(cell, plan)
     if wx.numel() or last[0].numel():
@@ -95,7 +99,8 @@ def backward(
     initial_states = [s.contiguous() for s in saved.initial_states]
     steps, (batch, heads, dim) = len(values), initial_states[0].shape
     R, R_diag, params = _packed(saved.R), _packed(saved.R_diag), _stacked(saved.params)
-    outside = R is not None and torch_multiplies(steps, batch, R)
+    masks, reset_to = saved.masks, reset_values(cell, saved.masks, initial_states[0])
+    outside = R is not None and masks is None and torch_multiplies(steps, batch, R)
     sizes = sizes_of(steps, batch, heads, dim, 0 if outside else counts.dense)
     tiles = math.ceil(batch / sizes.tile_rows)
     new, plane = values.new_empty, (heads, dim)
@@ -105,6 +110,9 @@ def backward(
     d_params = new(*each, counts.params, *plane)
     d_diagonal = new(*each, counts.diagonal, *plane)
     d_initial_states = [new(batch, heads, dim) for _ in initial_states]
+    d_reset_to = None
+    if masks is not None and masks.learned:
+        d_reset_to = [new(batch, heads, dim).zero_() for _ in initial_states]
     seeds = [[_packed(t) for t in ts] for ts in (d_states, d_last)]
     arguments = struct_of(
         *sizes,
@@ -121,6 +129,7 @@ def backward(
         d_bias.data_ptr(),
         d_params.data_ptr(),
         d_diagonal.data_ptr(),
+        *mask_fields(masks, reset_to, d_reset_to),
     )
     if d_initial_states[0].numel():
         cpu_library(cell, plan).rnnc_backward(arguments)
@@ -132,6 +141,8 @@ def backward(
     d_wx = d_gates if counts.inputs == counts.gates else d_gates[:, :, :, : counts.inputs]
     if tiles != 1:
         d_bias, d_params, d_diagonal = d_bias.sum(0), d_params.sum(0), d_diagonal.sum(0)
+    if masks is not None:
+        states, initial_states = read_states(cell, masks, states, initial_states, plan.reverse)
     return Gradients(
         d_wx=d_wx.permute(1, 0, 2, 4, 3),
         d_R=recurrent_gradient(cell, d_gates, states, initial_states, plan.reverse, saved.zero),
@@ -139,6 +150,7 @@ def backward(
         d_initial_states=d_states_before,
         d_R_diag=d_diagonal,
         d_params=d_params,
+        d_reset_to=d_reset_to,
     )
 
 

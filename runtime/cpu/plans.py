@@ -13,12 +13,15 @@ DTYPES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.float64: "fl
 
 
 @cache
-def plan_of(dtype: torch.dtype, reverse: Reverse = False, single_step: bool = False) -> CpuPlan:
+def plan_of(
+    dtype: torch.dtype, reverse: Reverse = False, single_step: bool = False, masked: bool = False
+) -> CpuPlan:
     """The plan.
 
     Args:
         dtype: in which a call is computed.
         reverse: which heads run from the last step to the first.
         single_step: whether it is for single steps.
+        masked: whether calls have masks.
     """
-    return CpuPlan(DTYPES[dtype], reverse, single_step)
+    return CpuPlan(DTYPES[dtype], reverse, single_step, masked)

@@ -26,6 +26,7 @@ class CpuTarget(CpuSteps):
 
     device = "cpu"
     dtypes: tuple[torch.dtype, ...] = tuple(DTYPES)
+    takes_masks = True
 
     def find_compiler(self, index: int | None) -> None:
         """Check that kernels can be built.
@@ -178,7 +179,7 @@ class CpuTarget(CpuSteps):
             inputs: its tensors.
             donated: whether nobody reads wx again; not used.
         """
-        plan = plan_of(inputs.wx.dtype, call.choice.reverse)
+        plan = plan_of(inputs.wx.dtype, call.choice.reverse, masked=call.masked)
         return kernels.forward(call.cell, plan, inputs, call.for_backward, call.stored)
 
     def backward(
@@ -198,5 +199,5 @@ class CpuTarget(CpuSteps):
             d_last: the gradient of each last state, (B, N, D), or None for zero.
             donated: whether nobody reads `saved.saved` again; not used.
         """
-        plan = plan_of(saved.saved.dtype, call.choice.reverse)
+        plan = plan_of(saved.saved.dtype, call.choice.reverse, masked=call.masked)
         return kernels.backward(call.cell, plan, saved, d_states, d_last)

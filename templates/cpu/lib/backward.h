@@ -28,16 +28,12 @@ class BackwardTask {
 
   // The gradients of the gates of a step, and what passes to the states before it but for matrices.
   void run_pointwise(int64_t step) {
-    const int64_t dim = a_.sizes.dim, units = task_.units;
-    const int64_t start = time_.at(step) * step_stride_;
+    const int64_t units = task_.units, start = time_.at(step) * step_stride_;
     const real *before[kStates], *after[kStates];
     for (int s = 0; s < kStates; ++s) {
       before[s] = states_before(step, time_, a_.initial[s], a_.states[s], step_stride_) + origin_;
       after[s] = a_.states[s] + start + origin_;
     }
-    real* const d_bias = step_sums_;
-    real* const d_params = d_bias + kGates * width_;
-    real* const d_diagonal = d_params + kParams * width_;
     std::memset(step_sums_, 0, (size_t)(kSums * width_) * sizeof(real));
     for (int64_t row = 0; row < task_.rows; ++row) {
       const int64_t offset = row * row_stride_, place = start + offset;
@@ -46,17 +42,7 @@ class BackwardTask {
           add_row(a_.d_states[s] + place + origin_, d_state(s, row), units);
         }
       }
-      const real* kept = a_.kept + (place + head_) * kSaved + task_.first_unit;
-      real* d_gates = a_.d_gates + (place + head_) * kGates + task_.first_unit;
-      backward_row(kept, before, after, offset, params_, width_, d_state(0, row), state_width_,
-                   d_gates, d_params, dim, units);
-      for (int g = 0; g < kGates; ++g) add_row(d_gates + g * dim, d_bias + g * width_, units);
-      for (int i = 0; i < kDiagonalPairs; ++i) {
-        const int p = kDiagonalOrder[i];
-        const real* d_gate = d_gates + kDiagonalGate[p] * dim;
-        add_product(d_gate, before[kDiagonalSource[p]] + offset, d_diagonal + p * width_, units);
-        add_product(d_gate, diagonal_ + p * width_, d_state(kDiagonalSource[p], row), units);
-      }
+      run_row(row, place, before, after, offset);
     }
     add_row(step_sums_, (double*)sums_, kSums * width_);
   }
@@ -86,8 +72,29 @@ class BackwardTask {
     store_sums(kGates + kParams, kDiagonalPairs, a_.d_diagonal);
   }
 
- private:
+ protected:
   static constexpr int kSums = kGates + kParams + kDiagonalPairs;
+
+  // One row of a step: `place` is where the step of the row begins in tensors over time, and the
+  // states before and after it lie at an offset into an array of each state.
+  void run_row(int64_t row, int64_t place, const real* const* before, const real* const* after,
+               int64_t offset) {
+    const int64_t dim = a_.sizes.dim, units = task_.units;
+    real* const d_bias = step_sums_;
+    real* const d_params = d_bias + kGates * width_;
+    real* const d_diagonal = d_params + kParams * width_;
+    const real* kept = a_.kept + (place + head_) * kSaved + task_.first_unit;
+    real* d_gates = a_.d_gates + (place + head_) * kGates + task_.first_unit;
+    backward_row(kept, before, after, offset, params_, width_, d_state(0, row), state_width_,
+                 d_gates, d_params, dim, units);
+    for (int g = 0; g < kGates; ++g) add_row(d_gates + g * dim, d_bias + g * width_, units);
+    for (int i = 0; i < kDiagonalPairs; ++i) {
+      const int p = kDiagonalOrder[i];
+      const real* d_gate = d_gates + kDiagonalGate[p] * dim;
+      add_product(d_gate, before[kDiagonalSource[p]] + offset, d_diagonal + p * width_, units);
+      add_product(d_gate, diagonal_ + p * width_, d_state(kDiagonalSource[p], row), units);
+    }
+  }
 
   real* d_state(int state, int64_t row) {
     return d_states_ + state * state_width_ + row * width_;
@@ -115,8 +122,9 @@ class BackwardTask {
   ScratchOf<double> sums_;
 };
 
+template <class Runner, class Arguments>
 __attribute__((noinline))  // inlined twice, it would be compiled twice
-static void backward(const BackwardArguments& a) {
+static void run_backward(const Arguments& a) {
   const Sizes& size = a.sizes;
   const int64_t panels = padded(size.dim) / kPanel, count = tasks(size);
   const int64_t to_pack = a.R != nullptr ? kDensePairs * size.heads * panels : 0;
@@ -134,7 +142,7 @@ static void backward(const BackwardArguments& a) {
     if (unit_parts(size) == 1) {
 #pragma omp for schedule(dynamic)
       for (int64_t i = 0; i < count; ++i) {
-        BackwardTask task(a, task_of(size, i), packed);
+        Runner task(a, task_of(size, i), packed);
         for (int64_t step = size.steps - 1; step >= 0; --step) {
           task.run_pointwise(step);
           task.run_products(step);
@@ -142,15 +150,17 @@ static void backward(const BackwardArguments& a) {
         task.finish();
       }
     } else {
-      OwnTasks<BackwardTask> own(a, packed);
+      OwnTasks<Runner> own(a, packed);
       for (int64_t step = size.steps - 1; step >= 0; --step) {
-        for (BackwardTask& task : own) task.run_pointwise(step);
+        for (Runner& task : own) task.run_pointwise(step);
         barrier.wait(size.steps - step);  // for the gradients of the gates of all units
-        for (BackwardTask& task : own) task.run_products(step);
+        for (Runner& task : own) task.run_products(step);
       }
-      for (BackwardTask& task : own) task.finish();
+      for (Runner& task : own) task.finish();
     }
   }
 }
+
+RNNC_INLINE void backward(const BackwardArguments& a) { run_backward<BackwardTask>(a); }
 
 }  // namespace rnnc

@@ -44,7 +44,7 @@ class ForwardTask {
     }
   }
 
- private:
+ protected:
   // Small matrices stay in a cache while blocks of rows pass, whose gates stay in a smaller one.
   static int64_t rows_at_once(const Sizes& s, const Task& task) {
     const int64_t bytes = kDensePairs * s.dim * padded(task.units) * (int64_t)sizeof(real);
@@ -66,10 +66,11 @@ class ForwardTask {
       before[s] = sources[s] + task_.first_unit;
       after[s] = a_.states[s] + start + task_.first_unit;
     }
-    load_inputs(time_.at(step), first_row, rows);
+    load_inputs(time_.at(step), first_row, rows, gates_);
     for (int i = 0; i < kDensePairs; ++i) {
       const int p = kDenseOrder[i];
-      add_dense(p, sources[kDenseSource[p]], first_row, rows, gates_ + kDenseGate[p] * width_);
+      add_dense(p, sources[kDenseSource[p]], row_stride, first_row, rows,
+                gates_ + kDenseGate[p] * width_);
     }
     for (int64_t row = 0; row < rows; ++row) {
       real* gates = gates_ + row * kGates * width_;
@@ -90,11 +91,11 @@ class ForwardTask {
   }
 
   // gates[row][gate][unit] = bias + input share.
-  void load_inputs(int64_t step, int64_t first_row, int64_t rows) {
+  void load_inputs(int64_t step, int64_t first_row, int64_t rows, real* gates) {
     const int64_t* strides = a_.wx_strides;
     const int64_t unit_stride = strides[3], gate_stride = strides[4];
     for (int64_t row = 0; row < rows; ++row) {
-      real* out = gates_ + row * kGates * width_;
+      real* out = gates + row * kGates * width_;
       copy_row(bias_ + kInputGates * width_, out + kInputGates * width_, (kGates - kInputGates) * width_);
       const real* wx = a_.wx + step * strides[0] + (first_row + row) * strides[1] +
                        task_.head * strides[2] + task_.first_unit * unit_stride;
@@ -113,10 +114,11 @@ class ForwardTask {
     }
   }
 
-  // Add the product of a dense pair to its gate.
-  void add_dense(int pair, const real* source, int64_t first_row, int64_t rows, real* gate) {
+  // Add the product of a dense pair to its gate; rows of the source are `row_stride` apart.
+  void add_dense(int pair, const real* source, int64_t row_stride, int64_t first_row, int64_t rows,
+                 real* gate) {
     const Sizes& size = a_.sizes;
-    const int64_t dim = size.dim, row_stride = size.heads * dim;
+    const int64_t dim = size.dim;
     const int64_t place = pair * size.heads + task_.head;
     if (a_.product != nullptr) {
       const real* product = a_.product + first_row * a_.product_strides[0] +
@@ -148,8 +150,9 @@ class ForwardTask {
   Scratch bias_, diagonal_, params_, gates_;
 };
 
+template <class Runner, class Arguments>
 __attribute__((noinline))  // inlined twice, it would be compiled twice
-static void forward(const ForwardArguments& a) {
+static void run_forward(const Arguments& a) {
   const Sizes& size = a.sizes;
   const bool pack_first = size.steps > 2 && a.product == nullptr;
   const int64_t panels = padded(size.dim) / kPanel, count = tasks(size);
@@ -159,7 +162,7 @@ static void forward(const ForwardArguments& a) {
   if (size.steps == 1 && !worth_threads(size, a.product == nullptr)) {
     // Even a region of one thread takes time.
     for (int64_t i = 0; i < count; ++i) {
-      ForwardTask task(a, task_of(size, i), nullptr);
+      Runner task(a, task_of(size, i), nullptr);
       task.run(0);
       task.finish();
     }
@@ -177,19 +180,21 @@ static void forward(const ForwardArguments& a) {
     if (unit_parts(size) == 1) {
 #pragma omp for schedule(dynamic)
       for (int64_t i = 0; i < count; ++i) {
-        ForwardTask task(a, task_of(size, i), packed);
+        Runner task(a, task_of(size, i), packed);
         for (int64_t step = 0; step < size.steps; ++step) task.run(step);
         task.finish();
       }
     } else {
-      OwnTasks<ForwardTask> own(a, packed);
+      OwnTasks<Runner> own(a, packed);
       for (int64_t step = 0; step < size.steps; ++step) {
-        for (ForwardTask& task : own) task.run(step);
+        for (Runner& task : own) task.run(step);
         barrier.wait(step + 1);  // for all units of the new states
       }
-      for (ForwardTask& task : own) task.finish();
+      for (Runner& task : own) task.finish();
     }
   }
 }
+
+RNNC_INLINE void forward(const ForwardArguments& a) { run_forward<ForwardTask>(a); }
 
 }  // namespace rnnc

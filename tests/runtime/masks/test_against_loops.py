@@ -8,7 +8,7 @@ import torch
 
 # Several dense pairs of two states, a diagonal one, params, initial values that are not zero.
 CELLS = ("lstm", "gru", "slstm", "unicornn", "fastgrnn")
-BACKENDS = ("reference",)
+BACKENDS = ("reference", "cpu")
 KINDS = ("init", "shared", "rows", "stored")
 # Rows of no steps, of one, and of all; resets at 0, at length - 1, in the padding, in a row.
 LENGTHS = (7, 0, 1, 5, 4, 7, 3)

@@ -1,0 +1,55 @@
+"""Masks as the C++ kernels read them: `MaskArguments` of templates/cpu/lib/masks.h."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ..masks import Masks
+from .arguments import addresses
+
+
+def reset_values(cell: CellSpec, masks: Masks | None, like: Tensor) -> list[Tensor]:
+    """The value of each state after a reset, whose units are adjacent; none without masks.
+
+    Args:
+        cell: the cell.
+        masks: of the call.
+        like: (B, N, D), of the call's dtype.
+    """
+    if masks is None:
+        return []
+    if masks.reset_to is None:
+        return [like.new_full(like.shape[1:], state.init) for state in cell.states]
+    return [t if t.stride(-1) == 1 else t.contiguous() for t in masks.reset_to]
+
+
+def mask_fields(
+    masks: Masks | None, values: Sequence[Tensor], d_values: Sequence[Tensor] | None = None
+) -> list[int]:
+    """The fields of `MaskArguments`, in its order; none without masks.
+
+    Args:
+        masks: of the call, contiguous.
+        values: what `reset_values` gave.
+        d_values: to which a backward adds their gradients, (B, N, D) each; None for none.
+    """
+    if masks is None:
+        return []
+    strides = [_strides(value) for value in values]
+    return [
+        masks.steps.data_ptr(),
+        *addresses(values),
+        *[each[axis] for axis in range(3) for each in strides],
+        *addresses(d_values or [None] * len(values)),
+    ]
+
+
+def _strides(value: Tensor) -> tuple[int, int, int]:
+    """Of time, batch and head, in elements; 0 where a value does not vary."""
+    strides = value.stride()
+    if value.ndim == 4:
+        return strides[1], strides[0], strides[2]
+    return 0, strides[0] if value.ndim == 3 else 0, strides[-2]
