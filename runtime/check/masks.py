@@ -13,6 +13,7 @@ from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ..errors import TensorError
 from ..masks import Masks
+from .plain import all_plain, is_watched
 from .scan import check_count
 from .tensor import check_same, check_tensor, shape_error
 
@@ -70,9 +71,9 @@ def check_lengths(lengths: Any, batch: int, steps: int) -> None:
         raise shape_error("lengths", lengths, wanted, f"lengths of the shape ({batch},)")
     if lengths.dtype not in _INTEGERS:
         raise TensorError("lengths", f"dtype {lengths.dtype}", wanted, "lengths.long()")
-    if not values_visible(lengths):
+    if not batch or not values_visible(lengths):
         return
-    for value in lengths.tolist():
+    for value in map(int, lengths.aminmax()):
         if not 0 <= value <= steps:
             write = f"lengths.clamp(0, {steps})"
             raise TensorError("lengths", f"a length of {value}", wanted, write)
@@ -218,8 +219,6 @@ def values_visible(tensor: Tensor) -> bool:
     Args:
         tensor: an argument.
     """
-    if torch.compiler.is_compiling() or type(tensor) is not Tensor or tensor.is_meta:
+    if torch.compiler.is_compiling() or is_watched() or not all_plain((tensor,)):
         return False
-    if tensor.device.type == "cpu":
-        return True
-    return os.environ.get("RNNC_CHECK", "") not in ("", "0")
+    return tensor.is_cpu or (tensor.is_cuda and os.environ.get("RNNC_CHECK", "") not in ("", "0"))
