@@ -12,7 +12,7 @@ from importlib import import_module as _import_module
 from .register import register_operators as _register_operators
 from .register import register_operators_after_torch as _register_operators_after_torch
 
-# The public names of each module; `cells` and `nn` are modules themselves.
+# The public names of each module; those of `_MODULES` are modules themselves.
 _NAMES = {
     ".cellspec.declare": "Constant Gate Param State constant gate param state",
     ".cellspec.errors": "CellError",
@@ -27,13 +27,14 @@ _NAMES = {
     ".define": "Cell cell",
     ".runtime.cuda.memory.kept": "free_memory",
     ".runtime.errors": "CompileError NoCompilerError NoCudaError TensorError",
+    ".runtime.module.earlier": "upgrade_optimizer_state",
     ".runtime.module.rnn": "RNN",
     ".runtime.module.stepper": "Stepper",
     ".runtime.scan": "scan",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-_MODULES = ("cells", "nn")
+_MODULES = ("cells", "init", "nn")
 
 # A star import replaces no builtin: `abs` of Python works on gates and states too.
 __all__ = sorted({*_MODULES, *_MODULE_OF} - set(dir(_builtins)))

@@ -1,6 +1,6 @@
 """The public names of rnnc, for type checkers and editors."""
 
-from . import cells, nn
+from . import cells, init, nn
 from .cellspec.declare import Constant, Gate, Param, State, constant, gate, param, state
 from .cellspec.errors import CellError
 from .cellspec.functions import abs as abs
@@ -38,6 +38,7 @@ from .define import Cell, cell
 from .errors import RnncError
 from .runtime.cuda.memory.kept import free_memory
 from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
+from .runtime.module.earlier import upgrade_optimizer_state
 from .runtime.module.rnn import RNN
 from .runtime.module.stepper import Stepper
 from .runtime.scan import scan
@@ -74,6 +75,7 @@ __all__ = [
     "free_memory",
     "gate",
     "gelu",
+    "init",
     "leaky_relu",
     "log",
     "logsigmoid",
@@ -96,5 +98,6 @@ __all__ = [
     "state",
     "stop_gradient",
     "tanh",
+    "upgrade_optimizer_state",
     "where",
 ]

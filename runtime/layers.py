@@ -19,7 +19,7 @@ from .autograd.transforms import check_has_operators, needs_reference
 from .call import Choice
 from .check.plain import all_plain, any_tangent, is_watched
 from .layers_call import wavefront_error
-from .module.forms import OWN, flat_weights
+from .module.forms import TorchForm, flat_weights
 from .module_call import KernelCall, PlainCall
 from .nn.own import torch_layers
 from .replay.replays import replayed
@@ -32,7 +32,7 @@ from .targets import (
     runs_one_step,
     target_of,
 )
-from .tensors import LayerWeights, ScanInputs, States, weights_from
+from .tensors import LayerWeights, ScanInputs, States
 
 # What autocast casts to the dtype of a call.
 _CAST = frozenset((torch.float32, torch.bfloat16, torch.float16))
@@ -235,9 +235,9 @@ def composed(
         weights: the parameters, in the form of `settings`.
         masks: of each dropout, where they are drawn already.
     """
-    if settings.form is not OWN:
+    if isinstance(settings.form, TorchForm):
         return torch_layers(settings, dropout, x, states, weights, masks)
-    named = weights_from(weights, settings.layers * len(settings.choices))
+    named = settings.form.weights(weights, settings.layers * len(settings.choices))
     lasts: list[States] = []
     for layer in range(settings.layers):
         if layer and masks:

@@ -57,14 +57,12 @@ class Stack(NamedTuple):
         return self.form.weights(parameters, self.parts)
 
     def flat_weights(self, parameters: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
-        """The `LayerWeights.flat` of each direction of each layer, one after the other.
+        """What a single step reads, as `Form.of_step` gives it.
 
         Args:
             parameters: the caller's.
         """
-        if self.form is OWN:
-            return parameters
-        return [weight for own in self.weights(parameters) for weight in own.flat()]
+        return self.form.of_step(parameters, self.parts)
 
     @property
     def target(self) -> Target:

@@ -71,7 +71,7 @@ def recurrent_product(
 
     Args:
         cell: the cell.
-        R: as in `ScanInputs`, contiguous.
+        R: as in `ScanInputs`, each matrix contiguous.
         states: (layers, B, N * D) each, contiguous.
         layer: of which states are multiplied.
 
@@ -83,15 +83,25 @@ def recurrent_product(
     if heads == 1 and source is not None:
         product = linear(states[source][layer], R.view(pairs * dim, dim))
         return product, (pairs * dim, dim, 0)
-    parts = [
-        torch.matmul(
-            states[run.state][layer].view(batch, heads, dim).transpose(0, 1),
-            R[run.matrix : run.matrix + run.many].transpose(2, 3),
-        )
-        for run in _runs(cell)
-    ]
-    product = parts[0] if len(parts) == 1 else torch.cat(parts)  # (pairs, N, B, D)
+    product = R.new_empty(pairs, heads, batch, dim)
+    for run in _runs(cell):
+        state = states[run.state][layer].view(batch, heads, dim).transpose(0, 1)
+        for matrix in range(run.matrix, run.matrix + run.many):
+            torch.bmm(state, R[matrix].transpose(1, 2), out=product[matrix])
     return product, (dim, heads * batch * dim, batch * dim)
+
+
+def matrices_of(R: Tensor, heads: int, dim: int) -> Tensor:
+    """R as in `ScanInputs`: a view of what a single step reads.
+
+    Args:
+        R: its rows in the order head, gate, unit; contiguous.
+        heads: of the layer.
+        dim: units per head.
+    """
+    if heads == 1:
+        return R.view(-1, 1, dim, dim)
+    return R.view(heads, -1, dim, dim).transpose(0, 1)
 
 
 class StateGradients(Sequence[Tensor]):
@@ -124,7 +134,7 @@ def add_recurrent_gradient_of_states(
 
     Args:
         cell: the cell.
-        R: as in `ScanInputs`, contiguous.
+        R: as in `ScanInputs`, each matrix contiguous.
         d_gates: (B, N, G, D), contiguous.
         d_states: (B, N, D) each, contiguous; changed in place.
     """

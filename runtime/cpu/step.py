@@ -11,7 +11,7 @@ from torch import Tensor
 from ..tensors import States, Stepped
 from .arguments import address, addresses, packing_of
 from .linear import linear
-from .products import recurrent_product
+from .products import matrices_of, recurrent_product
 from .step_backward import step_backward
 from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of
@@ -44,7 +44,7 @@ class CpuSteps:
             stack: the call; it drops no features.
             x: (B, input), or (1, B, input) for a sequence of one step.
             states: before the step, (layers, B, hidden) each; empty for their initial values.
-            weights: the `LayerWeights.flat` of each layer, one after the other.
+            weights: of each layer, one after the other, as `Form.of_step` gives them.
             to: where the results go, without gaps; None for new tensors. They are not the states
                 given.
         """
@@ -146,7 +146,8 @@ def _step_by_torch(
         wx = None if W is None else linear(below, W.view(-1, W.shape[-1]))
         product, strides = None, (0, 0, 0)
         if R is not None and sources:
-            product, strides = recurrent_product(stack.calls[0].cell, R, sources, layer)
+            matrices = matrices_of(R, heads, dim)
+            product, strides = recurrent_product(stack.calls[0].cell, matrices, sources, layer)
         top = layer == stack.layers - 1
         fields = [
             *sizes,

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..tensors import Stepped
 from .arguments import addresses, packing_of
-from .products import add_recurrent_gradient_of_states, recurrent_gradient
+from .products import add_recurrent_gradient_of_states, matrices_of, recurrent_gradient
 from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of
 
@@ -135,7 +135,8 @@ def _by_torch(
             found[begin + 1] = recurrent_gradient(cell, over_time, (), before, False, zero)
         if R is not None and given and found[1] is not None:
             d_before = [d[layer].view(plane) for d in found[1:first]]  # type: ignore[index]
-            add_recurrent_gradient_of_states(cell, R, d_gates, d_before)
+            matrices = matrices_of(R, heads, dim)
+            add_recurrent_gradient_of_states(cell, matrices, d_gates, d_before)
         d_y = None
         if W is None:
             continue
@@ -150,8 +151,8 @@ def _by_torch(
 
 
 def _of_inputs(d_gates: Tensor, inputs: int) -> Tensor:
-    """The gradients of the gates with input in the order of W, (B, Gx * N * D)."""
+    """The gradients of the gates with input in the order of W, (B, N * Gx * D)."""
     batch, heads, gates, dim = d_gates.shape
     if heads == 1:
         return d_gates.view(batch, gates * dim)[:, : inputs * dim]
-    return d_gates[:, :, :inputs].transpose(1, 2).reshape(batch, inputs * heads * dim)
+    return d_gates[:, :, :inputs].reshape(batch, heads * inputs * dim)

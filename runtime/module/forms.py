@@ -27,6 +27,16 @@ class Form(Protocol):
             parts: layers times directions.
         """
 
+    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
+        """What a single step reads: the `LayerWeights.flat` of each direction of each layer.
+
+        Their shapes do not matter. In memory rows are in the order head, gate, unit.
+
+        Args:
+            parameters: of the module.
+            parts: layers times directions.
+        """
+
     def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
         """Which gradients of weights are wanted, where those of some parameters are.
 
@@ -48,11 +58,15 @@ class Form(Protocol):
 
 
 class OwnForm:
-    """That of `rnnc.RNN`: each parameter is a weight."""
+    """That of the operators of torch: each parameter is a weight."""
 
     def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
         """As in `Form`."""
         return weights_from(parameters, parts)
+
+    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
+        """As in `Form`; of one head."""
+        return parameters
 
     def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
         """As in `Form`."""
@@ -97,6 +111,15 @@ class TorchForm:
             W = weight_ih.reshape(-1, 1, dim, weight_ih.shape[1])
             found.append(LayerWeights(W, weight_hh.reshape(-1, 1, dim, dim), b, None, ()))
         return found
+
+    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
+        """As in `Form`.
+
+        Args:
+            parameters: of the module.
+            parts: layers times directions.
+        """
+        return flat_weights(self, parameters, parts)
 
     def _bias(self, bias_ih: Tensor, bias_hh: Tensor, dim: int) -> Tensor:
         """Gate by gate: (gates * dim)."""

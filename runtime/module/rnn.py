@@ -29,10 +29,12 @@ from ..layers import run_plain_call, scan_layers
 from ..targets import Target, check_backend
 from ..tensors import States
 from .computed_weights import replace_weight
+from .earlier import reorder_module, reorder_state_dict
 from .identity import check_same_cell, identity_of
 from .known_calls import KnownCalls
+from .rows import rows_form
 from .steps import Steps
-from .weights import Named, initialize, weight_of, weight_shapes
+from .weights import Named, initialize, weight_of, weights_of_layer
 
 
 class RNN(Steps):
@@ -41,11 +43,13 @@ class RNN(Steps):
     The parameters of layer k, where the cell has them (N heads of D units, N · D = hidden_size;
     Gx, Gr, Gd, Gb as in `rnnc.scan`):
 
-    - `weight_ih_l{k}` (Gx, N, D, input): the input projection of each gate with input;
-    - `weight_hh_l{k}` (Gr, N, D, D): a recurrent matrix per head, [gate, head, out, in];
-    - `weight_hd_l{k}` (Gd, N, D): diagonal recurrent weights;
-    - `bias_l{k}` (Gb, N, D);
+    - `weight_ih_l{k}` (N · Gx · D, input): the input projection of each gate with input;
+    - `weight_hh_l{k}` (N · Gr · D, D): a recurrent matrix (D, D) per head and pair;
+    - `weight_hd_l{k}` (N · Gd · D): diagonal recurrent weights;
+    - `bias_l{k}` (N · Gb · D);
     - `<param>_l{k}` (N, D) for each param of the cell.
+
+    Rows are in the order head, gate, unit: with one head those of `nn.LSTM`.
 
     A bidirectional layer has all of them again for the direction from the last step to the first,
     with `_reverse` at the end of their names: `weight_ih_l{k}_reverse`. Layers above the first
@@ -129,9 +133,9 @@ class RNN(Steps):
         self.layers: Order = check_choice("layers", layers, ORDERS)
         self._remember()
         for own in self._weights:
-            for _, attribute, shape in own.values():
-                parameter = nn.Parameter(torch.empty(shape, device=device, dtype=dtype))
-                self.register_parameter(attribute, parameter)
+            for named in own.values():
+                parameter = nn.Parameter(torch.empty(named.shape, device=device, dtype=dtype))
+                self.register_parameter(named.attribute, parameter)
         self.reset_parameters()
 
     def _remember(self) -> None:
@@ -142,11 +146,15 @@ class RNN(Steps):
         # The weights that each direction of each layer was built with, by name. A weight may later
         # be replaced by anything under its name: a parametrization, a buffer or a plain tensor.
         suffixes = ("", "_reverse") if self.bidirectional else ("",)
+        dim = self.hidden_size // self.heads
+        self._form = rows_form(self.heads, dim)
         self._weights = [
-            {
-                name: Named(name, f"{name}_l{layer}{suffix}", shape)
-                for name, shape in self._shapes(layer).items()
-            }
+            weights_of_layer(
+                self.cell,
+                self._features if layer else self.input_size,
+                *(self.heads, dim, self.bias),
+                f"_l{layer}{suffix}",
+            )
             for layer in range(self.num_layers)
             for suffix in suffixes
         ]
@@ -160,11 +168,7 @@ class RNN(Steps):
         self.__dict__.setdefault("bidirectional", False)
         self.__dict__.setdefault("layers", "auto")
         self._remember()
-
-    def _shapes(self, layer: int) -> dict[str, tuple[int, ...]]:
-        """The shapes of the weights of a layer's direction, by name."""
-        size = self._features if layer else self.input_size
-        return weight_shapes(self.cell, size, self.heads, self.hidden_size // self.heads, self.bias)
+        reorder_module(self, self._all_weights())
 
     @property
     def _features(self) -> int:
@@ -182,7 +186,7 @@ class RNN(Steps):
         weight = weight_of(self, named, None)
         owned = isinstance(self._parameters.get(named.attribute), nn.Parameter)
         drawn = weight if owned else torch.empty_like(weight)
-        initialize(self.cell, named.name, drawn)
+        initialize(self.cell, named, drawn)
         if not owned:
             replace_weight(self, named.attribute, drawn)
 
@@ -244,6 +248,7 @@ class RNN(Steps):
             self.backend,
             Choice(self.variant, self.save, self.precision),
             self.layers,
+            self._form,
         )
 
     def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
@@ -252,6 +257,9 @@ class RNN(Steps):
         sizes = self.heads, self.hidden_size, self.num_layers, self.bidirectional
         choice = self.variant, self.save, self.precision, self.layers
         return self.cell, sizes, dropout, tf32, self.backend, choice
+
+    def _all_weights(self) -> list[Named]:
+        return [named for named in self._in_order if named is not None]
 
     def _any_weight(self) -> Tensor | None:
         named = next(iter(self._weights[0].values()), None)
@@ -274,6 +282,7 @@ class RNN(Steps):
         self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *rest: Any
     ) -> None:
         check_same_cell(local_metadata.get("cell"), self.cell, prefix)
+        reorder_state_dict(self._all_weights(), state_dict, prefix)
         super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def extra_repr(self) -> str:

@@ -10,52 +10,7 @@ from torch import Tensor, nn
 
 from ...cellspec.cell import CellSpec
 from ..check.module import check_weight_of_module
-
-
-def weight_shapes(
-    cell: CellSpec, input_size: int, heads: int, dim: int, bias: bool
-) -> dict[str, tuple[int, ...]]:
-    """The shapes of a layer's weights, by name.
-
-    Args:
-        cell: the cell.
-        input_size: features of the layer's input.
-        heads: of the layer.
-        dim: units per head.
-        bias: whether gates have biases.
-    """
-    counts = {
-        "weight_ih": (len(cell.input_gates), (heads, dim, input_size)),
-        "weight_hh": (len(cell.dense_pairs), (heads, dim, dim)),
-        "weight_hd": (len(cell.diagonal_pairs), (heads, dim)),
-        "bias": (len(cell.bias_gates) if bias else 0, (heads, dim)),
-    }
-    shapes = {name: (count, *rest) for name, (count, rest) in counts.items() if count}
-    return shapes | {p.name: (heads, dim) for p in cell.params}
-
-
-def initialize(cell: CellSpec, name: str, weight: Tensor) -> None:
-    """Draw a weight anew, in place.
-
-    Args:
-        cell: the cell.
-        name: of the weight.
-        weight: is written.
-    """
-    if name == "weight_ih":
-        bound = math.sqrt(3 / weight.shape[-1])
-        weight.uniform_(-bound, bound)
-    elif name == "weight_hh":
-        # In float32 at least: torch has no QR factorisation in half precision.
-        drawn = weight.to(torch.promote_types(weight.dtype, torch.float32))
-        for matrix in drawn.flatten(0, 1):
-            nn.init.orthogonal_(matrix)
-        weight.copy_(drawn)
-    elif name == "weight_hd":
-        weight.uniform_(-1, 1)
-    else:
-        inits = {p.name: p.init for p in cell.params}
-        weight.fill_(inits.get(name, 0.0))
+from .rows import to_rows
 
 
 class Named(NamedTuple):
@@ -65,11 +20,91 @@ class Named(NamedTuple):
         name: without the layer, `weight_ih` for example.
         attribute: of the module.
         shape: of the weight.
+        gates: (gates, N, D), whose units its rows are, in the order head, gate, unit; None for a
+            weight that is no rows of gates.
     """
 
     name: str
     attribute: str
     shape: tuple[int, ...]
+    gates: tuple[int, int, int] | None = None
+
+    @property
+    def by_gate(self) -> tuple[int, ...]:
+        """The shape gate by gate, (gates, N, D) or (gates, N, D, features)."""
+        return self.shape if self.gates is None else (*self.gates, *self.shape[1:])
+
+
+def weights_of_layer(
+    cell: CellSpec, input_size: int, heads: int, dim: int, bias: bool, end: str
+) -> dict[str, Named]:
+    """The weights of one direction of a layer, by name.
+
+    Args:
+        cell: the cell.
+        input_size: features of the layer's input.
+        heads: of the layer.
+        dim: units per head.
+        bias: whether gates have biases.
+        end: of the attributes, `_l0` for example.
+    """
+    counts = {
+        "weight_ih": (len(cell.input_gates), (input_size,)),
+        "weight_hh": (len(cell.dense_pairs), (dim,)),
+        "weight_hd": (len(cell.diagonal_pairs), ()),
+        "bias": (len(cell.bias_gates) if bias else 0, ()),
+    }
+    found = {
+        name: Named(name, name + end, (heads * gates * dim, *features), (gates, heads, dim))
+        for name, (gates, features) in counts.items()
+        if gates
+    }
+    return found | {p.name: Named(p.name, p.name + end, (heads, dim)) for p in cell.params}
+
+
+def blocks_of(named: Named, weight: Tensor) -> list[list[Tensor]]:
+    """The rows of each gate and head, (D, features) or (D): by gate, then by head. They are views.
+
+    Args:
+        named: a weight of gates.
+        weight: of its shape.
+    """
+    assert named.gates is not None
+    gates, heads, dim = named.gates
+    by_head = weight.view(heads, gates, dim, *weight.shape[1:])
+    return [[by_head[head, gate] for head in range(heads)] for gate in range(gates)]
+
+
+def initialize(cell: CellSpec, named: Named, weight: Tensor) -> None:
+    """Draw a weight anew, in place. Numbers are drawn gate by gate.
+
+    Args:
+        cell: the cell.
+        named: which one.
+        weight: is written.
+    """
+    if named.name == "weight_ih":
+        _draw_uniform(named, weight, math.sqrt(3 / weight.shape[-1]))
+    elif named.name == "weight_hh":
+        # In float32 at least: torch has no QR factorisation in half precision.
+        drawn = weight.to(torch.promote_types(weight.dtype, torch.float32))
+        for matrices in blocks_of(named, drawn):
+            for matrix in matrices:
+                nn.init.orthogonal_(matrix)
+        weight.copy_(drawn)
+    elif named.name == "weight_hd":
+        _draw_uniform(named, weight, 1.0)
+    else:
+        inits = {p.name: p.init for p in cell.params}
+        weight.fill_(inits.get(named.name, 0.0))
+
+
+def _draw_uniform(named: Named, weight: Tensor, bound: float) -> None:
+    if named.gates is None or named.gates[1] == 1:
+        weight.uniform_(-bound, bound)
+    else:
+        drawn = torch.empty_like(weight).uniform_(-bound, bound)
+        weight.copy_(to_rows(drawn.view(named.by_gate)))
 
 
 def weight_of(module: nn.Module, named: Named, device: torch.device | None) -> Tensor:
@@ -83,7 +118,7 @@ def weight_of(module: nn.Module, named: Named, device: torch.device | None) -> T
     Raises:
         TensorError: it is missing, or has another shape or device.
     """
-    _, attribute, shape = named
+    _, attribute, shape, _ = named
     weight: Tensor | None = module._parameters.get(attribute)
     if weight is None:
         weight = getattr(module, attribute, None)

@@ -190,7 +190,7 @@ def test_weights_that_are_no_parameters(variant):
     rnn.bias_l1 = None
     with pytest.raises(rnnc.TensorError, match="bias_l1\n  found:  nothing"):
         rnn(x)
-    rnn.bias_l1 = nn.Parameter(torch.zeros(4, 2, 16))  # on the CPU
+    rnn.bias_l1 = nn.Parameter(torch.zeros(128))  # on the CPU
     with pytest.raises((rnnc.RnncError, RuntimeError)):
         rnn(x)
     torch.cuda.synchronize()
@@ -233,7 +233,7 @@ def test_results_are_fresh(steps, backend, variant):
         out = torch.ops.rnnc.scan(
             *(
                 torch.randn(3, 0, 2, 16, 4, device="cuda"),
-                rnn.weight_hh_l0.detach(),
+                torch.randn(4, 2, 16, 16, device="cuda"),
                 None,
                 None,
                 [],

@@ -46,6 +46,9 @@ def run_ours(case: Case, values: Mapping[str, Tensor], seeds: Mapping[str, Tenso
         for name, t in seeds.items()
     }
     found = results | gradients(case, results, leaves, moved)
+    for name, tensor in values.items():
+        if has_rows(name) and f"d {name}" in found:
+            found[f"d {name}"] = _by_gate(found[f"d {name}"], tensor.shape)
     return {name: t.detach() for name, t in found.items()}
 
 
@@ -68,6 +71,22 @@ def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:
     return {f"{n} over time": t for n, t in zip(names, over_time, strict=True)} | {
         f"{n} last": t for n, t in zip(names, last, strict=True)
     }
+
+
+def has_rows(name: str) -> bool:
+    """Whether a module keeps a tensor as rows in the order head, gate, unit."""
+    kind, _, layer = name.partition(".")
+    return bool(layer) and kind in ("weight_ih", *_WEIGHTS)
+
+
+def rows_of(tensor: Tensor) -> Tensor:
+    """A weight (gates, N, D, ...) as a module keeps it."""
+    return tensor.transpose(0, 1).flatten(0, 2)
+
+
+def _by_gate(rows: Tensor, shape: torch.Size) -> Tensor:
+    gates, heads, *rest = shape
+    return rows.reshape(heads, gates, *rest).transpose(0, 1)
 
 
 def parameter_name(name: str) -> str:
@@ -101,7 +120,7 @@ def module_of(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> rnnc
         parameter = getattr(rnn, parameter_name(name))
         parameter.requires_grad_(tensor.requires_grad)
         with torch.no_grad():
-            parameter.copy_(tensor)
+            parameter.copy_(rows_of(tensor) if has_rows(name) else tensor)
     return rnn
 
 

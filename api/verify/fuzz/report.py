@@ -8,7 +8,7 @@ from ..draw.tree import Case
 from ..draw.write_cell import cell_text
 from ..draw.write_loop import loop_text
 from .judge import EXACT
-from .ours import COMPILERS, parameter_name
+from .ours import COMPILERS, has_rows, parameter_name, rows_of
 from .tensors import draw_values
 
 # The errors that the text allows; the fuzzer itself compares with a loop in the same dtype.
@@ -58,7 +58,8 @@ def report(case: Case, reasons: tuple[str, ...]) -> str:
     lines += [f"DEVICE = {case.device!r}", ""]
     lines += [cell_text(case.cell), loop_text(case.cell), "", _REVERSED, "", "def test_drawn():"]
     lines += [f"    device, names = DEVICE, {names!r}"]
-    lines += _dict("values", {_leaf(case, n): t for n, t in values.items()})
+    kept = {n: rows_of(t) if has_rows(n) else t for n, t in values.items()}
+    lines += _dict("values", {_leaf(case, n): t for n, t in kept.items()})
     lines += _dict("seeds", {n: t for n, t in seeds.items() if n not in case.silent})
     lines += [f"    without = {[_leaf(case, n) for n in case.without]!r}", "    laid = {"]
     lines += [f"        {n!r}: {_view_text(view)}," for n, view in case.views]
@@ -166,9 +167,14 @@ def _modules(case: Case) -> list[str]:
             f"        y = y{turn}",
         ]
     zero = f"x.new_empty(*x.shape[:2], {case.heads}, {case.dim}, 0)"
-    product = 'torch.einsum("bti,gndi->btndg", x, leaves[f"weight_ih_{at}"])'
+    product = 'torch.einsum("bti,gndi->btndg", x, by_gate(f"weight_ih_{at}"))'
     return [
         "    def twin(leaves):",
+        "        def by_gate(name):  # of rows in the order head, gate, unit",
+        f"            split = ({case.heads}, -1, {case.dim})",
+        "            rows = leaves.get(name)",
+        "            return None if rows is None else rows.unflatten(0, split).transpose(0, 1)",
+        "",
         '        x, lasts = leaves["x"], []',
         f"        for k in range({case.layers}):",
         "            ys = []",
@@ -178,7 +184,7 @@ def _modules(case: Case) -> list[str]:
         f"                states = {start}",
         f'                params = {{n: leaves[f"{{n}}_{{at}}"] for n in {params}}}',
         '                words = ("weight_hh", "weight_hd", "bias")',
-        '                weights = [leaves.get(f"{n}_{at}") for n in words]',
+        '                weights = [by_gate(f"{n}_{at}") for n in words]',
         "                run_loop = reversed_loop if end else loop",
         "                over_time, last = run_loop(wx, *weights, params, states)",
         f"                ys.append(over_time[0].reshape({case.batch}, {case.steps}, {hidden}))",

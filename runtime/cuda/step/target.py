@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from ...module.forms import flat_weights
 from ...tensors import Stepped
 from .backward import backward_step
 from .forward import forward_step
@@ -34,10 +35,10 @@ class CudaSteps:
             stack: the call; it drops no features.
             x: (B, input).
             states: before the step, (layers, B, hidden) each; empty for their initial values.
-            weights: the `LayerWeights.flat` of each layer, one after the other.
+            weights: of each layer, one after the other, as `Form.of_step` gives them.
             to: where the results go; None for new tensors.
         """
-        return forward_step(stack, x, states, weights, to)
+        return forward_step(stack, x, states, _by_gate(stack, weights), to)
 
     def step_backward(
         self,
@@ -60,6 +61,7 @@ class CudaSteps:
             gradients: of the output and of each new state; None for zero.
             needs: which gradients are wanted.
         """
+        weights = _by_gate(stack, weights)
         return backward_step(stack, x, states, weights, stepped, gradients, needs)
 
     def capture(
@@ -72,3 +74,8 @@ class CudaSteps:
             runs: launch on torch's current stream; their replays follow each other.
         """
         return capture(device, runs) if device.type == "cuda" else None
+
+
+def _by_gate(stack: Stack, weights: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+    """Weights in the order that the kernels read: gate, head, unit."""
+    return weights if stack.heads == 1 else flat_weights(stack.form, weights, stack.parts)

@@ -6,14 +6,15 @@
 
 namespace rnnc {
 
-constexpr int kLayerWeights = 4 + kParams;  // W, R, b, R_diag, and each param
+// W, R, b, R_diag, and each param. Rows of the first four are in the order head, gate, unit.
+constexpr int kLayerWeights = 4 + kParams;
 
 struct StepArguments {
   Sizes sizes;  // of one step and one task per batch tile
   int64_t layers, features;  // of x
   const real* x;             // [B][features]
   // Of a single layer whose products the caller has made; else null.
-  const real* wx;              // [B][input gates][N][D]
+  const real* wx;              // [B][N][input gates][D]
   const real* product;         // as in ForwardArguments
   int64_t product_strides[3];  // likewise
   const real* initial[kStates];  // [layers][B][N][D] each; null for a state of equal values
@@ -26,6 +27,9 @@ struct StepArguments {
 
 // Columns of one part of a product: parts are shared among threads.
 constexpr int64_t kColumnPart = 64;
+// Divisors, for cells without such gates too.
+constexpr int64_t kAnyInputs = kInputGates > 0 ? kInputGates : 1;
+constexpr int64_t kAnyPairs = kDensePairs > 0 ? kDensePairs : 1;
 // Multiplications above which it is worth to wake a thread.
 constexpr int64_t kWorthWaking = 1 << 19;
 
@@ -71,9 +75,9 @@ class StepProducts {
   }
 
   void multiply_states(int64_t piece) {
-    const int64_t dim = size_.dim, matrix = piece / head_parts_;  // [pair][head]
-    const int64_t unit = piece % head_parts_ * kColumnPart, head = matrix % size_.heads;
-    add_dots(before_[kDenseSource[matrix / size_.heads]] + head * dim, hidden_,
+    const int64_t dim = size_.dim, matrix = piece / head_parts_;  // [head][pair]
+    const int64_t unit = piece % head_parts_ * kColumnPart, head = matrix / kAnyPairs;
+    add_dots(before_[kDenseSource[matrix % kAnyPairs]] + head * dim, hidden_,
              R_ + (matrix * dim + unit) * dim, size_.batch, dim, smaller(kColumnPart, dim - unit),
              product_ + matrix * dim + unit, kDensePairs * hidden_);
   }
@@ -83,7 +87,7 @@ class StepProducts {
   const int64_t features_;
   const real* const* const before_;
   const int64_t hidden_, input_columns_, input_parts_, head_parts_;
-  Scratch wx_, product_;  // [B][input gates][N][D] and [B][dense pairs][N][D]
+  Scratch wx_, product_;  // [B][N][input gates][D] and [B][N][dense pairs][D]
 };
 
 // The states of which the caller gives none: each has one value.
@@ -130,11 +134,25 @@ static const real* gather_params(const real* const* weights, real* to, int64_t h
   return to;
 }
 
+// Vectors of gates in the order gate, head, unit: those given, if there is one head.
+static const real* by_gate(const real* given, int64_t gates, const Sizes& sizes, real* to) {
+  if (given == nullptr || sizes.heads == 1) return given;
+  for (int64_t head = 0; head < sizes.heads; ++head) {
+    for (int64_t gate = 0; gate < gates; ++gate) {
+      copy_row(given + (head * gates + gate) * sizes.dim,
+               to + (gate * sizes.heads + head) * sizes.dim, sizes.dim);
+    }
+  }
+  return to;
+}
+
 class StepOfLayers {
  public:
   explicit StepOfLayers(const StepArguments& a)
       : a_(a), hidden_(a.sizes.heads * a.sizes.dim), plane_(a.sizes.batch * hidden_),
-        equal_(a.initial, a.values, plane_), params_(kParams * hidden_) {}
+        equal_(a.initial, a.values, plane_), params_(kParams * hidden_),
+        b_(a.sizes.heads > 1 ? kBiasGates * hidden_ : 0),
+        R_diag_(a.sizes.heads > 1 ? kDiagonalPairs * hidden_ : 0) {}
 
   void run() {
     for (int64_t layer = 0; layer < a_.layers; ++layer) run_layer(layer);
@@ -151,8 +169,8 @@ class StepOfLayers {
     }
     if (layer == a_.layers - 1) of.last[0] = a_.output;
     of.kept = a_.kept != nullptr ? a_.kept + layer * plane_ * kSaved : nullptr;
-    of.b = weights[2];
-    of.R_diag = weights[3];
+    of.b = by_gate(weights[2], kBiasGates, a_.sizes, b_);
+    of.R_diag = by_gate(weights[3], kDiagonalPairs, a_.sizes, R_diag_);
     of.params = gather_params(weights, params_, hidden_);
     const real* const x = layer > 0 ? a_.last[0] + (layer - 1) * plane_ : a_.x;
     const bool multiplied = a_.product != nullptr || equal_.zero_for_matrices();
@@ -160,10 +178,11 @@ class StepOfLayers {
                           a_.wx == nullptr ? weights[0] : nullptr,
                           multiplied ? nullptr : weights[1], of.initial);
     products.run();
-    const int64_t strides[] = {0, kInputGates * hidden_, a_.sizes.dim, 1, hidden_};
+    const int64_t dim = a_.sizes.dim;
+    const int64_t strides[] = {0, kInputGates * hidden_, kInputGates * dim, 1, dim};
     for (int i = 0; i < 5; ++i) of.wx_strides[i] = strides[i];
     of.wx = a_.wx != nullptr ? a_.wx : products.wx();
-    const int64_t own_strides[] = {kDensePairs * hidden_, hidden_, a_.sizes.dim};
+    const int64_t own_strides[] = {kDensePairs * hidden_, dim, kDensePairs * dim};
     of.product = a_.product != nullptr ? a_.product : products.product();
     for (int i = 0; i < 3; ++i) {
       of.product_strides[i] = a_.product != nullptr ? a_.product_strides[i] : own_strides[i];
@@ -174,7 +193,7 @@ class StepOfLayers {
   const StepArguments& a_;
   const int64_t hidden_, plane_;
   const EqualStates equal_;
-  Scratch params_;
+  Scratch params_, b_, R_diag_;
 };
 
 static void step(const StepArguments& a) { StepOfLayers(a).run(); }

@@ -70,16 +70,16 @@ struct StepGradients {
     return d_gates + (head * kGates + gate) * sizes.dim;
   }
 
-  // Some units of a gate and head, matrix = [gate][head].
+  // Some units of a gate and head, matrix = [head][gate].
   void sum_W(int64_t matrix, int64_t unit) const {
-    sum_over_rows(gate(matrix % sizes.heads, matrix / sizes.heads) + unit, row_stride(), x, features,
+    sum_over_rows(gate(matrix / kAnyInputs, matrix % kAnyInputs) + unit, row_stride(), x, features,
                   sizes.batch, smaller(kColumnPart, sizes.dim - unit), features,
                   d_W + (matrix * sizes.dim + unit) * features);
   }
 
   void sum_R(int64_t matrix, int64_t unit) const {
     const int64_t dim = sizes.dim, units = smaller(kColumnPart, dim - unit);
-    const int64_t head = matrix % sizes.heads, pair = matrix / sizes.heads;
+    const int64_t head = matrix / kAnyPairs, pair = matrix % kAnyPairs;
     real* const to = d_R + (matrix * dim + unit) * dim;
     if (zero_before) {
       std::memset(to, 0, (size_t)(units * dim) * sizeof(real));
@@ -95,10 +95,11 @@ struct StepGradients {
     for (int64_t row = 0; row < sizes.batch; ++row) {
       std::memset(d_x + row * features + column, 0, (size_t)columns * sizeof(real));
     }
-    for (int64_t matrix = 0; matrix < kInputGates * sizes.heads; ++matrix) {
-      add_rows(gate(matrix % sizes.heads, matrix / sizes.heads), row_stride(),
-               W + matrix * dim * features + column, features, sizes.batch, dim, columns,
-               d_x + column, features);
+    for (int64_t i = 0; i < kInputGates * sizes.heads; ++i) {
+      const int64_t head = i % sizes.heads, of = i / sizes.heads;
+      add_rows(gate(head, of), row_stride(),
+               W + (head * kInputGates + of) * dim * features + column, features, sizes.batch, dim,
+               columns, d_x + column, features);
     }
   }
 
@@ -107,7 +108,7 @@ struct StepGradients {
     for (int i = 0; i < kDensePairs; ++i) {
       const int p = kDenseOrder[i];
       add_rows(gate(head, kDenseGate[p]), row_stride(),
-               R + (p * sizes.heads + head) * dim * dim + column, dim, sizes.batch, dim, columns,
+               R + (head * kDensePairs + p) * dim * dim + column, dim, sizes.batch, dim, columns,
                d_before[kDenseSource[p]] + head * dim + column, sizes.heads * dim);
     }
   }
@@ -121,7 +122,8 @@ class StepBackward {
         tiles_(tiles(a.sizes)), d_gates_(a.d_gates == nullptr ? kGates * plane_ : 0),
         d_before_(kStates * plane_), d_bias_(tiles_ * kGates * hidden_),
         d_params_(tiles_ * kParams * hidden_), d_diagonal_(tiles_ * kDiagonalPairs * hidden_),
-        d_below_(a.layers > 1 ? plane_ : 0) {}
+        d_below_(a.layers > 1 ? plane_ : 0),
+        R_diag_(a.sizes.heads > 1 ? kDiagonalPairs * hidden_ : 0) {}
 
   void run() {
     const real* d_output = a_.d_output;
@@ -137,7 +139,7 @@ class StepBackward {
     real* d_before[kStates];
     BackwardArguments of = {};
     of.sizes = a_.sizes;
-    of.R_diag = weights[3];
+    of.R_diag = by_gate(weights[3], kDiagonalPairs, a_.sizes, R_diag_);
     of.params = gather_params(weights, params_, hidden_);
     of.kept = a_.kept + layer * plane_ * kSaved;
     of.d_states[0] = d_output;
@@ -181,11 +183,21 @@ class StepBackward {
     add_tiles(d_params_, kParams * hidden_);
     add_tiles(d_diagonal_, kDiagonalPairs * hidden_);
     for (int i = 0; i < kBiasGates && d_weights[2] != nullptr; ++i) {
-      copy_row(d_bias_ + kBias[i] * hidden_, d_weights[2] + i * hidden_, hidden_);
+      copy_heads(d_bias_ + kBias[i] * hidden_, d_weights[2], i, kBiasGates);
     }
-    if (d_weights[3] != nullptr) copy_row(d_diagonal_, d_weights[3], kDiagonalPairs * hidden_);
+    for (int i = 0; i < kDiagonalPairs && d_weights[3] != nullptr; ++i) {
+      copy_heads(d_diagonal_ + i * hidden_, d_weights[3], i, kDiagonalPairs);
+    }
     for (int i = 0; i < kParams; ++i) {
       if (d_weights[4 + i] != nullptr) copy_row(d_params_ + i * hidden_, d_weights[4 + i], hidden_);
+    }
+  }
+
+  // The units of one gate to where they lie head by head.
+  void copy_heads(const real* from, real* to, int64_t gate, int64_t gates) const {
+    const int64_t dim = a_.sizes.dim;
+    for (int64_t head = 0; head < a_.sizes.heads; ++head) {
+      copy_row(from + head * dim, to + (head * gates + gate) * dim, dim);
     }
   }
 
@@ -199,7 +211,7 @@ class StepBackward {
   const EqualStates equal_;
   Scratch params_;
   const int64_t tiles_;
-  Scratch d_gates_, d_before_, d_bias_, d_params_, d_diagonal_, d_below_;
+  Scratch d_gates_, d_before_, d_bias_, d_params_, d_diagonal_, d_below_, R_diag_;
 };
 
 static void step_backward(const StepBackwardArguments& a) { StepBackward(a).run(); }

@@ -99,7 +99,7 @@ def test_what_changes_between_calls_is_seen(emulated_gpu):
     rnn.weight_hh_l0 = torch.nn.Parameter(torch.randn(1, 4, 6, 6).movedim(0, 1).contiguous()[:, 0])
     with pytest.raises(rnnc.TensorError, match="weight_hh_l0"):
         rnn.step(x, states)
-    rnn.weight_hh_l0 = torch.nn.Parameter(torch.randn(4, 1, 6, 6).mT.contiguous().mT)
+    rnn.weight_hh_l0 = torch.nn.Parameter(torch.randn(24, 6).mT.contiguous().mT)
     compare()
     rnn.bias_l0.requires_grad_(False)
     compare()

@@ -24,9 +24,9 @@ def copy_weights(name: str, ours: rnnc.RNN, theirs: torch.nn.RNNBase) -> dict[st
             torch.cat([(bi + bh)[: 2 * H], bi[2 * H :], bh[2 * H :]]) if name == "gru" else bi + bh
         )
         with torch.no_grad():
-            getattr(ours, f"weight_ih_l{layer}").copy_(W.view(-1, 1, H, W.shape[1]))
-            getattr(ours, f"weight_hh_l{layer}").copy_(R.view(-1, 1, H, H))
-            getattr(ours, f"bias_l{layer}").copy_(bias.view(-1, 1, H))
+            getattr(ours, f"weight_ih_l{layer}").copy_(W)
+            getattr(ours, f"weight_hh_l{layer}").copy_(R)
+            getattr(ours, f"bias_l{layer}").copy_(bias)
         expected[f"weight_ih_l{layer}"] = W
         expected[f"weight_hh_l{layer}"] = R
         expected[f"bias_l{layer}"] = bh if name == "gru" else bi

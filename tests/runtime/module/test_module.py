@@ -29,15 +29,15 @@ def test_parameters_and_their_shapes():
     rnn = rnnc.RNN(odd, 3, 8, heads=2, num_layers=2)
     shapes = {k: tuple(v.shape) for k, v in rnn.named_parameters()}
     assert shapes == {
-        "weight_ih_l0": (1, 2, 4, 3),
-        "weight_hh_l0": (1, 2, 4, 4),
-        "weight_hd_l0": (1, 2, 4),
-        "bias_l0": (1, 2, 4),
+        "weight_ih_l0": (8, 3),
+        "weight_hh_l0": (8, 4),
+        "weight_hd_l0": (8,),
+        "bias_l0": (8,),
         "w_l0": (2, 4),
-        "weight_ih_l1": (1, 2, 4, 8),
-        "weight_hh_l1": (1, 2, 4, 4),
-        "weight_hd_l1": (1, 2, 4),
-        "bias_l1": (1, 2, 4),
+        "weight_ih_l1": (8, 8),
+        "weight_hh_l1": (8, 4),
+        "weight_hd_l1": (8,),
+        "bias_l1": (8,),
         "w_l1": (2, 4),
     }
 
@@ -45,12 +45,12 @@ def test_parameters_and_their_shapes():
 def test_initialisation_of_every_parameter():
     torch.manual_seed(0)
     rnn = rnnc.RNN(odd, 300, 128, heads=2)
-    for matrix in rnn.weight_hh_l0.flatten(0, 1):
+    for matrix in rnn.weight_hh_l0.split(64):
         torch.testing.assert_close(matrix @ matrix.T, torch.eye(64), atol=1e-5, rtol=0)
     assert rnn.weight_ih_l0.abs().max() <= math.sqrt(3 / 300)
     assert rnn.weight_ih_l0.var().item() == pytest.approx(1 / 300, rel=0.05)
     assert 0.5 < rnn.weight_hd_l0.abs().max() <= 1
-    assert torch.equal(rnn.bias_l0, torch.zeros(1, 2, 64))
+    assert torch.equal(rnn.bias_l0, torch.zeros(128))
     assert torch.equal(rnn.w_l0, torch.full((2, 64), 0.5))
     before = {k: v.clone() for k, v in rnn.state_dict().items()}
     with torch.no_grad():
@@ -349,7 +349,7 @@ def test_a_known_call_is_found_again_until_something_differs():
         lambda: rnn.train(),
         lambda: rnn.weight_hh_l1.requires_grad_(False),
         lambda: setattr(rnn, "backend", "reference"),
-        lambda: setattr(rnn, "weight_hh_l0", torch.nn.Parameter(torch.zeros(4, 1, 5, 6))),
+        lambda: setattr(rnn, "weight_hh_l0", torch.nn.Parameter(torch.zeros(20, 6))),
     ):
         change()
         assert not known()

@@ -7,6 +7,7 @@ import rnnc
 import torch
 from rnnc.runtime.autograd.traced.operators import rnn_backward_op, rnn_op
 from rnnc.runtime.autograd.traced.schemas import Options
+from rnnc.runtime.module.forms import flat_weights
 from torch._dynamo.testing import CompileCounterWithBackend
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 from torch.utils.flop_counter import FlopCounterMode
@@ -25,12 +26,7 @@ def arguments(cell, layers, way, dropout=0.0, keep=True, seed=0):
     both, joint = way != "one way", way == "jointly"
     rnn = rnnc.RNN(cell, 5, 6, heads=2, num_layers=layers, bidirectional=both, dtype=torch.float64)
     parts, directions = layers * (1 + both), 1 + both
-    named = dict(rnn.named_parameters())
-    flat = []
-    for layer in range(layers):
-        for direction in ("", "_reverse")[:directions]:
-            names = ["weight_ih", "weight_hh", "bias", "weight_hd", *(p.name for p in cell.params)]
-            flat += [named.get(f"{name}_l{layer}{direction}") for name in names]
+    flat = flat_weights(rnn._form, rnn._weights_on(torch.device("cpu")), parts)
     draw = torch.Generator().manual_seed(seed)
     x = torch.randn(4, 3, 5, dtype=torch.float64, generator=draw, requires_grad=keep)
     states = [
