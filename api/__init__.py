@@ -30,6 +30,7 @@ _NAMES = {
     ".runtime.module.earlier": "upgrade_optimizer_state",
     ".runtime.module.rnn": "RNN",
     ".runtime.module.stepper": "Stepper",
+    ".runtime.nn.convert": "convert",
     ".runtime.scan": "scan",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -41,6 +41,7 @@ from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorEr
 from .runtime.module.earlier import upgrade_optimizer_state
 from .runtime.module.rnn import RNN
 from .runtime.module.stepper import Stepper
+from .runtime.nn.convert import convert
 from .runtime.scan import scan
 
 __version__: str
@@ -68,6 +69,7 @@ __all__ = [
     "clip",
     "clip_gradient",
     "constant",
+    "convert",
     "cos",
     "elu",
     "erf",

@@ -1,9 +1,32 @@
 """`rnnc.nn`: torch's recurrent modules on the kernels of rnnc.
 
 Each class is a subclass of torch's class of that name, with its arguments, parameters and results.
-`rnnc.convert` changes the modules of a model into these.
+`rnnc.convert` changes the modules of a model into these. Those that begin with `Plain` are no
+subclasses of torch's.
 """
 
+from .runtime.nn.cells import GRUCell, LSTMCell, RNNCell
 from .runtime.nn.modules import GRU, LSTM, RNN
+from .runtime.nn.plain import (
+    PlainGRU,
+    PlainGRUCell,
+    PlainLSTM,
+    PlainLSTMCell,
+    PlainRNN,
+    PlainRNNCell,
+)
 
-__all__ = ["GRU", "LSTM", "RNN"]
+__all__ = [
+    "GRU",
+    "LSTM",
+    "RNN",
+    "GRUCell",
+    "LSTMCell",
+    "PlainGRU",
+    "PlainGRUCell",
+    "PlainLSTM",
+    "PlainLSTMCell",
+    "PlainRNN",
+    "PlainRNNCell",
+    "RNNCell",
+]

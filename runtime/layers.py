@@ -35,7 +35,7 @@ from .targets import (
 from .tensors import LayerWeights, ScanInputs, States
 
 # What autocast casts to the dtype of a call.
-_CAST = frozenset((torch.float32, torch.bfloat16, torch.float16))
+CAST = frozenset((torch.float32, torch.bfloat16, torch.float16))
 
 
 def scan_layers(
@@ -205,7 +205,7 @@ def kernel_call(
         return None
     dtypes = {tensor.dtype for tensor in tensors}
     if torch.is_autocast_enabled(device.type):
-        if computed != torch.get_autocast_dtype(device.type) or not dtypes <= _CAST:
+        if computed != torch.get_autocast_dtype(device.type) or not dtypes <= CAST:
             return None
     elif len(dtypes) > 1 or computed not in dtypes:
         return None  # and `composed` says what is wrong

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import NamedTuple
 
 from ...cellspec.cell import CellSpec
-from ...cellspec.library import load
+from ...cellspec.library.elman import elman
+from ...cellspec.library.gru import gru
+from ...cellspec.library.irnn import irnn
+from ...cellspec.library.lstm import lstm
 from ..autograd.settings import Settings
 from ..call import Choice
 from ..module.forms import TORCH, TORCH_GRU, Form
@@ -38,16 +40,18 @@ class Kind(NamedTuple):
         return Settings(self.cell, *sizes, dropout, "auto", Choice(), form=self.form)
 
 
-@cache
+_KINDS = {
+    "LSTM": Kind(lstm, TORCH, 4),
+    "GRU": Kind(gru, TORCH_GRU, 3),
+    "RNN_TANH": Kind(elman, TORCH, 1),
+    "RNN_RELU": Kind(irnn, TORCH, 1),
+}
+
+
 def kind_of(mode: str) -> Kind | None:
     """What a module computes; None if this package has no such cell.
 
     Args:
         mode: torch's word for it.
     """
-    if mode == "LSTM":
-        return Kind(load("lstm"), TORCH, 4)
-    if mode == "GRU":
-        return Kind(load("gru"), TORCH_GRU, 3)
-    names = {"RNN_TANH": "elman", "RNN_RELU": "irnn"}
-    return Kind(load(names[mode]), TORCH, 1) if mode in names else None
+    return _KINDS.get(mode)

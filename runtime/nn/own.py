@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -14,12 +15,12 @@ from ..autograd.settings import Settings
 from ..tensors import States
 
 if TYPE_CHECKING:
-    from .sequences import Sequences
+    from .base import OnKernels
 
 _RUNS = {"lstm": _VF.lstm, "gru": _VF.gru, "elman": _VF.rnn_tanh, "irnn": _VF.rnn_relu}
 
 
-def run_torch(module: Sequences, input: Any, hx: Any) -> Any:
+def run_torch(module: OnKernels, input: Any, hx: Any) -> Any:
     """What torch's class computes.
 
     Args:
@@ -28,8 +29,7 @@ def run_torch(module: Sequences, input: Any, hx: Any) -> Any:
         hx: of the caller.
     """
     forward: Any = module.torch_class.forward
-    weight = getattr(module, "weight_ih_l0", None)
-    if torch.compiler.is_compiling() or not isinstance(weight, Tensor) or not weight.is_cuda:
+    if torch.compiler.is_compiling() or not getattr(input, "is_cuda", False):
         return forward(module, input, hx)
     with warnings.catch_warnings():
         # Parameters stay where they are; flatten_parameters would move them.
@@ -88,5 +88,8 @@ def as_torch(module: Any) -> Any:
     made = object.__new__(module.torch_class)
     made.__dict__.update(module.__getstate__())
     if isinstance(made, nn.RNNBase):
-        made._init_flat_weights()
+        # As `_init_flat_weights`, which would also move the parameters on a GPU.
+        weights = [getattr(made, name, None) for name in made._flat_weights_names]
+        made._flat_weights = weights
+        made._flat_weight_refs = [None if w is None else weakref.ref(w) for w in weights]
     return made

@@ -4,44 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
 from ..autograd.settings import Settings
 from ..layers import run_plain_call, scan_layers
-from ..module.known_calls import KnownCalls
-from ..module.weights import Named
 from ..targets import Target
 from ..tensors import States
+from .base import OnKernels
 from .kinds import kind_of
-from .own import as_torch, run_torch
+from .own import run_torch
 from .packed import run_packed
 from .serve import is_strided, kernels_serve
 
 
-class Sequences:
-    """A module over time with torch's parameters.
-
-    The class of the module has this before torch's. It keeps nothing of a call but what
-    `KnownCalls` does.
-    """
-
-    torch_class: ClassVar[type[nn.RNNBase]]
+class Sequences(OnKernels):
+    """A module over time with torch's parameters."""
 
     mode: str
-    input_size: int
-    hidden_size: int
     num_layers: int
-    bias: bool
     batch_first: bool
     dropout: float
     bidirectional: bool
     proj_size: int
-    training: bool
-    _parameters: dict[str, Any]
     _all_weights: list[list[str]]
 
     def forward(self, input: Any, hx: Any = None) -> Any:
@@ -111,30 +99,22 @@ class Sequences:
         if not torch.compiler.is_compiling() and 0 in x.shape:
             return False
         batch = () if x.ndim == 2 else (x.shape[0 if self.batch_first else 1],)
-        directions, hidden = len(settings.choices), self.hidden_size
+        directions = len(settings.choices)
         if states is not None:
-            shape = (self.num_layers * directions, *batch, hidden)
+            shape = (self.num_layers * directions, *batch, self.hidden_size)
             if len(states) != len(settings.cell.states):
                 return False
             if any(not is_strided(state) or state.shape != shape for state in states):
                 return False
         kind = kind_of(self.mode)
         assert kind is not None
-        rows = kind.gates * hidden
-        for place, weight in enumerate(weights):
-            part, number = divmod(place, 4)
-            features = self.input_size if part < directions else directions * hidden
-            wanted = ((rows, features), (rows, hidden), (rows,), (rows,))[number]
-            if weight is None and (number < 2 or self.bias):
-                return False
-            if weight is not None and (not is_strided(weight) or weight.shape != wanted):
-                return False
+        if not self._weights_fit(weights, kind.gates, directions):
+            return False
         return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
 
-    def _weights(self) -> list[Tensor | None]:
-        """All weights, four of each direction of each layer: parameters, or what replaces them."""
+    def _names(self) -> list[str | None]:
         return [
-            None if name is None else getattr(self, name, None)
+            name
             for names in self._all_weights
             for name in (*names[:2], *(names[2:4] if self.bias else (None, None)))
         ]
@@ -155,45 +135,5 @@ class Sequences:
     def _dropout(self) -> float:
         return self.dropout if self.training else 0.0
 
-    @property
-    def _calls(self) -> KnownCalls:
-        """The calls that passed all checks before."""
-        found: KnownCalls | None = self.__dict__.get("_known_calls")
-        if found is None:
-            found = self.__dict__["_known_calls"] = KnownCalls()
-        return found
-
-    @property
-    def _in_order(self) -> list[Named | None]:
-        """The names of all weights, four of each direction of each layer."""
-        found: list[Named | None] | None = self.__dict__.get("_own_order")
-        if found is None:
-            found = [
-                None if name is None else Named(name, name, ())
-                for names in self._all_weights
-                for name in (*names[:2], *(names[2:4] if self.bias else (None, None)))
-            ]
-            self.__dict__["_own_order"] = found
-        return found
-
-    def _states_of(self, hx: Any) -> Sequence[Any] | None:
-        """The states before the first step, of what the caller gave."""
-        return None if hx is None else (hx,)
-
-    def _hx_of(self, states: States) -> Any:
-        """The states after the last step, as torch's module gives them."""
-        return states[0]
-
     def flatten_parameters(self) -> None:
         """Does nothing: the kernels read parameters where they are."""
-
-    def __getstate__(self) -> dict[str, Any]:
-        whole: Any = super().__getstate__()
-        state: dict[str, Any] = whole.copy()
-        for name in ("_known_calls", "_own_order"):
-            state.pop(name, None)
-        return state
-
-    def __prepare_scriptable__(self) -> Any:
-        """Torch's own module with the same parameters, for `torch.jit.script`."""
-        return as_torch(self)

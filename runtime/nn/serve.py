@@ -13,6 +13,7 @@ from torch import Tensor
 from ..autograd.transforms import is_transformed
 from ..check.plain import all_plain, is_watched
 from ..errors import CompileError, NoCompilerError
+from ..layers import CAST
 from ..targets import TARGETS, target_name
 
 
@@ -24,18 +25,43 @@ def kernels_serve(tensors: Sequence[Tensor]) -> bool:
     """
     x = tensors[0]
     name = _target(x.device.type, x.device.index)
-    if name is None:
-        return False
-    computed, returned = TARGETS[name].dtypes_of(x.dtype)
-    if returned != computed or computed not in TARGETS[name].dtypes:
+    if name is None or not _computes(name, x.dtype):
         return False
     if any(tensor.device != x.device for tensor in tensors):
         return False
-    if not torch.is_autocast_enabled(x.device.type) and any(t.dtype != x.dtype for t in tensors):
+    dtypes = {tensor.dtype for tensor in tensors}
+    if torch.is_autocast_enabled(x.device.type):
+        computed, _ = TARGETS[name].dtypes_of(x.dtype)
+        if computed != torch.get_autocast_dtype(x.device.type) or not dtypes <= CAST:
+            return False
+    elif len(dtypes) > 1:
         return False
     if is_transformed(tensors):
         return False
     return torch.compiler.is_compiling() or is_watched() or all_plain(tensors)
+
+
+def why_no_kernels(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Why no kernel serves modules of a device and dtype; None if kernels do.
+
+    Args:
+        device: of the parameters.
+        dtype: of the parameters.
+    """
+    name = target_name(device.type)
+    if name is None:
+        return f"on {device.type}, which has no kernels"
+    try:
+        TARGETS[name].find_compiler(device.index)
+    except CompileError as error:
+        return f"no kernels for {name}: {error.found}"
+    return None if _computes(name, dtype) else f"{dtype} on {name}, which has no kernels for it"
+
+
+def _computes(name: str, dtype: torch.dtype) -> bool:
+    """Whether kernels compute in a dtype of a call."""
+    computed, returned = TARGETS[name].dtypes_of(dtype)
+    return returned == computed and computed in TARGETS[name].dtypes
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]

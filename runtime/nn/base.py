@@ -1,0 +1,90 @@
+"""What all modules of `rnnc.nn` share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from ..module.known_calls import KnownCalls
+from ..module.weights import Named
+from ..tensors import States
+from .own import as_torch
+from .serve import is_strided
+
+
+class OnKernels:
+    """A module with torch's parameters. It keeps nothing of a call but what `KnownCalls` does.
+
+    The class of a module has this before torch's.
+
+    Attributes:
+        torch_class: whose own forward runs where no kernel serves.
+    """
+
+    torch_class: ClassVar[type[nn.Module]]
+
+    bias: bool
+    input_size: int
+    hidden_size: int
+    training: bool
+    _parameters: dict[str, Any]
+
+    def _names(self) -> list[str | None]:
+        """The names of all weights, four of each direction of each layer."""
+        raise NotImplementedError
+
+    def _weights(self) -> list[Tensor | None]:
+        """All weights: parameters, or what replaces them."""
+        return [None if name is None else getattr(self, name, None) for name in self._names()]
+
+    def _weights_fit(self, weights: Sequence[Tensor | None], gates: int, directions: int) -> bool:
+        """Whether all weights are there, in the shapes that the module's sizes give."""
+        rows, hidden = gates * self.hidden_size, self.hidden_size
+        for place, weight in enumerate(weights):
+            part, number = divmod(place, 4)
+            features = self.input_size if part < directions else directions * hidden
+            wanted = ((rows, features), (rows, hidden), (rows,), (rows,))[number]
+            if weight is None and (number < 2 or self.bias):
+                return False
+            if weight is not None and (not is_strided(weight) or weight.shape != wanted):
+                return False
+        return True
+
+    @property
+    def _calls(self) -> KnownCalls:
+        """The calls that passed all checks before."""
+        found: KnownCalls | None = self.__dict__.get("_known_calls")
+        if found is None:
+            found = self.__dict__["_known_calls"] = KnownCalls()
+        return found
+
+    @property
+    def _in_order(self) -> list[Named | None]:
+        """The names of all weights, as `KnownCalls` reads them."""
+        found: list[Named | None] | None = self.__dict__.get("_own_order")
+        if found is None:
+            names = self._names()
+            found = [None if name is None else Named(name, name, ()) for name in names]
+            self.__dict__["_own_order"] = found
+        return found
+
+    def _states_of(self, hx: Any) -> Sequence[Any] | None:
+        """The states before the first step, of what the caller gave."""
+        return None if hx is None else (hx,)
+
+    def _hx_of(self, states: States) -> Any:
+        """The states after the last step, as torch's module gives them."""
+        return states[0]
+
+    def __getstate__(self) -> dict[str, Any]:
+        whole: Any = super().__getstate__()
+        state: dict[str, Any] = whole.copy()
+        for name in ("_known_calls", "_own_order"):
+            state.pop(name, None)
+        return state
+
+    def __prepare_scriptable__(self) -> Any:
+        """Torch's own module with the same parameters, for `torch.jit.script`."""
+        return as_torch(self)

@@ -1,0 +1,123 @@
+"""`rnnc.convert`: the recurrent modules of a model on the kernels, in place."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import is_parametrized
+
+from ..check.module import check_flag
+from ..errors import TensorError
+from .base import OnKernels
+from .faster import faster_by_torch
+from .plain import CLASSES, change_class
+from .report import Report
+from .serve import why_no_kernels
+
+_TORCHS = {cls: torchs for torchs, both in CLASSES.items() for cls in (torchs, *both)}
+_NAMES = frozenset(cls.__name__ for cls in CLASSES)
+
+
+def convert(
+    model: nn.Module, isinstance: bool = True, force: bool = False, back: bool = False
+) -> Report:
+    """Run the recurrent modules of a model on the kernels of rnnc, in place.
+
+    Each module whose class is exactly torch's `LSTM`, `GRU`, `RNN`, `LSTMCell`, `GRUCell` or
+    `RNNCell` gets the class of `rnnc.nn` with that name. Nothing else changes: parameters, their
+    values, the state dict, hooks, and whoever refers to the module, an optimizer for example.
+    The model itself may be such a module.
+
+    Call it after the model is on its device: where torch is faster there, a module is left.
+
+    Args:
+        model: any module.
+        isinstance: whether the new classes are subclasses of torch's. `torch.compile` runs those
+            outside of its graphs, unless `torch._dynamo.config.allow_rnn` is set. With False the
+            modules are no subclasses, and `torch.compile(model, fullgraph=True)` traces them.
+        force: whether modules are converted where torch is faster, too.
+        back: whether the modules of `rnnc.nn` get torch's classes again.
+
+    Returns:
+        A report with two dicts by the modules' names: `replaced`, with the old and the new class,
+        and `left`, with the reason. Its `str` is a table.
+
+    Raises:
+        TensorError: `model` is no module, or an option is not True or False.
+
+    Example:
+        >>> import torch, rnnc
+        >>> model = torch.nn.ModuleDict({"a": torch.nn.LSTM(3, 4), "b": torch.nn.Linear(4, 2)})
+        >>> print(rnnc.convert(model))
+        module  was            is
+        a       torch.nn.LSTM  rnnc.nn.LSTM
+        >>> print(rnnc.convert(model, back=True))
+        module  was           is
+        a       rnnc.nn.LSTM  torch.nn.LSTM
+    """
+    _check_module(model)
+    for name, flag in {"isinstance": isinstance, "force": force, "back": back}.items():
+        check_flag(name, flag)
+    replaced: dict[str, tuple[str, str]] = {}
+    left: dict[str, str] = {}
+    for name, module in list(model.named_modules()):
+        torchs = _TORCHS.get(type(module))
+        if torchs is None:
+            why = _why_not(module)
+            if why is not None and not back:
+                left[name] = why
+            continue
+        to = torchs if back else CLASSES[torchs][0 if isinstance else 1]
+        if type(module) is to:
+            continue
+        why = None if back or type(module) is not torchs else _why_left(module, force)
+        if why is not None:
+            left[name] = why
+            continue
+        replaced[name] = _full_name(type(module)), _full_name(to)
+        change_class(module, to)
+    return Report(replaced, left)
+
+
+def _check_module(model: object) -> None:
+    if not isinstance(model, nn.Module):
+        raise TensorError(
+            "model", type(model).__name__, "a torch.nn.Module", "rnnc.convert(model) of the model"
+        )
+
+
+def _why_not(module: nn.Module) -> str | None:
+    """Why a module of another class is left; None if it is nothing recurrent of torch."""
+    cls = type(module)
+    if isinstance(module, OnKernels):
+        return None
+    if isinstance(module, nn.RNNBase | nn.RNNCellBase):
+        if is_parametrized(module):
+            return "parametrized, which gives it a class of its own"
+        base = next(base for base in cls.__mro__ if base.__module__.startswith("torch.nn."))
+        return f"a subclass of {_full_name(base)}, which may compute something else"
+    if isinstance(module, torch.jit.ScriptModule):
+        return "compiled by torch.jit" if module.original_name in _NAMES else None
+    if cls.__name__ in _NAMES and cls.__module__.startswith("torch."):
+        return "quantised" if "quant" in cls.__module__ else f"{_full_name(cls)}"
+    return None
+
+
+def _why_left(module: nn.Module, force: bool) -> str | None:
+    """Why a module of torch's own class is left; None if it is not."""
+    if "forward" in module.__dict__:
+        return "the module has a forward of its own, which calls torch's"
+    if force:
+        return None
+    if getattr(module, "proj_size", 0):
+        return "proj_size, which has no kernels"
+    weight = next((p for name, p in module.named_parameters() if "weight_hh" in name), None)
+    if not isinstance(weight, Tensor) or weight.device.type == "meta":
+        return None
+    return why_no_kernels(weight.device, weight.dtype) or faster_by_torch(weight)
+
+
+def _full_name(cls: type) -> str:
+    """The name by which users know a class."""
+    room = "torch.nn" if cls.__module__.startswith("torch.nn.") else cls.__module__
+    return f"{room}.{cls.__qualname__}"

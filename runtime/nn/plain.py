@@ -1,0 +1,150 @@
+"""The modules of `rnnc.nn` as plain modules, which are no subclasses of torch's.
+
+Dynamo refuses every subclass of torch's recurrent modules, and traces these.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+
+from .cells import GRUCell, LSTMCell, RNNCell
+from .modules import GRU, LSTM, RNN
+from .sequences import Sequences
+from .steps import Cells
+
+_KEPT_BY_TORCH = ("_flat_weights", "_flat_weight_refs")
+
+
+class _Plain(nn.Module):
+    """A module with the attributes of torch's, which is no subclass of it."""
+
+    torch_class: ClassVar[type[nn.Module]]
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__()
+        made = self.torch_class(*args, **kwargs).__dict__
+        self.__dict__.update({k: v for k, v in made.items() if k not in _KEPT_BY_TORCH})
+
+    def _get_name(self) -> str:
+        return self.torch_class.__name__
+
+    def __getstate__(self) -> dict[str, Any]:
+        return self.__dict__
+
+
+class _PlainSequences(Sequences, _Plain):
+    """What torch's own forward asks of a module over time."""
+
+    all_weights = nn.RNNBase.all_weights
+    check_forward_args: Any = nn.RNNBase.check_forward_args
+    check_hidden_size = nn.RNNBase.check_hidden_size
+    check_input = nn.RNNBase.check_input
+    extra_repr = nn.RNNBase.extra_repr
+    get_expected_hidden_size = nn.RNNBase.get_expected_hidden_size
+    permute_hidden: Any = nn.RNNBase.permute_hidden
+    reset_parameters = nn.RNNBase.reset_parameters
+
+    @property
+    def _flat_weights(self) -> list[Tensor | None]:
+        return [getattr(self, name, None) for names in self._all_weights for name in names]
+
+    def _update_flat_weights(self) -> None:
+        """Nothing is kept."""
+
+
+class _PlainCells(Cells, _Plain):
+    """What torch's own forward asks of a cell."""
+
+    extra_repr = nn.RNNCellBase.extra_repr
+    reset_parameters = nn.RNNCellBase.reset_parameters
+
+
+class PlainLSTM(_PlainSequences):
+    """`rnnc.nn.LSTM`, which is no subclass of `torch.nn.LSTM`; `rnnc.convert` makes it.
+
+    It has the same arguments, state dict and results, and `torch.compile` traces it whole.
+
+    Example:
+        >>> import torch, rnnc
+        >>> lstm = torch.nn.LSTM(3, 4)
+        >>> report = rnnc.convert(lstm, isinstance=False)
+        >>> type(lstm), isinstance(lstm, torch.nn.LSTM)
+        (<class 'rnnc.nn.PlainLSTM'>, False)
+    """
+
+    __module__ = "rnnc.nn"
+    torch_class = nn.LSTM
+    check_forward_args = nn.LSTM.check_forward_args
+    get_expected_cell_size = nn.LSTM.get_expected_cell_size
+    permute_hidden = nn.LSTM.permute_hidden
+    _states_of = LSTM._states_of
+    _hx_of = LSTM._hx_of
+
+
+class PlainGRU(_PlainSequences):
+    """`rnnc.nn.GRU`, which is no subclass of `torch.nn.GRU`; `rnnc.convert` makes it."""
+
+    __module__ = "rnnc.nn"
+    torch_class = nn.GRU
+
+
+class PlainRNN(_PlainSequences):
+    """`rnnc.nn.RNN`, which is no subclass of `torch.nn.RNN`; `rnnc.convert` makes it."""
+
+    __module__ = "rnnc.nn"
+    torch_class = nn.RNN
+
+
+class PlainLSTMCell(_PlainCells):
+    """`rnnc.nn.LSTMCell`, which is no subclass of `torch.nn.LSTMCell`; `rnnc.convert` makes it."""
+
+    __module__ = "rnnc.nn"
+    torch_class = nn.LSTMCell
+    _mode = "LSTM"
+    _states_of = LSTMCell._states_of
+    _hx_of = LSTMCell._hx_of
+
+
+class PlainGRUCell(_PlainCells):
+    """`rnnc.nn.GRUCell`, which is no subclass of `torch.nn.GRUCell`; `rnnc.convert` makes it."""
+
+    __module__ = "rnnc.nn"
+    torch_class = nn.GRUCell
+    _mode = "GRU"
+
+
+class PlainRNNCell(_PlainCells):
+    """`rnnc.nn.RNNCell`, which is no subclass of `torch.nn.RNNCell`; `rnnc.convert` makes it."""
+
+    __module__ = "rnnc.nn"
+    torch_class = nn.RNNCell
+    nonlinearity: str
+    _cell_kind = RNNCell._cell_kind
+
+
+# Of each class of torch: the subclass of it, and the plain one.
+CLASSES: dict[type[nn.Module], tuple[type[nn.Module], type[nn.Module]]] = {
+    nn.LSTM: (LSTM, PlainLSTM),
+    nn.GRU: (GRU, PlainGRU),
+    nn.RNN: (RNN, PlainRNN),
+    nn.LSTMCell: (LSTMCell, PlainLSTMCell),
+    nn.GRUCell: (GRUCell, PlainGRUCell),
+    nn.RNNCell: (RNNCell, PlainRNNCell),
+}
+
+
+def change_class(module: nn.Module, to: type[nn.Module]) -> None:
+    """Change the class of a module in place; parameters, hooks and attributes stay.
+
+    Args:
+        module: of one of `CLASSES`, or of torch's.
+        to: another class for the same class of torch.
+    """
+    for name in ("_known_calls", "_own_order", *_KEPT_BY_TORCH):
+        module.__dict__.pop(name, None)
+    module.__class__ = to
+    if isinstance(module, nn.RNNBase):
+        module.__dict__["_flat_weights"], module.__dict__["_flat_weight_refs"] = [], []
+        module._init_flat_weights()

@@ -1,0 +1,112 @@
+"""What `rnnc.nn.LSTMCell`, `GRUCell` and `RNNCell` share: a step as torch's cells take it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..autograd.settings import Settings
+from ..step import plain_step, run_plain_step, step_as_sequence
+from ..targets import Target
+from ..tensors import States
+from .base import OnKernels
+from .kinds import Kind, kind_of
+from .own import run_torch
+from .serve import is_strided, kernels_serve
+
+
+class Cells(OnKernels):
+    """A single step with torch's parameters."""
+
+    batch_first = False  # as `KnownCalls` reads it
+    _mode: str
+
+    def forward(self, input: Any, hx: Any = None) -> Any:
+        """Run one step, as torch's cell does.
+
+        Args:
+            input: (B, input), or (input) for one sequence.
+            hx: the states before the step as torch's cell takes them; zeros by default.
+
+        Returns:
+            The new states, as torch's cell gives them.
+        """
+        if not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None:
+            return run_torch(self, input, hx)
+        given = self._states_of(hx)
+        kind = self._cell_kind()
+        if kind is None or not is_strided(input) or input.ndim not in (1, 2):
+            return run_torch(self, input, hx)
+        if given is not None and not all(
+            is_strided(state) and state.ndim == input.ndim for state in given
+        ):
+            return run_torch(self, input, hx)
+        single = input.ndim == 1
+        x, states = input, given
+        if single:
+            x = input.unsqueeze(0)
+            states = None if given is None else [state.unsqueeze(0) for state in given]
+        states = None if states is None else [state.unsqueeze(0) for state in states]
+        found = self._step(kind, x, states)
+        if found is None:
+            return run_torch(self, input, hx)
+        y, last = found
+        new = (y, *[state[0] for state in last[1:]])
+        return self._hx_of(tuple([state[0] for state in new]) if single else new)
+
+    def _step(
+        self, kind: Kind, x: Tensor, states: Sequence[Tensor] | None
+    ) -> tuple[Tensor, States] | None:
+        """The output and the new states, (1, B, hidden); None where no kernel serves."""
+        compiled = torch.compiler.is_compiling()
+        if not compiled:
+            known = self._calls.find(self, x, states)
+            if known is not None:
+                return run_plain_step(*known)
+        settings, weights = kind.settings(1, False, self.hidden_size, 0.0), self._weights()
+        if not self._fits(kind, settings, x, states, weights):
+            return None
+        found = plain_step(settings, False, x, states, weights)
+        if found is None:
+            return step_as_sequence(settings, False, x, states, weights)
+        self._calls.remember(self, x, states, settings, found)
+        return run_plain_step(settings, found)
+
+    def _fits(
+        self,
+        kind: Kind,
+        settings: Settings,
+        x: Tensor,
+        states: Sequence[Tensor] | None,
+        weights: Sequence[Tensor | None],
+    ) -> bool:
+        """Whether kernels can take the call. Torch says what is wrong with one that is wrong."""
+        if x.shape[-1] != self.input_size:
+            return False
+        if not torch.compiler.is_compiling() and not x.shape[0]:
+            return False
+        if states is not None:
+            shape = (1, x.shape[0], self.hidden_size)
+            if len(states) != len(settings.cell.states):
+                return False
+            if any(state.shape != shape for state in states):
+                return False
+        if not self._weights_fit(weights, kind.gates, 1):
+            return False
+        return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
+
+    def _cell_kind(self) -> Kind | None:
+        """What the cell computes; None if this package has no such cell."""
+        return kind_of(self._mode)
+
+    def _names(self) -> list[str | None]:
+        biases = ("bias_ih", "bias_hh") if self.bias else (None, None)
+        return ["weight_ih", "weight_hh", *biases]
+
+    def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
+        """What may be set between calls, of the module and of torch."""
+        sizes = self._cell_kind(), self.input_size, self.hidden_size, self.bias
+        return *sizes, target.rounds(dtype, None)

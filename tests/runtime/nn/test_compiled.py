@@ -1,0 +1,65 @@
+"""`rnnc.nn` under torch.compile and torch.export."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.LSTM(4, 6, 2, bidirectional=True)
+        self.cell = nn.GRUCell(12, 5)
+
+    def forward(self, x, hx=None):
+        y, (h, c) = self.rnn(x, hx)
+        return y, h, c, self.cell(y[0], self.cell(y[-1]))
+
+
+@pytest.fixture(autouse=True)
+def _reset():
+    torch._dynamo.reset()
+    yield
+    torch._dynamo.reset()
+
+
+def check(compiled, model, twin, twins):
+    states = tuple(torch.randn(4, 2, 6, dtype=torch.float64) for _ in range(2))
+    for steps, hx in ((5, None), (5, states), (9, states)):
+        x = torch.randn(steps, 2, 4, dtype=torch.float64)
+        wanted = twins.named(twin, x, hx)
+        got = twins.named(compiled, x, hx)
+        for name, tensor in wanted.items():
+            torch.testing.assert_close(
+                got[name.replace("d rnn", "d _orig_mod.rnn").replace("d cell", "d _orig_mod.cell")],
+                tensor,
+                msg=lambda m, n=name: f"{n}: {m}",
+            )
+
+
+@pytest.mark.parametrize("how", ["plain", "allow_rnn", "graph break"])
+def test_compile(how, torch_twins):
+    twin = Model().double()
+    model = Model().double()
+    model.load_state_dict(twin.state_dict())
+    rnnc.convert(model, isinstance=how != "plain")
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    with torch._dynamo.config.patch(allow_rnn=how == "allow_rnn"):
+        whole = how != "graph break"
+        check(torch.compile(model, fullgraph=whole, backend="aot_eager"), model, twin, torch_twins)
+    assert torch._dynamo.config.allow_rnn is False
+    assert not counters["graph_break"] or how == "graph break"
+
+
+@pytest.mark.parametrize("subclasses", [True, False])
+def test_export(subclasses):
+    model, x = Model(), torch.randn(5, 2, 4)
+    rnnc.convert(model, isinstance=subclasses)
+    exported = torch.export.export(model, (x,))
+    assert any("rnnc.rnn" in str(node.target) for node in exported.graph.nodes)
+    for got, wanted in zip(exported.module()(x), model(x), strict=True):
+        torch.testing.assert_close(got, wanted)

@@ -1,0 +1,205 @@
+"""Where no kernel serves, torch's own forward runs on the same parameters."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+from rnnc.runtime.cpu.target import CpuTarget
+from rnnc.runtime.errors import NoCompilerError
+from rnnc.runtime.nn import sequences, serve
+from torch import nn
+from torch.autograd import forward_ad
+
+NAMES = ["LSTM", "GRU", "RNN"]
+EACH = pytest.mark.parametrize("name", NAMES)
+
+
+def pair(name, *sizes, **options):
+    theirs, ours = getattr(nn, name)(*sizes, **options), getattr(rnnc.nn, name)(*sizes, **options)
+    ours.load_state_dict(theirs.state_dict())
+    return ours, theirs
+
+
+@pytest.fixture
+def ran(monkeypatch):
+    """How often torch's own forward ran."""
+    calls = []
+    run = sequences.run_torch
+    monkeypatch.setattr(sequences, "run_torch", lambda *args: calls.append(1) or run(*args))
+    return calls
+
+
+def refused(module, *call):
+    with pytest.raises(Exception) as caught:  # noqa: PT011 - torch's own, of any class
+        module(*call)
+    return type(caught.value), str(caught.value)
+
+
+@EACH
+def test_what_torch_refuses(name):
+    ours, theirs = pair(name, 4, 5, 2)
+    x, state = torch.randn(3, 2, 4), torch.zeros(2, 2, 5)
+    ours(x), ours(x)  # a known call changes nothing
+    two = (lambda s: (s, s)) if name == "LSTM" else (lambda s: s)
+    calls = [
+        (torch.randn(3, 2, 5),),
+        (x.double(),),
+        (torch.randn(4),),
+        (torch.randn(1, 3, 2, 4),),
+        (torch.randn(0, 2, 4),),
+        (x.long(),),
+        ("x",),
+        (x, two(torch.zeros(2, 3, 5))),
+        (x, two(torch.zeros(1, 2, 5))),
+        (x, two(torch.zeros(2, 5))),
+        (x, two(state.double())),
+        (x[:, 0], two(state)),
+        (x.to("meta"),),
+    ]
+    if name == "LSTM":
+        calls += [(x, state), (x, ()), (x, (state,)), (x, (state, torch.zeros(2, 2, 6)))]
+        calls.append((x, torch.stack((state, state))))
+    for call in calls:
+        assert refused(ours, *call) == refused(theirs, *call)
+
+
+def test_an_empty_batch_as_torch(ran):
+    ours, theirs = pair("GRU", 4, 5)
+    x = torch.randn(3, 0, 4)
+    torch.testing.assert_close(ours(x), theirs(x))
+    assert ran
+
+
+@EACH
+def test_packed_sequences(name, torch_twins):
+    for both in (False, True):
+        ours, theirs = pair(name, 4, 5, 2, bidirectional=both, dtype=torch.float64)
+        rows = [torch.randn(n, 4, dtype=torch.float64) for n in (2, 5, 1, 5)]
+        packed = nn.utils.rnn.pack_sequence(rows, enforce_sorted=False)
+        first, second = torch.randn(2, 2 * (1 + both), 4, 5, dtype=torch.float64)
+        hx = (first, second) if name == "LSTM" else first
+        torch_twins.assert_same(ours, theirs, packed)
+        torch_twins.assert_same(ours, theirs, packed, hx)
+        y, wanted = ours(packed, hx)[0], theirs(packed, hx)[0]
+        assert torch.equal(y.unsorted_indices, wanted.unsorted_indices)
+        assert torch.equal(y.batch_sizes, wanted.batch_sizes)
+        in_order = nn.utils.rnn.pack_sequence(sorted(rows, key=len, reverse=True))
+        torch_twins.assert_same(ours, theirs, in_order, hx)
+
+
+def test_a_projection(ran, torch_twins):
+    ours, theirs = pair("LSTM", 4, 6, 2, proj_size=3, dtype=torch.float64)
+    x = torch.randn(5, 2, 4, dtype=torch.float64)
+    torch_twins.assert_same(ours, theirs, x)
+    hx = torch.randn(2, 2, 3, dtype=torch.float64), torch.randn(2, 2, 6, dtype=torch.float64)
+    torch_twins.assert_same(ours, theirs, x, hx)
+    assert len(ran) == 2
+
+
+def test_half_precision_and_autocast(ran):
+    dtype = torch.bfloat16
+    ours, theirs = pair("LSTM", 4, 5)
+    x = torch.randn(6, 2, 4)
+    with torch.autocast("cpu", dtype):
+        torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=0)
+    ours, theirs, x = ours.to(dtype), theirs.to(dtype), x.to(dtype)
+    torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=0)
+    assert len(ran) == 2
+
+
+def test_no_memory(ran):
+    ours, theirs = pair("GRU", 4, 5, device="cpu")
+    x = torch.randn(6, 2, 4, device="meta")
+    assert ours.to("meta")(x)[0].shape == theirs.to("meta")(x)[0].shape
+    assert ran
+
+
+@EACH
+@pytest.mark.parametrize("steps", [1, 5])
+def test_second_derivatives(name, steps):
+    ours, theirs = pair(name, 3, 4, 2, bidirectional=steps > 1, dtype=torch.float64)
+    x = torch.randn(steps, 2, 3, dtype=torch.float64)
+    found = []
+    for module in (ours, theirs):
+        own = x.clone().requires_grad_()
+        weights = list(module.parameters())
+        for _ in range(3):
+            results = module(own)
+            loss = results[0].square().sum() + sum(r.sum() for r in results[1])
+            first = torch.autograd.grad(loss, [own, *weights], create_graph=True)
+            second = torch.autograd.grad(sum(d.square().sum() for d in first), [own, *weights])
+        found.append([*first, *second])
+    for got, wanted in zip(*found, strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-8, atol=1e-10)
+
+
+def test_second_derivatives_keep_the_dropped_features():
+    ours = rnnc.nn.LSTM(3, 4, 3, dropout=0.5, dtype=torch.float64)
+    x = torch.randn(5, 2, 3, dtype=torch.float64, requires_grad=True)
+    loss = ours(x)[0].square().sum()
+    plain = torch.autograd.grad(loss, x, retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(loss, x, create_graph=True), plain)
+
+
+def test_transforms_of_torch(ran):
+    ours, theirs = pair("GRU", 3, 4, dtype=torch.float64)
+    x = torch.randn(5, 2, 3, dtype=torch.float64)
+    named = {name: p.detach() for name, p in theirs.named_parameters()}
+
+    def loss(module):
+        return lambda weights: torch.func.functional_call(module, weights, (x,))[0].sum()
+
+    got, wanted = (torch.func.grad(loss(module))(named) for module in (ours, theirs))
+    torch.testing.assert_close(got, wanted)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(x, torch.ones_like(x))
+        tangents = [forward_ad.unpack_dual(m(dual)[0]).tangent for m in (ours, theirs)]
+    torch.testing.assert_close(*tangents)
+    assert len(ran) == 2
+    torch.testing.assert_close(ours(x), theirs(x))
+    assert len(ran) == 2
+
+
+def test_in_a_script_and_in_a_trace():
+    class Wrapped(nn.Module):
+        def __init__(self, inner):
+            super().__init__()
+            self.inner = inner
+
+        def forward(self, x):
+            y, h = self.inner(x)
+            return y + h
+
+    ours, theirs = (Wrapped(module) for module in pair("GRU", 4, 5, 1))
+    x = torch.randn(3, 2, 4)
+    for other in (torch.jit.script(ours), torch.jit.trace(ours, (x,))):
+        torch.testing.assert_close(other(x), theirs(x))
+        longer = torch.randn(7, 2, 4)
+        torch.testing.assert_close(other(longer), theirs(longer))
+
+
+def test_without_a_compiler(ran, monkeypatch):
+    def find_compiler(*_):
+        raise NoCompilerError("C++ compiler", "no `c++` on the PATH", "one", "install one")
+
+    monkeypatch.setattr(CpuTarget, "find_compiler", find_compiler)
+    serve._say_once.cache_clear()
+    ours, theirs = pair("LSTM", 4, 5)
+    x = torch.randn(3, 2, 4)
+    with pytest.warns(RuntimeWarning, match="torch's own forward, since there is no compiler"):
+        torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=0)
+    assert ran
+    serve._say_once.cache_clear()
+    assert rnnc.convert(theirs).left[""].startswith("no kernels for cpu")
+
+
+class Marked(torch.Tensor):
+    """A subclass that says nothing of its own about operators."""
+
+
+def test_a_subclass_of_tensor(ran):
+    ours, theirs = pair("GRU", 4, 5)
+    x = torch.randn(3, 2, 4).as_subclass(Marked)
+    torch.testing.assert_close(ours(x), theirs(x))
+    assert isinstance(ours(x)[0], Marked)
