@@ -67,11 +67,10 @@ def scan_layers(
     traced = found is None and (torch.compiler.is_compiling() or is_watched())
     call = None
     if traced:
-        parts = settings.layers * len(settings.choices)
-        flat = flat_weights(settings.form, weights, parts)
+        flat = flat_weights(settings.form, weights, settings.layers * len(settings.choices))
         call = kernel_call(settings, x, given, flat, True)
     if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
-        _check_wavefront(settings, x, found or call)
+        check_wavefront(settings, x, found or call)
     if call is not None:
         return run_operator(settings, dropout, *call)
     if found is None:
@@ -124,8 +123,13 @@ def _inference(call: PlainCall) -> list[Tensor]:
     return [run.y, *run.last]
 
 
-def _check_wavefront(settings: Settings, x: Tensor, call: PlainCall | KernelCall | None) -> None:
+def check_wavefront(settings: Settings, x: Tensor, call: PlainCall | KernelCall | None) -> None:
     """Refuse a call whose layers cannot run at the same time, whatever its sizes.
+
+    Args:
+        settings: of the module.
+        x: gives the type of device.
+        call: what it became; None for torch operations.
 
     Raises:
         PlanError: says why.
@@ -248,17 +252,34 @@ def composed(
         for choice in settings.choices:
             index = len(lasts)
             own = [state[index] for state in states]
-            y, last = _scan_direction(settings, choice, x, own, named[index])
+            (y, *_), last = scan_direction(settings, choice, x, own, named[index])
             outputs.append(y)
             lasts.append(last)
         x = torch.cat(outputs, 2) if settings.both else outputs[0]
     return x, tuple(torch.stack(each) for each in zip(*lasts, strict=True))
 
 
-def _scan_direction(
-    settings: Settings, choice: Choice, x: Tensor, states: Sequence[Tensor], weights: LayerWeights
-) -> tuple[Tensor, States]:
-    """One direction of a layer: its output, and its last states, (B, hidden) each."""
+def scan_direction(
+    settings: Settings,
+    choice: Choice,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: LayerWeights,
+    all_states: bool = False,
+) -> tuple[list[Tensor], States]:
+    """Run one direction of a layer.
+
+    Args:
+        settings: of the module.
+        choice: of the direction.
+        x: (T, B, features).
+        states: before the first step, (B, hidden) each; empty for each state's `init`.
+        weights: of the direction.
+        all_states: whether all states are wanted at all steps, or the output alone.
+
+    Returns:
+        The states at all steps, (T, B, hidden) each, and after the last step, (B, hidden) each.
+    """
     cell, heads, dim = settings.cell, settings.heads, settings.dim
     steps, batch, _ = x.shape
     shape = (batch, heads, dim)
@@ -271,8 +292,9 @@ def _scan_direction(
     # A cell that takes no input still runs for as many steps.
     wx = x.new_empty(batch, steps, heads, dim, 0) if W is None else target.project(x, W)
     # The output is the first state; the others are wanted only after the last step.
-    wanted = (True, *(False,) * (len(first) - 1))
+    wanted = (True, *(all_states,) * (len(first) - 1))
     inputs = ScanInputs(wx, R, b, first, R_diag, params)
     over_time, last = run_scan(cell, inputs, wanted, settings.backend, choice)
-    y = over_time[0].transpose(0, 1).reshape(steps, batch, heads * dim)
-    return y, tuple(state.reshape(batch, heads * dim) for state in last)
+    found = over_time if all_states else over_time[:1]
+    sequences = [s.transpose(0, 1).reshape(steps, batch, heads * dim) for s in found]
+    return sequences, tuple(state.reshape(batch, heads * dim) for state in last)

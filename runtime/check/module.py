@@ -137,6 +137,23 @@ def check_input(
         check_same("x", x, "the module", weight)
 
 
+def states_from(states: Any, hx: Any, count: int) -> Any:
+    """The states of a call that gives them by either name, or one as a bare tensor.
+
+    Args:
+        states: the argument.
+        hx: the argument, which torch names so.
+        count: of the cell's states.
+
+    Raises:
+        TensorError: both are given.
+    """
+    if states is not None and hx is not None:
+        raise TensorError("hx", "states and hx", "one of them: they are the same", "hx=None")
+    given = states if hx is None else hx
+    return (given,) if isinstance(given, Tensor) and count == 1 else given
+
+
 def check_states(
     states: Any,
     names: Sequence[str],

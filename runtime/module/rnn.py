@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
+from ..all_states import scan_all_states
 from ..autograd.settings import Settings
 from ..call import ORDERS, Choice, Order
 from ..check.module import (
@@ -23,21 +24,21 @@ from ..check.module import (
     check_module_dtype,
     check_size,
     check_states,
+    states_from,
 )
 from ..errors import TensorError
 from ..layers import run_plain_call, scan_layers
 from ..targets import Target, check_backend
 from ..tensors import States
-from .computed_weights import replace_weight
-from .earlier import reorder_module, reorder_state_dict
-from .identity import check_same_cell, identity_of
+from .earlier import reorder_module
 from .known_calls import KnownCalls
+from .parameters import Weighted
 from .rows import rows_form
 from .steps import Steps
-from .weights import Named, initialize, weight_of, weights_of_layer
+from .weights import weights_of_layer
 
 
-class RNN(Steps):
+class RNN(Steps, Weighted):
     """One or more layers of a recurrent cell.
 
     The parameters of layer k, where the cell has them (N heads of D units, N · D = hidden_size;
@@ -143,8 +144,6 @@ class RNN(Steps):
         self._known_calls = KnownCalls()
         self._state_names = [s.name for s in self.cell.states]
         self._initial_values = [s.init for s in self.cell.states]
-        # The weights that each direction of each layer was built with, by name. A weight may later
-        # be replaced by anything under its name: a parametrization, a buffer or a plain tensor.
         suffixes = ("", "_reverse") if self.bidirectional else ("",)
         dim = self.hidden_size // self.heads
         self._form = rows_form(self.heads, dim)
@@ -158,7 +157,6 @@ class RNN(Steps):
             for layer in range(self.num_layers)
             for suffix in suffixes
         ]
-        # The same in the order of `LayerWeights.flat`.
         names = ("weight_ih", "weight_hh", "bias", "weight_hd", *[p.name for p in self.cell.params])
         self._in_order = [own.get(name) for own in self._weights for name in names]
 
@@ -175,67 +173,82 @@ class RNN(Steps):
         """Of the output of a layer."""
         return self.hidden_size * (2 if self.bidirectional else 1)
 
-    def reset_parameters(self) -> None:
-        """Draw all parameters anew."""
-        with torch.no_grad():
-            for own in self._weights:
-                for named in own.values():
-                    self._reset(named)
-
-    def _reset(self, named: Named) -> None:
-        weight = weight_of(self, named, None)
-        owned = isinstance(self._parameters.get(named.attribute), nn.Parameter)
-        drawn = weight if owned else torch.empty_like(weight)
-        initialize(self.cell, named, drawn)
-        if not owned:
-            replace_weight(self, named.attribute, drawn)
-
-    def forward(self, x: Tensor, states: Sequence[Tensor] | None = None) -> tuple[Tensor, States]:
+    def forward(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor] | Tensor | None = None,
+        *,
+        hx: Sequence[Tensor] | Tensor | None = None,
+        all_states: bool = False,
+    ) -> tuple[Tensor, States] | tuple[Tensor, States, dict[str, Tensor]]:
         """Run all layers over a sequence.
 
         Args:
             x: (T, B, input), or (B, T, input) with `batch_first`, or (T, input) for one sequence.
             states: the states before the first step, one (num_layers, B, hidden) tensor per state,
-                or (num_layers, hidden) for one sequence; by default each state's `init`. A
-                bidirectional module has 2 · num_layers of them; its reverse directions begin with
-                the last step of `x`.
+                or (num_layers, hidden) for one sequence; by default each state's `init`. A bare
+                tensor stands for the only state of a cell. A bidirectional module has
+                2 · num_layers of them; its reverse directions begin with the last step of `x`.
+            hx: another name of `states`, that of torch.
+            all_states: whether all states of the last layer are returned at all steps.
 
         Returns:
             The last layer's output (the first state) at all steps, in the layout of `x`, and all
             states after the last step, in the layout of `states`. The output of a bidirectional
             module has 2 · hidden features: at each step the state of either direction after it.
+            With `all_states` also each state of the last layer at all steps, by its name, in the
+            layout of the output. Its layer then runs by itself, after those below.
 
         Raises:
             TensorError: a tensor does not fit; names it and what was expected.
         """
-        known = self._known_calls.find_sequence(self, x, states)
+        bare = hx is not None or isinstance(states, Tensor)
+        given: Any = states_from(states, hx, len(self._state_names)) if bare else states
+        if all_states:
+            return self._run_all_states(x, given)
+        known = self._known_calls.find_sequence(self, x, given)
         if known is not None:
             dropout = self.dropout if self.training else 0.0
             y, last = run_plain_call(known[0], dropout, known[1])
             return (y.transpose(0, 1) if self.batch_first else y), last
+        self._check_sequence(x, given)
+        if x.ndim == 2:
+            given = None if given is None else [s.unsqueeze(1) for s in given]
+            y, last = self._run(x.unsqueeze(1), given)
+            return y.squeeze(1), tuple(s.squeeze(1) for s in last)
+        y, last = self._run(x.transpose(0, 1) if self.batch_first else x, given)
+        return (y.transpose(0, 1) if self.batch_first else y), last
+
+    def _check_sequence(self, x: Any, states: Any) -> None:
         layout = "(B, T, input)" if self.batch_first else "(T, B, input)"
         check_input(x, (2, 3), f"{layout} or (T, input)", self.input_size, self._any_weight())
         if states is not None:
             batch = () if x.ndim == 2 else (x.shape[not self.batch_first],)
             self._check_states(states, batch, x)
-        if x.ndim == 2:
-            given = None if states is None else [s.unsqueeze(1) for s in states]
-            y, last = self._run(x.unsqueeze(1), given)
-            return y.squeeze(1), tuple(s.squeeze(1) for s in last)
-        y, last = self._run(x.transpose(0, 1) if self.batch_first else x, states)
-        return (y.transpose(0, 1) if self.batch_first else y), last
+
+    def _run_all_states(
+        self, x: Tensor, states: Sequence[Tensor] | None
+    ) -> tuple[Tensor, States, dict[str, Tensor]]:
+        """`forward` with all states of the last layer at all steps."""
+        self._check_sequence(x, states)
+        if single := x.ndim == 2:
+            x = x.unsqueeze(1)
+            states = None if states is None else [s.unsqueeze(1) for s in states]
+        elif self.batch_first:
+            x = x.transpose(0, 1)
+        weights = self._weights_on(x.device)
+        found, last = scan_all_states(self._settings(), self.training, x, states, weights)
+        if single:
+            found, last = [s.squeeze(1) for s in found], tuple(s.squeeze(1) for s in last)
+        elif self.batch_first:
+            found = [s.transpose(0, 1) for s in found]
+        return found[0], last, dict(zip(self._state_names, found, strict=True))
 
     def _run(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, States]:
         """All layers, time first, batched."""
         settings, weights = self._settings(), self._weights_on(x.device)
         remember = partial(self._known_calls.remember, self, x, states, settings)
         return scan_layers(settings, self.training, x, states, weights, remember)
-
-    def _weights_on(self, device: torch.device) -> list[Tensor | None]:
-        """All weights that are on a device, in the order of `LayerWeights.flat`."""
-        return [
-            None if named is None else weight_of(self, named, device) for named in self._in_order
-        ]
 
     def _settings(self) -> Settings:
         return Settings(
@@ -258,32 +271,12 @@ class RNN(Steps):
         choice = self.variant, self.save, self.precision, self.layers
         return self.cell, sizes, dropout, tf32, self.backend, choice
 
-    def _all_weights(self) -> list[Named]:
-        return [named for named in self._in_order if named is not None]
-
-    def _any_weight(self) -> Tensor | None:
-        named = next(iter(self._weights[0].values()), None)
-        return None if named is None else weight_of(self, named, None)
-
     def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
         count, axes = self.num_layers, "(num_layers, B, hidden_size)"
         if self.bidirectional:
             count, axes = 2 * count, f"(2 * {axes[1:]}"
         shape = (count, *batch, self.hidden_size)
         check_states(states, self._state_names, shape, axes, "x", x)
-
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        metadata = getattr(destination, "_metadata", None)
-        if metadata is not None:  # metadata, as torch's own version number; no key of the dict
-            metadata.setdefault(prefix[:-1], {})["cell"] = identity_of(self.cell)
-
-    def _load_from_state_dict(
-        self, state_dict: Any, prefix: str, local_metadata: dict[str, Any], *rest: Any
-    ) -> None:
-        check_same_cell(local_metadata.get("cell"), self.cell, prefix)
-        reorder_state_dict(self._all_weights(), state_dict, prefix)
-        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
 
     def extra_repr(self) -> str:
         """The arguments that differ from their defaults."""

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 
-from ..check.module import check_input, one_direction_error
+from ..check.module import check_input, one_direction_error, states_from
 from ..step import plain_step, run_plain_step, step_as_sequence
 from ..tensors import States
 from .stepper import Stepper
@@ -19,12 +19,19 @@ if TYPE_CHECKING:
 class Steps(nn.Module):
     """What `rnnc.RNN` does for closed loops."""
 
-    def step(self, x: Tensor, states: Sequence[Tensor] | None = None) -> tuple[Tensor, States]:
+    def step(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor] | Tensor | None = None,
+        *,
+        hx: Sequence[Tensor] | Tensor | None = None,
+    ) -> tuple[Tensor, States]:
         """Run all layers over one step: for generation, control and other closed loops.
 
         Args:
             x: (B, input), or (input) for one sequence.
             states: as in `forward`, for example those that the last call returned.
+            hx: another name of `states`, that of torch.
 
         `stepper` takes less time per step where no gradient is wanted.
 
@@ -45,21 +52,29 @@ class Steps(nn.Module):
             torch.Size([2, 8])
         """
         rnn = cast("RNN", self)
-        known = rnn._known_calls.find(rnn, x, states)
+        bare = hx is not None or isinstance(states, Tensor)
+        given: Any = states_from(states, hx, len(rnn._state_names)) if bare else states
+        known = rnn._known_calls.find(rnn, x, given)
         if known is not None:
             return run_plain_step(*known)
         if rnn.bidirectional:
             raise one_direction_error("step")
         check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
-        if states is not None:
-            rnn._check_states(states, tuple(x.shape[:-1]), x)
+        if given is not None:
+            rnn._check_states(given, tuple(x.shape[:-1]), x)
         if x.ndim == 1:
-            given = None if states is None else [s.unsqueeze(1) for s in states]
+            given = None if given is None else [s.unsqueeze(1) for s in given]
             y, last = self._step(x.unsqueeze(0), given, self.training)
             return y[0], tuple(s.squeeze(1) for s in last)
-        return self._step(x, states, self.training)
+        return self._step(x, given, self.training)
 
-    def stepper(self, batch_size: int, states: Sequence[Tensor] | None = None) -> Stepper:
+    def stepper(
+        self,
+        batch_size: int,
+        states: Sequence[Tensor] | Tensor | None = None,
+        *,
+        hx: Sequence[Tensor] | Tensor | None = None,
+    ) -> Stepper:
         """What runs all layers from step to step with its states kept in place, for inference.
 
         On a GPU a step is one CUDA graph, which takes a fraction of the time of `step`.
@@ -68,6 +83,7 @@ class Steps(nn.Module):
             batch_size: B, the sequences that it runs at once.
             states: before the first step, (num_layers, B, hidden) each; by default each state's
                 `init`. `Stepper.reset` goes back to them.
+            hx: another name of `states`, that of torch.
 
         Raises:
             TensorError: the batch size or a state does not fit, the module is bidirectional, or the
@@ -82,7 +98,8 @@ class Steps(nn.Module):
             >>> y.shape
             torch.Size([3, 8])
         """
-        return Stepper(cast("RNN", self), batch_size, states)
+        rnn = cast("RNN", self)
+        return Stepper(rnn, batch_size, states_from(states, hx, len(rnn._state_names)))
 
     def _step(
         self, x: Tensor, states: Sequence[Tensor] | None, training: bool
