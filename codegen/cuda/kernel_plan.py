@@ -60,6 +60,9 @@ _SCALARS: dict[Dtype, Scalar] = {
 }
 
 
+_AGREED = ("arch", "dtype", "tf32", "save", "reverse", "masked")
+
+
 @dataclass(frozen=True, kw_only=True)
 class KernelPlan(ABC):
     """How one direction of a cell is compiled and launched: one translation unit.
@@ -77,6 +80,7 @@ class KernelPlan(ABC):
         save: whether the forward saves gates for the backward, or only states.
         reverse: which heads run from the last step to the first; no size depends on it.
         wavefront: whether its kernel hands over chunks of steps between layers.
+        masked: whether batch rows have lengths and resets; no size depends on it.
     """
 
     kind: ClassVar[str]
@@ -95,6 +99,7 @@ class KernelPlan(ABC):
     save: Save = "gates"
     reverse: Reverse = False
     wavefront: bool = False
+    masked: bool = False
 
     @property
     def nanoseconds(self) -> int:
@@ -129,7 +134,7 @@ class KernelPlan(ABC):
     @property
     def agreed(self) -> dict[str, object]:
         """By name, the values that the other direction's plan must have too."""
-        values = {n: getattr(self, n) for n in ("arch", "dtype", "tf32", "save", "reverse")}
+        values = {n: getattr(self, n) for n in _AGREED}
         return {**values, "steps per launch": self.steps_per_launch}
 
     @property

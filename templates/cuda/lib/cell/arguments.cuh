@@ -20,6 +20,17 @@ struct HandoverArguments {
 };
 #endif
 
+#ifdef RNNC_MASKED
+// Which steps each batch row runs, and the states that it runs them from: lib/cell/mask.cuh.
+struct MaskArguments {
+  const unsigned char* steps;              // [T, B]
+  const int* longest;                      // [B], a row's steps; null: all rows run all
+  int64 reset_time[Cell::kStates],
+      reset_row[Cell::kStates];            // strides of reset_to, in elements
+  const Element* reset_to[Cell::kStates];  // [T, B, N, D]
+};
+#endif
+
 struct ForwardArguments {
   int64 steps, batch, heads, dim;
   int64 first_tile, first_head;  // of this launch, if one launch cannot take all
@@ -34,6 +45,9 @@ struct ForwardArguments {
   Element* states[Cell::kStates];                      // [T, B, N, D]; null: not stored
   Element* last[Cell::kStates];                        // [B, N, D]
   Element* saved;  // [T, B, N, D, kSaved]; null: no backward follows
+#ifdef RNNC_MASKED
+  MaskArguments masks;
+#endif
 #ifdef RNNC_WAVEFRONT
   HandoverArguments handover;
 #endif
@@ -65,6 +79,10 @@ struct BackwardArguments {
   Element* d_initial_states[Cell::kStates];            // [B, N, D]
   // Gradients of biases, params and diagonal weights: [parts of the batch, kSums, N, D].
   SumOverTime* sums;
+#ifdef RNNC_MASKED
+  MaskArguments masks;
+  SumOverTime* d_reset_to[Cell::kStates];  // [B, N, D], zeros that sums are added to; null: none
+#endif
 #ifdef RNNC_WAVEFRONT
   HandoverArguments handover;
 #endif

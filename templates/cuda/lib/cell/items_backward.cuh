@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/cell/item_backward.cuh"
+#include "lib/cell/mask_backward.cuh"
 
 namespace rnnc {
 
@@ -15,6 +16,7 @@ struct BackwardItems {
   Diagonal diagonal[units];
   PerItem<States> after, d_state;  // the states after the step, and their gradients
   GradientSums sums[units] = {};
+  BackwardMasks<units, rows> masks;
 
   // body(i, j) for unit i and row j.
   template <typename Body>
@@ -26,8 +28,8 @@ struct BackwardItems {
   // tensor of states.
   template <typename At>
   RNNC_MEMBER void load_states(int i, int j, const BackwardArguments& a, const TimeOrder& time,
-                               int64 step_size, const At& at) {
-    const int steps = static_cast<int>(a.steps);
+                               const TileSteps& tile_steps, int64 step_size, const At& at) {
+    const int steps = static_cast<int>(tile_steps.of(a));
     repeat<Cell::kStates>([&](int s) {
       const Element* last = a.states[s] + time.at(steps - 1) * step_size;
       after[i][j][s] = kReads[s] && steps > 0 ? to_real(*at(last)) : real(0);

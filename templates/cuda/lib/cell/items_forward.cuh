@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/cell/item_forward.cuh"
+#include "lib/cell/mask_forward.cuh"
 
 namespace rnnc {
 
@@ -16,6 +17,7 @@ struct ForwardItems {
   Diagonal diagonal[units];
   PerItem<States> state;
   PerItem<Saved> saved;
+  ForwardMasks<units, rows> masks;
 
   // body(i, j) for unit i and row j.
   template <typename Body>
@@ -29,25 +31,37 @@ struct ForwardItems {
     load_unit_weights(param[i], diagonal[i], a, plane, unit);
   }
 
-  // Applies the pointwise map of the cell to all items.
+  // Once the rows and units of `masks` have their places, and the items their initial states.
+  RNNC_MEMBER void begin_masks(const ForwardArguments& a, const TimeOrder& time, int steps) {
+    masks.begin(a, time, steps);
+    for_each([&](int i, int j) { masks.begin_states(i, j, a, time, state[i][j]); });
+  }
+
+  // Applies the pointwise map of the cell to all items: `next` is what the next step begins from.
   template <typename Sigmoid>
   RNNC_MEMBER void compute(const PerItem<Gates>& gate, PerItem<States>& next, Sigmoid& sigmoid) {
     for_each([&](int i, int j) {
       apply_pointwise_forward(gate[i][j], state[i][j], param[i], next[i][j], saved[i][j], sigmoid);
+      masks.select(i, j, next[i][j], state[i][j]);
     });
   }
 
-  // Stores the states and saved values of a step, where valid(i, j). at(tensor, n, i, j) is the
-  // address of an item in a tensor of all steps with n values per item.
+  // Stores the states of a step, where valid(i, j). at(tensor, n, i, j) is the address of an item in
+  // a tensor of all steps with n values per item.
   template <typename Valid, typename At>
-  RNNC_MEMBER void store(const ForwardArguments& a, const Valid& valid, const At& at) const {
+  RNNC_MEMBER void store_states(const ForwardArguments& a, const Valid& valid, const At& at) const {
     repeat<Cell::kStates>([&](int s) {
       if (!a.states[s]) return;
       for_each([&](int i, int j) {
-        const auto vec = pack_state(state[i][j][s]);
+        const auto vec = pack_state(masks.results(i, j, state[i][j])[s]);
         if (valid(i, j)) vec.store(at(a.states[s], 1, i, j));
       });
     });
+  }
+  // Stores the states and saved values of a step, as `store_states` does.
+  template <typename Valid, typename At>
+  RNNC_MEMBER void store(const ForwardArguments& a, const Valid& valid, const At& at) const {
+    store_states(a, valid, at);
     if (!Cell::kSaved || !a.saved) return;
     for_each([&](int i, int j) {
       const auto vec = pack_saved(saved[i][j]);

@@ -47,16 +47,17 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
   PerItem<int> saved_offset, state_offset;  // in a stage, in bytes
 
   RNNC_MEMBER void load(const BackwardArguments& a, int64 head, int64 first_row, int first_unit,
-                        int lane) {
+                        int lane, const TileSteps& tile_steps) {
     unit = first_unit + (lane >> 2);
     quad = lane & 3;
     const int64 plane = a.heads * Plan::kHeadDim, row = first_row + Plan::kThreadRows * quad;
-    const TimeOrder time(a.steps, head, a.heads);
+    const TimeOrder time(tile_steps.of(a), head, a.heads);
     constexpr bool whole = Plan::kHeadDim % kWarpUnits == 0;
     first_unit_offset = head * Plan::kHeadDim + (whole || unit < Plan::kHeadDim ? unit : 0);
     bool row_valid[Plan::kThreadRows];
     repeat<Plan::kThreadRows>([&](int j) {
       row_valid[j] = row + j < a.batch;
+      masks.place_row(j, row_valid[j] ? row + j : 0);
       offset_bytes[j] = launder(((row_valid[j] ? row + j : 0) * plane + first_unit_offset) *
                                 int64{sizeof(Element)});
     });
@@ -64,15 +65,17 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
       const bool exists = whole || unit + 8 * half < Plan::kHeadDim;
       const int half_unit = exists ? 8 * half : 0, real_unit = exists ? unit + 8 * half : 0;
       load_unit_weights(param[half], diagonal[half], a, plane, head * Plan::kHeadDim + real_unit);
+      masks.place_unit(half, head * Plan::kHeadDim + real_unit);
       repeat<Plan::kThreadRows>([&](int j) {
         valid[half][j] = exists && row_valid[j];
         saved_offset[half][j] = launder(SavedCopy::offset(Plan::kThreadRows * quad + j, real_unit));
         state_offset[half][j] = launder(StateCopy::offset(Plan::kThreadRows * quad + j, real_unit));
-        load_states(half, j, a, time, a.batch * plane, [&](const Element* tensor) {
+        load_states(half, j, a, time, tile_steps, a.batch * plane, [&](const Element* tensor) {
           return element_at(tensor + half_unit, offset_bytes[j]);
         });
       });
     });
+    masks.begin(a, time, tile_steps.of(a), tile_steps.of(a) - 1);
   }
 
   // Computes the gradients of an item's gates and of the states before the step, but for the
@@ -80,19 +83,22 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
   RNNC_MEMBER void step(int half, int j, const BackwardArguments& a, const char* stage,
                         char* buffer, Gates& d_gate) {
     Saved saved;
-    States before;
+    States last, before, carried;
     Params d_param;
     unpack_saved(saved, SavedCopy::read(stage, saved_offset[half][j]));
+    assign(carried, d_state[half][j]);
     repeat<Cell::kStates>([&](int s) {
       const char* const states = stage + before_offset(s);
-      before[s] = kReads[s] ? StateCopy::read(states, state_offset[half][j])[0] : real(0);
+      last[s] = kReads[s] ? StateCopy::read(states, state_offset[half][j])[0] : real(0);
       if (a.d_states[s]) {
         d_state[half][j][s] +=
             StateCopy::read(states + StateCopy::kBytes, state_offset[half][j])[0];
       }
     });
+    masks.select_before(half, j, before, last);
     apply_pointwise_backward(saved, before, after[half][j], param[half], d_state[half][j], d_gate,
                              d_param);
+    masks.select_gradients(j, d_state[half][j], d_gate, d_param, carried);
     add_diagonal_gradient(d_state[half][j], diagonal[half], d_gate);
     unroll<Cell::kSources>([&](auto source) {
       repeat<kSourcePairs[source]>([&](int i) {
@@ -104,8 +110,8 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
       });
     });
     // Rows and units that do not exist add nothing, whatever the equations give for zeros.
-    if (valid[half][j]) add_to_sums(sums[half], d_gate, d_param, before);
-    assign(after[half][j], before);
+    if (valid[half][j] && !masks.holds(j)) add_to_sums(sums[half], d_gate, d_param, before);
+    assign(after[half][j], last);
   }
 
   // Stores the gradients of an item's gates; the tensors start at the step.
@@ -121,13 +127,13 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
           element_at(d_no_input + 8 * half * kGatesNoInput, offset_bytes[j] * kGatesNoInput));
     }
   }
-  RNNC_MEMBER void store_sums_at(const BackwardArguments& a, int64 t) {
+  RNNC_MEMBER void store_sums_at(const BackwardArguments& a, int64 t, int64 steps) {
     // The four lanes of a quad hold the rows of one unit.
     store_sums<3>([&](int half, int k, real total) {
       if (quad == 0 && unit + 8 * half < Plan::kHeadDim) {
         const int64 part = (a.first_tile + blockIdx.y) * Cell::kSums + k;
         store_part_sum(a.sums + part * (a.heads * Plan::kHeadDim) + first_unit_offset + 8 * half,
-                       total, t, a.steps);
+                       total, t, steps);
       }
     });
   }
@@ -141,11 +147,11 @@ struct StepCopy {
   int64 plane, step_size;  // units of [N, D] and of [B, N, D]
   TimeOrder time;
 
-  RNNC_MEMBER void prepare(const BackwardArguments& a, int64 head, int64 first_row) {
+  RNNC_MEMBER void prepare(const BackwardArguments& a, int64 head, int64 first_row, int steps) {
     first_unit = head * Plan::kHeadDim;
     plane = a.heads * Plan::kHeadDim;
     step_size = a.batch * plane;
-    time = TimeOrder(a.steps, head, a.heads);
+    time = TimeOrder(steps, head, a.heads);
     saved.prepare(first_row, a.batch);
     state.prepare(first_row, a.batch);
   }
@@ -171,7 +177,8 @@ struct StepCopy {
 RNNC_INLINE void run(const BackwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
-  const int first_unit = warp * kWarpUnits, steps = static_cast<int>(a.steps);
+  const TileSteps tile_steps(a, first_row, Plan::kBlockRows);
+  const int first_unit = warp * kWarpUnits, steps = static_cast<int>(tile_steps.of(a));
   const int64 plane = a.heads * Plan::kHeadDim, step_size = a.batch * plane;
 
   Weights weights;
@@ -181,13 +188,13 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     return unit;
   });
   Items items;
-  items.load(a, head, first_row, first_unit, lane);
+  items.load(a, head, first_row, first_unit, lane, tile_steps);
   for (int i = threadIdx.x; i < 2 * GradientExchange::kBytes / 4; i += blockDim.x) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
   }
 
   StepCopy copy;
-  copy.prepare(a, head, first_row);
+  copy.prepare(a, head, first_row, steps);
   char* const stages = shared + 2 * GradientExchange::kBytes;
   Handover<true> handover(a);
   const auto prefetch = [&](int t, int stage_idx) {
@@ -212,7 +219,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     items.for_each(
         [&](int half, int j) { items.step(half, j, a, stage, buffer, d_gate[half][j]); });
     if constexpr (kSumsInParts) {
-      if (t % kPartSteps == 0) items.store_sums_at(a, t);
+      if (t % kPartSteps == 0) items.store_sums_at(a, t, tile_steps.of(a));
     }
     cp_async_wait<Plan::kNumStages - 2>();
     __syncthreads();
@@ -227,6 +234,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     // While the product runs: copy an earlier step's data into the stage of this step's, and store
     // the results.
     prefetch(t - Plan::kNumStages, stage_idx);
+    items.masks.ahead(a, copy.time, t);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     buffer_offset ^= GradientExchange::kBytes;
     handover.publish(a, t + 1);
@@ -241,15 +249,30 @@ RNNC_INLINE void run(const BackwardArguments& a) {
         items.d_state[half][j][kSourceState[source]] += product[0][source].total(2 * half + j);
       });
     });
+    items.for_each([&](int half, int j) {
+      items.masks.end_at_restart(half, j, a, items.valid[half][j], items.d_state[half][j]);
+    });
+    items.masks.advance();
   }
 
   handover.publish(a, 0);
-  if constexpr (!kSumsInParts) items.store_sums_at(a, 0);
+  if constexpr (!kSumsInParts) items.store_sums_at(a, 0, tile_steps.of(a));
   items.store_initial(
       a, [&](int half, int j) { return items.valid[half][j]; },
       [&](Element* tensor, int half, int j) {
         return element_at(tensor + 8 * half, items.offset_bytes[j]);
       });
+  // Zeros for the steps that no row of the tile runs.
+  if constexpr (kMasked) {
+    const Gates none = {};
+#pragma unroll 1
+    for (int64 t = steps; t < a.steps; ++t) {
+      Element* const d_wx = a.d_wx + t * step_size * Cell::kInputGates;
+      Element* const d_no_input = a.d_gates_no_input + t * step_size * kGatesNoInput;
+      items.for_each(
+          [&](int half, int j) { items.store_gates(half, j, d_wx, d_no_input, none); });
+    }
+  }
 }
 
 }  // namespace rnnc::block_backward

@@ -56,6 +56,7 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
                                                                : Plan::kThreadRows);
     repeat<Plan::kThreadRows>([&](int j) {
       const int64 real_row = j < valid_rows ? row + j : 0;
+      masks.place_row(j, real_row);
       const int64 real_unit = head * Plan::kHeadDim + (whole || unit < Plan::kHeadDim ? unit : 0);
       offset_bytes[j] = launder((real_row * plane + real_unit) * int64{sizeof(Element)});
     });
@@ -63,6 +64,7 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
       const bool exists = whole || unit + 8 * group < Plan::kHeadDim;
       const int group_unit = exists ? 8 * group : 0, real_unit = exists ? unit + 8 * group : 0;
       load_unit(group, a, plane, head * Plan::kHeadDim + real_unit);
+      masks.place_unit(group, head * Plan::kHeadDim + real_unit);
       repeat<Plan::kThreadRows>([&](int j) {
         valid[group][j] = exists && j < valid_rows;
         exchange_offset[group][j] = launder(StateExchange::offset(2 * quad + j, unit + 8 * group));
@@ -117,25 +119,37 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
     });
   }
 
-  // Stores the results of the step at t_offset into [T, B, N, D].
+  // Calls body(valid, at) with what the functions that store take, for a step at t_offset into [T,
+  // B, N, D].
+  template <typename Body>
+  RNNC_MEMBER void at_step(int64 t_offset, const Body& body) const {
+    body([&](int group, int j) { return valid[group][j]; },
+         [&](Element* tensor, int n, int group, int j) {
+           return element_at(tensor + (t_offset + 8 * group) * n, offset_bytes[j] * n);
+         });
+  }
+  // Stores the results of the step at t_offset.
   RNNC_MEMBER void store_step(const ForwardArguments& a, int64 t_offset) const {
-    store(
-        a, [&](int group, int j) { return valid[group][j]; },
-        [&](Element* tensor, int n, int group, int j) {
-          return element_at(tensor + (t_offset + 8 * group) * n, offset_bytes[j] * n);
-        });
+    at_step(t_offset, [&](const auto& valid, const auto& at) { store(a, valid, at); });
+  }
+  // Stores zeros for a step that no row of the tile runs.
+  RNNC_MEMBER void store_zeros(const ForwardArguments& a, int64 t_offset) {
+    masks.clear();
+    at_step(t_offset, [&](const auto& valid, const auto& at) { store_states(a, valid, at); });
   }
 };
 
 RNNC_INLINE void run(const ForwardArguments& a) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
-  const int first_unit = warp * 8 * Plan::kUnitGroups, steps = static_cast<int>(a.steps);
+  const TileSteps tile_steps(a, first_row, Plan::kBlockRows);
+  const int first_unit = warp * 8 * Plan::kUnitGroups, steps = static_cast<int>(tile_steps.of(a));
 
   Weights weights;
   weights.load(a.R, a.heads, head, first_unit + (lane >> 2), 0, lane);
   Items items;
   items.load(a, head, first_row, first_unit, lane);
+  items.begin_masks(a, TimeOrder(steps, head, a.heads), steps);
 
   // Padding in K and rows beyond the batch stay zero throughout.
   for (int i = threadIdx.x; i < 2 * kBufferBytes / 4; i += blockDim.x) {
@@ -145,7 +159,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   items.publish(shared, items.state);
 
   // Copies wx of later steps: a step is shorter than a round trip to memory.
-  const TimeOrder time(a.steps, head, a.heads);
+  const TimeOrder time(steps, head, a.heads);
   InputCopy input;
   input.prepare(first_row, a.batch);
   const Element* next_input =
@@ -189,6 +203,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       t_offset += time.stride(step_size);
     }
     prefetch(t + Plan::kNumStages, stage_idx);
+    items.masks.ahead(a, time, t, steps);
     cp_async_wait<Plan::kNumStages - 2>();
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
 
@@ -200,6 +215,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     const auto compute = [&](auto& sigmoid) { items.compute(gate, next, sigmoid); };
     with_sigmoid<true>(compute, [&] { items.publish(shared + buffer_offset, next); });
     items.for_each([&](int group, int j) { assign(items.state[group][j], next[group][j]); });
+    items.masks.advance();
     items.add_states();
     __syncthreads();
   }
@@ -211,6 +227,10 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       [&](Element* tensor, int, int group, int j) {
         return element_at(tensor + 8 * group, items.offset_bytes[j]);
       });
+  if constexpr (kMasked) {
+#pragma unroll 1
+    for (int64 t = steps; t < a.steps; ++t) items.store_zeros(a, t * step_size);
+  }
 }
 
 }  // namespace rnnc::block_forward

@@ -98,6 +98,9 @@ RNNC_INLINE void run(const BackwardArguments& a) {
       Received received;
       receive(i, received);
       items.add_received(received);
+      items.end_at_restart(a, received);
+    } else {
+      items.end_at_restart(a, received);
     }
     items.publish(buffer, at.column);
     if constexpr (Cell::kSources > 0) {
@@ -119,7 +122,9 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     // While the partials are in flight: store the results, and copy an earlier step's data into the
     // stage of this step's.
     handover.publish(a, t + 1);
+    items.masks.ahead(a, at.time(a), t);
     items.store_step(a, at);
+    items.masks.advance();
     __syncwarp();
     prefetch(t - Plan::kNumStages, stage_idx);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
@@ -135,9 +140,14 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     receive(steps, received);
     items.finish(received);
   }
+  repeat<kItems>([&](int item) {
+    if (!items.masks.has_restarted(0)) return;
+    items.masks.end_gradient(item, 0, a, items.valid[item], items.d_state[item][0]);
+  });
   items.store_initial(
       a, [&](int item, int) { return items.valid[item]; },
       [&](Element* tensor, int item, int) { return element_at(tensor, items.offset_bytes[item]); });
+  if constexpr (kMasked) items.store_zeros(a, at);
   cluster_sync();
 }
 

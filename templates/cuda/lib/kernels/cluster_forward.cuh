@@ -42,8 +42,8 @@ struct Items : ForwardItems<1, kItems> {
   int64 offset_bytes[kItems], t_offset_bytes[kItems], t_stride_bytes;
   int input_offset[kItems];
 
-  RNNC_MEMBER void load(const ForwardArguments& a, int64 head, int unit, int64 first_row,
-                        int lane) {
+  RNNC_MEMBER void load(const ForwardArguments& a, int64 head, int unit, int64 first_row, int lane,
+                        const TileSteps& tile_steps) {
     exists = Plan::kCluster * Plan::kUnits == Plan::kHeadDim || unit < Plan::kHeadDim;
     const int64 plane = a.heads * Plan::kHeadDim,
                 real_unit = head * Plan::kHeadDim + (exists ? unit : 0);
@@ -51,8 +51,10 @@ struct Items : ForwardItems<1, kItems> {
     const int64 item_row = first_row + 2 * quad;
     valid_items = pin(!exists || item_row >= a.batch ? 0 : item_row + 1 < a.batch ? 2 : 1);
     load_unit(0, a, plane, real_unit);
+    masks.place_unit(0, real_unit);
     repeat<kItems>([&](int j) {
       const int64 row = item_row + j;
+      masks.place_row(j, row < a.batch ? row : 0);
       offset_bytes[j] =
           launder(((row < a.batch ? row : 0) * plane + real_unit) * int64{sizeof(Element)});
       input_offset[j] = launder(InputCopy::offset(kItems * quad + j, exists ? lane >> 2 : 0));
@@ -60,11 +62,12 @@ struct Items : ForwardItems<1, kItems> {
         state[0][j][s] = to_real(*element_at(a.initial_states[s], offset_bytes[j]));
       });
     });
-    const TimeOrder time(a.steps, head, a.heads);
+    const TimeOrder time(tile_steps.of(a), head, a.heads);
     const int64 step_bytes = a.batch * plane * int64{sizeof(Element)};
     t_stride_bytes = time.stride(step_bytes);
     repeat<kItems>(
         [&](int j) { t_offset_bytes[j] = offset_bytes[j] + time.at(0) * step_bytes; });
+    begin_masks(a, time, static_cast<int>(tile_steps.of(a)));
   }
 
   RNNC_MEMBER void collect(Words& words, const PerItem<States>& states, int lane) const {
@@ -84,13 +87,27 @@ struct Items : ForwardItems<1, kItems> {
     });
   }
 
+  // Calls body(valid, at) with what the functions that store take.
+  template <typename Body>
+  RNNC_MEMBER void at_step(const Body& body) const {
+    body([&](int, int j) { return j < valid_items; },
+         [&](Element* tensor, int n, int, int j) {
+           return element_at(tensor, t_offset_bytes[j] * n);
+         });
+  }
   RNNC_MEMBER void store_step(const ForwardArguments& a) {
-    store(
-        a, [&](int, int j) { return j < valid_items; },
-        [&](Element* tensor, int n, int, int j) {
-          return element_at(tensor, t_offset_bytes[j] * n);
-        });
+    at_step([&](const auto& valid, const auto& at) { store(a, valid, at); });
     repeat<kItems>([&](int j) { t_offset_bytes[j] += t_stride_bytes; });
+  }
+  // Stores zeros for the steps that no row of the tile runs.
+  RNNC_MEMBER void store_zeros(const ForwardArguments& a, int64 steps) {
+    masks.clear();
+    const int64 step_bytes = a.batch * a.heads * Plan::kHeadDim * int64{sizeof(Element)};
+#pragma unroll 1
+    for (int64 t = steps; t < a.steps; ++t) {
+      repeat<kItems>([&](int j) { t_offset_bytes[j] = offset_bytes[j] + t * step_bytes; });
+      at_step([&](const auto& valid, const auto& at) { store_states(a, valid, at); });
+    }
   }
 };
 using ItemGates = Items::PerItem<Gates>;
@@ -100,12 +117,14 @@ struct Inputs {
   InputCopy::Pieces pieces;
   InputCopy copy;
   TimeOrder time;
+  TileSteps tile;
   char* stages;  // in shared memory
 
   RNNC_MEMBER void start(const ForwardArguments& a, u32 shared_begin, int64 head, int first_unit,
-                         int64 first_row, int warp, int lane) {
+                         int64 first_row, int warp, int lane, const TileSteps& tile_steps) {
     pieces.prepare(lane, first_unit, first_row, kItems == 2 ? 1 : 2, a.batch);
-    time = TimeOrder(a.steps, head, a.heads);
+    tile = tile_steps;
+    time = TimeOrder(tile.of(a), head, a.heads);
     const Element* const first_input = a.wx + time.at(0) * a.wx_time;
     copy.start(pieces, first_input + head * Plan::kHeadDim * Cell::kInputGates, a.wx_row);
     stages = shared_pointer(pin(shared_begin + kInputsOffset + warp * InputCopy::kBytes));
@@ -113,7 +132,7 @@ struct Inputs {
   RNNC_MEMBER const char* stage(int stage_idx) const { return stages + stage_idx * kStageBytes; }
   RNNC_MEMBER void prefetch(const ForwardArguments& a, int t, int stage_idx,
                             Handover<false>& handover) {
-    if (t < static_cast<int>(a.steps)) {
+    if (t < static_cast<int>(tile.of(a))) {
       handover.wait(a, t);
       copy.issue(pieces, stages + stage_idx * kStageBytes);
       copy.advance(time.stride(a.wx_time));
@@ -167,17 +186,18 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   __syncthreads();
   if (threadIdx.x == 0) mbarrier_pair_init(barriers);
 
-  const int steps = static_cast<int>(a.steps);
+  const TileSteps tile_steps(a, first_row, kColumns);
+  const int steps = static_cast<int>(tile_steps.of(a));
   const bool is_leader = launder(static_cast<int>(threadIdx.x)) == 0;
   Items items;
-  items.load(a, head, unit, first_row + first_column, lane);
+  items.load(a, head, unit, first_row + first_column, lane, tile_steps);
 
   StatePush state_push;
   state_push.prepare(shared_begin, rank, first_unit, split & 1, lane);
 
   Inputs inputs;
   inputs.start(a, shared_begin, head, first_unit, first_row + first_column,
-               Plan::kSplits == 1 ? group : group * 2 + (split & 1), lane);
+               Plan::kSplits == 1 ? group : group * 2 + (split & 1), lane, tile_steps);
 
   Handover<false> handover(a);
   cluster_sync();
@@ -202,6 +222,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       cp_async_wait<Plan::kNumStages - 1>();
       __syncwarp();
       items.start(gate, inputs.stage(stage_idx));
+      items.masks.ahead(a, inputs.time, t, steps);
     }
     if constexpr (Cell::kSources > 0) {
       Product product;
@@ -231,6 +252,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
         mbarrier_arrive_expect_tx(barriers + (t & 1) * 8, kPushedBytes);
       handover.publish(a, t - 1);
       items.store_step(a);
+      items.masks.advance();
       __syncwarp();
       inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
     }
@@ -243,6 +265,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
         [&](Element* tensor, int, int, int j) {
           return element_at(tensor, items.offset_bytes[j]);
         });
+    if constexpr (kMasked) items.store_zeros(a, steps);
   }
   cluster_sync();
 }

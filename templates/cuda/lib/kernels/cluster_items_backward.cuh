@@ -13,11 +13,11 @@ namespace rnnc::cluster_backward {
 // Where a thread and its block are. Partial s of lane l of a tile belongs to item 4 l + s: unit 2
 // (l / 4) + s / 2 and column 2 (l % 4) + s % 2. So 32 items are 4 units of all columns.
 struct Position {
+  TileSteps tile;
   int steps, lane, warp, item_unit, column, block_unit;
   int64 head, first_row, plane, step_size;
 
   RNNC_MEMBER void load(const BackwardArguments& a, u32 rank) {
-    steps = static_cast<int>(a.steps);
     // NOTE: laundered, or the compiler would derive offsets from the index again in every step.
     lane = launder(static_cast<int>(threadIdx.x & 31));
     warp = threadIdx.x >> 5;
@@ -26,11 +26,13 @@ struct Position {
     block_unit = static_cast<int>(rank) * Plan::kUnits;
     head = a.first_head + blockIdx.y;
     first_row = (a.first_tile + blockIdx.z) * kColumns;
+    tile = TileSteps(a, first_row, kColumns);
+    steps = static_cast<int>(tile.of(a));
     plane = a.heads * Plan::kHeadDim;
     step_size = a.batch * plane;
   }
   RNNC_MEMBER TimeOrder time(const BackwardArguments& a) const {
-    return TimeOrder(a.steps, head, a.heads);
+    return TimeOrder(tile.of(a), head, a.heads);
   }
 };
 
@@ -115,13 +117,15 @@ struct Items : BackwardItems<kItems, 1> {
   int64 offset_bytes[kItems], t_offset_bytes[kItems];
   int unit[kItems];  // within the block
   int saved_offset[kItems], state_offset[kItems];
-  // Of the current step: the states before it, and results; derivatives of linear results.
-  States before[kItems];
+  // Of the current step: the states after the step before it and those that it begins from, and
+  // results; derivatives of linear results.
+  States last[kItems], before[kItems];
   Gradients found[kItems], derivative[kItems][at_least_one(Cell::kSources)];
 
   RNNC_MEMBER void load(const BackwardArguments& a, const Position& at, StepCopies& copies) {
     const int64 row = at.first_row + at.column;
     const bool row_valid = row < a.batch;
+    masks.place_row(0, row_valid ? row : 0);
     repeat<kItems>([&](int item) {
       const int group = item * Plan::kWarps + at.warp;
       active[item] = kItemGroups % Plan::kWarps == 0 || group < kItemGroups;
@@ -138,9 +142,11 @@ struct Items : BackwardItems<kItems, 1> {
       state_offset[item] = launder(StateCopy::offset(at.column, exists ? at.item_unit : 0));
       copies.start(a, at, item);
       load_unit_weights(param[item], diagonal[item], a, at.plane, real_unit);
-      load_states(item, 0, a, at.time(a), at.step_size,
+      masks.place_unit(item, real_unit);
+      load_states(item, 0, a, at.time(a), at.tile, at.step_size,
                   [&](const Element* tensor) { return element_at(tensor, offset_bytes[item]); });
     });
+    masks.begin(a, at.time(a), at.steps, at.steps - 1);
   }
 
   // The data of an item in a stage. A warp without an item reads another item's data.
@@ -154,23 +160,30 @@ struct Items : BackwardItems<kItems, 1> {
   RNNC_MEMBER void apply_map(const BackwardArguments& a, int item, const char* stage,
                              const Received& received) {
     Saved saved;
+    States carried;
     unpack_saved(saved, SavedCopy::read(stage, saved_offset[item]));
     unroll<Cell::kStates>([&](auto index) {
       constexpr int s = decltype(index)::value, before_at = before_offset(s),
                     d_at = d_after_offset(s);
-      before[item][s] =
+      last[item][s] =
           kReads[s] ? StateCopy::read(stage + before_at, state_offset[item])[0] : real(0);
-      found[item].state[s] = d_state[item][0][s];
+      carried[s] = masks.carried(0, d_state[item][0][s]);
+      found[item].state[s] = carried[s];
       if (a.d_states[s]) {
         found[item].state[s] += StateCopy::read(stage + d_at, state_offset[item])[0];
       }
     });
     if constexpr (!Plan::kLinear) {
-      repeat<Cell::kSources>(
-          [&](int source) { found[item].state[kSourceState[source]] += received[item][source]; });
+      repeat<Cell::kSources>([&](int source) {
+        const real got = masks.carried(0, received[item][source]);
+        found[item].state[kSourceState[source]] += got;
+        carried[kSourceState[source]] += got;
+      });
     }
+    masks.select_before(item, 0, before[item], last[item]);
     apply_pointwise_backward(saved, before[item], after[item][0], param[item], found[item].state,
                              found[item].gate, found[item].param);
+    masks.select_gradients(0, found[item].state, found[item].gate, found[item].param, carried);
     repeat<Plan::kLinear ? Cell::kSources : 0>([&](int source) {
       Gradients& one = derivative[item][source];
       repeat<Cell::kStates>([&](int s) { one.state[s] = s == kSourceState[source] ? 1 : 0; });
@@ -184,9 +197,24 @@ struct Items : BackwardItems<kItems, 1> {
     repeat<kItems>([&](int item) {
       if (!active[item]) return;
       repeat<Cell::kSources>([&](int source) {
-        found[item].add_received(derivative[item][source], received[item][source],
-                                 kSourceState[source]);
+        const real got = masks.carried(0, received[item][source]);
+        if (masks.holds(0)) {
+          found[item].state[kSourceState[source]] += got;
+        } else {
+          found[item].add_received(derivative[item][source], got, kSourceState[source]);
+        }
       });
+    });
+  }
+  // If the step after this one began anew: its gradient, with what the peers sent, ends there.
+  RNNC_MEMBER void end_at_restart(const BackwardArguments& a, const Received& received) const {
+    if (!masks.has_restarted(0)) return;
+    repeat<kItems>([&](int item) {
+      States total;
+      assign(total, d_state[item][0]);
+      repeat<Cell::kSources>(
+          [&](int source) { total[kSourceState[source]] += received[item][source]; });
+      masks.end_gradient(item, 0, a, valid[item], total);
     });
   }
   RNNC_MEMBER void finish(const Received& received) {
@@ -223,11 +251,13 @@ struct Items : BackwardItems<kItems, 1> {
       if (valid[item]) {
         d_wx.store(element_at(a.d_wx, t_offset_bytes[item] * Cell::kInputGates));
         d_no_input.store(element_at(a.d_gates_no_input, t_offset_bytes[item] * kGatesNoInput));
-        add_to_sums(sums[item], found[item].gate, found[item].param, before[item]);
+        if (!masks.holds(0)) {
+          add_to_sums(sums[item], found[item].gate, found[item].param, before[item]);
+        }
       }
       t_offset_bytes[item] -= at.time(a).stride(at.step_size) * int64{sizeof(Element)};
       assign(d_state[item][0], found[item].state);
-      assign(after[item][0], before[item]);
+      assign(after[item][0], last[item]);
       add_diagonal_gradient(d_state[item][0], diagonal[item], found[item].gate);
     });
   }
@@ -237,9 +267,25 @@ struct Items : BackwardItems<kItems, 1> {
       if (at.column == 0 && active[item] && at.block_unit + unit[item] < Plan::kHeadDim) {
         const int64 part = (a.first_tile + blockIdx.z) * Cell::kSums + k;
         const int64 unit_offset = at.head * Plan::kHeadDim + at.block_unit + unit[item];
-        store_part_sum(a.sums + part * at.plane + unit_offset, total, t, a.steps);
+        store_part_sum(a.sums + part * at.plane + unit_offset, total, t, at.tile.of(a));
       }
     });
+  }
+  // Stores zeros for the steps that no row of the tile runs.
+  RNNC_MEMBER void store_zeros(const BackwardArguments& a, const Position& at) const {
+    const Gates none = {};
+    Vec<Element, Cell::kInputGates> d_wx;
+    Vec<Element, kGatesNoInput> d_no_input;
+    pack_gates(d_wx, d_no_input, none);
+#pragma unroll 1
+    for (int64 t = at.steps; t < a.steps; ++t) {
+      repeat<kItems>([&](int item) {
+        if (!valid[item]) return;
+        const int64 offset = offset_bytes[item] + t * at.step_size * int64{sizeof(Element)};
+        d_wx.store(element_at(a.d_wx, offset * Cell::kInputGates));
+        d_no_input.store(element_at(a.d_gates_no_input, offset * kGatesNoInput));
+      });
+    }
   }
 };
 

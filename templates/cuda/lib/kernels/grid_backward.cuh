@@ -33,7 +33,7 @@ RNNC_INLINE void load_weights(Product& product, const GridArguments<BackwardArgu
 }
 
 RNNC_INLINE void load_items(Items& items, const BackwardArguments& a, const Place& place) {
-  const int steps = static_cast<int>(a.steps);
+  const int steps = static_cast<int>(place.tile.of(a));
   repeat<Sizes::kThreadItems>([&](int i) {
     Item& it = items[i];
     it.find(static_cast<int>(threadIdx.x) + i * Sizes::kThreads, place, a.batch, kTileBytes);
@@ -47,6 +47,9 @@ RNNC_INLINE void load_items(Items& items, const BackwardArguments& a, const Plac
       it.after[s] = kReads[s] && steps > 0 ? to_real(last[it.offset]) : real(0);
       it.d_state[s] = a.d_last[s] ? to_real(a.d_last[s][it.offset]) : real(0);
     });
+    it.masks.place_row(0, it.row);
+    it.masks.place_unit(0, it.unit);
+    it.masks.begin(a, place.time(a), steps, steps - 1);
   });
 }
 
@@ -82,15 +85,18 @@ RNNC_INLINE void publish(const Item& it, const Gates& d_gate, char* to) {
 RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place& place, int t,
                               char* step_region) {
   Saved saved;
-  States before;
+  States last, before, carried;
   Gates d_gate;
   Params d_param;
   unpack_saved(saved, it.saved);
+  assign(carried, it.d_state);
   repeat<Cell::kStates>([&](int s) {
-    before[s] = kReads[s] ? it.before[s][0] : real(0);
+    last[s] = kReads[s] ? it.before[s][0] : real(0);
     if (a.d_states[s]) it.d_state[s] += it.d_output[s][0];
   });
+  it.masks.select_before(0, 0, before, last);
   apply_pointwise_backward(saved, before, it.after, it.param, it.d_state, d_gate, d_param);
+  it.masks.select_gradients(0, it.d_state, d_gate, d_param, carried);
   publish(it, d_gate, step_region);
   add_diagonal_gradient(it.d_state, it.diagonal, d_gate);
   Vec<Element, Cell::kInputGates> d_wx;
@@ -101,24 +107,42 @@ RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place&
     const int64 t_offset = place.time(a).at(t) * place.step_size + it.offset;
     d_wx.store(a.d_wx + t_offset * Cell::kInputGates);
     d_no_input.store(a.d_gates_no_input + t_offset * kGatesNoInput);
-    add_to_sums(it.sum, d_gate, d_param, before);
+    if (!it.masks.holds(0)) add_to_sums(it.sum, d_gate, d_param, before);
     if (kSumsInParts ? t % kPartSteps == 0 : t == 0) {
       repeat<Cell::kSums>([&](int k) {
         SumOverTime* const to = a.sums + (it.row * Cell::kSums + k) * place.plane + it.unit;
-        store_part_sum(to, it.sum[k], t, a.steps);
+        store_part_sum(to, it.sum[k], t, place.tile.of(a));
         it.sum[k] = 0;
       });
     }
   }
-  assign(it.after, before);
+  assign(it.after, last);
+}
+
+// Zeros for the steps that no row of the tile runs.
+RNNC_INLINE void store_zeros(const Items& items, const BackwardArguments& a, const Place& place,
+                             int steps) {
+  const Gates none = {};
+  Vec<Element, Cell::kInputGates> d_wx;
+  Vec<Element, kGatesNoInput> d_no_input;
+  pack_gates(d_wx, d_no_input, none);
+#pragma unroll 1
+  for (int64 t = steps; t < a.steps; ++t) {
+    repeat<Sizes::kThreadItems>([&](int i) {
+      if (!items[i].valid) return;
+      const int64 offset = t * place.step_size + items[i].offset;
+      d_wx.store(a.d_wx + offset * Cell::kInputGates);
+      d_no_input.store(a.d_gates_no_input + offset * kGatesNoInput);
+    });
+  }
 }
 
 RNNC_INLINE void run(const GridArguments<BackwardArguments>& grid) {
   const BackwardArguments& a = grid.arguments;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int rank = static_cast<int>(blockIdx.x) % Plan::kCluster;
-  const int steps = static_cast<int>(a.steps);
   const Place place(grid);
+  const int steps = static_cast<int>(place.tile.of(a));
   Product product;
   load_weights(product, grid, place, rank, warp, lane);
   GridRegion region(grid, place, kTileBytes);
@@ -161,15 +185,23 @@ RNNC_INLINE void run(const GridArguments<BackwardArguments>& grid) {
         __syncthreads();
         if constexpr (Plan::kCluster > 1) exchange_partials(partials, products, rank, wait);
         add_partials(items, phase, partials, buffer_idx);
+        for_items(items, phase, [&](Item& it) {
+          if (it.masks.has_restarted(0)) it.masks.end_gradient(0, 0, a, it.valid, it.d_state);
+        });
       }
       if (t < 0) continue;
-      for_items(items, phase, [&](Item& it) { compute_item(it, a, place, t, region.step); });
+      for_items(items, phase, [&](Item& it) {
+        compute_item(it, a, place, t, region.step);
+        it.masks.ahead(a, place.time(a), t);
+        it.masks.advance();
+      });
       prefetch(items, phase, a, place, t - 1);
     }
     region.step -= region.bytes;
   }
 
   product.finish();
+  if constexpr (kMasked) store_zeros(items, a, place, steps);
   repeat<Plan::kPhases>([&](int phase) {
     for_items(items, phase, [&](Item& it) {
       repeat<Cell::kStates>([&](int s) {

@@ -38,15 +38,20 @@ RNNC_INLINE void load_items(Items& items, const ForwardArguments& a, const Place
     load_bias(it.bias, a, place.plane, it.unit);
     load_unit_weights(it.param, it.diagonal, a, place.plane, it.unit);
     repeat<Cell::kStates>([&](int s) { it.state[s] = to_real(a.initial_states[s][it.offset]); });
+    it.masks.place_row(0, it.row);
+    it.masks.place_unit(0, it.unit);
+    it.masks.begin(a, place.time(a), static_cast<int>(place.tile.of(a)));
+    it.masks.begin_states(0, 0, a, place.time(a), it.state);
   });
 }
 
-// `steps` is a.steps as an int: read again from the arguments, it would delay the loads.
+// `steps` are those of the tile: read again from the arguments, it would delay the loads.
 RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, const Place& place,
                           int t, int steps) {
   if (t >= steps) return;
   for_items(items, phase, [&](Item& it) {
     it.input.load(a.wx + place.time(a).at(t) * a.wx_time + it.input_offset);
+    it.masks.ahead(a, place.time(a), t, steps);
   });
 }
 
@@ -100,6 +105,8 @@ RNNC_INLINE void compute_items(Items& items, int phase, const float* partials) {
     with_sigmoid<false>([&](auto& sigmoid) {
       apply_pointwise_forward(gate, it.state, it.param, next, it.saved, sigmoid);
     });
+    it.masks.select(0, 0, next, it.state);
+    it.masks.advance();
     assign(it.state, next);
   });
 }
@@ -108,7 +115,10 @@ RNNC_INLINE void store_items(Items& items, int phase, const ForwardArguments& a,
   for_items(items, phase, [&](Item& it) {
     if (!it.valid) return;
     repeat<Cell::kStates>([&](int s) {
-      if (a.states[s]) a.states[s][t_offset + it.offset] = to_element<Element>(it.state[s]);
+      if (a.states[s]) {
+        const real result = it.masks.results(0, 0, it.state)[s];
+        a.states[s][t_offset + it.offset] = to_element<Element>(result);
+      }
     });
     if (Cell::kSaved && a.saved) {
       pack_saved(it.saved).store(a.saved + (t_offset + it.offset) * Cell::kSaved);
@@ -116,11 +126,25 @@ RNNC_INLINE void store_items(Items& items, int phase, const ForwardArguments& a,
   });
 }
 
+// Zeros for the steps that no row of the tile runs.
+RNNC_INLINE void store_zeros(const Items& items, const ForwardArguments& a, const Place& place,
+                             int steps) {
+#pragma unroll 1
+  for (int64 t = steps; t < a.steps; ++t) {
+    repeat<Sizes::kThreadItems>([&](int i) {
+      repeat<Cell::kStates>([&](int s) {
+        if (!items[i].valid || !a.states[s]) return;
+        a.states[s][t * place.step_size + items[i].offset] = to_element<Element>(real(0));
+      });
+    });
+  }
+}
+
 RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
   const ForwardArguments& a = grid.arguments;
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-  const int steps = static_cast<int>(a.steps);
   const Place place(grid);
+  const int steps = static_cast<int>(place.tile.of(a));
   Product product;
   load_weights(product, grid, place, warp, lane);
   GridRegion region(grid, place, kTileBytes);
@@ -162,6 +186,7 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
       });
     });
   });
+  if constexpr (kMasked) store_zeros(items, a, place, steps);
 }
 
 }  // namespace rnnc::grid_forward

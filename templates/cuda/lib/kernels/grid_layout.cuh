@@ -1,6 +1,7 @@
 // What both directions of a grid plan share: sizes, the exchange buffer, and the items of a thread.
 #pragma once
 
+#include "lib/cell/mask.cuh"
 #include "lib/kernels/split_k.cuh"
 
 namespace rnnc {
@@ -30,6 +31,7 @@ template <class Plan>
 struct GridPlace {
   int64 head, group, plane, step_size;
   int first_unit;
+  TileSteps tile;
 
   template <typename Arguments>
   RNNC_MEMBER explicit GridPlace(const GridArguments<Arguments>& grid) {
@@ -38,10 +40,12 @@ struct GridPlace {
     first_unit = static_cast<int>(blockIdx.x) * Plan::kUnits;
     plane = grid.arguments.heads * Plan::kHeadDim;
     step_size = grid.arguments.batch * plane;
+    constexpr int rows = GridSizes<Plan>::kGroupRows;
+    tile = TileSteps(grid.arguments, group * rows, rows);
   }
   template <typename Arguments>
   RNNC_MEMBER TimeOrder time(const Arguments& a) const {
-    return TimeOrder(a.steps, head, a.heads);
+    return TimeOrder(tile.of(a), head, a.heads);
   }
 };
 

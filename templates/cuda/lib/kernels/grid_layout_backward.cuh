@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/cell/item_backward.cuh"
+#include "lib/cell/mask_backward.cuh"
 #include "lib/kernels/grid_layout.cuh"
 #include "lib/ptx/cluster.cuh"
 
@@ -56,6 +57,7 @@ struct Item : GridItem<Plan> {
   GradientSums sum;
   Vec<Element, Cell::kSaved> saved;
   Vec<Element, 1> before[Cell::kStates], d_output[Cell::kStates];
+  BackwardMasks<1, 1> masks;
 };
 using Items = Item[Sizes::kThreadItems];
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "lib/cell/item_forward.cuh"
+#include "lib/cell/mask_forward.cuh"
 #include "lib/kernels/grid_layout.cuh"
 #include "lib/mma/gate_tiles.cuh"
 
@@ -48,6 +49,7 @@ struct Item : GridItem<Plan> {
   States state;
   Saved saved;
   Vec<Element, Cell::kInputGates> input;
+  ForwardMasks<1, 1> masks;
 };
 using Items = Item[Sizes::kThreadItems];
 

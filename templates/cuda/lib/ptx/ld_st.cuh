@@ -69,6 +69,12 @@ RNNC_INLINE void ld_global_nc(u32 (&w)[4], const void* from) {
                : "l"(from));
 }
 
+RNNC_INLINE u32 ld_global_nc_u8(const unsigned char* from) {
+  u32 value;
+  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(value) : "l"(from));
+  return value;
+}
+
 RNNC_INLINE void st_global(void* to, const u16 (&w)[1]) {
   asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(w[0]) : "memory");
 }
@@ -134,6 +140,14 @@ RNNC_INLINE void red_add_relaxed_gpu(u32* to, u32 value) {
 }
 RNNC_INLINE void red_add_release_gpu(u32* to, u32 value) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+
+// Additions that nobody waits for. Those of one thread to one address keep their order.
+RNNC_INLINE void red_add(float* to, float value) {
+  asm volatile("red.relaxed.gpu.global.add.f32 [%0], %1;" ::"l"(to), "f"(value) : "memory");
+}
+RNNC_INLINE void red_add(double* to, double value) {
+  asm volatile("red.relaxed.gpu.global.add.f64 [%0], %1;" ::"l"(to), "d"(value) : "memory");
 }
 
 RNNC_INLINE void prefetch_l2(const void* from) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/cell/item_backward.cuh"
+#include "lib/cell/mask_backward.cuh"
 #include "lib/kernels/alternating/workspace.cuh"
 
 namespace rnnc::alternating {
@@ -12,6 +13,7 @@ struct BackwardInputs {
   States before, after, d_state;
   Params param;
   Diagonal diagonal;
+  BackwardMasks<1, 1> masks;
 
   RNNC_MEMBER void load(const BackwardArguments& a, const Workspace& workspace,
                         const ItemIndex& item, int64 t) {
@@ -19,6 +21,9 @@ struct BackwardInputs {
                 size = workspace.batch * plane;
     const TimeOrder time(a.steps, item.n, workspace.heads);
     const int64 t_offset = time.at(t) * size + item.row, step_stride = time.stride(size);
+    masks.place_row(0, item.b);
+    masks.place_unit(0, unit);
+    masks.begin(a, time, a.steps, t);
     saved.load(a.saved + t_offset * Cell::kSaved);
     if (t > 0 && Cell::kSaved) prefetch_l2(a.saved + (t_offset - step_stride) * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
@@ -36,6 +41,9 @@ struct BackwardInputs {
         if (t > 0) prefetch_l2(d - time.stride(a.d_states_time[s]));
       }
     });
+    States last;
+    assign(last, before);
+    masks.select_before(0, 0, before, last);
     load_unit_weights(param, diagonal, a, plane, unit);
   }
 };
@@ -88,10 +96,15 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   Gates d_gate;
   Params d_param;
   Saved saved;
+  States carried;
   unpack_saved(saved, inputs.saved);
+  const auto& masks = inputs.masks;
+  if (masks.has_restarted(0)) masks.end_gradient(0, 0, a, true, d_state);
+  assign(carried, d_state);
   repeat<Cell::kStates>([&](int s) { d_state[s] += inputs.d_state[s]; });
   apply_pointwise_backward(saved, inputs.before, inputs.after, inputs.param, d_state, d_gate,
                            d_param);
+  masks.select_gradients(0, d_state, d_gate, d_param, carried);
 
   for_source_pairs([&](int source, int i) {
     const int pairs = kSourcePairs[source];
@@ -108,7 +121,7 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   pack_gates(d_wx, d_no_input, d_gate);
   d_wx.store(a.d_wx + t_offset * Cell::kInputGates);
   d_no_input.store(a.d_gates_no_input + t_offset * kGatesNoInput);
-  add_to_sums(carry.sums, d_gate, d_param, inputs.before);
+  if (!masks.holds(0)) add_to_sums(carry.sums, d_gate, d_param, inputs.before);
   const bool ends = t % kPartSteps == 0;
   repeat<Cell::kSums>([&](int i) {
     if (ends) {
@@ -121,7 +134,12 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
 
 // The gradients of the initial states, and the sums over time, summed over the batch in order.
 RNNC_INLINE void backward_last(const BackwardArguments& a, const Workspace& workspace,
-                               const ItemIndex& item, const real (&d_state)[Cell::kStates]) {
+                               const ItemIndex& item, States& d_state) {
+  BackwardMasks<1, 1> masks;
+  masks.place_row(0, item.b);
+  masks.place_unit(0, item.unit);
+  masks.begin(a, TimeOrder(a.steps, item.n, workspace.heads), a.steps, -1);
+  if (masks.has_restarted(0)) masks.end_gradient(0, 0, a, true, d_state);
   repeat<Cell::kStates>(
       [&](int s) { a.d_initial_states[s][item.row] = to_element<Element>(d_state[s]); });
   if (item.b != 0) return;

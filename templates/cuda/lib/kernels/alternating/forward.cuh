@@ -2,6 +2,7 @@
 #pragma once
 
 #include "lib/cell/item_forward.cuh"
+#include "lib/cell/mask_forward.cuh"
 #include "lib/kernels/alternating/workspace.cuh"
 
 namespace rnnc::alternating {
@@ -12,6 +13,7 @@ struct ForwardInputs {
   Gates gate;
   Params param;
   Diagonal diagonal;
+  ForwardMasks<1, 1> masks;
 
   RNNC_MEMBER void load(const ForwardArguments& a, const Workspace& workspace,
                         const ItemIndex& item, int64 t) {
@@ -22,6 +24,10 @@ struct ForwardInputs {
         a.wx + time.at(t) * a.wx_time + item.b * a.wx_row + unit * Cell::kInputGates;
     x.load(wx);
     if (t + 1 < a.steps) prefetch_l2(wx + time.stride(a.wx_time));
+    masks.place_row(0, item.b);
+    masks.place_unit(0, unit);
+    masks.begin(a, time, a.steps, t);
+    masks.load_resets(a, time, t);
     load_unit_weights(param, diagonal, a, plane, unit);
     repeat<Cell::kGates>([&](int g) { gate[g] = 0; });
     repeat<Cell::kBiasGates>([&](int i) {
@@ -35,20 +41,28 @@ RNNC_INLINE void forward_begin(const ForwardArguments& a, const Workspace& works
   const ItemIndex item(workspace);
   begin(a, workspace);
   if (!item.valid) return;
+  States state;
   repeat<Cell::kStates>([&](int s) {
     const Element value = a.initial_states[s][item.row];
-    workspace.states[s][item.row] = to_real(value);
+    state[s] = to_real(value);
     if (a.steps == 0) a.last[s][item.row] = value;
   });
+  const TimeOrder time(a.steps, item.n, workspace.heads);
+  ForwardMasks<1, 1> masks;
+  masks.place_row(0, item.b);
+  masks.place_unit(0, item.unit);
+  masks.begin(a, time, a.steps);
+  masks.begin_states(0, 0, a, time, state);
+  repeat<Cell::kStates>([&](int s) { workspace.states[s][item.row] = state[s]; });
   repeat<Cell::kSources>([&](int source) {
     workspace.factors[source][factor_offset(workspace, item, 0, 1, 0)] =
-        a.initial_states[kSourceState[source]][item.row];
+        to_element<Element>(state[kSourceState[source]]);
   });
 }
 
 // The cell's equations and everything that a step writes; `gate` holds the products.
 RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& workspace,
-                              const ItemIndex& item, int64 t, const ForwardInputs& inputs,
+                              const ItemIndex& item, int64 t, ForwardInputs& inputs,
                               Gates& gate, States& state) {
   repeat<Cell::kGates>([&](int g) { gate[g] += inputs.gate[g]; });
   add_diagonal(gate, inputs.diagonal, state);
@@ -57,6 +71,7 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& worksp
   with_sigmoid<false>([&](auto& sigmoid) {
     apply_pointwise_forward(gate, state, inputs.param, next, saved, sigmoid);
   });
+  inputs.masks.select(0, 0, next, state);
   assign(state, next);
 
   const TimeOrder time(a.steps, item.n, workspace.heads);
@@ -67,9 +82,9 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& worksp
   });
   repeat<Cell::kStates>([&](int s) {
     workspace.states[s][item.row] = state[s];
-    const Element value = to_element<Element>(state[s]);
-    if (a.states[s]) a.states[s][t_offset] = value;
-    if (t == a.steps - 1) a.last[s][item.row] = value;
+    const real result = inputs.masks.results(0, 0, state)[s];
+    if (a.states[s]) a.states[s][t_offset] = to_element<Element>(result);
+    if (t == a.steps - 1) a.last[s][item.row] = to_element<Element>(state[s]);
   });
   if (Cell::kSaved && a.saved) {
     pack_saved(saved).store(a.saved + t_offset * Cell::kSaved);

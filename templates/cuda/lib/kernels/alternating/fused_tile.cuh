@@ -35,11 +35,12 @@ struct FusedTile {
 template <typename Arguments>
 RNNC_INLINE const Arguments& shared_arguments(const Workspace& workspace, u64* shared) {
   constexpr int words = sizeof(Arguments) / 8;
-  const int i = threadIdx.x;
-  static_assert(words <= 32 * Plan::kWarps, "each thread copies one word");
-  if (i < words) {
-    shared[i] = ld_relaxed_gpu(static_cast<const u64*>(workspace.arguments) + i);
-  }
+  repeat<ceil_div(words, 32 * Plan::kWarps)>([&](int part) {
+    const int i = threadIdx.x + part * 32 * Plan::kWarps;
+    if (i < words) {
+      shared[i] = ld_relaxed_gpu(static_cast<const u64*>(workspace.arguments) + i);
+    }
+  });
   __syncthreads();
   return *reinterpret_cast<const Arguments*>(shared);
 }

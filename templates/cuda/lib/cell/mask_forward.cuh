@@ -1,0 +1,113 @@
+// ForwardMasks: how a thread's items take a step of the forward.
+//
+// The states that a thread has after a step are those that the next step begins from: reset values
+// already, if it starts anew. So what a thread publishes for the products needs no second pass. What
+// it stores for the step lies beside them.
+#pragma once
+
+#include "lib/cell/item.cuh"
+#include "lib/cell/mask.cuh"
+#include "lib/ptx/vec.cuh"
+
+namespace rnnc {
+
+#ifdef RNNC_MASKED
+
+// Of `rows` batch rows of `units` units.
+template <int units, int rows>
+struct ForwardMasks {
+  int row[rows], unit[units];               // in the batch; in [N, D]
+  u32 now[rows], next[rows], later[rows];   // the bytes of this step and of the two after it
+  Vec<Element, 1> reset[units][rows][Cell::kStates];  // what the next step may begin from
+  States stored[units][rows];                         // the results of this step
+
+  RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
+  RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
+
+  // Before the first step of the kernel, step t.
+  template <typename Arguments>
+  RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 steps, int64 t = 0) {
+    repeat<rows>([&](int j) {
+      now[j] = t < steps ? load_mask(a, time.at(t), row[j]) : kRun;
+      next[j] = t + 1 < steps ? load_mask(a, time.at(t + 1), row[j]) : kRun;
+    });
+  }
+  // After `begin`: replaces initial states that the first step does not begin from.
+  template <typename Arguments>
+  RNNC_MEMBER void begin_states(int i, int j, const Arguments& a, const TimeOrder& time,
+                                States& state) const {
+    if (now[j] != kRestart) return;
+    repeat<Cell::kStates>(
+        [&](int s) { state[s] = to_real(*reset_value(a, s, time.at(0), row[j], unit[i])); });
+  }
+
+  // Well before `select`: loads what the step after step t may begin from.
+  template <typename Arguments>
+  RNNC_MEMBER void load_resets(const Arguments& a, const TimeOrder& time, int64 t) {
+    repeat<rows>([&](int j) {
+      repeat<units>([&](int i) {
+        if (next[j] != kRestart) return;
+        repeat<Cell::kStates>([&](int s) {
+          reset[i][j][s].load(reset_value(a, s, time.at(t + 1), row[j], unit[i]));
+        });
+      });
+    });
+  }
+  // Once per step: loads what the steps after step t need.
+  template <typename Arguments>
+  RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t, int steps) {
+    load_resets(a, time, t);
+    repeat<rows>([&](int j) {
+      later[j] = t + 2 < steps ? load_mask(a, time.at(t + 2), row[j]) : kRun;
+    });
+  }
+
+  // From the states after the step, if the row runs it: what is stored, and what comes next.
+  RNNC_MEMBER void select(int i, int j, States& next_state, const States& state) {
+    repeat<Cell::kStates>([&](int s) {
+      const bool holds = now[j] == kHold;
+      stored[i][j][s] = holds ? real(0) : next_state[s];
+      const real kept = holds ? state[s] : next_state[s];
+      next_state[s] = next[j] == kRestart ? reset[i][j][s][0] : kept;
+    });
+  }
+  RNNC_MEMBER void advance() {
+    assign(now, next);
+    assign(next, later);
+  }
+
+  RNNC_MEMBER const States& results(int i, int j, const States&) const { return stored[i][j]; }
+  // Results of a step that no row of the tile runs.
+  RNNC_MEMBER void clear() {
+    repeat<units>([&](int i) {
+      repeat<rows>([&](int j) {
+        repeat<Cell::kStates>([&](int s) { stored[i][j][s] = 0; });
+      });
+    });
+  }
+};
+
+#else
+
+template <int units, int rows>
+struct ForwardMasks {
+  RNNC_MEMBER void place_row(int, int64) {}
+  RNNC_MEMBER void place_unit(int, int64) {}
+  template <typename Arguments>
+  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64, int64 = 0) {}
+  template <typename Arguments>
+  RNNC_MEMBER void begin_states(int, int, const Arguments&, const TimeOrder&, const States&) const {
+  }
+  template <typename Arguments>
+  RNNC_MEMBER void load_resets(const Arguments&, const TimeOrder&, int64) {}
+  template <typename Arguments>
+  RNNC_MEMBER void ahead(const Arguments&, const TimeOrder&, int, int) {}
+  RNNC_MEMBER void select(int, int, const States&, const States&) {}
+  RNNC_MEMBER void advance() {}
+  RNNC_MEMBER const States& results(int, int, const States& state) const { return state; }
+  RNNC_MEMBER void clear() {}
+};
+
+#endif
+
+}  // namespace rnnc
