@@ -51,15 +51,17 @@ class Plan:
                     f" and {backward.get(name)}"
                 )
 
-    def in_time(self, reverse: Reverse) -> Plan:
+    def in_time(self, reverse: Reverse, masked: bool = False) -> Plan:
         """The same plan for a direction of time.
 
         Args:
             reverse: which heads run from the last step to the first.
+            masked: whether batch rows have lengths and resets.
         """
-        if self.forward.reverse == reverse:
+        if self.forward.reverse == reverse and self.forward.masked == masked:
             return self
-        return Plan(replace(self.forward, reverse=reverse), replace(self.backward, reverse=reverse))
+        both = (replace(p, reverse=reverse, masked=masked) for p in (self.forward, self.backward))
+        return Plan(*both)
 
     @cached_property
     def kernels(self) -> dict[str, KernelPlan]:

@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import ctypes
+import math
+from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+import torch
 from torch import Tensor
+
+from ..masks import Masks
+
+_WIDEST_ACCESS = 16  # bytes
 
 # What both directions begin with: the sizes, where a launch begins, and how long a block waits.
 _SIZES = [
@@ -17,8 +24,63 @@ _SIZES = [
 
 
 @lru_cache(maxsize=64)
-def forward_arguments(states: int, params: int) -> type[ctypes.Structure]:
+def mask_arguments(states: int) -> type[ctypes.Structure]:
+    """Mirrors `MaskArguments` of a cell with that many states."""
+
+    class MaskArguments(ctypes.Structure):
+        _fields_ = [
+            *((name, ctypes.c_void_p) for name in ("steps", "longest")),
+            ("reset_time", ctypes.c_int64 * states),
+            ("reset_row", ctypes.c_int64 * states),
+            ("reset_to", ctypes.c_void_p * states),
+        ]
+
+    return MaskArguments
+
+
+def _masks(states: int) -> tuple[tuple[str, type[ctypes.Structure]]]:
+    return (("masks", mask_arguments(states)),)
+
+
+def mask_fields(masks: Masks | None, reset_to: Sequence[Tensor]) -> list[int | Tensor | None]:
+    """The fields of `MaskArguments`, in its order; none without masks.
+
+    Args:
+        masks: of the call, contiguous.
+        reset_to: the values of each state after a reset, as `Masks` has them.
+    """
+    if masks is None:
+        return []
+    values = [t if _whole(t) else t.contiguous() for t in reset_to]
+    strides = [_reset_strides(value) for value in values]
+    return [
+        *(masks.steps, masks.longest),
+        *(time for time, _ in strides),
+        *(row for _, row in strides),
+        *values,
+    ]
+
+
+def _whole(tensor: Tensor) -> bool:
+    """Whether heads and units are contiguous."""
+    return tensor.stride()[-2:] == (tensor.shape[-1], 1)
+
+
+def _reset_strides(value: Tensor) -> tuple[int, int]:
+    """Of time and of batch rows, in elements; 0 where a value does not vary."""
+    strides = value.stride()
+    if value.ndim == 4:
+        return strides[1], strides[0]
+    return 0, strides[0] if value.ndim == 3 else 0
+
+
+def forward_arguments(states: int, params: int, masked: bool = False) -> type[ctypes.Structure]:
     """Mirrors `ForwardArguments` of a cell with that many states and params."""
+    return _forward_arguments(states, params, masked)
+
+
+@lru_cache(maxsize=64)
+def _forward_arguments(states: int, params: int, masked: bool) -> type[ctypes.Structure]:
     each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)
 
     class ForwardArguments(ctypes.Structure):
@@ -30,14 +92,19 @@ def forward_arguments(states: int, params: int) -> type[ctypes.Structure]:
             ("params", each_param),
             *((name, each_state) for name in ("initial_states", "states", "last")),
             ("saved", ctypes.c_void_p),
+            *(_masks(states) if masked else ()),
         ]
 
     return ForwardArguments
 
 
-@lru_cache(maxsize=64)
-def backward_arguments(states: int, params: int) -> type[ctypes.Structure]:
+def backward_arguments(states: int, params: int, masked: bool = False) -> type[ctypes.Structure]:
     """Mirrors `BackwardArguments` of a cell with that many states and params."""
+    return _backward_arguments(states, params, masked)
+
+
+@lru_cache(maxsize=64)
+def _backward_arguments(states: int, params: int, masked: bool) -> type[ctypes.Structure]:
     each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)
 
     class BackwardArguments(ctypes.Structure):
@@ -53,6 +120,7 @@ def backward_arguments(states: int, params: int) -> type[ctypes.Structure]:
             *((name, ctypes.c_void_p) for name in ("d_wx", "d_gates_no_input")),
             ("d_initial_states", each_state),
             ("sums", ctypes.c_void_p),
+            *((*_masks(states), ("d_reset_to", each_state)) if masked else ()),
         ]
 
     return BackwardArguments
@@ -123,3 +191,48 @@ def pointer(tensor: Tensor | None) -> int | None:
 def pointers(tensors: Sequence[Tensor | None]) -> Any:
     """Their addresses; at least one, since C has no empty arrays."""
     return (ctypes.c_void_p * max(len(tensors), 1))(*(pointer(t) for t in tensors))
+
+
+def filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> ctypes.Structure:
+    """A struct of 64-bit fields, filled in their order at once: field by field takes as long as a
+    launch.
+
+    Args:
+        struct: of `forward_arguments` or `backward_arguments`.
+        values: a number or a tensor, whose address it is, for each field and each element of one.
+    """
+    numbers = array(
+        "q", [v if isinstance(v, int) else 0 if v is None else v.data_ptr() for v in values]
+    )
+    found: Any = struct.from_buffer(numbers)
+    found.tensors = values  # for as long as the struct has their addresses
+    return found  # type: ignore[no-any-return]
+
+
+def packed_or_none(tensor: Tensor | None) -> Tensor | None:
+    """`packed` of a tensor that may be missing."""
+    return None if tensor is None else packed(tensor)
+
+
+def packed(tensor: Tensor) -> Tensor:
+    """The tensor, contiguous and aligned for wide accesses; a copy if it is not."""
+    if tensor.is_contiguous() and tensor.data_ptr() % _WIDEST_ACCESS == 0:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def rows_packed(tensor: Tensor) -> Tensor:
+    """The tensor, whose first two axes are rows and steps; a copy if the other axes are not
+    contiguous, or a row is not aligned for wide accesses.
+    """
+    width = _WIDEST_ACCESS // tensor.element_size()
+    packed = 1  # the stride of a contiguous axis
+    for size, stride in zip(tensor.shape[:1:-1], tensor.stride()[:1:-1], strict=True):
+        if size > 1 and stride != packed:
+            return tensor.contiguous()
+        packed *= size
+    step = math.gcd(width, packed)
+    outer = tensor.stride()[:2]
+    if tensor.data_ptr() % _WIDEST_ACCESS or outer[0] % step or outer[1] % step:
+        return tensor.clone(memory_format=torch.contiguous_format)
+    return tensor

@@ -39,6 +39,7 @@ def choose_plan(
     choice: Choice,
     tf32: bool,
     direction: Direction | None = None,
+    masked: bool = False,
 ) -> Plan:
     """The plan of a call.
 
@@ -55,6 +56,7 @@ def choose_plan(
         choice: the caller's. In reversed time the same plans serve.
         tf32: whether torch lets float32 products round to tf32.
         direction: that runs, for which a plan from `"auto"` must have room; None for both.
+        masked: whether the call has masks. The same plans serve.
 
     Raises:
         PlanError: there is no plan of the variant, or none at all for the device.
@@ -63,17 +65,17 @@ def choose_plan(
     asked = asked_for(cell, heads, dim, batch, dtype, device, choice, tf32)
     reverse = choice.reverse
     if choice.variant != "auto":
-        return planned(asked, choice.variant).in_time(reverse)
+        return planned(asked, choice.variant).in_time(reverse, masked)
     found = recall(asked)
     if found is None and _tuning_wanted() and not torch.cuda.is_current_stream_capturing():
         found = tune(asked, device).winner
     if found is None:
         found = planned(asked)
-    found = found.in_time(reverse)
+    found = found.in_time(reverse, masked)
     wanted = DIRECTIONS if direction is None else (direction,)
     if _has_room(cell, found, asked.shape, device, wanted):
         return found
-    return _next_best(asked, device, wanted, reverse)
+    return _next_best(asked, device, wanted, reverse, masked)
 
 
 on_remember(choose_plan.cache_clear)  # what was chosen before may be another plan
@@ -125,17 +127,21 @@ def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
     return (kernel.resident or 0) >= plan.waiting_blocks(shape.batch, shape.heads)
 
 
-def all_plans(asked: Asked, reverse: Reverse) -> list[Plan]:
+def all_plans(asked: Asked, reverse: Reverse, masked: bool = False) -> list[Plan]:
     """All plans, the cheapest first, for a direction of time."""
     plans = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
-    return [plan.in_time(reverse) for plan in plans]
+    return [plan.in_time(reverse, masked) for plan in plans]
 
 
 def _next_best(
-    asked: Asked, device: int, directions: Sequence[Direction], reverse: Reverse
+    asked: Asked,
+    device: int,
+    directions: Sequence[Direction],
+    reverse: Reverse,
+    masked: bool = False,
 ) -> Plan:
     """The cheapest plan that there is room for: the one place that steps down, and says so."""
-    plans = all_plans(asked, reverse)
+    plans = all_plans(asked, reverse, masked)
     plan = next(
         (p for p in plans if _has_room(asked.cell, p, asked.shape, device, directions)), None
     )

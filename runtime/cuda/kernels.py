@@ -3,28 +3,30 @@
 from __future__ import annotations
 
 import ctypes
-import math
-from array import array
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import replace
+from typing import NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
+from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
+from ...codegen.shape import Reverse
 from ..errors import ResidencyError
 from ..gemms import gates_again, recurrent_sums
+from ..masks import read_states
 from ..multiplier import TORCH, Multiplier
 from ..replay.recorder import recording, refuse_recording
 from ..tensors import Forward, Gradients, Saved, ScanInputs
+from .arguments import filled, mask_fields, packed, packed_or_none, rows_packed
 from .launch import on_device
 from .prepared import Prepared, prepare
 from .products.rearrange import Job, jobs_of_splits, new_of_heads, rearrange
 from .watchdog import watchdog_bound
 
-_WIDEST_ACCESS = 16  # bytes
 # Free memory may lie in pieces, or be taken by another process after it was counted. A plan
 # allocates its buffers before its launch, so that nothing is half done if they do not fit.
 NO_ROOM = (ResidencyError, torch.OutOfMemoryError)
@@ -43,6 +45,7 @@ def forward(
     for_backward: bool = True,
     stored: Sequence[bool] | None = None,
     donated: bool = False,
+    reset_to: Sequence[Tensor] = (),
     run: RunKernels | None = None,
 ) -> Forward:
     """Run all steps, on the tensors' device and torch's current stream.
@@ -53,12 +56,13 @@ def forward(
         for_backward: whether a backward may follow.
         stored: which states are returned at all steps; None for all.
         donated: whether nobody reads wx again: then the saved gates may take its memory.
+        reset_to: the values of each state after a reset; needed with masks alone.
         run: takes the place of the launcher's `run`; it may launch later.
     """
     counts = ready.counts
-    wx, R, b = _rows_packed(inputs.wx), _packed_or_none(inputs.R), _packed_or_none(inputs.b)
-    initial_states = [_packed(s) for s in inputs.initial_states]
-    R_diag, params = _packed_or_none(inputs.R_diag), [_packed(p) for p in inputs.params]
+    wx, R, b = rows_packed(inputs.wx), packed_or_none(inputs.R), packed_or_none(inputs.b)
+    initial_states = [packed(s) for s in inputs.initial_states]
+    R_diag, params = packed_or_none(inputs.R_diag), [packed(p) for p in inputs.params]
     batch, steps, heads, dim, _ = wx.shape
     stored = stored or (True,) * counts.states
     states = [wx.new_empty(steps if s else 0, batch, heads, dim) for s in stored]
@@ -70,13 +74,14 @@ def forward(
     # received the input by then.
     in_place = donated and in_order.shape == saved_shape and in_order.is_contiguous()
     saved = in_order if in_place else wx.new_empty(saved_shape)
-    arguments = _filled(
+    arguments = filled(
         ready.arguments,
         *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
         *(wx.stride(1), wx.stride(0)),
         *(wx, R, R_diag, b),
         *(params or (None,)),
         *(*initial_states, *states, *last, saved),
+        *mask_fields(inputs.masks, reset_to),
     )
 
     def launch(ready: Prepared) -> None:
@@ -96,13 +101,22 @@ def backward(
     *,
     multiplier: Multiplier = TORCH,
     donated: bool = False,
+    reset_to: Sequence[Tensor] = (),
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
 
     Args and result are those of `backward_parts`, and the gradients.
     """
     like = saved.initial_states[0]
-    parts = backward_parts(ready, saved, d_states, d_last, multiplier=multiplier, donated=donated)
+    parts = backward_parts(
+        ready,
+        saved,
+        d_states,
+        d_last,
+        multiplier=multiplier,
+        donated=donated,
+        reset_to=reset_to,
+    )
     if not like.numel():
         return parts.finish(parts.no_sums())
     with on_device(like.device):
@@ -136,6 +150,7 @@ def backward_parts(
     *,
     multiplier: Multiplier = TORCH,
     donated: bool = False,
+    reset_to: Sequence[Tensor] = (),
     run: RunKernels | None = None,
 ) -> BackwardParts:
     """Allocate what a backward needs; its launch and the sums over time are left to the caller.
@@ -148,16 +163,17 @@ def backward_parts(
         d_last: the gradient of each last state, (B, N, D), or None for zero.
         multiplier: multiplies, for the sums over time.
         donated: whether nobody reads `saved.saved` again: then d_wx may take its memory.
+        reset_to: the values of each state after a reset; needed with masks alone.
         run: takes the place of the launcher's `run`; it may launch later.
     """
     cell, counts, like = ready.cell, ready.counts, saved.initial_states[0]
-    reverse = ready.plan.reverse
+    reverse, masks = ready.plan.reverse, saved.masks
     batch, heads, dim = like.shape
     steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
     if saved.wx is None:
-        values = _packed(saved.saved)
+        values = packed(saved.saved)
     else:
-        values = gates_again(cell, saved, multiplier, reverse)
+        values = gates_again(cell, _as_read(cell, saved, reverse), multiplier, reverse)
     # Safe in place: the thread that reads a saved value later writes the gradient of the same
     # element.
     in_place = (donated or values is not saved.saved) and values.shape[-1] == counts.inputs
@@ -165,22 +181,26 @@ def backward_parts(
     d_gates_no_input = d_wx  # of no use, where there are none
     if counts.gates > counts.inputs:
         d_gates_no_input = like.new_empty(steps, batch, heads, dim, counts.gates - counts.inputs)
-    R, R_diag = _packed_or_none(saved.R), _packed_or_none(saved.R_diag)
-    params, states = [_packed(p) for p in saved.params], [_packed(s) for s in saved.states]
-    initial_states = [_packed(s) for s in saved.initial_states]
+    R, R_diag = packed_or_none(saved.R), packed_or_none(saved.R_diag)
+    params, states = [packed(p) for p in saved.params], [packed(s) for s in saved.states]
+    initial_states = [packed(s) for s in saved.initial_states]
     d_initial_states = [torch.empty_like(s) for s in initial_states]
-    d_states = [None if d is None else _rows_packed(d) for d in d_states]
+    d_states = [None if d is None else rows_packed(d) for d in d_states]
     d_last = [None if d is None else d.contiguous() for d in d_last]
     # As `SumOverTime` of the kernels: parts of a sum over time are added in double, except for
     # two-byte elements.
     real = torch.float32 if like.element_size() == 2 else torch.float64
+
+    d_reset_to: list[Tensor | None] = [None] * counts.states
+    if masks is not None and masks.learned:
+        d_reset_to = [like.new_zeros(batch, heads, dim, dtype=real) for _ in d_reset_to]
 
     def launch(ready: Prepared) -> Tensor:
         # Each kernel writes its sums with step 0.
         new = like.new_empty if steps else like.new_zeros
         sums = new(ready.sum_parts, sum(counts.sums), heads, dim, dtype=real)
         matrix = ready.launcher.matrix(R)
-        arguments = _filled(
+        arguments = filled(
             ready.arguments,
             *(steps, batch, heads, dim, 0, 0, watchdog_bound()),
             *(0 if d is None else d.stride(0) for d in d_states),
@@ -189,6 +209,8 @@ def backward_parts(
             *(params or (None,)),
             *(*initial_states, *states, values, *d_states, *d_last),
             *(d_wx, d_gates_no_input, *d_initial_states, sums),
+            *mask_fields(masks, reset_to),
+            *(() if masks is None else d_reset_to),
         )
         if in_place and values is saved.saved:
             # From here on it holds gradients: its version tells whoever would read it again.
@@ -203,11 +225,14 @@ def backward_parts(
     before = [None if z else s for z, s in zip(zero, initial_states, strict=True)]
 
     def finish(sums: Tensor) -> Gradients:
-        gates = d_wx, d_gates_no_input
+        gates, factors = (d_wx, d_gates_no_input), (states, before)
+        if masks is not None:
+            read = _as_read(cell, saved, reverse)
+            factors = list(read.states), list(read.initial_states)
         halves = reverse == "half"
         matrices = sum(len(product.pairs) for product in ready.products)
         d_R = new_of_heads(like, (matrices, heads, dim, dim), 1, halves)
-        left = recurrent_sums(d_R, ready.products, *gates, states, before, multiplier, reverse)
+        left = recurrent_sums(d_R, ready.products, *gates, *factors, multiplier, reverse)
         jobs, summed = [Job(*each) for each in left], []
         # Tensors of their own: an operator may not return views of one tensor.
         for to, filling in jobs_of_splits(sums, counts.sums, like, halves):
@@ -222,6 +247,7 @@ def backward_parts(
             d_initial_states=d_initial_states,
             d_R_diag=d_R_diag,
             d_params=d_params,
+            d_reset_to=_as(like.dtype, d_reset_to),
         )
 
     def no_sums() -> Tensor:
@@ -259,45 +285,15 @@ def _running(ready: Prepared, run: RunKernels | None) -> RunKernels:
     return run or ready.launcher.run
 
 
-def _filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> ctypes.Structure:
-    """A struct of 64-bit fields, filled in their order at once: field by field takes as long as a
-    launch.
-
-    Args:
-        struct: of `forward_arguments` or `backward_arguments`.
-        values: a number or a tensor, whose address it is, for each field and each element of one.
-    """
-    numbers = array(
-        "q", [v if isinstance(v, int) else 0 if v is None else v.data_ptr() for v in values]
-    )
-    found: Any = struct.from_buffer(numbers)
-    found.tensors = values  # for as long as the struct has their addresses
-    return found  # type: ignore[no-any-return]
+def _as_read(cell: CellSpec, saved: Saved, reverse: Reverse) -> Saved:
+    """What a forward saved, with states as products over all steps read them."""
+    if saved.masks is None:
+        return saved
+    states = read_states(cell, saved.masks, saved.states, saved.initial_states, reverse)
+    return replace(saved, states=states[0], initial_states=states[1])
 
 
-def _packed_or_none(tensor: Tensor | None) -> Tensor | None:
-    return None if tensor is None else _packed(tensor)
-
-
-def _packed(tensor: Tensor) -> Tensor:
-    """The tensor, contiguous and aligned for wide accesses; a copy if it is not."""
-    if tensor.is_contiguous() and tensor.data_ptr() % _WIDEST_ACCESS == 0:
-        return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
-
-
-def _rows_packed(tensor: Tensor) -> Tensor:
-    """The tensor, whose first two axes are rows and steps; a copy if the other axes are not
-    contiguous, or a row is not aligned for wide accesses.
-    """
-    width = _WIDEST_ACCESS // tensor.element_size()
-    packed = 1  # the stride of a contiguous axis
-    for size, stride in zip(tensor.shape[:1:-1], tensor.stride()[:1:-1], strict=True):
-        if size > 1 and stride != packed:
-            return tensor.contiguous()
-        packed *= size
-    step = math.gcd(width, packed)
-    outer = tensor.stride()[:2]
-    if tensor.data_ptr() % _WIDEST_ACCESS or outer[0] % step or outer[1] % step:
-        return tensor.clone(memory_format=torch.contiguous_format)
-    return tensor
+def _as(dtype: torch.dtype, sums: Sequence[Tensor | None]) -> list[Tensor] | None:
+    """Sums over time in the dtype of the call; None if there are none."""
+    found = [total.to(dtype) for total in sums if total is not None]
+    return found or None

@@ -94,7 +94,7 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         device,
         counts,
         products_of(cell),
-        arguments(counts.states, counts.params),
+        arguments(counts.states, counts.params, plan.masked),
         launcher_of(cell, plan, sizes, device),
         plan.parts_of_sums(sizes.batch),
         *plan.buffer_bytes(sizes.batch, sizes.heads),

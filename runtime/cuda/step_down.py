@@ -72,7 +72,7 @@ def with_room(
             return run(own)
         except NO_ROOM as error:
             why = str(error)
-    for plan in _others(asked, own.direction):
+    for plan in _others(asked, own.direction, own.masked):
         if plan == own or _lack_of_memory(plan, steps, asked):
             continue
         try:
@@ -124,8 +124,8 @@ def free_bytes(device: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _others(asked: Question, direction: Direction) -> tuple[KernelPlan, ...]:
+def _others(asked: Question, direction: Direction, masked: bool = False) -> tuple[KernelPlan, ...]:
     """All kernel plans of a direction, in the order of the plans that they are of."""
     *_, choice, _ = asked
-    plans = all_plans(asked_for(*asked), choice.reverse)
+    plans = all_plans(asked_for(*asked), choice.reverse, masked)
     return tuple(dict.fromkeys(getattr(plan, direction) for plan in plans))

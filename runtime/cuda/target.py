@@ -15,6 +15,7 @@ from ...codegen.shape import Direction, Precision, Save
 from ..call import Call
 from ..check.plain import all_plain, is_watched
 from ..layers_call import LayersCall, LayersRead
+from ..masks import Masks
 from ..replay.recorder import recording
 from ..replay.replays import forget_replays
 from ..store.facts import facts_of
@@ -42,6 +43,7 @@ class CudaTarget(CudaInputs, CudaSteps, CudaDirections):
     """CUDA kernels. wx lies as [T, B, head, unit, gate]: a thread reads all gates of its unit."""
 
     device = "cuda"
+    takes_masks = True
     dtypes: tuple[torch.dtype, ...] = (
         torch.float32,
         torch.float64,
@@ -172,6 +174,7 @@ class CudaTarget(CudaInputs, CudaSteps, CudaDirections):
             for_backward=call.for_backward,
             stored=call.stored,
             donated=donated,
+            reset_to=self._reset_values(call, inputs.masks, wx, (heads, dim)),
         )
 
     def backward(
@@ -197,8 +200,22 @@ class CudaTarget(CudaInputs, CudaSteps, CudaDirections):
         ready = _ready(call, "backward", like, batch, steps, heads, dim)
         multiplies = multiplier(like.dtype, call.tf32)
         return kernels.backward(
-            ready, saved, d_states, d_last, multiplier=multiplies, donated=donated
+            ready,
+            saved,
+            d_states,
+            d_last,
+            multiplier=multiplies,
+            donated=donated,
+            reset_to=self._reset_values(call, saved.masks, like, (heads, dim)),
         )
+
+    def _reset_values(
+        self, call: Call, masks: Masks | None, like: Tensor, plane: tuple[int, int]
+    ) -> Sequence[Tensor]:
+        """The value of each state after a reset; none without masks."""
+        if masks is None or masks.reset_to is not None:
+            return () if masks is None else masks.reset_to or ()
+        return self.initial_states(like, [state.init for state in call.cell.states], plane)
 
     def forward_layers(
         self, asked: LayersCall, x: Tensor
@@ -252,7 +269,7 @@ def _prepared(
     """Choose a plan for a direction of a call, and prepare it."""
     check_counts(0, batch, heads)
     asked = (call.cell, heads, dim, batch, dtype, device, call.choice, call.tf32)
-    plan = getattr(choose_plan(*asked, direction), direction)
+    plan = getattr(choose_plan(*asked, direction, call.masked), direction)
     ready = prepare(call.cell, plan, CallSizes(batch, heads, dim), device)
     if call.choice.variant != "auto":
         return ready

@@ -106,7 +106,7 @@ class Work:
             self._product = KernelProduct(layout, plan.own, new, dtype, sizes, plan.direction)
             self._step_grid = self._product.grid
         self._overlapped = bool(plan.own and plan.own.overlapped and overlap_possible())
-        counts = (len(layout.states), len(layout.params))
+        counts = (len(layout.states), len(layout.params), plan.masked)
         arguments = (forward_arguments if direction == "forward" else backward_arguments)(*counts)
         sums = len(layout.bias) + len(layout.params) + len(layout.diagonal_gates)
         batch, heads, dim = sizes

@@ -18,6 +18,7 @@ from rnnc.runtime.cuda.arguments import (
     forward_arguments,
     grid_struct,
     init_args_struct,
+    mask_arguments,
     step_args_struct,
     workspace_struct,
 )
@@ -26,13 +27,14 @@ from rnnc.runtime.cuda.nvrtc import ptx_of
 from rnnc.runtime.cuda.step.arguments import backward_step_struct, forward_step_struct
 
 
-def structs_of(cell):
+def structs_of(cell, masked=False):
     """Each struct in C++ and its mirror."""
     layout = layout_of(cell)
-    counts = (len(layout.states), len(layout.params))
+    counts = (len(layout.states), len(layout.params), masked)
     forward, backward = forward_arguments(*counts), backward_arguments(*counts)
     work = workspace_struct(len(layout.states), len(layout.sources))
-    return {
+    masks = {"MaskArguments": mask_arguments(len(layout.states))} if masked else {}
+    return masks | {
         "ForwardArguments": forward,
         "BackwardArguments": backward,
         "alternating::Workspace": work,
@@ -53,9 +55,9 @@ def assertions(name, struct):
         yield f'static_assert(sizeof({where}) == {size}, "size of {where}");'
 
 
-def source_with(cell, lines, dtype="bfloat16", variant="alternating", more=""):
+def source_with(cell, lines, dtype="bfloat16", variant="alternating", more="", masked=False):
     plan = plan_for(cell, Shape(1, 8, dtype=dtype), limits_of("A100"), variant)
-    source = render(derive(cell), plan.forward)
+    source = render(derive(cell), plan.in_time(False, masked).forward)
     declarations = source.code.split('extern "C"')[0] + more
     text = "\n".join(lines)
     return dataclasses.replace(source, code=f"{declarations}\nnamespace rnnc {{\n{text}\n}}\n")
@@ -79,6 +81,13 @@ def test_mirrors_lie_as_the_compiler_lays_them_out(name):
     lines = [line for item in structs_of(cell).items() for line in assertions(*item)]
     assert len(lines) > 60
     ptx_of(source_with(cell, lines), "sm_80")
+
+
+@pytest.mark.parametrize("name", ["elman", "slstm", "indrnn"])
+def test_masks_lie_there_too(name):
+    cell = rnnc.cells.get(name)
+    lines = [line for item in structs_of(cell, True).items() for line in assertions(*item)]
+    ptx_of(source_with(cell, lines, masked=True), "sm_80")
 
 
 @pytest.mark.parametrize("name", ["elman", "lstm", "fastgrnn"])
