@@ -72,12 +72,12 @@ class Target(Protocol):
         wanted: tuple[bool, bool],
         tf32: bool,
         d_x: Tensor | None = None,
-        halves: bool = False,
+        by_head: bool = False,
     ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of `project`, of x and of the weight; None for one that is not wanted.
 
-        The gradient of x is added to `d_x` where there is one, in place. `halves` says that the
-        second half of the heads belongs to the other direction of time.
+        The gradient of x is added to `d_x` where there is one, in place. `by_head` says that the
+        gradient of the weight lies head by head in memory, which saves a copy.
         """
 
     def lanes(self, like: Tensor, steps: int) -> AbstractContextManager[Lanes] | None:

@@ -137,6 +137,7 @@ class Saved:
         saved: as in `Forward`.
         zero: for each initial state, whether it is known to be zero; empty where none is.
         masks: as in `ScanInputs`.
+        by_head: whether the gradients of weights lie head by head in memory.
     """
 
     wx: Tensor | None
@@ -149,6 +150,7 @@ class Saved:
     saved: Tensor
     zero: tuple[bool, ...] = ()
     masks: Masks | None = None
+    by_head: bool = False
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """All tensors in one tuple, for autograd to save; `saved_from` is the inverse."""

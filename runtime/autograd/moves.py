@@ -8,6 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from ..tensors import LayerWeights
+
 
 class Moves(Protocol):
     """Makes tensors without gaps from others; a context, at whose end they are filled."""
@@ -55,3 +57,21 @@ def moves_of(target: object) -> Moves:
     own = getattr(target, "moves", None)
     found: Moves = TORCH_MOVES if own is None else own()
     return found
+
+
+def packed_weights(target: object, weights: Sequence[LayerWeights]) -> list[LayerWeights]:
+    """Weights of several heads as kernels read them: gate by gate. W is left to its product.
+
+    Args:
+        target: any.
+        weights: of each direction of each layer.
+    """
+    with moves_of(target) as moves:
+        return [
+            own._replace(
+                R=None if own.R is None else moves.packed(own.R),
+                b=None if own.b is None else moves.packed(own.b),
+                R_diag=None if own.R_diag is None else moves.packed(own.R_diag),
+            )
+            for own in weights
+        ]

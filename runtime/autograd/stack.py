@@ -13,11 +13,12 @@ from ..call import Call, Order
 from ..check.plain import profiler_enabled
 from ..layers_call import LayersCall
 from ..module.forms import OWN, Form
+from ..module.rows import RowsForm
 from ..targets import TARGETS, Lanes, LayersTarget, Target
 from ..tensors import Forward, LayerWeights, ScanInputs, States
 from .joint import joint_stack, joint_states, joint_weights
 from .lanes import NOTHING, ONE_LANE
-from .moves import Moves, moves_of
+from .moves import Moves, moves_of, packed_weights
 
 
 class Stack(NamedTuple):
@@ -98,6 +99,12 @@ class Stack(NamedTuple):
         """
         kind = self.calls[0], self.order, self.heads, self.dim, self.dropout
         return LayersCall(*kind, weights, first, drawn)
+
+    @property
+    def by_head(self) -> bool:
+        """Whether gradients of weights lie head by head, as the parameters do."""
+        joined = self.calls[0].choice.reverse == "half"
+        return joined or (self.heads > 1 and isinstance(self.form, RowsForm))
 
     def lanes(self, x: Tensor) -> AbstractContextManager[Lanes]:
         """What runs the directions of a layer, at once where the target can.
@@ -190,6 +197,8 @@ def forward_layers(
         run = joint_stack(stack)
         with moves_of(stack.target) as moves:
             states, weights = joint_states(states, moves), joint_weights(weights, moves)
+    elif stack.by_head:
+        weights = packed_weights(stack.target, weights)
     firsts = list(run.initial_states(x, x.shape[1], states))
     found = None
     if (target := run.at_once) is not None:

@@ -13,7 +13,7 @@ from ..layers_call import LayersRead
 from ..targets import LayersTarget
 from ..tensors import Gradients, LayerWeights, Saved
 from .joint import joint_stack, joint_states, joint_weights, split_gradients
-from .moves import moves_of
+from .moves import moves_of, packed_weights
 from .stack import Stack, dropped, joined, project_input, stacked
 
 
@@ -83,6 +83,8 @@ def backward_layers(
     run, own, d_lasts, wanted = stack, saved, gradients[1:], needs
     if stack.joint:
         run, own, firsts, d_lasts, wanted = _joint(stack, saved, d_lasts, needs)
+    elif stack.by_head:
+        own = saved._replace(weights=packed_weights(stack.target, saved.weights))
     sweep = _Sweep(run, own, firsts, d_lasts, wanted, donated)
     d_y = gradients[0]
     target = run.at_once
@@ -161,7 +163,7 @@ class _Sweep:
             own = saved.weights[layer]
             assert own.W is not None
             self.d_x, d_W = stack.target.project_gradients(
-                found.d_wx, self._input_of(layer), own.W, wanted, stack.tf32
+                found.d_wx, self._input_of(layer), own.W, wanted, stack.tf32, None, stack.by_head
             )
             self.d_weights.insert(0, [d_W, *_given(found, own)])
             self.d_firsts.insert(0, found.d_initial_states)
@@ -215,9 +217,8 @@ class _Sweep:
             return d_below, None
         first = index < len(stack.calls)
         wanted = not first or self.needs[0], self.needs[self._first_weight(index)]
-        halves = stack.calls[0].choice.reverse == "half"
         return stack.target.project_gradients(
-            found.d_wx, below, own.W, wanted, stack.tf32, d_below, halves
+            found.d_wx, below, own.W, wanted, stack.tf32, d_below, stack.by_head
         )
 
     def _saved(self, index: int, below: Tensor) -> Saved:
@@ -236,6 +237,7 @@ class _Sweep:
             sequences,
             kept,
             () if self.saved.states else stack.zero,
+            by_head=stack.by_head,
         )
 
     def _d_last(self, index: int) -> Sequence[Tensor | None]:

@@ -102,7 +102,7 @@ class CpuTarget(CpuSteps):
         wanted: tuple[bool, bool],
         tf32: bool,
         d_x: Tensor | None = None,
-        halves: bool = False,
+        by_head: bool = False,
     ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of `project`: of x and of the weight, None where they are not wanted.
 
@@ -113,7 +113,7 @@ class CpuTarget(CpuSteps):
             wanted: which of the two.
             tf32: not used.
             d_x: to which the gradient of x is added, in place; None for a new tensor.
-            halves: not used.
+            by_head: not used: it always does.
         """
         gates, heads, dim, size = weight.shape
         count = x.shape[0] * x.shape[1]

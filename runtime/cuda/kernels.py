@@ -229,13 +229,14 @@ def backward_parts(
         if masks is not None:
             read = _as_read(cell, saved, reverse)
             factors = list(read.states), list(read.initial_states)
-        halves = reverse == "half"
+        by_head = saved.by_head or reverse == "half"
         matrices = sum(len(product.pairs) for product in ready.products)
-        d_R = new_of_heads(like, (matrices, heads, dim, dim), 1, halves)
+        d_R = new_of_heads(like, (matrices, heads, dim, dim), 1, by_head)
         left = recurrent_sums(d_R, ready.products, *gates, *factors, multiplier, reverse)
         jobs, summed = [Job(*each) for each in left], []
         # Tensors of their own: an operator may not return views of one tensor.
-        for to, filling in jobs_of_splits(sums, counts.sums, like, halves):
+        each = by_head, False, by_head  # of biases, params, and diagonal weights
+        for to, filling in jobs_of_splits(sums, counts.sums, like, each):
             summed.append(to)
             jobs += filling
         rearrange(jobs)

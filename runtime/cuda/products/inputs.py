@@ -41,7 +41,7 @@ class CudaInputs:
         wanted: tuple[bool, bool],
         tf32: bool,
         d_x: Tensor | None = None,
-        halves: bool = False,
+        by_head: bool = False,
     ) -> tuple[Tensor | None, Tensor | None]:
         """The gradients of `project`: of x and of the weight, None where they are not wanted.
 
@@ -52,7 +52,7 @@ class CudaInputs:
             wanted: which of the two.
             tf32: as in `project_at`.
             d_x: to which the gradient of x is added, in place; None for a new tensor.
-            halves: whether the second half of the heads belongs to the other direction of time.
+            by_head: whether the gradient of the weight lies head by head.
         """
         gates, heads, dim, size = weight.shape
         count = x.shape[0] * x.shape[1]
@@ -63,8 +63,8 @@ class CudaInputs:
             product = multiplies.mm(d_rows.t(), x.reshape(count, size))
             product = product.view(heads, dim, gates, size).permute(2, 0, 1, 3)
             d_W = product
-            if gates > 1 or halves:
-                d_W = new_of_heads(x, product.shape, 1, halves)
+            if gates > 1:
+                d_W = new_of_heads(x, product.shape, 1, by_head)
                 jobs.append(Job(d_W, product[None]))
         if wanted[0]:
             rows, left = in_order(weight.permute(1, 2, 0, 3))

@@ -107,8 +107,8 @@ def in_order(tensor: Tensor) -> tuple[Tensor, list[Job]]:
     return to, [Job(to, tensor[None])]
 
 
-def new_of_heads(like: Tensor, shape: Sequence[int], axis: int, halves: bool) -> Tensor:
-    """An empty tensor; if its heads are one of each direction, either's part has no gaps.
+def new_of_heads(like: Tensor, shape: Sequence[int], axis: int, by_head: bool) -> Tensor:
+    """An empty tensor, which may lie head by head: then no head has gaps, nor those of a direction.
 
     Autograd keeps such a gradient as it is, and copies one with gaps.
 
@@ -116,11 +116,11 @@ def new_of_heads(like: Tensor, shape: Sequence[int], axis: int, halves: bool) ->
         like: gives dtype and device.
         shape: of the tensor.
         axis: of the heads.
-        halves: whether the second half of the heads belongs to the other direction.
+        by_head: whether it lies head by head.
     """
-    if not halves or shape[axis] != 2:
+    if not by_head or shape[axis] == 1:
         return like.new_empty(shape)
-    return like.new_empty(2, *shape[:axis], *shape[axis + 1 :]).movedim(0, axis)
+    return like.new_empty(shape[axis], *shape[:axis], *shape[axis + 1 :]).movedim(0, axis)
 
 
 def by_torch(job: Job) -> None:
@@ -163,7 +163,7 @@ def _words(job: Job) -> tuple[int, list[int]] | None:
 
 
 def jobs_of_splits(
-    parts: Tensor, counts: Sequence[int], like: Tensor, halves: bool
+    parts: Tensor, counts: Sequence[int], like: Tensor, by_head: Sequence[bool]
 ) -> Iterator[tuple[Tensor, list[Job]]]:
     """For each range of the second axis, a new tensor and the job that fills it, if any.
 
@@ -171,11 +171,11 @@ def jobs_of_splits(
         parts: (parts, all counts, heads, …).
         counts: of each range.
         like: gives the dtype of the results.
-        halves: as in `new_of_heads`.
+        by_head: of each range, as in `new_of_heads`.
     """
     first = 0
-    for count in counts:
-        to = new_of_heads(like, (count, *parts.shape[2:]), 1, halves)
+    for count, own in zip(counts, by_head, strict=True):
+        to = new_of_heads(like, (count, *parts.shape[2:]), 1, own)
         yield to, [Job(to, parts[:, first : first + count])] if count else []
         first += count
 

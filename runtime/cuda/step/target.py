@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...module.forms import flat_weights
 from ...tensors import Stepped
+from ..products.moves import CudaMoves
 from .backward import backward_step
 from .forward import forward_step
 from .graph import capture
@@ -78,4 +79,8 @@ class CudaSteps:
 
 def _by_gate(stack: Stack, weights: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
     """Weights in the order that the kernels read: gate, head, unit."""
-    return weights if stack.heads == 1 else flat_weights(stack.form, weights, stack.parts)
+    if stack.heads == 1:
+        return weights
+    with CudaMoves() as moves:
+        flat = flat_weights(stack.form, weights, stack.parts)
+        return [None if weight is None else moves.packed(weight) for weight in flat]
