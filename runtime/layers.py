@@ -92,7 +92,8 @@ def run_plain_call(settings: Settings, dropout: float, call: PlainCall) -> tuple
         As `scan_layers`.
     """
     stack, x, given, weights, needs_grad, replays = call
-    single = len(x) == 1 and not (settings.both or dropout) and runs_one_step(stack.target)
+    single = len(x) == 1 and not (settings.both or dropout)
+    single = single and runs_one_step(stack.target, settings.choice)
     if needs_grad:
         again = partial(composed, settings, dropout)
         run_all = run_step_node if single else run_node

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from ..codegen.shape import Precision, Save
-from .call import Call
+from .call import Call, Choice
 from .cpu.target import CpuTarget
 from .cuda.target import CudaTarget
 from .errors import TensorError
@@ -282,13 +282,14 @@ def replays_of(target: Target) -> Replays | None:
     return None if stream_of is None else Replays(stream_of)
 
 
-def runs_one_step(target: Target) -> TypeGuard[SteppingTarget]:
-    """Whether the target runs a sequence of one step as a step, with the same bits.
+def runs_one_step(target: Target, choice: Choice) -> TypeGuard[SteppingTarget]:
+    """Whether the target runs a sequence of one step as a step, with the bits of `step`.
 
     Args:
         target: any.
+        choice: the caller's. A variant other than "auto" asks for a kernel of sequences.
     """
-    return bool(getattr(target, "steps_as_sequences", False))
+    return choice.variant == "auto" and bool(getattr(target, "steps_as_sequences", False))
 
 
 def stepping(target: Target) -> SteppingTarget | None:

@@ -194,8 +194,8 @@ def _module(name: str) -> ModuleType:
 @pytest.fixture
 def emulated_gpu(
     simulated_gpu: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any
-) -> Iterator[None]:
-    """The backend `"simulated"`, whose single steps compute on the CPU."""
+) -> Iterator[list[Any]]:
+    """The backend `"simulated"`, whose single steps compute on the CPU; gives their plans."""
     folder = tmp_path_factory.getbasetemp() / "emulated"
-    with _module("emulated_step").emulated(monkeypatch, folder):
-        yield
+    with _module("emulated_step").emulated(monkeypatch, folder) as plans:
+        yield plans

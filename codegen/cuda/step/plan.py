@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
-from ...shape import Dtype, counted
+from ....cellspec.cell import CellSpec
+from ...layout import layout_of
+from ...shape import Dtype, Shape, counted
 from ..kernel_plan import KernelPlan, LaunchShape
+from ..limits import Limits
+from .tile import Tile, best_tile
 
 # Where one kernel multiplies too, it reads the weights once per `MOST_ROWS` batch rows. Up to so
 # many batch rows, and so many products of numbers in float32 and in the other dtypes, it takes less
@@ -28,37 +32,49 @@ class StepPlan(KernelPlan):
     The attributes that are not listed are those of `KernelPlan`.
 
     Attributes:
-        rows: batch rows of a block of a forward that multiplies too; 0 where the matrix library
-            multiplies.
+        rows: batch rows of a block of a forward that multiplies too, without matrix instructions;
+            else 0.
+        tile: the sizes of a block of a forward that multiplies by matrix instructions; None where
+            it does not.
     """
 
     kind: ClassVar[str] = "step"
     steps_per_launch: ClassVar[Literal["all", "one"]] = "one"
 
     rows: int = 0
+    tile: Tile | None = None
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether its kernel multiplies too; else the matrix library does."""
+        return self.rows > 0 or self.tile is not None
 
     @property
     def threads(self) -> int:
         """Threads per block."""
-        return 128
+        return 128 if self.tile is None else self.tile.threads
 
     @property
     def launch_shape(self) -> LaunchShape:
         """The blocks, as a launch needs them."""
-        return LaunchShape(self.threads)
+        return LaunchShape(self.threads, 0 if self.tile is None else self.tile.shared)
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
         """The entry points of the translation unit."""
         return (f"rnnc_step_{self.direction}",)
 
-    def grid(self, batch: int, units: int) -> tuple[int, int, int]:
+    def grid(self, batch: int, heads: int, dim: int) -> tuple[int, int, int]:
         """The blocks of a launch, in x, y and z.
 
         Args:
             batch: rows of the call.
-            units: of all heads.
+            heads: of the call.
+            dim: units per head.
         """
+        units = heads * dim
+        if self.tile is not None:
+            return self.tile.blocks(batch, heads, dim)
         if self.rows:
             return math.ceil(units / (self.threads // _WARP)), math.ceil(batch / self.rows), 1
         return math.ceil(batch * units / self.threads), 1, 1
@@ -66,12 +82,39 @@ class StepPlan(KernelPlan):
     @property
     def mapping(self) -> str:
         """Which threads compute which items, in words."""
+        if self.tile is not None:
+            return f"a block per {self.tile.units} units and {self.tile.rows} batch rows"
         return "a warp per unit" if self.rows else "a thread per unit and batch row"
 
     @property
     def sizes(self) -> str:
         """The sizes that the kernel is compiled with, in words."""
+        if self.tile is not None:
+            return counted(self.tile.slices, "slice") + " of K"
         return counted(self.rows, "batch row") if self.rows else "product: matrix library"
+
+
+def forward_plan(
+    cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: bool
+) -> StepPlan:
+    """The plan of the forward of a module's layers: who multiplies, and with which sizes.
+
+    Args:
+        cell: the cell.
+        shape: of a layer; its batch is that of the call.
+        size: features of the module's input.
+        limits: of the GPU.
+        tf32: whether products of float32 may round their factors to TF32.
+    """
+    layout = layout_of(cell)
+    units = shape.heads * shape.head_dim
+    weights = len(layout.input_gates) * units * max(size, units)
+    weights += len(layout.dense_gates) * units * shape.head_dim
+    plan = StepPlan(direction="forward", arch=limits.arch, dtype=shape.dtype)
+    tile = best_tile(cell, shape, size, limits, tf32)
+    if tile is not None:
+        return replace(plan, tile=tile, tf32=shape.dtype == "float32")
+    return replace(plan, rows=fused_rows(shape.batch, weights, shape.dtype))
 
 
 def fused_rows(batch: int, weights: int, dtype: Dtype) -> int:

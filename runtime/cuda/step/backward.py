@@ -30,14 +30,14 @@ def backward_step(
 
     Args:
         stack: of the forward.
-        x: of the forward, (B, input).
+        x: of the forward, (B, input) or (1, B, input).
         states: of the forward.
         weights: of the forward, flat.
         stepped: its results.
         gradients: of the output and of each new state; None for zero.
         needs: which gradients are wanted.
     """
-    sizes = (*x.shape, stack.heads, stack.dim)
+    sizes = (*x.shape[-2:], stack.heads, stack.dim)
     ready = step_ready(stack.calls[0], *sizes, x.dtype, x.device.index)
     if not ready.batch:
         return _zeros([x, *states, *weights], needs)
@@ -54,7 +54,7 @@ def backward_step(
         for layer in range(stack.layers - 1, -1, -1):
             start = 1 + given + layer * count
             d_weights[:0] = layers.run(layer, layer > 0 or needs[0], needs[start : start + count])
-    d_x = layers.d_output
+    d_x = None if layers.d_output is None else layers.d_output.view(x.shape)
     if d_x is None and needs[0]:
         d_x = torch.zeros_like(x)
     if x.dtype != ready.real:
@@ -138,7 +138,7 @@ class _Layers:
             0 if sums is None else sums.data_ptr(),
         )
         self.d_output, self.d_y = None, 0
-        x, features = self.from_x, self.x.shape[1]
+        x, features = self.from_x, self.x.shape[-1]
         if layer:
             x, features = self.last_of(layer - 1), hidden
         d_R = d_W = None

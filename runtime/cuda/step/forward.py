@@ -30,13 +30,13 @@ def forward_step(
 
     Args:
         stack: the call; it drops no features.
-        x: (B, input).
+        x: (B, input), or (1, B, input) of a sequence of one.
         states: before the step, (layers, B, hidden) each; empty for their initial values.
         weights: the `LayerWeights.flat` of each layer, one after the other.
         to: where the results go, without gaps; None for new tensors. They are not the states given.
     """
     call, device = stack.calls[0], x.device
-    batch, size = x.shape
+    *_, batch, size = x.shape
     hidden = stack.heads * stack.dim
     ready = step_ready(call, batch, size, stack.heads, stack.dim, x.dtype, device.index)
     if not states:
@@ -50,10 +50,10 @@ def forward_step(
             item = (stack.layers, batch, stack.heads, stack.dim, ready.counts.saved)
             saved = x.new_empty(item)
         last = tuple([torch.empty_like(state) for state in kept[1 : 1 + len(states)]])
-        to = Stepped(x.new_empty(batch, hidden), last, saved)
+        to = Stepped(x.new_empty(*x.shape[:-1], hidden), last, saved)
     if batch:
         with on_device(device):
-            if ready.forward_plan.rows:
+            if ready.forward_plan.multiplies:
                 _run(ready, None, source, size, before, own, to)
             else:
                 _run_with_products(ready, source, size, before, own, to)

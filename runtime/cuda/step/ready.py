@@ -12,9 +12,10 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ....codegen.cuda.step.plan import StepPlan, fused_rows
+from ....codegen.cuda.step.plan import StepPlan, forward_plan
+from ....codegen.cuda.limits import Limits
 from ....codegen.layout import layout_of
-from ....codegen.shape import Direction
+from ....codegen.shape import Shape
 from ...call import Call
 from ...check.tensor import DTYPES, check_memory
 from ...store.facts import Counts, counts_of
@@ -83,23 +84,23 @@ class StepReady:
         """How many matrices R has."""
         return sum(product.matrices for product in self.products)
 
-    def _plan(self, direction: Direction, rows: int) -> StepPlan:
+    @cached_property
+    def _limits(self) -> Limits:
         call, sizes = self.call, (self.heads, self.dim, self.batch)
         asked = (call.cell, *sizes, self.dtype, self.device, call.choice, call.tf32)
-        arch = choose.asked_for(*asked).limits.arch
-        return StepPlan(direction=direction, arch=arch, dtype=DTYPES[self.dtype], rows=rows)
+        return choose.asked_for(*asked).limits
 
     @cached_property
     def forward_plan(self) -> StepPlan:
         """The plan of the forward."""
-        units = self.heads * self.dim
-        weights = self.counts.inputs * units * max(self.size, units) + self.pairs * units * self.dim
-        return self._plan("forward", fused_rows(self.batch, weights, DTYPES[self.dtype]))
+        rows = max(self.batch, 1)
+        shape = Shape(self.heads, self.dim, batch=rows, dtype=DTYPES[self.dtype])
+        return forward_plan(self.call.cell, shape, self.size, self._limits, self.call.tf32)
 
     @cached_property
     def backward_plan(self) -> StepPlan:
         """The plan of the backward."""
-        return self._plan("backward", 0)
+        return StepPlan(direction="backward", arch=self._limits.arch, dtype=DTYPES[self.dtype])
 
     @cached_property
     def forward(self) -> Launch:
@@ -115,7 +116,7 @@ class StepReady:
 
     def _launch(self, plan: StepPlan, struct: type[ctypes.Structure]) -> Launch:
         kernel = load_kernel(self.call.cell, plan, plan.kernel_names[0], self.device)
-        return Launch(kernel, plan.grid(self.batch, self.heads * self.dim), struct)
+        return Launch(kernel, plan.grid(self.batch, self.heads, self.dim), struct)
 
 
 class Launch(NamedTuple):

@@ -20,7 +20,13 @@ if TYPE_CHECKING:
 
 
 class CudaSteps:
-    """Single steps of all layers, which read weights as the module stores them."""
+    """Single steps of all layers, which read weights as the module stores them.
+
+    Attributes:
+        steps_as_sequences: a sequence of one step takes less time as a step.
+    """
+
+    steps_as_sequences = True
 
     def step(
         self,
@@ -34,7 +40,7 @@ class CudaSteps:
 
         Args:
             stack: the call; it drops no features.
-            x: (B, input).
+            x: (B, input), or (1, B, input) for a sequence of one step.
             states: before the step, (layers, B, hidden) each; empty for their initial values.
             weights: of each layer, one after the other, as `Form.of_step` gives them.
             to: where the results go; None for new tensors.

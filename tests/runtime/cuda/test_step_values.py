@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.targets import TARGETS
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -52,6 +53,41 @@ def test_outputs_and_gradients(name, batch, heads, hidden, given, emulated_gpu):
     found = results(rnn, x, states, seeds)
     for key, value in results(wanted, x, states, seeds).items():
         torch.testing.assert_close(found[key], value, msg=lambda text, key=key: f"{key}: {text}")
+
+
+# One block of rows and several; units, K and rows that no tile divides; lines that no copy of 16
+# bytes divides; gates without input, two sources, diagonal weights and no matrices.
+@pytest.mark.parametrize(
+    ("name", "batch", "heads", "hidden", "size", "dtype"),
+    [
+        ("lstm", 9, 2, 24, 8, torch.float32),
+        ("lstm", 33, 1, 40, 72, torch.bfloat16),
+        ("gru", 70, 2, 18, 7, torch.float16),
+        ("scrn", 17, 1, 20, 300, torch.float32),
+        ("nas_cell", 40, 1, 17, 5, torch.float32),
+        ("fastgrnn", 12, 1, 9, 16, torch.bfloat16),
+        ("indrnn", 20, 1, 12, 9, torch.float32),
+    ],
+)
+def test_products_by_matrix_instructions(
+    name, batch, heads, hidden, size, dtype, emulated_gpu, monkeypatch
+):
+    monkeypatch.setattr(TARGETS["simulated"], "rounds", lambda *_: dtype == torch.float32)
+    cell, options = rnnc.cells.get(name), {"heads": heads, "num_layers": 2}
+    rnn = rnnc.RNN(cell, size, hidden, backend="simulated", dtype=dtype, **options)
+    for parameter in rnn.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    exact = rnnc.RNN(cell, size, hidden, backend="reference", dtype=torch.float64, **options)
+    exact.load_state_dict(rnn.state_dict())
+    x = torch.randn(batch, size, dtype=dtype)
+    states = [torch.rand(2, batch, hidden).to(dtype) for _ in cell.states]
+    with torch.no_grad():
+        y, last = rnn.step(x, states)
+        wanted, wanted_last = exact.step(x.double(), [s.double() for s in states])
+    assert all(plan.tile for plan in emulated_gpu)
+    allowed = 4 * torch.finfo(dtype).eps
+    for found, value in zip((y, *last), (wanted, *wanted_last), strict=True):
+        assert (found.double() - value).abs().max() <= allowed * (1 + value.abs().max())
 
 
 def test_no_biases_and_gradients_of_some_weights_in_float32(emulated_gpu):

@@ -114,6 +114,13 @@ RNNC_INLINE u32 canonical_state(u32 x) {
   return __float_as_uint(y);
 }
 
+// The nearest tf32; a NaN stays one.
+RNNC_INLINE u32 round_to_tf32(u32 x) {
+  u32 y;
+  asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(y) : "f"(__uint_as_float(x)));
+  return y;
+}
+
 // Zero for any x, but available only after x is. NOTE: the compiler must not see that it is
 // constant.
 RNNC_INLINE float zero_after(float x) {

@@ -26,6 +26,12 @@ RNNC_INLINE void cp_async(char* to, const char* from) {
     *reinterpret_cast<u16*>(to) = __ldg(reinterpret_cast<const u16*>(from));
   }
 }
+// 16 bytes, of which those after the first `bytes`, 0 to 16, are zero and are not read.
+RNNC_INLINE void cp_async_16_or_zero(char* to, const void* from, int bytes) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(to)), "l"(from),
+               "r"(bytes)
+               : "memory");
+}
 RNNC_INLINE void cp_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
 // Waits until at most `pending` groups of this thread are in flight.
 template <int pending>

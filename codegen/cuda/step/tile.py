@@ -1,0 +1,117 @@
+"""The tiles of a single step that multiplies by matrix instructions: sizes of a block."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from ....cellspec.cell import CellSpec
+from ...layout import layout_of
+from ...shape import Shape
+from ..limits import Limits
+from ..mma import K_TILE_BYTES, TILE_M, TILE_N, WARP
+
+_WARPS = 8
+
+
+class Tile(NamedTuple):
+    """The sizes of a block.
+
+    Attributes:
+        row_tiles: tiles of 16 batch rows per warp.
+        row_warps: warps that share the batch rows.
+        unit_warps: warps that share the units, 8 each.
+        slices: warps that share K.
+        k_tiles: of a stage.
+        stages: of the copies to shared memory.
+        shared: bytes of shared memory of a block.
+    """
+
+    row_tiles: int
+    row_warps: int
+    unit_warps: int
+    slices: int
+    k_tiles: int
+    stages: int
+    shared: int
+
+    @property
+    def rows(self) -> int:
+        """Batch rows."""
+        return TILE_M * self.row_tiles * self.row_warps
+
+    @property
+    def units(self) -> int:
+        """Units of a head."""
+        return TILE_N * self.unit_warps
+
+    @property
+    def threads(self) -> int:
+        """Threads."""
+        return WARP * self.row_warps * self.unit_warps * self.slices
+
+    def blocks(self, batch: int, heads: int, dim: int) -> tuple[int, int, int]:
+        """The blocks of a launch, in x, y and z.
+
+        Args:
+            batch: rows of the call.
+            heads: of the call.
+            dim: units per head.
+        """
+        return heads * math.ceil(dim / self.units), math.ceil(batch / self.rows), 1
+
+    @classmethod
+    def of(cls, cell: CellSpec, row_tiles: int, row_warps: int, unit_warps: int) -> Tile:
+        """The tile of a cell with 8 warps; those that share no rows and no units share K.
+
+        Args:
+            cell: the cell.
+            row_tiles: as the attribute.
+            row_warps: as the attribute.
+            unit_warps: as the attribute.
+        """
+        slices = max(1, _WARPS // (row_warps * unit_warps))
+        k_tiles = max(2, slices)
+        sizes = row_tiles, row_warps, unit_warps, slices, k_tiles
+        layout, bare = layout_of(cell), cls(*sizes, 0, 0)
+        matrices = max(1, len(layout.input_gates), *layout.source_pairs)
+        lines = bare.rows + matrices * bare.units
+        stage = k_tiles * (lines + 1) * K_TILE_BYTES
+        stages = max(2, min(_MOST_STAGES, _SHARED // stage))
+        sums = slices * len(layout.gates) * bare.rows * bare.units * 4
+        return bare._replace(stages=stages, shared=max(stages * stage, sums))
+
+
+def best_tile(
+    cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: bool
+) -> Tile | None:
+    """The tile of a step; None where another way takes less time, or there is none.
+
+    Args:
+        cell: the cell.
+        shape: of a layer; its batch is that of the call.
+        size: features of the module's input.
+        limits: of the GPU.
+        tf32: whether products of float32 may round their factors to TF32.
+    """
+    layout = layout_of(cell)
+    matrices = max(0, len(layout.input_gates), *layout.source_pairs)
+    exact = shape.dtype == "float64" or (shape.dtype == "float32" and not tf32)
+    if exact or shape.batch < _LEAST_ROWS or not matrices:
+        return None
+    # Many gates have as many sums per tile of rows.
+    row_tiles = 1 if len(layout.gates) > _MOST_GATES else 2
+    if shape.batch <= TILE_M:
+        return Tile.of(cell, 1, 1, 1)
+    if shape.batch * shape.heads * shape.head_dim <= _FEW_ITEMS:
+        return Tile.of(cell, row_tiles, 1, 2)
+    return Tile.of(cell, row_tiles, 2, 2)
+
+
+_LEAST_ROWS = 9
+_MOST_GATES = 5
+_FEW_ITEMS = 64 * 512
+
+# More stages gain nothing; two blocks of so many bytes fit on an SM of the smallest GPUs.
+_MOST_STAGES = 4
+_SHARED = 80 * 1024
