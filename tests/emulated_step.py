@@ -29,7 +29,6 @@ def _library(source: Any, folder: Path) -> Any:
     """The kernel of a source as a function of arguments, grid and threads."""
     root = folder / source.digest[:16]
     plan = source.plan
-    (name,) = plan.kernel_names
     twins = {path: file.read_text() for path, file in _TWINS.items()}
     for path, text in {**dict(source.headers), **twins}.items():
         file = root / path
@@ -40,10 +39,13 @@ def _library(source: Any, folder: Path) -> Any:
     code = f'''#include "{_ROOM / "lanes.h"}"
 {code}
 namespace rnnc {{ char shared[{_SHARED}]; }}
-extern "C" void run(const void* arguments, unsigned x, unsigned y, unsigned threads) {{
+'''
+    for name in plan.kernel_names:
+        code += f"""
+extern "C" void run_{name}(const void* arguments, unsigned x, unsigned y, unsigned threads) {{
   emulation::launch({name}, arguments, Dim{{x, y, 1}}, threads);
 }}
-'''
+"""
     library = root / "kernel.so"
     if not library.exists():
         (root / "kernel.cpp").write_text(code)
@@ -112,7 +114,7 @@ def emulated(patch: pytest.MonkeyPatch, folder: Path) -> Iterator[list[Any]]:
         key = (cell, plan.as_compiled())
         if key not in libraries:
             libraries[key] = _library(kernel_source(cell, plan), folder)
-        run = libraries[key].run
+        run = getattr(libraries[key], f"run_{name}")
         plans.append(plan)
 
         def launch(grid: tuple[int, int, int], arguments: ctypes.Structure) -> None:

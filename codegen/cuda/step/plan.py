@@ -11,6 +11,8 @@ from ...layout import layout_of
 from ...shape import Dtype, Shape, counted
 from ..kernel_plan import KernelPlan, LaunchShape
 from ..limits import Limits
+from ..mma import TILE_M
+from .gradient_tile import GradientTile, gradient_tile
 from .tile import Tile, best_tile
 
 # Where one kernel multiplies too, it reads the weights once per `MOST_ROWS` batch rows. Up to so
@@ -36,6 +38,8 @@ class StepPlan(KernelPlan):
             else 0.
         tile: the sizes of a block of a forward that multiplies by matrix instructions; None where
             it does not.
+        gradient_tile: the sizes of a block of a backward that multiplies by matrix instructions;
+            None where it does not.
     """
 
     kind: ClassVar[str] = "step"
@@ -43,29 +47,35 @@ class StepPlan(KernelPlan):
 
     rows: int = 0
     tile: Tile | None = None
+    gradient_tile: GradientTile | None = None
 
     @property
     def multiplies(self) -> bool:
         """Whether its kernel multiplies too; else the matrix library does."""
-        return self.rows > 0 or self.tile is not None
+        return self.rows > 0 or self._blocks is not None
+
+    @property
+    def _blocks(self) -> Tile | GradientTile | None:
+        return self.tile or self.gradient_tile
 
     @property
     def threads(self) -> int:
         """Threads per block."""
-        return 128 if self.tile is None else self.tile.threads
+        return 128 if self._blocks is None else self._blocks.threads
 
     @property
     def launch_shape(self) -> LaunchShape:
         """The blocks, as a launch needs them."""
-        return LaunchShape(self.threads, 0 if self.tile is None else self.tile.shared)
+        return LaunchShape(self.threads, 0 if self._blocks is None else self._blocks.shared)
 
     @property
     def kernel_names(self) -> tuple[str, ...]:
         """The entry points of the translation unit."""
-        return (f"rnnc_step_{self.direction}",)
+        names = [f"rnnc_step_{self.direction}"]
+        return tuple(names if self.gradient_tile is None else [*names, "rnnc_step_inputs"])
 
     def grid(self, batch: int, heads: int, dim: int) -> tuple[int, int, int]:
-        """The blocks of a launch, in x, y and z.
+        """The blocks of a launch, in x, y and z; those of a gradient tile depend on the layer.
 
         Args:
             batch: rows of the call.
@@ -84,6 +94,8 @@ class StepPlan(KernelPlan):
         """Which threads compute which items, in words."""
         if self.tile is not None:
             return f"a block per {self.tile.units} units and {self.tile.rows} batch rows"
+        if self.gradient_tile is not None:
+            return f"a block per {TILE_M} units and {self.gradient_tile.columns} columns of weights"
         return "a warp per unit" if self.rows else "a thread per unit and batch row"
 
     @property
@@ -91,12 +103,12 @@ class StepPlan(KernelPlan):
         """The sizes that the kernel is compiled with, in words."""
         if self.tile is not None:
             return counted(self.tile.slices, "slice") + " of K"
+        if self.gradient_tile is not None:
+            return "product: all batch rows"
         return counted(self.rows, "batch row") if self.rows else "product: matrix library"
 
 
-def forward_plan(
-    cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: bool
-) -> StepPlan:
+def forward_plan(cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: bool) -> StepPlan:
     """The plan of the forward of a module's layers: who multiplies, and with which sizes.
 
     Args:
@@ -115,6 +127,23 @@ def forward_plan(
     if tile is not None:
         return replace(plan, tile=tile, tf32=shape.dtype == "float32")
     return replace(plan, rows=fused_rows(shape.batch, weights, shape.dtype))
+
+
+def backward_plan(cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: bool) -> StepPlan:
+    """The plan of the backward of a module's layers, likewise.
+
+    Args:
+        cell: as of `forward_plan`.
+        shape: likewise.
+        size: likewise.
+        limits: likewise.
+        tf32: likewise.
+    """
+    plan = StepPlan(direction="backward", arch=limits.arch, dtype=shape.dtype)
+    tile = gradient_tile(cell, shape, size, limits, tf32)
+    return (
+        plan if tile is None else replace(plan, gradient_tile=tile, tf32=shape.dtype == "float32")
+    )
 
 
 def fused_rows(batch: int, weights: int, dtype: Dtype) -> int:

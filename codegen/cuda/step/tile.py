@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ....cellspec.cell import CellSpec
 from ...layout import layout_of
-from ...shape import Shape
+from ...shape import Dtype, Shape
 from ..limits import Limits
 from ..mma import K_TILE_BYTES, TILE_M, TILE_N, WARP
 
@@ -82,9 +82,31 @@ class Tile(NamedTuple):
         return bare._replace(stages=stages, shared=max(stages * stage, sums))
 
 
-def best_tile(
-    cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: bool
-) -> Tile | None:
+def has_instructions(dtype: Dtype, tf32: bool) -> bool:
+    """Whether matrix instructions multiply numbers of a dtype.
+
+    Args:
+        dtype: of the numbers.
+        tf32: whether products of float32 may round their factors to TF32.
+    """
+    return dtype in ("bfloat16", "float16") or (dtype == "float32" and tf32)
+
+
+def multiplications(cell: CellSpec, shape: Shape, size: int) -> int:
+    """Of the products of a step of the largest layer.
+
+    Args:
+        cell: the cell.
+        shape: of a layer; its batch is that of the call.
+        size: features of the module's input.
+    """
+    layout, units = layout_of(cell), shape.heads * shape.head_dim
+    columns = len(layout.input_gates) * max(size, units)
+    columns += len(layout.dense_gates) * shape.head_dim
+    return shape.batch * units * columns
+
+
+def best_tile(cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: bool) -> Tile | None:
     """The tile of a step; None where another way takes less time, or there is none.
 
     Args:
@@ -94,10 +116,8 @@ def best_tile(
         limits: of the GPU.
         tf32: whether products of float32 may round their factors to TF32.
     """
-    layout = layout_of(cell)
-    matrices = max(0, len(layout.input_gates), *layout.source_pairs)
-    exact = shape.dtype == "float64" or (shape.dtype == "float32" and not tf32)
-    if exact or shape.batch < _LEAST_ROWS or not matrices:
+    layout, work = layout_of(cell), multiplications(cell, shape, size)
+    if shape.batch < _LEAST_ROWS or not work or not has_instructions(shape.dtype, tf32):
         return None
     # Many gates have as many sums per tile of rows.
     row_tiles = 1 if len(layout.gates) > _MOST_GATES else 2

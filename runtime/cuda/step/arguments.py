@@ -48,6 +48,10 @@ def backward_step_struct(states: int, params: int) -> type[ctypes.Structure]:
             ("d_pairs", ctypes.c_void_p),
             ("d_before", each_state),
             ("sums", ctypes.c_void_p),
+            ("input", ctypes.c_int64),
+            *((name, ctypes.c_void_p) for name in ("x", "W", "R", "d_x", "d_W", "d_R")),
+            ("d_weights", ctypes.c_void_p),
+            ("d_states", each_state),
         ]
 
     return BackwardStepArguments

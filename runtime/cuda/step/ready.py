@@ -12,8 +12,9 @@ from typing import Any, NamedTuple
 
 import torch
 
-from ....codegen.cuda.step.plan import StepPlan, forward_plan
+from ....cellspec.cell import CellSpec
 from ....codegen.cuda.limits import Limits
+from ....codegen.cuda.step.plan import StepPlan, backward_plan, forward_plan
 from ....codegen.layout import layout_of
 from ....codegen.shape import Shape
 from ...call import Call
@@ -85,22 +86,29 @@ class StepReady:
         return sum(product.matrices for product in self.products)
 
     @cached_property
-    def _limits(self) -> Limits:
-        call, sizes = self.call, (self.heads, self.dim, self.batch)
+    def _asked(self) -> tuple[CellSpec, Shape, int, Limits, bool]:
+        """What plans are asked for."""
+        call, rows = self.call, max(self.batch, 1)
+        sizes = (self.heads, self.dim, self.batch)
         asked = (call.cell, *sizes, self.dtype, self.device, call.choice, call.tf32)
-        return choose.asked_for(*asked).limits
+        limits = choose.asked_for(*asked).limits
+        shape = Shape(self.heads, self.dim, batch=rows, dtype=DTYPES[self.dtype])
+        return call.cell, shape, self.size, limits, call.tf32
+
+    @cached_property
+    def sources(self) -> tuple[int, ...]:
+        """The numbers of the states that R multiplies, in the order of the kernels."""
+        return tuple([state.number for state in layout_of(self.call.cell).sources.values])
 
     @cached_property
     def forward_plan(self) -> StepPlan:
         """The plan of the forward."""
-        rows = max(self.batch, 1)
-        shape = Shape(self.heads, self.dim, batch=rows, dtype=DTYPES[self.dtype])
-        return forward_plan(self.call.cell, shape, self.size, self._limits, self.call.tf32)
+        return forward_plan(*self._asked)
 
     @cached_property
     def backward_plan(self) -> StepPlan:
         """The plan of the backward."""
-        return StepPlan(direction="backward", arch=self._limits.arch, dtype=DTYPES[self.dtype])
+        return backward_plan(*self._asked)
 
     @cached_property
     def forward(self) -> Launch:
@@ -110,12 +118,48 @@ class StepReady:
 
     @cached_property
     def backward(self) -> Launch:
-        """The kernel of the backward."""
-        counts, plan = self.counts, self.backward_plan
-        return self._launch(plan, backward_step_struct(counts.states, counts.params))
+        """The kernel of the backward; where it multiplies, that of the gradients of weights."""
+        return self._launch(self.backward_plan, self._backward_struct)
 
-    def _launch(self, plan: StepPlan, struct: type[ctypes.Structure]) -> Launch:
-        kernel = load_kernel(self.call.cell, plan, plan.kernel_names[0], self.device)
+    @cached_property
+    def inputs(self) -> Launch:
+        """The kernel of the gradients of inputs and states, where kernels multiply."""
+        return self._launch(self.backward_plan, self._backward_struct, 1)
+
+    @property
+    def _backward_struct(self) -> type[ctypes.Structure]:
+        return backward_step_struct(self.counts.states, self.counts.params)
+
+    @cached_property
+    def only_tiled(self) -> int:
+        """How many fields of a backward only kernels read that multiply."""
+        return 8 + self.counts.states
+
+    def weights_grid(self, size: int, wanted: bool) -> tuple[int, int, int]:
+        """The blocks of the gradients of weights.
+
+        Args:
+            size: features of the layer's input.
+            wanted: whether a gradient of W or R is.
+        """
+        columns = [size] * (self.counts.inputs > 0) + [self.dim] * len(self.sources)
+        tile = self.backward_plan.gradient_tile
+        assert tile is not None
+        return tile.blocks(self.heads, self.dim, columns if wanted else ())
+
+    def inputs_grid(self, size: int, sources: int) -> tuple[int, int, int]:
+        """The blocks of the gradients of inputs.
+
+        Args:
+            size: features of the layer's input; 0 where its gradient is not wanted.
+            sources: how many states R multiplies; 0 where their gradients are not wanted.
+        """
+        tile = self.backward_plan.gradient_tile
+        assert tile is not None
+        return tile.input_blocks(self.batch, self.heads, self.dim, size, sources)
+
+    def _launch(self, plan: StepPlan, struct: type[ctypes.Structure], number: int = 0) -> Launch:
+        kernel = load_kernel(self.call.cell, plan, plan.kernel_names[number], self.device)
         return Launch(kernel, plan.grid(self.batch, self.heads, self.dim), struct)
 
 
@@ -132,13 +176,14 @@ class Launch(NamedTuple):
     grid: tuple[int, int, int]
     struct: type[ctypes.Structure]
 
-    def __call__(self, *values: int) -> None:
+    def __call__(self, *values: int, grid: tuple[int, int, int] | None = None) -> None:
         """Launch it.
 
         Args:
             values: of all fields, and of each element of those that are arrays.
+            grid: other blocks than its own.
         """
-        self.kernel(self.grid, self.struct.from_buffer(array("q", values)))
+        self.kernel(grid or self.grid, self.struct.from_buffer(array("q", values)))
 
 
 @lru_cache(maxsize=1024)

@@ -81,13 +81,21 @@ def test_products_by_matrix_instructions(
     exact.load_state_dict(rnn.state_dict())
     x = torch.randn(batch, size, dtype=dtype)
     states = [torch.rand(2, batch, hidden).to(dtype) for _ in cell.states]
-    with torch.no_grad():
-        y, last = rnn.step(x, states)
-        wanted, wanted_last = exact.step(x.double(), [s.double() for s in states])
-    assert all(plan.tile for plan in emulated_gpu)
+    seeds = [torch.randn(batch, hidden), *[torch.randn(2, batch, hidden) for _ in states]]
+    found, wanted = (
+        results(
+            module,
+            x.to(kind).requires_grad_(),
+            [s.to(kind).requires_grad_() for s in states],
+            [seed.to(dtype).to(kind) for seed in seeds],
+        )
+        for module, kind in ((rnn, dtype), (exact, torch.float64))
+    )
+    assert all(plan.tile or plan.gradient_tile for plan in emulated_gpu)
     allowed = 4 * torch.finfo(dtype).eps
-    for found, value in zip((y, *last), (wanted, *wanted_last), strict=True):
-        assert (found.double() - value).abs().max() <= allowed * (1 + value.abs().max())
+    for key, value in wanted.items():
+        error = (found[key].double() - value).abs().max()
+        assert error <= allowed * (1 + value.abs().max()), key
 
 
 def test_no_biases_and_gradients_of_some_weights_in_float32(emulated_gpu):

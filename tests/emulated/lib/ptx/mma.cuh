@@ -29,4 +29,18 @@ void mma_m16n8k16(T, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 inline void mma_m16n8k8_tf32(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   multiply_fragments<1>(c, a, b0, b1, [](u32 word, int) { return std::bit_cast<float>(word); });
 }
+inline void ldmatrix_x2_trans(u32 (&words)[2], const char* row) {
+  u32 given[4];
+  memcpy(given, row, sizeof given);
+  emulation::exchange(given, [&] {
+    const unsigned lane = emulation::current % 32, column = lane / 4, pair = lane % 4 * 2;
+    for (int matrix = 0; matrix < 2; ++matrix) {
+      u16 elements[2];
+      for (unsigned e = 0; e < 2; ++e)
+        memcpy(&elements[e],
+               reinterpret_cast<u16*>(emulation::words_of(matrix * 8 + pair + e)) + column, 2);
+      memcpy(&words[matrix], elements, 4);
+    }
+  });
+}
 }  // namespace rnnc

@@ -40,6 +40,17 @@ struct BackwardStepArguments {
   // [B, N, D], without what passes through R; null: not wanted
   real* d_before[Cell::kStates];
   real* sums;  // [B, kSums, N, D]: of biases, params and diagonal weights; null: not wanted
+  // What the kernels that multiply too read and write besides; null: not wanted.
+  int64 input;         // features of x
+  const Element* x;    // [B, input]
+  const Element* W;    // [kInputGates, N, D, input]
+  const Element* R;    // [kDensePairs, N, D out, D in]
+  Element* d_x;        // [B, input]
+  Element* d_W;        // [kInputGates, N, D, input]
+  Element* d_R;        // [kDensePairs, N, D out, D in]
+  Element* d_weights;  // [kSums, N, D]: the sums over the batch, in place of `sums`
+  // [B, N, D], all of the gradient; d_before holds a part of it where R multiplies the state
+  Element* d_states[Cell::kStates];
 };
 
 // The item of a thread: a unit of one batch row.

@@ -1,12 +1,9 @@
-// What the products of a single step multiply, and its copy to shared memory.
-//
-// A factor is x, or a state that dense gates read. A block multiplies it in chunks of K, which are
-// copied to shared memory several stages ahead. A stage has a line per vector and per row of a
-// matrix, cut into k_tiles.
+// What the products of a single step multiply: x, and the states that dense gates read. Each is a
+// factor, of several matrices.
 #pragma once
 
 #include "lib/kernels/step/arguments.cuh"
-#include "lib/mma/k_tile.cuh"
+#include "lib/mma/tf32.cuh"
 #include "lib/ptx/cp_async.cuh"
 
 namespace rnnc::step {
@@ -32,139 +29,39 @@ RNNC_CONSTEXPR int most_matrices() {
   return most;
 }
 
-// The sizes of a block that the plan gives, as the kernels use them.
-constexpr int kThreads = 32 * Tile::kRowWarps * Tile::kUnitWarps * Tile::kSlices;
-constexpr int kRows = 16 * Tile::kRowTiles * Tile::kRowWarps;  // batch rows
-constexpr int kUnits = 8 * Tile::kUnitWarps;
-constexpr int kLines = kRows + most_matrices() * kUnits;
-constexpr int kPlaneBytes = (kLines + 1) * kKTileBytes;  // planes begin in other banks in turns
-constexpr int kStageBytes = Tile::kKTiles * kPlaneBytes;
-constexpr int kChunk = Tile::kKTiles * kKTile;  // elements of K per stage
+
 constexpr int kPieceBytes = 16;
 constexpr int kPiece = kPieceBytes / static_cast<int>(sizeof(Element));  // elements per copy
-constexpr int kPieces = kChunk / kPiece;                                 // of a line
-static_assert(kThreads % kPieces == 0, "a thread copies one piece of some lines");
-constexpr int kLinesAtOnce = kThreads / kPieces;
-static_assert(kRows % kLinesAtOnce == 0, "a copy has vectors or weights");
-static_assert(kLinesAtOnce % kUnits == 0 || kUnits % kLinesAtOnce == 0, "and whole matrices");
 
-// The batch rows and units of a block.
-struct BlockTile {
-  int64 plane, first_row, first_unit;  // the unit counts those of all heads
-  int head, rows, units;               // how many of them there are
-
-  RNNC_MEMBER explicit BlockTile(const ForwardStepArguments& a) {
-    const int dim = static_cast<int>(a.dim), tiles = ceil_div(dim, kUnits);
-    head = blockIdx.x / tiles;
-    const int within = (blockIdx.x - head * tiles) * kUnits;
-    plane = a.heads * a.dim;
-    first_unit = int64{head} * dim + within;
-    first_row = int64{blockIdx.y} * kRows;
-    units = minimum(kUnits, dim - within);
-    rows = static_cast<int>(a.batch - first_row < kRows ? a.batch - first_row : kRows);
+// Whether lines of `size` elements, `pitch` apart, all begin at multiples of a piece.
+RNNC_INLINE bool in_pieces(const Element* first, int64 pitch, int64 size) {
+  return (reinterpret_cast<u64>(first) | (pitch | size) * sizeof(Element)) % kPieceBytes == 0;
+}
+// Copies a piece of a line of `size` elements, from its element `begin` on, to shared memory; zeros
+// in place of what does not exist. Without a line, all is zero.
+RNNC_INLINE void copy_piece(char* to, const Element* line, int begin, int size, bool aligned) {
+  if (aligned) {
+    // NOTE: an address that is not read must be aligned too.
+    const bool valid = line && begin < size;
+    cp_async_16_or_zero(to, valid ? line + begin : nullptr, valid ? kPieceBytes : 0);
+    return;
   }
-};
-
-// Copies chunk after chunk of all factors.
-struct FactorCopies {
-  const ForwardStepArguments& a;
-  const BlockTile& tile;
-  int factor, size, k;     // the next chunk begins with element k of `size`
-  bool aligned;            // whether all lines begin at multiples of kPieceBytes
-  int line;                // of this thread's first copy
-  const Element* vectors;  // that line, if it exists
-  const Element* weights;  // of this thread's unit in the first matrix
-  int64 pitch, apart;      // elements between vectors and between matrices
-
-  RNNC_MEMBER FactorCopies(const ForwardStepArguments& arguments, const BlockTile& block)
-      : a(arguments), tile(block), line(threadIdx.x / kPieces) {
-    begin(0);
-  }
-
-  RNNC_MEMBER void begin(int which) {
-    factor = which;
-    k = 0;
-    unroll<kFactors>([&](auto index) {
-      if (which == index) set<decltype(index)::value>();
-    });
-  }
-  template <int which>
-  RNNC_MEMBER void set() {
-    constexpr bool input = is_input(which);
-    constexpr int state = input ? 0 : kSourceState[input ? 0 : source_of(which)];
-    size = static_cast<int>(input ? a.input : a.dim);
-    pitch = input ? a.input : tile.plane;
-    vectors = input ? a.x : a.before[state] + tile.head * a.dim;
-    weights = input ? a.W : a.R;
-    aligned = (size * sizeof(Element) | pitch * sizeof(Element) | reinterpret_cast<u64>(vectors) |
-               reinterpret_cast<u64>(weights)) %
-                  kPieceBytes ==
-              0;
-    vectors += (tile.first_row + line) * pitch;
-    weights += (tile.first_unit + line % kUnits) * size;
-    apart = tile.plane * size;
-  }
-
-  // The row of a matrix that a thread copies, if it exists: number n of its lines of weights.
-  template <int which>
-  RNNC_MEMBER const Element* weights_of(int n) const {
-    // Its unit is the same in all copies if a copy has whole matrices, and else its matrix is.
-    constexpr int whole = kLinesAtOnce / kUnits, parts = kUnits / kLinesAtOnce;
-    if constexpr (parts > 1) {
-      const int i = n / parts, first = n % parts * kLinesAtOnce;
-      if (i >= matrices_of(which) || first + line >= tile.units) return nullptr;
-      return weights + place_of(which, i) * apart + int64{first} * size;
-    } else {
-      const Element* found = nullptr;
-      repeat<whole>([&](int part) {
-        const int i = n * whole + part;
-        if (i >= matrices_of(which) || line / kUnits != part || line % kUnits >= tile.units) return;
-        found = weights + place_of(which, i) * apart;
-      });
-      return found;
-    }
-  }
-
-  // Copies a piece of a line from element `first` on, or zeros.
-  RNNC_MEMBER void copy(char* to, const Element* from, int first) const {
-    if (aligned) {
-      // NOTE: an address that is not read must be aligned too.
-      const bool valid = from && first < size;
-      cp_async_16_or_zero(to, valid ? from + first : nullptr, valid ? kPieceBytes : 0);
-      return;
-    }
 #pragma unroll 1
-    for (int e = 0; e < kPiece; ++e) {
-      const bool valid = from && first + e < size;
-      reinterpret_cast<Element*>(to)[e] = valid ? from[first + e] : Element{};
-    }
+  for (int e = 0; e < kPiece; ++e) {
+    const bool valid = line && begin + e < size;
+    reinterpret_cast<Element*>(to)[e] = valid ? line[begin + e] : Element{};
   }
+}
 
-  // Begins the copy of the next chunk, if there is one; one group of copies in any case.
-  RNNC_MEMBER void next(char* stage) {
-    const int piece = threadIdx.x % kPieces, first = k + piece * kPiece;
-    char* to = stage + piece / 4 * kPlaneBytes + line * kKTileBytes + piece % 4 * kPieceBytes;
-    if (factor < kFactors) {
-      repeat<kRows / kLinesAtOnce>([&](int n) {
-        const bool valid = line + n * kLinesAtOnce < tile.rows;
-        copy(to + n * kLinesAtOnce * kKTileBytes,
-             valid ? vectors + n * kLinesAtOnce * pitch : nullptr, first);
-      });
-    }
-    unroll<kFactors>([&](auto index) {
-      constexpr int which = decltype(index)::value, lines = matrices_of(which) * kUnits;
-      if (factor != which) return;
-      repeat<ceil_div(lines, kLinesAtOnce)>([&](int n) {
-        if (n * kLinesAtOnce + line >= lines) return;
-        copy(to + (kRows + n * kLinesAtOnce) * kKTileBytes, weights_of<which>(n), first);
-      });
-    });
-    if (factor < kFactors) {
-      k += kChunk;
-      if (k >= size) begin(factor + 1);
-    }
-    cp_async_commit();
+template <typename T>
+RNNC_INLINE void multiply_add(T element, float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+  if constexpr (sizeof(T) == 2) {
+    mma_m16n8k16(element, sum, a, b0, b1);
+  } else {
+    mma_m16n8k8_tf32(sum, a, b0, b1);
   }
-};
+}
+// A word as the instruction takes it.
+RNNC_INLINE u32 as_factor(u32 word) { return kPack == 1 ? round_to_tf32(word) : word; }
 
 }  // namespace rnnc::step

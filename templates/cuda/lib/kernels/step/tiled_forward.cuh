@@ -6,9 +6,8 @@
 // of the slices are added through shared memory.
 #pragma once
 
-#include "lib/kernels/step/factors.cuh"
+#include "lib/kernels/step/factor_copies.cuh"
 #include "lib/kernels/step/forward.cuh"
-#include "lib/mma/tf32.cuh"
 
 namespace rnnc::step {
 
@@ -27,24 +26,13 @@ struct WarpTile {
   }
 };
 
-template <typename T>
-RNNC_INLINE void multiply_add(T element, float (&sum)[4], const u32 (&a)[4], u32 b0, u32 b1) {
-  if constexpr (sizeof(T) == 2) {
-    mma_m16n8k16(element, sum, a, b0, b1);
-  } else {
-    mma_m16n8k8_tf32(sum, a, b0, b1);
-  }
-}
 // A lane's four words of a line of a k_tile, as the instruction takes them.
 RNNC_INLINE void read_words(u32 (&words)[4], const char* line) {
   const uint4 read = *reinterpret_cast<const uint4*>(line);
-  words[0] = read.x;
-  words[1] = read.y;
-  words[2] = read.z;
-  words[3] = read.w;
-  if constexpr (kPack == 1) {
-    repeat<4>([&](int i) { words[i] = round_to_tf32(words[i]); });
-  }
+  words[0] = as_factor(read.x);
+  words[1] = as_factor(read.y);
+  words[2] = as_factor(read.z);
+  words[3] = as_factor(read.w);
 }
 
 // The sums of a warp.

@@ -1,0 +1,114 @@
+"""The layers of a step's backward, from the last to the first."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ...tensors import Stepped
+from .ready import StepReady, packed_places
+
+
+class BackwardLayers(ABC):
+    """The layers from the last to the first; each leaves the gradient of its input.
+
+    Args:
+        ready: the step.
+        x: the input.
+        states: before the step.
+        weights: of all layers, flat.
+        d_states: where the gradients of the states go; empty if they are not wanted.
+        stepped: the results of the forward.
+        gradients: of the output and of each new state.
+    """
+
+    def __init__(
+        self,
+        ready: StepReady,
+        x: Tensor,
+        states: Sequence[Tensor],
+        weights: Sequence[Tensor | None],
+        d_states: Sequence[Tensor],
+        stepped: Stepped,
+        gradients: Sequence[Tensor | None],
+    ) -> None:
+        self.ready, self.d_states = ready, d_states
+        tensors = (x, *states, *weights, *gradients, stepped.saved, *stepped.last)
+        # The copies live as long as this.
+        self.kept, places = packed_places(tensors)
+        count, end = len(states), 1 + len(states) + len(weights)
+        self.x, self.last = self.kept[0], self.kept[-count:]
+        self.from_x, self.before = places[0], places[1 : 1 + count]
+        self.from_weights = places[1 + count : end]
+        self.d_y, *self.d_after = places[end : end + 1 + count]
+        self.saved, *self.after = places[-1 - count :]
+        self.d_output: Tensor | None = None
+
+    @abstractmethod
+    def run(self, layer: int, lower: bool, wanted: Sequence[bool]) -> list[Tensor | None]:
+        """The gradients of the flat weights of a layer.
+
+        Args:
+            layer: its number.
+            lower: whether the gradient of its input is wanted.
+            wanted: which weights need a gradient.
+        """
+
+    def weights_of(self, layer: int) -> Sequence[int]:
+        """The addresses of a layer's flat weights.
+
+        Args:
+            layer: its number.
+        """
+        number = 4 + self.ready.counts.params
+        return self.from_weights[layer * number : (layer + 1) * number]
+
+    def pointwise_values(
+        self, layer: int, to_inputs: int, to_pairs: int, d_before: Sequence[int], sums: int
+    ) -> list[int]:
+        """What the kernel of the pointwise map reads and writes, in the order of its arguments.
+
+        Args:
+            layer: its number.
+            to_inputs: the address of the gradients of gates with an input.
+            to_pairs: of those of matrices; 0 where they are the same.
+            d_before: of those of the states, without what passes through R; 0 for each not wanted.
+            sums: of the sums over the batch; 0 where they are not wanted.
+        """
+        ready, counts = self.ready, self.ready.counts
+        _, _, _, R_diag, *params = self.weights_of(layer)
+        offset = self.plane_of(layer) * ready.dtype.itemsize
+        return [
+            *(ready.batch, ready.heads, ready.dim, R_diag),
+            *(params or (0,)),
+            *(place + offset for place in self.before),
+            *(place + offset for place in self.after),
+            self.saved + offset * counts.saved,
+            self.d_y if self.d_output is None else self.d_output.data_ptr(),
+            *(place and place + offset for place in self.d_after),
+            *(to_inputs, to_pairs),
+            *d_before,
+            sums,
+        ]
+
+    def input_of(self, layer: int) -> tuple[int, int]:
+        """The address of a layer's input, and its features.
+
+        Args:
+            layer: its number.
+        """
+        if not layer:
+            return self.from_x, self.x.shape[-1]
+        offset = self.plane_of(layer - 1) * self.ready.dtype.itemsize
+        return self.after[0] + offset, self.ready.heads * self.ready.dim
+
+    def plane_of(self, layer: int) -> int:
+        """How many numbers a state has of the layers below.
+
+        Args:
+            layer: its number.
+        """
+        ready = self.ready
+        return layer * ready.batch * ready.heads * ready.dim

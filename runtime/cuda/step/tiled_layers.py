@@ -1,0 +1,78 @@
+"""The backward of a step whose kernels multiply by matrix instructions."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from .backward_layers import BackwardLayers
+
+
+class TiledLayers(BackwardLayers):
+    """Two kernels per layer: of the gradients of weights, and of those of inputs and states."""
+
+    def run(self, layer: int, lower: bool, wanted: Sequence[bool]) -> list[Tensor | None]:
+        """The gradients of the flat weights of a layer.
+
+        Args:
+            layer: its number.
+            lower: whether the gradient of its input is wanted.
+            wanted: which weights need a gradient.
+        """
+        ready, counts, own = self.ready, self.ready.counts, self.weights_of(layer)
+        batch, heads, dim, hidden = ready.batch, ready.heads, ready.dim, ready.heads * ready.dim
+        like, plane, size = self.last[0], self.plane_of(layer), ready.dtype.itemsize
+        x, features = self.input_of(layer)
+        W, R, *_ = own
+        sources = ready.sources if self.d_states else ()
+        lower = lower and W != 0
+        to_inputs = to_pairs = 0
+        d_before = [0] * counts.states
+        if lower or sources:
+            d_inputs = like.new_empty(batch, counts.inputs * hidden)
+            to_inputs = d_inputs.data_ptr()
+            if not ready.one_gradient:
+                d_pairs = like.new_empty(batch, ready.pairs * hidden)
+                to_pairs = d_pairs.data_ptr()
+        if sources:
+            parts = like.new_empty(len(sources), batch, hidden, dtype=ready.real)
+            for number, state in enumerate(sources):
+                d_before[state] = parts.data_ptr() + number * batch * hidden * ready.real.itemsize
+        d_x = d_W = d_R = sums = None
+        if lower:
+            d_x = like.new_empty(batch, features)
+        if W and wanted[0]:
+            d_W = like.new_empty(counts.inputs, heads, dim, features)
+        if R and wanted[1]:
+            d_R = like.new_empty(ready.pairs, heads, dim, dim)
+        if any(wanted[2:]):
+            sums = like.new_empty(sum(counts.sums), heads, dim)
+        values = [
+            *self.pointwise_values(layer, to_inputs, to_pairs, d_before, 0),
+            *(features, x, W, R, *map(_place, (d_x, d_W, d_R, sums))),
+            *([d.data_ptr() + plane * size for d in self.d_states] or (0,) * counts.states),
+        ]
+        ready.backward(
+            *values, grid=ready.weights_grid(features, d_W is not None or d_R is not None)
+        )
+        if lower or sources:
+            ready.inputs(*values, grid=ready.inputs_grid(features if lower else 0, len(sources)))
+        self.d_output, self.d_y = d_x, 0
+        return [d_W, d_R, *self._given(own[2:], sums)]
+
+    def _given(self, own: Sequence[int], sums: Tensor | None) -> Sequence[Tensor | None]:
+        """The gradients of the bias, the diagonal weights and the params, where there are any."""
+        if sums is None:
+            return [None] * len(own)
+        biases, params, diagonal = self.ready.counts.sums
+        if not params and not diagonal:
+            return [sums if own[0] else None, *[None] * (len(own) - 1)]
+        d_b, d_params, d_R_diag = torch.split(sums, [biases, params, diagonal])
+        found = (d_b, d_R_diag, *d_params.unbind(0))
+        return [new if place else None for place, new in zip(own, found, strict=True)]
+
+
+def _place(tensor: Tensor | None) -> int:
+    return 0 if tensor is None else tensor.data_ptr()

@@ -1,0 +1,149 @@
+// The gradients of x and of the states that R multiplies: those of the gates times W and R, by matrix
+// instructions.
+//
+// A block has kRows batch rows and kColumns columns of a factor. K runs over the gates and units that
+// the factor feeds: all of them for x, those of the head for a state. Warps share the columns and, in
+// slices, each chunk of K.
+#pragma once
+
+#include "lib/kernels/step/chunks.cuh"
+
+namespace rnnc::step::inputs {
+
+constexpr int kColumnWarps = 2, kSlices = kWarps / kColumnWarps, kStages = Tile::kStages;
+constexpr int kRows = 16 * Tile::kRowTiles;
+constexpr int kColumnTiles = Tile::kInputColumnTiles;  // of 8 columns, per warp
+constexpr int kColumns = 8 * kColumnTiles * kColumnWarps;
+constexpr int kPitch = kColumns + kColumnPad;  // elements per element of K
+constexpr int kBytes = static_cast<int>(sizeof(Element));
+constexpr int kLineBytes = kRows * kLinePitch * kBytes;
+constexpr int kStageBytes = kLineBytes + kChunk * kPitch * kBytes;
+constexpr int kItems = kRows * kColumns;
+static_assert(maximum(kStages * kStageBytes, kSlices * kItems * int{sizeof(float)}) <=
+                  Tile::kShared,
+              "the shared memory that the plan counted");
+static_assert(kChunkWords == 8 * kSlices, "a slice has 8 words of a chunk");
+
+// A block's batch rows and columns, and the chunks of K that it copies.
+struct InputTile {
+  const BackwardStepArguments& a;
+  int64 plane, first_row, row_pitch;
+  int source, head, column, columns, rows, pairs;  // a source below 0 is x
+  int size, segment, k;  // of K: of a segment, and the next chunk
+
+  RNNC_MEMBER explicit InputTile(const BackwardStepArguments& arguments) : a(arguments) {
+    const int dim = static_cast<int>(a.dim);
+    plane = a.heads * a.dim;
+    int tile = blockIdx.x;
+    const int of_input = kHasInput && a.d_x ? ceil_div(static_cast<int>(a.input), kColumns) : 0;
+    const int of_head = ceil_div(dim, kColumns);
+    source = tile < of_input ? -1 : (tile - of_input) / (of_head * static_cast<int>(a.heads));
+    if (source >= 0) tile = (tile - of_input) % (of_head * static_cast<int>(a.heads));
+    head = source < 0 ? 0 : tile / of_head;
+    column = (source < 0 ? tile : tile % of_head) * kColumns;
+    columns = minimum(kColumns, (source < 0 ? static_cast<int>(a.input) : dim) - column);
+    pairs = source < 0 ? 1 : kSourcePairs[source];
+    size = source < 0 ? static_cast<int>(Cell::kInputGates * plane) : dim;
+    row_pitch = (source < 0 || !a.d_pairs ? Cell::kInputGates : Cell::kDensePairs) * plane;
+    first_row = int64{blockIdx.y} * kRows;
+    rows = static_cast<int>(a.batch - first_row < kRows ? a.batch - first_row : kRows);
+    segment = k = 0;
+  }
+
+  // Begins the copy of the next chunk, if there is one; one group of copies in any case.
+  RNNC_MEMBER void next(char* stage) {
+    if (segment < pairs) {
+      // A segment of K: all gates and units of x, or the units of a matrix's gate.
+      const int64 place =
+          source < 0 ? 0 : kPairMatrix[kSourceFirstPair[source] + segment] * plane + head * a.dim;
+      const Element* gates = (source < 0 || !a.d_pairs ? a.d_inputs : a.d_pairs) + place;
+      copy_lines<kRows, kChunk>(stage, gates + first_row * row_pitch, row_pitch, rows, k, size,
+                                kLinePitch);
+      const int64 pitch = source < 0 ? a.input : a.dim;
+      const Element* weights = (source < 0 ? a.W : a.R) + (place + k) * pitch;
+      copy_lines<kChunk, kColumns>(stage + kLineBytes, weights, pitch, size - k, column,
+                                   column + columns, kPitch);
+      k += kChunk;
+      if (k >= size) k = 0, ++segment;
+    }
+    cp_async_commit();
+  }
+  // Copies `width` elements of each of some lines, from element `begin` on; zeros beyond `end` and
+  // in place of lines that do not exist.
+  template <int lines, int width>
+  RNNC_MEMBER void copy_lines(char* to, const Element* from, int64 pitch, int exist, int begin,
+                              int end, int to_pitch) const {
+    constexpr int pieces = width / kPiece;
+    const bool aligned = in_pieces(from + begin, pitch, end);
+#pragma unroll
+    for (int first = 0; first < lines * pieces; first += kThreads) {
+      const int i = first + threadIdx.x, line = i / pieces, piece = i % pieces;
+      if (lines * pieces % kThreads && i >= lines * pieces) break;
+      copy_piece(to + line * to_pitch * kBytes + piece * kPieceBytes,
+                 line < exist ? from + line * pitch : nullptr, begin + piece * kPiece, end,
+                 aligned);
+    }
+  }
+
+  RNNC_MEMBER int chunks() const { return pairs * ceil_div(size, kChunk); }
+
+  RNNC_MEMBER void store(int row, int place, float sum) const {
+    if (row >= rows || place >= columns) return;
+    const int64 b = first_row + row;
+    if (source < 0) {
+      a.d_x[b * a.input + column + place] = to_element<Element>(sum);
+      return;
+    }
+    const int64 item = b * plane + head * a.dim + column + place;
+    const int state = kSourceState[source];
+    a.d_states[state][item] = to_element<Element>(sum + a.d_before[state][item]);
+  }
+};
+
+RNNC_INLINE void multiply(const BackwardStepArguments& a) {
+  InputTile tile(a);
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int first = warp % kColumnWarps * 8 * kColumnTiles, slice = warp / kColumnWarps;
+  float sum[Tile::kRowTiles][kColumnTiles][4] = {};
+  const int chunks = tile.chunks();
+  repeat<kStages - 1>([&](int stage) { tile.next(shared + stage * kStageBytes); });
+  int stage = 0;
+#pragma unroll 1
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    cp_async_wait<kStages - 2>();
+    __syncthreads();  // the stage is there, and all warps have read the one before it
+    tile.next(shared + (stage ? stage - 1 : kStages - 1) * kStageBytes);
+    const char* lines = shared + stage * kStageBytes;
+    const char* columns = lines + kLineBytes + first * kBytes;
+    u32 rows[Tile::kRowTiles][4];
+    repeat<Tile::kRowTiles>(
+        [&](int m) { read_lines(rows[m], lines + 16 * m * kLinePitch * kBytes, 8 * slice); });
+    repeat<kColumnTiles>([&](int n) {
+      u32 b[2];
+      read_columns(b, columns + 8 * n * kBytes, 8 * slice, kPitch);
+      repeat<Tile::kRowTiles>(
+          [&](int m) { multiply_add(Element{}, sum[m][n], rows[m], b[0], b[1]); });
+    });
+    stage = stage + 1 < kStages ? stage + 1 : 0;
+  }
+  cp_async_wait<0>();
+  __syncthreads();
+  float* partials = reinterpret_cast<float*>(shared);  // [slices, rows, columns]
+  repeat<Tile::kRowTiles>([&](int m) {
+    repeat<kColumnTiles>([&](int n) {
+      float* to = partials + slice * kItems + (16 * m + lane / 4) * kColumns + first + 8 * n +
+                  2 * (lane % 4);
+      *reinterpret_cast<float2*>(to) = make_float2(sum[m][n][0], sum[m][n][1]);
+      *reinterpret_cast<float2*>(to + 8 * kColumns) = make_float2(sum[m][n][2], sum[m][n][3]);
+    });
+  });
+  __syncthreads();
+#pragma unroll 1
+  for (int item = threadIdx.x; item < kItems; item += kThreads) {
+    float total = 0;
+    repeat<kSlices>([&](int s) { total += partials[s * kItems + item]; });
+    tile.store(item / kColumns, item % kColumns, total);
+  }
+}
+
+}  // namespace rnnc::step::inputs
