@@ -9,9 +9,10 @@ from typing import NamedTuple
 from ....cellspec.cell import CellSpec
 from ...layout import layout_of
 from ...shape import Dtype, Shape
+from ..kernel_plan import MOST_BLOCKS
 from ..limits import Limits
 from ..mma import TILE_M, TILE_N, WARP
-from .tile import has_instructions, multiplications
+from .tile import MOST_GATES, MOST_WORK, has_aligned_lines, has_instructions, multiplications
 
 _WARPS = 8
 _COLUMN_WARPS = 2
@@ -31,6 +32,7 @@ class GradientTile(NamedTuple):
         input_column_tiles: tiles of 8 columns of an input per warp.
         stages: of the copies to shared memory.
         shared: bytes of shared memory of a block.
+        aligned: whether all lines of factors and weights begin at multiples of 16 bytes.
     """
 
     column_tiles: int
@@ -38,6 +40,7 @@ class GradientTile(NamedTuple):
     input_column_tiles: int
     stages: int
     shared: int
+    aligned: bool = True
 
     @property
     def columns(self) -> int:
@@ -119,12 +122,16 @@ def gradient_tile(
         limits: of the GPU.
         tf32: whether products of float32 may round their factors to TF32.
     """
-    work = multiplications(cell, shape, size)
-    if not work or work > _MOST_WORK or not has_instructions(shape.dtype, tf32):
+    work, gates = multiplications(cell, shape, size), len(layout_of(cell).gates)
+    if not work or work > MOST_WORK or gates > MOST_GATES:
+        return None
+    if not has_instructions(shape.dtype, tf32):
         return None
     few = shape.batch <= _FEW_ROWS
-    return GradientTile.of(cell, shape.dtype, 1 if few else 2, 1 if few else 2, 2 if few else 4)
+    tile = GradientTile.of(cell, shape.dtype, 1 if few else 2, 1 if few else 2, 2 if few else 4)
+    tile = tile._replace(aligned=has_aligned_lines(shape, size))
+    fits = tile.shared <= limits.shared_per_block
+    return tile if fits and shape.batch <= MOST_BLOCKS * TILE_M * tile.row_tiles else None
 
 
 _FEW_ROWS = 32
-_MOST_WORK = 2**31

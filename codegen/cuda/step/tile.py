@@ -8,10 +8,15 @@ from typing import NamedTuple
 from ....cellspec.cell import CellSpec
 from ...layout import layout_of
 from ...shape import Dtype, Shape
-from ..limits import Limits
+from ..kernel_plan import MOST_BLOCKS
+from ..limits import KIB, Limits
 from ..mma import K_TILE_BYTES, TILE_M, TILE_N, WARP
 
 _WARPS = 8
+# Of a step whose kernels multiply. Sums of more gates find no registers. With more multiplications
+# the library's larger tiles read less than its launches cost.
+MOST_GATES = 12
+MOST_WORK = 2**33
 
 
 class Tile(NamedTuple):
@@ -25,6 +30,7 @@ class Tile(NamedTuple):
         k_tiles: of a stage.
         stages: of the copies to shared memory.
         shared: bytes of shared memory of a block.
+        aligned: whether all lines of factors and weights begin at multiples of 16 bytes.
     """
 
     row_tiles: int
@@ -34,6 +40,7 @@ class Tile(NamedTuple):
     k_tiles: int
     stages: int
     shared: int
+    aligned: bool = True
 
     @property
     def rows(self) -> int:
@@ -92,6 +99,16 @@ def has_instructions(dtype: Dtype, tf32: bool) -> bool:
     return dtype in ("bfloat16", "float16") or (dtype == "float32" and tf32)
 
 
+def has_aligned_lines(shape: Shape, size: int) -> bool:
+    """Whether the lines of all factors and weights begin at multiples of 16 bytes.
+
+    Args:
+        shape: of a layer.
+        size: features of the module's input.
+    """
+    return (math.gcd(shape.head_dim, size) * shape.element_bytes) % 16 == 0
+
+
 def multiplications(cell: CellSpec, shape: Shape, size: int) -> int:
     """Of the products of a step of the largest layer.
 
@@ -117,31 +134,35 @@ def best_tile(cell: CellSpec, shape: Shape, size: int, limits: Limits, tf32: boo
         tf32: whether products of float32 may round their factors to TF32.
 
     On an H200 the tile so found is the fastest of eight for an LSTM in bfloat16 with 128 to 1024
-    units and 16 to 512 rows, or takes 1 us more. An LSTM of 512 units and 128 rows takes 7.8 us, and
-    8.2 us by two products of the library and a kernel, whose launches take the host 40 us longer;
-    with 512 rows 18.6 and 12.0 us.
+    units and 16 to 512 rows, or takes 1 us more. An LSTM of 512 units and 128 rows takes 7.8 us. By
+    two products of the library and a kernel it takes 8.2 us, and the host 40 us longer; with 512
+    rows 18.6 and 12.0 us.
     """
     layout, work = layout_of(cell), multiplications(cell, shape, size)
-    if shape.batch < _LEAST_ROWS or not work or not has_instructions(shape.dtype, tf32):
+    if shape.batch < _LEAST_ROWS or not work or work > MOST_WORK:
+        return None
+    if not has_instructions(shape.dtype, tf32) or len(layout.gates) > MOST_GATES:
         return None
     # The smallest blocks that all run at once: they have most warps for each part of the sum.
-    tiles = _TILES if len(layout.gates) <= _MOST_GATES else _TILES_OF_MANY_GATES
-    found = [Tile.of(cell, *sizes) for sizes in tiles]
-    for tile in found:
+    tiles = _TILES if len(layout.gates) <= _FEW_GATES else _TILES_OF_MANY_GATES
+    found = None
+    for sizes in tiles:
+        tile = Tile.of(cell, *sizes)
         blocks, rows, _ = tile.blocks(shape.batch, shape.heads, shape.head_dim)
+        if rows > MOST_BLOCKS or tile.shared > limits.shared_per_block:
+            continue
+        found = tile
         if blocks * rows <= _BLOCKS_AT_ONCE * limits.multiprocessors:
-            return tile
-    return found[-1] if work <= _MOST_WORK else None
+            break
+    return found and found._replace(aligned=has_aligned_lines(shape, size))
 
 
+# More stages gain nothing; two blocks of so many bytes share a multiprocessor of an H200.
+_MOST_STAGES = 4
+_SHARED = 80 * KIB
 _LEAST_ROWS = 9
-_MOST_GATES = 5  # with two tiles of rows per warp, whose sums all are in registers
+_FEW_GATES = 5  # with two tiles of rows per warp, whose sums all are in registers
 _BLOCKS_AT_ONCE = 2  # per multiprocessor
 # Tiles of rows per warp, warps that share rows, and warps that share units.
 _TILES = ((1, 1, 1), (2, 1, 1), (2, 1, 2), (2, 2, 2), (2, 2, 4))
 _TILES_OF_MANY_GATES = ((1, 1, 1), (1, 2, 1), (1, 2, 2), (1, 4, 2))
-# Multiplications. Beyond, the library's larger tiles read less than they cost on the host.
-_MOST_WORK = 2**33
-# More stages gain nothing; two blocks of so many bytes fit on an SM of the smallest GPUs.
-_MOST_STAGES = 4
-_SHARED = 80 * 1024

@@ -261,3 +261,30 @@ struct Plan {
 };
 
 }  // namespace rnnc::alternating
+
+namespace rnnc::step::tiled_backward {
+
+struct Tile {
+  static constexpr int kColumnTiles = 2;  // of 8 columns of weights, per warp
+  // Of the gradients of inputs: tiles of 16 batch rows per block and of 8 columns per warp.
+  static constexpr int kRowTiles = 2, kInputColumnTiles = 4;
+  static constexpr int kStages = 4;
+  static constexpr int kShared = 55296;
+  static constexpr bool kAligned = true;  // lines, to 16 bytes
+};
+
+}  // namespace rnnc::step::tiled_backward
+
+namespace rnnc::step::tiled_forward {
+
+struct Tile {
+  static constexpr int kRowTiles = 2;  // of 16 batch rows, per warp
+  // Warps that share the batch rows, the units and K.
+  static constexpr int kRowWarps = 1, kUnitWarps = 1, kSlices = 8;
+  static constexpr int kKTiles = 8;  // per stage
+  static constexpr int kStages = 2;
+  static constexpr int kShared = 66560;
+  static constexpr bool kAligned = true;  // lines, to 16 bytes
+};
+
+}  // namespace rnnc::step::tiled_forward

@@ -18,6 +18,9 @@
 
 #include "lib/kernels/step/backward.cuh"
 #include "lib/kernels/step/fused_forward.cuh"
+#include "lib/kernels/step/tiled_backward.cuh"
+#include "lib/kernels/step/tiled_forward.cuh"
+#include "lib/kernels/step/tiled_inputs.cuh"
 
 using namespace rnnc;
 
@@ -51,5 +54,8 @@ extern "C" __global__ void single_step(
     const __grid_constant__ step::BackwardStepArguments backward) {
   step::pointwise_step(forward);
   step::fused_step<8>(forward);
+  step::tiled_forward::run(forward);
   step::backward_step(backward);
+  step::tiled_backward::run(backward);
+  step::tiled_backward::inputs::run(backward);
 }

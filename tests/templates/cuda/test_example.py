@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import rnnc
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.source import kernel_source
+from rnnc.codegen.cuda.step.plan import backward_plan, forward_plan
+from rnnc.codegen.render import Source
+from rnnc.codegen.shape import Shape
 
 EXAMPLE = Path(__file__).parents[3] / "templates/cuda/example/lstm.cuh"
 HEAD_DIMS = {"block": 64, "cluster": 128, "grid": 256, "alternating": 512}
@@ -25,13 +31,21 @@ DEFINITION = re.compile(r"(?:__device__ )?(?:constexpr|using|enum)\b[\w ]*? (\w+
 INCLUDES = '#include "lib/ptx/element.cuh"\n#include "lib/ptx/math.cuh"\n'
 
 
+def sources() -> Iterator[tuple[Source, Source]]:
+    """Of each kind of plan, and of a single step, the sources of both directions."""
+    cell, limits = rnnc.cells.lstm, limits_of("H200")
+    for kind, head_dim in HEAD_DIMS.items():
+        yield cell.cuda(heads=1, head_dim=head_dim, variant=kind).units
+    asked = cell, Shape(1, 512, batch=128), 512, limits, False
+    yield tuple(kernel_source(cell, plan(*asked)) for plan in (forward_plan, backward_plan))
+
+
 def example() -> str:
     """The definitions of all sources; each name once per namespace."""
     parts = [HEADING]
     seen: set[str] = set()
-    for kind, head_dim in HEAD_DIMS.items():
+    for units in sources():
         # The backward first: its plan of an alternating kernel has more than one block per cluster.
-        units = rnnc.cells.lstm.cuda(heads=1, head_dim=head_dim, variant=kind).units
         for unit in reversed(units):
             for namespace, body in PART.findall(unit.code):
                 new = [

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import pytest
 import rnnc
+from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.source import kernel_source
-from rnnc.codegen.cuda.step.plan import StepPlan, fused_rows
+from rnnc.codegen.cuda.step.gradient_tile import GradientTile
+from rnnc.codegen.cuda.step.plan import StepPlan, backward_plan, forward_plan, fused_rows
+from rnnc.codegen.cuda.step.tile import best_tile
+from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 
 ARCHS = ("sm_90a", "sm_80", "sm_100a", "sm_120")
 DTYPES = ("bfloat16", "float32", "float64", "float16")
 CELLS = rnnc.cells.names()
+SLOW = bool(os.environ.get("RNNC_SLOW"))
 # Many rows of many gates have more sums than a thread has registers.
 SPILL = {("nas_cell", "float64")}
 
@@ -26,15 +32,50 @@ def marks_of(name):
 @pytest.mark.parametrize("name", [pytest.param(n, marks=marks_of(n)) for n in CELLS])
 def test_every_kernel_compiles_without_spills(name):
     cell, turn = rnnc.cells.get(name), CELLS.index(name)
-    slow = os.environ.get("RNNC_SLOW") or name == "lstm"
-    dtypes = DTYPES if slow else [DTYPES[turn % len(DTYPES)]]
+    dtypes = DTYPES if SLOW or name == "lstm" else [DTYPES[turn % len(DTYPES)]]
     for arch, dtype in zip((ARCHS[turn % 4 :] + ARCHS), dtypes, strict=False):
-        for direction, rows in (("forward", 0), ("forward", 1), ("forward", 8), ("backward", 0)):
-            plan = StepPlan(direction=direction, arch=arch, dtype=dtype, rows=rows)
+        for plan in plans_of(cell, arch, dtype):
             reports = compile_cuda(kernel_source(cell, plan), arch).reports
             assert set(reports) == set(plan.kernel_names)
             for report in reports.values():
                 assert (report.spills, report.stack) == (0, 0), (name, str(plan), report)
+
+
+def plans_of(cell, arch, dtype):
+    for direction, rows in (("forward", 0), ("forward", 1), ("forward", 8), ("backward", 0)):
+        yield StepPlan(direction=direction, arch=arch, dtype=dtype, rows=rows)
+    # The largest tiles; all of them, and lines without alignment, if all cells.
+    for batch, units in ((512, 1024), *[(9, 40), (128, 512), (512, 509)] * SLOW):
+        asked = cell, Shape(1, units, batch=batch, dtype=dtype), units, limits_of("H200"), True
+        for find in (forward_plan, backward_plan):
+            plan = replace(find(*asked), arch=arch)
+            if plan.tile or plan.gradient_tile:
+                yield plan
+
+
+def test_tiles_are_as_large_as_the_work():
+    def tile(batch, units, name="lstm", dtype="bfloat16", tf32=True):
+        shape = Shape(1, units, batch=batch, dtype=dtype)
+        found = best_tile(rnnc.cells.get(name), shape, units, limits_of("H200"), tf32)
+        return found and (found.rows, found.units, found.aligned)
+
+    sizes = [(16, 512), (128, 512), (128, 1024), (512, 512), (512, 1024)]
+    assert [tile(*size) for size in sizes] == [
+        *((16, 8, True), (32, 8, True), (32, 16, True), (64, 16, True), (64, 32, True))
+    ]
+    assert tile(512, 509) == (64, 16, False)
+    assert tile(512, 512, "nas_cell") == (64, 16, True)
+    assert tile(8, 512) is None  # dot products
+    assert tile(512, 2048) is None  # the library
+    assert tile(16, 512, dtype="float64") is tile(16, 512, dtype="float32", tf32=False) is None
+    assert tile(16, 512, dtype="float32") == (16, 8, True)
+
+
+def test_blocks_of_gradients():
+    tile = GradientTile.of(rnnc.cells.lstm, "float32", 2, 2, 4)
+    assert tile.blocks(heads=3, dim=40, columns=[130, 40]) == (9, 3, 1)
+    assert tile.input_blocks(33, heads=3, dim=40, size=130, sources=1) == (6, 2, 1)
+    assert tile.input_blocks(33, heads=3, dim=40, size=0, sources=1) == (3, 2, 1)
 
 
 def test_batch_rows_of_a_block():
@@ -50,5 +91,5 @@ def test_batch_rows_of_a_block():
 
 def test_blocks_of_a_launch():
     fused = StepPlan(direction="forward", arch="sm_90a", dtype="float32", rows=4)
-    assert fused.grid(3, 6) == (2, 1, 1)
-    assert StepPlan(direction="backward", arch="sm_90a", dtype="float32").grid(9, 512)[0] == 36
+    assert fused.grid(3, 1, 6) == (2, 1, 1)
+    assert StepPlan(direction="backward", arch="sm_90a", dtype="float32").grid(9, 2, 256)[0] == 36

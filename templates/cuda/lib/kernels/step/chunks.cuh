@@ -4,7 +4,7 @@
 
 #include "lib/kernels/step/factors.cuh"
 
-namespace rnnc::step {
+namespace rnnc::step::tiled_backward {
 
 constexpr int kWarps = 8, kThreads = 32 * kWarps;
 constexpr int kChunkWords = 32;              // of K
@@ -37,4 +37,4 @@ RNNC_INLINE void read_columns(u32 (&b)[2], const char* columns, int k, int pitch
   }
 }
 
-}  // namespace rnnc::step
+}  // namespace rnnc::step::tiled_backward

@@ -4,8 +4,9 @@
 #pragma once
 
 #include "lib/kernels/step/factors.cuh"
+#include "lib/ptx/launder.cuh"
 
-namespace rnnc::step {
+namespace rnnc::step::tiled_forward {
 
 // The sizes of a block that the plan gives, as the kernels use them.
 constexpr int kThreads = 32 * Tile::kRowWarps * Tile::kUnitWarps * Tile::kSlices;
@@ -18,8 +19,7 @@ constexpr int kChunk = Tile::kKTiles * kKTile;  // elements of K per stage
 constexpr int kPieces = kChunk / kPiece;        // of a line
 static_assert(kThreads % kPieces == 0, "a thread copies one piece of some lines");
 constexpr int kLinesAtOnce = kThreads / kPieces;
-static_assert(kRows % kLinesAtOnce == 0, "a copy has vectors or weights");
-static_assert(kLinesAtOnce % kUnits == 0 || kUnits % kLinesAtOnce == 0, "and whole matrices");
+constexpr int kCopies = ceil_div(kLines, kLinesAtOnce);  // of a thread
 
 // The batch rows and units of a block.
 struct BlockTile {
@@ -38,89 +38,85 @@ struct BlockTile {
   }
 };
 
-// Copies chunk after chunk of all factors.
+// Copies chunk after chunk of all factors. A thread copies one piece of some lines.
 struct FactorCopies {
   const ForwardStepArguments& a;
   const BlockTile& tile;
-  int factor, size, k;     // the next chunk begins with element k of `size`
-  bool aligned;            // whether all lines begin at multiples of kPieceBytes
-  int line;                // of this thread's first copy
-  const Element* vectors;  // that line, if it exists
-  const Element* weights;  // of this thread's unit in the first matrix
-  int64 pitch, apart;      // elements between vectors and between matrices
+  int factor, size;              // of K
+  int k;                         // where this thread's piece of the next chunk begins
+  const Element* from[kCopies];  // that piece, of each of its lines
+  u32 exist;                     // a bit for each of them
 
   RNNC_MEMBER FactorCopies(const ForwardStepArguments& arguments, const BlockTile& block)
-      : a(arguments), tile(block), line(threadIdx.x / kPieces) {
+      : a(arguments), tile(block) {
     begin(0);
   }
 
   RNNC_MEMBER void begin(int which) {
     factor = which;
-    k = 0;
+    k = threadIdx.x % kPieces * kPiece;
     unroll<kFactors>([&](auto index) {
-      if (which == index) set<decltype(index)::value>();
+      constexpr int each = decltype(index)::value;
+      if (which != each) return;
+      size = static_cast<int>(is_input(each) ? a.input : a.dim);
+      if constexpr (Tile::kAligned) {
+        exist = 0;
+        // NOTE: else the compiler computes the lines of all factors ahead, and keeps them.
+        const int first = launder(static_cast<int>(threadIdx.x / kPieces));
+        repeat<kCopies>([&](int copy) {
+          const Element* line = line_of<each>(copy * kLinesAtOnce + first);
+          exist |= (line ? 1u : 0u) << copy;
+          from[copy] = line + k;
+        });
+      }
     });
   }
+  // A line; null if there is none.
   template <int which>
-  RNNC_MEMBER void set() {
+  RNNC_MEMBER const Element* line_of(int line) const {
     constexpr bool input = is_input(which);
     constexpr int state = input ? 0 : kSourceState[input ? 0 : source_of(which)];
-    size = static_cast<int>(input ? a.input : a.dim);
-    pitch = input ? a.input : tile.plane;
-    vectors = input ? a.x : a.before[state] + tile.head * a.dim;
-    weights = input ? a.W : a.R;
-    aligned = in_pieces(vectors, pitch, size) && in_pieces(weights, size, size);
-    vectors += (tile.first_row + line) * pitch;
-    weights += (tile.first_unit + line % kUnits) * size;
-    apart = tile.plane * size;
-  }
-
-  // The row of a matrix that a thread copies, if it exists: number n of its lines of weights.
-  template <int which>
-  RNNC_MEMBER const Element* weights_of(int n) const {
-    // Its unit is the same in all copies if a copy has whole matrices, and else its matrix is.
-    constexpr int whole = kLinesAtOnce / kUnits, parts = kUnits / kLinesAtOnce;
-    if constexpr (parts > 1) {
-      const int i = n / parts, first = n % parts * kLinesAtOnce;
-      if (i >= matrices_of(which) || first + line >= tile.units) return nullptr;
-      return weights + place_of(which, i) * apart + int64{first} * size;
-    } else {
-      const Element* found = nullptr;
-      repeat<whole>([&](int part) {
-        const int i = n * whole + part;
-        if (i >= matrices_of(which) || line / kUnits != part || line % kUnits >= tile.units) return;
-        found = weights + place_of(which, i) * apart;
-      });
-      return found;
+    if (line < kRows) {
+      if (line >= tile.rows) return nullptr;
+      const Element* vectors = input ? a.x : a.before[state] + tile.head * a.dim;
+      return vectors + (tile.first_row + line) * (input ? a.input : tile.plane);
     }
+    const int i = (line - kRows) / kUnits, unit = line % kUnits;
+    if (i >= matrices_of(which) || unit >= tile.units) return nullptr;
+    return (input ? a.W : a.R) + (place_of(which, i) * tile.plane + tile.first_unit + unit) * size;
   }
 
   // Begins the copy of the next chunk, if there is one; one group of copies in any case.
   RNNC_MEMBER void next(char* stage) {
-    const int piece = threadIdx.x % kPieces, first = k + piece * kPiece;
-    char* to = stage + piece / 4 * kPlaneBytes + line * kKTileBytes + piece % 4 * kPieceBytes;
     if (factor < kFactors) {
-      repeat<kRows / kLinesAtOnce>([&](int n) {
-        const bool valid = line + n * kLinesAtOnce < tile.rows;
-        copy_piece(to + n * kLinesAtOnce * kKTileBytes,
-                   valid ? vectors + n * kLinesAtOnce * pitch : nullptr, first, size, aligned);
-      });
-    }
-    unroll<kFactors>([&](auto index) {
-      constexpr int which = decltype(index)::value, lines = matrices_of(which) * kUnits;
-      if (factor != which) return;
-      repeat<ceil_div(lines, kLinesAtOnce)>([&](int n) {
-        if (n * kLinesAtOnce + line >= lines) return;
-        copy_piece(to + (kRows + n * kLinesAtOnce) * kKTileBytes, weights_of<which>(n), first, size,
-                   aligned);
-      });
-    });
-    if (factor < kFactors) {
+      const int piece = threadIdx.x % kPieces;
+      char* to = stage + piece / 4 * kPlaneBytes + threadIdx.x / kPieces * kKTileBytes +
+                 piece % 4 * kPieceBytes;
+      if constexpr (Tile::kAligned) {
+        const u32 read = k < size ? exist : 0;
+        repeat<kCopies>([&](int copy) {
+          const bool last = kLines % kLinesAtOnce && copy == kCopies - 1;
+          if (last && threadIdx.x / kPieces >= kLines % kLinesAtOnce) return;
+          cp_async_16_or_zero(to + copy * kLinesAtOnce * kKTileBytes, from[copy],
+                              read >> copy & 1u ? kPieceBytes : 0);
+          from[copy] += kChunk;
+        });
+      } else {
+        unroll<kFactors>([&](auto index) {
+          if (factor != index) return;
+#pragma unroll 1
+          for (int line = threadIdx.x / kPieces; line < kLines; line += kLinesAtOnce) {
+            const Element* own = line_of<decltype(index)::value>(line);
+            copy_piece<Tile::kAligned>(to, own, k, size);
+            to += kLinesAtOnce * kKTileBytes;
+          }
+        });
+      }
       k += kChunk;
-      if (k >= size) begin(factor + 1);
+      if (k - piece * kPiece >= size) begin(factor + 1);
     }
     cp_async_commit();
   }
 };
 
-}  // namespace rnnc::step
+}  // namespace rnnc::step::tiled_forward

@@ -33,23 +33,21 @@ RNNC_CONSTEXPR int most_matrices() {
 constexpr int kPieceBytes = 16;
 constexpr int kPiece = kPieceBytes / static_cast<int>(sizeof(Element));  // elements per copy
 
-// Whether lines of `size` elements, `pitch` apart, all begin at multiples of a piece.
-RNNC_INLINE bool in_pieces(const Element* first, int64 pitch, int64 size) {
-  return (reinterpret_cast<u64>(first) | (pitch | size) * sizeof(Element)) % kPieceBytes == 0;
-}
 // Copies a piece of a line of `size` elements, from its element `begin` on, to shared memory; zeros
-// in place of what does not exist. Without a line, all is zero.
-RNNC_INLINE void copy_piece(char* to, const Element* line, int begin, int size, bool aligned) {
-  if (aligned) {
+// in place of what does not exist. Without a line, all is zero. `aligned`: all lines begin at
+// multiples of a piece.
+template <bool aligned>
+RNNC_INLINE void copy_piece(char* to, const Element* line, int begin, int size) {
+  if constexpr (aligned) {
     // NOTE: an address that is not read must be aligned too.
     const bool valid = line && begin < size;
     cp_async_16_or_zero(to, valid ? line + begin : nullptr, valid ? kPieceBytes : 0);
-    return;
-  }
+  } else {
 #pragma unroll 1
-  for (int e = 0; e < kPiece; ++e) {
-    const bool valid = line && begin + e < size;
-    reinterpret_cast<Element*>(to)[e] = valid ? line[begin + e] : Element{};
+    for (int e = 0; e < kPiece; ++e) {
+      const bool valid = line && begin + e < size;
+      reinterpret_cast<Element*>(to)[e] = valid ? line[begin + e] : Element{};
+    }
   }
 }
 

@@ -9,7 +9,7 @@
 #include "lib/kernels/step/backward.cuh"
 #include "lib/kernels/step/chunks.cuh"
 
-namespace rnnc::step {
+namespace rnnc::step::tiled_backward {
 
 constexpr int kUnits = 16;                                 // rows of an instruction
 constexpr int kColumns = 8 * Tile::kColumnTiles * kWarps;  // of a factor
@@ -55,7 +55,6 @@ struct FactorColumns {
   const Element* vectors;  // of the block's head, from its first column on
   int64 pitch;
   int size;  // columns, from the first on
-  bool aligned;
   float sum[kMatrices][Tile::kColumnTiles][4];
 
   RNNC_MEMBER FactorColumns(const BackwardStepArguments& a, const GradientTile& tile) {
@@ -63,7 +62,6 @@ struct FactorColumns {
     pitch = kInput ? a.input : tile.plane;
     size = static_cast<int>(kInput ? a.input : a.dim) - tile.column;
     vectors = (kInput ? a.x : a.before[state] + tile.head * a.dim) + tile.column;
-    aligned = in_pieces(vectors, pitch, size);
     memset(sum, 0, sizeof sum);
   }
 
@@ -73,8 +71,8 @@ struct FactorColumns {
     for (int i = threadIdx.x; i < kChunk * pieces; i += kThreads) {
       const int row = i / pieces, piece = i % pieces;
       const Element* line = first_row + row < batch ? vectors + (first_row + row) * pitch : nullptr;
-      copy_piece(to + row * kFactorPitch * sizeof(Element) + piece * kPieceBytes, line,
-                 piece * kPiece, size, aligned);
+      char* place = to + row * kFactorPitch * sizeof(Element) + piece * kPieceBytes;
+      copy_piece<Tile::kAligned>(place, line, piece * kPiece, size);
     }
     cp_async_commit();
   }
@@ -158,7 +156,7 @@ RNNC_INLINE void store_sums(const BackwardStepArguments& a, const GradientTile& 
   }
 }
 
-RNNC_INLINE void tiled_backward(const BackwardStepArguments& a) {
+RNNC_INLINE void run(const BackwardStepArguments& a) {
   const GradientTile tile(a);
   GradientSums sums = {};
   char* gates = shared + kFactorBytes;
@@ -186,4 +184,4 @@ RNNC_INLINE void tiled_backward(const BackwardStepArguments& a) {
   if (Cell::kSums && a.d_weights) store_sums(a, tile, sums);
 }
 
-}  // namespace rnnc::step
+}  // namespace rnnc::step::tiled_backward

@@ -9,7 +9,7 @@
 #include "lib/kernels/step/factor_copies.cuh"
 #include "lib/kernels/step/forward.cuh"
 
-namespace rnnc::step {
+namespace rnnc::step::tiled_forward {
 
 // Where a warp's products are in its block, and the lane's part of a tile.
 struct WarpTile {
@@ -89,7 +89,7 @@ static_assert(maximum(Tile::kStages * kStageBytes,
                       Tile::kSlices * Cell::kGates * kItems * int{sizeof(float)}) == Tile::kShared,
               "the shared memory that the plan counted");
 
-RNNC_INLINE void tiled_step(const ForwardStepArguments& a) {
+RNNC_INLINE void run(const ForwardStepArguments& a) {
   const BlockTile tile(a);
   const WarpTile warp;
   FactorCopies copies(a, tile);
@@ -129,4 +129,4 @@ RNNC_INLINE void tiled_step(const ForwardStepArguments& a) {
   }
 }
 
-}  // namespace rnnc::step
+}  // namespace rnnc::step::tiled_forward

@@ -8,7 +8,7 @@
 
 #include "lib/kernels/step/chunks.cuh"
 
-namespace rnnc::step::inputs {
+namespace rnnc::step::tiled_backward::inputs {
 
 constexpr int kColumnWarps = 2, kSlices = kWarps / kColumnWarps, kStages = Tile::kStages;
 constexpr int kRows = 16 * Tile::kRowTiles;
@@ -74,14 +74,13 @@ struct InputTile {
   RNNC_MEMBER void copy_lines(char* to, const Element* from, int64 pitch, int exist, int begin,
                               int end, int to_pitch) const {
     constexpr int pieces = width / kPiece;
-    const bool aligned = in_pieces(from + begin, pitch, end);
 #pragma unroll
     for (int first = 0; first < lines * pieces; first += kThreads) {
       const int i = first + threadIdx.x, line = i / pieces, piece = i % pieces;
       if (lines * pieces % kThreads && i >= lines * pieces) break;
-      copy_piece(to + line * to_pitch * kBytes + piece * kPieceBytes,
-                 line < exist ? from + line * pitch : nullptr, begin + piece * kPiece, end,
-                 aligned);
+      char* place = to + line * to_pitch * kBytes + piece * kPieceBytes;
+      const Element* own = line < exist ? from + line * pitch : nullptr;
+      copy_piece<Tile::kAligned>(place, own, begin + piece * kPiece, end);
     }
   }
 
@@ -100,7 +99,7 @@ struct InputTile {
   }
 };
 
-RNNC_INLINE void multiply(const BackwardStepArguments& a) {
+RNNC_INLINE void run(const BackwardStepArguments& a) {
   InputTile tile(a);
   const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
   const int first = warp % kColumnWarps * 8 * kColumnTiles, slice = warp / kColumnWarps;
@@ -146,4 +145,4 @@ RNNC_INLINE void multiply(const BackwardStepArguments& a) {
   }
 }
 
-}  // namespace rnnc::step::inputs
+}  // namespace rnnc::step::tiled_backward::inputs
