@@ -44,21 +44,24 @@ def torch_layers(
     states: Sequence[Tensor],
     parameters: Sequence[Tensor | None],
     masks: Sequence[Tensor] = (),
+    batch_sizes: Tensor | None = None,
 ) -> tuple[Tensor, States]:
     """All layers by torch's operations, which autograd can differentiate again.
 
     Args:
         settings: of the module.
         dropout: the probability of dropping a feature between layers.
-        x: (T, B, input).
+        x: (T, B, input), or (total, input) of packed rows.
         states: before the first step, (layers * directions, B, hidden) each; empty for zeros.
         parameters: of the module.
         masks: of each dropout, where they are drawn already.
+        batch_sizes: of each step, where the rows are packed.
     """
     run: Any = _RUNS[settings.cell.name]
     directions = len(settings.choices)
     if not states:
-        shape = (settings.layers * directions, x.shape[1], settings.dim)
+        batch = x.shape[1] if batch_sizes is None else int(batch_sizes[0])
+        shape = (settings.layers * directions, batch, settings.dim)
         states = [x.new_zeros(shape) for _ in settings.cell.states]
     lasts: list[Sequence[Tensor]] = []
     # cuDNN has no second derivatives.
@@ -74,7 +77,11 @@ def torch_layers(
             weights = [w for w in parameters[4 * own.start : 4 * own.stop] if w is not None]
             bias = len(weights) == 4 * directions
             given = hx if len(hx) > 1 else hx[0]
-            x, *last = run(x, given, weights, bias, 1, 0.0, True, settings.both, False)
+            options = bias, 1, 0.0, True, settings.both
+            if batch_sizes is None:
+                x, *last = run(x, given, weights, *options, False)
+            else:
+                x, *last = run(x, batch_sizes, given, weights, *options)
             lasts.append(last)
     return x, tuple(torch.cat(each) for each in zip(*lasts, strict=True))
 

@@ -55,7 +55,10 @@ class Sequences(OnKernels):
             return run_packed(self, input, hx)
         settings = self._settings()
         weights = self._weights()
-        if settings is None or not self._fits(settings, input, states, weights):
+        if settings is None or not is_strided(input) or input.ndim not in (2, 3):
+            return run_torch(self, input, hx)
+        batch = () if input.ndim == 2 else (input.shape[0 if self.batch_first else 1],)
+        if not self._fits(settings, input, batch, states, weights):
             return run_torch(self, input, hx)
         if input.ndim == 2:
             given = None if states is None else [state.unsqueeze(1) for state in states]
@@ -89,16 +92,16 @@ class Sequences(OnKernels):
     def _fits(
         self,
         settings: Settings,
-        x: Any,
+        x: Tensor,
+        batch: tuple[int, ...],
         states: Sequence[Any] | None,
         weights: Sequence[Tensor | None],
     ) -> bool:
         """Whether kernels can take the call. Torch says what is wrong with one that is wrong."""
-        if not is_strided(x) or x.ndim not in (2, 3) or x.shape[-1] != self.input_size:
+        if x.shape[-1] != self.input_size:
             return False
         if not torch.compiler.is_compiling() and 0 in x.shape:
             return False
-        batch = () if x.ndim == 2 else (x.shape[0 if self.batch_first else 1],)
         directions = len(settings.choices)
         if states is not None:
             shape = (self.num_layers * directions, *batch, self.hidden_size)

@@ -71,23 +71,6 @@ def test_an_empty_batch_as_torch(ran):
     assert ran
 
 
-@EACH
-def test_packed_sequences(name, torch_twins):
-    for both in (False, True):
-        ours, theirs = pair(name, 4, 5, 2, bidirectional=both, dtype=torch.float64)
-        rows = [torch.randn(n, 4, dtype=torch.float64) for n in (2, 5, 1, 5)]
-        packed = nn.utils.rnn.pack_sequence(rows, enforce_sorted=False)
-        first, second = torch.randn(2, 2 * (1 + both), 4, 5, dtype=torch.float64)
-        hx = (first, second) if name == "LSTM" else first
-        torch_twins.assert_same(ours, theirs, packed)
-        torch_twins.assert_same(ours, theirs, packed, hx)
-        y, wanted = ours(packed, hx)[0], theirs(packed, hx)[0]
-        assert torch.equal(y.unsorted_indices, wanted.unsorted_indices)
-        assert torch.equal(y.batch_sizes, wanted.batch_sizes)
-        in_order = nn.utils.rnn.pack_sequence(sorted(rows, key=len, reverse=True))
-        torch_twins.assert_same(ours, theirs, in_order, hx)
-
-
 def test_a_projection(ran, torch_twins):
     ours, theirs = pair("LSTM", 4, 6, 2, proj_size=3, dtype=torch.float64)
     x = torch.randn(5, 2, 4, dtype=torch.float64)
