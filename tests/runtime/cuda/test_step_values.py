@@ -98,6 +98,30 @@ def test_products_by_matrix_instructions(
         assert error <= allowed * (1 + value.abs().max()), key
 
 
+def test_a_sequence_of_one_step_is_a_step(emulated_gpu, simulated_gpu, monkeypatch):
+    monkeypatch.setattr(TARGETS["simulated"], "rounds", lambda *_: True)
+    options = {"heads": 2, "num_layers": 2, "backend": "simulated"}
+    rnn = rnnc.RNN(rnnc.cells.lstm, 8, 24, **options, batch_first=True)
+    x, states = torch.randn(9, 8), [torch.rand(2, 9, 24) for _ in range(2)]
+    for given in (states, None):
+        with torch.no_grad():
+            y, last = rnn.step(x, given)
+            found, found_last = rnn(x[:, None], given)
+        assert torch.equal(found[:, 0], y)
+        assert all(map(torch.equal, found_last, last))
+    gradients = []
+    for step in (True, False):
+        leaf = x.clone().requires_grad_()
+        y, _ = rnn.step(leaf, states) if step else rnn(leaf[:, None], states)
+        gradients.append(torch.autograd.grad(y.square().sum(), [leaf, *rnn.parameters()]))
+    assert all(map(torch.equal, *gradients))
+    assert not simulated_gpu  # no kernel of sequences
+    rnn.variant = "block"
+    with torch.no_grad():
+        rnn(x[:, None], states)
+    assert simulated_gpu
+
+
 def test_no_biases_and_gradients_of_some_weights_in_float32(emulated_gpu):
     rnn = rnnc.RNN(rnnc.cells.lstm, 4, 6, bias=False, dtype=torch.float32, backend="simulated")
     rnn.weight_hh_l0.requires_grad_(False)

@@ -97,8 +97,7 @@ struct FactorCopies {
         repeat<kCopies>([&](int copy) {
           const bool last = kLines % kLinesAtOnce && copy == kCopies - 1;
           if (last && threadIdx.x / kPieces >= kLines % kLinesAtOnce) return;
-          cp_async_16_or_zero(to + copy * kLinesAtOnce * kKTileBytes, from[copy],
-                              read >> copy & 1u ? kPieceBytes : 0);
+          copy_piece<true>(to + copy * kLinesAtOnce * kKTileBytes, from[copy], read >> copy & 1u);
           from[copy] += kChunk;
         });
       } else {
@@ -107,7 +106,7 @@ struct FactorCopies {
 #pragma unroll 1
           for (int line = threadIdx.x / kPieces; line < kLines; line += kLinesAtOnce) {
             const Element* own = line_of<decltype(index)::value>(line);
-            copy_piece<Tile::kAligned>(to, own, k, size);
+            copy_piece<false>(to, own + k, own ? size - k : 0);
             to += kLinesAtOnce * kKTileBytes;
           }
         });

@@ -33,20 +33,16 @@ RNNC_CONSTEXPR int most_matrices() {
 constexpr int kPieceBytes = 16;
 constexpr int kPiece = kPieceBytes / static_cast<int>(sizeof(Element));  // elements per copy
 
-// Copies a piece of a line of `size` elements, from its element `begin` on, to shared memory; zeros
-// in place of what does not exist. Without a line, all is zero. `aligned`: all lines begin at
-// multiples of a piece.
+// Copies a piece of a line to shared memory, of which `count` elements exist; the others are zero.
+// `aligned`: all lines begin at multiples of a piece, so that a piece exists or does not.
 template <bool aligned>
-RNNC_INLINE void copy_piece(char* to, const Element* line, int begin, int size) {
+RNNC_INLINE void copy_piece(char* to, const Element* from, int count) {
   if constexpr (aligned) {
-    // NOTE: an address that is not read must be aligned too.
-    const bool valid = line && begin < size;
-    cp_async_16_or_zero(to, valid ? line + begin : nullptr, valid ? kPieceBytes : 0);
+    cp_async_16_or_zero(to, from, count > 0 ? kPieceBytes : 0);
   } else {
 #pragma unroll 1
     for (int e = 0; e < kPiece; ++e) {
-      const bool valid = line && begin + e < size;
-      reinterpret_cast<Element*>(to)[e] = valid ? line[begin + e] : Element{};
+      reinterpret_cast<Element*>(to)[e] = e < count ? from[e] : Element{};
     }
   }
 }

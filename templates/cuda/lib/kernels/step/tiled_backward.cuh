@@ -70,9 +70,10 @@ struct FactorColumns {
 #pragma unroll 1
     for (int i = threadIdx.x; i < kChunk * pieces; i += kThreads) {
       const int row = i / pieces, piece = i % pieces;
-      const Element* line = first_row + row < batch ? vectors + (first_row + row) * pitch : nullptr;
-      char* place = to + row * kFactorPitch * sizeof(Element) + piece * kPieceBytes;
-      copy_piece<Tile::kAligned>(place, line, piece * kPiece, size);
+      const int count = first_row + row < batch ? size - piece * kPiece : 0;
+      copy_piece<Tile::kAligned>(
+          to + row * kFactorPitch * sizeof(Element) + piece * kPieceBytes,
+          vectors + (first_row + row) * pitch + piece * kPiece, count);
     }
     cp_async_commit();
   }

@@ -24,64 +24,76 @@ static_assert(maximum(kStages * kStageBytes, kSlices * kItems * int{sizeof(float
               "the shared memory that the plan counted");
 static_assert(kChunkWords == 8 * kSlices, "a slice has 8 words of a chunk");
 
+// The copies of a thread: of the gates one piece of a line, of the weights one of some lines.
+constexpr int kLinePieces = kChunk / kPiece, kColumnPieces = kColumns / kPiece;
+constexpr int kWeightsAtOnce = kThreads / kColumnPieces;  // lines
+static_assert(kRows * kLinePieces <= kThreads && kChunk % kWeightsAtOnce == 0, "no other copies");
+
 // A block's batch rows and columns, and the chunks of K that it copies.
 struct InputTile {
   const BackwardStepArguments& a;
-  int64 plane, first_row, row_pitch;
+  int64 plane, first_row;
   int source, head, column, columns, rows, pairs;  // a source below 0 is x
-  int size, segment, k;  // of K: of a segment, and the next chunk
+  int size, segment, k;          // of K: of a segment, and the next chunk
+  const Element *gates, *weights;  // this thread's first pieces of the next chunk
+  int64 pitch;                     // of weights
 
   RNNC_MEMBER explicit InputTile(const BackwardStepArguments& arguments) : a(arguments) {
-    const int dim = static_cast<int>(a.dim);
+    const int dim = static_cast<int>(a.dim), heads = static_cast<int>(a.heads);
     plane = a.heads * a.dim;
     int tile = blockIdx.x;
     const int of_input = kHasInput && a.d_x ? ceil_div(static_cast<int>(a.input), kColumns) : 0;
     const int of_head = ceil_div(dim, kColumns);
-    source = tile < of_input ? -1 : (tile - of_input) / (of_head * static_cast<int>(a.heads));
-    if (source >= 0) tile = (tile - of_input) % (of_head * static_cast<int>(a.heads));
+    source = tile < of_input ? -1 : (tile - of_input) / (of_head * heads);
+    if (source >= 0) tile = (tile - of_input) % (of_head * heads);
     head = source < 0 ? 0 : tile / of_head;
     column = (source < 0 ? tile : tile % of_head) * kColumns;
-    columns = minimum(kColumns, (source < 0 ? static_cast<int>(a.input) : dim) - column);
+    pitch = source < 0 ? a.input : a.dim;
+    columns = minimum(kColumns, static_cast<int>(pitch) - column);
     pairs = source < 0 ? 1 : kSourcePairs[source];
     size = source < 0 ? static_cast<int>(Cell::kInputGates * plane) : dim;
-    row_pitch = (source < 0 || !a.d_pairs ? Cell::kInputGates : Cell::kDensePairs) * plane;
     first_row = int64{blockIdx.y} * kRows;
     rows = static_cast<int>(a.batch - first_row < kRows ? a.batch - first_row : kRows);
-    segment = k = 0;
+    begin(0);
+  }
+
+  // A segment of K: all gates and units that x feeds, or the units of a matrix's gate.
+  RNNC_MEMBER void begin(int which) {
+    segment = which;
+    k = 0;
+    if (which == pairs) return;
+    const bool pairs_of_inputs = source < 0 || !a.d_pairs;
+    const int64 of_row = (pairs_of_inputs ? Cell::kInputGates : Cell::kDensePairs) * plane;
+    const int64 place =
+        source < 0 ? 0 : kPairMatrix[kSourceFirstPair[source] + which] * plane + head * a.dim;
+    const int t = threadIdx.x;
+    gates = (pairs_of_inputs ? a.d_inputs : a.d_pairs) + place +
+            (first_row + t / kLinePieces) * of_row + t % kLinePieces * kPiece;
+    weights = (source < 0 ? a.W : a.R) + (place + t / kColumnPieces) * pitch + column +
+              t % kColumnPieces * kPiece;
   }
 
   // Begins the copy of the next chunk, if there is one; one group of copies in any case.
   RNNC_MEMBER void next(char* stage) {
     if (segment < pairs) {
-      // A segment of K: all gates and units of x, or the units of a matrix's gate.
-      const int64 place =
-          source < 0 ? 0 : kPairMatrix[kSourceFirstPair[source] + segment] * plane + head * a.dim;
-      const Element* gates = (source < 0 || !a.d_pairs ? a.d_inputs : a.d_pairs) + place;
-      copy_lines<kRows, kChunk>(stage, gates + first_row * row_pitch, row_pitch, rows, k, size,
-                                kLinePitch);
-      const int64 pitch = source < 0 ? a.input : a.dim;
-      const Element* weights = (source < 0 ? a.W : a.R) + (place + k) * pitch;
-      copy_lines<kChunk, kColumns>(stage + kLineBytes, weights, pitch, size - k, column,
-                                   column + columns, kPitch);
+      const int t = threadIdx.x, row = t / kLinePieces, piece = t % kLinePieces;
+      if (kRows * kLinePieces == kThreads || row < kRows) {
+        copy_piece<Tile::kAligned>(stage + row * kLinePitch * kBytes + piece * kPieceBytes, gates,
+                                   row < rows ? size - k - piece * kPiece : 0);
+      }
+      const int line = t / kColumnPieces, place = t % kColumnPieces;
+      char* to = stage + kLineBytes + line * kPitch * kBytes + place * kPieceBytes;
+      repeat<kChunk / kWeightsAtOnce>([&](int copy) {
+        const int more = copy * kWeightsAtOnce;
+        copy_piece<Tile::kAligned>(to + more * kPitch * kBytes, weights + more * pitch,
+                                   k + line + more < size ? columns - place * kPiece : 0);
+      });
+      gates += kChunk;
+      weights += kChunk * pitch;
       k += kChunk;
-      if (k >= size) k = 0, ++segment;
+      if (k >= size) begin(segment + 1);
     }
     cp_async_commit();
-  }
-  // Copies `width` elements of each of some lines, from element `begin` on; zeros beyond `end` and
-  // in place of lines that do not exist.
-  template <int lines, int width>
-  RNNC_MEMBER void copy_lines(char* to, const Element* from, int64 pitch, int exist, int begin,
-                              int end, int to_pitch) const {
-    constexpr int pieces = width / kPiece;
-#pragma unroll
-    for (int first = 0; first < lines * pieces; first += kThreads) {
-      const int i = first + threadIdx.x, line = i / pieces, piece = i % pieces;
-      if (lines * pieces % kThreads && i >= lines * pieces) break;
-      char* place = to + line * to_pitch * kBytes + piece * kPieceBytes;
-      const Element* own = line < exist ? from + line * pitch : nullptr;
-      copy_piece<Tile::kAligned>(place, own, begin + piece * kPiece, end);
-    }
   }
 
   RNNC_MEMBER int chunks() const { return pairs * ceil_div(size, kChunk); }
