@@ -127,11 +127,18 @@ def gradient_tile(
         return None
     if not has_instructions(shape.dtype, tf32):
         return None
-    few = shape.batch <= _FEW_ROWS
-    tile = GradientTile.of(cell, shape.dtype, 1 if few else 2, 1 if few else 2, 2 if few else 4)
+    sizes = _FOR_FEW_ROWS if shape.batch <= _FEW_ROWS else _SIZES
+    if work > _MUCH_WORK and gates <= _FEW_GATES:
+        sizes = _FOR_MUCH_WORK
+    tile = GradientTile.of(cell, shape.dtype, *sizes)
     tile = tile._replace(aligned=has_aligned_lines(shape, size))
     fits = tile.shared <= limits.shared_per_block
     return tile if fits and shape.batch <= MOST_BLOCKS * TILE_M * tile.row_tiles else None
 
 
+# Column tiles, row tiles and column tiles of inputs. Larger ones read less from L2; smaller ones
+# keep more multiprocessors busy.
+_FOR_FEW_ROWS, _SIZES, _FOR_MUCH_WORK = (1, 1, 2), (2, 2, 4), (4, 4, 4)
 _FEW_ROWS = 32
+_MUCH_WORK = 2**31  # multiplications
+_FEW_GATES = 5  # whose sums all are in registers

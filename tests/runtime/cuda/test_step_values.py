@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.cuda.step import gradient_tile, tile
 from rnnc.runtime.targets import TARGETS
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -58,20 +59,24 @@ def test_outputs_and_gradients(name, batch, heads, hidden, given, emulated_gpu):
 # One block of rows and several; units, K and rows that no tile divides; lines that no copy of 16
 # bytes divides; gates without input, two sources, diagonal weights and no matrices.
 @pytest.mark.parametrize(
-    ("name", "batch", "heads", "hidden", "size", "dtype"),
+    ("name", "batch", "heads", "hidden", "size", "dtype", "much"),
     [
-        ("lstm", 9, 2, 24, 8, torch.float32),
-        ("lstm", 33, 1, 40, 72, torch.bfloat16),
-        ("gru", 70, 2, 18, 7, torch.float16),
-        ("scrn", 17, 1, 20, 300, torch.float32),
-        ("nas_cell", 40, 1, 17, 5, torch.float32),
-        ("fastgrnn", 12, 1, 9, 16, torch.bfloat16),
-        ("indrnn", 20, 1, 12, 9, torch.float32),
+        ("lstm", 9, 2, 24, 8, torch.float32, False),
+        ("lstm", 33, 1, 40, 72, torch.bfloat16, False),
+        ("gru", 70, 2, 18, 7, torch.float16, False),
+        ("gru", 70, 1, 24, 8, torch.bfloat16, True),
+        ("scrn", 17, 1, 20, 300, torch.float32, True),
+        ("nas_cell", 40, 1, 17, 5, torch.float32, False),
+        ("fastgrnn", 12, 1, 9, 16, torch.bfloat16, False),
+        ("indrnn", 20, 1, 12, 9, torch.float32, False),
     ],
 )
 def test_products_by_matrix_instructions(
-    name, batch, heads, hidden, size, dtype, emulated_gpu, monkeypatch
+    name, batch, heads, hidden, size, dtype, much, emulated_gpu, monkeypatch
 ):
+    if much:  # the tiles of much work
+        monkeypatch.setattr(tile, "_BLOCKS_AT_ONCE", 0)
+        monkeypatch.setattr(gradient_tile, "_MUCH_WORK", 0)
     monkeypatch.setattr(TARGETS["simulated"], "rounds", lambda *_: dtype == torch.float32)
     cell, options = rnnc.cells.get(name), {"heads": heads, "num_layers": 2}
     rnn = rnnc.RNN(cell, size, hidden, backend="simulated", dtype=dtype, **options)

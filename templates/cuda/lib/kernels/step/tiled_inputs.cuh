@@ -24,10 +24,10 @@ static_assert(maximum(kStages * kStageBytes, kSlices * kItems * int{sizeof(float
               "the shared memory that the plan counted");
 static_assert(kChunkWords == 8 * kSlices, "a slice has 8 words of a chunk");
 
-// The copies of a thread: of the gates one piece of a line, of the weights one of some lines.
+// A thread copies one piece of some lines.
 constexpr int kLinePieces = kChunk / kPiece, kColumnPieces = kColumns / kPiece;
-constexpr int kWeightsAtOnce = kThreads / kColumnPieces;  // lines
-static_assert(kRows * kLinePieces <= kThreads && kChunk % kWeightsAtOnce == 0, "no other copies");
+constexpr int kLinesAtOnce = kThreads / kLinePieces, kWeightsAtOnce = kThreads / kColumnPieces;
+static_assert(kChunk % kWeightsAtOnce == 0, "all lines of weights");
 
 // A block's batch rows and columns, and the chunks of K that it copies.
 struct InputTile {
@@ -36,7 +36,7 @@ struct InputTile {
   int source, head, column, columns, rows, pairs;  // a source below 0 is x
   int size, segment, k;          // of K: of a segment, and the next chunk
   const Element *gates, *weights;  // this thread's first pieces of the next chunk
-  int64 pitch;                     // of weights
+  int64 pitch, gate_pitch;         // of weights and of gates
 
   RNNC_MEMBER explicit InputTile(const BackwardStepArguments& arguments) : a(arguments) {
     const int dim = static_cast<int>(a.dim), heads = static_cast<int>(a.heads);
@@ -63,12 +63,12 @@ struct InputTile {
     k = 0;
     if (which == pairs) return;
     const bool pairs_of_inputs = source < 0 || !a.d_pairs;
-    const int64 of_row = (pairs_of_inputs ? Cell::kInputGates : Cell::kDensePairs) * plane;
+    gate_pitch = (pairs_of_inputs ? Cell::kInputGates : Cell::kDensePairs) * plane;
     const int64 place =
         source < 0 ? 0 : kPairMatrix[kSourceFirstPair[source] + which] * plane + head * a.dim;
     const int t = threadIdx.x;
     gates = (pairs_of_inputs ? a.d_inputs : a.d_pairs) + place +
-            (first_row + t / kLinePieces) * of_row + t % kLinePieces * kPiece;
+            (first_row + t / kLinePieces) * gate_pitch + t % kLinePieces * kPiece;
     weights = (source < 0 ? a.W : a.R) + (place + t / kColumnPieces) * pitch + column +
               t % kColumnPieces * kPiece;
   }
@@ -77,10 +77,13 @@ struct InputTile {
   RNNC_MEMBER void next(char* stage) {
     if (segment < pairs) {
       const int t = threadIdx.x, row = t / kLinePieces, piece = t % kLinePieces;
-      if (kRows * kLinePieces == kThreads || row < kRows) {
-        copy_piece<Tile::kAligned>(stage + row * kLinePitch * kBytes + piece * kPieceBytes, gates,
-                                   row < rows ? size - k - piece * kPiece : 0);
-      }
+      char* lines = stage + row * kLinePitch * kBytes + piece * kPieceBytes;
+      repeat<ceil_div(kRows, kLinesAtOnce)>([&](int copy) {
+        const int more = copy * kLinesAtOnce;
+        if (kRows % kLinesAtOnce && row + more >= kRows) return;
+        copy_piece<Tile::kAligned>(lines + more * kLinePitch * kBytes, gates + more * gate_pitch,
+                                   row + more < rows ? size - k - piece * kPiece : 0);
+      });
       const int line = t / kColumnPieces, place = t % kColumnPieces;
       char* to = stage + kLineBytes + line * kPitch * kBytes + place * kPieceBytes;
       repeat<kChunk / kWeightsAtOnce>([&](int copy) {
