@@ -75,7 +75,7 @@ def scan_layers(
         return run_operator(settings, dropout, *call)
     if found is None:
         return composed(settings, dropout, x, given, weights)
-    if remember is not None and settings.order != "wavefront":
+    if remember is not None:
         remember(found)
     return run_plain_call(settings, dropout, found)
 

@@ -281,7 +281,7 @@ def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) 
 
 def _running(ready: Prepared, run: RunKernels | None) -> RunKernels:
     """What runs the kernels of a direction: of its launcher, unless it is given."""
-    if run is not None or not ready.launcher.recorded:
+    if run is None and not ready.launcher.recorded:
         refuse_recording()
     return run or ready.launcher.run
 

@@ -57,6 +57,7 @@ class Kernel:
         grid: tuple[int, int, int],
         arguments: ctypes.Structure,
         stream: int | None = None,
+        lane: bool = False,
     ) -> None:
         """Launch on torch's current stream of the current device; returns at once.
 
@@ -65,6 +66,8 @@ class Kernel:
             arguments: passed by value.
             stream: the handle of a stream to launch on instead. If it captures, the caller keeps
                 the kernel as long as the graph.
+            lane: whether that stream stays for good, and the current stream will wait for it: only
+                such launches are recorded.
 
         Raises:
             ResidencyError: the blocks wait for each other, and the device cannot hold all of them.
@@ -75,7 +78,8 @@ class Kernel:
         if self.resident is not None:
             check_room(self, grid[0] * grid[1] * grid[2], self.resident)
         if stream is not None:
-            refuse_recording()
+            if not lane:
+                refuse_recording()
         else:
             stream = torch._C._cuda_getCurrentRawStream(self.device)
             if torch.cuda.is_current_stream_capturing():
@@ -98,7 +102,7 @@ class Kernel:
             raise as_residency(error, f"launch of {self.name} on cuda:{self.device}") from None
         recorder = recording()
         if recorder is not None:
-            relaunch(recorder, self, grid, arguments)
+            relaunch(recorder, self, grid, arguments, stream if lane else None)
 
 
 def fill_bytes(tensor: Tensor, byte: int) -> None:

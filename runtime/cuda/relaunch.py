@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 from array import array
-from collections.abc import Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,47 @@ if TYPE_CHECKING:
 _WORD = 8  # bytes
 
 
+class Arguments:
+    """The argument of a recorded launch: a struct, in which addresses of the call change.
+
+    Args:
+        recorder: records the call.
+        struct: was passed by value.
+
+    Attributes:
+        places: what the addresses lie in.
+    """
+
+    __slots__ = ("_behind", "_numbers", "_words", "places")
+
+    def __init__(self, recorder: Recorder, struct: ctypes.Structure) -> None:
+        numbers = array("q", bytes(struct))
+        words = [word for word in _addresses(type(struct)) if numbers[word]]
+        self.places = [recorder.place(numbers[word]) for word in words]
+        self._words = [(word, *place) for word, place in zip(words, self.places, strict=True)]
+        # The driver reads the address of the only argument, which lies behind the argument.
+        self._numbers, self._behind = array("q", [*numbers, 0]), len(numbers)
+
+    def filled(self, running: Running) -> tuple[int, array[int]]:
+        """What the driver reads, by its address, and the memory that it lies in.
+
+        Args:
+            running: gives the addresses.
+        """
+        addresses, numbers = running.addresses, self._numbers[:]
+        for word, slot, offset in self._words:
+            numbers[word] = addresses[slot] + offset
+        begin, _ = numbers.buffer_info()
+        numbers[self._behind] = begin
+        return begin + self._behind * _WORD, numbers
+
+
 def relaunch(
-    recorder: Recorder, kernel: Kernel, grid: tuple[int, int, int], arguments: ctypes.Structure
+    recorder: Recorder,
+    kernel: Kernel,
+    grid: tuple[int, int, int],
+    arguments: ctypes.Structure,
+    lane: int | None,
 ) -> None:
     """Record a launch.
 
@@ -30,56 +68,40 @@ def relaunch(
         kernel: was launched.
         grid: its blocks in x, y and z.
         arguments: was passed by value.
+        lane: the handle of the forked stream that it was launched on; None for the current one.
     """
-    numbers = array("q", bytes(arguments))
-    words, places = [], []
-    for word in _addresses(type(arguments)):
-        if numbers[word]:
-            words.append(word)
-            places.append(recorder.place(numbers[word]))
-    recorder.add(_Relaunch(kernel, grid, numbers, words, places), places)
+    again = Arguments(recorder, arguments)
+    recorder.add(_Relaunch(kernel, grid, again, lane), again.places, lane is not None)
 
 
 class _Relaunch:
-    """A launch on the current stream, of a call on the current device.
+    """A launch of a call on the current device.
 
     Args:
         kernel: is launched.
         grid: its blocks in x, y and z.
-        numbers: the struct of its arguments.
-        words: which of the numbers are addresses.
-        places: where they lie.
+        arguments: of the launch.
+        lane: the handle of its stream; None for the current one.
     """
 
-    __slots__ = ("_before", "_behind", "_kernel", "_launch", "_numbers", "_places", "_resident")
+    __slots__ = ("_arguments", "_before", "_kernel", "_lane", "_launch", "_resident")
 
     def __init__(
-        self,
-        kernel: Kernel,
-        grid: tuple[int, int, int],
-        numbers: array[int],
-        words: Sequence[int],
-        places: Sequence[Place],
+        self, kernel: Kernel, grid: tuple[int, int, int], arguments: Arguments, lane: int | None
     ) -> None:
         from cupy_backends.cuda.api import driver
 
         self._resident = kernel.resident is not None
         launch: Any = driver.launchCooperativeKernel if self._resident else driver.launchKernel
-        self._kernel, self._launch = kernel, launch
+        self._kernel, self._launch, self._lane = kernel, launch, lane
         self._before = (kernel.function, *grid, kernel.threads, 1, 1, kernel.shared)
-        # The driver reads the address of the only argument, which lies behind the argument.
-        self._numbers = array("q", [*numbers, 0])
-        self._behind = len(numbers)
-        self._places = [(word, *place) for word, place in zip(words, places, strict=True)]
+        self._arguments = arguments
 
     def __call__(self, running: Running) -> None:
         """Launch it."""
-        addresses, numbers = running.addresses, self._numbers[:]
-        for word, slot, offset in self._places:
-            numbers[word] = addresses[slot] + offset
-        begin, _ = numbers.buffer_info()
-        numbers[self._behind] = begin
-        where = *self._before, running.stream, begin + self._behind * _WORD
+        values, _kept = self._arguments.filled(running)
+        lane = self._lane
+        where = *self._before, running.stream if lane is None else lane, values
         try:
             if self._resident:
                 self._launch(*where)

@@ -123,6 +123,7 @@ def _packed(tensors: Sequence[_Temporary]) -> tuple[dict[int, int], int]:
     """Where each begins in one piece of memory, and its size: each as early as those before allow.
 
     Entries run in the order of one stream, so memory is free after the last entry that uses it.
+    What other streams use is used by the entry that joins them.
 
     Args:
         tensors: the largest first.

@@ -75,13 +75,19 @@ class Running:
 
     Attributes:
         spent: whether an input of the call has been overwritten.
+        undo: what has to be done if the replay fails, the last one first.
     """
 
-    __slots__ = ("addresses", "spent", "stream", "tensors")
+    __slots__ = ("addresses", "spent", "stream", "tensors", "undo")
 
     def __init__(self, tensors: list[Any], addresses: list[int], stream: int) -> None:
         self.tensors, self.addresses, self.stream = tensors, addresses, stream
-        self.spent = False
+        self.spent, self.undo = False, list[Callable[[], None]]()
+
+    def give_up(self) -> None:
+        """Leave the device and the process as if the replay had not begun."""
+        while self.undo:
+            self.undo.pop()()
 
 
 # Does one operation of a call again.

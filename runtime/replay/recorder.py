@@ -91,6 +91,9 @@ class Recorder(TorchDispatchMode):
         self._inputs, self._constants = len(inputs), list[Tensor]()
         # Their slots are negative: how many tensors the call makes is not known yet.
         self._constant_slots: list[_Slot] = []
+        # The slots that other streams use since they were forked; None while there are none.
+        self._beside: set[int] | None = None
+        self._launching = False  # on other streams
         self.refused = not aligned([t.data_ptr() for t in inputs]) or _overlap(self._slots)
 
     def __enter__(self) -> Recorder:
@@ -110,14 +113,48 @@ class Recorder(TorchDispatchMode):
             self._see(func, args, named, found)
         return found
 
-    def add(self, entry: Entry, places: Sequence[Place]) -> None:
+    def add(self, entry: Entry, places: Sequence[Place], beside: bool = False) -> None:
         """Record an operation that torch does not see.
 
         Args:
             entry: does it again.
             places: what it reads and writes.
+            beside: whether it runs on a stream that was forked.
         """
-        self._add(entry, {place.slot for place in places})
+        slots = {place.slot for place in places}
+        self._add(entry, slots)
+        if beside and self._beside is None:
+            self.refused = True  # nothing says when it has run
+        elif beside and self._beside is not None:
+            self._beside |= slots
+
+    def fork(self, entry: Entry) -> None:
+        """Record that other streams go on after the work of the current one so far.
+
+        Args:
+            entry: does it again.
+        """
+        self._add(entry, set())
+        self._beside, self._launching = set(), True
+
+    def launched(self, entry: Entry) -> None:
+        """Record that the other streams have all their work. Torch runs no operator before.
+
+        Args:
+            entry: does again what follows from it.
+        """
+        self._add(entry, set())
+        self._launching = False
+
+    def join(self, entry: Entry) -> None:
+        """Record that the current stream goes on after the others, which may use their memory until
+        then.
+
+        Args:
+            entry: does it again.
+        """
+        self._add(entry, self._beside or set())
+        self._beside = None
 
     def place(self, address: int) -> Place:
         """Where an address lies; a place without meaning, and a refusal, if nothing holds it.
@@ -176,7 +213,7 @@ class Recorder(TorchDispatchMode):
     def _see(self, func: Any, args: Any, named: dict[str, Any], found: Any) -> None:
         """Record an operation of torch, whose results are known."""
         results = list(found) if isinstance(found, tuple | list) else [found]
-        if not all(isinstance(result, Tensor) for result in results):
+        if self._launching or not all(isinstance(result, Tensor) for result in results):
             self.refused = True
         elif func in _ALLOCATES:
             if not found.numel():

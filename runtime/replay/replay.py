@@ -53,8 +53,9 @@ class Replay:
         try:
             for entry in self._entries:
                 entry(running)
-        except torch.OutOfMemoryError:
-            if running.spent:
+        except BaseException as error:
+            running.give_up()
+            if running.spent or not isinstance(error, torch.OutOfMemoryError):
                 raise
             return None  # another plan may need less
         tensors = running.tensors

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.cuda.driver import stream_memory
 
 SIZES = ((4, 5, 64), (32, 16, 128), (3, 8, 512), (8, 1, 64))  # T, B, hidden
 
@@ -58,22 +59,69 @@ def test_bits(name, layers, both, dtype, given):
             assert all(each.replay is not None for each in made)
 
 
-@pytest.mark.parametrize("order", ["sequential", "wavefront", "auto"])
-@pytest.mark.parametrize("variant", ["block", "grid", "alternating"])
-def test_what_is_not_recorded_is_not_replayed(variant, order):
-    """Products in chunks, other streams and graphs: a replay without them would be wrong."""
-    if order == "wavefront" and variant != "block":
-        pytest.skip("grid and alternating plans run in no wavefront")
-    hidden = {"block": 64, "grid": 512, "alternating": 256}[variant]
-    kind = {"device": "cuda", "dtype": torch.bfloat16}
-    rnn = rnnc.RNN(rnnc.cells.lstm, hidden, hidden, num_layers=3, variant=variant, layers=order)
-    rnn = rnn.to(**kind)
-    for _ in range(5):
-        x, seed = (torch.randn(512, 4, hidden, **kind) for _ in range(2))
+def check(rnn, shape, times=5):
+    """Compare replays with the call itself; gives the replays."""
+    kind = {"device": "cuda", "dtype": next(rnn.parameters()).dtype}
+    for _ in range(times):
+        x, seed = (torch.randn(shape, **kind) for _ in range(2))
         for train in (True, False):
             found = run(rnn, x, seed, None, train)
             known, rnn._known_calls._known = rnn._known_calls._known, {}
             wanted = run(rnn, x, seed, None, train)
             rnn._known_calls._known = known
             for got, want in zip(found, wanted, strict=True):
+                assert want.isfinite().all()
                 assert torch.equal(got, want)
+    return [each.replay for k in known.values() for each in k.replays._known.values()]
+
+
+@pytest.mark.parametrize("order", ["sequential", "wavefront", "auto"])
+@pytest.mark.parametrize("variant", ["block", "grid", "alternating"])
+def test_each_order(variant, order):
+    """Products in chunks, other streams and graphs: a replay without them would be wrong."""
+    if order == "wavefront" and variant != "block":
+        pytest.skip("grid and alternating plans run in no wavefront")
+    hidden = {"block": 64, "grid": 512, "alternating": 256}[variant]
+    options = {"num_layers": 3, "variant": variant, "layers": order}
+    rnn = rnnc.RNN(rnnc.cells.lstm, hidden, hidden, **options).to("cuda", torch.bfloat16)
+    check(rnn, (512, 4, hidden))
+
+
+@pytest.mark.parametrize("order", ["sequential", "wavefront"])
+@pytest.mark.parametrize("name", ["lstm", "gru"])
+@pytest.mark.parametrize(
+    ("layers", "shape", "dtype"),
+    [
+        (3, (512, 5, 64), torch.bfloat16),
+        (10, (300, 32, 256), torch.bfloat16),  # in groups
+        (2, (256, 16, 128), torch.float32),
+    ],
+    ids=str,
+)
+def test_a_wavefront_is_replayed(layers, shape, dtype, name, order):
+    hidden = shape[-1]
+    rnn = rnnc.RNN(rnnc.cells.get(name), hidden, hidden, num_layers=layers, layers=order)
+    made = check(rnn.to("cuda", dtype), shape)
+    assert len(made) == 3
+    assert None not in made
+
+
+def test_a_wavefront_that_fails_lets_the_next_one_run(monkeypatch):
+    rnn = rnnc.RNN(rnnc.cells.lstm, 64, 64, num_layers=3, layers="wavefront")
+    rnn = rnn.to("cuda", torch.bfloat16)
+    shape = 512, 5, 64
+    check(rnn, shape)
+    left, again = [20], stream_memory._Again.__call__
+
+    def fails(self, running):
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+        again(self, running)
+
+    monkeypatch.setattr(stream_memory._Again, "__call__", fails)
+    x = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
+    with pytest.raises(KeyboardInterrupt), torch.no_grad():
+        rnn(x)
+    torch.cuda.synchronize()
+    check(rnn, shape, times=2)

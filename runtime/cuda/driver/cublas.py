@@ -86,15 +86,6 @@ class Blas:
             self.at(stream, workspace.data_ptr(), workspace.nbytes)
             yield
 
-    def run(self, *arguments: object) -> None:
-        """Launch one product where `at` said.
-
-        Args:
-            arguments: of `cublasGemmEx`, after the handle.
-        """
-        refuse_recording()
-        check_status("cublasGemmEx", self.library.cublasGemmEx(self.handle, *arguments))
-
 
 class Product:
     """A product of two matrices, or of as many pairs of them as there are: to[i] = a[i] b[i].
@@ -164,15 +155,6 @@ def blas_of(device: int) -> Blas:
 
 @cache
 def _blas_of(device: int) -> Blas:
-    return new_blas()
-
-
-def new_blas() -> Blas:
-    """A new handle on the current device.
-
-    Raises:
-        NoCudaError: cuBLAS is missing.
-    """
     return Blas(_library())
 
 

@@ -72,6 +72,10 @@ class Matmul(NamedTuple):
 class Multiplies(Protocol):
     """Launches products of one kind."""
 
+    @property
+    def needs(self) -> int:
+        """Bytes of memory that a product uses beside its operands."""
+
     def __call__(
         self, first: int, second: int, to: int, stream: int, workspace: int, size: int
     ) -> None:
@@ -115,11 +119,13 @@ def multiplies(kind: Matmul, device: int) -> Multiplies:
 class _ByLt:
     """Products by cuBLASLt, with one algorithm."""
 
-    __slots__ = ("_after", "_before", "_first", "_kept", "_launch", "_middle", "_tail")
+    __slots__ = ("_after", "_before", "_first", "_kept", "_launch", "_middle", "_tail", "needs")
 
-    def __init__(self, kept: list[Any], launch: Any, scales: Any, operation: Any) -> None:
+    def __init__(
+        self, kept: list[Any], launch: Any, scales: Any, operation: Any, needs: int
+    ) -> None:
         lt, product, first, second, to, algorithm = operation
-        self._kept, self._launch = kept, launch
+        self._kept, self._launch, self.needs = kept, launch, needs
         self._before = lt, product, scales[0]
         self._first, self._middle = first, (second, scales[1])
         self._after, self._tail = to, algorithm
@@ -141,10 +147,16 @@ class _ByLt:
 class _ByGemmEx:
     """Products by cuBLAS, for one thread at a time."""
 
-    __slots__ = ("_blas", "_kind", "_numbers")
+    __slots__ = ("_blas", "_device", "_kind", "_numbers")
 
     def __init__(self, kind: Matmul, device: int) -> None:
         self._kind, self._blas, self._numbers = kind, blas_of(device), _numbers(kind)
+        self._device = device
+
+    @property
+    def needs(self) -> int:
+        """What the library is given: it chooses by it."""
+        return workspace_bytes(self._device)
 
     def __call__(
         self, first: int, second: int, to: int, stream: int, workspace: int, size: int
@@ -217,7 +229,8 @@ def _algorithm(kind: Matmul, device: int) -> _ByLt | None:
         return None
     scales = [ctypes.byref(number) for number in numbers]
     operation = lt, product, first, second, to, ctypes.addressof(found)
-    return _ByLt([found, *numbers], library.cublasLtMatmul, scales, operation)
+    launch = library.cublasLtMatmul
+    return _ByLt([found, *numbers], launch, scales, operation, found.workspace)
 
 
 class _Proposal(ctypes.Structure):

@@ -1,6 +1,7 @@
 """Streams that wait for a number in device memory, or write one.
 
-A wait holds back what follows it in its stream, and no other stream.
+A wait holds back what follows it in its stream, and no other stream. The streams are those of
+`new_stream`, which the current one will wait for.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import ctypes
 from functools import cache
 from typing import Any
 
-from ...replay.recorder import refuse_recording
+from ...replay.entries import Place, Running
+from ...replay.recorder import recording
 from .driver import driver_library
 
 _GREATER_OR_EQUAL = 0  # CU_STREAM_WAIT_VALUE_GEQ
@@ -26,9 +28,8 @@ def wait_until(stream: int, address: int, least: int) -> None:
         address: of the number.
         least: what it must reach.
     """
-    refuse_recording()
-    wait, _, check = _operations()
-    check(wait(stream, address, least, _GREATER_OR_EQUAL))
+    wait, _ = _operations()
+    _run(wait, stream, address, (least, _GREATER_OR_EQUAL))
 
 
 def write(stream: int, address: int, value: int) -> None:
@@ -39,9 +40,55 @@ def write(stream: int, address: int, value: int) -> None:
         address: of the number.
         value: the number.
     """
-    refuse_recording()
-    _, put, check = _operations()
-    check(put(stream, address, value, _DEFAULT))
+    _, put = _operations()
+    _run(put, stream, address, (value, _DEFAULT))
+
+
+def _run(operation: Any, stream: int, address: int, how: tuple[int, int]) -> None:
+    """Run an operation on a number, and record it.
+
+    Args:
+        operation: of the driver.
+        stream: the handle.
+        address: of the number.
+        how: the number that it is compared with or becomes, and the operation's flags.
+    """
+    _check(operation(stream, address, *how))
+    recorder = recording()
+    if recorder is not None:
+        place = recorder.place(address)
+        recorder.add(_Again(operation, stream, place, how), [place], beside=True)
+
+
+class _Again:
+    """An operation of a recorded call on a number.
+
+    Args:
+        operation: as in `_run`.
+        stream: likewise.
+        place: of the number.
+        how: as in `_run`.
+    """
+
+    __slots__ = ("_how", "_operation", "_place", "_stream")
+
+    def __init__(self, operation: Any, stream: int, place: Place, how: tuple[int, int]) -> None:
+        self._operation, self._stream, self._place, self._how = operation, stream, place, how
+
+    def __call__(self, running: Running) -> None:
+        """Run it."""
+        slot, offset = self._place
+        value, flags = self._how
+        status = self._operation(self._stream, running.addresses[slot] + offset, value, flags)
+        if status:
+            _check(status)
+
+
+def _check(status: int) -> None:
+    """Raise the driver's error, if there is one."""
+    from cupy_backends.cuda.api import driver
+
+    driver.check_status(status)
 
 
 def new_stream(urgent: bool) -> int:
@@ -75,12 +122,10 @@ def shared_with_processes(device: int) -> bool:
 
 
 @cache
-def _operations() -> tuple[Any, Any, Any]:
-    """The driver's wait and write, with their types, and the check of their status."""
-    from cupy_backends.cuda.api import driver
-
+def _operations() -> tuple[Any, Any]:
+    """The driver's wait and write, with their types."""
     library = driver_library()
     found = library.cuStreamWaitValue32_v2, library.cuStreamWriteValue32_v2
     for function in found:
         function.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint)
-    return (*found, driver.check_status)
+    return found

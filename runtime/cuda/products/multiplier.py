@@ -73,23 +73,62 @@ class CudaMultiplier:
             return to if add else to.zero_()
         a_turn, a, a_pitch = _operand(a)
         b_turn, b, b_pitch = _operand(b)
-        element, _, compute = KINDS[to.dtype]
-        if self.tf32 and to.dtype == torch.float32:
-            compute = FAST_TF32
-        *count, rows, columns = to.shape
-        places = [tensor.data_ptr() for tensor in (b, a, to)]
-        apart = [tensor.stride(0) for tensor in (b, a, to)] if count else (0, 0, 0)
-        first, second, third = (
-            Matrix(element, pitch, far, aligned(place | far * to.element_size()))
-            for pitch, far, place in zip((b_pitch, a_pitch, columns), apart, places, strict=True)
-        )
-        # The library's matrices lie by columns: it is given the product of the transposes.
-        sizes = (b_turn, a_turn), columns, rows, a.shape[-1]
-        many = count[0] if count else 1
-        kind = Matmul(*sizes, first, second, third, many, compute, add)
+        turned = (a_turn, a_pitch), (b_turn, b_pitch)
+        kind, places = _kind(to, a, b, turned, tf32=self.tf32, add=add)
         with on_device(to.device):
             multiply(kind, to.device.index, *places)
         return to
+
+
+def kind_of_rows(to: Tensor, rows: Tensor, matrix: Tensor, tf32: bool) -> Matmul:
+    """The kind of the product of contiguous rows with a matrix.
+
+    Args:
+        to: (rows, columns), contiguous.
+        rows: (rows, K), contiguous.
+        matrix: (K, columns), contiguous, or the transpose of such a matrix.
+        tf32: whether factors of float32 may be rounded to TF32.
+    """
+    inner, columns = matrix.shape
+    is_turned = matrix.stride(1) != 1
+    turned = (_AS_IT_IS, inner), (int(is_turned), inner if is_turned else columns)
+    return _kind(to, rows, matrix, turned, tf32=tf32, add=False)[0]
+
+
+def _kind(
+    to: Tensor,
+    a: Tensor,
+    b: Tensor,
+    turned: tuple[tuple[int, int], tuple[int, int]],
+    *,
+    tf32: bool,
+    add: bool,
+) -> tuple[Matmul, list[int]]:
+    """The kind of a product, and the addresses of its factors and its result.
+
+    Args:
+        to: of the product.
+        a: its first factor.
+        b: its second factor.
+        turned: whether each factor is transposed, and its leading dimension.
+        tf32: whether factors of float32 may be rounded to TF32.
+        add: whether the product is added to what is there.
+    """
+    (a_turn, a_pitch), (b_turn, b_pitch) = turned
+    element, _, compute = KINDS[to.dtype]
+    if tf32 and to.dtype == torch.float32:
+        compute = FAST_TF32
+    *count, rows, columns = to.shape
+    places = [tensor.data_ptr() for tensor in (b, a, to)]
+    apart = [tensor.stride(0) for tensor in (b, a, to)] if count else (0, 0, 0)
+    first, second, third = (
+        Matrix(element, pitch, far, aligned(place | far * to.element_size()))
+        for pitch, far, place in zip((b_pitch, a_pitch, columns), apart, places, strict=True)
+    )
+    # The library's matrices lie by columns: it is given the product of the transposes.
+    sizes = (b_turn, a_turn), columns, rows, a.shape[-1]
+    many = count[0] if count else 1
+    return Matmul(*sizes, first, second, third, many, compute, add), places
 
 
 EXACT, ROUNDED = CudaMultiplier(tf32=False), CudaMultiplier(tf32=True)

@@ -54,3 +54,57 @@ class _Again:
             *(addresses[first] + begin, addresses[second] + then, addresses[to] + at),
             *(stream, workspace.data_ptr(), workspace.nbytes),
         )
+
+
+def multiply_beside(
+    launch: Multiplies,
+    addresses: tuple[int, int, int],
+    workspace: tuple[int, int],
+    stream: int,
+    lane: bool,
+) -> None:
+    """Launch a product that has memory of its own, and record it.
+
+    Args:
+        launch: launches it.
+        addresses: of the factors and of the result.
+        workspace: the address and the bytes of memory of the call; 0 and 0 for none.
+        stream: the handle of the stream.
+        lane: whether the stream stays for good, and the current one will wait for it; else it is
+            the current one.
+    """
+    launch(*addresses, stream, *workspace)
+    recorder = recording()
+    if recorder is not None:
+        places = [recorder.place(address) for address in addresses]
+        if workspace[1]:
+            places.append(recorder.place(workspace[0]))
+        again = _AgainBeside(launch, places, workspace[1], stream if lane else None)
+        recorder.add(again, places, beside=lane)
+
+
+class _AgainBeside:
+    """A product of a recorded call that has memory of its own.
+
+    Args:
+        launch: launches it.
+        places: of the factors, of the result and, if it has any, of that memory.
+        size: bytes of that memory.
+        lane: the handle of its stream; None for the current one.
+    """
+
+    __slots__ = ("_lane", "_launch", "_places", "_size")
+
+    def __init__(
+        self, launch: Multiplies, places: Sequence[Place], size: int, lane: int | None
+    ) -> None:
+        self._launch, self._places = launch, tuple([tuple(place) for place in places])
+        self._size, self._lane = size, lane
+
+    def __call__(self, running: Running) -> None:
+        """Launch it."""
+        addresses, lane = running.addresses, self._lane
+        given = [addresses[slot] + offset for slot, offset in self._places]
+        workspace = given[3] if self._size else 0
+        stream = running.stream if lane is None else lane
+        self._launch(given[0], given[1], given[2], stream, workspace, self._size)

@@ -8,6 +8,8 @@ from typing import Any
 
 import torch
 
+from ..launch import fill_bytes
+
 _BYTES = 4  # of a counter
 
 
@@ -48,9 +50,10 @@ class Counters:
 
     def __init__(self, layers: int, chunks: int, device: torch.device) -> None:
         self.layers, self._chunks = layers, chunks
-        self.tensor = torch.zeros(
+        self.tensor = torch.empty(
             1 + layers + 2 * layers * chunks, dtype=torch.int32, device=device
         )
+        fill_bytes(self.tensor, 0)
         self._first = self.tensor.data_ptr()
 
     @property

@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
+import gc
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 
 from ..driver.capture import beside_captures
-from ..driver.cublas import Blas, new_blas
 from ..driver.stream_memory import new_stream
 
 # Lanes per product. A chunk waits, is launched and is handed over while another is multiplied.
 WAYS = 2
+# In each byte of a counter it is more than any counter reaches.
+_LETS_GO_ON = 0x40
 
 
 class Lane(NamedTuple):
-    """Where products run.
+    """A stream of the device that stays for good.
 
     Attributes:
+        handle: the driver's.
         stream: as torch has it.
-        handle: the driver's, of the stream.
-        blas: a handle of cuBLAS, for this lane.
     """
 
-    stream: Any
     handle: int
-    blas: Blas
+    stream: Any
 
 
 class Lanes:
@@ -37,6 +35,8 @@ class Lanes:
 
     Layers and products have streams of different priority: streams of one priority may share a
     queue of the device, in which a product would wait for a layer that waits for it.
+
+    A call forks them, launches, says so and joins them; or it gives up.
 
     Attributes:
         device: the device.
@@ -48,59 +48,107 @@ class Lanes:
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.layers: list[torch.cuda.ExternalStream] = []
+        self.layers: list[Lane] = []
         self.products: list[Lane] = []
         self.warm: set[object] = set()
         self._lock = threading.Lock()
-        self._events: list[Any] = []
-        self._fork, self._last = _event(), _event()
-        self._used = False
+        self._events: list[int] = []
+        self._fork = self._last = 0  # events
+        self._used = False  # whether there was a wavefront before
+        # Of the call that uses the streams.
+        self._forked: list[int] = []
+        self._current, self._launching, self._collects = 0, False, False
 
-    @contextmanager
-    def forked(self, layers: int, products: int) -> Iterator[None]:
-        """Give a number of streams to a call: they start after the current stream's work so far,
-        and the current stream goes on after theirs.
+    def fork(self, layers: int, products: int, current: int) -> None:
+        """Give a number of streams to a call: they start after the current stream's work so far.
 
         Two wavefronts never run at the same time: each may need the room of the whole device.
+        Until all is launched, no garbage is collected: that may wait for the device, and a layer
+        for this thread.
 
         Args:
             layers: how many streams of layers.
             products: how many lanes of products.
+            current: the handle of the current stream, of the current device.
         """
-        with self._lock:
-            with beside_captures():
-                while len(self.layers) < layers:
-                    self.layers.append(self._new(urgent=False))
-                while len(self.products) < products:
-                    stream = self._new(urgent=True)
-                    self.products.append(Lane(stream, stream.cuda_stream, new_blas()))
-                while len(self._events) < layers + products:
-                    self._events.append(_event())
-            current = torch.cuda.current_stream(self.device)
+        from cupy_backends.cuda.api import runtime
+
+        self._lock.acquire()
+        try:
+            self._make(layers, products)
             if self._used:
-                current.wait_event(self._last)
-            self._fork.record(current)
-            used = self.layers[:layers] + [lane.stream for lane in self.products[:products]]
-            for stream in used:
-                stream.wait_event(self._fork)
-            try:
-                yield
-            finally:
-                for stream, event in zip(used, self._events, strict=False):
-                    event.record(stream)
-                    current.wait_event(event)
-                self._last.record(current)
-                self._used = True
+                runtime.streamWaitEvent(current, self._last)
+            runtime.eventRecord(self._fork, current)
+            used = [*self.layers[:layers], *self.products[:products]]
+            self._forked, self._current = [lane.handle for lane in used], current
+            for handle in self._forked:
+                runtime.streamWaitEvent(handle, self._fork)
+            self._launching, self._collects = True, gc.isenabled()
+            gc.disable()
+        except BaseException:
+            self._lock.release()
+            raise
 
-    def _new(self, urgent: bool) -> torch.cuda.ExternalStream:
+    def launched(self) -> None:
+        """Say that the streams have all their work."""
+        if self._launching and self._collects:
+            gc.enable()
+        self._launching = False
+
+    def join(self) -> None:
+        """Let the current stream go on after the others, and other calls use them."""
+        from cupy_backends.cuda.api import runtime
+
+        try:
+            for event, handle in zip(self._events, self._forked, strict=False):
+                runtime.eventRecord(event, handle)
+                runtime.streamWaitEvent(self._current, event)
+            runtime.eventRecord(self._last, self._current)
+            self._used = True
+        finally:
+            self._lock.release()
+
+    def give_up(self, counters: int, size: int) -> None:
+        """Join the streams although some of the work may not have been launched.
+
+        Args:
+            counters: the address of the numbers that it waits for.
+            size: bytes of them.
+        """
+        from cupy_backends.cuda.api import runtime
+
+        try:
+            if self._launching:
+                runtime.memsetAsync(counters, _LETS_GO_ON, size, self._current)
+        finally:
+            self.launched()
+            self.join()
+
+    def _make(self, layers: int, products: int) -> None:
+        """Make the streams and events that a call needs, if there are fewer."""
+        if len(self.layers) >= layers and len(self.products) >= products:
+            return
+        count = max(len(self.layers), layers) + max(len(self.products), products)
+        with beside_captures():
+            self._fork, self._last = self._fork or _event(), self._last or _event()
+            while len(self._events) < count:
+                self._events.append(_event())
+            while len(self.layers) < layers:
+                self.layers.append(self._new(urgent=False))
+            while len(self.products) < products:
+                self.products.append(self._new(urgent=True))
+
+    def _new(self, urgent: bool) -> Lane:
         make: Any = torch.cuda.ExternalStream
-        stream: torch.cuda.ExternalStream = make(new_stream(urgent), self.device)
-        return stream
+        handle = new_stream(urgent)
+        return Lane(handle, make(handle, self.device))
 
 
-def _event() -> Any:
-    make: Any = torch.cuda.Event
-    return make()
+def _event() -> int:
+    """A new event of the current device, for good; gives its handle."""
+    from cupy_backends.cuda.api import runtime
+
+    return int(runtime.eventCreateWithFlags(runtime.eventDisableTiming))
 
 
 @cache

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ..driver.cublas import blas_of
-from ..driver.row_products import RowProducts
+from ...replay.recorder import refuse_recording
+from ..driver.matmul import multiplies
+from ..products.multiplier import kind_of_rows
+from ..products.multiply import multiply_beside
 from .lanes import WAYS, Lane
-
-# Bytes for cuBLAS. It takes the same algorithms wherever the layers run, with the same workspace.
-_WORKSPACE = 8 << 20
 
 
 class Between:
@@ -57,44 +56,61 @@ class Between:
             self._changed = torch.split(read if forward else flat, count)
             if forward:
                 self._dropped = [torch.empty_like(self._changed[0]) for _ in range(WAYS)]
-        self._workspaces = [matrix.new_empty(_WORKSPACE, dtype=torch.uint8) for _ in range(WAYS)]
-        self._kept = to, rows, matrix
-        self._products = [
-            RowProducts(flat, each, matrix, count, tf32) for each in self._dropped or (read,)
-        ]
+        sources = self._dropped or (read,)
+        self._last, self._device = (len(flat) - 1) // count, flat.device.index
+        sizes = count, len(flat) - self._last * count  # rows of a chunk, and of the last one
+        kinds = [kind_of_rows(flat[:n], sources[0][:n], matrix, tf32) for n in sizes]
+        self._launches = [multiplies(kind, self._device) for kind in kinds]
+        needs = max(launch.needs for launch in self._launches)
+        # No stream uses that of another one. Most products need none.
+        kept = [matrix.new_empty(needs, dtype=torch.uint8) for _ in range(WAYS if needs else 0)]
+        self._workspaces = [(memory.data_ptr(), needs) for memory in kept] or [(0, 0)] * WAYS
+        self._matrix = matrix.data_ptr()
+        self._sources = [source.data_ptr() for source in sources]
+        # The first address and the bytes per chunk.
+        size = matrix.element_size() * count
+        self._steps = 0 if self._dropped else inner * size, columns * size
+        self._to, self._kept = flat.data_ptr(), (to, rows, matrix, kept)
         # What its kernels depend on, besides the sizes of a call.
         self.key = matrix.dtype, tf32, mask is not None
 
-    def multiply(self, chunk: int, lane: Lane, way: int = 0) -> None:
+    def multiply(
+        self, chunk: int, way: int = 0, lane: Lane | None = None, recorded: bool = True
+    ) -> None:
         """Launch the product of a chunk.
 
         Args:
             chunk: its number.
-            lane: where; its stream becomes the current one if features are dropped.
             way: whose memory it takes, of `WAYS`: chunks of another way may run beside it.
+            lane: where; its stream becomes the current one if features are dropped. None for the
+                current stream.
+            recorded: whether a replay of the call does it again.
         """
-        if self._masks:
+        if self._masks and lane is not None:
+            refuse_recording()  # of torch's operators on another stream
             torch.cuda.set_stream(lane.stream)
-        products = self._products[0]
         if self._dropped:
-            rows, products = self._changed[chunk], self._products[way]
+            rows = self._changed[chunk]
             kept = self._dropped[way][: len(rows)]
             torch.mul(rows, self._scale, out=kept)
             kept.mul_(self._masks[chunk])
-        lane.blas.at(lane.handle, self._workspaces[way].data_ptr(), _WORKSPACE)
-        products.launch(lane.blas, chunk)
+        source, (read, written) = self._sources[way if self._dropped else 0], self._steps
+        addresses = self._matrix, source + chunk * read, self._to + chunk * written
+        launch, workspace = self._launches[chunk == self._last], self._workspaces[way]
+        stream = lane.handle if lane else torch._C._cuda_getCurrentRawStream(self._device)
+        if recorded:
+            multiply_beside(launch, addresses, workspace, stream, lane is not None)
+        else:
+            launch(*addresses, stream, *workspace)
         if self._masks and not self._forward:
             self._changed[chunk].mul_(self._scale).mul_(self._masks[chunk])
 
-    def multiply_all(self, chunks: Sequence[int]) -> None:
+    def multiply_all(self, chunks: Sequence[int], recorded: bool = True) -> None:
         """Launch the products of all chunks on the current stream.
 
         Args:
             chunks: their numbers, in the order of computation.
+            recorded: as in `multiply`.
         """
-        device = self._workspaces[0].device
-        stream, blas = torch.cuda.current_stream(device), blas_of(device.index)
-        lane = Lane(stream, stream.cuda_stream, blas)
-        with blas.lock:
-            for chunk in chunks:
-                self.multiply(chunk, lane)
+        for chunk in chunks:
+            self.multiply(chunk, recorded=recorded)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import gc
 import math
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,10 +11,12 @@ import torch
 from torch import Tensor
 
 from ....codegen.cuda.wavefront.groups import reserve_cluster, storing_warps
+from ...replay.recorder import recording
 from ..driver.clusters import launch_clusters
 from ..driver.stream_memory import wait_until, write
 from ..load import load_kernel, load_reserve
 from ..prepared import Prepared
+from .again import fork_again, join_again, launched_again
 from .counters import Counters, ReserveArguments
 from .lanes import WAYS, Lanes, lanes_of
 from .products import Between
@@ -87,27 +88,31 @@ def run_group(
     group = _Group(ready, grid, Counters(len(launches), len(indices), lanes.device), lanes)
     group.warm_up(products, chunks)
     current = torch.cuda.current_stream(lanes.device)
-    last = len(products) == len(launches)
-    collects = gc.isenabled()
-    with lanes.forked(len(launches), 1 + WAYS * len(products)):
-        gc.disable()  # what it collects may wait for the device, and a layer for this thread
-        try:
-            group.launch(launches, chunks.size, reserved, last)
-            # By diagonals: each product is launched after all that its input depends on.
-            for number in range(len(products) + len(indices) - 1):
-                for place, product in enumerate(products):
-                    if 0 <= number - place < len(indices):
-                        group.multiply(place, product, indices[number - place])
-        except BaseException:
-            torch.cuda.set_stream(current)
-            group.counters.tensor.fill_(2**30)  # lets everything that waits go on
-            raise
-        finally:
-            torch.cuda.set_stream(current)
-            if collects:
-                gc.enable()
+    last, used = len(products) == len(launches), (len(launches), 1 + WAYS * len(products))
+    recorder = recording()
+    lanes.fork(*used, current.cuda_stream)
+    try:
+        if recorder is not None:
+            fork_again(recorder, lanes, *used, group.counters)
+        group.launch(launches, chunks.size, reserved, last)
+        # By diagonals: each product is launched after all that its input depends on.
+        for number in range(len(products) + len(indices) - 1):
+            for place, product in enumerate(products):
+                if 0 <= number - place < len(indices):
+                    group.multiply(place, product, indices[number - place])
+        torch.cuda.set_stream(current)
+        lanes.launched()
+        if recorder is not None:
+            launched_again(recorder, lanes)
         if meanwhile:
             meanwhile()
+    except BaseException:
+        torch.cuda.set_stream(current)
+        lanes.give_up(group.counters.tensor.data_ptr(), group.counters.tensor.nbytes)
+        raise
+    lanes.join()
+    if recorder is not None:
+        join_again(recorder, lanes)
 
 
 class _Group:
@@ -127,7 +132,7 @@ class _Group:
         key = self.ready.cell, self.ready.plan, self.ready.sizes, chunks, products[0].key
         if key not in self.lanes.warm:
             for product in products:
-                product.multiply_all(chunks.indices)
+                product.multiply_all(chunks.indices, recorded=False)
             self.lanes.warm.add(key)
 
     def launch(
@@ -149,13 +154,14 @@ class _Group:
             arguments: Any = launch.arguments
             if arguments.watchdog:
                 arguments.watchdog = max(arguments.watchdog, LONGEST_WAIT)
-            stream = lanes.layers[place].cuda_stream
+            stream = lanes.layers[place].handle
             if place:
                 wait_until(stream, counters.started(place - 1), self.blocks)
             else:
                 wait_until(stream, counters.reserved, reserved)
             hands_over = followed or place + 1 < len(launches)
-            kernel(self.grid, counters.handed(arguments, place, steps, hands_over), stream)
+            handed = counters.handed(arguments, place, steps, hands_over)
+            kernel(self.grid, handed, stream, lane=True)
 
     def multiply(self, place: int, product: Between, chunk: int) -> None:
         """Launch a product between two layers, behind the first and ahead of the second."""
@@ -164,6 +170,6 @@ class _Group:
         way, counters = chunk % WAYS, self.counters
         lane = self.lanes.products[1 + WAYS * place + way]
         wait_until(lane.handle, counters.done(place, chunk), warps)
-        product.multiply(chunk, lane, way)
+        product.multiply(chunk, way, lane)
         if place + 1 < counters.layers:
             write(lane.handle, counters.ready(place + 1, chunk), 1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import random
 from array import array
+from contextlib import nullcontext
 from itertools import combinations, pairwise
 
 import pytest
@@ -174,6 +175,142 @@ def test_results_keep_their_shapes_and_temporaries_share_memory():
     assert [b - a for a, b in pairwise(spare)] == [512, 512]
     assert (kept, free) == (found[0].data_ptr(), found[3].data_ptr())
     assert found[3].data_ptr() + 48 == found[4].data_ptr()
+
+
+class Beside:
+    """A call that gives work to other streams; it notes where each tensor lies that is used."""
+
+    def __init__(self):
+        self.at = {}
+
+    def use(self, name, tensor, beside=False):
+        """Report an operation that uses a tensor by its address."""
+        recorder = recording()
+        if recorder is None:
+            return
+        place, size = recorder.place(tensor.data_ptr()), tensor.nbytes
+
+        def again(running):
+            begin = running.addresses[place.slot] + place.offset
+            self.at[name] = range(begin, begin + size)
+
+        recorder.add(again, [place], beside)
+
+    def __call__(self, x):
+        recorder = recording()
+        before, waits = x.new_empty(512), x.new_empty(512)
+        part = waits[8:]
+        self.use("before", before)
+        lane = x.new_empty(512)
+        if recorder is not None:
+            recorder.fork(lambda _: None)
+        self.use("lane", lane, beside=True)
+        self.use("waits", part, beside=True)
+        if recorder is not None:
+            recorder.launched(lambda _: None)
+        for number in range(3):
+            self.use(number, x.new_empty(512))
+        if recorder is not None:
+            recorder.join(lambda _: None)
+        after = x.new_empty(512)
+        self.use("after", after)
+        return [x + 1]
+
+
+def overlap(one, other):
+    return max(one.start, other.start) < min(one.stop, other.stop)
+
+
+def test_what_other_streams_use_is_theirs_until_they_are_joined():
+    call = Beside()
+    run = Counted(call)
+    for _ in range(2):
+        run(torch.randn(4))
+    assert run.computed == 1
+    at = call.at
+    for lane in ("lane", "waits"):
+        assert not any(overlap(at[lane], at[number]) for number in range(3))
+    # Where one stream uses memory after the other, they share it.
+    assert overlap(at["after"], at["lane"]) or overlap(at["after"], at["waits"])
+    assert overlap(at["before"], at["lane"])
+    assert at[0] == at[1] == at[2]
+
+
+def test_tensors_of_other_streams_are_freed_after_the_join():
+    freed = []
+
+    def compute(x):
+        recorder = recording()
+        lane = x + 1  # an allocation of its own, as an operator's result
+        if recorder is not None:
+            place = recorder.place(lane.data_ptr())
+            recorder.fork(lambda _: None)
+            recorder.add(lambda running: None, [place], beside=True)
+            recorder.launched(lambda _: None)
+        y = x * 2
+        if recorder is not None:
+            recorder.join(lambda running: freed.append(running.tensors[place.slot] is None))
+        z = y + 1
+        if recorder is not None:
+            kept = recorder.place(z.data_ptr())
+            recorder.add(lambda running: freed.append(running.tensors[place.slot] is None), [kept])
+        return [z]
+
+    run = Counted(compute)
+    for _ in range(2):
+        run(torch.randn(4))
+    assert freed == [False, True]
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_other_streams_are_forked_and_get_no_work_of_torch(forked):
+    """Outside of a fork nothing waits for them; torch allocates on the caller's stream."""
+
+    def compute(x):
+        recorder = recording()
+        if recorder is not None:
+            place = recorder.place(x.data_ptr())
+            if forked:
+                recorder.fork(lambda _: None)
+                x + 1
+                recorder.launched(lambda _: None)
+                recorder.join(lambda _: None)
+            else:
+                recorder.add(lambda _: None, [place], beside=True)
+        return [x + 1]
+
+    run = Counted(compute)
+    for _ in range(2):
+        run(torch.randn(4))
+    assert run.computed == 2
+
+
+def test_a_replay_that_fails_undoes_what_it_began():
+    done = []
+
+    def compute(x):
+        recorder = recording()
+        if recorder is None:
+            done.append("computed")
+            return [x + 1]
+        for name in ("first", "second"):
+            recorder.add(
+                lambda running, name=name: running.undo.append(lambda: done.append(name)), []
+            )
+        recorder.add(fails, [])
+        return [x + 1]
+
+    def fails(_):
+        raise failure
+
+    for error, wanted in ((ValueError, []), (torch.OutOfMemoryError, ["computed"])):
+        failure = error("why")
+        run = Counted(compute)
+        run(torch.randn(4))
+        done.clear()
+        with pytest.raises(ValueError, match="why") if error is ValueError else nullcontext():
+            run(torch.randn(4))
+        assert done == ["second", "first", *wanted]
 
 
 def test_which_words_of_a_struct_are_addresses():

@@ -2,24 +2,31 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.wavefront.groups import Room
-from rnnc.runtime.cuda import launch
+from rnnc.runtime.cuda.driver import clusters, stream_memory
+from rnnc.runtime.cuda.driver.driver import LaunchConfig
 from rnnc.runtime.cuda.wavefront import lanes, products, run, schedule
+
+CALLER, FIRST = 0, {"layer": 1000, "product": 2000}
+WORKSPACE = 64  # bytes, of each product
 
 
 class Note(NamedTuple):
     """What a stream was given.
 
     Attributes:
-        stream: its name: "layer 0", "product 1", "caller" or "host".
-        what: "kernel", "product", "reserve", "wait", "write", "hold", "go", "record", "wait_event".
-        of: the place of a counter, an event's number, or None.
+        stream: its name: "layer 0", "product 1" or "caller".
+        what: "kernel", "product", "reserve", "wait", "write", "record" or "wait_event".
+        of: the place of a counter, the addresses of a product, an event's number, or None.
         value: that is waited for or written.
     """
 
@@ -29,38 +36,49 @@ class Note(NamedTuple):
     value: int = 0
 
 
-class Stream:
-    """A stream that takes notes of its events."""
+class Stream(NamedTuple):
+    """A stream of the caller, as torch has it."""
 
-    def __init__(self, notes: list[Note], name: str) -> None:
-        self.notes, self.cuda_stream = notes, name
-
-    def wait_event(self, event: Event) -> None:
-        self.notes.append(Note(self.cuda_stream, "wait_event", event))
+    name: str
+    cuda_stream: int
 
 
-class Event:
-    """An event of such streams."""
+class Counted(run.Counters):
+    """Counters whose sizes are known by their bytes."""
 
-    def record(self, stream: Stream) -> None:
-        stream.notes.append(Note(stream.cuda_stream, "record", self))
+    shapes: dict[int, tuple[int, int]] = {}  # noqa: RUF012
+    struct = 0  # bytes of the arguments that were made last
+
+    def __init__(self, layers: int, chunks: int, device: torch.device) -> None:
+        self.shapes[4 * (1 + layers + 2 * layers * chunks)] = layers, chunks
+        super().__init__(layers, chunks, device)
+
+    def handed(self, *arguments: Any) -> ctypes.Structure:
+        found = super().handed(*arguments)
+        Counted.struct = ctypes.sizeof(found)
+        return found
 
 
-@pytest.fixture
-def driver(simulated_gpu, monkeypatch):
-    """The notes, with a device on which three blocks share a multiprocessor."""
-    notes: list[Note] = []
-    caller = Stream(notes, "caller")
-    current = [caller]
-    made = {True: 0, False: 0}
-    counters: list[Any] = []
+class Driver:
+    """Takes notes of what it is asked for; it fills memory."""
 
-    def place(address: int) -> Any:
-        """The name of a counter, by its address: the call's number, its kind and its indices."""
-        for number, each in enumerate(counters):
-            first, layers, chunks = each.tensor.data_ptr(), each.layers, each._chunks
+    def __init__(self) -> None:
+        self.notes: list[Note] = []
+        self.counters: list[tuple[int, int]] = []  # address and bytes, of each wavefront
+        self._structs: dict[int, int] = {}  # bytes of the arguments of a layer's kernel
+        self._events = 0
+
+    def note(self, stream: int, *what: Any) -> None:
+        names = {name: stream - first for name, first in FIRST.items() if stream >= first}
+        found = "caller" if stream == CALLER else " ".join(map(str, list(names.items())[-1]))
+        self.notes.append(Note(found, *what))
+
+    def place(self, address: int) -> Any:
+        """The name of a counter: the wavefront's number, its kind and its indices."""
+        for number, (first, size) in reversed(list(enumerate(self.counters))):
+            layers, chunks = Counted.shapes[size]
             index = (address - first) // 4
-            if not 0 <= index < each.tensor.numel():
+            if not 0 <= index < size // 4:
                 continue
             if index <= layers:
                 return (number, "started", index - 1) if index else (number, "reserved")
@@ -68,45 +86,82 @@ def driver(simulated_gpu, monkeypatch):
             return number, ("done", "ready")[kind], *divmod(index, chunks)
         raise AssertionError("no counter")
 
-    class Counted(run.Counters):
-        def __init__(self, *arguments: Any) -> None:
-            super().__init__(*arguments)
-            counters.append(self)
+    def fill(self, address: int, byte: int, size: int, stream: int) -> None:
+        if not byte and size in Counted.shapes:
+            self.counters.append((address, size))
+        ctypes.memset(address, byte, size)
+
+    def launch(self, function: int, *given: Any) -> None:
+        stream, values = given[7:9]
+        found = None, None
+        if stream >= FIRST["layer"]:
+            end = self._structs.setdefault(function, Counted.struct) // 8
+            begin = ctypes.c_void_p.from_address(values).value
+            words = (ctypes.c_int64 * end).from_address(begin)
+            found = tuple((word and self.place(word)) or None for word in words[end - 4 : end - 2])
+        self.note(stream, "kernel", found)
+
+    def launch_clusters(self, config: Any, *_: Any) -> int:
+        found: LaunchConfig = config._obj
+        self.note(found.stream, "reserve", (found.grid_x, found.grid_y, found.grid_z))
+        return 0
+
+    def wait(self, stream: int, address: int, value: int, _: int) -> int:
+        self.note(stream, "wait", self.place(address), value)
+        return 0
+
+    def write(self, stream: int, address: int, value: int, _: int) -> int:
+        self.note(stream, "write", self.place(address), value)
+        return 0
+
+    def new_event(self, _: int) -> int:
+        self._events += 1
+        return self._events
+
+
+@pytest.fixture
+def driver(simulated_gpu, monkeypatch):
+    """The notes, with a device on which three blocks share a multiprocessor."""
+    driver, current = Driver(), [Stream("caller", CALLER)]
+    made = dict(FIRST)
 
     class Lanes(lanes.Lanes):
         def _new(self, urgent: bool) -> Any:
-            made[urgent] += 1
-            return Stream(notes, f"{'product' if urgent else 'layer'} {made[urgent] - 1}")
+            kind = "product" if urgent else "layer"
+            made[kind] += 1
+            return lanes.Lane(made[kind] - 1, None)
 
-    class Blas:
-        lock = nullcontext()
+    class Product:
+        needs = WORKSPACE
 
-        def at(self, stream: Any, workspace: int, size: int) -> None:
-            self.stream = stream
+        def __call__(self, *given: int) -> None:
+            *addresses, stream, workspace, size = given
+            assert size == WORKSPACE
+            driver.note(stream, "product", (*addresses, workspace))
 
-        def run(self, *_: Any) -> None:
-            notes.append(Note(self.stream, "product"))
-
-    def kernel(self: Any, grid: Any, arguments: Any, stream: Any = "caller") -> None:
-        given = getattr(arguments, "ready", None), getattr(arguments, "done", None)
-        notes.append(Note(stream, "kernel", tuple(g and place(g) for g in given)))
-
-    monkeypatch.setattr(lanes, "_event", Event)
+    api = sys.modules["cupy_backends.cuda.api"]
+    for name in ("launchKernel", "launchCooperativeKernel"):
+        monkeypatch.setattr(api.driver, name, driver.launch)
+    api.driver.check_status = int
+    runtime = {
+        "memsetAsync": driver.fill,
+        "eventDisableTiming": 2,
+        "eventCreateWithFlags": driver.new_event,
+        "eventRecord": lambda event, stream: driver.note(stream, "record", event),
+        "streamWaitEvent": lambda stream, event: driver.note(stream, "wait_event", event),
+    }
+    for name, value in runtime.items():
+        setattr(api.runtime, name, value)
+    library = SimpleNamespace(cuLaunchKernelEx=driver.launch_clusters)
+    monkeypatch.setattr(clusters, "driver_library", lambda: library)
+    monkeypatch.setattr(stream_memory, "_operations", lambda: (driver.wait, driver.write))
     monkeypatch.setattr(lanes, "beside_captures", nullcontext)
     own = Lanes(torch.device("cpu"))
     monkeypatch.setattr(run, "lanes_of", lambda _: own)
     monkeypatch.setattr(run, "Counters", Counted)
-    monkeypatch.setattr(
-        run, "wait_until", lambda s, a, n: notes.append(Note(s, "wait", place(a), n))
-    )
-    monkeypatch.setattr(run, "write", lambda s, a, n: notes.append(Note(s, "write", place(a), n)))
-    monkeypatch.setattr(run, "load_reserve", lambda *_: None)
-    monkeypatch.setattr(
-        run, "launch_clusters", lambda k, g, c, a, s: notes.append(Note(s, "reserve", g, c))
-    )
-    monkeypatch.setattr(lanes, "new_blas", Blas)
-    monkeypatch.setattr(products, "blas_of", lambda _: Blas())
-    monkeypatch.setattr(launch.Kernel, "__call__", kernel)
+    reserve = SimpleNamespace(threads=32, shared=0, function=0)
+    monkeypatch.setattr(run, "load_reserve", lambda *_: reserve)
+    monkeypatch.setattr(products, "multiplies", lambda *_: Product())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _=None: current[0])
     monkeypatch.setattr(torch.cuda, "set_stream", lambda s: current.__setitem__(0, s))
     monkeypatch.setattr(schedule, "device_limits", lambda _: limits_of("H200"))
@@ -115,5 +170,5 @@ def driver(simulated_gpu, monkeypatch):
         schedule, "_room", lambda call, plan, _: Room(132, 396 // plan.launch_shape.cluster, 3)
     )
     schedule._found.cache_clear()
-    yield notes
+    yield driver.notes
     schedule._found.cache_clear()
