@@ -14,12 +14,12 @@ from .autograd.layers import run_node
 from .autograd.settings import Settings, made_joint, stack_of
 from .autograd.stack import forward_layers, profiled
 from .autograd.step import run_step_node
-from .autograd.traced.call import run_operator
+from .autograd.traced.call import operator_weights, run_operator
 from .autograd.transforms import check_has_operators, needs_reference
 from .call import Choice
 from .check.plain import all_plain, any_tangent, is_watched
 from .layers_call import wavefront_error
-from .module.forms import TorchForm, flat_weights
+from .module.forms import TorchForm
 from .module_call import KernelCall, PlainCall
 from .nn.own import torch_layers
 from .replay.replays import replayed
@@ -67,8 +67,7 @@ def scan_layers(
     traced = found is None and (torch.compiler.is_compiling() or is_watched())
     call = None
     if traced:
-        flat = flat_weights(settings.form, weights, settings.layers * len(settings.choices))
-        call = kernel_call(settings, x, given, flat, True)
+        call = kernel_call(settings, x, given, operator_weights(settings, weights), True)
     if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
         check_wavefront(settings, x, found or call)
     if call is not None:

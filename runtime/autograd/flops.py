@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -37,7 +38,7 @@ def _forward_of_layers(
     x: Shape, states: Any, weights: Any, masks: Any, keep: bool, *others: Any, **_: Any
 ) -> int:
     rows = x[0] * x[1]
-    parts: Any = Options(*others).weights(weights)
+    parts = _by_name(Options(*others), weights)
     return sum(_inputs(rows, own.W) + _products(rows, own.R) for own in parts)
 
 
@@ -57,7 +58,7 @@ def _backward_of_layers(
     """The gradients of all inputs; the forward's products too if gates were not saved."""
     options, rows, total = Options(*others), x[0] * x[1], 0
     first, again = 1 + len(states), rows > 0 and results[-1][0] == 0
-    parts: Any = options.weights(weights)
+    parts = _by_name(options, weights)
     wanted = weights_from(list(options.spread(needs[first:], False)), options.parts)
     for i, (own, needed) in enumerate(zip(parts, wanted, strict=True)):
         below = needs[0] or i >= options.directions
@@ -66,17 +67,15 @@ def _backward_of_layers(
     return total
 
 
+def _by_name(options: Options, weights: Any) -> Any:
+    return weights_from(list(options.spread(weights, None)), options.parts)
+
+
 def _inputs(rows: int, W: Shape | None) -> int:
-    """The products of so many rows with W (Gx, N, D, input)."""
-    if W is None:
-        return 0
-    gates, heads, dim, size = W
-    return 2 * rows * gates * heads * dim * size
+    """The products of so many rows with W, (Gx, N, D, input) or (N * Gx * D, input)."""
+    return 0 if W is None else 2 * rows * math.prod(W)
 
 
 def _products(rows: int, R: Shape | None) -> int:
-    """The products of so many rows with R (Gr, N, D, D): two operations per element."""
-    if R is None:
-        return 0
-    pairs, heads, dim, _ = R
-    return 2 * rows * pairs * heads * dim * dim
+    """The products of so many rows with R, (Gr, N, D, D) or (N * Gr * D, D)."""
+    return 0 if R is None else 2 * rows * math.prod(R)

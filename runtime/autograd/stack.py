@@ -55,7 +55,11 @@ class Stack(NamedTuple):
         Args:
             parameters: the caller's.
         """
-        return self.form.weights(parameters, self.parts)
+        form = self.form
+        if isinstance(form, RowsForm):
+            by_address = getattr(self.target, "reads_by_address", False)
+            return form.weights(parameters, self.parts, by_address)
+        return form.weights(parameters, self.parts)
 
     def flat_weights(self, parameters: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
         """What a single step reads, as `Form.of_step` gives it.

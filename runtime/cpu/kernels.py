@@ -46,7 +46,8 @@ def forward(
     product, strides = None, (0, 0, 0)
     if R is not None and masks is None and torch_multiplies(steps, batch, R):
         of_one_layer = [state.view(1, batch, heads * dim) for state in initial_states]
-        product, strides = recurrent_product(cell, R, of_one_layer, 0)
+        matrices = _matrices(R, heads, dim)
+        product, strides = recurrent_product(cell, matrices, of_one_layer, 0)
     arguments = struct_of(
         *sizes_of(steps, batch, heads, dim, 0 if product is not None else counts.dense),
         *[wx.stride(axis) for axis in _STRIDE_ORDER],
@@ -136,7 +137,8 @@ def backward(
     d_states_before: Sequence[Tensor] = d_initial_states
     if outside:
         assert R is not None
-        d_states_before = StateGradients(cell, R, d_gates[0], d_initial_states)
+        matrices = _matrices(R, heads, dim)
+        d_states_before = StateGradients(cell, matrices, d_gates[0], d_initial_states)
     # (T, B, N, Gx, D)
     d_wx = d_gates if counts.inputs == counts.gates else d_gates[:, :, :, : counts.inputs]
     if tiles != 1:
@@ -167,6 +169,11 @@ def torch_multiplies(steps: int, batch: int, R: Tensor) -> bool:
         R: as in `ScanInputs`.
     """
     return steps == 1 and batch * R.numel() > _SMALL
+
+
+def _matrices(R: Tensor, heads: int, dim: int) -> Tensor:
+    """R in its shape: that of one head may be rows."""
+    return R.view(-1, 1, dim, dim) if heads == 1 else R
 
 
 def _packed(tensor: Tensor | None) -> Tensor | None:

@@ -22,7 +22,13 @@ from .step import CpuSteps
 
 
 class CpuTarget(CpuSteps):
-    """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units."""
+    """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units.
+
+    Attributes:
+        reads_by_address: R, b and R_diag of one head may have any shape.
+    """
+
+    reads_by_address = True
 
     device = "cpu"
     dtypes: tuple[torch.dtype, ...] = tuple(DTYPES)
@@ -126,6 +132,8 @@ class CpuTarget(CpuSteps):
                 product_added(TORCH, d_x, d_rows, rows_of(weight), x.shape)
         if wanted[1]:
             d_W = torch.mm(d_rows.t(), x.reshape(count, size))
+            if heads == 1:
+                return d_x, d_W.view(gates, 1, dim, size)
             d_W = d_W.view(heads, gates, dim, size).transpose(0, 1)
         return d_x, d_W
 

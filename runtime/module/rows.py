@@ -31,18 +31,24 @@ class RowsForm:
     def __reduce__(self) -> tuple[Any, ...]:
         return rows_form, (self.heads, self.dim)
 
-    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+    def weights(
+        self, parameters: Sequence[Tensor | None], parts: int, by_address: bool = False
+    ) -> list[LayerWeights]:
         """As in `Form`: views.
 
         Args:
             parameters: of the module.
             parts: layers times directions.
+            by_address: whether all but W may have any shape, if there is one head.
         """
         each, matrices, vectors = len(parameters) // parts, self._matrices, self._vectors
+        if by_address and self.heads == 1:
+            vectors = _as_it_is
         found = []
         for first in range(0, len(parameters), each):
             W, R, b, R_diag, *params = parameters[first : first + each]
-            given = matrices(W), matrices(R), vectors(b), vectors(R_diag)
+            matrix = R if vectors is _as_it_is else matrices(R)
+            given = matrices(W), matrix, vectors(b), vectors(R_diag)
             found.append(LayerWeights(*given, tuple(params)))  # type: ignore[arg-type]
         return found
 
@@ -101,6 +107,10 @@ class RowsForm:
         if self.heads == 1:
             return rows.view(-1, 1, self.dim)
         return rows.view(self.heads, -1, self.dim).transpose(0, 1)
+
+
+def _as_it_is(rows: Tensor | None) -> Tensor | None:
+    return rows
 
 
 @lru_cache(maxsize=512)

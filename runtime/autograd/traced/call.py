@@ -9,11 +9,27 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
+from ...module.forms import flat_weights
+from ...module.rows import RowsForm
 from ...targets import TARGETS, JointTarget
 from ...tensors import States
 from ..settings import Settings
 from .operators import rnn_op
 from .schemas import Options
+
+
+def operator_weights(
+    settings: Settings, weights: Sequence[Tensor | None]
+) -> Sequence[Tensor | None]:
+    """What the operator `rnnc::rnn` takes: rows as they are, or weights gate by gate.
+
+    Args:
+        settings: of the module.
+        weights: the parameters, in the form of `settings`.
+    """
+    if isinstance(settings.form, RowsForm):
+        return weights
+    return flat_weights(settings.form, weights, settings.layers * len(settings.choices))
 
 
 def run_operator(
@@ -36,7 +52,7 @@ def run_operator(
         x: (T, B, input).
         states: before the first step, (layers * directions, B, hidden) each; empty for each
             state's `init`.
-        weights: the `LayerWeights.flat` of each direction of each layer, one after the other.
+        weights: as `operator_weights` gives them.
         needs_grad: whether a backward may follow.
     """
     cell, layers, both, heads, dim, *_ = settings
@@ -62,6 +78,7 @@ def run_operator(
         [weight is not None for weight in weights],
         *(layers, both, heads, dim, dropout),
         *(variant, save, precision, settings.order),
+        rows=isinstance(settings.form, RowsForm),
     )
     if both and torch.compiler.is_compiling() and not _is_exported() and has_static_value(batch):
         # Under a batch of any size, each direction is a call of its own.
@@ -69,8 +86,7 @@ def run_operator(
         joint = _joins(tuple(asked), target, needs_grad, x.dtype, x.device, batch)
         options = options._replace(joint=joint)
     present = [weight for weight in weights if weight is not None]
-    stated = options if options.joint else options[:-1]
-    y, *results = rnn_op(x, list(states), present, masks, needs_grad, *stated)
+    y, *results = rnn_op(x, list(states), present, masks, needs_grad, *options.passed)
     return y, tuple(results[: len(cell.states)])
 
 

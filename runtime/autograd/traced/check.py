@@ -171,6 +171,8 @@ def _check_each(
         rows = (stack.parts, batch, stack.heads * stack.dim)
         names = [state.name for state in cell.states]
         check_states(states, names, rows, "(layers * directions, B, hidden)", "x", x)
+    if options.rows:
+        _check_rows(options, weights)
     named, firsts = options.weights(weights), _firsts(stack, x, states)
     for i, (own, first) in enumerate(zip(named, firsts, strict=True)):
         check_operator(cell, _inputs(stack, x, first, own), (True,) * len(first))
@@ -186,6 +188,17 @@ def _check_each(
     if masks is not None:
         check_as_left("masks", masks, (count, *dropped), torch.bool, x.device)
     check_memory("x", x)
+
+
+def _check_rows(options: Options, weights: Sequence[Tensor]) -> None:
+    """Refuse weights that are no rows of all heads; what else is wrong shows gate by gate."""
+    units = options.heads * options.dim
+    ranks = ((2, 2, 1, 1) + (0,) * (len(options.given) // options.parts - 4)) * options.parts
+    present = [rank for rank, given in zip(ranks, options.given, strict=True) if given]
+    for number, (weight, rank) in enumerate(zip(weights, present, strict=True)):
+        if rank and (weight.ndim != rank or weight.shape[0] % units):
+            wanted = f"rows of {units} units" + (", (rows, features)" if rank == 2 else "")
+            raise shape_error(f"weight {number}", weight, wanted, "rnnc.RNN, which calls this")
 
 
 def _firsts(stack: Stack, x: Tensor, states: Sequence[Tensor]) -> list[list[Tensor]]:

@@ -93,7 +93,7 @@ def backward_of_rnn(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, 
     d_x, *d_inputs = [next(found) if need else None for need in needs]
     count = ctx.counts[0]
     # No gradient for the masks, for keep and for the options, of which torch leaves out a default.
-    others = 2 + len(ctx.options) - (not ctx.options.joint)
+    others = 2 + len(ctx.options.passed)
     return (d_x, d_inputs[:count], d_inputs[count:], *[None] * others)
 
 

@@ -56,7 +56,8 @@ def _forward(
     masks: Tensor | None,
 ) -> list[Tensor]:
     check_forward(key, stack, options, x, states, weights, masks)
-    run = forward_layers(stack, x, states, options.weights(weights), _by_layer(masks))
+    named = stack.weights(list(options.spread(weights, None)))
+    run = forward_layers(stack, x, states, named, _by_layer(masks))
     return to_results(stack, run)
 
 
@@ -103,11 +104,13 @@ def _backward(
     tensors = gradients, x, states, weights, masks, results
     gradients = check_backward(key, stack, options, *tensors)
     parts = to_parts(stack, results)
-    saved = StackSaved(x, states, options.weights(weights), _by_layer(masks), parts)
+    named = stack.weights(list(options.spread(weights, None)))
+    saved = StackSaved(x, states, named, _by_layer(masks), parts)
     count = 1 + len(states)
     wanted = [*needs[:count], *options.spread(needs[count:], False)]
     firsts = list(stack.initial_states(x, x.shape[1], states))
     found = backward_layers(stack, saved, firsts, gradients, wanted, donated=False)
+    found[count:] = stack.form.gradients(found[count:], wanted[count:], stack.parts)
     given = (*[True] * count, *options.given)
     own = [d for d, has in zip(found, given, strict=True) if has]
     return _by_themselves([d for d, need in zip(own, needs, strict=True) if need])

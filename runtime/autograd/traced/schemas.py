@@ -14,14 +14,16 @@ from torch import Tensor
 
 from ....codegen.shape import Precision, Save
 from ...call import Choice, Order, cell_of
+from ...module.forms import OWN, Form
+from ...module.rows import rows_form
 from ...targets import target_of
-from ...tensors import LayerWeights, weights_from
+from ...tensors import LayerWeights
 from ..settings import Settings, made_joint, stack_of
 from ..stack import Run, Stack
 
 _OPTIONS = (
     "str cell, bool[] given, int layers, bool both, int heads, int dim, float dropout,"
-    " str variant, str save, str? precision, str order, bool joint=False"
+    " str variant, str save, str? precision, str order, bool joint=False, bool rows=False"
 )
 RNN = (
     "rnn(Tensor x, Tensor[] states, Tensor[] weights, Tensor? masks, bool keep,"
@@ -49,6 +51,8 @@ class Options(NamedTuple):
         precision: as in `Choice`.
         order: whether layers run at the same time.
         joint: whether both directions of a layer are one call.
+        rows: whether weights are rows in the order head, gate, unit, as those of a module, or gate
+            by gate, as in `LayerWeights`.
     """
 
     cell: str
@@ -63,6 +67,17 @@ class Options(NamedTuple):
     precision: str | None
     order: str
     joint: bool = False
+    rows: bool = False
+
+    @property
+    def passed(self) -> tuple[Any, ...]:
+        """The options without the last ones that are defaults, which torch leaves out of a call."""
+        return self[: len(self) - (0 if self.rows else 1 if self.joint else 2)]
+
+    @property
+    def form(self) -> Form:
+        """How the weights are given."""
+        return rows_form(self.heads, self.dim) if self.rows else OWN
 
     @property
     def directions(self) -> int:
@@ -101,7 +116,7 @@ class Options(NamedTuple):
         Args:
             present: those that there are.
         """
-        return weights_from(list(self.spread(present, None)), self.parts)
+        return self.form.weights(list(self.spread(present, None)), self.parts)
 
     def spread(self, present: Sequence[Any], missing: Any) -> Iterator[Any]:
         """A value for each of the weights in `given`.
@@ -121,7 +136,7 @@ def _stack(*arguments: Any) -> Stack:
     options = Options(*fields)
     cell, _, layers, both, heads, dim, dropout, *_ = options
     sizes, order = (layers, both, heads, dim), cast(Order, options.order)
-    settings = Settings(cell_of(cell), *sizes, dropout, "auto", options.choice, order)
+    settings = Settings(cell_of(cell), *sizes, dropout, "auto", options.choice, order, options.form)
     stack = stack_of(settings, device, keep, dropout, tf32)
     return made_joint(stack) if options.joint else stack
 

@@ -22,11 +22,12 @@ WAYS = [
 
 
 def arguments(cell, layers, way, dropout=0.0, keep=True, seed=0):
-    """Of `rnnc::rnn`, for 2 heads of 3 units, 3 rows and 4 steps."""
+    """Of `rnnc::rnn`, for 2 heads of 3 units, 3 rows and 4 steps; of one cell gate by gate."""
     both, joint = way != "one way", way == "jointly"
     rnn = rnnc.RNN(cell, 5, 6, heads=2, num_layers=layers, bidirectional=both, dtype=torch.float64)
     parts, directions = layers * (1 + both), 1 + both
-    flat = flat_weights(rnn._form, rnn._weights_on(torch.device("cpu")), parts)
+    flat, rows = rnn._weights_on(torch.device("cpu")), cell.name != "fastgrnn"
+    flat = flat if rows else flat_weights(rnn._form, flat, parts)
     draw = torch.Generator().manual_seed(seed)
     x = torch.randn(4, 3, 5, dtype=torch.float64, generator=draw, requires_grad=keep)
     states = [
@@ -38,9 +39,8 @@ def arguments(cell, layers, way, dropout=0.0, keep=True, seed=0):
         masks = torch.rand(layers - 1, 4, 3, 6 * directions, generator=draw) > dropout
     weights = [w.detach().requires_grad_(keep) for w in flat if w is not None]
     given = [w is not None for w in flat]
-    options = Options(
-        cell.text, given, layers, both, 2, 3, dropout, "auto", "gates", "ieee", "auto", joint
-    )
+    sizes, choice = (layers, both, 2, 3, dropout), ("auto", "gates", "ieee", "auto")
+    options = Options(cell.text, given, *sizes, *choice, joint, rows)
     return (x, states, weights, masks, keep, *options)
 
 
@@ -89,6 +89,8 @@ def test_misuse_of_the_operator_is_refused():
         (1, [s[:1] for s in call[1]]),
         (2, call[2][1:]),
         (2, [call[2][0][:, :1], *call[2][1:]]),
+        (2, [call[2][0][:-1], *call[2][1:]]),
+        (2, [call[2][0].unflatten(0, (2, -1)), *call[2][1:]]),
         (2, [*call[2][:4], call[2][4].float(), *call[2][5:]]),
         (3, torch.ones(1, 4, 3, 6, dtype=torch.bool)),
     ):
@@ -165,7 +167,7 @@ def test_the_flag_of_precision_is_a_constant_of_the_graph(monkeypatch):
         return precision == "tf32"
 
     def backend(graph, example):
-        seen.extend(n.args[-2] for n in graph.graph.nodes if n.target is rnn_op)
+        seen.extend(n.args[-4] for n in graph.graph.nodes if n.target is rnn_op)
         return graph.forward
 
     monkeypatch.setattr(rnnc.runtime.cpu.target.CpuTarget, "rounds", rounds)
@@ -236,7 +238,7 @@ def test_export_and_its_file(tmp_path):
     sizes = {0: torch.export.Dim("steps"), 1: torch.export.Dim("batch")}
     program = torch.export.export(rnn, (x,), dynamic_shapes=(sizes,))
     (node,) = [n for n in program.graph.nodes if n.target is rnn_op]
-    assert node.args[-2] is None  # the flag of precision is read where the program runs
+    assert node.args[-4] is None  # the flag of precision is read where the program runs
     torch.export.save(program, tmp_path / "rnn.pt2")
     loaded = torch.export.load(tmp_path / "rnn.pt2").module()
     for shape in ((5, 3, 4), (7, 2, 4)):
