@@ -90,18 +90,19 @@ def test_each_order(variant, order):
 @pytest.mark.parametrize("order", ["sequential", "wavefront"])
 @pytest.mark.parametrize("name", ["lstm", "gru"])
 @pytest.mark.parametrize(
-    ("layers", "shape", "dtype"),
+    ("variant", "layers", "batch", "dtype"),
     [
-        (3, (512, 5, 64), torch.bfloat16),
-        (10, (300, 32, 256), torch.bfloat16),  # in groups
-        (2, (256, 16, 128), torch.float32),
+        ("block", 3, 5, torch.bfloat16),
+        ("cluster", 10, 32, torch.bfloat16),  # in groups
+        ("block", 2, 16, torch.float32),
     ],
     ids=str,
 )
-def test_a_wavefront_is_replayed(layers, shape, dtype, name, order):
-    hidden = shape[-1]
-    rnn = rnnc.RNN(rnnc.cells.get(name), hidden, hidden, num_layers=layers, layers=order)
-    made = check(rnn.to("cuda", dtype), shape)
+def test_a_wavefront_is_replayed(variant, layers, batch, dtype, name, order):
+    heads, dim = {"block": (4, 32), "cluster": (2, 128)}[variant]
+    options = {"heads": heads, "num_layers": layers, "variant": variant, "layers": order}
+    rnn = rnnc.RNN(rnnc.cells.get(name), heads * dim, heads * dim, **options)
+    made = check(rnn.to("cuda", dtype), (300, batch, heads * dim))
     assert len(made) == 3
     assert None not in made
 
