@@ -31,7 +31,9 @@ def module_of(name, dtype, heads=1, hidden=96, size=40, layers=2, **options):
     return rnnc.RNN(rnnc.cells.get(name), size, hidden, **options)
 
 
-def results(rnn, x, states, seeds, step):
+def results(rnn, x, states, seeds, step, variant="auto"):
+    """By a step, or by a sequence of one; a variant runs it as a longer one."""
+    rnn.variant = variant
     dtype = next(rnn.parameters()).dtype
     x = x.to(dtype).requires_grad_()
     states = [s.to(dtype).requires_grad_() for s in states]
@@ -71,7 +73,8 @@ def test_values(name, dtype, batch, heads, precision):
     exact.load_state_dict(rnn.state_dict())
     given = drawn(rnn, batch, dtype)
     wanted = results(exact, *given, step=False)
-    found, sequence = (results(rnn, *given, step=step) for step in (True, False))
+    found = results(rnn, *given, step=True)
+    sequence = results(rnn, *given, step=False, variant="alternating")
     eps = 2**-10 if precision == "tf32" else torch.finfo(dtype).eps
     for key, value in wanted.items():
         allowed = 2 * error(sequence[key], value) + 8 * eps
@@ -104,6 +107,45 @@ def test_the_same_bits_each_time_and_row_by_row(batch):
         if batch <= 32:
             row = rnn.step(x[:1], [s[:, :1] for s in states])[0]
             assert torch.equal(row, first[:1])
+
+
+# Each tile of the forward and of the backward; lines that no copy of 16 bytes divides.
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    ("batch", "hidden", "size"),
+    [
+        (16, 256, 64),
+        (100, 512, 40),
+        (128, 768, 64),
+        (300, 512, 512),
+        (513, 512, 1030),
+        (77, 130, 33),
+    ],
+)
+def test_tiles(batch, hidden, size, dtype):
+    exact = module_of("lstm", torch.float64, hidden=hidden, size=size, layers=1)
+    rnn = module_of("lstm", dtype, hidden=hidden, size=size, layers=1, precision="tf32")
+    rnn.load_state_dict(exact.state_dict())
+    exact.load_state_dict(rnn.state_dict())
+    given = drawn(rnn, batch, dtype)
+    filled = torch.full((1 << 24,), float("nan"), device="cuda")  # what results may lie in
+    wanted = results(exact, *given, step=False)
+    del filled
+    found, again = (results(rnn, *given, step=True) for _ in range(2))
+    eps = 2**-10 if dtype == torch.float32 else torch.finfo(dtype).eps
+    for key, value in wanted.items():
+        assert error(found[key], value) <= 4 * eps, key
+        assert torch.equal(found[key], again[key]), key
+
+
+@pytest.mark.parametrize("batch", [1, 20, 200])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
+def test_a_sequence_of_one_step_is_a_step(batch, dtype):
+    rnn = module_of("gru", dtype)
+    x, states, seeds = drawn(rnn, batch, dtype)
+    found = results(rnn, x, states, seeds, step=True)
+    for key, value in results(rnn, x, states, seeds, step=False).items():
+        assert torch.equal(found[key], value), key
 
 
 def test_a_step_inside_a_callers_graph():
