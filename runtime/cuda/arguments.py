@@ -12,8 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..masks import Masks
-
 _WIDEST_ACCESS = 16  # bytes
 
 # What both directions begin with: the sizes, where a launch begins, and how long a block waits.
@@ -40,38 +38,6 @@ def mask_arguments(states: int) -> type[ctypes.Structure]:
 
 def _masks(states: int) -> tuple[tuple[str, type[ctypes.Structure]]]:
     return (("masks", mask_arguments(states)),)
-
-
-def mask_fields(masks: Masks | None, reset_to: Sequence[Tensor]) -> list[int | Tensor | None]:
-    """The fields of `MaskArguments`, in its order; none without masks.
-
-    Args:
-        masks: of the call, contiguous.
-        reset_to: the values of each state after a reset, as `Masks` has them.
-    """
-    if masks is None:
-        return []
-    values = [t if _whole(t) else t.contiguous() for t in reset_to]
-    strides = [_reset_strides(value) for value in values]
-    return [
-        *(masks.steps, masks.longest),
-        *(time for time, _ in strides),
-        *(row for _, row in strides),
-        *values,
-    ]
-
-
-def _whole(tensor: Tensor) -> bool:
-    """Whether heads and units are contiguous."""
-    return tensor.stride()[-2:] == (tensor.shape[-1], 1)
-
-
-def _reset_strides(value: Tensor) -> tuple[int, int]:
-    """Of time and of batch rows, in elements; 0 where a value does not vary."""
-    strides = value.stride()
-    if value.ndim == 4:
-        return strides[1], strides[0]
-    return 0, strides[0] if value.ndim == 3 else 0
 
 
 def forward_arguments(states: int, params: int, masked: bool = False) -> type[ctypes.Structure]:

@@ -17,13 +17,13 @@ from ...codegen.cuda.limits import MIB
 from ...codegen.shape import Reverse
 from ..errors import ResidencyError
 from ..gemms import gates_again, recurrent_sums
-from ..masks import read_states
 from ..multiplier import TORCH, Multiplier
 from ..replay.recorder import recording, refuse_recording
 from ..tensors import Forward, Gradients, Saved, ScanInputs
-from .arguments import filled, mask_fields, packed, packed_or_none, rows_packed
+from .arguments import filled, packed, packed_or_none, rows_packed
 from .launch import on_device
 from .prepared import Prepared, prepare
+from .products.masks import mask_fields, states_read, without_gaps
 from .products.rearrange import Job, jobs_of_splits, new_of_heads, rearrange
 from .watchdog import watchdog_bound
 
@@ -81,7 +81,7 @@ def forward(
         *(wx, R, R_diag, b),
         *(params or (None,)),
         *(*initial_states, *states, *last, saved),
-        *mask_fields(inputs.masks, reset_to),
+        *mask_fields(inputs.masks, without_gaps(reset_to)),
     )
 
     def launch(ready: Prepared) -> None:
@@ -109,13 +109,7 @@ def backward(
     """
     like = saved.initial_states[0]
     parts = backward_parts(
-        ready,
-        saved,
-        d_states,
-        d_last,
-        multiplier=multiplier,
-        donated=donated,
-        reset_to=reset_to,
+        ready, saved, d_states, d_last, multiplier=multiplier, donated=donated, reset_to=reset_to
     )
     if not like.numel():
         return parts.finish(parts.no_sums())
@@ -167,13 +161,13 @@ def backward_parts(
         run: takes the place of the launcher's `run`; it may launch later.
     """
     cell, counts, like = ready.cell, ready.counts, saved.initial_states[0]
-    reverse, masks = ready.plan.reverse, saved.masks
+    reverse, masks, reset_to = ready.plan.reverse, saved.masks, without_gaps(reset_to)
     batch, heads, dim = like.shape
     steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
     if saved.wx is None:
         values = packed(saved.saved)
     else:
-        values = gates_again(cell, _as_read(cell, saved, reverse), multiplier, reverse)
+        values = gates_again(cell, _as_read(cell, saved, reset_to, reverse), multiplier, reverse)
     # Safe in place: the thread that reads a saved value later writes the gradient of the same
     # element.
     in_place = (donated or values is not saved.saved) and values.shape[-1] == counts.inputs
@@ -227,8 +221,8 @@ def backward_parts(
     def finish(sums: Tensor) -> Gradients:
         gates, factors = (d_wx, d_gates_no_input), (states, before)
         if masks is not None:
-            read = _as_read(cell, saved, reverse)
-            factors = list(read.states), list(read.initial_states)
+            read = _as_read(cell, saved, reset_to, reverse)
+            factors = [*read.states], [*read.initial_states]
         by_head = saved.by_head or reverse == "half"
         matrices = sum(len(product.pairs) for product in ready.products)
         d_R = new_of_heads(like, (matrices, heads, dim, dim), 1, by_head)
@@ -286,15 +280,15 @@ def _running(ready: Prepared, run: RunKernels | None) -> RunKernels:
     return run or ready.launcher.run
 
 
-def _as_read(cell: CellSpec, saved: Saved, reverse: Reverse) -> Saved:
+def _as_read(cell: CellSpec, saved: Saved, reset_to: Sequence[Tensor], reverse: Reverse) -> Saved:
     """What a forward saved, with states as products over all steps read them."""
     if saved.masks is None:
         return saved
-    states = read_states(cell, saved.masks, saved.states, saved.initial_states, reverse)
-    return replace(saved, states=states[0], initial_states=states[1])
+    states, firsts = ([packed(t) for t in s] for s in (saved.states, saved.initial_states))
+    read = states_read(cell, saved.masks, states, firsts, reset_to, bool(reverse))
+    return replace(saved, states=read[0], initial_states=read[1])
 
 
 def _as(dtype: torch.dtype, sums: Sequence[Tensor | None]) -> list[Tensor] | None:
     """Sums over time in the dtype of the call; None if there are none."""
-    found = [total.to(dtype) for total in sums if total is not None]
-    return found or None
+    return [total.to(dtype) for total in sums if total is not None] or None

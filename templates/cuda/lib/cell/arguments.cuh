@@ -23,7 +23,7 @@ struct HandoverArguments {
 #ifdef RNNC_MASKED
 // Which steps each batch row runs, and the states that it runs them from: lib/cell/mask.cuh.
 struct MaskArguments {
-  const unsigned char* steps;              // [T, B]
+  const u32* steps;                        // [T / 16, B], two bits per step, the first lowest
   const int* longest;                      // [B], a row's steps; null: all rows run all
   int64 reset_time[Cell::kStates],
       reset_row[Cell::kStates];            // strides of reset_to, in elements

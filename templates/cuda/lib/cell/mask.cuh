@@ -1,6 +1,6 @@
 // Masks: which steps each batch row runs, and the states that it runs them from.
 //
-// Of each step and row there is one byte, made for one direction of time. A generated source that
+// Of each step and row there are two bits, made for one direction of time. A generated source that
 // does not define RNNC_MASKED has none: all rows run all steps, each from the states after the last
 // one, and nothing here does anything.
 #pragma once
@@ -14,7 +14,11 @@ namespace rnnc {
 
 constexpr bool kMasked = true;
 
-// What the byte of a step says.
+#ifdef RNNC_REVERSE_HALF
+#error "a call with masks has one direction of time"
+#endif
+
+// What the bits of a step say.
 constexpr u32 kHold = 0;     // the row does not run the step: its states stand still
 constexpr u32 kRun = 1;      // from the states after the last step
 constexpr u32 kRestart = 2;  // from the reset values
@@ -42,11 +46,47 @@ struct TileSteps {
   }
 };
 
-// The byte of a row for the step at a place in memory.
+constexpr int kMaskSteps = 16;  // per word
+
+// The word of a row that begins with step kMaskSteps * i in memory; one of kRun, if there is none.
 template <typename Arguments>
-RNNC_INLINE u32 load_mask(const Arguments& a, int64 t, int64 row) {
-  return ld_global_nc_u8(a.masks.steps + t * a.batch + row);
+RNNC_INLINE u32 load_mask_word(const Arguments& a, int i, int row) {
+  const bool exists = i >= 0 && i * kMaskSteps < a.steps;
+  return exists ? __ldg(a.masks.steps + i * a.batch + row) : 0x55555555u;
 }
+RNNC_INLINE u32 mask_in_word(u32 word, int t) { return word >> t % kMaskSteps * 2 & 3; }
+
+// How a row takes the step at a place in memory.
+template <typename Arguments>
+RNNC_INLINE u32 load_mask(const Arguments& a, int64 t, int row) {
+  return mask_in_word(load_mask_word(a, static_cast<int>(t) / kMaskSteps, row),
+                      static_cast<int>(t));
+}
+
+// How a row takes one step after the other. A word is loaded one word ahead: so that no step waits
+// for it, nor for another load because the hardware counts both together.
+struct MaskWalk {
+  u32 word, following;
+
+  // The first step, at place t; `by`, 1 or -1, leads to the place of the next.
+  template <typename Arguments>
+  RNNC_MEMBER u32 begin(const Arguments& a, int64 t, int64 by, int row) {
+    const int i = static_cast<int>(t) / kMaskSteps;
+    word = load_mask_word(a, i, row);
+    following = load_mask_word(a, i + static_cast<int>(by), row);
+    return mask_in_word(word, static_cast<int>(t));
+  }
+  // The next one, at place t.
+  template <typename Arguments>
+  RNNC_MEMBER u32 next(const Arguments& a, int64 t, int64 by, int row) {
+    const int place = static_cast<int>(t);
+    if (place % kMaskSteps == (by > 0 ? 0 : kMaskSteps - 1)) {
+      word = following;
+      following = load_mask_word(a, place / kMaskSteps + static_cast<int>(by), row);
+    }
+    return mask_in_word(word, place);
+  }
+};
 
 // Where the reset value of an item lies: of a state, at a place in memory, of a row, and of a unit
 // in [N, D].

@@ -16,65 +16,83 @@ namespace rnnc {
 // Of `rows` batch rows of `units` units.
 template <int units, int rows>
 struct BackwardMasks {
-  int row[rows], unit[units];              // in the batch; in [N, D]
-  u32 now[rows], next[rows], later[rows];  // the bytes of this step and of the two before it
-  bool restarted[rows];                    // the step after this one
-  // What this step may begin from instead of the states after the step before.
-  Vec<Element, 1> other[units][rows][Cell::kStates];
+  int row[rows], unit[units];   // in the batch; in [N, D]
+  u32 now[rows];                // how the rows take this step
+  MaskWalk walk[rows];
+  bool restarted[rows];         // the step after this one
+  Vec<Element, 1> reset[units][rows][Cell::kStates];  // what this step may begin from
 
   RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
   RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
 
-  // Before the first iteration of the kernel, of step t.
+  // Before step t, in a kernel that runs no other step; or after all steps, if t is -1.
   template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 steps, int64 t) {
+  RNNC_MEMBER void begin_single(const Arguments& a, const TimeOrder& time, int64 t) {
     repeat<rows>([&](int j) {
-      restarted[j] = t + 1 < steps && load_mask(a, time.at(t + 1), row[j]) == kRestart;
-      now[j] = next[j] = t >= 0 ? load_mask(a, time.at(t), row[j]) : kRun;
+      restarted[j] = t + 1 < a.steps && load_mask(a, time.at(t + 1), row[j]) == kRestart;
+      now[j] = t >= 0 ? load_mask(a, time.at(t), row[j]) : kRun;
+      repeat<units>([&](int i) { load_reset(i, j, a, time.at(t)); });
     });
-    load_others(a, time, t + 1);
-    repeat<rows>([&](int j) { next[j] = t > 0 ? load_mask(a, time.at(t - 1), row[j]) : kRun; });
+  }
+  // Before the first iteration, of the last step.
+  template <typename Arguments>
+  RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 steps) {
+    repeat<rows>([&](int j) {
+      restarted[j] = false;
+      now[j] = kRun;
+      if (steps > 0) now[j] = walk[j].begin(a, time.at(steps - 1), -time.stride(1), row[j]);
+      repeat<units>([&](int i) { load_reset(i, j, a, time.at(steps - 1)); });
+    });
+  }
+  // Of this step, at place t; values that do not differ between steps are loaded once.
+  template <typename Arguments>
+  RNNC_MEMBER void load_reset(int i, int j, const Arguments& a, int64 t) {
+    repeat<Cell::kStates>([&](int s) {
+      if (!kReads[s] || (a.masks.reset_time[s] != 0 && !restarts(j))) return;
+      reset[i][j][s].load(reset_value(a, s, t, row[j], unit[i]));
+    });
   }
 
-  // Loads what the step before step t may begin from.
+  // Once per iteration, after its last use of this step's masks: loads what the step before step t
+  // begins from, if reset values differ between steps.
   template <typename Arguments>
-  RNNC_MEMBER void load_others(const Arguments& a, const TimeOrder& time, int64 t) {
+  RNNC_MEMBER void advance(const Arguments& a, const TimeOrder& time, int t) {
     repeat<rows>([&](int j) {
-      repeat<units>([&](int i) {
-        if (next[j] < kRestart) return;
-        repeat<Cell::kStates>([&](int s) {
-          if (!kReads[s]) return;
-          const Element* const initial =
-              a.initial_states[s] + int64{row[j]} * (a.heads * a.dim) + unit[i];
-          other[i][j][s].load(next[j] == kFirst
-                                  ? initial
-                                  : reset_value(a, s, time.at(t - 1), row[j], unit[i]));
+      restarted[j] = restarts(j);
+      now[j] = kRun;
+      if (t > 0) now[j] = walk[j].next(a, time.at(t - 1), -time.stride(1), row[j]);
+    });
+    repeat<Cell::kStates>([&](int s) {
+      if (!kReads[s] || a.masks.reset_time[s] == 0) return;
+      repeat<rows>([&](int j) {
+        if (!restarts(j)) return;
+        repeat<units>([&](int i) {
+          reset[i][j][s].load(reset_value(a, s, time.at(t - 1), row[j], unit[i]));
         });
       });
     });
-  }
-  // Once per step, after its last use of `before`: loads what the steps before step t need.
-  template <typename Arguments>
-  RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t) {
-    load_others(a, time, t);
-    repeat<rows>(
-        [&](int j) { later[j] = t > 1 ? load_mask(a, time.at(t - 2), row[j]) : kRun; });
-  }
-  RNNC_MEMBER void advance() {
-    repeat<rows>([&](int j) { restarted[j] = restarts(j); });
-    assign(now, next);
-    assign(next, later);
   }
 
   RNNC_MEMBER bool holds(int j) const { return now[j] == kHold; }
   RNNC_MEMBER bool restarts(int j) const { return now[j] == kRestart; }
   RNNC_MEMBER bool has_restarted(int j) const { return restarted[j]; }
 
-  // The states that the step began from; `state` are those after the step before.
-  RNNC_MEMBER void select_before(int i, int j, States& before, const States& state) const {
+  // The states that the step began from; `state` are those after the step before, or the initial
+  // states before the first of all steps.
+  template <typename Arguments>
+  RNNC_MEMBER void select_before(int i, int j, const Arguments& a, States& before,
+                                 const States& state) const {
     repeat<Cell::kStates>([&](int s) {
-      before[s] = kReads[s] && now[j] >= kRestart ? other[i][j][s][0] : state[s];
+      before[s] = kReads[s] && restarts(j) ? reset[i][j][s][0] : state[s];
     });
+#ifdef RNNC_REVERSE
+    // Once per row, and not at the first of all steps if the row is shorter than others.
+    if (now[j] != kFirst) return;
+    repeat<Cell::kStates>([&](int s) {
+      const int64 offset = row[j] * (a.heads * a.dim) + unit[i];
+      if (kReads[s]) before[s] = to_real(a.initial_states[s][offset]);
+    });
+#endif
   }
   // A row that does not run the step passes on the gradient `after`, and has none of gates.
   RNNC_MEMBER void select_gradients(int j, States& d_state, Gates& d_gate, Params& d_param,
@@ -86,12 +104,7 @@ struct BackwardMasks {
   // A part of the gradient of the states before the step after this one, if it goes on.
   RNNC_MEMBER real carried(int j, real part) const { return restarted[j] ? real(0) : part; }
 
-  // Once the gradient of the states before the step is complete: at a restart it ends here.
-  template <typename Arguments>
-  RNNC_MEMBER void end_at_restart(int i, int j, const Arguments& a, bool valid,
-                                  States& d_state) const {
-    if (restarts(j)) end_gradient(i, j, a, valid, d_state);
-  }
+  // Ends the gradient of the states before a step that began anew, once it is complete.
   template <typename Arguments>
   RNNC_MEMBER void end_gradient(int i, int j, const Arguments& a, bool valid,
                                 States& d_state) const {
@@ -112,21 +125,21 @@ struct BackwardMasks {
   RNNC_MEMBER void place_row(int, int64) {}
   RNNC_MEMBER void place_unit(int, int64) {}
   template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64, int64) {}
+  RNNC_MEMBER void begin_single(const Arguments&, const TimeOrder&, int64) {}
   template <typename Arguments>
-  RNNC_MEMBER void ahead(const Arguments&, const TimeOrder&, int) {}
-  RNNC_MEMBER void advance() {}
+  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64) {}
+  template <typename Arguments>
+  RNNC_MEMBER void advance(const Arguments&, const TimeOrder&, int) {}
   RNNC_MEMBER real carried(int, real part) const { return part; }
   static RNNC_MEMBER constexpr bool holds(int) { return false; }
-  static RNNC_MEMBER constexpr bool restarts(int) { return false; }
   static RNNC_MEMBER constexpr bool has_restarted(int) { return false; }
-  RNNC_MEMBER void select_before(int, int, States& before, const States& state) const {
+  template <typename Arguments>
+  RNNC_MEMBER void select_before(int, int, const Arguments&, States& before,
+                                 const States& state) const {
     assign(before, state);
   }
   RNNC_MEMBER void select_gradients(int, const States&, const Gates&, const Params&,
                                     const States&) const {}
-  template <typename Arguments>
-  RNNC_MEMBER void end_at_restart(int, int, const Arguments&, bool, const States&) const {}
   template <typename Arguments>
   RNNC_MEMBER void end_gradient(int, int, const Arguments&, bool, const States&) const {}
 };

@@ -16,20 +16,32 @@ namespace rnnc {
 // Of `rows` batch rows of `units` units.
 template <int units, int rows>
 struct ForwardMasks {
-  int row[rows], unit[units];               // in the batch; in [N, D]
-  u32 now[rows], next[rows], later[rows];   // the bytes of this step and of the two after it
+  int row[rows], unit[units];  // in the batch; in [N, D]
+  u32 now[rows], next[rows];   // how the rows take this step and the next one
+  MaskWalk walk[rows];
   Vec<Element, 1> reset[units][rows][Cell::kStates];  // what the next step may begin from
   States stored[units][rows];                         // the results of this step
 
   RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
   RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
 
-  // Before the first step of the kernel, step t.
+  // Before step t, in a kernel that runs no other step.
   template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 steps, int64 t = 0) {
+  RNNC_MEMBER void begin_single(const Arguments& a, const TimeOrder& time, int64 t) {
     repeat<rows>([&](int j) {
-      now[j] = t < steps ? load_mask(a, time.at(t), row[j]) : kRun;
-      next[j] = t + 1 < steps ? load_mask(a, time.at(t + 1), row[j]) : kRun;
+      now[j] = t < a.steps ? load_mask(a, time.at(t), row[j]) : kRun;
+      next[j] = t + 1 < a.steps ? load_mask(a, time.at(t + 1), row[j]) : kRun;
+      repeat<units>([&](int i) { load_reset(i, j, a, time.at(t + 1)); });
+    });
+  }
+  // Before the first of all steps.
+  template <typename Arguments>
+  RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int steps) {
+    repeat<rows>([&](int j) {
+      now[j] = next[j] = kRun;
+      if (steps > 0) now[j] = walk[j].begin(a, time.at(0), time.stride(1), row[j]);
+      if (steps > 1) next[j] = walk[j].next(a, time.at(1), time.stride(1), row[j]);
+      repeat<units>([&](int i) { load_reset(i, j, a, time.at(1)); });
     });
   }
   // After `begin`: replaces initial states that the first step does not begin from.
@@ -41,27 +53,28 @@ struct ForwardMasks {
         [&](int s) { state[s] = to_real(*reset_value(a, s, time.at(0), row[j], unit[i])); });
   }
 
-  // Well before `select`: loads what the step after step t may begin from.
+  // Of the next step, at place t; values that do not differ between steps are loaded once.
   template <typename Arguments>
-  RNNC_MEMBER void load_resets(const Arguments& a, const TimeOrder& time, int64 t) {
-    repeat<rows>([&](int j) {
-      repeat<units>([&](int i) {
+  RNNC_MEMBER void load_reset(int i, int j, const Arguments& a, int64 t) {
+    repeat<Cell::kStates>([&](int s) {
+      if (a.masks.reset_time[s] != 0 && next[j] != kRestart) return;
+      reset[i][j][s].load(reset_value(a, s, t, row[j], unit[i]));
+    });
+  }
+  // Once per step, well before `select`: loads what the step after step t may begin from, if it
+  // differs between steps.
+  template <typename Arguments>
+  RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t) {
+    repeat<Cell::kStates>([&](int s) {
+      if (a.masks.reset_time[s] == 0) return;
+      repeat<rows>([&](int j) {
         if (next[j] != kRestart) return;
-        repeat<Cell::kStates>([&](int s) {
+        repeat<units>([&](int i) {
           reset[i][j][s].load(reset_value(a, s, time.at(t + 1), row[j], unit[i]));
         });
       });
     });
   }
-  // Once per step: loads what the steps after step t need.
-  template <typename Arguments>
-  RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t, int steps) {
-    load_resets(a, time, t);
-    repeat<rows>([&](int j) {
-      later[j] = t + 2 < steps ? load_mask(a, time.at(t + 2), row[j]) : kRun;
-    });
-  }
-
   // From the states after the step, if the row runs it: what is stored, and what comes next.
   RNNC_MEMBER void select(int i, int j, States& next_state, const States& state) {
     repeat<Cell::kStates>([&](int s) {
@@ -71,9 +84,14 @@ struct ForwardMasks {
       next_state[s] = next[j] == kRestart ? reset[i][j][s][0] : kept;
     });
   }
-  RNNC_MEMBER void advance() {
+  // After step t.
+  template <typename Arguments>
+  RNNC_MEMBER void advance(const Arguments& a, const TimeOrder& time, int t, int steps) {
     assign(now, next);
-    assign(next, later);
+    repeat<rows>([&](int j) {
+      next[j] = kRun;
+      if (t + 2 < steps) next[j] = walk[j].next(a, time.at(t + 2), time.stride(1), row[j]);
+    });
   }
 
   RNNC_MEMBER const States& results(int i, int j, const States&) const { return stored[i][j]; }
@@ -94,16 +112,17 @@ struct ForwardMasks {
   RNNC_MEMBER void place_row(int, int64) {}
   RNNC_MEMBER void place_unit(int, int64) {}
   template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64, int64 = 0) {}
+  RNNC_MEMBER void begin_single(const Arguments&, const TimeOrder&, int64) {}
+  template <typename Arguments>
+  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int) {}
   template <typename Arguments>
   RNNC_MEMBER void begin_states(int, int, const Arguments&, const TimeOrder&, const States&) const {
   }
   template <typename Arguments>
-  RNNC_MEMBER void load_resets(const Arguments&, const TimeOrder&, int64) {}
-  template <typename Arguments>
-  RNNC_MEMBER void ahead(const Arguments&, const TimeOrder&, int, int) {}
+  RNNC_MEMBER void ahead(const Arguments&, const TimeOrder&, int) {}
   RNNC_MEMBER void select(int, int, const States&, const States&) {}
-  RNNC_MEMBER void advance() {}
+  template <typename Arguments>
+  RNNC_MEMBER void advance(const Arguments&, const TimeOrder&, int, int) {}
   RNNC_MEMBER const States& results(int, int, const States& state) const { return state; }
   RNNC_MEMBER void clear() {}
 };

@@ -75,7 +75,7 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
         });
       });
     });
-    masks.begin(a, time, tile_steps.of(a), tile_steps.of(a) - 1);
+    masks.begin(a, time, tile_steps.of(a));
   }
 
   // Computes the gradients of an item's gates and of the states before the step, but for the
@@ -95,7 +95,7 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
             StateCopy::read(states + StateCopy::kBytes, state_offset[half][j])[0];
       }
     });
-    masks.select_before(half, j, before, last);
+    masks.select_before(half, j, a, before, last);
     apply_pointwise_backward(saved, before, after[half][j], param[half], d_state[half][j], d_gate,
                              d_param);
     masks.select_gradients(j, d_state[half][j], d_gate, d_param, carried);
@@ -234,10 +234,10 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     // While the product runs: copy an earlier step's data into the stage of this step's, and store
     // the results.
     prefetch(t - Plan::kNumStages, stage_idx);
-    items.masks.ahead(a, copy.time, t);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     buffer_offset ^= GradientExchange::kBytes;
     handover.publish(a, t + 1);
+    items.masks.advance(a, copy.time, t);
     // Laundered: otherwise the compiler multiplies again in the branch of each store.
     const int64 t_offset = launder(copy.time.at(t) * step_size);
     Element* const d_wx = a.d_wx + t_offset * Cell::kInputGates;
@@ -250,9 +250,9 @@ RNNC_INLINE void run(const BackwardArguments& a) {
       });
     });
     items.for_each([&](int half, int j) {
-      items.masks.end_at_restart(half, j, a, items.valid[half][j], items.d_state[half][j]);
+      if (!items.masks.has_restarted(j)) return;
+      items.masks.end_gradient(half, j, a, items.valid[half][j], items.d_state[half][j]);
     });
-    items.masks.advance();
   }
 
   handover.publish(a, 0);

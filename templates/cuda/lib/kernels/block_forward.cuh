@@ -200,10 +200,11 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     handover.publish(a, t - 2);
     if (t > 0) {
       items.store_step(a, t_offset);
+      items.masks.advance(a, time, t - 1, steps);
       t_offset += time.stride(step_size);
     }
     prefetch(t + Plan::kNumStages, stage_idx);
-    items.masks.ahead(a, time, t, steps);
+    items.masks.ahead(a, time, t);
     cp_async_wait<Plan::kNumStages - 2>();
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
 
@@ -215,7 +216,6 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     const auto compute = [&](auto& sigmoid) { items.compute(gate, next, sigmoid); };
     with_sigmoid<true>(compute, [&] { items.publish(shared + buffer_offset, next); });
     items.for_each([&](int group, int j) { assign(items.state[group][j], next[group][j]); });
-    items.masks.advance();
     items.add_states();
     __syncthreads();
   }

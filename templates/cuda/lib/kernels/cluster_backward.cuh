@@ -122,9 +122,8 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     // While the partials are in flight: store the results, and copy an earlier step's data into the
     // stage of this step's.
     handover.publish(a, t + 1);
-    items.masks.ahead(a, at.time(a), t);
     items.store_step(a, at);
-    items.masks.advance();
+    items.masks.advance(a, at.time(a), t);
     __syncwarp();
     prefetch(t - Plan::kNumStages, stage_idx);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;

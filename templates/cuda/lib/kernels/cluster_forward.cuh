@@ -222,7 +222,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       cp_async_wait<Plan::kNumStages - 1>();
       __syncwarp();
       items.start(gate, inputs.stage(stage_idx));
-      items.masks.ahead(a, inputs.time, t, steps);
+      items.masks.ahead(a, inputs.time, t);
     }
     if constexpr (Cell::kSources > 0) {
       Product product;
@@ -252,7 +252,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
         mbarrier_arrive_expect_tx(barriers + (t & 1) * 8, kPushedBytes);
       handover.publish(a, t - 1);
       items.store_step(a);
-      items.masks.advance();
+      items.masks.advance(a, inputs.time, t, steps);
       __syncwarp();
       inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
     }

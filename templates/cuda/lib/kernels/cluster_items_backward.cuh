@@ -146,7 +146,7 @@ struct Items : BackwardItems<kItems, 1> {
       load_states(item, 0, a, at.time(a), at.tile, at.step_size,
                   [&](const Element* tensor) { return element_at(tensor, offset_bytes[item]); });
     });
-    masks.begin(a, at.time(a), at.steps, at.steps - 1);
+    masks.begin(a, at.time(a), at.steps);
   }
 
   // The data of an item in a stage. A warp without an item reads another item's data.
@@ -180,7 +180,7 @@ struct Items : BackwardItems<kItems, 1> {
         carried[kSourceState[source]] += got;
       });
     }
-    masks.select_before(item, 0, before[item], last[item]);
+    masks.select_before(item, 0, a, before[item], last[item]);
     apply_pointwise_backward(saved, before[item], after[item][0], param[item], found[item].state,
                              found[item].gate, found[item].param);
     masks.select_gradients(0, found[item].state, found[item].gate, found[item].param, carried);

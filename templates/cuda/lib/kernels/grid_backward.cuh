@@ -49,7 +49,7 @@ RNNC_INLINE void load_items(Items& items, const BackwardArguments& a, const Plac
     });
     it.masks.place_row(0, it.row);
     it.masks.place_unit(0, it.unit);
-    it.masks.begin(a, place.time(a), steps, steps - 1);
+    it.masks.begin(a, place.time(a), steps);
   });
 }
 
@@ -94,7 +94,7 @@ RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place&
     last[s] = kReads[s] ? it.before[s][0] : real(0);
     if (a.d_states[s]) it.d_state[s] += it.d_output[s][0];
   });
-  it.masks.select_before(0, 0, before, last);
+  it.masks.select_before(0, 0, a, before, last);
   apply_pointwise_backward(saved, before, it.after, it.param, it.d_state, d_gate, d_param);
   it.masks.select_gradients(0, it.d_state, d_gate, d_param, carried);
   publish(it, d_gate, step_region);
@@ -192,8 +192,7 @@ RNNC_INLINE void run(const GridArguments<BackwardArguments>& grid) {
       if (t < 0) continue;
       for_items(items, phase, [&](Item& it) {
         compute_item(it, a, place, t, region.step);
-        it.masks.ahead(a, place.time(a), t);
-        it.masks.advance();
+        it.masks.advance(a, place.time(a), t);
       });
       prefetch(items, phase, a, place, t - 1);
     }

@@ -51,7 +51,7 @@ RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, co
   if (t >= steps) return;
   for_items(items, phase, [&](Item& it) {
     it.input.load(a.wx + place.time(a).at(t) * a.wx_time + it.input_offset);
-    it.masks.ahead(a, place.time(a), t, steps);
+    it.masks.ahead(a, place.time(a), t);
   });
 }
 
@@ -106,7 +106,6 @@ RNNC_INLINE void compute_items(Items& items, int phase, const float* partials) {
       apply_pointwise_forward(gate, it.state, it.param, next, it.saved, sigmoid);
     });
     it.masks.select(0, 0, next, it.state);
-    it.masks.advance();
     assign(it.state, next);
   });
 }
@@ -172,6 +171,8 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
       __syncthreads();
       compute_items(items, phase, partials);
       if (t + 1 < steps) publish(items, phase, region.step + region.bytes);
+      for_items(items, phase,
+                [&](Item& it) { it.masks.advance(a, place.time(a), t, steps); });
       prefetch(items, phase, a, place, t + 1, steps);
       store_items(items, phase, a, t_offset);
     }

@@ -69,12 +69,6 @@ RNNC_INLINE void ld_global_nc(u32 (&w)[4], const void* from) {
                : "l"(from));
 }
 
-RNNC_INLINE u32 ld_global_nc_u8(const unsigned char* from) {
-  u32 value;
-  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(value) : "l"(from));
-  return value;
-}
-
 RNNC_INLINE void st_global(void* to, const u16 (&w)[1]) {
   asm volatile("st.global.u16 [%0], %1;" ::"l"(to), "h"(w[0]) : "memory");
 }

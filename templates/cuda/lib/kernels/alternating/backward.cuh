@@ -23,7 +23,7 @@ struct BackwardInputs {
     const int64 t_offset = time.at(t) * size + item.row, step_stride = time.stride(size);
     masks.place_row(0, item.b);
     masks.place_unit(0, unit);
-    masks.begin(a, time, a.steps, t);
+    masks.begin_single(a, time, t);
     saved.load(a.saved + t_offset * Cell::kSaved);
     if (t > 0 && Cell::kSaved) prefetch_l2(a.saved + (t_offset - step_stride) * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
@@ -43,7 +43,7 @@ struct BackwardInputs {
     });
     States last;
     assign(last, before);
-    masks.select_before(0, 0, before, last);
+    masks.select_before(0, 0, a, before, last);
     load_unit_weights(param, diagonal, a, plane, unit);
   }
 };
@@ -138,7 +138,7 @@ RNNC_INLINE void backward_last(const BackwardArguments& a, const Workspace& work
   BackwardMasks<1, 1> masks;
   masks.place_row(0, item.b);
   masks.place_unit(0, item.unit);
-  masks.begin(a, TimeOrder(a.steps, item.n, workspace.heads), a.steps, -1);
+  masks.begin_single(a, TimeOrder(a.steps, item.n, workspace.heads), -1);
   if (masks.has_restarted(0)) masks.end_gradient(0, 0, a, true, d_state);
   repeat<Cell::kStates>(
       [&](int s) { a.d_initial_states[s][item.row] = to_element<Element>(d_state[s]); });

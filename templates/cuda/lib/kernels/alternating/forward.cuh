@@ -26,8 +26,7 @@ struct ForwardInputs {
     if (t + 1 < a.steps) prefetch_l2(wx + time.stride(a.wx_time));
     masks.place_row(0, item.b);
     masks.place_unit(0, unit);
-    masks.begin(a, time, a.steps, t);
-    masks.load_resets(a, time, t);
+    masks.begin_single(a, time, t);
     load_unit_weights(param, diagonal, a, plane, unit);
     repeat<Cell::kGates>([&](int g) { gate[g] = 0; });
     repeat<Cell::kBiasGates>([&](int i) {
@@ -51,7 +50,7 @@ RNNC_INLINE void forward_begin(const ForwardArguments& a, const Workspace& works
   ForwardMasks<1, 1> masks;
   masks.place_row(0, item.b);
   masks.place_unit(0, item.unit);
-  masks.begin(a, time, a.steps);
+  masks.begin_single(a, time, 0);
   masks.begin_states(0, 0, a, time, state);
   repeat<Cell::kStates>([&](int s) { workspace.states[s][item.row] = state[s]; });
   repeat<Cell::kSources>([&](int source) {

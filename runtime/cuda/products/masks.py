@@ -1,0 +1,173 @@
+"""Launches of templates/cuda/masks.cu: masks as kernels read them, and states as products do."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from ....cellspec.cell import CellSpec
+from ....codegen.cuda.kernel_plan import LaunchShape
+from ....codegen.layout import layout_of
+from ....codegen.render import cuda_unit
+from ...masks import RUN, Masks, read_states
+from ..driver.capture import beside_captures
+from ..driver.device import device_limits
+from ..launch import Kernel, on_device
+from ..load import LoadedModule, loaded
+from ..nvrtc import compile_unit
+
+# As in templates/cuda/masks.cu.
+_THREADS, _STEPS = 128, 16
+_WORDS = (16, 8, 4, 2)  # bytes
+_BLOCKS_PER_MULTIPROCESSOR = 16
+
+
+class _Pack(ctypes.Structure):
+    """Mirrors `PackArguments`."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("steps", "words")),
+        *((name, ctypes.c_int64) for name in ("count", "batch")),
+    ]
+
+
+class _Read(ctypes.Structure):
+    """Mirrors `ReadArguments`."""
+
+    _fields_ = [
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("steps", "states", "initial", "reset", "read", "first")
+        ),
+        *(
+            (name, ctypes.c_int64)
+            for name in (
+                *("count", "batch", "words", "reset_time", "reset_row"),
+                *("reverse", "word_bytes"),
+            )
+        ),
+    ]
+
+
+def without_gaps(values: Sequence[Tensor]) -> list[Tensor]:
+    """Reset values whose heads and units have no gaps.
+
+    Args:
+        values: of each state, (N, D), (B, N, D) or (B, T, N, D).
+    """
+    return [v if v.stride()[-2:] == (v.shape[-1], 1) else v.contiguous() for v in values]
+
+
+def _strides(value: Tensor) -> tuple[int, int]:
+    """The strides of time and of batch rows, in elements; 0 where a value does not vary.
+
+    Args:
+        value: (N, D), (B, N, D) or (B, T, N, D).
+    """
+    strides = value.stride()
+    if value.ndim == 4:
+        return strides[1], strides[0]
+    return 0, strides[0] if value.ndim == 3 else 0
+
+
+def mask_fields(masks: Masks | None, reset_to: Sequence[Tensor]) -> list[int | Tensor | None]:
+    """The fields of `MaskArguments`, in its order; none without masks.
+
+    Args:
+        masks: of the call.
+        reset_to: what `without_gaps` gave.
+    """
+    if masks is None:
+        return []
+    strides = [_strides(value) for value in reset_to]
+    return [
+        *(packed_steps(masks.steps), masks.longest),
+        *(time for time, _ in strides),
+        *(row for _, row in strides),
+        *reset_to,
+    ]
+
+
+def packed_steps(steps: Tensor) -> Tensor:
+    """How rows take steps, two bits for each, as `MaskArguments` has it.
+
+    Args:
+        steps: (T, B) of uint8, contiguous.
+
+    Returns:
+        (T / 16, B) of int32; the first of 16 steps has the lowest bits.
+    """
+    count, batch = steps.shape
+    words = steps.new_empty(math.ceil(count / _STEPS), batch, dtype=torch.int32)
+    if not words.numel():
+        return words
+    if not steps.is_cuda:
+        padding = steps.new_full((len(words) * _STEPS - count, batch), RUN)
+        parts = torch.cat([steps, padding]).view(-1, _STEPS, batch).long()
+        return words.copy_((parts << 2 * torch.arange(_STEPS)[:, None]).sum(1))
+    with on_device(steps.device):
+        grid = math.ceil(words.numel() / _THREADS), 1, 1
+        given = _Pack(steps.data_ptr(), words.data_ptr(), count, batch)
+        _kernel("rnnc_pack_masks", steps.device.index)(grid, given)
+    return words
+
+
+def states_read(
+    cell: CellSpec,
+    masks: Masks,
+    states: Sequence[Tensor],
+    initial_states: Sequence[Tensor],
+    reset_to: Sequence[Tensor],
+    reverse: bool,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """`read_states` of `runtime/masks.py` in one launch per state.
+
+    Args:
+        cell: the cell.
+        masks: of the call.
+        states: after each step, (T, B, N, D), contiguous.
+        initial_states: (B, N, D) each, contiguous.
+        reset_to: what `without_gaps` gave.
+        reverse: whether the cell runs from the last step to the first.
+    """
+    if not masks.steps.is_cuda or not masks.steps.numel():
+        return read_states(cell, masks, states, initial_states, reverse)
+    layout, found, firsts = layout_of(cell), list(states), list(initial_states)
+    sources = dict.fromkeys((*layout.sources.values, *layout.diagonal_sources.values))
+    count, batch = masks.steps.shape
+    device = masks.steps.device
+    most = device_limits(device.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
+    with on_device(device):
+        kernel = _kernel("rnnc_read_states", device.index)
+        for source in sources:
+            i = source.number
+            state, initial, value = states[i], initial_states[i], reset_to[i]
+            read, first = torch.empty_like(state), torch.empty_like(initial)
+            places = [t.data_ptr() for t in (state, initial, value, read, first)]
+            time, row = _strides(value)
+            size = state.element_size()
+            lengths = [n * size for n in (initial[0].numel(), time, row)]
+            word = next(w for w in _WORDS if not any(n % w for n in (*places, *lengths)))
+            words, reset_time, reset_row = (n // word for n in lengths)
+            sizes = count, batch, words, reset_time, reset_row, int(reverse), word
+            given = _Read(masks.steps.data_ptr(), *places, *sizes)
+            kernel((min(count * batch, most), 1, 1), given)
+            found[i], firsts[i] = read, first
+    return found, firsts
+
+
+@lru_cache(maxsize=64)
+def _kernel(name: str, device: int) -> Kernel:
+    """A kernel of the unit on a device."""
+    with beside_captures():
+        return loaded(_module(device), LaunchShape(_THREADS), name, device)
+
+
+@lru_cache(maxsize=64)
+def _module(device: int) -> LoadedModule:
+    return LoadedModule(compile_unit(cuda_unit("masks"), device_limits(device).arch).cubin)

@@ -1,0 +1,79 @@
+// What a call with lengths and resets does besides its steps: packs the bytes that say how rows take
+// steps, and gives products over all steps the states that each step began from.
+#include "lib/ptx/types.cuh"
+
+namespace rnnc {
+
+constexpr int kThreads = 128;
+constexpr int kMaskSteps = 16;  // per word, as in lib/cell/mask.cuh
+enum How { kHold, kRun, kRestart, kFirst };
+
+// Mirrored by runtime/cuda/products/masks.py.
+struct PackArguments {
+  const unsigned char* steps;  // [T, B]
+  u32* words;                  // [T / 16, B], two bits per step, the first lowest
+  int64 count, batch;          // T, B
+};
+
+// A row of a tensor is one of [N, D]; its elements are copied as words of word_bytes.
+struct ReadArguments {
+  const unsigned char* steps;    // [T, B]
+  const void* states;            // [T, B, words], after each step
+  const void* initial;           // [B, words]
+  const void* reset;             // by its strides
+  void* read;                    // [T, B, words]: where a step lies, what the step after it reads
+  void* first;                   // [B, words]: what the first step reads
+  int64 count, batch, words;     // T, B
+  int64 reset_time, reset_row;   // in words
+  int64 reverse;                 // whether the first step is the last in memory
+  int64 word_bytes;
+};
+
+template <typename Word>
+RNNC_INLINE void read_states(const ReadArguments& a) {
+  const int64 rows = a.count * a.batch;
+  for (int64 i = blockIdx.x; i < rows; i += gridDim.x) {
+    const int64 t = i / a.batch, row = i - t * a.batch;
+    const int64 before = a.reverse ? t + 1 : t - 1;  // the step that ran before
+    const bool is_first = before < 0 || before >= a.count;
+    const u32 how = a.steps[i];
+    const Word* from = nullptr;
+    if (how == kRestart) {
+      from = static_cast<const Word*>(a.reset) + t * a.reset_time + row * a.reset_row;
+    } else if (how != kHold && (is_first || how == kFirst)) {
+      from = static_cast<const Word*>(a.initial) + row * a.words;
+    } else if (how != kHold) {
+      from = static_cast<const Word*>(a.states) + (before * a.batch + row) * a.words;
+    }
+    Word* const to = is_first ? static_cast<Word*>(a.first) + row * a.words
+                              : static_cast<Word*>(a.read) + (before * a.batch + row) * a.words;
+    for (int64 k = threadIdx.x; k < a.words; k += kThreads) to[k] = from ? from[k] : Word{};
+  }
+}
+
+}  // namespace rnnc
+
+extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
+rnnc_pack_masks(const __grid_constant__ rnnc::PackArguments a) {
+  using namespace rnnc;
+  const int64 i = int64{blockIdx.x} * kThreads + threadIdx.x, first = i / a.batch * kMaskSteps;
+  if (first >= a.count) return;
+  u32 word = 0;
+#pragma unroll
+  for (int k = 0; k < kMaskSteps; ++k) {
+    const int64 t = first + k;
+    word |= (t < a.count ? a.steps[t * a.batch + i % a.batch] & 3u : u32{kRun}) << 2 * k;
+  }
+  a.words[i] = word;
+}
+
+extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
+rnnc_read_states(const __grid_constant__ rnnc::ReadArguments a) {
+  using namespace rnnc;
+  switch (static_cast<int>(a.word_bytes)) {
+    case 2: return read_states<u16>(a);
+    case 4: return read_states<u32>(a);
+    case 8: return read_states<u64>(a);
+    case 16: return read_states<uint4>(a);
+  }
+}
