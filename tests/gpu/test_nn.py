@@ -1,4 +1,4 @@
-"""`rnnc.nn` on a GPU against torch's modules: at most a little further from float64 than they are."""
+"""`rnnc.nn` on a GPU: at most a little further from float64 than torch's modules."""
 
 from __future__ import annotations
 
@@ -142,7 +142,7 @@ def test_autocast(name, dtype, by_kernels, torch_twins):
 
 
 def test_other_streams(by_kernels, torch_twins):
-    ours, theirs = pair("LSTM", 24, 64, 2)
+    ours, _ = pair("LSTM", 24, 64, 2)
     x = torch.randn(17, 5, 24, device="cuda")
     wanted = torch_twins.named(ours, x)
     for _ in range(4):
