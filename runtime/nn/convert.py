@@ -47,13 +47,13 @@ def convert(
 
     Example:
         >>> import torch, rnnc
-        >>> model = torch.nn.ModuleDict({"a": torch.nn.LSTM(3, 4), "b": torch.nn.Linear(4, 2)})
+        >>> model = torch.nn.ModuleDict({"a": torch.nn.GRU(3, 4), "b": torch.nn.Linear(4, 2)})
         >>> print(rnnc.convert(model))
-        module  was            is
-        a       torch.nn.LSTM  rnnc.nn.LSTM
-        >>> print(rnnc.convert(model, back=True))
         module  was           is
-        a       rnnc.nn.LSTM  torch.nn.LSTM
+        a       torch.nn.GRU  rnnc.nn.GRU
+        >>> print(rnnc.convert(model, back=True))
+        module  was          is
+        a       rnnc.nn.GRU  torch.nn.GRU
     """
     _check_module(model)
     for name, flag in {"isinstance": isinstance, "force": force, "back": back}.items():
@@ -114,7 +114,7 @@ def _why_left(module: nn.Module, force: bool) -> str | None:
     weight = next((p for name, p in module.named_parameters() if "weight_hh" in name), None)
     if not isinstance(weight, Tensor) or weight.device.type == "meta":
         return None
-    return why_no_kernels(weight.device, weight.dtype) or faster_by_torch(weight)
+    return why_no_kernels(weight.device, weight.dtype) or faster_by_torch(module, weight)
 
 
 def _full_name(cls: type) -> str:

@@ -69,7 +69,7 @@ class PlainLSTM(_PlainSequences):
     Example:
         >>> import torch, rnnc
         >>> lstm = torch.nn.LSTM(3, 4)
-        >>> report = rnnc.convert(lstm, isinstance=False)
+        >>> report = rnnc.convert(lstm, isinstance=False, force=True)
         >>> type(lstm), isinstance(lstm, torch.nn.LSTM)
         (<class 'rnnc.nn.PlainLSTM'>, False)
     """

@@ -45,7 +45,7 @@ def test_compile(how, torch_twins):
     twin = Model().double()
     model = Model().double()
     model.load_state_dict(twin.state_dict())
-    rnnc.convert(model, isinstance=how != "plain")
+    rnnc.convert(model, isinstance=how != "plain", force=True)
     counters = torch._dynamo.utils.counters
     counters.clear()
     with torch._dynamo.config.patch(allow_rnn=how == "allow_rnn"):
@@ -58,7 +58,7 @@ def test_compile(how, torch_twins):
 @pytest.mark.parametrize("subclasses", [True, False])
 def test_export(subclasses):
     model, x = Model(), torch.randn(5, 2, 4)
-    rnnc.convert(model, isinstance=subclasses)
+    rnnc.convert(model, isinstance=subclasses, force=True)
     exported = torch.export.export(model, (x,))
     assert any("rnnc.rnn" in str(node.target) for node in exported.graph.nodes)
     for got, wanted in zip(exported.module()(x), model(x), strict=True):

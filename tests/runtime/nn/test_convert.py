@@ -33,7 +33,7 @@ def test_a_model_in_place():
     optimizer = torch.optim.SGD(model.parameters(), 0.1)
     twin, places = copy.deepcopy(model), [id(p) for p in model.parameters()]
     hook = model.rnn.register_forward_hook(lambda *_: calls.append(1))
-    report = rnnc.convert(model)
+    report = rnnc.convert(model, force=True)
     assert report.replaced == {
         "rnn": ("torch.nn.LSTM", "rnnc.nn.LSTM"),
         "cell": ("torch.nn.GRUCell", "rnnc.nn.GRUCell"),
@@ -64,7 +64,7 @@ def test_a_model_in_place():
 def test_the_root_itself(name, subclasses):
     theirs = getattr(nn, name)(3, 4)
     ours, x = copy.deepcopy(theirs), torch.randn(2, 3)
-    rnnc.convert(ours, isinstance=subclasses)
+    rnnc.convert(ours, isinstance=subclasses, force=True)
     assert isinstance(ours, type(theirs)) == subclasses
     assert type(ours).__module__ == "rnnc.nn"
     assert getattr(rnnc.nn, type(ours).__name__) is type(ours)
@@ -132,6 +132,18 @@ def test_what_is_left():
     assert "replaced" in forced.left
 
 
+def test_where_torch_is_faster():
+    small, cell = nn.LSTM(3, 64), nn.GRUCell(3, 256)
+    kept = [nn.LSTM(3, 65), nn.LSTM(3, 4, bidirectional=True), nn.LSTM(3, 4, dtype=torch.float64)]
+    kept.append(nn.LSTMCell(3, 257))
+    report = rnnc.convert(nn.ModuleList([small, cell, *kept]))
+    assert list(report.left) == ["0", "1"]
+    assert list(report.replaced) == ["2", "3", "4", "5"]
+    assert "where torch's module is faster" in report.left["0"]
+    assert str(report).endswith("docs/nn.md#where-torch-is-faster. force=True converts these too.")
+    assert rnnc.convert(nn.ModuleList([small, cell]), force=True).replaced.keys() == {"0", "1"}
+
+
 def test_the_table():
     model = nn.ModuleDict({"a": nn.GRU(3, 4), "b": Peephole(3, 4)})
     lines = str(rnnc.convert(model)).splitlines()
@@ -139,7 +151,7 @@ def test_the_table():
     assert lines[1].split() == ["a", "torch.nn.GRU", "rnnc.nn.GRU"]
     assert lines[3].split() == ["left", "why"]
     assert str(rnnc.convert(nn.Linear(2, 2))) == "no recurrent modules of torch"
-    assert str(rnnc.convert(nn.LSTM(2, 2))).splitlines()[1].startswith("(model)")
+    assert str(rnnc.convert(nn.GRU(2, 2))).splitlines()[1].startswith("(model)")
 
 
 def test_bad_arguments():
