@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import math
-from array import array
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
-import torch
 from torch import Tensor
 
 _WIDEST_ACCESS = 16  # bytes
@@ -157,48 +154,3 @@ def pointer(tensor: Tensor | None) -> int | None:
 def pointers(tensors: Sequence[Tensor | None]) -> Any:
     """Their addresses; at least one, since C has no empty arrays."""
     return (ctypes.c_void_p * max(len(tensors), 1))(*(pointer(t) for t in tensors))
-
-
-def filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> ctypes.Structure:
-    """A struct of 64-bit fields, filled in their order at once: field by field takes as long as a
-    launch.
-
-    Args:
-        struct: of `forward_arguments` or `backward_arguments`.
-        values: a number or a tensor, whose address it is, for each field and each element of one.
-    """
-    numbers = array(
-        "q", [v if isinstance(v, int) else 0 if v is None else v.data_ptr() for v in values]
-    )
-    found: Any = struct.from_buffer(numbers)
-    found.tensors = values  # for as long as the struct has their addresses
-    return found  # type: ignore[no-any-return]
-
-
-def packed_or_none(tensor: Tensor | None) -> Tensor | None:
-    """`packed` of a tensor that may be missing."""
-    return None if tensor is None else packed(tensor)
-
-
-def packed(tensor: Tensor) -> Tensor:
-    """The tensor, contiguous and aligned for wide accesses; a copy if it is not."""
-    if tensor.is_contiguous() and tensor.data_ptr() % _WIDEST_ACCESS == 0:
-        return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
-
-
-def rows_packed(tensor: Tensor) -> Tensor:
-    """The tensor, whose first two axes are rows and steps; a copy if the other axes are not
-    contiguous, or a row is not aligned for wide accesses.
-    """
-    width = _WIDEST_ACCESS // tensor.element_size()
-    packed = 1  # the stride of a contiguous axis
-    for size, stride in zip(tensor.shape[:1:-1], tensor.stride()[:1:-1], strict=True):
-        if size > 1 and stride != packed:
-            return tensor.contiguous()
-        packed *= size
-    step = math.gcd(width, packed)
-    outer = tensor.stride()[:2]
-    if tensor.data_ptr() % _WIDEST_ACCESS or outer[0] % step or outer[1] % step:
-        return tensor.clone(memory_format=torch.contiguous_format)
-    return tensor

@@ -20,11 +20,18 @@ from ..gemms import gates_again, recurrent_sums
 from ..multiplier import TORCH, Multiplier
 from ..replay.recorder import recording, refuse_recording
 from ..tensors import Forward, Gradients, Saved, ScanInputs
-from .arguments import filled, packed, packed_or_none, rows_packed
-from .launch import on_device
+from .launch import filled, on_device
 from .prepared import Prepared, prepare
 from .products.masks import mask_fields, states_read, without_gaps
-from .products.rearrange import Job, jobs_of_splits, new_of_heads, rearrange
+from .products.rearrange import (
+    Job,
+    jobs_of_splits,
+    new_of_heads,
+    packed,
+    packed_or_none,
+    rearrange,
+    rows_packed,
+)
 from .watchdog import watchdog_bound
 
 # Free memory may lie in pieces, or be taken by another process after it was counted. A plan
@@ -81,7 +88,7 @@ def forward(
         *(wx, R, R_diag, b),
         *(params or (None,)),
         *(*initial_states, *states, *last, saved),
-        *mask_fields(inputs.masks, without_gaps(reset_to)),
+        *(mask_fields(inputs.masks, without_gaps(reset_to)) if inputs.masks else ()),
     )
 
     def launch(ready: Prepared) -> None:
@@ -161,7 +168,8 @@ def backward_parts(
         run: takes the place of the launcher's `run`; it may launch later.
     """
     cell, counts, like = ready.cell, ready.counts, saved.initial_states[0]
-    reverse, masks, reset_to = ready.plan.reverse, saved.masks, without_gaps(reset_to)
+    reverse, masks = ready.plan.reverse, saved.masks
+    reset_to = without_gaps(reset_to) if masks else ()
     batch, heads, dim = like.shape
     steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
     if saved.wx is None:
@@ -203,8 +211,7 @@ def backward_parts(
             *(params or (None,)),
             *(*initial_states, *states, values, *d_states, *d_last),
             *(d_wx, d_gates_no_input, *d_initial_states, sums),
-            *mask_fields(masks, reset_to),
-            *(() if masks is None else d_reset_to),
+            *((*mask_fields(masks, reset_to), *d_reset_to) if masks else ()),
         )
         if in_place and values is saved.saved:
             # From here on it holds gradients: its version tells whoever would read it again.

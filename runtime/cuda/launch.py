@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from abc import ABC, abstractmethod
+from array import array
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -119,6 +120,22 @@ def fill_bytes(tensor: Tensor, byte: int) -> None:
     recorder = recording()
     if recorder is not None:
         fill_again(recorder, tensor, byte)
+
+
+def filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> ctypes.Structure:
+    """A struct of 64-bit fields, filled in their order at once: field by field takes as long as a
+    launch.
+
+    Args:
+        struct: of `forward_arguments` or `backward_arguments`.
+        values: a number or a tensor, whose address it is, for each field and each element of one.
+    """
+    numbers = array(
+        "q", [v if isinstance(v, int) else 0 if v is None else v.data_ptr() for v in values]
+    )
+    found: Any = struct.from_buffer(numbers)
+    found.tensors = values  # for as long as the struct has their addresses
+    return found  # type: ignore[no-any-return]
 
 
 # Of kernels that were launched into a caller's graph: nobody tells when that graph is gone.

@@ -75,15 +75,13 @@ def _strides(value: Tensor) -> tuple[int, int]:
     return 0, strides[0] if value.ndim == 3 else 0
 
 
-def mask_fields(masks: Masks | None, reset_to: Sequence[Tensor]) -> list[int | Tensor | None]:
-    """The fields of `MaskArguments`, in its order; none without masks.
+def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor | None]:
+    """The fields of `MaskArguments`, in its order.
 
     Args:
         masks: of the call.
         reset_to: what `without_gaps` gave.
     """
-    if masks is None:
-        return []
     strides = [_strides(value) for value in reset_to]
     return [
         *(packed_steps(masks.steps), masks.longest),

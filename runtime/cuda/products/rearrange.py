@@ -36,6 +36,7 @@ _KINDS = {
     (torch.float32, torch.bfloat16): 5,
     (torch.float32, torch.float16): 6,
 }
+_WIDEST_ACCESS = 16  # bytes
 _OUTER = 3  # axes besides the parts and the last one
 _MOST_ITEMS = 2**31
 _BLOCKS_PER_MULTIPROCESSOR = 8
@@ -105,6 +106,35 @@ def in_order(tensor: Tensor) -> tuple[Tensor, list[Job]]:
         return tensor, []
     to = tensor.new_empty(tensor.shape)
     return to, [Job(to, tensor[None])]
+
+
+def packed_or_none(tensor: Tensor | None) -> Tensor | None:
+    """`packed` of a tensor that may be missing."""
+    return None if tensor is None else packed(tensor)
+
+
+def packed(tensor: Tensor) -> Tensor:
+    """The tensor, contiguous and aligned for wide accesses; a copy if it is not."""
+    if tensor.is_contiguous() and tensor.data_ptr() % _WIDEST_ACCESS == 0:
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def rows_packed(tensor: Tensor) -> Tensor:
+    """The tensor, whose first two axes are rows and steps; a copy if the other axes are not
+    contiguous, or a row is not aligned for wide accesses.
+    """
+    width = _WIDEST_ACCESS // tensor.element_size()
+    packed = 1  # the stride of a contiguous axis
+    for size, stride in zip(tensor.shape[:1:-1], tensor.stride()[:1:-1], strict=True):
+        if size > 1 and stride != packed:
+            return tensor.contiguous()
+        packed *= size
+    step = math.gcd(width, packed)
+    outer = tensor.stride()[:2]
+    if tensor.data_ptr() % _WIDEST_ACCESS or outer[0] % step or outer[1] % step:
+        return tensor.clone(memory_format=torch.contiguous_format)
+    return tensor
 
 
 def new_of_heads(like: Tensor, shape: Sequence[int], axis: int, by_head: bool) -> Tensor:

@@ -42,6 +42,7 @@ def pair(kind, backward, **sizes):
         "tf32": False,
         "save": "gates",
         "reverse": False,
+        "masked": False,
     }
     return Plan(
         kind(**every | text | sizes | {"direction": "forward"}),
