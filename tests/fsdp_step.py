@@ -1,5 +1,5 @@
 """One of two processes that share a module's parameters: a script. Prints `equal` if a step and its
-gradients are as of one process."""
+gradients are as of one process, and if each process has the rows of a head."""
 
 from __future__ import annotations
 
@@ -22,14 +22,16 @@ def main(rank: int, port: str, device: str) -> None:
         torch.cuda.set_device(rank)
     torch.manual_seed(0)
     x = torch.randn(3, 4).to(device)
-    whole = rnnc.RNN(rnnc.cells.lstm, 4, 6, num_layers=2).to(device)
+    whole = rnnc.RNN(rnnc.cells.lstm, 4, 6, heads=2, num_layers=2).to(device)
     wanted, states = whole.step(x)
     (wanted.sum() + states[1].sum()).backward()
-    sharded = rnnc.RNN(rnnc.cells.lstm, 4, 6, num_layers=2).to(device)
+    sharded = rnnc.RNN(rnnc.cells.lstm, 4, 6, heads=2, num_layers=2).to(device)
     sharded.load_state_dict(whole.state_dict())
     stepper = sharded.stepper(3)
     fully_shard(sharded, mesh=dist.init_device_mesh(device, (COUNT,)))
     register_fsdp_forward_method(sharded, "step")
+    for name, parameter in sharded.named_parameters():
+        assert torch.equal(parameter.to_local(), whole.get_parameter(name).chunk(COUNT)[rank])
     y, states = sharded.step(x)
     assert torch.equal(y, wanted)
     (y.sum() + states[1].sum()).backward()
