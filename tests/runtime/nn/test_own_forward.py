@@ -144,6 +144,8 @@ def test_transforms_of_torch(ran):
     assert len(ran) == 2
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_in_a_script_and_in_a_trace():
     class Wrapped(nn.Module):
         def __init__(self, inner):
