@@ -31,6 +31,7 @@ _NAMES = {
     ".runtime.module.rnn": "RNN",
     ".runtime.module.stepper": "Stepper",
     ".runtime.nn.convert": "convert",
+    ".runtime.packed": "scan_packed",
     ".runtime.scan": "scan",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -42,6 +42,7 @@ from .runtime.module.earlier import upgrade_optimizer_state
 from .runtime.module.rnn import RNN
 from .runtime.module.stepper import Stepper
 from .runtime.nn.convert import convert
+from .runtime.packed import scan_packed
 from .runtime.scan import scan
 
 __version__: str
@@ -90,6 +91,7 @@ __all__ = [
     "relu",
     "rsqrt",
     "scan",
+    "scan_packed",
     "sigmoid",
     "sign",
     "silu",

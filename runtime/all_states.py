@@ -9,7 +9,9 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from .autograd.settings import Settings
-from .layers import check_wavefront, scan_direction, scan_layers
+from .layer_by_layer import scan_direction
+from .layers import check_wavefront, scan_layers
+from .ragged import Ragged, RaggedLayers
 from .tensors import States
 
 
@@ -19,6 +21,7 @@ def scan_all_states(
     x: Tensor,
     states: Sequence[Tensor] | None,
     weights: Sequence[Tensor | None],
+    ragged: Ragged | None = None,
 ) -> tuple[list[Tensor], States]:
     """Run all layers: those below the last as in any call, and then the last one.
 
@@ -29,6 +32,7 @@ def scan_all_states(
         states: before the first step, (layers * directions, B, hidden) each; None for each state's
             `init`.
         weights: the parameters, in the form of `settings`.
+        ragged: lengths and resets, if there are any.
 
     Returns:
         The last layer's states at all steps, (T, B, directions * hidden) each, and each state of
@@ -40,17 +44,22 @@ def scan_all_states(
     parts = below * directions
     first = len(weights) // settings.layers * below
     lasts: list[States] = []
+    in_time = None
+    if ragged is not None:
+        in_time = RaggedLayers(settings, ragged, x.device, *x.shape[:2])
+        x = ragged.cleaned(x)
     if below:
         given = None if states is None else [state[:parts] for state in states]
         lower = settings._replace(layers=below)
-        x, last = scan_layers(lower, training, x, given, weights[:first])
+        x, last = scan_layers(lower, training, x, given, weights[:first], None, ragged)
         x = F.dropout(x, settings.dropout, training)
         lasts.append(last)
     named = settings.form.weights(weights[first:], directions)
     found = []
     for direction, choice in enumerate(settings.choices):
         own = [state[parts + direction] for state in states or ()]
-        over_time, last = scan_direction(settings, choice, x, own, named[direction], True)
+        rows = None if in_time is None else in_time.masks(parts + direction)
+        over_time, last = scan_direction(settings, choice, x, own, named[direction], True, rows)
         found.append(over_time)
         lasts.append(tuple([state[None] for state in last]))
     sequences = [

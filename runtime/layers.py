@@ -1,4 +1,4 @@
-"""All layers of a module over time: as one node of autograd, or layer by layer by operators."""
+"""All layers of a module over time: as one node of autograd, or layer by layer."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from functools import partial
 from typing import cast
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from .autograd.layers import run_node
@@ -16,23 +15,21 @@ from .autograd.stack import forward_layers, profiled
 from .autograd.step import run_step_node
 from .autograd.traced.call import operator_weights, run_operator
 from .autograd.transforms import check_has_operators, needs_reference
-from .call import Choice
 from .check.plain import all_plain, any_tangent, is_watched
+from .layer_by_layer import composed
 from .layers_call import wavefront_error
-from .module.forms import TorchForm
 from .module_call import KernelCall, PlainCall
-from .nn.own import torch_layers
+from .ragged import Ragged
 from .replay.replays import replayed
-from .scan import resolve_backend, run_scan
+from .scan import resolve_backend
 from .targets import (
     TARGETS,
     JointTarget,
     LayersTarget,
     SteppingTarget,
     runs_one_step,
-    target_of,
 )
-from .tensors import LayerWeights, ScanInputs, States
+from .tensors import States
 
 # What autocast casts to the dtype of a call.
 CAST = frozenset((torch.float32, torch.bfloat16, torch.float16))
@@ -45,6 +42,7 @@ def scan_layers(
     states: Sequence[Tensor] | None,
     weights: Sequence[Tensor | None],
     remember: Callable[[PlainCall], None] | None = None,
+    ragged: Ragged | None = None,
 ) -> tuple[Tensor, States]:
     """Run all layers of a module.
 
@@ -56,6 +54,7 @@ def scan_layers(
             `init`.
         weights: the parameters, in the form of `settings`.
         remember: is told what the call became, if kernels run it directly.
+        ragged: lengths and resets, if there are any.
 
     Returns:
         The output of the last layer, (T, B, directions * hidden), and each state after the last
@@ -63,6 +62,10 @@ def scan_layers(
     """
     dropout = settings.dropout if training else 0.0
     given = tuple(states or ())
+    if ragged is not None:
+        if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
+            check_wavefront(settings, x, None)
+        return composed(settings, dropout, x, given, weights, ragged=ragged)
     found = plain_call(settings, dropout, x, given, weights)
     traced = found is None and (torch.compiler.is_compiling() or is_watched())
     call = None
@@ -218,83 +221,3 @@ def kernel_call(
         weights = [None if weight is None else weight.to(computed) for weight in weights]
     needs_grad = torch.is_grad_enabled() and any(t.requires_grad for t in tensors)
     return KernelCall(name, x, given, weights, needs_grad)
-
-
-def composed(
-    settings: Settings,
-    dropout: float,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: Sequence[Tensor | None],
-    masks: Sequence[Tensor] = (),
-) -> tuple[Tensor, States]:
-    """The same by operations that tracers, modes, subclasses and autograd can see.
-
-    Args:
-        settings: of the module.
-        dropout: the probability of dropping a feature between layers.
-        x: (T, B, input).
-        states: before the first step, (layers * directions, B, hidden) each; empty for each
-            state's `init`.
-        weights: the parameters, in the form of `settings`.
-        masks: of each dropout, where they are drawn already.
-    """
-    if isinstance(settings.form, TorchForm):
-        return torch_layers(settings, dropout, x, states, weights, masks)
-    named = settings.form.weights(weights, settings.layers * len(settings.choices))
-    lasts: list[States] = []
-    for layer in range(settings.layers):
-        if layer and masks:
-            x = x * masks[layer - 1] * (1 / (1 - dropout) if dropout < 1 else 0.0)
-        elif layer and dropout:
-            x = F.dropout(x, dropout)
-        outputs = []
-        for choice in settings.choices:
-            index = len(lasts)
-            own = [state[index] for state in states]
-            (y, *_), last = scan_direction(settings, choice, x, own, named[index])
-            outputs.append(y)
-            lasts.append(last)
-        x = torch.cat(outputs, 2) if settings.both else outputs[0]
-    return x, tuple(torch.stack(each) for each in zip(*lasts, strict=True))
-
-
-def scan_direction(
-    settings: Settings,
-    choice: Choice,
-    x: Tensor,
-    states: Sequence[Tensor],
-    weights: LayerWeights,
-    all_states: bool = False,
-) -> tuple[list[Tensor], States]:
-    """Run one direction of a layer.
-
-    Args:
-        settings: of the module.
-        choice: of the direction.
-        x: (T, B, features).
-        states: before the first step, (B, hidden) each; empty for each state's `init`.
-        weights: of the direction.
-        all_states: whether all states are wanted at all steps, or the output alone.
-
-    Returns:
-        The states at all steps, (T, B, hidden) each, and after the last step, (B, hidden) each.
-    """
-    cell, heads, dim = settings.cell, settings.heads, settings.dim
-    steps, batch, _ = x.shape
-    shape = (batch, heads, dim)
-    target = target_of(x.device, settings.backend)
-    if states:
-        first = [state.reshape(shape) for state in states]
-    else:
-        first = target.initial_states(x, [state.init for state in cell.states], shape)
-    W, R, b, R_diag, params = weights
-    # A cell that takes no input still runs for as many steps.
-    wx = x.new_empty(batch, steps, heads, dim, 0) if W is None else target.project(x, W)
-    # The output is the first state; the others are wanted only after the last step.
-    wanted = (True, *(all_states,) * (len(first) - 1))
-    inputs = ScanInputs(wx, R, b, first, R_diag, params)
-    over_time, last = run_scan(cell, inputs, wanted, settings.backend, choice)
-    found = over_time if all_states else over_time[:1]
-    sequences = [s.transpose(0, 1).reshape(steps, batch, heads * dim) for s in found]
-    return sequences, tuple(state.reshape(batch, heads * dim) for state in last)

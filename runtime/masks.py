@@ -101,7 +101,8 @@ def masks_of(
     lengths: Tensor | None,
     reset: Tensor | None,
     reset_to: Sequence[Tensor] | None,
-    like: Tensor,
+    sizes: tuple[int, int],
+    device: torch.device,
     reverse: bool,
 ) -> Masks | None:
     """The masks of a call, by torch operations on its device, without a wait for it.
@@ -110,7 +111,8 @@ def masks_of(
         lengths: (B,) of any integers; clamped to 0 and T.
         reset: (B, T) of bool.
         reset_to: as the caller gave it.
-        like: the wx of the call, (B, T, N, D, Gx).
+        sizes: B and T.
+        device: of the call.
         reverse: whether the cell runs from the last step to the first.
 
     Returns:
@@ -118,12 +120,12 @@ def masks_of(
     """
     if lengths is None and reset is None:
         return None
-    batch, steps = like.shape[:2]
-    time = torch.arange(steps, device=like.device).unsqueeze(1)
+    batch, steps = sizes
+    time = torch.arange(steps, device=device).unsqueeze(1)
     longest = None
     end: Tensor | int = steps
     if lengths is not None:
-        end = lengths.to(like.device, torch.int64, non_blocking=True).clamp(0, steps)
+        end = lengths.to(device, torch.int64, non_blocking=True).clamp(0, steps)
         longest = end.to(torch.int32)
     first = time == (end - 1 if reverse else 0)
     taken = torch.where(first, FIRST, RUN)
@@ -137,10 +139,20 @@ def masks_of(
     if lengths is not None:
         taken = torch.where(time < end, taken, HOLD)
     bytes_of_steps = taken.to(torch.uint8).expand(steps, batch).contiguous()
-    values = None
-    if reset is not None and reset_to is not None:
-        values = tuple([_by_time(value, reverse) for value in reset_to])
-    return Masks(bytes_of_steps, longest, values)
+    found = Masks(bytes_of_steps, longest, None)
+    return found if reset is None else with_reset_values(found, reset_to, reverse)
+
+
+def with_reset_values(masks: Masks, reset_to: Sequence[Tensor] | None, reverse: bool) -> Masks:
+    """The same masks with reset values.
+
+    Args:
+        masks: of any reset values.
+        reset_to: as the caller gave it: (N, D), (B, N, D) or (B, T, N, D) each.
+        reverse: as in `masks_of`.
+    """
+    values = None if reset_to is None else tuple([_by_time(value, reverse) for value in reset_to])
+    return Masks(masks.steps, masks.longest, values)
 
 
 def _by_time(value: Tensor, reverse: bool) -> Tensor:

@@ -121,7 +121,8 @@ def scan(
     if not (lengths is None and reset is None and reset_to is None):
         if not torch.compiler.is_compiling():
             check_masks(cell, lengths, reset, reset_to, wx)
-        masks = masks_of(lengths, reset, reset_to, wx, reverse)
+        sizes = wx.shape[0], wx.shape[1]
+        masks = masks_of(lengths, reset, reset_to, sizes, wx.device, reverse)
         inputs = ScanInputs(wx, R, b, given, R_diag, inputs.params, masks)
     wanted = (True,) * len(cell.states)
     return run_scan(cell, inputs, wanted, backend, Choice(variant, save, precision, reverse))

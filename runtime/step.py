@@ -10,7 +10,8 @@ from torch import Tensor
 from .autograd.settings import Settings
 from .autograd.stack import profiled
 from .autograd.step import run_step_node
-from .layers import composed, one_step, plain_call, scan_layers
+from .layer_by_layer import composed
+from .layers import one_step, plain_call, scan_layers
 from .module_call import PlainCall
 from .replay.replays import replayed
 from .targets import stepping

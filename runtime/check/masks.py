@@ -51,24 +51,28 @@ def check_masks(cell: CellSpec, lengths: Any, reset: Any, reset_to: Any, wx: Ten
         check_reset_value(f"reset_to[{name}]", value, shapes, "(N, D), (B, N, D), (B, T, N, D)", wx)
 
 
-def check_lengths(lengths: Any, batch: int, steps: int) -> None:
+def check_lengths(
+    lengths: Any, batch: int, steps: int, shape: tuple[int, ...] | None = None
+) -> None:
     """Check the argument `lengths`.
 
     Args:
         lengths: the argument.
         batch: rows of the call.
         steps: of the call.
+        shape: that it must have; None for (B,).
 
     Raises:
         TensorError: it is not a tensor of (B,) whole numbers, or one that the host can see is
             below 0 or above T.
     """
-    wanted = f"({batch},) whole numbers from 0 to {steps}, one for each row"
+    shape = (batch,) if shape is None else shape
+    wanted = f"{shape} whole numbers from 0 to {steps}, one for each row"
     if not isinstance(lengths, Tensor):
         write = "lengths=torch.tensor(lengths)"
         raise TensorError("lengths", kind_of(lengths), f"a tensor of {wanted}", write)
-    if tuple(lengths.shape) != (batch,):
-        raise shape_error("lengths", lengths, wanted, f"lengths of the shape ({batch},)")
+    if tuple(lengths.shape) != shape:
+        raise shape_error("lengths", lengths, wanted, f"lengths of the shape {shape}")
     if lengths.dtype not in _INTEGERS:
         raise TensorError("lengths", f"dtype {lengths.dtype}", wanted, "lengths.long()")
     if not batch or not values_visible(lengths):

@@ -38,7 +38,7 @@ def check_tensor(name: str, tensor: Any, wanted: str) -> None:
     found, wanted = kind_of(tensor), f"a tensor of {wanted}"
     if isinstance(tensor, PackedSequence):
         found += ": sequences of different lengths"
-        wanted += "; cells have no lengths (docs/limits.md)"
+        wanted += ", and lengths=lengths beside it (docs/ragged.md)"
         write = f"{name}, lengths = torch.nn.utils.rnn.pad_packed_sequence({name}{batch_first})"
     elif tensor is None:
         found, write = "None", f"{name} = torch.randn(...) of that shape, or your data"
@@ -106,7 +106,7 @@ def check_strided(name: str, tensor: Tensor) -> None:
         raise TensorError(
             name,
             "a nested tensor",
-            "a tensor with one size per axis; cells have no lengths (docs/limits.md)",
+            "a tensor with one size per axis, and lengths= beside it (docs/ragged.md)",
             f"torch.nested.to_padded_tensor({name}, 0.0)",
         )
     if tensor.layout != torch.strided:

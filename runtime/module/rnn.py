@@ -28,6 +28,7 @@ from ..check.module import (
 )
 from ..errors import TensorError
 from ..layers import run_plain_call, scan_layers
+from ..ragged import Ragged, ragged_of
 from ..targets import Target, check_backend
 from ..tensors import States
 from .earlier import reorder_module
@@ -180,6 +181,9 @@ class RNN(Steps, Weighted):
         *,
         hx: Sequence[Tensor] | Tensor | None = None,
         all_states: bool = False,
+        lengths: Tensor | None = None,
+        reset: Tensor | None = None,
+        reset_to: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor, States] | tuple[Tensor, States, dict[str, Tensor]]:
         """Run all layers over a sequence.
 
@@ -191,6 +195,11 @@ class RNN(Steps, Weighted):
                 2 · num_layers of them; its reverse directions begin with the last step of `x`.
             hx: another name of `states`, that of torch.
             all_states: whether all states of the last layer are returned at all steps.
+            lengths: (B,), or () for one sequence; as in `rnnc.scan`, in all layers.
+            reset: (T, B), (B, T) with `batch_first`, or (T,); as in `rnnc.scan`, in all layers.
+            reset_to: for each state (num_layers, hidden) or (num_layers, B, hidden), or what is
+                stored for each step, (num_layers, T, B, hidden) in the layout of `x`; as in
+                `rnnc.scan`.
 
         Returns:
             The last layer's output (the first state) at all steps, in the layout of `x`, and all
@@ -204,20 +213,28 @@ class RNN(Steps, Weighted):
         """
         bare = hx is not None or isinstance(states, Tensor)
         given: Any = states_from(states, hx, len(self._state_names)) if bare else states
-        if all_states:
-            return self._run_all_states(x, given)
-        known = self._known_calls.find_sequence(self, x, given)
-        if known is not None:
-            dropout = self.dropout if self.training else 0.0
-            y, last = run_plain_call(known[0], dropout, known[1])
+        plain = lengths is None and reset is None and reset_to is None
+        known = self._known_calls.find_sequence(self, x, given) if plain else None
+        if known is not None and not all_states:
+            y, last = run_plain_call(known[0], self.dropout if self.training else 0.0, known[1])
             return (y.transpose(0, 1) if self.batch_first else y), last
         self._check_sequence(x, given)
-        if x.ndim == 2:
-            given = None if given is None else [s.unsqueeze(1) for s in given]
-            y, last = self._run(x.unsqueeze(1), given)
-            return y.squeeze(1), tuple(s.squeeze(1) for s in last)
-        y, last = self._run(x.transpose(0, 1) if self.batch_first else x, given)
-        return (y.transpose(0, 1) if self.batch_first else y), last
+        sizes = self.num_layers * self._features // self.hidden_size, self.hidden_size
+        masks = lengths, reset, reset_to
+        ragged = ragged_of(self._state_names, sizes, x, self.batch_first, *masks)
+        single, swapped = x.ndim == 2, x.ndim == 3 and self.batch_first
+        if single:
+            x, given = x.unsqueeze(1), None if given is None else [s.unsqueeze(1) for s in given]
+        elif swapped:
+            x = x.transpose(0, 1)
+        found, last = self._run(x, given, ragged, all_states)
+        if single:
+            found, last = [s.squeeze(1) for s in found], tuple(s.squeeze(1) for s in last)
+        elif swapped:
+            found = [s.transpose(0, 1) for s in found]
+        if all_states:
+            return found[0], last, dict(zip(self._state_names, found, strict=True))
+        return found[0], last
 
     def _check_sequence(self, x: Any, states: Any) -> None:
         layout = "(B, T, input)" if self.batch_first else "(T, B, input)"
@@ -226,42 +243,22 @@ class RNN(Steps, Weighted):
             batch = () if x.ndim == 2 else (x.shape[not self.batch_first],)
             self._check_states(states, batch, x)
 
-    def _run_all_states(
-        self, x: Tensor, states: Sequence[Tensor] | None
-    ) -> tuple[Tensor, States, dict[str, Tensor]]:
-        """`forward` with all states of the last layer at all steps."""
-        self._check_sequence(x, states)
-        if single := x.ndim == 2:
-            x = x.unsqueeze(1)
-            states = None if states is None else [s.unsqueeze(1) for s in states]
-        elif self.batch_first:
-            x = x.transpose(0, 1)
-        weights = self._weights_on(x.device)
-        found, last = scan_all_states(self._settings(), self.training, x, states, weights)
-        if single:
-            found, last = [s.squeeze(1) for s in found], tuple(s.squeeze(1) for s in last)
-        elif self.batch_first:
-            found = [s.transpose(0, 1) for s in found]
-        return found[0], last, dict(zip(self._state_names, found, strict=True))
-
-    def _run(self, x: Tensor, states: Sequence[Tensor] | None) -> tuple[Tensor, States]:
+    def _run(
+        self, x: Tensor, states: Sequence[Tensor] | None, ragged: Ragged | None, every: bool
+    ) -> tuple[list[Tensor], States]:
         """All layers, time first, batched."""
         settings, weights = self._settings(), self._weights_on(x.device)
+        if every:
+            return scan_all_states(settings, self.training, x, states, weights, ragged)
         remember = partial(self._known_calls.remember, self, x, states, settings)
-        return scan_layers(settings, self.training, x, states, weights, remember)
+        y, last = scan_layers(settings, self.training, x, states, weights, remember, ragged)
+        return [y], last
 
     def _settings(self) -> Settings:
+        sizes = self.num_layers, self.bidirectional, self.heads, self.hidden_size // self.heads
+        choice = Choice(self.variant, self.save, self.precision)
         return Settings(
-            self.cell,
-            self.num_layers,
-            self.bidirectional,
-            self.heads,
-            self.hidden_size // self.heads,
-            self.dropout,
-            self.backend,
-            Choice(self.variant, self.save, self.precision),
-            self.layers,
-            self._form,
+            self.cell, *sizes, self.dropout, self.backend, choice, self.layers, self._form
         )
 
     def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:

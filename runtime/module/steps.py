@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor, nn
 
 from ..check.module import check_input, one_direction_error, states_from
+from ..ragged import reset_of_step
 from ..step import plain_step, run_plain_step, step_as_sequence
 from ..tensors import States
 from .stepper import Stepper
@@ -25,6 +26,8 @@ class Steps(nn.Module):
         states: Sequence[Tensor] | Tensor | None = None,
         *,
         hx: Sequence[Tensor] | Tensor | None = None,
+        reset: Tensor | None = None,
+        reset_to: Sequence[Tensor] | None = None,
     ) -> tuple[Tensor, States]:
         """Run all layers over one step: for generation, control and other closed loops.
 
@@ -32,6 +35,10 @@ class Steps(nn.Module):
             x: (B, input), or (input) for one sequence.
             states: as in `forward`, for example those that the last call returned.
             hx: another name of `states`, that of torch.
+            reset: (B,) of bool, or () for one sequence: whose states become `reset_to` before the
+                step, whatever they hold.
+            reset_to: for each state (num_layers, hidden) or (num_layers, B, hidden); by default
+                each state's `init`.
 
         `stepper` takes less time per step where no gradient is wanted.
 
@@ -54,6 +61,8 @@ class Steps(nn.Module):
         rnn = cast("RNN", self)
         bare = hx is not None or isinstance(states, Tensor)
         given: Any = states_from(states, hx, len(rnn._state_names)) if bare else states
+        if not (reset is None and reset_to is None):
+            given = self._after_reset(x, given, reset, reset_to)
         known = rnn._known_calls.find(rnn, x, given)
         if known is not None:
             return run_plain_step(*known)
@@ -67,6 +76,22 @@ class Steps(nn.Module):
             y, last = self._step(x.unsqueeze(0), given, self.training)
             return y[0], tuple(s.squeeze(1) for s in last)
         return self._step(x, given, self.training)
+
+    def _after_reset(
+        self, x: Tensor, states: Sequence[Tensor] | None, reset: Any, reset_to: Any
+    ) -> list[Tensor]:
+        """The states before a step, after its resets."""
+        rnn = cast("RNN", self)
+        check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
+        sizes = rnn.num_layers, rnn.hidden_size
+        ragged = reset_of_step(rnn._state_names, sizes, x, reset, reset_to)
+        inits = [state.init for state in rnn.cell.states]
+        if states is None:
+            shape = (rnn.num_layers, *x.shape[:-1], rnn.hidden_size)
+            states = [x.new_full(shape, init) for init in inits]
+        else:
+            rnn._check_states(states, tuple(x.shape[:-1]), x)
+        return ragged.selected(states, inits)
 
     def stepper(
         self,

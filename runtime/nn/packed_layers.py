@@ -45,8 +45,8 @@ class Order(NamedTuple):
         rows = torch.where(inside, first.unsqueeze(1) + number, 0).flatten()
         found = inside.sum(0), rows, inside.flatten().nonzero().flatten()
         lengths, *rows_of = [t.to(device, non_blocking=True) for t in found]
-        like = lengths.new_empty(len(number), len(batch_sizes))
-        masks = [masks_of(lengths, None, None, like, reverse) for reverse in (False, True)]
+        sizes = len(number), len(batch_sizes)
+        masks = [masks_of(lengths, None, None, sizes, device, reverse) for reverse in (False, True)]
         return cls(batch_sizes, (masks[0], masks[1]), *rows_of)
 
 

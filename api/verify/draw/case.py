@@ -75,7 +75,26 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
         case = replace(case, reverse=random.random() < 0.4)
     elif through != "step":  # both directions have no steps
         case = replace(case, both=random.random() < 0.4)
+    if through != "step":
+        case = _ragged(Random(f"rnnc rows {seed} {number}"), case)
     return _with_views(random, case)
+
+
+def _ragged(random: Random, case: Case) -> Case:
+    """The case with lengths, resets or both; the loop of such a case takes rows one by one."""
+    if random.random() < 0.6 or not 0 < case.batch * case.steps <= 60:
+        return case
+    kind = random.choice(["lengths", "resets", "both"])
+    steps, rows = range(case.steps), range(case.batch)
+    lengths: tuple[int, ...] = ()
+    resets: tuple[tuple[int, ...], ...] = ()
+    if kind != "resets":
+        lengths = tuple(random.choice([0, 1, case.steps, *steps]) for _ in rows)
+    if kind != "lengths":
+        share = random.choice([0.1, 0.3, 0.8])
+        resets = tuple(tuple(t for t in steps if random.random() < share) for _ in rows)
+    reset_to = random.choice(["init", "shared", "rows", "stored"]) if resets else "init"
+    return replace(case, lengths=lengths, resets=resets, reset_to=reset_to)
 
 
 def _variant(random: Random, cell: CellDraw, dtype: str) -> str:
@@ -110,7 +129,7 @@ def _with_views(random: Random, case: Case) -> Case:
     views = []
     chance = random.choice([0, 0.15, 0.5])
     for name, shape in taken.items():
-        movable = case.through == "scan" or name == "x" or name.startswith("states.")
+        movable = case.through == "scan" or name == "x" or name.startswith(("states.", "reset_to."))
         if movable and random.random() < chance:
             views.append((name, draw_view(random, len(shape), case.through)))
     for name, shape in given.items():

@@ -144,6 +144,9 @@ class Case:
         without: the tensors that need no gradient.
         silent: the outputs that have no gradient.
         flags: the flags of the C++ compiler: `shipped`, or `quick` for a fast compilation.
+        lengths: of each row; none for all steps.
+        resets: the steps of each row before which it is reset; none for no resets.
+        reset_to: to what: `init`, or values that are `shared` by rows, of `rows`, or `stored`.
     """
 
     cell: CellDraw
@@ -170,6 +173,21 @@ class Case:
     without: tuple[str, ...] = ()
     silent: tuple[str, ...] = ()
     flags: str = "quick"
+    lengths: tuple[int, ...] = ()
+    resets: tuple[tuple[int, ...], ...] = ()
+    reset_to: str = "init"
+
+    @property
+    def rows(self) -> list[tuple[int, tuple[int, ...]]]:
+        """The length and the resets of each row; none without lengths and resets."""
+        if not self.lengths and not self.resets:
+            return []
+        lengths = self.lengths or (self.steps,) * self.batch
+        resets = self.resets or ((),) * self.batch
+        return [
+            (min(length, self.steps), tuple(t for t in own if t < self.steps))
+            for length, own in zip(lengths[: self.batch], resets[: self.batch], strict=True)
+        ]
 
     @property
     def suffixes(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..draw.tree import Case
 from ..draw.write_cell import cell_text
+from .by_rows import padded, reset_tensor
 from .tensors import lay
 from .twin import Results, gradients
 
@@ -37,12 +38,13 @@ def run_ours(case: Case, values: Mapping[str, Tensor], seeds: Mapping[str, Tenso
     """
     cell, dtype, views = cell_of(case), getattr(torch, case.dtype), dict(case.views)
     laid = {
-        name: lay(t.to(case.device, dtype), views.get(name, "plain")) for name, t in values.items()
+        name: lay(padded(case, name, t).to(case.device, dtype), views.get(name, "plain"))
+        for name, t in values.items()
     }
     leaves = {name: t.requires_grad_(name not in case.without) for name, t in laid.items()}
     results = _scan(case, cell, leaves) if case.through == "scan" else _module(case, cell, leaves)
     moved = {
-        name: lay(t.to(case.device, dtype), views.get(f"d {name}", "plain"))
+        name: lay(padded(case, name, t).to(case.device, dtype), views.get(f"d {name}", "plain"))
         for name, t in seeds.items()
     }
     found = results | gradients(case, results, leaves, moved)
@@ -67,10 +69,28 @@ def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:
         save=case.save,  # type: ignore[arg-type]
         precision="ieee",
         reverse=case.reverse,
+        **_masks(case, leaves),
     )
     return {f"{n} over time": t for n, t in zip(names, over_time, strict=True)} | {
         f"{n} last": t for n, t in zip(names, last, strict=True)
     }
+
+
+def _masks(case: Case, leaves: Mapping[str, Tensor]) -> dict[str, Any]:
+    """The lengths and resets of a call, rows first."""
+    found: dict[str, Any] = {}
+    if case.lengths:
+        found["lengths"] = torch.tensor([n for n, _ in case.rows], device=case.device)
+    if case.resets:
+        found["reset"] = reset_tensor(case)
+    if case.reset_to != "init":
+        found["reset_to"] = [leaves[f"reset_to.{s.name}"] for s in case.cell.states]
+    return found
+
+
+def is_given(name: str) -> bool:
+    """Whether a tensor is an argument of a module's call, and no weight."""
+    return name == "x" or name.startswith(("states.", "reset_to."))
 
 
 def has_rows(name: str) -> bool:
@@ -115,7 +135,7 @@ def module_of(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> rnnc
         dtype=getattr(torch, case.dtype),
     )
     for name, tensor in leaves.items():
-        if name == "x" or name.startswith("states."):
+        if is_given(name):
             continue
         parameter = getattr(rnn, parameter_name(name))
         parameter.requires_grad_(tensor.requires_grad)
@@ -128,7 +148,7 @@ def parameters_of(rnn: rnnc.RNN, leaves: Mapping[str, Tensor]) -> dict[str, Tens
     """The tensors to differentiate by: the module's own parameters, the input and the states."""
     found = {}
     for name, tensor in leaves.items():
-        if name == "x" or name.startswith("states."):
+        if is_given(name):
             found[name] = tensor
             continue
         found[name] = getattr(rnn, parameter_name(name))
@@ -154,9 +174,14 @@ def _module(case: Case, cell: rnnc.Cell, leaves: dict[str, Tensor]) -> Results:
         # Without this, torch counts all modules of a process as recompilations of one.
         torch._dynamo.reset()
         call = torch.compile(rnn, fullgraph=True, backend=COMPILERS[case.through])
+    masks = _masks(case, leaves)
     if case.batch_first:
-        y, last = call(x, states)
+        y, last = call(x, states, **masks)
     else:
-        y, last = call(x.transpose(0, 1), states)
+        if "reset" in masks:
+            masks["reset"] = masks["reset"].t()
+        if case.reset_to == "stored":
+            masks["reset_to"] = [v.transpose(1, 2) for v in masks["reset_to"]]
+        y, last = call(x.transpose(0, 1), states, **masks)
         y = y.transpose(0, 1)
     return {"y": y} | {f"{n} last": t for n, t in zip(names, last, strict=True)}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from inspect import getsource
+
 from torch import Tensor
 
 from ..draw.tree import Case
 from ..draw.write_cell import cell_text
 from ..draw.write_loop import loop_text
+from .by_rows import by_rows
 from .judge import EXACT
-from .ours import COMPILERS, has_rows, parameter_name, rows_of
+from .ours import COMPILERS, has_rows, is_given, parameter_name, rows_of
 from .tensors import draw_values
 
 # The errors that the text allows; the fuzzer itself compares with a loop in the same dtype.
@@ -56,7 +59,8 @@ def report(case: Case, reasons: tuple[str, ...]) -> str:
     lines = [f"# {line}" for reason in reasons for line in reason.splitlines()]
     lines += ["import rnnc", "import torch", "from rnnc import *", ""]
     lines += [f"DEVICE = {case.device!r}", ""]
-    lines += [cell_text(case.cell), loop_text(case.cell), "", _REVERSED, "", "def test_drawn():"]
+    lines += [cell_text(case.cell), loop_text(case.cell), "", _REVERSED, "", *_by_rows(case)]
+    lines += ["def test_drawn():"]
     lines += [f"    device, names = DEVICE, {names!r}"]
     kept = {n: rows_of(t) if has_rows(n) else t for n, t in values.items()}
     lines += _dict("values", {_leaf(case, n): t for n, t in kept.items()})
@@ -78,7 +82,7 @@ def report(case: Case, reasons: tuple[str, ...]) -> str:
 
 def _leaf(case: Case, name: str) -> str:
     """The name of a tensor in the text; parameters of a module have the module's names."""
-    fixed = case.through == "scan" or name == "x" or name.startswith("states.")
+    fixed = case.through == "scan" or is_given(name)
     return name if fixed else parameter_name(name)
 
 
@@ -123,7 +127,7 @@ def _scans(case: Case) -> list[str]:
         *common,
         f"        states = {states}",
         '        weights = [leaves.get(n) for n in ("R", "R_diag", "b")]',
-        f'        over_time, last = {_looped(case)}(leaves["wx"], *weights, params, states)',
+        *_run_loop(case, str(case.reverse), 'leaves["wx"]', "None"),
         *outputs,
         "",
         "    def ours(leaves):",
@@ -133,6 +137,7 @@ def _scans(case: Case) -> list[str]:
         f'            {_cell(case)}, leaves["wx"], leaves.get("R"), leaves.get("b"), states,',
         f'            R_diag=leaves.get("R_diag"), params=params, {_choice(case)},',
         f"            reverse={case.reverse},",
+        *_masks(case, True),
         "        )",
         *outputs,
     ]
@@ -163,7 +168,9 @@ def _modules(case: Case) -> list[str]:
             called = f"torch.compile(rnn, fullgraph=True, backend={compiler!r})"
         turn = "" if case.batch_first else ".transpose(0, 1)"
         call = [
-            f'        y, last = {called}(leaves["x"]{turn}, states)',
+            f'        y, last = {called}(leaves["x"]{turn}, states,',
+            *_masks(case, case.batch_first),
+            "        )",
             f"        y = y{turn}",
         ]
     zero = f"x.new_empty(*x.shape[:2], {case.heads}, {case.dim}, 0)"
@@ -185,8 +192,7 @@ def _modules(case: Case) -> list[str]:
         f'                params = {{n: leaves[f"{{n}}_{{at}}"] for n in {params}}}',
         '                words = ("weight_hh", "weight_hd", "bias")',
         '                weights = [by_gate(f"{n}_{at}") for n in words]',
-        "                run_loop = reversed_loop if end else loop",
-        "                over_time, last = run_loop(wx, *weights, params, states)",
+        *("        " + line for line in _run_loop(case, "bool(end)", "wx", "len(lasts)")),
         f"                ys.append(over_time[0].reshape({case.batch}, {case.steps}, {hidden}))",
         f"                lasts.append([s.reshape({case.batch}, {hidden}) for s in last])",
         "            x = torch.cat(ys, 2)",
@@ -207,8 +213,54 @@ def _modules(case: Case) -> list[str]:
     ]
 
 
-def _looped(case: Case) -> str:
-    return "reversed_loop" if case.reverse else "loop"
+def _by_rows(case: Case) -> list[str]:
+    """What runs rows one by one, where there are lengths or resets."""
+    if not case.rows:
+        return [""]
+    return ["from typing import Any, Callable", "", getsource(by_rows), ""]
+
+
+def _run_loop(case: Case, reverse: str, wx: str, index: str) -> list[str]:
+    """The lines that run one direction; `index` is that of its reset values."""
+    lines = [
+        f"        run_loop = reversed_loop if {reverse} else loop",
+        "        def run_part(wx, states):",
+        "            return run_loop(wx, *weights, params, states)",
+    ]
+    if not case.rows:
+        return [*lines, f"        over_time, last = run_part({wx}, states)"]
+    shape = (case.batch, case.steps, case.heads, case.dim)
+    starts = [s.value for s in case.cell.states]
+    values = f"[states[0].new_full({shape}, v) for v in {starts}]"
+    if case.reset_to != "init":
+        own = 'leaves[f"reset_to.{n}"]' + ("" if index == "None" else f"[{index}]")
+        kind = {
+            "shared": f".reshape({shape[2:]})",
+            "rows": f".reshape({(shape[0], 1, *shape[2:])})",
+            "stored": f".detach().reshape({shape})",
+        }[case.reset_to]
+        values = f"[{own}{kind}.expand({shape}) for n in names]"
+    return [
+        *lines,
+        f"        values = {values}",
+        f"        over_time, last = by_rows(run_part, {wx}, states, {case.rows!r}, values,"
+        f" {reverse})",
+    ]
+
+
+def _masks(case: Case, rows_first: bool) -> list[str]:
+    """The arguments of lengths and resets, a line each."""
+    lines = []
+    if case.lengths:
+        lines.append(f"lengths=torch.tensor({[n for n, _ in case.rows]}, device=device),")
+    if case.resets:
+        mask = [[t in resets for t in range(case.steps)] for _, resets in case.rows]
+        turn = "" if rows_first else ".t()"
+        lines.append(f"reset=torch.tensor({mask}, device=device){turn},")
+    if case.reset_to != "init":
+        turn = ".transpose(1, 2)" if case.reset_to == "stored" and not rows_first else ""
+        lines.append(f'reset_to=[leaves[f"reset_to.{{n}}"]{turn} for n in names],')
+    return [f"            {line}" for line in lines]
 
 
 def _cell(case: Case) -> str:

@@ -54,10 +54,25 @@ def _is_valid(cell: CellDraw) -> bool:
 
 
 def _options(case: Case) -> Iterator[Case]:
-    for option in ("through", "reverse", "both", "views", "without", "silent", "json", "save"):
+    for option in (
+        "through",
+        "reverse",
+        "both",
+        "views",
+        "without",
+        "silent",
+        "json",
+        "save",
+        "reset_to",
+    ):
         default = getattr(_PLAIN, option)
         if getattr(case, option) != default:
             yield replace(case, **{option: default})
+    if case.reset_to == "init":
+        if case.lengths:
+            yield replace(case, lengths=())
+        if case.resets:
+            yield replace(case, resets=())
     for option in (
         "threads",
         "bias",

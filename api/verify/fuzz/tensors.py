@@ -30,6 +30,7 @@ def shapes(case: Case) -> dict[str, tuple[int, ...]]:
         wx = (case.batch, case.steps, *plane, len(cell.input_gates))
         rows = (case.batch, *plane)
         found = {"wx": wx, **weights}
+        reset = {"shared": plane, "rows": rows, "stored": (case.batch, case.steps, *plane)}
     else:
         first, second = (case.batch, case.steps)
         found = {"x": (first, second, case.input_size)}
@@ -39,8 +40,14 @@ def shapes(case: Case) -> dict[str, tuple[int, ...]]:
             if cell.input_gates:
                 found[f"weight_ih.{layer}{suffix}"] = (len(cell.input_gates), *plane, size)
             found |= {f"{name}.{layer}{suffix}": shape for name, shape in weights.items()}
-        rows = (directions * case.layers, case.batch, hidden)
-    return found | dict.fromkeys(sorted(states), rows)
+        parts = directions * case.layers
+        rows = (parts, case.batch, hidden)
+        stored = (parts, case.batch, case.steps, hidden)
+        reset = {"shared": (parts, hidden), "rows": rows, "stored": stored}
+    found |= dict.fromkeys(sorted(states), rows)
+    if case.reset_to != "init":
+        found |= {f"reset_to.{s.name}": reset[case.reset_to] for s in cell.states}
+    return found
 
 
 def outputs(case: Case) -> dict[str, tuple[int, ...]]:

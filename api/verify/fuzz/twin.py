@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..draw.tree import Case
 from ..draw.write_loop import loop_text
+from .by_rows import by_rows
 
 Results = dict[str, Tensor]
 
@@ -111,7 +112,9 @@ def _scan(case: Case, loop: Callable[..., Any], leaves: Mapping[str, Tensor]) ->
     states = [leaves[f"states.{n}"] for n in names] if case.states else _states(case, wx)
     params = {p.name: leaves[f"params.{p.name}"] for p in case.cell.params}
     weights = [leaves.get(w) for w in ("R", "R_diag", "b")]
-    over_time, last = _over_time(loop, wx, weights, params, states, case.reverse)
+    values = _reset_values(case, leaves, names, None, states)
+    direction = case.reverse, case.rows, values
+    over_time, last = _over_time(loop, wx, weights, params, states, *direction)
     return {f"{n} over time": t for n, t in zip(names, over_time, strict=True)} | {
         f"{n} last": t for n, t in zip(names, last, strict=True)
     }
@@ -162,7 +165,35 @@ def _layer(
         states = [leaves[f"states.{s.name}"][index].reshape(plane) for s in case.cell.states]
     params = {p.name: leaves[f"params.{p.name}.{name}"] for p in case.cell.params}
     weights = [leaves.get(f"{w}.{name}") for w in ("R", "R_diag", "b")]
-    return _over_time(loop, wx, weights, params, states, name.endswith("_reverse"))
+    names = [s.name for s in case.cell.states]
+    values = _reset_values(case, leaves, names, index, states)
+    direction = name.endswith("_reverse"), case.rows, values
+    return _over_time(loop, wx, weights, params, states, *direction)
+
+
+def _reset_values(
+    case: Case,
+    leaves: Mapping[str, Tensor],
+    names: Sequence[str],
+    index: int | None,
+    states: Sequence[Tensor],
+) -> list[Tensor]:
+    """What each state is reset to at each step, (B, T, N, D)."""
+    shape = (case.batch, case.steps, case.heads, case.dim)
+    found = []
+    for name, spec, like in zip(names, case.cell.states, states, strict=True):
+        if case.reset_to == "init":
+            found.append(like.new_full(shape, spec.value))
+            continue
+        value = leaves[f"reset_to.{name}"]
+        value = value if index is None else value[index]
+        value = value.reshape(*value.shape[: -1 if index is not None else -2], *shape[2:])
+        if case.reset_to == "stored":
+            value = value.detach()  # no gradient
+        elif case.reset_to == "rows":
+            value = value[:, None]
+        found.append(value.expand(shape))
+    return found
 
 
 def _over_time(
@@ -172,7 +203,15 @@ def _over_time(
     params: Mapping[str, Tensor],
     states: Sequence[Tensor],
     reverse: bool,
+    rows: Sequence[tuple[int, tuple[int, ...]]],
+    values: Sequence[Tensor],
 ) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
     """The loop over the steps, or over the steps from the last to the first."""
-    over_time, last = loop(wx.flip(1) if reverse else wx, *weights, params, states)
-    return [s.flip(1) for s in over_time] if reverse else over_time, last
+
+    def run(wx: Tensor, states: Sequence[Tensor]) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        over_time, last = loop(wx.flip(1) if reverse else wx, *weights, params, states)
+        return [s.flip(1) for s in over_time] if reverse else over_time, last
+
+    found: tuple[Sequence[Tensor], Sequence[Tensor]]
+    found = by_rows(run, wx, states, rows, values, reverse)
+    return found

@@ -1,0 +1,185 @@
+"""Lengths and resets of a module's call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .autograd.settings import Settings
+from .check.masks import check_lengths, check_reset, check_reset_value, no_reset_error
+from .check.scan import check_count
+from .masks import Masks, masks_of, with_reset_values
+
+
+class Ragged(NamedTuple):
+    """How the rows of a module's call take its steps, in all layers and directions.
+
+    Attributes:
+        lengths: (B,) of whole numbers; None where all rows run all steps.
+        reset: (T, B) of bool; None for none.
+        reset_to: the values of each state after a reset, (layers * directions, hidden),
+            (layers * directions, B, hidden) or (layers * directions, T, B, hidden); None for each
+            state's `init`.
+    """
+
+    lengths: Tensor | None
+    reset: Tensor | None
+    reset_to: Sequence[Tensor] | None
+
+    def cleaned(self, x: Tensor) -> Tensor:
+        """The input of the first layer with zeros where a row runs no step: no product reads more.
+
+        Args:
+            x: (T, B, input).
+        """
+        if self.lengths is None:
+            return x
+        time = torch.arange(len(x), device=x.device).unsqueeze(1)
+        runs = time < self.lengths.to(x.device, non_blocking=True)
+        return torch.where(runs.unsqueeze(2), x, 0.0)
+
+    def selected(self, states: Sequence[Tensor], inits: Sequence[float]) -> list[Tensor]:
+        """The states before a single step: those after the reset, where there is one.
+
+        Args:
+            states: (layers, B, hidden) each, or (layers, hidden) of one sequence.
+            inits: the initial value of each.
+        """
+        if self.reset is None:
+            return list(states)
+        where, found = self.reset.unsqueeze(-1), []
+        for i, state in enumerate(states):
+            value: Tensor | float = inits[i]
+            if self.reset_to is not None:
+                own = self.reset_to[i]
+                value = own.unsqueeze(1) if own.ndim < state.ndim else own
+            found.append(torch.where(where, value, state))
+        return found
+
+
+class RaggedLayers:
+    """The masks of all directions of all layers.
+
+    Args:
+        settings: of the module.
+        ragged: of the call.
+        device: of the call.
+        steps: of the call.
+        batch: rows of the call.
+    """
+
+    def __init__(
+        self, settings: Settings, ragged: Ragged, device: torch.device, steps: int, batch: int
+    ) -> None:
+        self._settings, self._ragged = settings, ragged
+        lengths, reset = ragged.lengths, None if ragged.reset is None else ragged.reset.t()
+        self._directions = [
+            masks_of(lengths, reset, None, (batch, steps), device, choice.reverse is True)
+            for choice in settings.choices
+        ]
+
+    def masks(self, index: int) -> Masks | None:
+        """The masks of one direction of a layer.
+
+        Args:
+            index: its number, among the directions of all layers.
+        """
+        settings, values = self._settings, self._ragged.reset_to
+        direction = index % len(settings.choices)
+        found = self._directions[direction]
+        if values is None or found is None:
+            return found
+        own = [_by_heads(value[index], settings.heads, settings.dim) for value in values]
+        return with_reset_values(found, own, settings.choices[direction].reverse is True)
+
+
+def _by_heads(value: Tensor, heads: int, dim: int) -> Tensor:
+    """(hidden), (B, hidden) or (T, B, hidden) as (N, D), (B, N, D) or (B, T, N, D)."""
+    found = value.reshape(*value.shape[:-1], heads, dim)
+    return found.transpose(0, 1) if found.ndim == 4 else found
+
+
+def ragged_of(
+    names: Sequence[str],
+    sizes: tuple[int, int],
+    x: Tensor,
+    batch_first: bool,
+    lengths: Any,
+    reset: Any,
+    reset_to: Any,
+) -> Ragged | None:
+    """The lengths and resets of a module's call over time, checked; None without any.
+
+    Args:
+        names: of the cell's states.
+        sizes: layers times directions, and hidden size.
+        x: as the caller gives it, checked.
+        batch_first: whether x is (B, T, input), if it has three axes.
+        lengths: (B,), or () for one sequence.
+        reset: in x's layout without its last axis.
+        reset_to: for each state (layers * directions, hidden), the same with B or, for what is
+            stored for each step, with x's first axes in between.
+
+    Raises:
+        TensorError: an argument does not fit.
+    """
+    if lengths is None and reset is None and reset_to is None:
+        return None
+    parts, hidden = sizes
+    outer, single = tuple(x.shape[:-1]), x.ndim == 2
+    batch, steps = (1, *outer) if single else outer if batch_first else outer[::-1]
+    if lengths is not None:
+        check_lengths(lengths, batch, steps, () if single else (batch,))
+        lengths = lengths.view(batch)
+    if reset is not None:
+        axes = "(T,)" if single else "(B, T)" if batch_first else "(T, B)"
+        check_reset(reset, outer, axes, "x", x)
+        reset = reset.unsqueeze(1) if single else reset.t() if batch_first else reset
+    if reset_to is not None:
+        if reset is None:
+            raise no_reset_error()
+        rows = () if single else ((parts, batch, hidden),)
+        shapes = ((parts, hidden), *rows, (parts, *outer, hidden))
+        _check_values(names, reset_to, shapes, x)
+        if single:
+            reset_to = [v.unsqueeze(2) if v.ndim == 3 else v for v in reset_to]
+        elif batch_first:
+            reset_to = [v.transpose(1, 2) if v.ndim == 4 else v for v in reset_to]
+    return Ragged(lengths, reset, reset_to)
+
+
+def reset_of_step(
+    names: Sequence[str], sizes: tuple[int, int], x: Tensor, reset: Any, reset_to: Any
+) -> Ragged:
+    """The resets before a single step, checked.
+
+    Args:
+        names: of the cell's states.
+        sizes: layers and hidden size.
+        x: (B, input), or (input) for one sequence, checked.
+        reset: (B,), or () for one sequence.
+        reset_to: for each state (layers, hidden) or (layers, B, hidden).
+
+    Raises:
+        TensorError: an argument does not fit.
+    """
+    layers, hidden = sizes
+    outer = tuple(x.shape[:-1])
+    if reset is None:
+        raise no_reset_error()
+    check_reset(reset, outer, "(B,)" if outer else "()", "x", x)
+    if reset_to is not None:
+        _check_values(names, reset_to, ((layers, hidden), (layers, *outer, hidden)), x)
+    return Ragged(None, reset, reset_to)
+
+
+def _check_values(
+    names: Sequence[str], values: Any, shapes: Sequence[tuple[int, ...]], x: Tensor
+) -> None:
+    check_count(values, names, "reset_to")
+    for name, value in zip(names, values, strict=True):
+        axes = "layers * directions first, hidden_size last"
+        check_reset_value(f"reset_to[{name}]", value, shapes, axes, x)

@@ -1,0 +1,138 @@
+"""`scan_packed` against `scan` over each sequence."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+
+CELL = rnnc.cells.lstm
+N, D = 2, 4
+
+
+def draw(*size):
+    return torch.randn(size, dtype=torch.float64, requires_grad=True)
+
+
+def starts_of(lengths):
+    return torch.tensor([0, *torch.tensor(lengths).cumsum(0).tolist()], dtype=torch.int32)
+
+
+@pytest.fixture
+def inputs(inputs_for):
+    return inputs_for(CELL, 4, 9, N, D)
+
+
+def each(inputs, wx, lengths, reset, reset_to, reverse):
+    over_time, last, first = [], [], 0
+    for row, length in enumerate(lengths):
+        own = {} if reset is None else {"reset": reset[None, first : first + length]}
+        if reset_to is not None:
+            own["reset_to"] = [v if v.ndim == 2 else v[row : row + 1] for v in reset_to]
+        states = tuple(s[row : row + 1] for s in inputs.states)
+        part = wx[None, first : first + length]
+        found = rnnc.scan(
+            CELL, part, inputs.R, inputs.b, states, backend="reference", reverse=reverse, **own
+        )
+        over_time.append([s[0] for s in found[0]])
+        last.append(found[1])
+        first += length
+    return *(torch.cat(s) for s in zip(*over_time, strict=True)), *(
+        torch.cat(s) for s in zip(*last, strict=True)
+    )
+
+
+@pytest.mark.parametrize("backend", ["reference", "cpu"])
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("lengths", [(3, 0, 5, 1), (0, 2, 0, 0), (0, 0, 0, 0)])
+def test_each_sequence(lengths, reverse, backend, inputs):
+    total = sum(lengths)
+    wx = draw(total, N, D, 4)
+    for reset in (None, torch.rand(total) < 0.5):
+        values = None if reset is None else (draw(N, D), draw(4, N, D))
+        over_time, last = rnnc.scan_packed(
+            CELL, wx, inputs.R, inputs.b, inputs.states, cu_seqlens=starts_of(lengths),
+            reverse=reverse, reset=reset, reset_to=values, backend=backend,
+        )  # fmt: skip
+        wanted = each(inputs, wx, lengths, reset, values, reverse)
+        seeds = [torch.randn_like(w) for w in wanted]
+        leaves = [wx, inputs.R, inputs.b, *inputs.states, *(values or ())]
+        got = (*over_time, *last)
+        for one, other in zip(
+            (*got, *gradients(got, leaves, seeds)),
+            (*wanted, *gradients(wanted, leaves, seeds)),
+            strict=True,
+        ):
+            torch.testing.assert_close(one, other)
+
+
+def gradients(outputs, leaves, seeds):
+    pairs = [(o, d) for o, d in zip(outputs, seeds, strict=True) if o.requires_grad]
+    outputs, seeds = zip(*pairs, strict=True)
+    return torch.autograd.grad(outputs, leaves, seeds, materialize_grads=True)
+
+
+def test_derivatives_of_any_order():
+    wx, R, starts = draw(3, 1, 2, 1), draw(1, 1, 2, 2), starts_of((1, 2))
+
+    def run(wx):
+        over_time, last = rnnc.scan_packed(
+            rnnc.cells.elman, wx, R, cu_seqlens=starts, backend="reference", max_seqlen=3
+        )
+        return over_time[0].sum() + last[0].sum()
+
+    assert torch.autograd.gradgradcheck(run, wx)
+    assert torch.autograd.gradcheck(run, wx, check_forward_ad=True)
+
+
+def test_under_a_compiler(inputs):
+    torch._dynamo.reset()
+    i, wx, starts = inputs, draw(5, N, D, 4), starts_of((2, 0, 3))
+
+    def run(wx, starts):
+        return rnnc.scan_packed(CELL, wx, i.R, i.b, cu_seqlens=starts, max_seqlen=3)
+
+    got = torch.compile(run, fullgraph=True, backend="aot_eager")(wx, starts)
+    wanted = run(wx, starts)
+    assert torch.equal(got[0][0], wanted[0][0])
+    assert torch.equal(
+        torch.autograd.grad(got[0][0].sum(), wx)[0], torch.autograd.grad(wanted[0][0].sum(), wx)[0]
+    )
+
+
+def test_values_that_nobody_saw_are_clamped(inputs, monkeypatch):
+    """As on a GPU, whose values the host does not read."""
+    from rnnc.runtime import packed
+
+    monkeypatch.setattr(packed, "values_visible", lambda tensor: False)
+    wx = draw(5, N, D, 4)
+    for wrong in ([0, 3, 90], [-7, 2, 5], [4, 1, 5], [0, 1, 2], [0, 0, 0], [9, 9, 9]):
+        starts = torch.tensor(wrong, dtype=torch.int32)
+        (h, _), _ = rnnc.scan_packed(
+            CELL, wx, inputs.R, inputs.b, cu_seqlens=starts, max_seqlen=3, backend="cpu"
+        )
+        (d_wx,) = torch.autograd.grad(h.sum(), wx)
+        assert h.isfinite().all()
+        assert d_wx.isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("argument", "found", "options"),
+    [
+        ("cu_seqlens", "a list", {"cu_seqlens": [0, 5]}),
+        ("cu_seqlens", "shape (1, 2)", {"cu_seqlens": torch.tensor([[0, 5]])}),
+        ("cu_seqlens", "shape (1,)", {"cu_seqlens": torch.tensor([0])}),
+        ("cu_seqlens", "float32", {"cu_seqlens": torch.tensor([0.0, 5.0])}),
+        ("cu_seqlens", "2 after 3", {"cu_seqlens": torch.tensor([0, 3, 2, 5])}),
+        ("cu_seqlens", "4 last", {"cu_seqlens": torch.tensor([0, 4])}),
+        ("cu_seqlens", "1 first", {"cu_seqlens": torch.tensor([1, 5])}),
+        ("max_seqlen", "of 5", {"cu_seqlens": torch.tensor([0, 5]), "max_seqlen": 4}),
+        ("max_seqlen", "a float", {"cu_seqlens": torch.tensor([0, 5]), "max_seqlen": 5.0}),
+        ("max_seqlen", "None", {"cu_seqlens": torch.tensor([0, 5], device="meta")}),
+    ],
+)
+def test_the_error_names_what_is_wrong(argument, found, options, inputs):
+    with pytest.raises(rnnc.TensorError) as error:
+        rnnc.scan_packed(CELL, draw(5, N, D, 4), inputs.R, **options)
+    assert error.value.argument == argument
+    assert found in str(error.value)
