@@ -128,8 +128,10 @@ def test_cells_with_other_gradients(
     cell = rnnc.cells.get(name)
     if variant == "grid" and not cell.dense_pairs:
         pytest.skip("a grid plan needs dense gates")
+    # Rounding grows along the steps of a FastGRNN: in float32 one draw says little of its size.
+    dtype = torch.bfloat16 if name == "fastgrnn" else torch.float32
     for what in ("resets", "both"):
-        inputs = draw(cell, sizes, torch.float32, variant)
+        inputs = draw(cell, sizes, dtype, variant)
         case = Case(cell, inputs, seeds_for(cell, inputs), what, reverse)
         case.check(errors_are_small, variant=variant, precision="ieee")
 

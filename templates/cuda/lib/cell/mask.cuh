@@ -48,11 +48,13 @@ struct TileSteps {
 
 constexpr int kMaskSteps = 16;  // per word
 
-// The word of a row that begins with step kMaskSteps * i in memory; one of kRun, if there is none.
+// The word of a row that begins with step kMaskSteps * i in memory; another one, if there is none.
 template <typename Arguments>
 RNNC_INLINE u32 load_mask_word(const Arguments& a, int i, int row) {
-  const bool exists = i >= 0 && i * kMaskSteps < a.steps;
-  return exists ? __ldg(a.masks.steps + i * a.batch + row) : 0x55555555u;
+  const int last = (static_cast<int>(a.steps) - 1) / kMaskSteps;
+  u32 word[1];
+  ld_global_nc(word, a.masks.steps + maximum(0, minimum(i, last)) * a.batch + row);
+  return word[0];
 }
 RNNC_INLINE u32 mask_in_word(u32 word, int t) { return word >> t % kMaskSteps * 2 & 3; }
 
@@ -63,8 +65,8 @@ RNNC_INLINE u32 load_mask(const Arguments& a, int64 t, int row) {
                       static_cast<int>(t));
 }
 
-// How a row takes one step after the other. A word is loaded one word ahead: so that no step waits
-// for it, nor for another load because the hardware counts both together.
+// How a row takes one step after the other. A word is loaded half a word ahead, into the register
+// that it is read from: so that no step waits for it.
 struct MaskWalk {
   u32 word, following;
 
@@ -82,11 +84,21 @@ struct MaskWalk {
     const int place = static_cast<int>(t);
     if (place % kMaskSteps == (by > 0 ? 0 : kMaskSteps - 1)) {
       word = following;
+    }
+    if (place % kMaskSteps == (by > 0 ? kMaskSteps / 2 : kMaskSteps / 2 - 1)) {
       following = load_mask_word(a, place / kMaskSteps + static_cast<int>(by), row);
     }
     return mask_in_word(word, place);
   }
 };
+
+// Whether reset values differ between steps.
+template <typename Arguments>
+RNNC_INLINE bool resets_vary(const Arguments& a) {
+  bool vary = false;
+  repeat<Cell::kStates>([&](int s) { vary |= a.masks.reset_time[s] != 0; });
+  return vary;
+}
 
 // Where the reset value of an item lies: of a state, at a place in memory, of a row, and of a unit
 // in [N, D].

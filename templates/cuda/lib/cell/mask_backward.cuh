@@ -7,7 +7,7 @@
 
 #include "lib/cell/item.cuh"
 #include "lib/cell/mask.cuh"
-#include "lib/ptx/vec.cuh"
+#include "lib/ptx/launder.cuh"
 
 namespace rnnc {
 
@@ -20,7 +20,8 @@ struct BackwardMasks {
   u32 now[rows];                // how the rows take this step
   MaskWalk walk[rows];
   bool restarted[rows];         // the step after this one
-  Vec<Element, 1> reset[units][rows][Cell::kStates];  // what this step may begin from
+  States reset[units][rows];  // what this step may begin from
+  bool vary;                  // reset values differ between steps
 
   RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
   RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
@@ -28,6 +29,7 @@ struct BackwardMasks {
   // Before step t, in a kernel that runs no other step; or after all steps, if t is -1.
   template <typename Arguments>
   RNNC_MEMBER void begin_single(const Arguments& a, const TimeOrder& time, int64 t) {
+    vary = resets_vary(a);
     repeat<rows>([&](int j) {
       restarted[j] = t + 1 < a.steps && load_mask(a, time.at(t + 1), row[j]) == kRestart;
       now[j] = t >= 0 ? load_mask(a, time.at(t), row[j]) : kRun;
@@ -37,6 +39,7 @@ struct BackwardMasks {
   // Before the first iteration, of the last step.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 steps) {
+    vary = resets_vary(a);
     repeat<rows>([&](int j) {
       restarted[j] = false;
       now[j] = kRun;
@@ -47,9 +50,9 @@ struct BackwardMasks {
   // Of this step, at place t; values that do not differ between steps are loaded once.
   template <typename Arguments>
   RNNC_MEMBER void load_reset(int i, int j, const Arguments& a, int64 t) {
+    if (vary && !restarts(j)) return;
     repeat<Cell::kStates>([&](int s) {
-      if (!kReads[s] || (a.masks.reset_time[s] != 0 && !restarts(j))) return;
-      reset[i][j][s].load(reset_value(a, s, t, row[j], unit[i]));
+      reset[i][j][s] = kReads[s] ? to_real(*reset_value(a, s, t, row[j], unit[i])) : real(0);
     });
   }
 
@@ -62,15 +65,10 @@ struct BackwardMasks {
       now[j] = kRun;
       if (t > 0) now[j] = walk[j].next(a, time.at(t - 1), -time.stride(1), row[j]);
     });
-    repeat<Cell::kStates>([&](int s) {
-      if (!kReads[s] || a.masks.reset_time[s] == 0) return;
-      repeat<rows>([&](int j) {
-        if (!restarts(j)) return;
-        repeat<units>([&](int i) {
-          reset[i][j][s].load(reset_value(a, s, time.at(t - 1), row[j], unit[i]));
-        });
-      });
-    });
+    if (!vary) return;
+    // Laundered: otherwise the compiler would compute addresses in every step.
+    const int64 place = launder(time.at(t - 1));
+    repeat<units>([&](int i) { repeat<rows>([&](int j) { load_reset(i, j, a, place); }); });
   }
 
   RNNC_MEMBER bool holds(int j) const { return now[j] == kHold; }
@@ -83,7 +81,7 @@ struct BackwardMasks {
   RNNC_MEMBER void select_before(int i, int j, const Arguments& a, States& before,
                                  const States& state) const {
     repeat<Cell::kStates>([&](int s) {
-      before[s] = kReads[s] && restarts(j) ? reset[i][j][s][0] : state[s];
+      before[s] = kReads[s] && restarts(j) ? reset[i][j][s] : state[s];
     });
 #ifdef RNNC_REVERSE
     // Once per row, and not at the first of all steps if the row is shorter than others.

@@ -7,7 +7,7 @@
 
 #include "lib/cell/item.cuh"
 #include "lib/cell/mask.cuh"
-#include "lib/ptx/vec.cuh"
+#include "lib/ptx/launder.cuh"
 
 namespace rnnc {
 
@@ -19,8 +19,9 @@ struct ForwardMasks {
   int row[rows], unit[units];  // in the batch; in [N, D]
   u32 now[rows], next[rows];   // how the rows take this step and the next one
   MaskWalk walk[rows];
-  Vec<Element, 1> reset[units][rows][Cell::kStates];  // what the next step may begin from
-  States stored[units][rows];                         // the results of this step
+  States reset[units][rows];   // what the next step may begin from
+  States stored[units][rows];  // the results of this step
+  bool vary;                   // reset values differ between steps
 
   RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
   RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
@@ -28,6 +29,7 @@ struct ForwardMasks {
   // Before step t, in a kernel that runs no other step.
   template <typename Arguments>
   RNNC_MEMBER void begin_single(const Arguments& a, const TimeOrder& time, int64 t) {
+    vary = resets_vary(a);
     repeat<rows>([&](int j) {
       now[j] = t < a.steps ? load_mask(a, time.at(t), row[j]) : kRun;
       next[j] = t + 1 < a.steps ? load_mask(a, time.at(t + 1), row[j]) : kRun;
@@ -37,6 +39,7 @@ struct ForwardMasks {
   // Before the first of all steps.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int steps) {
+    vary = resets_vary(a);
     repeat<rows>([&](int j) {
       now[j] = next[j] = kRun;
       if (steps > 0) now[j] = walk[j].begin(a, time.at(0), time.stride(1), row[j]);
@@ -56,24 +59,18 @@ struct ForwardMasks {
   // Of the next step, at place t; values that do not differ between steps are loaded once.
   template <typename Arguments>
   RNNC_MEMBER void load_reset(int i, int j, const Arguments& a, int64 t) {
-    repeat<Cell::kStates>([&](int s) {
-      if (a.masks.reset_time[s] != 0 && next[j] != kRestart) return;
-      reset[i][j][s].load(reset_value(a, s, t, row[j], unit[i]));
-    });
+    if (vary && next[j] != kRestart) return;
+    repeat<Cell::kStates>(
+        [&](int s) { reset[i][j][s] = to_real(*reset_value(a, s, t, row[j], unit[i])); });
   }
   // Once per step, well before `select`: loads what the step after step t may begin from, if it
   // differs between steps.
   template <typename Arguments>
   RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t) {
-    repeat<Cell::kStates>([&](int s) {
-      if (a.masks.reset_time[s] == 0) return;
-      repeat<rows>([&](int j) {
-        if (next[j] != kRestart) return;
-        repeat<units>([&](int i) {
-          reset[i][j][s].load(reset_value(a, s, time.at(t + 1), row[j], unit[i]));
-        });
-      });
-    });
+    if (!vary) return;
+    // Laundered: otherwise the compiler would compute addresses in every step.
+    const int64 place = launder(time.at(t + 1));
+    repeat<units>([&](int i) { repeat<rows>([&](int j) { load_reset(i, j, a, place); }); });
   }
   // From the states after the step, if the row runs it: what is stored, and what comes next.
   RNNC_MEMBER void select(int i, int j, States& next_state, const States& state) {
@@ -81,7 +78,7 @@ struct ForwardMasks {
       const bool holds = now[j] == kHold;
       stored[i][j][s] = holds ? real(0) : next_state[s];
       const real kept = holds ? state[s] : next_state[s];
-      next_state[s] = next[j] == kRestart ? reset[i][j][s][0] : kept;
+      next_state[s] = next[j] == kRestart ? reset[i][j][s] : kept;
     });
   }
   // After step t.
