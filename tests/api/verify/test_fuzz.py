@@ -60,6 +60,10 @@ def test_draws_everything():
         assert {getattr(c, size) for c in cases} >= {0, 1, 7, 17}
     for option in ("bias", "states", "json", "batch_first", "reverse", "both"):
         assert {getattr(c, option) for c in cases} == {True, False}
+    assert {c.reset_to for c in cases} == {"init", "shared", "rows", "stored"}
+    for through in ("scan", "module"):
+        kinds = {(bool(c.lengths), bool(c.resets)) for c in cases if c.through == through}
+        assert len(kinds) == 4
     assert not any(c.both for c in cases if c.through in ("scan", "step"))
     assert any(c.without for c in cases)
     assert any(c.silent for c in cases)
@@ -141,14 +145,22 @@ def test_shrinks_to_what_matters():
 
 @pytest.mark.parametrize(
     ("through", "option"),
-    [("scan", ""), ("scan", "reverse"), ("module", ""), ("module", "both"), ("step", "")],
+    [
+        ("scan", ""),
+        ("scan", "reverse"),
+        ("scan", "stored"),
+        ("module", ""),
+        ("module", "both"),
+        ("module", "rows"),
+        ("step", ""),
+    ],
 )
 def test_a_report_runs_and_can_fail(through, option):
     case = next(
         c
         for c in (draw_case(6, n, Settings(compiled=0.0)) for n in range(300))
         if c.through == through and c.dtype == "float64"
-        if (c.reverse or c.both) == bool(option)
+        if option == (c.reset_to if c.rows else "reverse" * c.reverse + "both" * c.both)
         if 0 < c.batch * c.steps * c.heads * c.dim < 200 and run_case(c) == Outcome("right")
     )
     text = report(replace(case, flags="shipped"), ("a reason",))
