@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..check.plain import all_plain, is_watched
+from ..module.forms import TorchForm
 from ..replay.replays import Replays, replayed
 from ..tensors import States
 from .check_saved import check_as_left, plain_gradients
@@ -71,7 +72,8 @@ class Layers(torch.autograd.Function):
         saved, needs = ctx.saved_tensors, ctx.needs_input_grad[4:]
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
             check_has_operators(ctx.stack.calls[0].target)
-            check_gradients(gradients)
+            if not isinstance(ctx.stack.form, TorchForm):  # torch's operations take a batch
+                check_gradients(gradients)
             named = saved_by_name(ctx.stack, ctx.given, saved)
             inputs = saved[: ctx.inputs]
             weights = inputs[1 + ctx.given :]

@@ -12,6 +12,7 @@ from torch import Tensor
 from torch._C._dynamo.guards import TensorGuards
 
 from ..check.plain import all_plain, is_watched
+from ..module.forms import TorchForm
 from ..replay.replays import Replays, replayed
 from ..tensors import States, Stepped
 from .check_saved import plain_gradients
@@ -64,7 +65,8 @@ class Step(torch.autograd.Function):
         saved, needs = ctx.saved_tensors, ctx.needs_input_grad[4:]
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
             check_has_operators(stack.calls[0].target)
-            check_gradients(gradients)
+            if not isinstance(stack.form, TorchForm):  # torch's operations take a batch
+                check_gradients(gradients)
             inputs = saved[: ctx.inputs]
             again = partial(composed_step, ctx.composed, *_named(ctx, inputs))
             return None, None, None, None, *differentiable(again, inputs, needs, gradients)

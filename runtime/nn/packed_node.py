@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ..autograd.layers import differentiable
 from ..autograd.settings import Settings
+from ..check.plain import is_watched
 from ..tensors import States
 from .own import torch_layers
 from .packed_layers import Order, packed_layers
@@ -84,7 +85,7 @@ class _Packed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
         needs = ctx.needs_input_grad[4:]
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or is_watched():
             tensors = ctx.saved_tensors
             again = partial(ctx.again, tensors)
             return None, None, None, None, *differentiable(again, tensors, needs, gradients)

@@ -144,6 +144,27 @@ def test_transforms_of_torch(ran):
     assert len(ran) == 2
 
 
+def test_batches_of_gradients():
+    ours, theirs = pair("LSTM", 3, 4, 2, dtype=torch.float64)
+    packed = nn.utils.rnn.pack_sequence([torch.randn(n, 3, dtype=torch.float64) for n in (3, 1)])
+
+    def of_packed(module):
+        return lambda data: module(packed._replace(data=data))[0].data.sum(0)
+
+    for steps in (1, 5):
+        x = torch.randn(steps, 2, 3, dtype=torch.float64)
+        found = [
+            torch.autograd.functional.jacobian(lambda v, m=m: m(v)[0].sum(0), x, vectorize=True)
+            for m in (ours, theirs)
+        ]
+        torch.testing.assert_close(*found)
+    found = [
+        torch.autograd.functional.jacobian(of_packed(m), packed.data, vectorize=True)
+        for m in (ours, theirs)
+    ]
+    torch.testing.assert_close(*found)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::torch.jit.TracerWarning")
 def test_in_a_script_and_in_a_trace():
