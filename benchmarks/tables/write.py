@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from figures import missing, newest, source, table
+from ragged import ragged
 from users import plans, users
 
 ROOT = Path(__file__).parents[2]
@@ -152,6 +153,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "roofline": roofline,
     "users": users,
     "plans": plans,
+    "ragged": ragged,
 }
 
 

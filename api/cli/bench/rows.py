@@ -26,11 +26,12 @@ from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
 from ..find import find_cell
 from .options import BenchOptions
+from .ragged import bench_ragged
 from .users import bench_users
 
 
 def bench(options: BenchOptions, command: str) -> None:
-    """Measure the rows, or the users' cases, print tables, and write the record and the picture.
+    """Measure the rows, or other cases, print tables, and write the record and the picture.
 
     Args:
         options: the options of the command.
@@ -42,6 +43,9 @@ def bench(options: BenchOptions, command: str) -> None:
     began = time.monotonic()
     if options.users:
         bench_users(options, _device(options.device), command)
+        return
+    if options.ragged:
+        bench_ragged(options, _device(options.device), command)
         return
     settings = _settings(options)
     anchors = read_anchors(options.anchors) if options.anchors else Anchors()

@@ -1,0 +1,144 @@
+"""What runs a ragged case: rnnc, and what people do with torch's modules or with TorchRL."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+from ...cellspec.library import load
+from ...runtime.module.rnn import RNN
+from ..inputs import DTYPES
+from .cases import RaggedCase
+from .inputs import RaggedInputs
+
+Run = Callable[[], object]
+
+_TORCHRL = "torchrl.modules.tensordict_module._rnn_triton"
+
+
+def contenders(case: RaggedCase, given: RaggedInputs) -> Iterator[tuple[str, Callable[[], Run]]]:
+    """What runs a case, by name; each is made by a call, which may fail.
+
+    Args:
+        case: the case.
+        given: its tensors.
+    """
+    torchs = f"nn.{case.module.upper()}"
+    yield "rnnc", lambda: _ours(case, given, ragged=True)
+    yield "rnnc, all rows whole", lambda: _ours(case, given, ragged=False)
+    if case.shortest:
+        yield f"{torchs}, packed", lambda: _packed(case, given)
+    if case.resets:
+        yield f"{torchs}, split at resets", lambda: _split(case, given)
+        yield f"{torchs}, without resets", lambda: _whole(case, given)
+        if given.x.is_cuda:
+            yield "TorchRL", lambda: _torchrl(case, given)
+
+
+def _ours(case: RaggedCase, given: RaggedInputs, ragged: bool) -> Run:
+    module = RNN(
+        load(case.module),
+        case.hidden,
+        case.hidden,
+        num_layers=case.layers,
+        bidirectional=case.both,
+        device=given.x.device,
+        dtype=DTYPES[case.dtype],
+    )
+    options: dict[str, Tensor] = {}
+    if ragged and case.shortest:
+        options["lengths"] = given.lengths.to(given.x.device)
+    if ragged and case.resets:
+        options["reset"] = given.reset
+    return _training(module, given, lambda x: module(x, **options)[0])
+
+
+def _module(case: RaggedCase, given: RaggedInputs) -> nn.Module:
+    """Torch's module, its weights in one buffer, which cuDNN reads without a copy."""
+    make: Any = {"lstm": nn.LSTM, "gru": nn.GRU}[case.module]
+    options = {"device": given.x.device, "dtype": DTYPES[case.dtype]}
+    module: nn.Module = make(
+        case.hidden, case.hidden, case.layers, bidirectional=case.both, **options
+    )
+    return module
+
+
+def _packed(case: RaggedCase, given: RaggedInputs) -> Run:
+    module = _module(case, given)
+
+    def call(x: Tensor) -> Tensor:
+        packed = pack_padded_sequence(x, given.lengths, enforce_sorted=False)
+        padded: Tensor = pad_packed_sequence(module(packed)[0], total_length=len(x))[0]
+        return padded
+
+    return _training(module, given, call)
+
+
+def _whole(case: RaggedCase, given: RaggedInputs) -> Run:
+    module = _module(case, given)
+    return _training(module, given, lambda x: module(x)[0])
+
+
+def _split(case: RaggedCase, given: RaggedInputs) -> Run:
+    """Run the steps between two resets of any row at once, and clear the states of its rows.
+
+    rl_games splits so. sb3-contrib runs each step by itself as soon as one row has a reset.
+    """
+    module = _module(case, given)
+    anew = given.reset.any(1).nonzero().flatten().tolist()
+    parts = list(zip([0, *anew], [*anew, len(given.reset)], strict=True))
+
+    def call(x: Tensor) -> Tensor:
+        outputs, states = [], None
+        for begin, end in parts:
+            if begin and states is not None:
+                clear = given.reset[begin, :, None]
+                states = _cleared(states, clear)
+            y, states = module(x[begin:end], states)
+            outputs.append(y)
+        return torch.cat(outputs)
+
+    return _training(module, given, call)
+
+
+def _cleared(states: Any, clear: Tensor) -> Any:
+    """States, zero in rows that start anew."""
+    if isinstance(states, tuple):
+        return tuple(_cleared(state, clear) for state in states)
+    return torch.where(clear, 0, states)
+
+
+def _torchrl(case: RaggedCase, given: RaggedInputs) -> Run:
+    """TorchRL's kernels in Triton, called directly: its modules add the host's time to them."""
+    kernels, module = importlib.import_module(_TORCHRL), _module(case, given)
+    run = {"lstm": kernels.lstm_triton, "gru": kernels.gru_triton}[case.module]
+    counts = {"lstm": 2, "gru": 1}
+    # Its rows come first. States are read where a row starts anew.
+    x, seed = (each.transpose(0, 1).contiguous() for each in (given.x, given.seed))
+    states = [torch.zeros_like(seed) for _ in range(counts[case.module])]
+    reset = given.reset.t().contiguous()
+    weights = list(module.parameters())
+    return _training(
+        module,
+        RaggedInputs(x, seed, given.lengths, reset),
+        lambda x: run(x, *states, *weights, reset)[0],
+    )
+
+
+def _training(module: nn.Module, given: RaggedInputs, call: Callable[[Tensor], Tensor]) -> Run:
+    """A forward and its backward, without the optimiser."""
+    parameters = list(module.parameters())
+
+    def train() -> Tensor:
+        y = call(given.x)
+        y.backward(given.seed)  # type: ignore[no-untyped-call]
+        for parameter in parameters:
+            parameter.grad = None
+        return y
+
+    return train

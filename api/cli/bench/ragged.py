@@ -1,0 +1,52 @@
+"""What `rnnc bench --ragged` does: it times the ragged cases, prints and writes what it found."""
+
+from __future__ import annotations
+
+from datetime import date
+
+import torch
+
+from ...bench.ragged.cases import ragged_cases
+from ...bench.ragged.measure import measure_ragged
+from ...bench.ragged.text import ragged_table
+from ...bench.report import file_stem, machine, write_record
+from ..console import print_lines, print_table
+from .options import BenchOptions
+
+_SCHEMA = 1
+_SECONDS = 60.0  # of all cases, where there is no limit
+
+
+def bench_ragged(options: BenchOptions, device: str, command: str) -> None:
+    """Time the ragged cases of a device, and print and write what was found.
+
+    Args:
+        options: the options of the command.
+        device: "cpu" or "cuda".
+        command: the command line, for the record.
+    """
+    today, on = date.today().isoformat(), machine(device)
+    print_lines(", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1))
+    torch.manual_seed(0)
+    cases = [c for c in ragged_cases(device) if options.cases is None or options.cases in str(c)]
+    seconds = (options.limit or _SECONDS) / max(len(cases), 1)
+    folder, stem = options.output, f"ragged-{file_stem(device, on['device'], today)}"
+    paths = [path for path in (options.json, folder and folder / f"{stem}.json") if path]
+    found = []
+    for case in cases:
+        found.append(measure_ragged(case, device, options.repeat, seconds))
+        record = {
+            "schema": _SCHEMA,
+            "date": today,
+            "command": command,
+            "machine": on,
+            "method": f"milliseconds of a forward and its backward; medians of at most"
+            f" {options.repeat} runs after 4, contenders in turns; wall: host's clock, from an idle"
+            " device until it is idle again; device: CUDA events behind queued work",
+            "cases": [result.record() for result in found],
+        }
+        for path in paths:  # after each case, so that nothing is lost if one takes too long
+            write_record(record, path)
+    print_table(ragged_table(found, device))
+    for path in paths:
+        print_lines(f"wrote {path}")

@@ -1,0 +1,75 @@
+"""`rnnc bench --ragged`: its contenders compute the same, and its table says who failed."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from rich.console import Console
+from rnnc.bench.ragged import contenders as room
+from rnnc.bench.ragged import measure
+from rnnc.bench.ragged.cases import RaggedCase, ragged_cases
+from rnnc.bench.ragged.inputs import ragged_inputs
+from rnnc.bench.ragged.text import ragged_table
+
+ENDS = RaggedCase("lstm", 6, 5, 9, layers=2, both=True, shortest=2)
+RESETS = RaggedCase("lstm", 6, 5, 9, resets=0.2)
+
+
+@pytest.mark.parametrize("case", [ENDS, RESETS], ids=str)
+def test_contenders_compute_the_same(case, monkeypatch):
+    """With equal weights, rows that end or start anew have the outputs of torch's way."""
+    given, weights = ragged_inputs(case, "cpu"), []
+    training = room._training
+
+    def equal(module, given, call):
+        with torch.no_grad():
+            for place, parameter in enumerate(module.parameters()):
+                if len(weights) <= place:
+                    weights.append(parameter.clone())
+                parameter.zero_() if place % 4 == 3 else parameter.copy_(weights[place])
+        return training(module, given, call)
+
+    # torch has two biases: the second is zero, and ours come after the weights as its first does.
+    monkeypatch.setattr(room, "_training", equal)
+    torchs = dict(room.contenders(case, given))
+    name = next(name for name in torchs if "packed" in name or "split" in name)
+    wanted = torchs[name]()()
+    ours = room.RNN(room.load(case.module), 6, 6, num_layers=case.layers, bidirectional=case.both)
+    by_torch = [weights[i : i + 3] for i in range(0, len(weights), 4)]
+    with torch.no_grad():
+        for own, layer in zip(by_layer(ours, case), by_torch, strict=True):
+            for parameter, value in zip(own, layer, strict=True):
+                parameter.copy_(value.view_as(parameter))
+    options = {"lengths": given.lengths} if case.shortest else {"reset": given.reset}
+    found, _ = ours(given.x, **options)
+    inside = torch.arange(case.steps)[:, None] < given.lengths
+    torch.testing.assert_close(found[inside], wanted[inside])
+
+
+def by_layer(rnn, case):
+    """Its parameters of each direction of each layer, in torch's order."""
+    for layer in range(case.layers):
+        for end in ("", "_reverse") if case.both else ("",):
+            yield [
+                getattr(rnn, f"{name}_l{layer}{end}") for name in ("weight_ih", "weight_hh", "bias")
+            ]
+
+
+def test_a_contender_that_fails_is_a_line(monkeypatch):
+    def contenders(case, given):
+        yield "rnnc", lambda: lambda: None
+        yield "broken", lambda: 1 / 0
+
+    monkeypatch.setattr(measure, "contenders", contenders)
+    found = measure.measure_ragged(RESETS, "cpu", 3, 0.1)
+    assert found.failures == {"broken": "division by zero"}
+    assert list(found.record()["sides"]) == ["rnnc"]
+    console = Console(width=200, record=True)
+    console.print(ragged_table([found], "cpu"))
+    assert "broken: division by zero" in console.export_text()
+
+
+def test_the_cases_have_names_of_their_own():
+    for device in ("cpu", "cuda"):
+        names = [str(case) for case in ragged_cases(device)]
+        assert len(set(names)) == len(names)
