@@ -30,8 +30,8 @@ _NAMES = {
     ".runtime.module.earlier": "upgrade_optimizer_state",
     ".runtime.module.rnn": "RNN",
     ".runtime.module.stepper": "Stepper",
-    ".runtime.nn.convert": "convert",
-    ".runtime.packed": "scan_packed",
+    ".runtime.nn.conversion.convert": "convert",
+    ".runtime.composed.packed": "scan_packed",
     ".runtime.scan": "scan",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

@@ -36,13 +36,13 @@ from .codegen.cuda.planner import plan_for
 from .codegen.shape import PlanError, Shape
 from .define import Cell, cell
 from .errors import RnncError
+from .runtime.composed.packed import scan_packed
 from .runtime.cuda.memory.kept import free_memory
 from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
 from .runtime.module.earlier import upgrade_optimizer_state
 from .runtime.module.rnn import RNN
 from .runtime.module.stepper import Stepper
-from .runtime.nn.convert import convert
-from .runtime.packed import scan_packed
+from .runtime.nn.conversion.convert import convert
 from .runtime.scan import scan
 
 __version__: str

@@ -6,8 +6,7 @@ subclasses of torch's.
 """
 
 from .runtime.nn.cells import GRUCell, LSTMCell, RNNCell
-from .runtime.nn.modules import GRU, LSTM, RNN
-from .runtime.nn.plain import (
+from .runtime.nn.conversion.plain import (
     PlainGRU,
     PlainGRUCell,
     PlainLSTM,
@@ -15,6 +14,7 @@ from .runtime.nn.plain import (
     PlainRNN,
     PlainRNNCell,
 )
+from .runtime.nn.modules import GRU, LSTM, RNN
 
 __all__ = [
     "GRU",

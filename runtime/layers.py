@@ -16,10 +16,10 @@ from .autograd.step import run_step_node
 from .autograd.traced.call import operator_weights, run_operator
 from .autograd.transforms import check_has_operators, needs_reference
 from .check.plain import all_plain, any_tangent, is_watched
-from .layer_by_layer import composed
+from .composed.layer_by_layer import composed
+from .composed.ragged import Ragged
 from .layers_call import wavefront_error
 from .module_call import KernelCall, PlainCall
-from .ragged import Ragged
 from .replay.replays import replayed
 from .scan import resolve_backend
 from .targets import (

@@ -1,15 +1,15 @@
-"""A call of several layers of one direction of time, as a target reads it."""
+"""A call of several layers of one direction of time, as a target reads it, and their weights."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 from ..codegen.shape import PlanError
 from .call import Call, Order
-from .tensors import LayerWeights, Saved
+from .tensors import Saved
 
 
 def wavefront_error(what: str, why_not: str) -> PlanError:
@@ -25,6 +25,40 @@ def wavefront_error(what: str, why_not: str) -> PlanError:
         "layers of block or cluster plans that fit a GPU together, in one direction of time",
         'layers="auto"',
     )
+
+
+class LayerWeights(NamedTuple):
+    """The weights of one direction of a layer; None for each that the cell or layer does not have.
+
+    Attributes:
+        W: (Gx, N, D, input), of the input.
+        R: as in `ScanInputs`.
+        b: as in `ScanInputs`.
+        R_diag: as in `ScanInputs`.
+        params: as in `ScanInputs`.
+    """
+
+    W: Tensor | None
+    R: Tensor | None
+    b: Tensor | None
+    R_diag: Tensor | None
+    params: tuple[Tensor, ...]
+
+    def flat(self) -> tuple[Tensor | None, ...]:
+        """All weights in one tuple; `weights_from` is the inverse."""
+        return (self.W, self.R, self.b, self.R_diag, *self.params)
+
+
+def weights_from(flat: Sequence[Any], parts: int) -> list[LayerWeights]:
+    """The inverse of `LayerWeights.flat` for all directions of all layers, in one sequence.
+
+    Args:
+        flat: what it gave for each, one after the other.
+        parts: layers times directions.
+    """
+    count = len(flat) // parts
+    each = (flat[first : first + count] for first in range(0, len(flat), count))
+    return [LayerWeights(W, R, b, R_diag, tuple(more)) for W, R, b, R_diag, *more in each]
 
 
 class LayersCall(NamedTuple):

@@ -10,7 +10,7 @@ from torch import Tensor
 from .autograd.settings import Settings
 from .autograd.stack import profiled
 from .autograd.step import run_step_node
-from .layer_by_layer import composed
+from .composed.layer_by_layer import composed
 from .layers import one_step, plain_call, scan_layers
 from .module_call import PlainCall
 from .replay.replays import replayed

@@ -102,8 +102,7 @@ class Target(Protocol):
     def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Run the forward of a call; `donated` says that nobody reads wx again.
 
-        If `call.choice.reverse`, the cell runs from the last step to the first, and no tensor
-        changes its order.
+        If `call.choice.reverse`, it runs from the last step to the first, on tensors in order.
         """
 
     def backward(

@@ -270,37 +270,3 @@ class Stepped(NamedTuple):
     output: Tensor
     last: States
     saved: Tensor | None
-
-
-class LayerWeights(NamedTuple):
-    """The weights of one direction of a layer; None for each that the cell or layer does not have.
-
-    Attributes:
-        W: (Gx, N, D, input), of the input.
-        R: as in `ScanInputs`.
-        b: as in `ScanInputs`.
-        R_diag: as in `ScanInputs`.
-        params: as in `ScanInputs`.
-    """
-
-    W: Tensor | None
-    R: Tensor | None
-    b: Tensor | None
-    R_diag: Tensor | None
-    params: tuple[Tensor, ...]
-
-    def flat(self) -> tuple[Tensor | None, ...]:
-        """All weights in one tuple; `weights_from` is the inverse."""
-        return (self.W, self.R, self.b, self.R_diag, *self.params)
-
-
-def weights_from(flat: Sequence[Any], parts: int) -> list[LayerWeights]:
-    """The inverse of `LayerWeights.flat` for all directions of all layers, in one sequence.
-
-    Args:
-        flat: what it gave for each, one after the other.
-        parts: layers times directions.
-    """
-    count = len(flat) // parts
-    each = (flat[first : first + count] for first in range(0, len(flat), count))
-    return [LayerWeights(W, R, b, R_diag, tuple(more)) for W, R, b, R_diag, *more in each]

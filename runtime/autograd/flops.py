@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import register_flop_formula
 
-from ..tensors import weights_from
+from ..layers_call import weights_from
 from . import operators, schemas  # noqa: F401  (`operators` defines rnnc::scan)
 from .traced import operators as _operators  # noqa: F401  (defines rnnc::rnn)
 from .traced.schemas import Options

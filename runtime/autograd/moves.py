@@ -8,7 +8,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..tensors import LayerWeights
+from ..layers_call import LayerWeights
 
 
 class Moves(Protocol):

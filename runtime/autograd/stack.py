@@ -11,13 +11,13 @@ from torch import Tensor
 
 from ..call import Call, Order
 from ..check.plain import profiler_enabled
-from ..layers_call import LayersCall
+from ..layers_call import LayersCall, LayerWeights
 from ..module.forms import OWN, Form
 from ..module.rows import RowsForm
 from ..targets import TARGETS, Lanes, LayersTarget, Target
-from ..tensors import Forward, LayerWeights, ScanInputs, States
-from .joint import joint_stack, joint_states, joint_weights
-from .lanes import NOTHING, ONE_LANE
+from ..tensors import Forward, ScanInputs, States
+from .directions.joint import joint_stack, joint_states, joint_weights
+from .directions.lanes import NOTHING, ONE_LANE
 from .moves import Moves, moves_of, packed_weights
 
 

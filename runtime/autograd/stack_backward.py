@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..layers_call import LayersRead
+from ..layers_call import LayersRead, LayerWeights
 from ..targets import LayersTarget
-from ..tensors import Gradients, LayerWeights, Saved
-from .joint import joint_stack, joint_states, joint_weights, split_gradients
+from ..tensors import Gradients, Saved
+from .directions.joint import joint_stack, joint_states, joint_weights, split_gradients
 from .moves import moves_of, packed_weights
 from .stack import Stack, dropped, joined, project_input, stacked
 

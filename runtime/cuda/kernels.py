@@ -34,8 +34,7 @@ from .products.rearrange import (
 )
 from .watchdog import watchdog_bound
 
-# Free memory may lie in pieces, or be taken by another process after it was counted. A plan
-# allocates its buffers before its launch, so that nothing is half done if they do not fit.
+# Buffers are allocated before the launch, so that nothing is half done if they do not fit.
 NO_ROOM = (ResidencyError, torch.OutOfMemoryError)
 # The device is asked for its free memory from here on: that takes as long as ten launches.
 LARGE_BUFFERS = 256 * MIB

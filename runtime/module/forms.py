@@ -9,7 +9,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from ..tensors import LayerWeights, weights_from
+from ..layers_call import LayerWeights, weights_from
 
 
 class Form(Protocol):

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
-from ..all_states import scan_all_states
 from ..autograd.settings import Settings
 from ..call import ORDERS, Choice, Order
 from ..check.module import (
@@ -26,9 +25,10 @@ from ..check.module import (
     check_states,
     states_from,
 )
+from ..composed.all_states import scan_all_states
+from ..composed.ragged import Ragged, ragged_of
 from ..errors import TensorError
 from ..layers import run_plain_call, scan_layers
-from ..ragged import Ragged, ragged_of
 from ..targets import Target, check_backend
 from ..tensors import States
 from .earlier import reorder_module

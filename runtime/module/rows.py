@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..tensors import LayerWeights
+from ..layers_call import LayerWeights
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor, nn
 
 from ..check.module import check_input, one_direction_error, states_from
-from ..ragged import reset_of_step
+from ..composed.ragged import reset_of_step
 from ..step import plain_step, run_plain_step, step_as_sequence
 from ..tensors import States
 from .stepper import Stepper

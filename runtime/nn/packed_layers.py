@@ -10,10 +10,11 @@ from torch import Tensor
 
 from ..autograd.settings import Settings
 from ..call import Choice
+from ..layers_call import LayerWeights
 from ..masks import Masks, masks_of
 from ..scan import run_scan
 from ..targets import target_of
-from ..tensors import LayerWeights, ScanInputs, States
+from ..tensors import ScanInputs, States
 
 
 class Order(NamedTuple):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,7 +36,7 @@ def ragged_inputs(case: RaggedCase, device: str) -> RaggedInputs:
         case: the case.
         device: "cpu" or "cuda".
     """
-    options = {"device": device, "dtype": DTYPES[case.dtype]}
+    options: dict[str, Any] = {"device": device, "dtype": DTYPES[case.dtype]}
     steps, batch = case.steps, case.batch
     lengths = torch.full((batch,), steps)
     if case.shortest:

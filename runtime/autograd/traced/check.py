@@ -18,12 +18,13 @@ from ...check.module import check_states
 from ...check.scan import check_operator
 from ...check.tensor import check_like, check_memory, shape_error
 from ...errors import TensorError
+from ...layers_call import LayerWeights
 from ...replay.recorder import recording
-from ...tensors import LayerWeights, Saved, ScanInputs
+from ...tensors import Saved, ScanInputs
 from ..check_saved import check_as_left, check_saved, plain_gradients, sizes_of
+from ..directions.joint import joint_stack, joint_states, joint_weights
+from ..directions.lanes import NOTHING
 from ..function import Likeness
-from ..joint import joint_stack, joint_states, joint_weights
-from ..lanes import NOTHING
 from ..moves import TORCH_MOVES
 from ..stack import Stack
 from .schemas import Options, to_parts

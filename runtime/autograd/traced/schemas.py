@@ -14,10 +14,10 @@ from torch import Tensor
 
 from ....codegen.shape import Precision, Save
 from ...call import Choice, Order, cell_of
+from ...layers_call import LayerWeights
 from ...module.forms import OWN, Form
 from ...module.rows import rows_form
 from ...targets import target_of
-from ...tensors import LayerWeights
 from ..settings import Settings, made_joint, stack_of
 from ..stack import Run, Stack
 

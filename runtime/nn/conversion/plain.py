@@ -9,10 +9,10 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from .cells import GRUCell, LSTMCell, RNNCell
-from .modules import GRU, LSTM, RNN
-from .sequences import Sequences
-from .steps import Cells
+from ..cells import GRUCell, LSTMCell, RNNCell
+from ..modules import GRU, LSTM, RNN
+from ..sequences import Sequences
+from ..steps import Cells
 
 _KEPT_BY_TORCH = ("_flat_weights", "_flat_weight_refs")
 

@@ -8,11 +8,11 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from .autograd.settings import Settings
+from ..autograd.settings import Settings
+from ..layers import check_wavefront, scan_layers
+from ..tensors import States
 from .layer_by_layer import scan_direction
-from .layers import check_wavefront, scan_layers
 from .ragged import Ragged, RaggedLayers
-from .tensors import States
 
 
 def scan_all_states(

@@ -13,16 +13,16 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
-from ..cellspec.cell import CellSpec
-from ..cellspec.errors import kind_of
-from ..codegen.shape import Precision, Save
-from .check.masks import check_reset, values_visible
-from .check.plain import any_tangent, is_watched
-from .check.scan import check_is_cell
-from .check.tensor import check_strided, check_tensor, shape_error
-from .errors import TensorError
-from .scan import scan
-from .tensors import States
+from ...cellspec.cell import CellSpec
+from ...cellspec.errors import kind_of
+from ...codegen.shape import Precision, Save
+from ..check.masks import check_reset, values_visible
+from ..check.plain import any_tangent, is_watched
+from ..check.scan import check_is_cell
+from ..check.tensor import check_strided, check_tensor, shape_error
+from ..errors import TensorError
+from ..scan import scan
+from ..tensors import States
 
 
 def scan_packed(

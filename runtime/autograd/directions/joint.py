@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from ..call import Call
-from ..tensors import LayerWeights
-from .moves import Moves
+from ...call import Call
+from ...layers_call import LayerWeights
+from ..moves import Moves
 
 if TYPE_CHECKING:
-    from .stack import Stack
+    from ..stack import Stack
 
 
 @lru_cache(maxsize=512)

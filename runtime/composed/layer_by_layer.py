@@ -8,15 +8,16 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from .autograd.settings import Settings
-from .call import Choice
-from .masks import Masks
-from .module.forms import TorchForm
-from .nn.own import torch_layers
+from ..autograd.settings import Settings
+from ..call import Choice
+from ..layers_call import LayerWeights
+from ..masks import Masks
+from ..module.forms import TorchForm
+from ..nn.own import torch_layers
+from ..scan import run_scan
+from ..targets import target_of
+from ..tensors import ScanInputs, States
 from .ragged import Ragged, RaggedLayers
-from .scan import run_scan
-from .targets import target_of
-from .tensors import LayerWeights, ScanInputs, States
 
 
 def composed(

@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from .autograd.settings import Settings
-from .check.masks import check_lengths, check_reset, check_reset_value, no_reset_error
-from .check.scan import check_count
-from .masks import Masks, masks_of, with_reset_values
+from ..autograd.settings import Settings
+from ..check.masks import check_lengths, check_reset, check_reset_value, no_reset_error
+from ..check.scan import check_count
+from ..masks import Masks, masks_of, with_reset_values
 
 
 class Ragged(NamedTuple):

@@ -6,13 +6,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import is_parametrized
 
-from ..check.module import check_flag
-from ..errors import TensorError
-from .base import OnKernels
+from ...check.module import check_flag
+from ...errors import TensorError
+from ..base import OnKernels
+from ..serve import why_no_kernels
 from .faster import faster_by_torch
 from .plain import CLASSES, change_class
 from .report import Report
-from .serve import why_no_kernels
 
 _TORCHS = {cls: torchs for torchs, both in CLASSES.items() for cls in (torchs, *both)}
 _NAMES = frozenset(cls.__name__ for cls in CLASSES)

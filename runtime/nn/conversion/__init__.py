@@ -1,0 +1,1 @@
+"""Torch's modules changed into those of `rnnc.nn`, and back."""
