@@ -98,8 +98,8 @@ CUDA: dict[str, tuple[str, Edit]] = {
     "a tail that is not masked": (
         "block_backward.cuh",
         swap(
-            "if (valid[half][j]) add_to_sums(",
-            "if (true) add_to_sums(",
+            "if (valid[half][j] && !masks.holds(j)) add_to_sums(",
+            "if (!masks.holds(j)) add_to_sums(",
         ),
     ),
 }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.cpu.compile import cpu_library
 
 # Several dense pairs of two states, a diagonal one, params, initial values that are not zero.
 CELLS = ("lstm", "gru", "slstm", "unicornn", "fastgrnn")
@@ -24,7 +25,12 @@ CASES += [
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch):
-    monkeypatch.setenv("RNNC_QUICK_COMPILE", "1")
+    """Compile with few optimisations. Libraries of other flags round otherwise."""
+    cpu_library.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setenv("RNNC_QUICK_COMPILE", "1")
+        yield
+    cpu_library.cache_clear()
 
 
 def check(got, wanted, tolerance=1e-10):
