@@ -115,6 +115,15 @@ def machine(device: str) -> dict[str, str]:
     }
 
 
+def machine_line(on: dict[str, str]) -> str:
+    """A machine in one line, its device first.
+
+    Args:
+        on: what `machine` gave.
+    """
+    return ", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1)
+
+
 def _driver() -> str:
     try:
         asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]

@@ -22,7 +22,7 @@ _TORCHRL = "torchrl.modules.tensordict_module._rnn_triton"
 
 
 def contenders(case: RaggedCase, given: RaggedInputs) -> Iterator[tuple[str, Callable[[], Run]]]:
-    """What runs a case, by name; each is made by a call, which may fail.
+    """Give the name of each contender, and a function that makes it and may fail.
 
     Args:
         case: the case.

@@ -21,8 +21,8 @@ class RaggedResult:
 
     Attributes:
         case: the case.
-        sides: the times of each contender, by name; "rnnc" is ours.
-        failures: why a contender did not run, by name.
+        sides: the times of each contender under its name; "rnnc" is ours.
+        failures: the reason under the name of each contender that did not run.
     """
 
     case: RaggedCase

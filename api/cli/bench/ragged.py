@@ -9,7 +9,7 @@ import torch
 from ...bench.ragged.cases import ragged_cases
 from ...bench.ragged.measure import measure_ragged
 from ...bench.ragged.text import ragged_table
-from ...bench.report import file_stem, machine, write_record
+from ...bench.report import file_stem, machine, machine_line, write_record
 from ..console import print_lines, print_table
 from .options import BenchOptions
 
@@ -26,7 +26,7 @@ def bench_ragged(options: BenchOptions, device: str, command: str) -> None:
         command: the command line, for the record.
     """
     today, on = date.today().isoformat(), machine(device)
-    print_lines(", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1))
+    print_lines(machine_line(on))
     torch.manual_seed(0)
     cases = [c for c in ragged_cases(device) if options.cases is None or options.cases in str(c)]
     seconds = (options.limit or _SECONDS) / max(len(cases), 1)

@@ -18,7 +18,7 @@ from ...bench.inputs import DTYPES
 from ...bench.measure import Comparison, Settings, measure_row, short_row
 from ...bench.plot import plot
 from ...bench.precompile import compile_ahead
-from ...bench.report import file_stem, machine, record, write_record
+from ...bench.report import file_stem, machine, machine_line, record, write_record
 from ...bench.rows import BenchError, Row, rows_named
 from ...bench.text import comparison_table, notes, summary_table
 from ...cellspec.cell import CellSpec
@@ -52,7 +52,7 @@ def bench(options: BenchOptions, command: str) -> None:
     chosen = _rows(options, anchors)
     deadline = math.inf if options.limit is None else began + options.limit
     today, on = date.today().isoformat(), machine(settings.device)
-    print_lines(", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1))
+    print_lines(machine_line(on))
     torch.manual_seed(0)
     seconds = _compile_all(chosen, settings) if options.ahead else None
     found: list[Comparison] = []

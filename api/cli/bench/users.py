@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from ...bench.precompile import compile_shapes
-from ...bench.report import file_stem, machine, write_record
+from ...bench.report import file_stem, machine, machine_line, write_record
 from ...bench.rows import BenchError
 from ...bench.users.budget import Budget, in_order
 from ...bench.users.cases import UserCase, cases_named
@@ -50,7 +50,7 @@ def bench_users(options: BenchOptions, device: str, command: str) -> None:
         return
     deadline = math.inf if options.limit is None else time.monotonic() + options.limit
     today, on = date.today().isoformat(), machine(device)
-    print_lines(", ".join(f"{k} {v}" for k, v in on.items()).replace("device ", "", 1))
+    print_lines(machine_line(on))
     torch.manual_seed(0)
     found = [UserResult.of_record(r) for r in earlier_results(options.json, on, "cases")]
     found = [result for result in found if result.ours]

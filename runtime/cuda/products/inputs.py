@@ -7,7 +7,7 @@ from torch import Tensor
 
 from ...multiplier import product_added
 from .precision import multiplier
-from .rearrange import Job, in_order, new_of_heads, rearrange
+from .rearrange import Job, in_order, new_of_heads, put_in_order, rearrange
 
 
 class CudaInputs:
@@ -81,9 +81,7 @@ def packed_rows(weight: Tensor) -> Tensor:
     Args:
         weight: (Gx, N, D, input).
     """
-    rows, jobs = in_order(weight.permute(1, 2, 0, 3))
-    rearrange(jobs)
-    return rows.view(-1, weight.shape[3])
+    return put_in_order(weight.permute(1, 2, 0, 3)).view(-1, weight.shape[3])
 
 
 def _rows_of(weight: Tensor) -> Tensor:

@@ -108,6 +108,17 @@ def in_order(tensor: Tensor) -> tuple[Tensor, list[Job]]:
     return to, [Job(to, tensor[None])]
 
 
+def put_in_order(tensor: Tensor) -> Tensor:
+    """A tensor without gaps, filled on torch's current stream; the tensor itself, if it has none.
+
+    Args:
+        tensor: of at most four axes.
+    """
+    to, jobs = in_order(tensor)
+    rearrange(jobs)
+    return to
+
+
 def packed_or_none(tensor: Tensor | None) -> Tensor | None:
     """`packed` of a tensor that may be missing."""
     return None if tensor is None else packed(tensor)

@@ -13,7 +13,7 @@ from ....codegen.cuda.grid.plan import GridPlan
 from ..arguments import grid_struct
 from ..launch import CallSizes, Kernel, Launcher, fill_bytes
 from ..load import load_kernel
-from ..products.rearrange import in_order, rearrange
+from ..products.rearrange import put_in_order
 
 _SENTINEL = 0xFF  # each byte of a word that no kernel publishes
 
@@ -42,9 +42,7 @@ class GridLauncher(Launcher):
         """
         if R is None or self._plan.direction == "forward":
             return R
-        transposed, jobs = in_order(R.mT)
-        rearrange(jobs)
-        return transposed
+        return put_in_order(R.mT)
 
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
         """Run all steps of the direction on torch's current stream.
