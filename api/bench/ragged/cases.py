@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from ..users.cases import among
+
 Module = Literal["lstm", "gru"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 
@@ -51,18 +53,22 @@ class RaggedCase:
         return ", ".join(words)
 
 
-def ragged_cases(device: str) -> tuple[RaggedCase, ...]:
+def ragged_cases(device: str, words: str | None = None) -> tuple[RaggedCase, ...]:
     """The cases of a device.
 
     Args:
         device: "cpu" or "cuda".
+        words: a part of their names, or their numbers as in "1-3"; None for all.
+
+    Raises:
+        BenchError: there is no such case.
 
     Example:
         >>> from rnnc.bench.ragged.cases import ragged_cases
         >>> [str(case) for case in ragged_cases("cpu")]
         ['LSTM 256, B 64, lengths 20 to 200, float32', 'GRU 64, B 128, T 64, float32, 1 % resets']
     """
-    return _CPU if device == "cpu" else _CUDA
+    return among(_CPU if device == "cpu" else _CUDA, words, "GRU")
 
 
 _CUDA = (

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import pack_padded_sequence
 
 from ...cellspec.library import load
 from ...runtime.module.rnn import RNN
+from ...runtime.nn.conversion.convert import convert as rnnc_convert
 from ..inputs import DTYPES
 from .cases import RaggedCase
 from .inputs import RaggedInputs
@@ -32,6 +33,7 @@ def contenders(case: RaggedCase, given: RaggedInputs) -> Iterator[tuple[str, Cal
     yield "rnnc", lambda: _ours(case, given, ragged=True)
     yield "rnnc, all rows whole", lambda: _ours(case, given, ragged=False)
     if case.shortest:
+        yield "rnnc.nn, packed", lambda: _packed(case, given, convert=True)
         yield f"{torchs}, packed", lambda: _packed(case, given)
     if case.resets:
         yield f"{torchs}, split at resets", lambda: _split(case, given)
@@ -68,15 +70,22 @@ def _module(case: RaggedCase, given: RaggedInputs) -> nn.Module:
     return module
 
 
-def _packed(case: RaggedCase, given: RaggedInputs) -> Run:
+def _packed(case: RaggedCase, given: RaggedInputs, convert: bool = False) -> Run:
+    """A module on rows that were packed before, as both sides get them."""
     module = _module(case, given)
+    if convert:
+        rnnc_convert(module, force=True)
+    packed, seed = (
+        pack_padded_sequence(each, given.lengths, enforce_sorted=False)
+        for each in (given.x, given.seed)
+    )
+    own = RaggedInputs(packed.data, seed.data, given.lengths, given.reset)
 
-    def call(x: Tensor) -> Tensor:
-        packed = pack_padded_sequence(x, given.lengths, enforce_sorted=False)
-        padded: Tensor = pad_packed_sequence(module(packed)[0], total_length=len(x))[0]
-        return padded
+    def call(rows: Tensor) -> Tensor:
+        found: Tensor = module(packed._replace(data=rows))[0].data
+        return found
 
-    return _training(module, given, call)
+    return _training(module, own, call)
 
 
 def _whole(case: RaggedCase, given: RaggedInputs) -> Run:

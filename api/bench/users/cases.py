@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, TypeVar
 
 from ..rows import BenchError, numbers_named
 
+Case = TypeVar("Case")
 Module = Literal["lstm", "gru", "elman"]
 Dtype = Literal["float32", "bfloat16", "float16"]
 # What is timed: a forward and its backward, a forward without gradients, or one step of either. A
@@ -111,16 +112,30 @@ def cases_named(words: str | None, device: str) -> tuple[UserCase, ...]:
         >>> len(cases_named("1-30,45", "cuda"))
         31
     """
-    cases = cases_for(device)
+    return among(cases_for(device), words, "PPO")
+
+
+def among(cases: tuple[Case, ...], words: str | None, example: str) -> tuple[Case, ...]:
+    """Those of some cases that a word of the command line names.
+
+    Args:
+        cases: each has its name as `str`.
+        words: as in `cases_named`.
+        example: of a part of a name, for the error.
+
+    Raises:
+        BenchError: there is no such case.
+    """
     if words is None:
         return cases
     if set(words) <= set("0123456789,- "):
-        numbers = numbers_named(words, len(cases), "case", "--cases 1-30")
+        numbers = numbers_named(words, len(cases), "case", "--cases 1-3")
         return tuple(cases[number - 1] for number in numbers)
     start_of_a_word = re.compile(rf"(?<!\w){re.escape(words)}", re.IGNORECASE)
     found = tuple(case for case in cases if start_of_a_word.search(str(case)))
     if not found:
-        raise BenchError(f"--cases {words!r}", "a part of a case's name, or numbers", "--cases PPO")
+        wanted = "a part of a case's name, or numbers"
+        raise BenchError(f"--cases {words!r}", wanted, f"--cases {example}")
     return found
 
 

@@ -37,8 +37,8 @@ class BenchOptions:
         "Time rows of several lengths, and resets, instead of rows.", "--ragged", default=False
     )
     cases: str | None = _option(
-        "With --users or --ragged: a part of the cases' names, such as PPO; with --users also"
-        " their numbers, such as 1-30."
+        "With --users or --ragged: a part of the cases' names, such as PPO, or their numbers, such"
+        " as 1-3."
     )
     heads: int | None = _option("Heads; the row's, or 1.")
     head_dim: int | None = _option("Units per head; the row's, or 64.")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from datetime import date
 
 import torch
@@ -14,7 +15,7 @@ from ..console import print_lines, print_table
 from .options import BenchOptions
 
 _SCHEMA = 1
-_SECONDS = 60.0  # of all cases, where there is no limit
+_SECONDS = 60.0  # of all cases, where there is no limit; those that take longer run less often
 
 
 def bench_ragged(options: BenchOptions, device: str, command: str) -> None:
@@ -24,16 +25,20 @@ def bench_ragged(options: BenchOptions, device: str, command: str) -> None:
         options: the options of the command.
         device: "cpu" or "cuda".
         command: the command line, for the record.
+
+    Raises:
+        BenchError: there is no such case.
     """
     today, on = date.today().isoformat(), machine(device)
     print_lines(machine_line(on))
     torch.manual_seed(0)
-    cases = [c for c in ragged_cases(device) if options.cases is None or options.cases in str(c)]
-    seconds = (options.limit or _SECONDS) / max(len(cases), 1)
+    cases = ragged_cases(device, options.cases)
+    deadline = time.monotonic() + (_SECONDS if options.limit is None else options.limit)
     folder, stem = options.output, f"ragged-{file_stem(device, on['device'], today)}"
     paths = [path for path in (options.json, folder and folder / f"{stem}.json") if path]
     found = []
-    for case in cases:
+    for number, case in enumerate(cases):
+        seconds = (deadline - time.monotonic()) / (len(cases) - number)
         found.append(measure_ragged(case, device, options.repeat, seconds))
         record = {
             "schema": _SCHEMA,
