@@ -12,8 +12,7 @@ from torch import Tensor, nn
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
-from ..autograd.settings import Settings
-from ..call import ORDERS, Choice, Order
+from ..call import ORDERS, Order
 from ..check.module import (
     check_cell,
     check_choice,
@@ -29,17 +28,18 @@ from ..composed.all_states import scan_all_states
 from ..composed.ragged import Ragged, ragged_of
 from ..errors import TensorError
 from ..layers import run_plain_call, scan_layers
-from ..targets import Target, check_backend
+from ..targets import check_backend
 from ..tensors import States
 from .earlier import reorder_module
 from .known_calls import KnownCalls
+from .options import Options
 from .parameters import Weighted
 from .rows import rows_form
 from .steps import Steps
 from .weights import weights_of_layer
 
 
-class RNN(Steps, Weighted):
+class RNN(Steps, Options, Weighted):
     """One or more layers of a recurrent cell.
 
     The parameters of layer k, where the cell has them (N heads of D units, N · D = hidden_size;
@@ -254,44 +254,9 @@ class RNN(Steps, Weighted):
         y, last = scan_layers(settings, self.training, x, states, weights, remember, ragged)
         return [y], last
 
-    def _settings(self) -> Settings:
-        sizes = self.num_layers, self.bidirectional, self.heads, self.hidden_size // self.heads
-        choice = Choice(self.variant, self.save, self.precision)
-        return Settings(
-            self.cell, *sizes, self.dropout, self.backend, choice, self.layers, self._form
-        )
-
-    def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
-        """What may be set between calls, of the module and of torch."""
-        tf32, dropout = target.rounds(dtype, self.precision), self.training and self.dropout
-        sizes = self.heads, self.hidden_size, self.num_layers, self.bidirectional
-        choice = self.variant, self.save, self.precision, self.layers
-        return self.cell, sizes, dropout, tf32, self.backend, choice
-
     def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
         count, axes = self.num_layers, "(num_layers, B, hidden_size)"
         if self.bidirectional:
             count, axes = 2 * count, f"(2 * {axes[1:]}"
         shape = (count, *batch, self.hidden_size)
         check_states(states, self._state_names, shape, axes, "x", x)
-
-    def extra_repr(self) -> str:
-        """The arguments that differ from their defaults."""
-        shown = [self.cell.name, str(self.input_size), str(self.hidden_size)]
-        defaults = {
-            "heads": 1,
-            "num_layers": 1,
-            "bias": True,
-            "batch_first": False,
-            "dropout": 0.0,
-            "bidirectional": False,
-            "backend": "auto",
-            "variant": "auto",
-            "save": "gates",
-            "precision": None,
-            "layers": "auto",
-        }
-        options = [
-            f"{k}={getattr(self, k)!r}" for k, v in defaults.items() if getattr(self, k) != v
-        ]
-        return ", ".join(shown + options)

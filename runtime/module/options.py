@@ -1,0 +1,56 @@
+"""The options of `rnnc.RNN`: as its calls read them, and as its text shows them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import nn
+
+from ..autograd.settings import Settings
+from ..call import Choice
+from ..targets import Target
+
+if TYPE_CHECKING:
+    from .rnn import RNN
+
+# What `repr` shows where it is something else.
+_DEFAULTS = {
+    "heads": 1,
+    "num_layers": 1,
+    "bias": True,
+    "batch_first": False,
+    "dropout": 0.0,
+    "bidirectional": False,
+    "backend": "auto",
+    "variant": "auto",
+    "save": "gates",
+    "precision": None,
+    "layers": "auto",
+}
+
+
+class Options(nn.Module):
+    """What `rnnc.RNN` does with its options."""
+
+    def _settings(self) -> Settings:
+        rnn = cast("RNN", self)
+        sizes = rnn.num_layers, rnn.bidirectional, rnn.heads, rnn.hidden_size // rnn.heads
+        choice = Choice(rnn.variant, rnn.save, rnn.precision)
+        return Settings(rnn.cell, *sizes, rnn.dropout, rnn.backend, choice, rnn.layers, rnn._form)
+
+    def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
+        """What may be set between calls, of the module and of torch."""
+        rnn = cast("RNN", self)
+        tf32, dropout = target.rounds(dtype, rnn.precision), rnn.training and rnn.dropout
+        sizes = rnn.heads, rnn.hidden_size, rnn.num_layers, rnn.bidirectional
+        choice = rnn.variant, rnn.save, rnn.precision, rnn.layers
+        return rnn.cell, sizes, dropout, tf32, rnn.backend, choice
+
+    def extra_repr(self) -> str:
+        """The arguments that differ from their defaults."""
+        rnn = cast("RNN", self)
+        shown = [rnn.cell.name, str(rnn.input_size), str(rnn.hidden_size)]
+        found = {name: getattr(self, name) for name in _DEFAULTS}
+        options = [f"{k}={v!r}" for k, v in found.items() if v != _DEFAULTS[k]]
+        return ", ".join(shown + options)
