@@ -11,15 +11,15 @@ from torch import Tensor
 
 from .autograd.layers import run_node
 from .autograd.settings import Settings, made_joint, stack_of
-from .autograd.stack import forward_layers, profiled
+from .autograd.stack_forward import forward_layers, profiled
 from .autograd.step import run_step_node
 from .autograd.traced.call import operator_weights, run_operator
 from .autograd.transforms import check_has_operators, needs_reference
 from .check.plain import all_plain, any_tangent, is_watched
 from .composed.layer_by_layer import composed
-from .composed.ragged import Ragged
 from .layers_call import wavefront_error
 from .module_call import KernelCall, PlainCall
+from .ragged.given import Ragged
 from .replay.replays import replayed
 from .scan import resolve_backend
 from .targets import (

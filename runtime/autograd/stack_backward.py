@@ -14,7 +14,8 @@ from ..targets import LayersTarget
 from ..tensors import Gradients, Saved
 from .directions.joint import joint_stack, joint_states, joint_weights, split_gradients
 from .moves import moves_of, packed_weights
-from .stack import Stack, dropped, joined, project_input, stacked
+from .stack import Stack
+from .stack_forward import dropped, joined, project_input, stacked
 
 
 class StackSaved(NamedTuple):

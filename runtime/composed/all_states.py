@@ -10,9 +10,10 @@ from torch import Tensor
 
 from ..autograd.settings import Settings
 from ..layers import check_wavefront, scan_layers
+from ..ragged.given import Ragged
 from ..tensors import States
 from .layer_by_layer import scan_direction
-from .ragged import Ragged, RaggedLayers
+from .ragged import RaggedLayers
 
 
 def scan_all_states(

@@ -14,10 +14,11 @@ from ..layers_call import LayerWeights
 from ..masks import Masks
 from ..module.forms import TorchForm
 from ..nn.own import torch_layers
+from ..ragged.given import Ragged
 from ..scan import run_scan
 from ..targets import target_of
 from ..tensors import ScanInputs, States
-from .ragged import Ragged, RaggedLayers
+from .ragged import RaggedLayers
 
 
 def composed(

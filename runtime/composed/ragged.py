@@ -1,9 +1,9 @@
-"""Lengths and resets of a module's call."""
+"""Lengths and resets of a module's call: checked, and as the masks of its layers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,52 +12,7 @@ from ..autograd.settings import Settings
 from ..check.masks import check_lengths, check_reset, check_reset_value, no_reset_error
 from ..check.scan import check_count
 from ..masks import Masks, masks_of, with_reset_values
-
-
-class Ragged(NamedTuple):
-    """How the rows of a module's call take its steps, in all layers and directions.
-
-    Attributes:
-        lengths: (B,) of whole numbers; None where all rows run all steps.
-        reset: (T, B) of bool; None for none.
-        reset_to: the values of each state after a reset, (layers * directions, hidden),
-            (layers * directions, B, hidden) or (layers * directions, T, B, hidden); None for each
-            state's `init`.
-    """
-
-    lengths: Tensor | None
-    reset: Tensor | None
-    reset_to: Sequence[Tensor] | None
-
-    def cleaned(self, x: Tensor) -> Tensor:
-        """The input of the first layer with zeros where a row runs no step: no product reads more.
-
-        Args:
-            x: (T, B, input).
-        """
-        if self.lengths is None:
-            return x
-        time = torch.arange(len(x), device=x.device).unsqueeze(1)
-        runs = time < self.lengths.to(x.device, non_blocking=True)
-        return torch.where(runs.unsqueeze(2), x, 0.0)
-
-    def selected(self, states: Sequence[Tensor], inits: Sequence[float]) -> list[Tensor]:
-        """The states before a single step: those after the reset, where there is one.
-
-        Args:
-            states: (layers, B, hidden) each, or (layers, hidden) of one sequence.
-            inits: the initial value of each.
-        """
-        if self.reset is None:
-            return list(states)
-        where, found = self.reset.unsqueeze(-1), []
-        for i, state in enumerate(states):
-            value: Tensor | float = inits[i]
-            if self.reset_to is not None:
-                own = self.reset_to[i]
-                value = own.unsqueeze(1) if own.ndim < state.ndim else own
-            found.append(torch.where(where, value, state))
-        return found
+from ..ragged.given import Ragged, by_heads
 
 
 class RaggedLayers:
@@ -92,14 +47,8 @@ class RaggedLayers:
         found = self._directions[direction]
         if values is None or found is None:
             return found
-        own = [_by_heads(value[index], settings.heads, settings.dim) for value in values]
+        own = [by_heads(value[index], settings.heads, settings.dim) for value in values]
         return with_reset_values(found, own, settings.choices[direction].reverse is True)
-
-
-def _by_heads(value: Tensor, heads: int, dim: int) -> Tensor:
-    """(hidden), (B, hidden) or (T, B, hidden) as (N, D), (B, N, D) or (B, T, N, D)."""
-    found = value.reshape(*value.shape[:-1], heads, dim)
-    return found.transpose(0, 1) if found.ndim == 4 else found
 
 
 def ragged_of(

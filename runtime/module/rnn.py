@@ -25,9 +25,10 @@ from ..check.module import (
     states_from,
 )
 from ..composed.all_states import scan_all_states
-from ..composed.ragged import Ragged, ragged_of
+from ..composed.ragged import ragged_of
 from ..errors import TensorError
 from ..layers import run_plain_call, scan_layers
+from ..ragged.given import Ragged
 from ..targets import check_backend
 from ..tensors import States
 from .earlier import reorder_module

@@ -1,0 +1,150 @@
+"""The forward of all layers of a module: input products and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ..check.plain import profiler_enabled
+from ..layers_call import LayerWeights
+from ..tensors import Forward, ScanInputs, States
+from .directions.joint import joint_stack, joint_states, joint_weights
+from .directions.lanes import NOTHING
+from .moves import Moves, moves_of, packed_weights
+from .stack import Stack
+
+
+class Run(NamedTuple):
+    """What the forward of all layers gave.
+
+    Attributes:
+        y: the output of the last layer, (T, B, features).
+        last: each state after the last step, (layers * directions, B, hidden).
+        results: of each call.
+        masks: of each dropout.
+        first: the states of each call before its first step.
+    """
+
+    y: Tensor
+    last: States
+    results: list[Forward]
+    masks: list[Tensor]
+    first: list[list[Tensor]]
+
+
+def forward_layers(
+    stack: Stack,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[LayerWeights],
+    drawn: Sequence[Tensor] = (),
+) -> Run:
+    """Run the forward of all layers, and keep what a backward reads.
+
+    Args:
+        stack: the call.
+        x: (T, B, input).
+        states: before the first step, (layers * directions, B, hidden) each; empty for their
+            initial values.
+        weights: of each direction of each layer.
+        drawn: the mask of each dropout, where the caller draws them.
+    """
+    run = stack
+    if stack.joint:
+        run = joint_stack(stack)
+        with moves_of(stack.target) as moves:
+            states, weights = joint_states(states, moves), joint_weights(weights, moves)
+    elif stack.by_head:
+        weights = packed_weights(stack.target, weights)
+    firsts = list(run.initial_states(x, x.shape[1], states))
+    found = None
+    if (target := run.at_once) is not None:
+        found = target.forward_layers(run.asked(weights, firsts, drawn), x)
+    results, masks = found or _one_by_one(run, x, weights, firsts, drawn)
+    y = joined(run, [result.states[0] for result in results[-len(run.calls) :]])
+    lasts = zip(*(result.last for result in results), strict=True)
+    with moves_of(stack.target) as moves:
+        last = tuple([stacked(stack, each, moves) for each in lasts])
+    return Run(y, last, results, masks, firsts)
+
+
+def _one_by_one(
+    stack: Stack,
+    x: Tensor,
+    weights: Sequence[LayerWeights],
+    firsts: Sequence[Sequence[Tensor]],
+    drawn: Sequence[Tensor],
+) -> tuple[list[Forward], list[Tensor]]:
+    """The results of all layers, one after the other, and the mask of each dropout."""
+    target, directions = stack.target, len(stack.calls)
+    results: list[Forward] = []
+    masks: list[Tensor] = []
+    for layer in range(stack.layers):
+        if layer:
+            x = joined(stack, [result.states[0] for result in results[-directions:]])
+        if layer and drawn:
+            x = dropped(stack, x, drawn[layer - 1])
+        elif layer and stack.dropout:
+            x, mask = torch.native_dropout(x, stack.dropout, True)
+            masks.append(mask)
+        with stack.lanes(x) as lanes:
+            for direction, call in enumerate(stack.calls):
+                index = layer * directions + direction
+                own = weights[index]
+                with lanes.lane(direction):
+                    wx = project_input(stack, x, own.W)
+                    inputs = ScanInputs(wx, own.R, own.b, firsts[index], own.R_diag, own.params)
+                    # Its buffer was made here, and becomes that of the saved gates.
+                    results.append(target.forward(call, inputs, donated=own.W is not None))
+    return results, masks
+
+
+def dropped(stack: Stack, features: Tensor, mask: Tensor) -> Tensor:
+    """Features, or their gradients, without those that a mask drops."""
+    kept: Tensor = torch.ops.aten.native_dropout_backward(features, mask, stack.scale)
+    return kept
+
+
+def joined(stack: Stack, outputs: Sequence[Tensor]) -> Tensor:
+    """(T, B, features) from a (T, B, N, D) per direction of a layer.
+
+    Args:
+        stack: the call.
+        outputs: of each direction.
+    """
+    steps, batch, heads, dim = outputs[0].shape
+    if len(outputs) == 1:
+        return outputs[0].view(steps, batch, heads * dim)
+    return torch.cat(list(outputs), 2).view(steps, batch, stack.features)
+
+
+def project_input(stack: Stack, x: Tensor, weight: Tensor | None) -> Tensor:
+    """The input's contribution to the gates, in the layout of the input's device."""
+    if weight is None:  # a cell that takes no input still runs for as many steps
+        return x.new_empty(x.shape[1], x.shape[0], stack.heads, stack.dim, 0)
+    return stack.target.project_at(x, weight, stack.tf32)
+
+
+def stacked(stack: Stack, each: Sequence[Tensor], moves: Moves) -> Tensor:
+    """A state of all directions of all layers.
+
+    Args:
+        stack: the call.
+        each: (B, N, D) of each run, whose heads are those of both directions if the stack is joint.
+        moves: copies them.
+
+    Returns:
+        (layers * directions, B, hidden).
+    """
+    batch, hidden, own = each[0].shape[0], stack.heads * stack.dim, 2 if stack.joint else 1
+    parts = [state.view(batch, own, hidden).transpose(0, 1) for state in each]
+    return parts[0] if len(parts) == own == 1 else moves.cat(parts, 0)
+
+
+def profiled(name: str) -> AbstractContextManager[Any]:
+    """A span in torch's profiler, where one runs."""
+    return torch.profiler.record_function(name) if profiler_enabled() else NOTHING
