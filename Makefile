@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-gpu test-gpu-slow lint types contract unit clean FORCE
+.PHONY: demo test test-slow test-peers test-gpu test-gpu-slow lint types contract unit clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/parity.py --out demo
@@ -34,6 +34,18 @@ unit: $(VENV)/installed
 # compiler, and planted faults. Tens of minutes.
 test-slow: $(VENV)/installed
 	RNNC_SLOW=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 -m slow
+
+# Networks and training loops of other packages, which get an environment of their own.
+test-peers: build/peers/installed
+	OMP_NUM_THREADS=1 build/peers/bin/python -m pytest -q tests/peers
+
+build/peers/installed: tests/peers/requirements.txt tests/peers/constraints.txt pyproject.toml
+	test -x $(@D)/bin/python || $(PYTHON) -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet -c tests/peers/constraints.txt \
+		-r tests/peers/requirements.txt
+	$(@D)/bin/python -m pip install --quiet -c tests/peers/constraints.txt \
+		--no-build-isolation -e .
+	touch $@
 
 # By the GPU machine's own Python, whose torch has CUDA; nothing is fetched. PART=1/4 runs the first
 # of four parts; JOBS=8 runs in eight processes, where pytest-xdist is installed.

@@ -1,0 +1,127 @@
+"""Networks of other packages before and after `rnnc.convert`: times, and how far results differ.
+
+    python benchmarks/peers/times.py --device cuda --output benchmarks/results
+
+Packages are those of `make test-peers`. A package that cannot be imported is left out, and a line
+says why. A run is a training step without its optimizer, or a call where it has no gradient. Both
+sides run in turns. "differ by" is relative to the largest number of an output or gradient.
+
+On a GPU a time is from an idle device to the end, the median of the runs. On a CPU it is processor
+time of one thread, the smallest, since other programs can only lengthen it.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import statistics
+import time
+from datetime import date
+from pathlib import Path
+from typing import Annotated
+
+import rich
+import rnnc
+import torch
+import typer
+from networks import NETWORKS, Call, Network
+from rich.table import Table
+from rnnc.bench.report import machine, machine_line
+from torch import Tensor, nn
+
+Named = dict[str, Tensor]
+
+
+def run(model: nn.Module, call: Call) -> tuple[Named, Named]:
+    """The outputs, and the gradients of the parameters, by name."""
+    model.zero_grad(set_to_none=True)
+    outputs = call(model)
+    learned = [output.square().mean() for output in outputs.values() if output.requires_grad]
+    if learned:
+        torch.stack(learned).sum().backward()
+    gradients = {n: p.grad for n, p in model.named_parameters() if p.grad is not None}
+    return {name: output.detach() for name, output in outputs.items()}, gradients
+
+
+def milliseconds(model: nn.Module, call: Call, device: str) -> float:
+    """One run, from an idle device to an idle device; on a CPU the time of this thread."""
+    gpu = device == "cuda"
+    clock, settle = (time.perf_counter, torch.cuda.synchronize) if gpu else (time.thread_time, int)
+    settle()
+    start = clock()
+    run(model, call)
+    settle()
+    return 1e3 * (clock() - start)
+
+
+def differences(before: Named, after: Named) -> float:
+    """The largest difference of a tensor over that tensor's largest number."""
+    return max(
+        ((after[name] - tensor).abs().max() / tensor.abs().max().clamp_min(1e-12)).item()
+        for name, tensor in before.items()
+    )
+
+
+def compare(network: Network, device: str, budget: float, force: bool) -> dict[str, object]:
+    """Time a network with torch's modules and with ours."""
+    torch.manual_seed(0)
+    model, call = network.build(*network.sizes)
+    theirs, ours = model.to(device), copy.deepcopy(model).to(device)
+    report = rnnc.convert(ours, force=force)
+    results = [run(each, call) for each in (theirs, ours)]
+    apart = [
+        differences(before, after) if before else None
+        for before, after in zip(*results, strict=True)
+    ]
+    times: tuple[list[float], list[float]] = [], []
+    end = time.perf_counter() + budget
+    while len(times[0]) < 10 or time.perf_counter() < end:
+        for model, runs in zip((theirs, ours), times, strict=True):
+            runs.append(milliseconds(model, call, device))
+    milliseconds_of = {
+        side: {"median": statistics.median(runs[3:]), "fastest": min(runs[3:])}
+        for side, runs in zip(("torch", "rnnc"), times, strict=True)
+    }
+    counts = {"replaced": len(report.replaced), "left": len(report.left)}
+    errors = dict(zip(("outputs", "gradients"), apart, strict=True))
+    sizes = dict(zip(("hidden", "batch", "steps"), network.sizes, strict=True))
+    return sizes | counts | {"difference": errors, "ms": milliseconds_of}
+
+
+def main(
+    device: str = "cuda" if torch.cuda.is_available() else "cpu",
+    seconds: Annotated[float, typer.Option(help="for each network")] = 3.0,
+    only: str = "",
+    force: Annotated[bool, typer.Option(help="convert modules for which torch is faster")] = False,
+    output: Annotated[Path | None, typer.Option(help="a folder for the results")] = None,
+) -> None:
+    """Time networks of other packages before and after their conversion."""
+    torch.set_num_threads(1)  # whose time is measured; a backward runs on it too
+    on, which = machine(device), "median" if device == "cuda" else "fastest"
+    rich.print(machine_line(on))
+    table = Table("network", "converted", "torch ms", "rnnc ms", "faster", "differ by")
+    found = {}
+    for name, network in NETWORKS.items():
+        if only not in name:
+            continue
+        try:
+            found[name] = one = compare(network, device, seconds, force)
+        except ImportError as error:
+            rich.print(f"{name}: left out, {error}")
+            continue
+        torchs, ours = (one["ms"][side][which] for side in ("torch", "rnnc"))
+        words = f"{torchs:.2f}", f"{ours:.2f}", f"{torchs / ours:.2f}"
+        counts = f"{one['replaced']} of {one['replaced'] + one['left']}"
+        worst = max(each for each in one["difference"].values() if each is not None)
+        table.add_row(name, counts, *words, f"{worst:.0e}")
+    rich.print(table)
+    if output:
+        output.mkdir(parents=True, exist_ok=True)
+        kind = "cpu" if device == "cpu" else torch.cuda.get_device_name().split()[-1].lower()
+        record = {"date": str(date.today()), "machine": on, "force": force, "networks": found}
+        file = output / f"peers-{kind}-{date.today()}.json"
+        file.write_text(json.dumps(record, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    typer.run(main)
