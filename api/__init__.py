@@ -14,7 +14,7 @@ from .register import register_operators_after_torch as _register_operators_afte
 
 # The public names of each module; those of `_MODULES` are modules themselves.
 _NAMES = {
-    ".cellspec.declare": "Constant Gate Param State constant gate param state",
+    ".cellspec.declare": "Constant Gate Input Param State constant gate param state",
     ".cellspec.errors": "CellError",
     ".errors": "RnncError",
     ".cellspec.functions": """

@@ -1,7 +1,7 @@
 """The public names of rnnc, for type checkers and editors."""
 
 from . import cells, init, nn
-from .cellspec.declare import Constant, Gate, Param, State, constant, gate, param, state
+from .cellspec.declare import Constant, Gate, Input, Param, State, constant, gate, param, state
 from .cellspec.errors import CellError
 from .cellspec.functions import abs as abs
 from .cellspec.functions import (
@@ -54,6 +54,7 @@ __all__ = [
     "CompileError",
     "Constant",
     "Gate",
+    "Input",
     "Limits",
     "NoCompilerError",
     "NoCudaError",

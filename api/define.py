@@ -151,10 +151,10 @@ def cell() -> Callable[[Callable[..., Any]], Cell]: ...
 def cell(function: Callable[..., Any] | None = None) -> Any:
     """Make a cell from a function; a decorator, with or without brackets.
 
-    Each argument is annotated `Gate`, `State`, `Param` or `Constant`. Defaults made by `gate()`,
-    `state()`, `param()` and `constant()` set their options. The function runs once, on symbols, and
-    returns the new value of each state, in the order of the signature. The first state is the
-    output.
+    Each argument is annotated `Gate`, `State`, `Input`, `Param` or `Constant`. Defaults made by
+    `gate()`, `state()`, `param()` and `constant()` set their options. The function runs once, on
+    symbols, and returns the new value of each state, in the order of the signature. The first state
+    is the output.
 
     Args:
         function: the equations of one unit and one step.

@@ -19,7 +19,7 @@ from pydantic import (
 )
 
 from .check import check_cell
-from .declare import Constant, Gate, Param, State, finite
+from .declare import Constant, Gate, Input, Param, State, finite
 from .errors import CellError
 from .expression.graph import with_canonical_tags
 from .expression.node import Node
@@ -47,6 +47,7 @@ class CellSpec(BaseModel):
         doc: its docstring, which is not part of the fingerprint.
         gates: the pre-activations g = x_g + R_g s + b_g, in the signature's order.
         states: the states; the first is also the output.
+        inputs: values per step that the caller passes and no weight multiplies.
         params: learned values, one per unit.
         constants: numbers that all units share.
         updates: the new value of each state, in the order of `states`, as its author wrote it:
@@ -62,6 +63,7 @@ class CellSpec(BaseModel):
     doc: str = ""
     gates: tuple[Gate, ...]
     states: tuple[State, ...]
+    inputs: tuple[Input, ...] = ()
     params: tuple[Param, ...] = ()
     constants: tuple[Constant, ...] = ()
     updates: Annotated[tuple[Expression, ...], AfterValidator(with_canonical_tags)]
@@ -73,7 +75,10 @@ class CellSpec(BaseModel):
 
     @model_serializer(mode="wrap")
     def _write(self, others: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return {**others(self), **updates_as_text(self.updates)}
+        written = {**others(self), **updates_as_text(self.updates)}
+        if not self.inputs:  # a cell without has the text and the fingerprint that it always had
+            written.pop("inputs", None)
+        return written
 
     @model_validator(mode="after")
     def _check(self) -> Self:

@@ -36,7 +36,7 @@ def check_cell(cell: CellSpec) -> None:
 
 def _check_names(cell: CellSpec) -> None:
     check_name(cell.name, "cell")
-    declared = [*cell.gates, *cell.states, *cell.params, *cell.constants]
+    declared = [*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants]
     for declaration in declared:
         check_name(declaration.name, type(declaration).__name__.lower())
     for name, count in Counter(d.name for d in declared).items():
@@ -115,14 +115,15 @@ def _check_numbers(cell: CellSpec) -> None:
 
 
 def _check_updates(cell: CellSpec) -> None:
-    declared = {d.name for d in (*cell.gates, *cell.states, *cell.params, *cell.constants)}
+    every = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
+    declared = {d.name for d in every}
     for state, update in zip(cell.states, cell.updates, strict=True):
         for symbol in sorted(s.name for s in update.free_symbols):
             if symbol not in declared:
                 raise CellError(
                     f"the unknown symbol `{symbol}` in the new value of `{state.name}`",
                     f"the names of the signature: {', '.join(sorted(declared))}",
-                    f"{symbol}: Gate, State, Param or Constant in the signature",
+                    f"{symbol}: Gate, State, Input, Param or Constant in the signature",
                 )
         for name in sorted(calls([update]) - set(TABLE)):
             raise CellError(
@@ -154,7 +155,7 @@ def _check_use(cell: CellSpec) -> None:
                 "every gate in some equation: its matrix would cost time and learn nothing",
                 f"a signature without `{gate.name}`, or an equation with it",
             )
-    for unused in (*cell.params, *cell.constants):
+    for unused in (*cell.inputs, *cell.params, *cell.constants):
         if unused.name not in used:
             what = type(unused).__name__.lower()
             raise CellError(

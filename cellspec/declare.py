@@ -1,4 +1,4 @@
-"""Declarations of a cell's signature: gates, states, params and constants."""
+"""Declarations of a cell's signature: gates, states, inputs, params and constants."""
 
 from __future__ import annotations
 
@@ -62,6 +62,26 @@ class State(_Declaration, _Number):
     """
 
     init: float = 0.0
+
+
+class Input(_Declaration, _Number):
+    """A value per step that the caller passes and no weight multiplies.
+
+    For example a time stamp, a mask, noise or a phase. `rnnc.scan(…, inputs={name: tensor})` takes
+    (B, T, N, D), anything that broadcasts to it, or (B, T): one value for all units.
+
+    Attributes:
+        name: the argument's name.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc import Gate, Input, State, exp, tanh
+        >>> @rnnc.cell
+        ... def decaying(g: Gate, dt: Input, h: State):
+        ...     return tanh(g) + exp(-dt) * h
+        >>> decaying.inputs
+        (Input(name='dt'),)
+    """
 
 
 class Param(_Declaration, _Number):

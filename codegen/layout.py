@@ -21,6 +21,7 @@ from .spaces import (
     Space,
     StateIndex,
     Table,
+    UnweightedIndex,
 )
 
 
@@ -45,16 +46,19 @@ class Shares:
 class Layout:
     """The index spaces of a cell, and tables from one space to another.
 
-    Gates with an input come first, so that their gradients are one slice. The order of sums does
-    not depend on the order of declarations: pairs are sorted by the source's place among the
-    states, then by how many operations wait for the gate. So the same cell with its gates, params
-    or sources declared in another order has the same results, bit for bit. A single step on the
-    CPU is an exception: a library multiplies it, in an order of its own.
+    Gates with an input come first, so that their gradients are one slice. The cell's inputs that no
+    weight multiplies come last among the gates: each is a gate without any weight.
+
+    The order of sums does not depend on the order of declarations: pairs are sorted by the source's
+    place among the states, then by how many operations wait for the gate. So the same cell with its
+    gates, params or sources declared in another order has the same results, bit for bit. A single
+    step on the CPU is an exception: a library multiplies it, in an order of its own.
 
     Attributes:
         gates: gate names in the kernel's order.
         input_gates: names of the gates with an input, which come first, in the cell's order.
-        rest_gates: names of the gates without an input.
+        rest_gates: names of the gates without an input, then of the cell's inputs.
+        unweighted: the gate of each of the cell's inputs.
         states: state names in the cell's order.
         params: param names in the cell's order.
         bias: the gate of each bias.
@@ -73,6 +77,7 @@ class Layout:
     gates: Space[GateIndex]
     input_gates: Space[InputIndex]
     rest_gates: Space[RestIndex]
+    unweighted: Table[UnweightedIndex, GateIndex]
     states: Space[StateIndex]
     params: Space[ParamIndex]
     bias: Table[BiasIndex, GateIndex]
@@ -120,7 +125,8 @@ class Layout:
 @lru_cache(maxsize=512)
 def layout_of(cell: CellSpec) -> Layout:
     """The layout of a cell's kernels."""
-    rest = tuple(g.name for g in cell.gates if not g.input)
+    unweighted = tuple(i.name for i in cell.inputs)
+    rest = (*(g.name for g in cell.gates if not g.input), *unweighted)
     gates = Space(GateIndex, cell.input_gates + rest)
     states = Space(StateIndex, tuple(s.name for s in cell.states))
     dense = Space(DenseIndex, tuple(map(_name, cell.dense_pairs)))
@@ -142,6 +148,7 @@ def layout_of(cell: CellSpec) -> Layout:
         gates=gates,
         input_gates=Space(InputIndex, cell.input_gates),
         rest_gates=Space(RestIndex, rest),
+        unweighted=Table(Space(UnweightedIndex, unweighted), tuple(map(gates.at, unweighted))),
         states=states,
         params=Space(ParamIndex, tuple(p.name for p in cell.params)),
         bias=Table(Space(BiasIndex, cell.bias_gates), tuple(map(gates.at, cell.bias_gates))),

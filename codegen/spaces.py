@@ -29,7 +29,11 @@ class InputIndex(Index):
 
 
 class RestIndex(Index):
-    """Index of a gate without an input: the last axis of `d_gates_no_input`."""
+    """Index of a gate without an x, or of a cell's Input: the last axis of `d_gates_no_input`."""
+
+
+class UnweightedIndex(Index):
+    """Index of one of the cell's inputs, which no weight multiplies."""
 
 
 class BiasIndex(Index):

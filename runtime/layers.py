@@ -43,6 +43,7 @@ def scan_layers(
     weights: Sequence[Tensor | None],
     remember: Callable[[PlainCall], None] | None = None,
     ragged: Ragged | None = None,
+    unweighted: Sequence[Tensor] = (),
 ) -> tuple[Tensor, States]:
     """Run all layers of a module.
 
@@ -55,6 +56,7 @@ def scan_layers(
         weights: the parameters, in the form of `settings`.
         remember: is told what the call became, if kernels run it directly.
         ragged: lengths and resets, if there are any.
+        unweighted: as in `ScanInputs`, the same for all layers.
 
     Returns:
         The output of the last layer, (T, B, directions * hidden), and each state after the last
@@ -62,10 +64,10 @@ def scan_layers(
     """
     dropout = settings.dropout if training else 0.0
     given = tuple(states or ())
-    if ragged is not None:
+    if ragged is not None or settings.cell.inputs:
         if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
             check_wavefront(settings, x, None)
-        return composed(settings, dropout, x, given, weights, ragged=ragged)
+        return composed(settings, dropout, x, given, weights, ragged=ragged, unweighted=unweighted)
     found = plain_call(settings, dropout, x, given, weights)
     traced = found is None and (torch.compiler.is_compiling() or is_watched())
     call = None

@@ -88,9 +88,22 @@ def _next_states(
     # before the sum over rows.
     values = selected({name: p.expand_as(like) for name, p in params.items()}) | sources
     values |= selected(_gates(cell, inputs, step, sources))
+    values |= selected(_inputs_of_step(cell, inputs, step, like))
     values |= {c.name: inputs.wx.new_tensor(c.value) for c in cell.constants}
     new = evaluate(cell.updates, values, inputs.wx)
     return {s.name: value.expand_as(like) for s, value in zip(cell.states, new, strict=True)}
+
+
+def _inputs_of_step(
+    cell: CellSpec, inputs: ScanInputs, step: int, like: Tensor
+) -> dict[str, Tensor]:
+    """The cell's inputs that no weight multiplies, (B, N, D) each."""
+    found = {}
+    for spec, given in zip(cell.inputs, inputs.unweighted, strict=True):
+        now = given[:, step if given.shape[1] > 1 else 0]
+        # Expanded to rows and units, as params are.
+        found[spec.name] = now.expand_as(like)
+    return found
 
 
 def _restarted(

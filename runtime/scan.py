@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -20,7 +21,8 @@ from .call import Call, Choice, call_of, cell_of
 from .check.masks import check_masks, check_takes_masks
 from .check.module import check_choice, check_flag
 from .check.plain import all_plain, any_tangent, is_watched, profiler_enabled
-from .check.scan import check_is_cell, check_kernel_inputs, check_scan, params_in_order
+from .check.scan import check_is_cell, check_kernel_inputs, check_scan, check_wx, params_in_order
+from .check.unweighted import check_takes_inputs, unweighted_in_order
 from .errors import CompileError, NoCompilerError, TensorError
 from .masks import masks_of
 from .reference import scan_reference
@@ -45,6 +47,7 @@ def scan(
     lengths: Tensor | None = None,
     reset: Tensor | None = None,
     reset_to: Sequence[Tensor] | None = None,
+    inputs: Mapping[str, Tensor] | None = None,
 ) -> tuple[States, States]:
     """Run a cell over time.
 
@@ -86,11 +89,15 @@ def scan(
             t - 1 and t: the states are reset before step t - 1 runs.
         reset_to: for each state (N, D) or (B, N, D), which get gradients, or (B, T, N, D): what is
             stored for the step of the reset, which gets none. By default each state's `init`.
+        inputs: a tensor for each `Input` of the cell, by name: (B, T), one value for all units of a
+            row at a step, or what broadcasts to (B, T, N, D). A tensor of two axes that fits both
+            is (B, T). Kernels read it as it lies, without a copy of the full shape; a call with
+            gradients keeps the values, or functions of them, that its backward needs.
 
     Returns:
         All states at all steps, (B, T, N, D) each, and all states after the last step that runs,
-        (B, N, D) each. Gradients pass from both to wx, R, R_diag, b, params, the initial states and
-        `reset_to`.
+        (B, N, D) each. Gradients pass from both to wx, R, R_diag, b, params, the initial states,
+        `reset_to` and `inputs`.
 
     Raises:
         TensorError: a tensor is missing or does not fit; names it and what was expected.
@@ -111,9 +118,11 @@ def scan(
         target = target_of(wx.device, backend)
         shape = (wx.shape[0], *wx.shape[2:4])
         given = target.initial_states(wx, [s.init for s in cell.states], shape)
-    inputs = ScanInputs(wx, R, b, given, R_diag, params_in_order(cell, params, wx))
+    call = ScanInputs(wx, R, b, given, R_diag, params_in_order(cell, params, wx))
+    if inputs is not None or cell.inputs:
+        call = _with_unweighted(cell, call, inputs)
     if not torch.compiler.is_compiling():  # under a compiler, the operator's fake checks shapes
-        check_scan(cell, inputs)
+        check_scan(cell, call)
         if precision not in PRECISIONS:
             check_choice("precision", precision, PRECISIONS)
         if not isinstance(reverse, bool):
@@ -123,9 +132,16 @@ def scan(
             check_masks(cell, lengths, reset, reset_to, wx)
         sizes = wx.shape[0], wx.shape[1]
         masks = masks_of(lengths, reset, reset_to, sizes, wx.device, reverse)
-        inputs = ScanInputs(wx, R, b, given, R_diag, inputs.params, masks)
+        call = ScanInputs(wx, R, b, given, R_diag, call.params, masks, call.unweighted)
     wanted = (True,) * len(cell.states)
-    return run_scan(cell, inputs, wanted, backend, Choice(variant, save, precision, reverse))
+    return run_scan(cell, call, wanted, backend, Choice(variant, save, precision, reverse))
+
+
+def _with_unweighted(cell: CellSpec, call: ScanInputs, inputs: Any) -> ScanInputs:
+    """A call with the cell's inputs; an error in wx is reported before one in them."""
+    if not torch.compiler.is_compiling():
+        check_wx(cell, call.wx)
+    return replace(call, unweighted=unweighted_in_order(cell, inputs, call.wx))
 
 
 def run_scan(
@@ -171,6 +187,8 @@ def _scan_kernels(
     masks = inputs.masks
     if masks is not None:
         check_takes_masks(target, name)
+    if inputs.unweighted:
+        check_takes_inputs(target, name)
     computed, returned = target.dtypes_of(inputs.wx.dtype)
     tensors = inputs.present()
     needs_grad = mixed = False
@@ -188,7 +206,7 @@ def _scan_kernels(
     if torch.compiler.is_compiling() or not all_plain(read) or is_watched():
         check_has_operators(name)
         _check_kinds(cell, target, inputs, computed)
-        options = (cell, for_backward, over_time, *choice, *schemas.to_masks(inputs))
+        options = (cell, for_backward, over_time, *choice, *schemas.to_last(inputs))
         results = forward_from(scan_op(*schemas.to_scan(inputs), *options))
     else:
         tf32 = target.rounds(computed, choice.precision)

@@ -34,7 +34,7 @@ def plain_step(
         states: before the step, (layers, B, hidden) each; None for each state's `init`.
         weights: the `LayerWeights.flat` of each layer, one after the other.
     """
-    if training and settings.dropout and settings.layers > 1:
+    if settings.cell.inputs or (training and settings.dropout and settings.layers > 1):
         return None
     found = plain_call(settings, 0.0, x, tuple(states or ()), weights)
     return None if found is None or stepping(found.stack.target) is None else found
@@ -67,6 +67,7 @@ def step_as_sequence(
     x: Tensor,
     states: Sequence[Tensor] | None,
     weights: Sequence[Tensor | None],
+    unweighted: Sequence[Tensor] = (),
 ) -> tuple[Tensor, States]:
     """Run a step as a sequence of one.
 
@@ -76,9 +77,11 @@ def step_as_sequence(
         x: as in `plain_step`.
         states: as in `plain_step`.
         weights: as in `plain_step`.
+        unweighted: as in `ScanInputs`, of one step.
 
     Returns:
         The output of the last layer, (B, hidden), and each new state.
     """
-    y, last = scan_layers(settings, training, x.unsqueeze(0), states, weights)
+    x = x.unsqueeze(0)
+    y, last = scan_layers(settings, training, x, states, weights, unweighted=unweighted)
     return y[0], last

@@ -1,7 +1,7 @@
 """The tensors of a call: its inputs, its results, what its backward reads, and its gradients.
 
 B batch rows, T steps, N heads, D units per head. Tensors have one order everywhere, that of
-`rnnc.scan`: wx, R, b, initial states, R_diag, params, masks.
+`rnnc.scan`: wx, R, b, initial states, R_diag, params, unweighted inputs, masks.
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ class ScanInputs:
         R_diag: (Gd, N, D); None if the cell has no diagonal gate.
         params: (N, D) each, in the cell's order.
         masks: how each row takes each step; None where all rows run all steps without a reset.
+        unweighted: the cell's inputs that no weight multiplies, in its order: (B, T, N, D) each,
+            with 1 in place of a size where all have one value.
     """
 
     wx: Tensor
@@ -38,6 +40,7 @@ class ScanInputs:
     R_diag: Tensor | None
     params: Sequence[Tensor]
     masks: Masks | None = None
+    unweighted: Sequence[Tensor] = ()
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """All tensors in one tuple; `inputs_from` is the inverse."""
@@ -50,7 +53,8 @@ class ScanInputs:
         return [tensor for tensor in (*self._values(), *reset_to) if tensor is not None]
 
     def _values(self) -> tuple[Tensor | None, ...]:
-        return (self.wx, self.R, self.b, *self.initial_states, self.R_diag, *self.params)
+        own = (self.wx, self.R, self.b, *self.initial_states, self.R_diag, *self.params)
+        return (*own, *self.unweighted) if self.unweighted else own
 
     def map(self, change: Callable[[Tensor], Tensor]) -> ScanInputs:
         """The same inputs with each tensor of the call's dtype changed.
@@ -66,21 +70,25 @@ class ScanInputs:
             None if self.R_diag is None else change(self.R_diag),
             [change(p) for p in self.params],
             None if self.masks is None else self.masks.map(change),
+            [change(t) for t in self.unweighted],
         )
 
 
-def inputs_from(flat: Sequence[Any], states: int, masked: bool = False) -> ScanInputs:
+def inputs_from(
+    flat: Sequence[Any], states: int, masked: bool = False, unweighted: int = 0
+) -> ScanInputs:
     """The inputs that `ScanInputs.flat` flattened.
 
     Args:
         flat: its result, or one value for each of its tensors.
         states: how many states the cell has.
         masked: whether there are masks.
+        unweighted: how many inputs the cell has.
     """
     (wx, R, b, *rest), masks = _without_masks(flat, states, masked)
-    return ScanInputs(
-        wx, R, b, tuple(rest[:states]), rest[states], tuple(rest[states + 1 :]), masks
-    )  # fmt: skip
+    end = len(rest) - unweighted
+    initial_states, params = tuple(rest[:states]), tuple(rest[states + 1 : end])
+    return ScanInputs(wx, R, b, initial_states, rest[states], params, masks, tuple(rest[end:]))
 
 
 def _without_masks(
@@ -138,6 +146,8 @@ class Saved:
         zero: for each initial state, whether it is known to be zero; empty where none is.
         masks: as in `ScanInputs`.
         by_head: whether the gradients of weights lie head by head in memory.
+        unweighted: as in `ScanInputs`; None each where the backward does not compute the gates
+            again.
     """
 
     wx: Tensor | None
@@ -151,37 +161,37 @@ class Saved:
     zero: tuple[bool, ...] = ()
     masks: Masks | None = None
     by_head: bool = False
+    unweighted: Sequence[Tensor | None] = ()
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """All tensors in one tuple, for autograd to save; `saved_from` is the inverse."""
         single = (self.wx, self.R, self.b)
         more = () if self.masks is None else self.masks.flat(len(self.states))
         return (
-            *single, *self.initial_states, self.R_diag, *self.params, *self.states, self.saved,
-            *more,
+            *single, *self.initial_states, self.R_diag, *self.params, *self.unweighted,
+            *self.states, self.saved, *more,
         )  # fmt: skip
 
 
-def saved_from(flat: Sequence[Any], states: int, masked: bool = False) -> Saved:
+def saved_from(
+    flat: Sequence[Any], states: int, masked: bool = False, unweighted: int = 0
+) -> Saved:
     """The tensors that `Saved.flat` flattened.
 
     Args:
         flat: its result, as autograd gives it back.
         states: how many states the cell has.
         masked: whether there are masks.
+        unweighted: how many inputs the cell has.
     """
     (wx, R, b, *rest, saved), masks = _without_masks(flat, states, masked)
-    initial_states, R_diag, params = rest[:states], rest[states], rest[states + 1 : -states]
+    end = len(rest) - states - unweighted
+    initial_states, R_diag, params = rest[:states], rest[states], rest[states + 1 : end]
+    inputs = tuple(rest[end : end + unweighted])
     return Saved(
-        wx,
-        R,
-        b,
-        tuple(initial_states),
-        R_diag,
-        tuple(params),
-        tuple(rest[-states:]),
-        saved,
+        *(wx, R, b, tuple(initial_states), R_diag, tuple(params), tuple(rest[-states:]), saved),
         masks=masks,
+        unweighted=inputs,
     )
 
 
@@ -191,7 +201,7 @@ def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
     Args:
         inputs: of the call.
         forward: its results.
-        again: whether the backward computes the gates again, from wx and b.
+        again: whether the backward computes the gates again, from wx, b and the cell's inputs.
     """
     return Saved(
         inputs.wx if again else None,
@@ -203,6 +213,7 @@ def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
         forward.states,
         forward.saved,
         masks=inputs.masks,
+        unweighted=inputs.unweighted if again else (None,) * len(inputs.unweighted),
     )
 
 
@@ -219,6 +230,7 @@ class Gradients:
         d_params: (P, N, D).
         d_reset_to: of the reset values of each state, (B, N, D), summed over time; None where the
             call has none that `Masks.learned` says.
+        d_unweighted: (B, T, N, D) each.
     """
 
     d_wx: Tensor
@@ -228,6 +240,7 @@ class Gradients:
     d_R_diag: Tensor
     d_params: Tensor
     d_reset_to: Sequence[Tensor] | None = None
+    d_unweighted: Sequence[Tensor] = ()
 
     def given_flat(self, saved: Saved, bias: bool) -> tuple[Tensor | None, ...]:
         """A gradient for each tensor of `ScanInputs.flat`.
@@ -255,7 +268,18 @@ class Gradients:
             self.d_initial_states,
             None if saved.R_diag is None else self.d_R_diag,
             self.d_params.unbind(0),
+            unweighted=self.d_unweighted,
         )
+
+
+def strides_of_unweighted(tensor: Tensor) -> tuple[int, int, int, int]:
+    """The strides of time, batch, head and unit, in elements; 0 where all have one value.
+
+    Args:
+        tensor: as in `ScanInputs.unweighted`.
+    """
+    rows = [0 if n == 1 else s for n, s in zip(tensor.shape, tensor.stride(), strict=True)]
+    return rows[1], rows[0], rows[2], rows[3]
 
 
 class Stepped(NamedTuple):

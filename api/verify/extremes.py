@@ -44,7 +44,8 @@ def extremes(cell: CellSpec) -> tuple[int, tuple[Overflow, ...], tuple[str, ...]
     """Run one step of the kernels in float32 and float64 from extreme pre-activations.
 
     Each head is one point. Recurrent weights are zero, so that inputs and biases are the
-    pre-activations. A gate that has neither gets its value from its source through R.
+    pre-activations. A gate that has neither gets its value from its source through R. Inputs of the
+    cell that no weight multiplies are 1.
 
     Returns:
         The number of points; the mildest case of each value that overflows in float32 alone; and
@@ -124,6 +125,7 @@ def _at(
         b=torch.stack(biases).view(-1, heads, 1) if biases else None,
         params=tuple(zero.new_full((heads, 1), p.init) for p in cell.params),
         initial_states=tuple(zero.new_full((1, heads, 1), v) for v in initial),
+        unweighted=tuple(zero.new_ones(1, 1, heads, 1) for _ in cell.inputs),
     )
 
 
@@ -135,7 +137,7 @@ def _one_step(cell: CellSpec, inputs: ScanInputs) -> dict[str, Tensor]:
         last, inputs.present(), [torch.ones_like(t) for t in last], materialize_grads=True
     )
     named = by_name(cell, with_tensors(inputs, gradients))
-    learned = [f"d_{d.name}" for d in (*cell.params, *cell.states)]
+    learned = [f"d_{d.name}" for d in (*cell.params, *cell.states, *cell.inputs)]
     # A gate's input, weights and bias all get its gradient: the first of them is shown.
     gates = {f"d_{g.name}": _first_of(named, g.name) for g in cell.gates}
     outputs = {s.name: t.detach() for s, t in zip(cell.states, last, strict=True)}

@@ -33,6 +33,7 @@ def run(
         inputs.initial_states,
         R_diag=inputs.R_diag,
         params={p.name: t for p, t in zip(cell.params, inputs.params, strict=True)},
+        inputs={i.name: t for i, t in zip(cell.inputs, inputs.unweighted, strict=True)},
         backend=backend,
         variant=variant,
         precision="ieee",
@@ -74,7 +75,9 @@ def ordinary(cell: CellSpec, batch: int, steps: int, heads: int, dim: int) -> Sc
     b = normal(biases, heads, dim) if biases else None
     params = [p.init + 0.5 * normal(heads, dim) for p in cell.params]
     first = [new(batch, heads, dim).fill_(s.init) for s in cell.states]
-    inputs = ScanInputs(wx, R, b, first, R_diag, params)
+    # Values that are not negative, as of times and masks.
+    unweighted = [normal(batch, steps, heads, dim).abs() for _ in cell.inputs]
+    inputs = ScanInputs(wx, R, b, first, R_diag, params, unweighted=unweighted)
     _, reached = run(cell, inputs, "reference")
     return leaves_of(replace(inputs, wx=normal(*wx.shape), initial_states=reached), wx.dtype)
 
@@ -92,9 +95,9 @@ def by_name(cell: CellSpec, gradients: ScanInputs) -> dict[str, Tensor]:
     for i, gate in enumerate(cell.bias_gates):
         assert gradients.b is not None
         named[f"d_b_{gate}"] = gradients.b[i]
-    learned = [*cell.params, *cell.states]
-    values = [*gradients.params, *gradients.initial_states]
-    return named | {f"d_{d.name}": t for d, t in zip(learned, values, strict=True)}
+    others = [*cell.params, *cell.states, *cell.inputs]
+    values = [*gradients.params, *gradients.initial_states, *gradients.unweighted]
+    return named | {f"d_{d.name}": t for d, t in zip(others, values, strict=True)}
 
 
 def _index(pair: Pair, pairs: Sequence[Pair]) -> str:

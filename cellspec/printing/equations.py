@@ -36,7 +36,7 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
 
 def latex_block(cell: CellSpec) -> str:
     """The equations as an `aligned` block of LaTeX."""
-    letters = Letters({g.name for g in cell.gates}, {s.name for s in cell.states})
+    letters = Letters({d.name for d in (*cell.gates, *cell.inputs)}, {s.name for s in cell.states})
     rows = []
     for gate in cell.gates:
         name = letters.letter(gate.name)

@@ -14,7 +14,7 @@ _RELATIONS = {"<": "<", "<=": r"\leq", ">": ">", ">=": r"\geq", "==": "=", "!=":
 
 @dataclass(frozen=True)
 class Letters:
-    """LaTeX of names: gates and new states at time t, previous states at time t - 1."""
+    """LaTeX of names: gates, inputs and new states at time t, previous states at time t - 1."""
 
     gates: set[str]
     states: set[str]

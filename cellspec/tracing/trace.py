@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 
 from .. import refuse
 from ..cell import CellSpec
-from ..declare import Constant, Gate, Param, State, gate, param, state
+from ..declare import Constant, Gate, Input, Param, State, gate, param, state
 from ..errors import CellError
 from ..expression.node import Node, number, symbol
 from ..functions import TABLE
@@ -23,16 +23,23 @@ from .tracer import Tracer, expression, shared_owner
 
 CellType = TypeVar("CellType", bound=CellSpec)
 
+
+def _input() -> Input:
+    """What an argument `dt: Input` declares, which has no options."""
+    return Input(name="")
+
+
 _DEFAULTS: dict[type, Callable[[], Any] | None] = {
     Gate: gate,
     State: state,
+    Input: _input,
     Param: param,
     Constant: None,
 }
 
 
 def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
-    """Make a cell of a function whose arguments are annotated Gate, State, Param or Constant.
+    """Make a cell of a function with Gate, State, Input, Param and Constant arguments.
 
     Args:
         function: returns the new value of each state, in the order of the signature.
@@ -44,7 +51,7 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
     if not inspect.isfunction(inspect.unwrap(function)):
         raise CellError(
             f"cell({shown(function)})",
-            "a function of Gate, State, Param and Constant arguments",
+            "a function of Gate, State, Input, Param and Constant arguments",
             "@rnnc.cell above its def",
         )
     code = inspect.unwrap(function).__code__
@@ -61,6 +68,7 @@ def trace(function: Callable[..., Any], kind: type[CellType]) -> CellType:
             doc=inspect.getdoc(function) or "",
             gates=tuple(d for d in declarations if isinstance(d, Gate)),
             states=tuple(d for d in declarations if isinstance(d, State)),
+            inputs=tuple(d for d in declarations if isinstance(d, Input)),
             params=tuple(d for d in declarations if isinstance(d, Param)),
             constants=tuple(d for d in declarations if isinstance(d, Constant)),
             updates=tuple(_update(value, function.__name__) for value in returned),
@@ -78,12 +86,12 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
     except NameError as error:
         raise CellError(
             f"an annotation with the unknown name `{error.name}`",
-            "Gate, State, Param or Constant",
-            "from rnnc import Gate, State, Param, Constant",
+            "Gate, State, Input, Param or Constant",
+            "from rnnc import Gate, State, Input, Param, Constant",
         ) from error
 
 
-def _declaration(parameter: inspect.Parameter) -> Gate | State | Param | Constant:
+def _declaration(parameter: inspect.Parameter) -> Gate | State | Input | Param | Constant:
     name, kind, default = parameter.name, parameter.annotation, parameter.default
     if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
         raise CellError(
@@ -93,7 +101,7 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Param | Constan
         found = "no annotation" if kind is parameter.empty else f"the annotation {kind!r}"
         raise CellError(
             f"the argument `{name}` with {found}",
-            "Gate, State, Param or Constant",
+            "Gate, State, Input, Param or Constant",
             f"{name}: Constant = constant({number_of(default)!r})"
             if _is_number(default)
             else f"{name}: Gate",
@@ -108,6 +116,12 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Param | Constan
             )
         default = make()
     if not isinstance(default, kind):
+        if kind is Input:
+            raise CellError(
+                f"the argument `{name}: Input` with the default {default!r}",
+                "no default: the caller passes a tensor",
+                f"{name}: Input, and inputs={{{name!r}: …}} in the call",
+            )
         maker = kind.__name__.lower()
         value = (
             repr(number_of(default)) if _is_number(default) else "0.1" if kind is Constant else ""
@@ -118,7 +132,7 @@ def _declaration(parameter: inspect.Parameter) -> Gate | State | Param | Constan
             f"a default made by {maker}()",
             f"{name}: {kind.__name__} = {maker}({option if kind is not Gate else ''})",
         )
-    declared: Gate | State | Param | Constant = default.model_copy(update={"name": name})
+    declared: Gate | State | Input | Param | Constant = default.model_copy(update={"name": name})
     return declared
 
 
@@ -155,7 +169,7 @@ def _unknown_name(name: str, error: BaseException, known: list[str]) -> CellErro
     for frame in reversed(traceback.extract_tb(error.__traceback__)):
         line = line or linecache.getline(frame.filename, frame.lineno or 0)
     if name in TABLE or not re.search(rf"\b{re.escape(name)}\s*\(", line):
-        remedy = f"{name}: Gate, State, Param or Constant = constant(…) in the signature"
+        remedy = f"{name}: Gate, State, Input, Param or Constant = constant(…) in the signature"
         write = f"from rnnc import {name}" if name in TABLE else remedy
         return CellError(
             f"the unknown name `{name}`", f"the names of the signature: {', '.join(known)}", write

@@ -19,6 +19,7 @@ from ..call import backward_reads
 from ..check.masks import shapes_of_reset_values
 from ..check.plain import all_plain, treats_itself
 from ..check.tensor import check_memory
+from ..check.unweighted import spreads_over
 from ..errors import TensorError
 from ..masks import Masks
 from ..targets import Target
@@ -117,7 +118,27 @@ def check_saved(target: Target, cell: CellSpec, save: Save, sizes: Sizes, saved:
         ),
         saved=one("kept", saved.saved, *target.saved_shape(cell, sizes[:4], True, save)),
         masks=None if saved.masks is None else _checked_masks(saved.masks, sizes),
+        unweighted=_checked_unweighted(cell, saved.unweighted, sizes, again),
     )
+
+
+def _checked_unweighted(
+    cell: CellSpec, given: Sequence[Tensor | None], sizes: Sizes, again: bool
+) -> Sequence[Tensor | None]:
+    if not again:
+        return (None,) * len(given)
+    if len(given) != len(cell.inputs):
+        wanted = f"{len(cell.inputs)} of them, for {cell.name}"
+        write = "what rnnc::scan took, unchanged"
+        raise TensorError("inputs of a backward", f"{len(given)} of them", wanted, write)
+    steps, batch, *plane = sizes[:4]
+    found = []
+    for spec, tensor in zip(cell.inputs, given, strict=True):
+        shape = tuple(getattr(tensor, "shape", ()))
+        full = (batch, steps, *plane)
+        allowed = shape if spreads_over(shape, full) else full
+        found.append(_checked(f"inputs[{spec.name!r}]", tensor, allowed, sizes))
+    return found
 
 
 def _checked_masks(masks: Masks, sizes: Sizes) -> Masks:

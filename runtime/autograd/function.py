@@ -118,7 +118,7 @@ class Scan(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, call: Call, *flat: Tensor | None) -> tuple[Tensor, ...]:
         """The results of the target's forward, flat."""
-        inputs = inputs_from(flat, len(call.stored), call.masked)
+        inputs = inputs_from(flat, len(call.stored), call.masked, len(call.cell.inputs))
         wx = inputs.wx
         target = TARGETS[call.target]
         result = target.forward(call, inputs)
@@ -138,16 +138,16 @@ class Scan(torch.autograd.Function):
         if ctx.spent:
             raise spent_error()
         flat = ctx.saved_tensors
-        saved = saved_from(flat, count, call.masked)
+        saved = saved_from(flat, count, call.masked, len(call.cell.inputs))
         if torch.compiler.is_compiling() or torch.is_grad_enabled() or is_watched():
             check_has_operators(call.target)
             check_gradients(gradients)
             seeds = list(gradients[:count]), list(gradients[count : 2 * count])
             precision: Precision = "tf32" if call.tf32 else "ieee"
             options = (call.cell.text, *call.choice._replace(precision=precision))
-            tensors, masks = schemas.to_backward(saved), schemas.to_masks(saved)
-            results = torch.ops.rnnc.scan_backward(*seeds, *tensors, *options, *masks)
-            found = schemas.from_results(results, count)
+            tensors, more = schemas.to_backward(saved), schemas.to_last(saved)
+            results = torch.ops.rnnc.scan_backward(*seeds, *tensors, *options, *more)
+            found = schemas.from_results(results, count, len(saved.unweighted))
         else:
             saved = ctx.record.checked(flat, saved)
             if not all_plain(gradients):

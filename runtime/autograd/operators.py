@@ -19,6 +19,7 @@ from ..call import Choice, call_of, cell_of, stored_states
 from ..check.masks import check_masks_of_operator, check_takes_masks
 from ..check.plain import is_watched, treats_itself
 from ..check.scan import check_operator
+from ..check.unweighted import check_takes_inputs
 from ..errors import BackwardError, SecondOrderError
 from ..targets import target_of
 from ..tensors import Forward, forward_from, saved_from, saved_of
@@ -53,6 +54,9 @@ def scan_op(*arguments: Any) -> list[Tensor]:
         check_takes_masks(target, device.type)
         check_masks_of_operator(spec, inputs.masks, inputs.wx)
         inputs = replace(inputs, masks=inputs.masks.map(Tensor.resolve_neg))
+    if inputs.unweighted:
+        check_takes_inputs(target, device.type)
+        inputs = replace(inputs, unweighted=[t.resolve_neg() for t in inputs.unweighted])
     call = call_of(cell, device.type, keep, tuple(over_time), choice, tf32, masked)
     return target.forward(call, inputs).flat()
 
@@ -113,6 +117,7 @@ def _(*arguments: Any) -> list[Tensor]:
         new(len(spec.bias_gates), *plane),
         new(len(spec.params), *plane),
         *(new(batch, *plane) for _ in saved.initial_states),
+        *(new(steps, batch, *plane).transpose(0, 1) for _ in spec.inputs),
         *(new(batch, *plane) for _ in spec.states if saved.masks and saved.masks.learned),
     ]
 
@@ -147,18 +152,19 @@ def _setup_context(ctx: Any, inputs: tuple[Any, ...], output: list[Tensor]) -> N
 
 def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     count = ctx.count
-    saved = saved_from(ctx.saved_tensors, count, ctx.masked)
+    unweighted = len(cell_of(ctx.cell).inputs)
+    saved = saved_from(ctx.saved_tensors, count, ctx.masked, unweighted)
     if not torch.compiler.is_compiling():
         check_gradients(gradients)
         if ctx.sizes is not None and not is_watched():
             target = target_of(ctx.sizes.device)
             saved = check_saved(target, cell_of(ctx.cell), ctx.choice.save, ctx.sizes, saved)
     d_states, d_last = list(gradients[:count]), list(gradients[count : 2 * count])
-    tensors, masks = schemas.to_backward(saved), schemas.to_masks(saved)
+    tensors, more = schemas.to_backward(saved), schemas.to_last(saved)
     results = torch.ops.rnnc.scan_backward(
-        d_states, d_last, *tensors, ctx.cell, *ctx.choice, *masks
+        d_states, d_last, *tensors, ctx.cell, *ctx.choice, *more
     )  # fmt: skip
-    found = schemas.from_results(results, count)
+    found = schemas.from_results(results, count, unweighted)
     return schemas.to_scan_gradients(found, saved, ctx.has_bias)[: ctx.given]
 
 

@@ -22,6 +22,7 @@ from .tensor import (
     check_tensor,
     shape_error,
 )
+from .unweighted import check_unweighted
 
 
 def check_is_cell(cell: Any) -> CellSpec:
@@ -56,7 +57,7 @@ def params_in_order(cell: CellSpec, params: Any, wx: Any) -> tuple[Any, ...]:
         params = {}
     if torch.compiler.is_compiling() or _are_params(cell, params):
         return tuple([params[p.name] for p in cell.params])
-    _check_wx(cell, wx)
+    check_wx(cell, wx)
     names = [p.name for p in cell.params]
     raise TensorError(
         "params",
@@ -78,6 +79,8 @@ def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
     """
     if not _fit(cell, inputs):
         _check_each(cell, inputs)
+    if inputs.unweighted or cell.inputs:
+        check_unweighted(cell, inputs.unweighted, inputs.wx)
 
 
 def check_operator(cell: CellSpec, inputs: ScanInputs, over_time: Sequence[bool]) -> None:
@@ -127,6 +130,8 @@ def check_kernel_inputs(
     named |= {f"params[{p.name!r}]": t for p, t in zip(cell.params, inputs.params, strict=True)}
     states = zip(cell.states, inputs.initial_states, strict=True)
     named |= {f"states[{s.name}]": t for s, t in states}
+    given = zip(cell.inputs, inputs.unweighted, strict=True)
+    named |= {f"inputs[{i.name!r}]": t for i, t in given}
     for name, tensor in named.items():
         if tensor is not None:
             check_strided(name, tensor)
@@ -199,7 +204,7 @@ def _are_states(states: Any, count: int) -> bool:
 def _check_each(cell: CellSpec, inputs: ScanInputs) -> None:
     """The checks of `_fit`; the first one that fails raises an error with a message."""
     wx = inputs.wx
-    _check_wx(cell, wx)
+    check_wx(cell, wx)
     check_count(inputs.initial_states, [s.name for s in cell.states])
     for tensor, shape, what in _wanted(cell, inputs):
         if isinstance(what, str):
@@ -210,7 +215,16 @@ def _check_each(cell: CellSpec, inputs: ScanInputs) -> None:
             check_like(f"states[{what.name}]", tensor, shape, f"{shape}, (B, N, D)", "wx", wx)
 
 
-def _check_wx(cell: CellSpec, wx: Any) -> None:
+def check_wx(cell: CellSpec, wx: Any) -> None:
+    """Check the argument `wx`.
+
+    Args:
+        cell: the cell.
+        wx: the argument.
+
+    Raises:
+        TensorError: it is not a tensor, or has a wrong shape or dtype.
+    """
     gates = cell.input_gates
     wanted = f"(B, T, N, D, {len(gates)}), the gates {', '.join(gates)} last"
     check_tensor("wx", wx, wanted)

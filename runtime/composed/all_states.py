@@ -23,6 +23,7 @@ def scan_all_states(
     states: Sequence[Tensor] | None,
     weights: Sequence[Tensor | None],
     ragged: Ragged | None = None,
+    unweighted: Sequence[Tensor] = (),
 ) -> tuple[list[Tensor], States]:
     """Run all layers: those below the last as in any call, and then the last one.
 
@@ -34,6 +35,7 @@ def scan_all_states(
             `init`.
         weights: the parameters, in the form of `settings`.
         ragged: lengths and resets, if there are any.
+        unweighted: as in `ScanInputs`, the same for all layers.
 
     Returns:
         The last layer's states at all steps, (T, B, directions * hidden) each, and each state of
@@ -52,7 +54,8 @@ def scan_all_states(
     if below:
         given = None if states is None else [state[:parts] for state in states]
         lower = settings._replace(layers=below)
-        x, last = scan_layers(lower, training, x, given, weights[:first], None, ragged)
+        lower_weights = weights[:first]
+        x, last = scan_layers(lower, training, x, given, lower_weights, None, ragged, unweighted)
         x = F.dropout(x, settings.dropout, training)
         lasts.append(last)
     named = settings.form.weights(weights[first:], directions)
@@ -60,7 +63,9 @@ def scan_all_states(
     for direction, choice in enumerate(settings.choices):
         own = [state[parts + direction] for state in states or ()]
         rows = None if in_time is None else in_time.masks(parts + direction)
-        over_time, last = scan_direction(settings, choice, x, own, named[direction], True, rows)
+        over_time, last = scan_direction(
+            settings, choice, x, own, named[direction], True, rows, unweighted
+        )
         found.append(over_time)
         lasts.append(tuple([state[None] for state in last]))
     sequences = [

@@ -29,6 +29,7 @@ def composed(
     weights: Sequence[Tensor | None],
     masks: Sequence[Tensor] = (),
     ragged: Ragged | None = None,
+    unweighted: Sequence[Tensor] = (),
 ) -> tuple[Tensor, States]:
     """Run all layers by operations that tracers, modes, subclasses and autograd can see.
 
@@ -41,6 +42,7 @@ def composed(
         weights: the parameters, in the form of `settings`.
         masks: of each dropout, where they are drawn already.
         ragged: lengths and resets, if there are any.
+        unweighted: as in `ScanInputs`, the same for all layers.
 
     Returns:
         The output of the last layer, (T, B, directions * hidden), and each state after the last
@@ -63,7 +65,9 @@ def composed(
             index = len(lasts)
             own = [state[index] for state in states]
             rows = None if in_time is None else in_time.masks(index)
-            (y, *_), last = scan_direction(settings, choice, x, own, named[index], masks=rows)
+            (y, *_), last = scan_direction(
+                settings, choice, x, own, named[index], masks=rows, unweighted=unweighted
+            )
             outputs.append(y)
             lasts.append(last)
         x = torch.cat(outputs, 2) if settings.both else outputs[0]
@@ -78,6 +82,7 @@ def scan_direction(
     weights: LayerWeights,
     all_states: bool = False,
     masks: Masks | None = None,
+    unweighted: Sequence[Tensor] = (),
 ) -> tuple[list[Tensor], States]:
     """Run one direction of a layer.
 
@@ -89,6 +94,7 @@ def scan_direction(
         weights: of the direction.
         all_states: whether all states are wanted at all steps, or the output alone.
         masks: of the direction, if there are lengths or resets.
+        unweighted: as in `ScanInputs`.
 
     Returns:
         The states at all steps, (T, B, hidden) each, and after the last step, (B, hidden) each.
@@ -106,7 +112,7 @@ def scan_direction(
     wx = x.new_empty(batch, steps, heads, dim, 0) if W is None else target.project(x, W)
     # The output is the first state; the others are wanted only after the last step.
     wanted = (True, *(all_states,) * (len(first) - 1))
-    inputs = ScanInputs(wx, R, b, first, R_diag, params, masks)
+    inputs = ScanInputs(wx, R, b, first, R_diag, params, masks, unweighted)
     over_time, last = run_scan(cell, inputs, wanted, settings.backend, choice)
     found = over_time if all_states else over_time[:1]
     sequences = [s.transpose(0, 1).reshape(steps, batch, heads * dim) for s in found]

@@ -12,7 +12,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ..masks import read_states
 from ..store.facts import counts_of
-from ..tensors import Forward, Gradients, Saved, ScanInputs
+from ..tensors import Forward, Gradients, Saved, ScanInputs, strides_of_unweighted
 from .arguments import address, addresses, struct_of
 from .compile import cpu_library
 from .masks import mask_fields, reset_values
@@ -62,6 +62,8 @@ def forward(
         *addresses(states),
         *addresses(last),
         address(saved if for_backward else None),
+        *addresses(inputs.unweighted),
+        *[stride for t in inputs.unweighted for stride in strides_of_unweighted(t)],
         *mask_fields(masks, values),
     )
     library = cpu_library(cell, plan)
@@ -152,6 +154,10 @@ def backward(
         d_initial_states=d_states_before,
         d_R_diag=d_diagonal,
         d_params=d_params,
+        d_unweighted=[
+            d_gates[:, :, :, counts.gates - counts.unweighted + i].transpose(0, 1)
+            for i in range(counts.unweighted)
+        ],
         d_reset_to=d_reset_to,
     )
 

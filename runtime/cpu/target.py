@@ -33,6 +33,7 @@ class CpuTarget(CpuSteps):
     device = "cpu"
     dtypes: tuple[torch.dtype, ...] = tuple(DTYPES)
     takes_masks = True
+    takes_inputs = True
 
     def find_compiler(self, index: int | None) -> None:
         """Check that kernels can be built.

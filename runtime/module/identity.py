@@ -62,6 +62,8 @@ def _digest(cell: CellSpec) -> str:
         [s.name for s in cell.states],
         [p.name for p in cell.params],
     ]
+    if cell.inputs:  # the digests of cells without any are those of saved state dicts
+        declared.append([i.name for i in cell.inputs])
     text = json.dumps([declared, _values(cell)])
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
@@ -86,7 +88,8 @@ def _values(cell: CellSpec) -> list[str]:
         initial_states = [draw(2, 1, 3) for _ in cell.states]
         R_diag = draw(diagonal, 1, 3) if diagonal else None
         params = [draw(1, 3) for _ in cell.params]
-        inputs = ScanInputs(wx, R, b, initial_states, R_diag, params)
+        unweighted = [draw(2, 2, 1, 3) for _ in cell.inputs]
+        inputs = ScanInputs(wx, R, b, initial_states, R_diag, params, unweighted=unweighted)
         sequences, _ = scan_reference(cell, inputs)
         return [_rounded(v) for s in sequences for v in s.flatten().tolist()]
 

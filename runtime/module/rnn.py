@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,7 +28,6 @@ from ..composed.all_states import scan_all_states
 from ..composed.ragged import ragged_of
 from ..errors import TensorError
 from ..layers import run_plain_call, scan_layers
-from ..ragged.given import Ragged
 from ..targets import check_backend
 from ..tensors import States
 from .earlier import reorder_module
@@ -145,6 +144,7 @@ class RNN(Steps, Options, Weighted):
         """Take plain values from the cell, which torch.compile traces more easily."""
         self._known_calls = KnownCalls()
         self._state_names = [s.name for s in self.cell.states]
+        self._takes_inputs = bool(self.cell.inputs)
         self._initial_values = [s.init for s in self.cell.states]
         suffixes = ("", "_reverse") if self.bidirectional else ("",)
         dim = self.hidden_size // self.heads
@@ -185,6 +185,7 @@ class RNN(Steps, Options, Weighted):
         lengths: Tensor | None = None,
         reset: Tensor | None = None,
         reset_to: Sequence[Tensor] | None = None,
+        inputs: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, States] | tuple[Tensor, States, dict[str, Tensor]]:
         """Run all layers over a sequence.
 
@@ -201,6 +202,9 @@ class RNN(Steps, Options, Weighted):
             reset_to: for each state (num_layers, hidden) or (num_layers, B, hidden), or what is
                 stored for each step, (num_layers, T, B, hidden) in the layout of `x`; as in
                 `rnnc.scan`.
+            inputs: a tensor for each `Input` of the cell, by name, for all layers: of the first
+                axes of `x`, (T, B) for example; or with hidden, or heads and units per head, behind
+                them. A size may be 1 where all have one value.
 
         Returns:
             The last layer's output (the first state) at all steps, in the layout of `x`, and all
@@ -215,6 +219,7 @@ class RNN(Steps, Options, Weighted):
         bare = hx is not None or isinstance(states, Tensor)
         given: Any = states_from(states, hx, len(self._state_names)) if bare else states
         plain = lengths is None and reset is None and reset_to is None
+        plain = plain and inputs is None and not self._takes_inputs
         known = self._known_calls.find_sequence(self, x, given) if plain else None
         if known is not None and not all_states:
             y, last = run_plain_call(known[0], self.dropout if self.training else 0.0, known[1])
@@ -224,11 +229,13 @@ class RNN(Steps, Options, Weighted):
         masks = lengths, reset, reset_to
         ragged = ragged_of(self._state_names, sizes, x, self.batch_first, *masks)
         single, swapped = x.ndim == 2, x.ndim == 3 and self.batch_first
+        axes = "T" if single else "BT" if swapped else "TB"
+        unweighted = () if plain else self._unweighted(inputs, x, axes)
         if single:
             x, given = x.unsqueeze(1), None if given is None else [s.unsqueeze(1) for s in given]
         elif swapped:
             x = x.transpose(0, 1)
-        found, last = self._run(x, given, ragged, all_states)
+        found, last = self._run(x, given, all_states, ragged=ragged, unweighted=unweighted)
         if single:
             found, last = [s.squeeze(1) for s in found], tuple(s.squeeze(1) for s in last)
         elif swapped:
@@ -245,14 +252,14 @@ class RNN(Steps, Options, Weighted):
             self._check_states(states, batch, x)
 
     def _run(
-        self, x: Tensor, states: Sequence[Tensor] | None, ragged: Ragged | None, every: bool
+        self, x: Tensor, states: Sequence[Tensor] | None, every: bool, **more: Any
     ) -> tuple[list[Tensor], States]:
-        """All layers, time first, batched."""
+        """All layers, time first, batched; `more` are lengths and resets, and the cell's inputs."""
         settings, weights = self._settings(), self._weights_on(x.device)
         if every:
-            return scan_all_states(settings, self.training, x, states, weights, ragged)
+            return scan_all_states(settings, self.training, x, states, weights, **more)
         remember = partial(self._known_calls.remember, self, x, states, settings)
-        y, last = scan_layers(settings, self.training, x, states, weights, remember, ragged)
+        y, last = scan_layers(settings, self.training, x, states, weights, remember, **more)
         return [y], last
 
     def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:

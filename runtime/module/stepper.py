@@ -86,9 +86,9 @@ class Stepper:
         Args:
             weights: how many the module has.
         """
-        if len(self._watched) != weights:
-            return None  # some are computed at every call
         rnn = self._rnn
+        if len(self._watched) != weights or rnn.cell.inputs:
+            return None  # some weights, or all inputs of the cell, are new at every call
         given = rnn._weights_on(self._device)
         with without_autocast(self._device.type):
             found = plain_call(rnn._settings(), 0.0, self._x, tuple(self._sets[0]), given)
@@ -104,11 +104,12 @@ class Stepper:
         ]
         return target.capture(self._device, runs)
 
-    def __call__(self, x: Tensor) -> Tensor:
+    def __call__(self, x: Tensor, *, inputs: Mapping[str, Tensor] | None = None) -> Tensor:
         """Run all layers over one step, and keep the new states.
 
         Args:
             x: (B, input), of the dtype and on the device of the parameters.
+            inputs: as in `RNN.step`, if the cell has any. Such a step is no CUDA graph.
 
         Returns:
             The output, (B, hidden): a buffer of the stepper that the next call overwrites.
@@ -125,8 +126,8 @@ class Stepper:
         ):
             raise self._input_error(x)
         self._watched.check()
-        if self._replays is None:
-            self._step(x)
+        if self._replays is None or inputs is not None:
+            self._step(x, inputs)
         else:
             self._x.copy_(x.detach() if x.requires_grad else x)
             self._replays[self._now]()
@@ -135,11 +136,12 @@ class Stepper:
         increment_version(self._y)
         return self._y
 
-    def _step(self, x: Tensor) -> None:
+    def _step(self, x: Tensor, inputs: Mapping[str, Tensor] | None) -> None:
         """Run a step without a graph."""
         states = self._sets[self._now]
         with torch.no_grad(), without_autocast(self._device.type):
-            y, last = self._rnn._step(x.detach(), states, training=False)
+            unweighted = self._rnn._unweighted(inputs, x, "B")
+            y, last = self._rnn._step(x.detach(), states, False, unweighted)
             for own, new in zip((self._y, *states), (y, *last), strict=True):
                 own.copy_(new)
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 
 from ..check.module import check_input, one_direction_error, states_from
 from ..composed.ragged import reset_of_step
+from ..composed.unweighted import unweighted_of
 from ..step import plain_step, run_plain_step, step_as_sequence
 from ..tensors import States
 from .stepper import Stepper
@@ -28,6 +29,7 @@ class Steps(nn.Module):
         hx: Sequence[Tensor] | Tensor | None = None,
         reset: Tensor | None = None,
         reset_to: Sequence[Tensor] | None = None,
+        inputs: Mapping[str, Tensor] | None = None,
     ) -> tuple[Tensor, States]:
         """Run all layers over one step: for generation, control and other closed loops.
 
@@ -39,6 +41,9 @@ class Steps(nn.Module):
                 step, whatever they hold.
             reset_to: for each state (num_layers, hidden) or (num_layers, B, hidden); by default
                 each state's `init`.
+            inputs: a tensor for each `Input` of the cell, by name, which every layer gets: (B,),
+                (B, hidden) or (B, heads, units per head), without B for one sequence. A size may be
+                1 where all have one value.
 
         `stepper` takes less time per step where no gradient is wanted.
 
@@ -63,7 +68,8 @@ class Steps(nn.Module):
         given: Any = states_from(states, hx, len(rnn._state_names)) if bare else states
         if not (reset is None and reset_to is None):
             given = self._after_reset(x, given, reset, reset_to)
-        known = rnn._known_calls.find(rnn, x, given)
+        plain = inputs is None and not rnn._takes_inputs
+        known = rnn._known_calls.find(rnn, x, given) if plain else None
         if known is not None:
             return run_plain_step(*known)
         if rnn.bidirectional:
@@ -71,11 +77,18 @@ class Steps(nn.Module):
         check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
         if given is not None:
             rnn._check_states(given, tuple(x.shape[:-1]), x)
+        unweighted = () if plain else self._unweighted(inputs, x, "B" if x.ndim == 2 else "")
         if x.ndim == 1:
             given = None if given is None else [s.unsqueeze(1) for s in given]
-            y, last = self._step(x.unsqueeze(0), given, self.training)
+            y, last = self._step(x.unsqueeze(0), given, self.training, unweighted)
             return y[0], tuple(s.squeeze(1) for s in last)
-        return self._step(x, given, self.training)
+        return self._step(x, given, self.training, unweighted)
+
+    def _unweighted(self, inputs: Any, x: Tensor, axes: str) -> tuple[Tensor, ...]:
+        """The cell's inputs of a call, checked; `axes` are those of x without the last one."""
+        rnn = cast("RNN", self)
+        dim = rnn.hidden_size // rnn.heads
+        return unweighted_of(rnn.cell, inputs, x, axes, rnn.heads, dim)
 
     def _after_reset(
         self, x: Tensor, states: Sequence[Tensor] | None, reset: Any, reset_to: Any
@@ -127,14 +140,18 @@ class Steps(nn.Module):
         return Stepper(rnn, batch_size, states_from(states, hx, len(rnn._state_names)))
 
     def _step(
-        self, x: Tensor, states: Sequence[Tensor] | None, training: bool
+        self,
+        x: Tensor,
+        states: Sequence[Tensor] | None,
+        training: bool,
+        unweighted: Sequence[Tensor] = (),
     ) -> tuple[Tensor, States]:
         """All layers over one step, batched."""
         rnn = cast("RNN", self)
         settings, weights = rnn._settings(), rnn._weights_on(x.device)
         found = plain_step(settings, training, x, states, weights)
         if found is None:
-            return step_as_sequence(settings, training, x, states, weights)
+            return step_as_sequence(settings, training, x, states, weights, unweighted)
         if training == self.training:
             rnn._known_calls.remember(rnn, x, states, settings, found)
         return run_plain_step(settings, found)

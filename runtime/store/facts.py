@@ -33,6 +33,7 @@ class Counts(NamedTuple):
         states: states.
         inputs: gates with an input.
         gates: all gates.
+        unweighted: the last of them, which are inputs of the cell.
         params: params.
         dense: recurrent matrices.
         diagonal: diagonal weights.
@@ -45,6 +46,7 @@ class Counts(NamedTuple):
     states: int
     inputs: int
     gates: int
+    unweighted: int
     params: int
     dense: int
     diagonal: int
@@ -67,6 +69,7 @@ def counts_of(cell: CellSpec) -> Counts:
         len(layout.states),
         len(layout.input_gates),
         len(layout.gates),
+        len(layout.unweighted),
         params,
         len(layout.dense_gates),
         diagonal,

@@ -239,7 +239,7 @@ def star_arguments(g: Gate, h: State, *rest: Gate):
         (too_many_returned, "2 returned values for 1 state(s)", "return h"),
         (state_returned_twice, "returned twice, for the states `h` and `c`", "return h, c"),
         (nothing_returned, "a function that returns nothing", "return h"),
-        (unknown_name, "the unknown name `alpha`", "alpha: Gate, State, Param or Constant"),
+        (unknown_name, "the unknown name `alpha`", "alpha: Gate, State, Input, Param or Constant"),
         (captured_tensor, "a Parameter inside the equations", "w: Param"),
         (captured_declaration, "Gate(name=''", "w: Param"),
         (forgotten_import, "the unknown name `silu`", "from rnnc import silu"),

@@ -35,6 +35,10 @@ struct ForwardArguments {
   real* states[kStates];         // [T][B][N][D] each
   real* last[kStates];           // [B][N][D] each, or null where nobody reads it
   real* kept;                    // [T][B][N][kSaved][D], or null where no backward follows
+#ifdef RNNC_UNWEIGHTED
+  const real* unweighted[kUnweighted];         // [T][B][N][D] each, by the strides below
+  int64_t unweighted_strides[kUnweighted][4];  // of time, batch, head, unit; 0 for one value
+#endif
 };
 
 struct BackwardArguments {

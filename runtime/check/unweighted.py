@@ -1,0 +1,125 @@
+"""Argument validation for the inputs of a cell that no weight multiplies."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...cellspec.errors import kind_of
+from ..errors import TensorError
+from .tensor import check_same, check_strided, check_tensor, shape_error
+
+
+def check_names_of_inputs(cell: CellSpec, inputs: Any) -> None:
+    """Check that the argument `inputs` has exactly the names of the cell's inputs.
+
+    Args:
+        cell: the cell.
+        inputs: the argument.
+
+    Raises:
+        TensorError: it is not a mapping with these names.
+    """
+    names = [i.name for i in cell.inputs]
+    given = {} if inputs is None else inputs
+    if isinstance(given, Mapping) and set(given) == set(names):
+        return
+    found = str(list(given)) if isinstance(given, Mapping) else kind_of(given)
+    if not names:
+        raise TensorError("inputs", found, f"none: {cell.name} has no Input", "inputs=None")
+    each = ", ".join(f"{name!r}: …" for name in names)
+    wanted = f"a dict with a tensor for each of {names}"
+    raise TensorError("inputs", found, wanted, f"inputs={{{each}}}")
+
+
+def unweighted_in_order(cell: CellSpec, inputs: Any, wx: Any) -> tuple[Tensor, ...]:
+    """The values of `inputs` in the cell's order, each with four axes.
+
+    Args:
+        cell: the cell.
+        inputs: the argument of `rnnc.scan`.
+        wx: (B, T, N, D, Gx).
+
+    Raises:
+        TensorError: a name is missing or unknown, or a tensor has a wrong shape, dtype or device.
+    """
+    check_names_of_inputs(cell, inputs)
+    if not cell.inputs:
+        return ()
+    full = tuple(wx.shape[:4])
+    return tuple([_with_four_axes(i.name, inputs[i.name], full, wx) for i in cell.inputs])
+
+
+def _with_four_axes(name: str, tensor: Any, full: tuple[int, ...], like: Tensor) -> Tensor:
+    name = f"inputs[{name!r}]"
+    wanted = f"{full[:2]}, (B, T), or what broadcasts to {full}, (B, T, N, D)"
+    check_tensor(name, tensor, wanted)
+    check_strided(name, tensor)
+    shape = tuple(tensor.shape)
+    found: Tensor
+    if shape == full[:2]:
+        found = tensor.view(*shape, 1, 1)
+    elif len(shape) <= 4 and spreads_over((*(1,) * (4 - len(shape)), *shape), full):
+        found = tensor.view(*(1,) * (4 - len(shape)), *shape)
+    else:
+        write = f"{name} of the shape {full[:2]}, for one value per row and step"
+        raise shape_error(name, tensor, wanted, write)
+    check_same(name, tensor, "wx", like)
+    return found
+
+
+def spreads_over(shape: Sequence[int], full: Sequence[int]) -> bool:
+    """Whether a tensor has the sizes of another, or 1 in their place.
+
+    Args:
+        shape: of the tensor.
+        full: of the other.
+    """
+    return len(shape) == len(full) and all(
+        own in (1, size) for own, size in zip(shape, full, strict=True)
+    )
+
+
+def check_unweighted(cell: CellSpec, unweighted: Sequence[Any], wx: Tensor) -> None:
+    """Check inputs with four axes, which kernels read by their address.
+
+    Args:
+        cell: the cell.
+        unweighted: as in `ScanInputs`.
+        wx: of the call, checked.
+
+    Raises:
+        TensorError: one is missing, or has a wrong shape, dtype or device.
+    """
+    if len(unweighted) != len(cell.inputs):
+        found, wanted = f"{len(unweighted)} of them", f"{len(cell.inputs)} for {cell.name}"
+        raise TensorError("inputs", found, wanted, "a tensor for each Input of the cell")
+    full = tuple(wx.shape[:4])
+    for spec, tensor in zip(cell.inputs, unweighted, strict=True):
+        name, wanted = f"inputs[{spec.name!r}]", f"{full}, with 1 in place of a size"
+        check_tensor(name, tensor, wanted)
+        if not spreads_over(tensor.shape, full):
+            raise shape_error(name, tensor, wanted, f"{name} of four axes")
+        check_same(name, tensor, "wx", wx)
+
+
+def check_takes_inputs(target: object, name: str) -> None:
+    """Refuse cells with inputs for a target whose kernels have none.
+
+    Args:
+        target: of the call.
+        name: its name.
+
+    Raises:
+        TensorError: its `takes_inputs` is not True.
+    """
+    if not getattr(target, "takes_inputs", False):
+        raise TensorError(
+            "inputs",
+            f"kernels for {name}, which have no inputs that no weight multiplies",
+            "a backend that takes a cell's Input",
+            'backend="reference", a loop of torch operations',
+        )
