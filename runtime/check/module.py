@@ -157,17 +157,17 @@ def states_from(states: Any, hx: Any, count: int) -> Any:
 def check_states(
     states: Any,
     names: Sequence[str],
-    shape: tuple[int, ...],
+    shapes: Sequence[tuple[int, ...]],
     axes: str,
     other_name: str,
     other: Tensor,
 ) -> None:
-    """Check the initial states of a call: one tensor for each of `names`, of one shape.
+    """Check the initial states of a call: one tensor for each of `names`.
 
     Args:
         states: the argument.
         names: the names of the cell's states.
-        shape: the shape of each tensor.
+        shapes: of each tensor.
         axes: the names of the axes, for messages.
         other_name: the name of `other`, for messages.
         other: a tensor; the states must have its dtype and device.
@@ -176,7 +176,7 @@ def check_states(
         TensorError: a state is missing, or has another shape, dtype or device.
     """
     check_count(states, names)
-    for name, state in zip(names, states, strict=True):
+    for name, state, shape in zip(names, states, shapes, strict=True):
         check_like(f"states[{name}]", state, shape, f"{shape}, {axes}", other_name, other)
 
 

@@ -43,17 +43,25 @@ class RaggedLayers:
             index: its number, among the directions of all layers.
         """
         settings, values = self._settings, self._ragged.reset_to
-        direction = index % len(settings.choices)
-        found = self._directions[direction]
+        found = self.masks_of(index)
         if values is None or found is None:
             return found
+        direction = index % len(settings.choices)
         own = [by_heads(value[index], settings.heads, settings.dim) for value in values]
         return with_reset_values(found, own, settings.choices[direction].reverse is True)
+
+    def masks_of(self, index: int) -> Masks | None:
+        """The same without reset values.
+
+        Args:
+            index: as in `masks`.
+        """
+        return self._directions[index % len(self._directions)]
 
 
 def ragged_of(
     names: Sequence[str],
-    sizes: tuple[int, int],
+    sizes: tuple[int, Sequence[int]],
     x: Tensor,
     batch_first: bool,
     lengths: Any,
@@ -64,7 +72,7 @@ def ragged_of(
 
     Args:
         names: of the cell's states.
-        sizes: layers times directions, and hidden size.
+        sizes: layers times directions, and the features of each state.
         x: as the caller gives it, checked.
         batch_first: whether x is (B, T, input), if it has three axes.
         lengths: (B,), or () for one sequence.
@@ -77,7 +85,7 @@ def ragged_of(
     """
     if lengths is None and reset is None and reset_to is None:
         return None
-    parts, hidden = sizes
+    parts, widths = sizes
     outer, single = tuple(x.shape[:-1]), x.ndim == 2
     batch, steps = (1, *outer) if single else outer if batch_first else outer[::-1]
     if lengths is not None:
@@ -90,9 +98,8 @@ def ragged_of(
     if reset_to is not None:
         if reset is None:
             raise no_reset_error()
-        rows = () if single else ((parts, batch, hidden),)
-        shapes = ((parts, hidden), *rows, (parts, *outer, hidden))
-        _check_values(names, reset_to, shapes, x)
+        rows = () if single else ((parts, batch),)
+        _check_values(names, reset_to, ((parts,), *rows, (parts, *outer)), widths, x)
         if single:
             reset_to = [v.unsqueeze(2) if v.ndim == 3 else v for v in reset_to]
         elif batch_first:
@@ -101,13 +108,17 @@ def ragged_of(
 
 
 def reset_of_step(
-    names: Sequence[str], sizes: tuple[int, int], x: Tensor, reset: Any, reset_to: Any
+    names: Sequence[str],
+    sizes: tuple[int, Sequence[int]],
+    x: Tensor,
+    reset: Any,
+    reset_to: Any,
 ) -> Ragged:
     """The resets before a single step, checked.
 
     Args:
         names: of the cell's states.
-        sizes: layers and hidden size.
+        sizes: layers, and the features of each state.
         x: (B, input), or (input) for one sequence, checked.
         reset: (B,), or () for one sequence.
         reset_to: for each state (layers, hidden) or (layers, B, hidden).
@@ -115,20 +126,26 @@ def reset_of_step(
     Raises:
         TensorError: an argument does not fit.
     """
-    layers, hidden = sizes
+    layers, widths = sizes
     outer = tuple(x.shape[:-1])
     if reset is None:
         raise no_reset_error()
     check_reset(reset, outer, "(B,)" if outer else "()", "x", x)
     if reset_to is not None:
-        _check_values(names, reset_to, ((layers, hidden), (layers, *outer, hidden)), x)
+        _check_values(names, reset_to, ((layers,), (layers, *outer)), widths, x)
     return Ragged(None, reset, reset_to)
 
 
 def _check_values(
-    names: Sequence[str], values: Any, shapes: Sequence[tuple[int, ...]], x: Tensor
+    names: Sequence[str],
+    values: Any,
+    outer: Sequence[tuple[int, ...]],
+    widths: Sequence[int],
+    x: Tensor,
 ) -> None:
+    """Check what the states become, each of one of the shapes `outer` with its features last."""
     check_count(values, names, "reset_to")
-    for name, value in zip(names, values, strict=True):
-        axes = "layers * directions first, hidden_size last"
+    for name, value, width in zip(names, values, widths, strict=True):
+        shapes = [(*shape, width) for shape in outer]
+        axes = "layers * directions first, the state's features last"
         check_reset_value(f"reset_to[{name}]", value, shapes, axes, x)

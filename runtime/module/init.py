@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Generator, Tensor, nn
 
+from ..composed.projection import WEIGHT
 from ..errors import TensorError
 from .computed_weights import replace_weight
 from .weights import Named, blocks_of, weight_of
@@ -173,6 +174,7 @@ def _numbers(rnn: RNN, named: Named, gate: str | None) -> list[int]:
         "weight_hh": [pair.gate for pair in cell.dense_pairs],
         "weight_hd": [pair.gate for pair in cell.diagonal_pairs],
         "bias": list(cell.bias_gates),
+        WEIGHT: [cell.states[0].name],
     }[named.name]
     found = [number for number, each in enumerate(gates) if gate in (None, each)]
     if not found:

@@ -22,6 +22,7 @@ _DEFAULTS = {
     "batch_first": False,
     "dropout": 0.0,
     "bidirectional": False,
+    "proj_size": 0,
     "backend": "auto",
     "variant": "auto",
     "save": "gates",

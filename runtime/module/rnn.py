@@ -25,6 +25,8 @@ from ..check.module import (
     states_from,
 )
 from ..composed.all_states import scan_all_states
+from ..composed.projected import scan_projected
+from ..composed.projection import WEIGHT, projection_of
 from ..composed.ragged import ragged_of
 from ..errors import TensorError
 from ..layers import run_plain_call, scan_layers
@@ -107,6 +109,7 @@ class RNN(Steps, Options, Weighted):
         batch_first: bool = False,
         dropout: float = 0.0,
         bidirectional: bool = False,
+        proj_size: int = 0,
         backend: str = "auto",
         variant: str = "auto",
         save: Save = "gates",
@@ -128,6 +131,7 @@ class RNN(Steps, Options, Weighted):
         self.batch_first = batch_first
         self.dropout = float(dropout)
         self.bidirectional = check_flag("bidirectional", bidirectional)
+        self.proj_size = proj_size
         self.backend = check_backend(backend)
         self.variant: str = check_choice("variant", variant, variants())
         self.save: Save = check_choice("save", save, SAVES)
@@ -148,18 +152,23 @@ class RNN(Steps, Options, Weighted):
         self._initial_values = [s.init for s in self.cell.states]
         suffixes = ("", "_reverse") if self.bidirectional else ("",)
         dim = self.hidden_size // self.heads
+        self._projection = projection_of(self.cell, self.proj_size, dim)
+        width = self.heads * self.proj_size or self.hidden_size
+        # The features of each state.
+        self._widths = [width, *[self.hidden_size] * (len(self._state_names) - 1)]
         self._form = rows_form(self.heads, dim)
         self._weights = [
             weights_of_layer(
                 self.cell,
                 self._features if layer else self.input_size,
                 *(self.heads, dim, self.bias),
-                f"_l{layer}{suffix}",
+                *(f"_l{layer}{suffix}", self.proj_size),
             )
             for layer in range(self.num_layers)
             for suffix in suffixes
         ]
-        names = ("weight_ih", "weight_hh", "bias", "weight_hd", *[p.name for p in self.cell.params])
+        names = ["weight_ih", "weight_hh", "bias", "weight_hd", *[p.name for p in self.cell.params]]
+        names += [WEIGHT] if self.proj_size else []
         self._in_order = [own.get(name) for own in self._weights for name in names]
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -167,13 +176,14 @@ class RNN(Steps, Options, Weighted):
         self.__dict__.setdefault("precision", None)  # of modules pickled before there was one
         self.__dict__.setdefault("bidirectional", False)
         self.__dict__.setdefault("layers", "auto")
+        self.__dict__.setdefault("proj_size", 0)
         self._remember()
         reorder_module(self, self._all_weights())
 
     @property
     def _features(self) -> int:
         """Of the output of a layer."""
-        return self.hidden_size * (2 if self.bidirectional else 1)
+        return self._widths[0] * (2 if self.bidirectional else 1)
 
     def forward(
         self,
@@ -225,7 +235,7 @@ class RNN(Steps, Options, Weighted):
             y, last = run_plain_call(known[0], self.dropout if self.training else 0.0, known[1])
             return (y.transpose(0, 1) if self.batch_first else y), last
         self._check_sequence(x, given)
-        sizes = self.num_layers * self._features // self.hidden_size, self.hidden_size
+        sizes = self.num_layers * (2 if self.bidirectional else 1), self._widths
         masks = lengths, reset, reset_to
         ragged = ragged_of(self._state_names, sizes, x, self.batch_first, *masks)
         single, swapped = x.ndim == 2, x.ndim == 3 and self.batch_first
@@ -256,6 +266,9 @@ class RNN(Steps, Options, Weighted):
     ) -> tuple[list[Tensor], States]:
         """All layers, time first, batched; `more` are lengths and resets, and the cell's inputs."""
         settings, weights = self._settings(), self._weights_on(x.device)
+        if self._projection is not None:
+            call = settings, self._projection, self.training, x, states, weights
+            return scan_projected(*call, ragged, every)
         if every:
             return scan_all_states(settings, self.training, x, states, weights, **more)
         remember = partial(self._known_calls.remember, self, x, states, settings)
@@ -266,5 +279,5 @@ class RNN(Steps, Options, Weighted):
         count, axes = self.num_layers, "(num_layers, B, hidden_size)"
         if self.bidirectional:
             count, axes = 2 * count, f"(2 * {axes[1:]}"
-        shape = (count, *batch, self.hidden_size)
-        check_states(states, self._state_names, shape, axes, "x", x)
+        shapes = [(count, *batch, width) for width in self._widths]
+        check_states(states, self._state_names, shapes, axes, "x", x)

@@ -62,19 +62,21 @@ class Stepper:
                 "a stream that does not: a stepper captures a graph of its own",
                 "rnn.stepper(...) ahead of the capture",
             )
-        shape = (rnn.num_layers, batch, rnn.hidden_size)
         new = partial(torch.empty, dtype=self._dtype, device=self._device)
         if states is not None:
             rnn._check_states(states, (batch,), like)
         with torch.inference_mode(False), torch.no_grad():
-            self._initial = [new(shape).fill_(state.init) for state in rnn.cell.states]
+            self._initial = [
+                new(rnn.num_layers, batch, width).fill_(state.init)
+                for width, state in zip(rnn._widths, rnn.cell.states, strict=True)
+            ]
             for own, given in zip(self._initial, states or (), strict=False):
                 own.copy_(given)
             # Steps read one set and write the other, in turns.
             self._sets = [[own.clone() for own in self._initial] for _ in range(2)]
             self._now = 0
             self._x = new(self._shape).zero_()
-            self._y = new(batch, rnn.hidden_size)
+            self._y = new(batch, rnn._widths[0])
             names = [named.attribute for named in rnn._in_order if named is not None]
             self._watched = Watched(rnn, names, "stepper", "rnn.stepper(...)")
             self._replays = self._captured(len(names))
@@ -87,7 +89,8 @@ class Stepper:
             weights: how many the module has.
         """
         rnn = self._rnn
-        if len(self._watched) != weights or rnn.cell.inputs:
+        computed = rnn._projection is not None or bool(rnn.cell.inputs)
+        if computed or len(self._watched) != weights:
             return None  # some weights, or all inputs of the cell, are new at every call
         given = rnn._weights_on(self._device)
         with without_autocast(self._device.type):
@@ -210,8 +213,8 @@ class Stepper:
                 "what Stepper.state_dict() of the same cell gave",
             )
         pairs = list(zip(names, self.states, strict=True))
-        shape = tuple(self._initial[0].shape)
         for name, own in pairs:
+            shape = tuple(own.shape)
             found = state_dict[name]
             other = own.to(found.device) if isinstance(found, Tensor) else own
             check_like(f"state_dict[{name!r}]", found, shape, f"{shape}", "the stepper", other)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 from torch import Tensor, nn
 
 from ..check.module import check_input, one_direction_error, states_from
+from ..composed.projected import scan_projected
 from ..composed.ragged import reset_of_step
 from ..composed.unweighted import unweighted_of
 from ..step import plain_step, run_plain_step, step_as_sequence
@@ -96,12 +97,12 @@ class Steps(nn.Module):
         """The states before a step, after its resets."""
         rnn = cast("RNN", self)
         check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
-        sizes = rnn.num_layers, rnn.hidden_size
+        sizes = rnn.num_layers, rnn._widths
         ragged = reset_of_step(rnn._state_names, sizes, x, reset, reset_to)
         inits = [state.init for state in rnn.cell.states]
         if states is None:
-            shape = (rnn.num_layers, *x.shape[:-1], rnn.hidden_size)
-            states = [x.new_full(shape, init) for init in inits]
+            outer, own = (rnn.num_layers, *x.shape[:-1]), zip(rnn._widths, inits, strict=True)
+            states = [x.new_full((*outer, width), init) for width, init in own]
         else:
             rnn._check_states(states, tuple(x.shape[:-1]), x)
         return ragged.selected(states, inits)
@@ -149,6 +150,10 @@ class Steps(nn.Module):
         """All layers over one step, batched."""
         rnn = cast("RNN", self)
         settings, weights = rnn._settings(), rnn._weights_on(x.device)
+        if rnn._projection is not None:
+            one = x.unsqueeze(0)
+            y, last = scan_projected(settings, rnn._projection, training, one, states, weights)
+            return y[0][0], last
         found = plain_step(settings, training, x, states, weights)
         if found is None:
             return step_as_sequence(settings, training, x, states, weights, unweighted)

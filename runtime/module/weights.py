@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 from ...cellspec.cell import CellSpec
 from ..check.module import check_weight_of_module
+from ..composed.projection import WEIGHT
 from .rows import to_rows
 
 
@@ -36,7 +37,7 @@ class Named(NamedTuple):
 
 
 def weights_of_layer(
-    cell: CellSpec, input_size: int, heads: int, dim: int, bias: bool, end: str
+    cell: CellSpec, input_size: int, heads: int, dim: int, bias: bool, end: str, projected: int = 0
 ) -> dict[str, Named]:
     """The weights of one direction of a layer, by name.
 
@@ -47,10 +48,11 @@ def weights_of_layer(
         dim: units per head.
         bias: whether gates have biases.
         end: of the attributes, `_l0` for example.
+        projected: features of h per head, if they are fewer than the units; else 0.
     """
     counts = {
         "weight_ih": (len(cell.input_gates), (input_size,)),
-        "weight_hh": (len(cell.dense_pairs), (dim,)),
+        "weight_hh": (len(cell.dense_pairs), (projected or dim,)),
         "weight_hd": (len(cell.diagonal_pairs), ()),
         "bias": (len(cell.bias_gates) if bias else 0, ()),
     }
@@ -59,7 +61,11 @@ def weights_of_layer(
         for name, (gates, features) in counts.items()
         if gates
     }
-    return found | {p.name: Named(p.name, p.name + end, (heads, dim)) for p in cell.params}
+    found |= {p.name: Named(p.name, p.name + end, (heads, dim)) for p in cell.params}
+    if projected:
+        shape, kind = (heads * projected, dim), (1, heads, projected)
+        found[WEIGHT] = Named(WEIGHT, WEIGHT + end, shape, kind)
+    return found
 
 
 def blocks_of(named: Named, weight: Tensor) -> list[list[Tensor]]:
@@ -85,7 +91,7 @@ def initialize(cell: CellSpec, named: Named, weight: Tensor) -> None:
     """
     if named.name == "weight_ih":
         _draw_uniform(named, weight, math.sqrt(3 / weight.shape[-1]))
-    elif named.name == "weight_hh":
+    elif named.name in ("weight_hh", WEIGHT):
         # In float32 at least: torch has no QR factorisation in half precision.
         drawn = weight.to(torch.promote_types(weight.dtype, torch.float32))
         for matrices in blocks_of(named, drawn):

@@ -171,7 +171,7 @@ def _check_each(
     if states:
         rows = (stack.parts, batch, stack.heads * stack.dim)
         names = [state.name for state in cell.states]
-        check_states(states, names, rows, "(layers * directions, B, hidden)", "x", x)
+        check_states(states, names, [rows] * len(names), "(layers * directions, B, hidden)", "x", x)
     if options.rows:
         _check_rows(options, weights)
     named, firsts = options.weights(weights), _firsts(stack, x, states)

@@ -1,0 +1,122 @@
+"""Layers whose output is projected: h = P h~, while the kernels run the recurrence on h~."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ..autograd.function import without_autocast
+from ..autograd.settings import Settings
+from ..layers import check_wavefront, scan_layers
+from ..ragged.given import Ragged
+from ..tensors import States
+from .projected_direction import Direction, Part, projected
+from .projection import Projection
+from .ragged import RaggedLayers
+
+
+def scan_projected(
+    settings: Settings,
+    projection: Projection,
+    training: bool,
+    x: Tensor,
+    states: Sequence[Tensor] | None,
+    weights: Sequence[Tensor | None],
+    ragged: Ragged | None = None,
+    every: bool = False,
+) -> tuple[list[Tensor], States]:
+    """Run all layers of a module whose output is projected.
+
+    Args:
+        settings: of the module.
+        projection: of its cell.
+        training: whether features are dropped between layers.
+        x: (T, B, input).
+        states: before the first step: h (layers * directions, B, heads * P), each other state
+            (layers * directions, B, hidden); None for each state's `init`.
+        weights: the parameters, in the form of `settings`; the matrices P are the last of each
+            direction.
+        ragged: lengths and resets, if there are any.
+        every: whether all states of the last layer are wanted at all steps, or the output alone.
+
+    Returns:
+        The output of the last layer, or all its states, at all steps, (T, B, features) each, and
+        each state of all layers after the last step.
+    """
+    if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
+        check_wavefront(settings, x, None)
+    directions = len(settings.choices)
+    parts = _parts(weights, settings)
+    in_time = None
+    if ragged is not None:
+        in_time = RaggedLayers(settings, ragged, x.device, *x.shape[:2])
+        x = ragged.cleaned(x)
+    lasts: list[States] = []
+    found: list[Tensor] = []
+    for layer in range(settings.layers):
+        if layer and training and settings.dropout:
+            x = F.dropout(x, settings.dropout)
+        wanted = every and layer == settings.layers - 1
+        own = parts[layer * directions : (layer + 1) * directions]
+        if ragged is None and states is None and not (projection.init or wanted) and len(x) > 1:
+            found, last = _whole_layer(settings, projection, x, own)
+            lasts += last
+        else:
+            outputs = []
+            for part, choice in zip(own, settings.choices, strict=True):
+                index = len(lasts)
+                given = [state[index] for state in states or ()]
+                call = Direction(settings, projection, choice, x, given, part, wanted)
+                masks, value = call.masks(in_time, ragged, index)
+                over_time, each = call.run(masks, value)
+                outputs.append(over_time)
+                lasts.append(each)
+            found = [
+                torch.cat(each, 2) if settings.both else each[0]
+                for each in zip(*outputs, strict=True)
+            ]
+        x = found[0]
+    return found, tuple([torch.stack(each) for each in zip(*lasts, strict=True)])
+
+
+def _parts(weights: Sequence[Tensor | None], settings: Settings) -> list[Part]:
+    """The weights of each direction of each layer."""
+    count = len(weights) // (settings.layers * len(settings.choices))
+    found = []
+    for first in range(0, len(weights), count):
+        W, recurrent, *others, matrix = weights[first : first + count]
+        assert recurrent is not None
+        assert matrix is not None
+        # In float32 at least, and rounded once.
+        wide = torch.promote_types(recurrent.dtype, torch.float32)
+        with without_autocast(recurrent.device.type):
+            R = _product(recurrent.to(wide), matrix.to(wide), settings.heads).to(recurrent.dtype)
+        found.append(Part(recurrent, matrix, [W, R, *others]))
+    return found
+
+
+def _product(recurrent: Tensor, matrix: Tensor, heads: int) -> Tensor:
+    """R' P of each head, (heads * gates * D, D)."""
+    if heads == 1:
+        return torch.mm(recurrent, matrix)
+    size, dim = matrix.shape[0] // heads, matrix.shape[1]
+    each = torch.bmm(recurrent.view(heads, -1, size), matrix.view(heads, size, dim))
+    return each.view(-1, dim)
+
+
+def _whole_layer(
+    settings: Settings, projection: Projection, x: Tensor, parts: Sequence[Part]
+) -> tuple[list[Tensor], list[States]]:
+    """Run both directions of a layer without given states, as a layer that is not projected."""
+    one = settings._replace(cell=projection.recurrent, layers=1, dropout=0.0)
+    y, last = scan_layers(one, False, x, None, [w for part in parts for w in part.whole])
+    matrices = [part.matrix for part in parts]
+    both = matrices[0] if len(parts) == 1 else torch.cat(matrices)
+    lasts: list[States] = []
+    for i, part in enumerate(parts):
+        h, *others = [state[i] for state in last]
+        lasts.append((projected(h, part.matrix, settings.heads), *others))
+    return [projected(y, both, settings.heads * len(parts))], lasts
