@@ -53,15 +53,19 @@ class RNN(Steps, Options, Weighted):
     - `bias_l{k}` (N · Gb · D);
     - `<param>_l{k}` (N, D) for each param of the cell.
 
+    With `proj_size=P` `weight_hh_l{k}` is (N · Gr · D, P), and there is one more:
+
+    - `weight_hr_l{k}` (N · P, D): the projection of the output, a matrix (P, D) per head.
+
     Rows are in the order head, gate, unit: with one head those of `nn.LSTM`.
 
     A bidirectional layer has all of them again for the direction from the last step to the first,
     with `_reverse` at the end of their names: `weight_ih_l{k}_reverse`. Layers above the first
     have 2 · hidden_size input features.
 
-    Recurrent matrices start orthogonal (Saxe et al., 2014), input weights uniform with the
-    variance 1 / input (LeCun et al., 1998), diagonal weights uniform in (-1, 1), biases at zero
-    and params at their `init`.
+    Recurrent matrices and projections start orthogonal (Saxe et al., 2014), input weights uniform
+    with the variance 1 / input (LeCun et al., 1998), diagonal weights uniform in (-1, 1), biases at
+    zero and params at their `init`.
 
     Args:
         cell: the cell.
@@ -75,6 +79,9 @@ class RNN(Steps, Options, Weighted):
         bidirectional: whether each layer runs in both directions of time. The output has the
             features of both beside each other, 2 · hidden_size; states come in the order of
             `nn.LSTM`, at 2 · layer + direction.
+        proj_size: P, features of the output per head, 0 for no projection. The output, the first
+            state and its reset values then have N · P features instead of `hidden_size`, as in
+            `nn.LSTM`; recurrent matrices read them. The recurrence costs what it costs without.
         backend: as in `rnnc.scan`.
         variant: as in `rnnc.scan`.
         save: as in `rnnc.scan`.
@@ -87,7 +94,8 @@ class RNN(Steps, Options, Weighted):
 
     Raises:
         TensorError: a size is no whole number or too small, heads do not divide `hidden_size`,
-            or `dropout` is no probability.
+            `dropout` is no probability, or the cell with `proj_size` reads its output in another
+            way than through recurrent matrices.
 
     Example:
         >>> import torch, rnnc
