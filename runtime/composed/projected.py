@@ -27,6 +27,7 @@ def scan_projected(
     weights: Sequence[Tensor | None],
     ragged: Ragged | None = None,
     every: bool = False,
+    unweighted: Sequence[Tensor] = (),
 ) -> tuple[list[Tensor], States]:
     """Run all layers of a module whose output is projected.
 
@@ -41,6 +42,7 @@ def scan_projected(
             direction.
         ragged: lengths and resets, if there are any.
         every: whether all states of the last layer are wanted at all steps, or the output alone.
+        unweighted: as in `ScanInputs`, the same for all layers.
 
     Returns:
         The output of the last layer, or all its states, at all steps, (T, B, features) each, and
@@ -62,14 +64,14 @@ def scan_projected(
         wanted = every and layer == settings.layers - 1
         own = parts[layer * directions : (layer + 1) * directions]
         if ragged is None and states is None and not (projection.init or wanted) and len(x) > 1:
-            found, last = _whole_layer(settings, projection, x, own)
+            found, last = _whole_layer(settings, projection, x, own, unweighted)
             lasts += last
         else:
             outputs = []
             for part, choice in zip(own, settings.choices, strict=True):
                 index = len(lasts)
                 given = [state[index] for state in states or ()]
-                call = Direction(settings, projection, choice, x, given, part, wanted)
+                call = Direction(settings, projection, choice, x, given, part, wanted, unweighted)
                 masks, value = call.masks(in_time, ragged, index)
                 over_time, each = call.run(masks, value)
                 outputs.append(over_time)
@@ -108,11 +110,16 @@ def _product(recurrent: Tensor, matrix: Tensor, heads: int) -> Tensor:
 
 
 def _whole_layer(
-    settings: Settings, projection: Projection, x: Tensor, parts: Sequence[Part]
+    settings: Settings,
+    projection: Projection,
+    x: Tensor,
+    parts: Sequence[Part],
+    unweighted: Sequence[Tensor],
 ) -> tuple[list[Tensor], list[States]]:
     """Run both directions of a layer without given states, as a layer that is not projected."""
     one = settings._replace(cell=projection.recurrent, layers=1, dropout=0.0)
-    y, last = scan_layers(one, False, x, None, [w for part in parts for w in part.whole])
+    weights = [weight for part in parts for weight in part.whole]
+    y, last = scan_layers(one, False, x, None, weights, unweighted=unweighted)
     matrices = [part.matrix for part in parts]
     both = matrices[0] if len(parts) == 1 else torch.cat(matrices)
     lasts: list[States] = []

@@ -62,6 +62,7 @@ class Direction(NamedTuple):
         states: before the first step, (B, features) each; empty for each state's `init`.
         part: its weights.
         every: whether all states are wanted at all steps, or the output alone.
+        unweighted: as in `ScanInputs`.
     """
 
     settings: Settings
@@ -71,6 +72,7 @@ class Direction(NamedTuple):
     states: Sequence[Tensor]
     part: Part
     every: bool
+    unweighted: Sequence[Tensor]
 
     def masks(
         self, in_time: RaggedLayers | None, ragged: Ragged | None, index: int
@@ -131,7 +133,7 @@ class Direction(NamedTuple):
             wx = self._entered(wx, added)
         if not cell.dense_pairs:
             R = None
-        inputs = ScanInputs(wx, R, b, first, R_diag, params, masks)
+        inputs = ScanInputs(wx, R, b, first, R_diag, params, masks, self.unweighted)
         wanted = (True, *(self.every,) * (len(first) - 1))
         over_time, last = run_scan(cell, inputs, wanted, settings.backend, self.choice)
         flat = [

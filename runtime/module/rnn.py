@@ -276,7 +276,7 @@ class RNN(Steps, Options, Weighted):
         settings, weights = self._settings(), self._weights_on(x.device)
         if self._projection is not None:
             call = settings, self._projection, self.training, x, states, weights
-            return scan_projected(*call, ragged, every)
+            return scan_projected(*call, every=every, **more)
         if every:
             return scan_all_states(settings, self.training, x, states, weights, **more)
         remember = partial(self._known_calls.remember, self, x, states, settings)

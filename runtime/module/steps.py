@@ -151,8 +151,8 @@ class Steps(nn.Module):
         rnn = cast("RNN", self)
         settings, weights = rnn._settings(), rnn._weights_on(x.device)
         if rnn._projection is not None:
-            one = x.unsqueeze(0)
-            y, last = scan_projected(settings, rnn._projection, training, one, states, weights)
+            call = settings, rnn._projection, training, x.unsqueeze(0), states, weights
+            y, last = scan_projected(*call, unweighted=unweighted)
             return y[0][0], last
         found = plain_step(settings, training, x, states, weights)
         if found is None:

@@ -9,7 +9,7 @@ import pytest
 import rnnc
 import torch
 import torch.nn.functional as F  # noqa: N812
-from rnnc import Constant, Gate, Param, State, constant, gate, param, state, tanh
+from rnnc import Constant, Gate, Param, State, constant, exp, gate, param, state, tanh
 from rnnc.runtime.errors import TensorError
 from rnnc.runtime.reference import evaluate
 
@@ -284,6 +284,35 @@ def test_matrices_are_multiplied_in_float32_and_rounded_once():
     (y, last), (wide, wanted) = rnn(x), plain(x)
     assert torch.equal(y, F.linear(wide, matrix))
     assert torch.equal(last[1], wanted[1])
+
+
+@rnnc.cell
+def timed(a: Gate, dt: rnnc.Input, h: State):
+    """A state that is kept for a time of the caller's."""
+    return tanh(a) * exp(-dt)
+
+
+def test_inputs_of_the_cell():
+    x, dt = torch.randn(T, B, INPUT).double(), torch.rand(T, B).double()
+    rnn = module(timed, num_layers=2, backend="reference")
+    h, found = torch.zeros(2, B, P).double(), []
+    for t in range(T):
+        y, given = x[t], []
+        for layer in range(2):
+            W, R, b, matrix = [
+                rnn.get_parameter(f"{name}_l{layer}")
+                for name in ("weight_ih", "weight_hh", "bias", "weight_hr")
+            ]
+            y = (torch.tanh(y @ W.T + h[layer] @ R.T + b) * torch.exp(-dt[t])[:, None]) @ matrix.T
+            given.append(y)
+        h = torch.stack(given)
+        found.append(y)
+    wanted = torch.stack(found)
+    torch.testing.assert_close(rnn(x, inputs={"dt": dt})[0], wanted)
+    torch.testing.assert_close(rnn(x[:1], inputs={"dt": dt[:1]})[0], wanted[:1])
+    first = rnn.step(x[0], inputs={"dt": dt[0]})
+    torch.testing.assert_close(first[0], wanted[0])
+    torch.testing.assert_close(rnn.step(x[1], first[1], inputs={"dt": dt[1]})[0], wanted[1])
 
 
 def test_under_a_compiler():
