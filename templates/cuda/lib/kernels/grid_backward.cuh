@@ -58,32 +58,45 @@ RNNC_INLINE void prefetch(Items& items, int phase, const BackwardArguments& a, c
   if (t < 0) return;
   for_items(items, phase, [&](Item& it) {
     const int64 step = place.time(a).at(t), t_offset = step * place.step_size + it.offset;
-    it.saved.load(a.saved + t_offset * Cell::kSaved);
+    const int64 stride = place.time(a).stride(place.step_size);
+    const Element* const saved = a.saved + t_offset * Cell::kSaved;
+    it.saved.load(saved);
+    if (t >= kL2Steps) prefetch_l2(saved - kL2Steps * stride * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
       if (kReads[s]) {
-        it.before[s].load(t > 0 ? a.states[s] + (t_offset - place.time(a).stride(place.step_size))
-                                : a.initial_states[s] + it.offset);
+        const Element* const before = a.states[s] + (t_offset - stride);
+        it.before[s].load(t > 0 ? before : a.initial_states[s] + it.offset);
+        if (t > kL2Steps) prefetch_l2(before - kL2Steps * stride);
       }
       if (a.d_states[s]) {
-        it.d_output[s].load(a.d_states[s] + step * a.d_states_time[s] +
-                            it.row * a.d_states_row[s] + it.unit);
+        const Element* const d_output =
+            a.d_states[s] + step * a.d_states_time[s] + it.row * a.d_states_row[s] + it.unit;
+        it.d_output[s].load(d_output);
+        if (t >= kL2Steps) {
+          prefetch_l2(d_output - kL2Steps * place.time(a).stride(a.d_states_time[s]));
+        }
       }
     });
   });
 }
 
-RNNC_INLINE void publish(const Item& it, const Gates& d_gate, char* to) {
+// `ahead` is that of the forward.
+RNNC_INLINE void publish(const Item& it, const Gates& d_gate, char* to, int64 ahead) {
   real values[Cell::kDensePairs];
   repeat<Cell::kDensePairs>(
       [&](int pair) { values[pair] = it.valid ? d_gate[kPairGate[pair]] : real(0); });
-  publish_values(values, threadIdx.x & 1, it.in_bounds, [&](int pair) {
+  const auto address = [&](int pair) {
     return to + it.exchange_offset + pair * Sizes::kDimKTiles * kTileKTileBytes;
-  });
+  };
+  publish_values(values, threadIdx.x & 1, it.in_bounds, address);
+  if (ahead && it.in_bounds) {
+    repeat<Cell::kDensePairs>([&](int pair) { prefetch_l2(address(pair) + ahead); });
+  }
 }
 
 // The gradients of step t for one item, published in the step's region.
 RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place& place, int t,
-                              char* step_region) {
+                              const GridRegion& region) {
   Saved saved;
   States last, before, carried;
   Gates d_gate;
@@ -97,7 +110,7 @@ RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place&
   it.masks.select_before(0, 0, a, before, last);
   apply_pointwise_backward(saved, before, it.after, it.param, it.d_state, d_gate, d_param);
   it.masks.select_gradients(0, it.d_state, d_gate, d_param, carried);
-  publish(it, d_gate, step_region);
+  publish(it, d_gate, region.step, t >= kL2Steps ? -kL2Steps * region.bytes : 0);
   add_diagonal_gradient(it.d_state, it.diagonal, d_gate);
   Vec<Element, Cell::kInputGates> d_wx;
   Vec<Element, kGatesNoInput> d_no_input;
@@ -191,7 +204,7 @@ RNNC_INLINE void run(const GridArguments<BackwardArguments>& grid) {
       }
       if (t < 0) continue;
       for_items(items, phase, [&](Item& it) {
-        compute_item(it, a, place, t, region.step);
+        compute_item(it, a, place, t, region);
         it.masks.advance(a, place.time(a), t);
       });
       prefetch(items, phase, a, place, t - 1);

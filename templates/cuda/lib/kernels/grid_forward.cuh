@@ -50,20 +50,27 @@ RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, co
                           int t, int steps) {
   if (t >= steps) return;
   for_items(items, phase, [&](Item& it) {
-    it.input.load(a.wx + place.time(a).at(t) * a.wx_time + it.input_offset);
+    const Element* const from = a.wx + place.time(a).at(t) * a.wx_time + it.input_offset;
+    it.input.load(from);
+    if (t + kL2Steps < steps) prefetch_l2(from + kL2Steps * place.time(a).stride(a.wx_time));
     it.masks.ahead(a, place.time(a), t);
   });
 }
 
-// An item that does not exist is published as zero, since the readers wait for it too.
-RNNC_INLINE void publish(Items& items, int phase, char* to) {
+// An item that does not exist is published as zero, since the readers wait for it too. `ahead`
+// bytes further lies the region whose lines L2 shall have next; 0: none.
+RNNC_INLINE void publish(Items& items, int phase, char* to, int64 ahead) {
   for_items(items, phase, [&](Item& it) {
     real values[Cell::kSources];
     repeat<Cell::kSources>(
         [&](int source) { values[source] = it.valid ? it.state[kSourceState[source]] : real(0); });
-    publish_values(values, threadIdx.x & 1, it.in_bounds, [&](int source) {
+    const auto address = [&](int source) {
       return to + it.exchange_offset + source * Sizes::kDimKTiles * kTileKTileBytes;
-    });
+    };
+    publish_values(values, threadIdx.x & 1, it.in_bounds, address);
+    if (ahead && it.in_bounds) {
+      repeat<Cell::kSources>([&](int source) { prefetch_l2(address(source) + ahead); });
+    }
   });
 }
 
@@ -150,7 +157,7 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
   Items items;
   load_items(items, a, place);
   repeat<Plan::kPhases>([&](int phase) {
-    publish(items, phase, region.step);
+    publish(items, phase, region.step, 0);
     prefetch(items, phase, a, place, 0, steps);
   });
 
@@ -170,7 +177,10 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
       store_partials(partials, sum, warp, lane);
       __syncthreads();
       compute_items(items, phase, partials);
-      if (t + 1 < steps) publish(items, phase, region.step + region.bytes);
+      if (t + 1 < steps) {
+        const int64 ahead = t + 1 + kL2Steps < steps ? kL2Steps * region.bytes : 0;
+        publish(items, phase, region.step + region.bytes, ahead);
+      }
       for_items(items, phase,
                 [&](Item& it) { it.masks.advance(a, place.time(a), t, steps); });
       prefetch(items, phase, a, place, t + 1, steps);

@@ -6,6 +6,10 @@
 
 namespace rnnc {
 
+// Steps between the prefetch of a line to L2 and its first use. The tensors of many steps do not
+// fit in L2, and device memory answers later than a step takes.
+constexpr int kL2Steps = 2;
+
 // Sizes that follow from a plan.
 template <class Plan>
 struct GridSizes {
