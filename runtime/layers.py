@@ -64,21 +64,22 @@ def scan_layers(
     """
     dropout = settings.dropout if training else 0.0
     given = tuple(states or ())
-    if ragged is not None or settings.cell.inputs:
+    if settings.cell.inputs:
         if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
             check_wavefront(settings, x, None)
         return composed(settings, dropout, x, given, weights, ragged=ragged, unweighted=unweighted)
-    found = plain_call(settings, dropout, x, given, weights)
+    found = plain_call(settings, dropout, x, given, weights, ragged)
     traced = found is None and (torch.compiler.is_compiling() or is_watched())
+    traced = traced and ragged is None
     call = None
     if traced:
         call = kernel_call(settings, x, given, operator_weights(settings, weights), True)
     if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
-        check_wavefront(settings, x, found or call)
+        check_wavefront(settings, x, found or call, ragged)
     if call is not None:
         return run_operator(settings, dropout, *call)
     if found is None:
-        return composed(settings, dropout, x, given, weights)
+        return composed(settings, dropout, x, given, weights, ragged=ragged)
     if remember is not None:
         remember(found)
     return run_plain_call(settings, dropout, found)
@@ -95,17 +96,19 @@ def run_plain_call(settings: Settings, dropout: float, call: PlainCall) -> tuple
     Returns:
         As `scan_layers`.
     """
-    stack, x, given, weights, needs_grad, replays = call
-    single = len(x) == 1 and not (settings.both or dropout)
+    stack, x, given, weights, needs_grad, replays, ragged = call
+    rows = () if ragged is None else ragged.tensors()
+    single = len(x) == 1 and not (settings.both or dropout or ragged is not None)
     single = single and runs_one_step(stack.target, settings.choice)
     if needs_grad:
         again = partial(composed, settings, dropout)
         run_all = run_step_node if single else run_node
-        y, *last = run_all(stack, again, len(given), replays, x, *given, *weights)
+        y, *last = run_all(stack, again, len(given), replays, x, *given, *rows, *weights)
         return y, tuple(last)
     run = partial(one_step if single else _inference, call)
     with profiled("rnnc::scan"):
-        y, *last = replayed(replays, "inference", (x, *given, *weights), run, alike=True)
+        tensors = x, *given, *rows, *weights
+        y, *last = replayed(replays, "inference", tensors, run, alike=True)
     return y, tuple(last)
 
 
@@ -124,22 +127,30 @@ def one_step(call: PlainCall) -> list[Tensor]:
 def _inference(call: PlainCall) -> list[Tensor]:
     """The output and the last states, where no gradient is wanted."""
     weights = call.stack.weights(call.weights)
-    run = forward_layers(call.stack, call.x, call.states, weights)
+    run = forward_layers(call.stack, call.x, call.states, weights, ragged=call.ragged)
     return [run.y, *run.last]
 
 
-def check_wavefront(settings: Settings, x: Tensor, call: PlainCall | KernelCall | None) -> None:
+def check_wavefront(
+    settings: Settings,
+    x: Tensor,
+    call: PlainCall | KernelCall | None,
+    ragged: Ragged | None = None,
+) -> None:
     """Refuse a call whose layers cannot run at the same time, whatever its sizes.
 
     Args:
         settings: of the module.
         x: gives the type of device.
         call: what it became; None for torch operations.
+        ragged: lengths and resets, if there are any.
 
     Raises:
         PlanError: says why.
     """
     what = f"{settings.layers} layers of {settings.cell.name}"
+    if ragged is not None:
+        raise wavefront_error(what, "lengths or resets, with which layers run one by one")
     if call is None:
         raise wavefront_error(what, "a call by torch operations, which run layer by layer")
     if settings.both:
@@ -155,6 +166,7 @@ def plain_call(
     x: Tensor,
     given: tuple[Tensor, ...],
     weights: Sequence[Tensor | None],
+    ragged: Ragged | None = None,
 ) -> PlainCall | None:
     """What runs all layers by kernels directly; None where torch has to see the call.
 
@@ -164,21 +176,30 @@ def plain_call(
         x: (T, B, input), or (B, input) of a single step.
         given: the caller's states, or none.
         weights: the parameters, in the form of `settings`.
+        ragged: lengths and resets, if there are any.
     """
     if torch.compiler.is_compiling() or is_watched():
         return None
-    found = kernel_call(settings, x, given, weights, False)
+    count, values = len(given), () if ragged is None else tuple(ragged.reset_to or ())
+    found = kernel_call(settings, x, (*given, *values), weights, False)
     if found is None:
         return None
     target, x, given, weights, needs_grad = found
+    given, values = given[:count], given[count:]
+    if ragged is not None:
+        own = [tensor for tensor in (ragged.lengths, ragged.reset) if tensor is not None]
+        if not all_plain(own) or not getattr(TARGETS[target], "takes_masks", False):
+            return None
+        ragged = ragged.on(x.device)._replace(reset_to=values or None)
     tf32 = TARGETS[target].rounds(x.dtype, settings.choice.precision)
-    stack = stack_of(settings, target, needs_grad, dropout, tf32)
+    kind = None if ragged is None else ragged.kind
+    stack = stack_of(settings, target, needs_grad, dropout, tf32, kind)
     runs = stack.target
-    if settings.both and isinstance(runs, JointTarget):
+    if settings.both and ragged is None and isinstance(runs, JointTarget):
         sizes = x.shape[-2], settings.heads, settings.dim
         if runs.joins(stack.calls[0], x, *sizes):
             stack = made_joint(stack)
-    return PlainCall(stack, x, given, weights, needs_grad)
+    return PlainCall(stack, x, given, weights, needs_grad, ragged=ragged)
 
 
 def kernel_call(

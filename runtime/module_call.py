@@ -11,6 +11,7 @@ from .replay.replays import Replays
 
 if TYPE_CHECKING:
     from .autograd.stack import Stack
+    from .ragged.given import Ragged
 
 
 class KernelCall(NamedTuple):
@@ -41,6 +42,7 @@ class PlainCall(NamedTuple):
         weights: as in `KernelCall`.
         needs_grad: as in `KernelCall`.
         replays: of calls like this one, if they come again.
+        ragged: lengths and resets, if there are any; lengths of int64 on the device of x.
     """
 
     stack: Stack
@@ -49,3 +51,4 @@ class PlainCall(NamedTuple):
     weights: Sequence[Tensor | None]
     needs_grad: bool
     replays: Replays | None = None
+    ragged: Ragged | None = None

@@ -50,7 +50,7 @@ def run_plain_step(settings: Settings, call: PlainCall) -> tuple[Tensor, States]
     Returns:
         The output of the last layer, (B, hidden), and each new state.
     """
-    stack, x, states, weights, needs_grad, replays = call
+    stack, x, states, weights, needs_grad, replays, _ = call
     if needs_grad:
         again = partial(composed, settings, 0.0)
         y, *new = run_step_node(stack, again, len(states), replays, x, *states, *weights)

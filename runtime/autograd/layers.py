@@ -22,10 +22,8 @@ from .stack_forward import forward_layers, profiled
 from .transforms import check_gradients, check_has_operators
 
 # The same computation by torch operations that autograd can differentiate again: output and last
-# states from x, initial states, flat weights, and the mask of each dropout.
-Composed = Callable[
-    [Tensor, Sequence[Tensor], Sequence[Tensor | None], Sequence[Tensor]], tuple[Tensor, States]
-]
+# states from x, initial states, flat weights, the mask of each dropout, lengths and resets.
+Composed = Callable[..., tuple[Tensor, States]]
 
 
 class Layers(torch.autograd.Function):
@@ -50,7 +48,7 @@ class Layers(torch.autograd.Function):
             given: how many states the caller gives: none, or all.
             replays: of calls like this one, if they come again.
             x: (T, B, input).
-            flat: the caller's states and parameters.
+            flat: the caller's states, what `Ragged.tensors` gave, and parameters.
         """
         run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::scan"):
@@ -77,8 +75,8 @@ class Layers(torch.autograd.Function):
                 check_gradients(gradients)
             named = saved_by_name(ctx.stack, ctx.given, saved)
             inputs = saved[: ctx.inputs]
-            weights = inputs[1 + ctx.given :]
-            again = partial(ctx.composed, named.x, named.states, weights, named.masks)
+            weights, masks = inputs[named.others :], named.masks
+            again = partial(ctx.composed, named.x, named.states, weights, masks, named.ragged)
             return None, None, None, None, *differentiable(again, inputs, needs, gradients)
         # Unless the caller retains the graph, no other backward reads what the kernels saved.
         retained = torch._C._autograd._get_current_graph_task_keep_graph()
@@ -102,10 +100,13 @@ run_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Lay
 
 def _forward(stack: Stack, given: int, x: Tensor, flat: Sequence[Tensor | None]) -> list[Tensor]:
     """The results of the node, and what its backward reads besides its inputs."""
-    states: Any = flat[:given]
-    run = forward_layers(stack, x, states, stack.weights(flat[given:]))
+    states, ragged = flat[:given], stack.ragged
+    first = given + (ragged.tensors if ragged else 0)
+    rows = ragged.named(flat[given:first]) if ragged else None
+    weights = stack.weights(flat[first:])
+    run = forward_layers(stack, x, states, weights, ragged=rows)  # type: ignore[arg-type]
     kept = [tensor for result in run.results for tensor in (*result.states, result.saved)]
-    return [run.y, *run.last, *run.masks, *kept]
+    return [run.y, *run.last, *run.masks, *kept, *(run.made or ())]
 
 
 def _backward(
@@ -123,7 +124,7 @@ def _backward(
     named = saved_by_name(stack, ctx.given, as_left(ctx, saved))
     firsts = list(stack.initial_states(named.x, named.x.shape[1], named.states))
     donated = not (retained or any(result[-1].is_inference() for result in named.results))
-    first = 1 + ctx.given
+    first = named.others
     wanted = [*needs[:first], *stack.form.needs(needs[first:], stack.parts)]
     found = backward_layers(stack, named, firsts, gradients, wanted, donated)
     d_weights = stack.form.gradients(found[first:], needs[first:], stack.parts)

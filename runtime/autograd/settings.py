@@ -8,6 +8,7 @@ from typing import NamedTuple
 from ...cellspec.cell import CellSpec
 from ..call import Choice, Order, call_of
 from ..module.forms import OWN, Form
+from ..ragged.given import RaggedKind
 from .stack import Stack
 
 
@@ -47,7 +48,12 @@ class Settings(NamedTuple):
 
 @lru_cache(maxsize=512)
 def stack_of(
-    settings: Settings, target: str, needs_grad: bool, dropout: float, tf32: bool
+    settings: Settings,
+    target: str,
+    needs_grad: bool,
+    dropout: float,
+    tf32: bool,
+    ragged: RaggedKind | None = None,
 ) -> Stack:
     """What a call is, besides its tensors; one object for all equal calls.
 
@@ -57,16 +63,17 @@ def stack_of(
         needs_grad: whether a backward may follow.
         dropout: the probability of dropping a feature between layers.
         tf32: whether products may round factors of float32 to TF32.
+        ragged: which tensors say how rows take steps; None where all rows run all steps.
     """
     cell = settings.cell
     # The output is the first state; the others are wanted only after the last step.
     wanted = (True, *(False,) * (len(cell.states) - 1))
-    calls = [
-        call_of(cell.text, target, needs_grad, wanted, choice, tf32) for choice in settings.choices
-    ]
+    kind, masked = (cell.text, target, needs_grad, wanted), ragged is not None
+    calls = [call_of(*kind, choice, tf32, masked) for choice in settings.choices]
     values = tuple([state.init for state in cell.states])
     sizes = settings.layers, settings.heads, settings.dim
-    return Stack(tuple(calls), *sizes, dropout, values, settings.order, form=settings.form)
+    own = tuple(calls), *sizes, dropout, values, settings.order
+    return Stack(*own, form=settings.form, ragged=ragged)
 
 
 @lru_cache(maxsize=512)

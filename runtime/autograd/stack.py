@@ -10,8 +10,11 @@ from torch import Tensor
 
 from ..call import Call, Order
 from ..layers_call import LayersCall, LayerWeights
+from ..masks import Masks
 from ..module.forms import OWN, Form
 from ..module.rows import RowsForm
+from ..ragged.given import Ragged, RaggedKind
+from ..ragged.made import MadeMasks
 from ..targets import TARGETS, Lanes, LayersTarget, Target
 from .directions.lanes import ONE_LANE
 
@@ -32,6 +35,7 @@ class Stack(NamedTuple):
         order: the caller's word for whether layers run at the same time.
         joint: whether both directions of a layer are one call.
         form: how the caller's parameters hold the weights of the layers.
+        ragged: which tensors say how rows take steps; None where all rows run all steps.
     """
 
     calls: tuple[Call, ...]
@@ -43,6 +47,7 @@ class Stack(NamedTuple):
     order: Order = "auto"
     joint: bool = False
     form: Form = OWN
+    ragged: RaggedKind | None = None
 
     def weights(self, parameters: Sequence[Tensor | None]) -> list[LayerWeights]:
         """Those of each direction of each layer.
@@ -76,10 +81,13 @@ class Stack(NamedTuple):
 
     @property
     def at_once(self) -> LayersTarget | None:
-        """The target where it may run layers at the same time: all of one direction, forwards."""
+        """The target where it may run layers at the same time: all of one direction, forwards, of
+        rows that run all steps.
+        """
         target = self.target
         forwards = len(self.calls) == 1 and not self.calls[0].choice.reverse
-        if self.layers > 1 and forwards and isinstance(target, LayersTarget):
+        whole = forwards and self.ragged is None
+        if self.layers > 1 and whole and isinstance(target, LayersTarget):
             return target
         return None
 
@@ -113,6 +121,25 @@ class Stack(NamedTuple):
         """
         found = self.target.lanes(x, x.shape[0]) if len(self.calls) > 1 else None
         return ONE_LANE if found is None else found
+
+    @property
+    def reverses(self) -> tuple[bool, ...]:
+        """Of each direction of a layer, whether it runs from the last step to the first."""
+        return tuple([call.choice.reverse is True for call in self.calls])
+
+    def masks(self, ragged: Ragged | None, made: MadeMasks | None, index: int) -> Masks | None:
+        """The masks of a direction of a layer; None where all rows run all steps.
+
+        Args:
+            ragged: of the call.
+            made: of the call.
+            index: the number of the direction, among those of all layers.
+        """
+        if ragged is None or made is None:
+            return None
+        values, direction = ragged.reset_to, index % len(self.calls)
+        own = None if values is None else [value[index] for value in values]
+        return made.of(direction, own, (self.heads, self.dim), self.reverses[direction])
 
     @property
     def zero(self) -> tuple[bool, ...]:

@@ -10,6 +10,8 @@ import torch
 from torch import Tensor
 
 from ..layers_call import LayersRead, LayerWeights
+from ..ragged.given import Ragged
+from ..ragged.made import MadeMasks, rows_that_run
 from ..targets import LayersTarget
 from ..tensors import Gradients, Saved
 from .directions.joint import joint_stack, joint_states, joint_weights, split_gradients
@@ -27,6 +29,8 @@ class StackSaved(NamedTuple):
         weights: of each direction of each layer.
         masks: of each dropout.
         results: of each call: its states at all steps, and what its kernel saved.
+        ragged: lengths and resets, if there are any.
+        made: the masks of them.
     """
 
     x: Tensor
@@ -34,32 +38,45 @@ class StackSaved(NamedTuple):
     weights: list[LayerWeights]
     masks: Sequence[Tensor]
     results: Sequence[Sequence[Tensor]]
+    ragged: Ragged | None = None
+    made: MadeMasks | None = None
 
-    def flat(self) -> tuple[Tensor | None, ...]:
-        """All tensors in one tuple, for autograd to save; `saved_by_name` is the inverse."""
-        weights = [tensor for own in self.weights for tensor in own.flat()]
-        results = [tensor for result in self.results for tensor in result]
-        return (self.x, *self.states, *weights, *self.masks, *results)
+    @property
+    def others(self) -> int:
+        """How many inputs of the call come before its weights."""
+        kind = None if self.ragged is None else self.ragged.kind
+        return 1 + len(self.states) + (kind.tensors if kind else 0)
 
 
 def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
-    """The tensors that `StackSaved.flat` flattened.
+    """What a node of autograd saved: its inputs, and what `forward_layers` gave.
 
     Args:
         stack: the call.
         given: how many states the caller gave: none, or all.
-        flat: its result, as autograd gives it back.
+        flat: x, states, what `Ragged.tensors` gave, parameters, the mask of each dropout, what
+            each run stored and, of a call with masks, `MadeMasks`.
     """
+    ragged = made = None
+    first = 1 + given
+    states = flat[1:first]
+    if stack.ragged is not None:
+        count = len(MadeMasks._fields)
+        made, flat = MadeMasks(*flat[-count:]), flat[:-count]
+        ragged = stack.ragged.named(flat[first : first + stack.ragged.tensors])
+        first += stack.ragged.tensors
     masks = stack.layers - 1 if stack.dropout else 0
     each = len(stack.initial_values) + 1  # the states of a result, and what its kernel saved
     results = flat[len(flat) - each * stack.runs :]
     weights = len(flat) - len(results) - masks
     return StackSaved(
         flat[0],
-        flat[1 : 1 + given],
-        stack.weights(flat[1 + given : weights]),
+        states,
+        stack.weights(flat[first:weights]),
         flat[weights : weights + masks],
-        [results[first : first + each] for first in range(0, len(results), each)],
+        [results[place : place + each] for place in range(0, len(results), each)],
+        ragged,
+        made,
     )
 
 
@@ -71,7 +88,8 @@ def backward_layers(
     needs: Sequence[bool],
     donated: bool,
 ) -> list[Tensor | None]:
-    """The gradients of x, of the caller's states and of the weights, in the order of their inputs.
+    """The gradients of x, of the caller's states, of what says how rows take steps, and of the
+    weights, in the order of their inputs.
 
     Args:
         stack: the call.
@@ -100,6 +118,7 @@ def backward_layers(
             each = zip(*sweep.d_firsts, strict=True)
             d_states = [stacked(stack, d_firsts, moves) for d_firsts in each]
     split = split_gradients if stack.joint else list
+    d_states += sweep.d_ragged()
     return [d_y, *d_states, *(d for layer in sweep.d_weights for d in split(layer))]
 
 
@@ -127,7 +146,7 @@ def _joint(
         d_lasts = [None if d is None else joint_states([d], moves)[0] for d in d_lasts]
     own = saved._replace(states=states, weights=weights)
     firsts = list(both.initial_states(saved.x, saved.x.shape[1], states))
-    first, count = 1 + len(saved.states), len(saved.weights[0].flat())
+    first, count = saved.others, len(saved.weights[0].flat())
     wanted = list(needs[:first])
     for place in range(first, len(needs), 2 * count):
         two = needs[place : place + count], needs[place + count : place + 2 * count]
@@ -142,6 +161,7 @@ class _Sweep:
     Attributes:
         d_weights: of each direction of each layer that has been computed, in the layers' order.
         d_firsts: of the states before the first step, likewise.
+        d_resets: of the reset values, likewise; empty where there are none.
         d_x: of the input of all layers, if they ran at once.
     """
 
@@ -153,6 +173,7 @@ class _Sweep:
     donated: bool
     d_weights: list[list[Tensor | None]] = field(default_factory=list)
     d_firsts: list[Sequence[Tensor]] = field(default_factory=list)
+    d_resets: list[Sequence[Tensor]] = field(default_factory=list)
     d_x: Tensor | None = None
 
     def all_layers(self, target: LayersTarget, d_y: Tensor | None) -> bool:
@@ -189,6 +210,7 @@ class _Sweep:
                     index = layer * directions + direction
                     results.append(self._direction(index, below, d_states[direction]))
         d_below: Tensor | None = None
+        self.d_resets[:0] = [found.d_reset_to for found in results if found.d_reset_to is not None]
         d_weights, d_firsts = [], []
         for index, found in enumerate(results, layer * directions):
             d_below, d_W = self._products(index, found, below, d_below)
@@ -238,8 +260,23 @@ class _Sweep:
             sequences,
             kept,
             () if self.saved.states else stack.zero,
+            masks=stack.masks(self.saved.ragged, self.saved.made, index),
             by_head=stack.by_head,
         )
+
+    def d_ragged(self) -> list[Tensor | None]:
+        """The gradients of what says how rows take steps: of learned reset values alone."""
+        ragged, found = self.saved.ragged, list[Tensor | None]()
+        if ragged is None:
+            return found
+        for number, value in enumerate(ragged.reset_to or ()):
+            gradient = None
+            if value.ndim < 4:
+                each = [d[number].flatten(1) for d in self.d_resets]
+                each = [d.sum(0) for d in each] if value.ndim == 2 else each
+                gradient = torch.stack(each)
+            found.append(gradient)
+        return [*[None] * (ragged.kind.tensors - len(found)), *found]
 
     def _d_last(self, index: int) -> Sequence[Tensor | None]:
         """The gradients of the last states of a direction of a layer, (B, N, D)."""
@@ -249,11 +286,13 @@ class _Sweep:
     def _first_weight(self, index: int) -> int:
         """The place of W of a direction of a layer among all inputs."""
         saved = self.saved
-        return 1 + len(saved.states) + index * len(saved.weights[index].flat())
+        return saved.others + index * len(saved.weights[index].flat())
 
     def _input_of(self, layer: int) -> Tensor:
         """What a layer read: x, or the output of the layer below without its dropped features."""
         stack, saved, directions = self.stack, self.saved, len(self.stack.calls)
+        if not layer and saved.ragged is not None and saved.made is not None:
+            return rows_that_run(stack.target, saved.ragged, saved.made, saved.x)
         if not layer:
             return saved.x
         results = saved.results[(layer - 1) * directions : layer * directions]

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -11,6 +12,9 @@ from torch import Tensor
 
 from ..check.plain import profiler_enabled
 from ..layers_call import LayerWeights
+from ..masks import Masks
+from ..ragged.given import Ragged
+from ..ragged.made import MadeMasks, made_masks
 from ..tensors import Forward, ScanInputs, States
 from .directions.joint import joint_stack, joint_states, joint_weights
 from .directions.lanes import NOTHING
@@ -27,6 +31,7 @@ class Run(NamedTuple):
         results: of each call.
         masks: of each dropout.
         first: the states of each call before its first step.
+        made: the masks of the call; None where all rows run all steps.
     """
 
     y: Tensor
@@ -34,6 +39,7 @@ class Run(NamedTuple):
     results: list[Forward]
     masks: list[Tensor]
     first: list[list[Tensor]]
+    made: MadeMasks | None = None
 
 
 def forward_layers(
@@ -42,6 +48,7 @@ def forward_layers(
     states: Sequence[Tensor],
     weights: Sequence[LayerWeights],
     drawn: Sequence[Tensor] = (),
+    ragged: Ragged | None = None,
 ) -> Run:
     """Run the forward of all layers, and keep what a backward reads.
 
@@ -52,8 +59,12 @@ def forward_layers(
             initial values.
         weights: of each direction of each layer.
         drawn: the mask of each dropout, where the caller draws them.
+        ragged: lengths and resets, if there are any.
     """
-    run = stack
+    run, made = stack, None
+    if ragged is not None:
+        sizes = x.shape[1], x.shape[0]
+        made = made_masks(stack.target, ragged, sizes, x.device, stack.reverses)
     if stack.joint:
         run = joint_stack(stack)
         with moves_of(stack.target) as moves:
@@ -64,12 +75,13 @@ def forward_layers(
     found = None
     if (target := run.at_once) is not None:
         found = target.forward_layers(run.asked(weights, firsts, drawn), x)
-    results, masks = found or _one_by_one(run, x, weights, firsts, drawn)
+    masks_at = partial(run.masks, ragged, made)
+    results, masks = found or _one_by_one(run, x, weights, firsts, drawn, masks_at)
     y = joined(run, [result.states[0] for result in results[-len(run.calls) :]])
     lasts = zip(*(result.last for result in results), strict=True)
     with moves_of(stack.target) as moves:
         last = tuple([stacked(stack, each, moves) for each in lasts])
-    return Run(y, last, results, masks, firsts)
+    return Run(y, last, results, masks, firsts, made)
 
 
 def _one_by_one(
@@ -78,6 +90,7 @@ def _one_by_one(
     weights: Sequence[LayerWeights],
     firsts: Sequence[Sequence[Tensor]],
     drawn: Sequence[Tensor],
+    masks_at: Callable[[int], Masks | None],
 ) -> tuple[list[Forward], list[Tensor]]:
     """The results of all layers, one after the other, and the mask of each dropout."""
     target, directions = stack.target, len(stack.calls)
@@ -97,7 +110,8 @@ def _one_by_one(
                 own = weights[index]
                 with lanes.lane(direction):
                     wx = project_input(stack, x, own.W)
-                    inputs = ScanInputs(wx, own.R, own.b, firsts[index], own.R_diag, own.params)
+                    first, more = firsts[index], (own.R_diag, own.params, masks_at(index))
+                    inputs = ScanInputs(wx, own.R, own.b, first, *more)
                     # Its buffer was made here, and becomes that of the saved gates.
                     results.append(target.forward(call, inputs, donated=own.W is not None))
     return results, masks

@@ -228,7 +228,10 @@ def backward_parts(
         gates, factors = (d_wx, d_gates_no_input), (states, before)
         if masks is not None:
             read = _as_read(cell, saved, reset_to, reverse)
-            factors = [*read.states], [*read.initial_states]
+            # Without reset values, what is known to be zero before the first step still is.
+            known = zero if masks.reset_to is None else (False,) * counts.states
+            firsts = [None if z else s for z, s in zip(known, read.initial_states, strict=True)]
+            factors = [*read.states], firsts
         by_head = saved.by_head or reverse == "half"
         matrices = sum(len(product.pairs) for product in ready.products)
         d_R = new_of_heads(like, (matrices, heads, dim, dim), 1, by_head)

@@ -32,6 +32,7 @@ from .prepared import Prepared, prepare
 from .products.inputs import CudaInputs
 from .products.moves import CudaMoves
 from .products.precision import multiplier, rounds
+from .products.rows import CudaRows
 from .step.target import CudaSteps
 from .step_down import MOST_COUNT, check_counts, with_room
 from .wavefront.layers import backward_layers, forward_layers
@@ -39,7 +40,7 @@ from .wavefront.layers import backward_layers, forward_layers
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 
 
-class CudaTarget(CudaInputs, CudaSteps, CudaDirections):
+class CudaTarget(CudaInputs, CudaRows, CudaSteps, CudaDirections):
     """CUDA kernels. wx lies as [T, B, head, unit, gate]: a thread reads all gates of its unit."""
 
     device = "cuda"

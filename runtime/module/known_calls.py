@@ -13,13 +13,16 @@ from torch.autograd import forward_ad
 from ..autograd.function import have_memory
 from ..autograd.settings import Settings
 from ..autograd.stack import Stack
+from ..check.masks import check_lengths
 from ..check.plain import any_function_mode
 from ..module_call import PlainCall
+from ..ragged.given import Ragged
 from ..replay.replays import Replays
 from ..targets import Target, replays_of
 from .weights import Named
 
 _MOST = 64
+NO_ROWS = None, None, None  # all rows run all steps
 
 
 class Module(Protocol):
@@ -76,33 +79,45 @@ class KnownCalls:
     def __reduce__(self) -> tuple[Any, ...]:
         return KnownCalls, ()
 
-    def find_sequence(self, rnn: Module, x: Any, states: Any) -> tuple[Settings, PlainCall] | None:
+    def find_sequence(
+        self, rnn: Module, x: Any, states: Any, rows: tuple[Any, Any, Any] = NO_ROWS
+    ) -> tuple[Settings, PlainCall] | None:
         """As `find`, for a call over time as the caller makes it.
 
         Args:
             rnn: the module.
             x: of the caller; batched, or nothing is found.
             states: of the caller.
+            rows: lengths, resets and reset values of the caller.
         """
         if torch.compiler.is_compiling() or not isinstance(x, Tensor) or x.ndim != 3:
             return None
         if x.is_nested or x.layout != torch.strided:
             return None
-        return self.find(rnn, x.transpose(0, 1) if rnn.batch_first else x, states)
+        ragged = None
+        x = x.transpose(0, 1) if rnn.batch_first else x
+        if any(each is not None for each in rows):
+            ragged = _in_time(rows, rnn.batch_first, x)
+            if ragged is None:
+                return None
+        return self.find(rnn, x, states, ragged)
 
-    def find(self, rnn: Module, x: Any, states: Any) -> tuple[Settings, PlainCall] | None:
+    def find(
+        self, rnn: Module, x: Any, states: Any, ragged: Ragged | None = None
+    ) -> tuple[Settings, PlainCall] | None:
         """The settings and what a call becomes, if a like one is known.
 
         Args:
             rnn: the module.
             x: of the caller.
             states: of the caller.
+            ragged: lengths and resets, if there are any.
         """
         # A compiler traces the checks; the other two are no part of what `alike` compares.
         if torch.compiler.is_compiling() or any_function_mode() or forward_ad._current_level >= 0:
             return None
         try:
-            known = self._known.get(_key(x, states))
+            known = self._known.get(_key(x, states, ragged))
             if known is None:
                 return None
             options, alike, settings, stack, needs_grad, replays = known
@@ -110,13 +125,15 @@ class KnownCalls:
                 return None
             get = rnn._parameters.get
             weights = [None if named is None else get(named.attribute) for named in rnn._in_order]
-            tensors = [x, *(states or ()), *[w for w in weights if w is not None]]
+            own = () if ragged is None else ragged.tensors()
+            tensors = [x, *(states or ()), *own, *[w for w in weights if w is not None]]
             # Fully sharded modules free memory between calls.
             if not (alike(*tensors) and have_memory(tensors)):
                 return None
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             return None  # no tensors, or another number of them: the checks say what is wrong
-        return settings, PlainCall(stack, x, tuple(states or ()), weights, needs_grad, replays)
+        given = tuple(states or ())
+        return settings, PlainCall(stack, x, given, weights, needs_grad, replays, ragged)
 
     def remember(
         self,
@@ -135,14 +152,15 @@ class KnownCalls:
             settings: of the module.
             call: what it became.
         """
-        key = _key(x, states)
+        key = _key(x, states, call.ragged)
         if x.ndim == 3 and key not in self._seen:
             # Sequences may have another length each time: only what comes again is worth it.
             if len(self._seen) >= _MOST:
                 self._seen.clear()
             self._seen.add(key)
             return
-        tensors = [x, *(states or ()), *[w for w in call.weights if w is not None]]
+        rows = [] if call.ragged is None else call.ragged.tensors()
+        tensors = [x, *(states or ()), *rows, *[w for w in call.weights if w is not None]]
         own = {id(parameter) for parameter in rnn._parameters.values()}
         if (
             call.x is not x
@@ -159,7 +177,25 @@ class KnownCalls:
         self._known[key] = _Known(options, guards.check, *kind, replays_of(call.stack.target))
 
 
-def _key(x: Tensor, states: Sequence[Tensor] | None) -> Hashable:
+def _key(x: Tensor, states: Sequence[Tensor] | None, ragged: Ragged | None) -> Hashable:
     """What differs between the calls of one loop."""
     wanted = states[0].requires_grad if states else None
-    return x.shape, x.dtype, x.requires_grad, wanted, torch.is_grad_enabled()
+    kind = None if ragged is None else ragged.kind
+    return x.shape, x.dtype, x.requires_grad, wanted, torch.is_grad_enabled(), kind
+
+
+def _in_time(rows: tuple[Any, Any, Any], batch_first: bool, x: Tensor) -> Ragged | None:
+    """Lengths and resets of the caller, time first, for x (T, B, input); None where a check has to
+    say what is wrong. Lengths are checked here, since their values count.
+    """
+    lengths, reset, reset_to = rows
+    given = [each for each in (reset, *(reset_to or ())) if each is not None]
+    if not all(isinstance(each, Tensor) for each in given) or (reset_to and reset is None):
+        return None
+    if lengths is not None:
+        check_lengths(lengths, x.shape[1], x.shape[0])
+    if batch_first and reset is not None:
+        reset = reset.transpose(0, 1)
+        if reset_to is not None:
+            reset_to = [v.transpose(1, 2) if v.ndim == 4 else v for v in reset_to]
+    return Ragged(lengths, reset, reset_to).on(x.device)

@@ -236,15 +236,15 @@ class RNN(Steps, Options, Weighted):
         """
         bare = hx is not None or isinstance(states, Tensor)
         given: Any = states_from(states, hx, len(self._state_names)) if bare else states
-        plain = lengths is None and reset is None and reset_to is None
-        plain = plain and inputs is None and not self._takes_inputs
-        known = self._known_calls.find_sequence(self, x, given) if plain else None
-        if known is not None and not all_states:
+        masks, plain = (lengths, reset, reset_to), inputs is None and not self._takes_inputs
+        known = None
+        if plain and not all_states:
+            known = self._known_calls.find_sequence(self, x, given, masks)
+        if known is not None:
             y, last = run_plain_call(known[0], self.dropout if self.training else 0.0, known[1])
             return (y.transpose(0, 1) if self.batch_first else y), last
         self._check_sequence(x, given)
         sizes = self.num_layers * (2 if self.bidirectional else 1), self._widths
-        masks = lengths, reset, reset_to
         ragged = ragged_of(self._state_names, sizes, x, self.batch_first, *masks)
         single, swapped = x.ndim == 2, x.ndim == 3 and self.batch_first
         axes = "T" if single else "BT" if swapped else "TB"

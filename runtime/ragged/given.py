@@ -67,6 +67,17 @@ class Ragged(NamedTuple):
         found = [tensor for tensor in (self.lengths, self.reset) if tensor is not None]
         return [*found, *(self.reset_to or ())]
 
+    def on(self, device: torch.device) -> Ragged:
+        """The same with lengths of int64 on a device; nothing waits for it.
+
+        Args:
+            device: of the call.
+        """
+        lengths = self.lengths
+        if lengths is None:
+            return self
+        return self._replace(lengths=lengths.to(device, torch.int64, non_blocking=True))
+
     def cleaned(self, x: Tensor) -> Tensor:
         """The input of the first layer with zeros where a row runs no step: no product reads more.
 

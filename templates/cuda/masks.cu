@@ -1,5 +1,6 @@
-// What a call with lengths and resets does besides its steps: packs the bytes that say how rows take
-// steps, and gives products over all steps the states that each step began from.
+// What a call with lengths and resets does besides its steps: makes the bytes that say how rows take
+// steps, packs them, clears what no row runs, and gives products over all steps the states that each
+// step began from.
 #include "lib/ptx/types.cuh"
 
 namespace rnnc {
@@ -9,6 +10,26 @@ constexpr int kMaskSteps = 16;  // per word, as in lib/cell/mask.cuh
 enum How { kHold, kRun, kRestart, kFirst };
 
 // Mirrored by runtime/cuda/products/masks.py.
+struct MakeArguments {
+  const int64* lengths;         // [B]; null if all rows run all steps
+  const unsigned char* reset;   // bool, by its strides; null for none
+  unsigned char* steps;         // [directions, T, B]
+  u32* words;                   // [directions, T / 16, B], as in PackArguments
+  int* longest;                 // [B]; not written without lengths
+  int64 count, batch;           // T, B
+  int64 reset_time, reset_row;  // in elements
+  int64 reverses;               // bit i: whether direction i runs from the last step to the first
+};
+
+struct SelectArguments {
+  const unsigned char* steps;   // [T, B]
+  const void* from;             // a row of a step by its strides, in words of word_bytes
+  void* to;                     // [T, B, words]: zeros where a row does not run a step
+  int64 count, batch, words;    // T, B
+  int64 from_time, from_row;    // in words
+  int64 word_bytes;
+};
+
 struct PackArguments {
   const unsigned char* steps;  // [T, B]
   u32* words;                  // [T / 16, B], two bits per step, the first lowest
@@ -28,6 +49,31 @@ struct ReadArguments {
   int64 reverse;                 // whether the first step is the last in memory
   int64 word_bytes;
 };
+
+// How a row takes step t; `end` is its length.
+RNNC_INLINE u32 how_of(const MakeArguments& a, bool reverse, int64 t, int64 row, int64 end) {
+  if (t >= end) return kHold;
+  // In reverse a reset is a boundary: the step before it in time starts anew.
+  const int64 boundary = reverse ? t + 1 : t;
+  if (a.reset && boundary < end && a.reset[boundary * a.reset_time + row * a.reset_row]) {
+    return kRestart;
+  }
+  return t == (reverse ? end - 1 : 0) ? kFirst : kRun;
+}
+
+// The rows of steps that run.
+template <typename Word>
+RNNC_INLINE void select_rows(const SelectArguments& a) {
+  const int64 rows = a.count * a.batch;
+  for (int64 i = blockIdx.x; i < rows; i += gridDim.x) {
+    const int64 t = i / a.batch, row = i - t * a.batch;
+    const bool runs = a.steps[i] != kHold;
+    const Word* const from =
+        static_cast<const Word*>(a.from) + t * a.from_time + row * a.from_row;
+    Word* const to = static_cast<Word*>(a.to) + i * a.words;
+    for (int64 k = threadIdx.x; k < a.words; k += kThreads) to[k] = runs ? from[k] : Word{};
+  }
+}
 
 template <typename Word>
 RNNC_INLINE void read_states(const ReadArguments& a) {
@@ -52,6 +98,44 @@ RNNC_INLINE void read_states(const ReadArguments& a) {
 }
 
 }  // namespace rnnc
+
+// blockIdx.y: the direction.
+extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
+rnnc_make_masks(const __grid_constant__ rnnc::MakeArguments a) {
+  using namespace rnnc;
+  const int64 i = int64{blockIdx.x} * kThreads + threadIdx.x;
+  const int64 group = i / a.batch, row = i - group * a.batch, first = group * kMaskSteps;
+  if (first >= a.count) return;
+  const int64 direction = blockIdx.y, groups = (a.count + kMaskSteps - 1) / kMaskSteps;
+  const bool reverse = a.reverses >> direction & 1;
+  int64 end = a.count;
+  if (a.lengths) {
+    const int64 length = a.lengths[row];
+    end = length < 0 ? 0 : length < end ? length : end;
+    if (group == 0 && direction == 0) a.longest[row] = static_cast<int>(end);
+  }
+  unsigned char* const steps = a.steps + direction * a.count * a.batch + row;
+  u32 word = 0;
+#pragma unroll
+  for (int k = 0; k < kMaskSteps; ++k) {
+    const int64 t = first + k;
+    const u32 how = t < a.count ? how_of(a, reverse, t, row, end) : u32{kRun};
+    if (t < a.count) steps[t * a.batch] = static_cast<unsigned char>(how);
+    word |= how << 2 * k;
+  }
+  a.words[(direction * groups + group) * a.batch + row] = word;
+}
+
+extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
+rnnc_select_rows(const __grid_constant__ rnnc::SelectArguments a) {
+  using namespace rnnc;
+  switch (static_cast<int>(a.word_bytes)) {
+    case 2: return select_rows<u16>(a);
+    case 4: return select_rows<u32>(a);
+    case 8: return select_rows<u64>(a);
+    case 16: return select_rows<uint4>(a);
+  }
+}
 
 extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
 rnnc_pack_masks(const __grid_constant__ rnnc::PackArguments a) {

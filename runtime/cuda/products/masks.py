@@ -22,9 +22,9 @@ from ..load import LoadedModule, loaded
 from ..nvrtc import compile_unit
 
 # As in templates/cuda/masks.cu.
-_THREADS, _STEPS = 128, 16
+THREADS, STEPS = 128, 16
 _WORDS = (16, 8, 4, 2)  # bytes
-_BLOCKS_PER_MULTIPROCESSOR = 16
+BLOCKS_PER_MULTIPROCESSOR = 16
 
 
 class _Pack(ctypes.Structure):
@@ -83,12 +83,22 @@ def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor |
         reset_to: what `without_gaps` gave.
     """
     strides = [_strides(value) for value in reset_to]
+    words = packed_steps(masks.steps) if masks.words is None else masks.words
     return [
-        *(packed_steps(masks.steps), masks.longest),
+        *(words, masks.longest),
         *(time for time, _ in strides),
         *(row for _, row in strides),
         *reset_to,
     ]
+
+
+def widest_word(numbers: Sequence[int]) -> int:
+    """The bytes of the widest word by which memory can be copied.
+
+    Args:
+        numbers: addresses, sizes and strides, in bytes.
+    """
+    return next(w for w in _WORDS if not any(n % w for n in numbers))
 
 
 def packed_steps(steps: Tensor) -> Tensor:
@@ -101,17 +111,17 @@ def packed_steps(steps: Tensor) -> Tensor:
         (T / 16, B) of int32; the first of 16 steps has the lowest bits.
     """
     count, batch = steps.shape
-    words = steps.new_empty(math.ceil(count / _STEPS), batch, dtype=torch.int32)
+    words = steps.new_empty(math.ceil(count / STEPS), batch, dtype=torch.int32)
     if not words.numel():
         return words
     if not steps.is_cuda:
-        padding = steps.new_full((len(words) * _STEPS - count, batch), RUN)
-        parts = torch.cat([steps, padding]).view(-1, _STEPS, batch).long()
-        return words.copy_((parts << 2 * torch.arange(_STEPS)[:, None]).sum(1))
+        padding = steps.new_full((len(words) * STEPS - count, batch), RUN)
+        parts = torch.cat([steps, padding]).view(-1, STEPS, batch).long()
+        return words.copy_((parts << 2 * torch.arange(STEPS)[:, None]).sum(1))
     with on_device(steps.device):
-        grid = math.ceil(words.numel() / _THREADS), 1, 1
+        grid = math.ceil(words.numel() / THREADS), 1, 1
         given = _Pack(steps.data_ptr(), words.data_ptr(), count, batch)
-        _kernel("rnnc_pack_masks", steps.device.index)(grid, given)
+        mask_kernel("rnnc_pack_masks", steps.device.index)(grid, given)
     return words
 
 
@@ -139,9 +149,9 @@ def states_read(
     sources = dict.fromkeys((*layout.sources.values, *layout.diagonal_sources.values))
     count, batch = masks.steps.shape
     device = masks.steps.device
-    most = device_limits(device.index).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
+    most = device_limits(device.index).multiprocessors * BLOCKS_PER_MULTIPROCESSOR
     with on_device(device):
-        kernel = _kernel("rnnc_read_states", device.index)
+        kernel = mask_kernel("rnnc_read_states", device.index)
         for source in sources:
             i = source.number
             state, initial, value = states[i], initial_states[i], reset_to[i]
@@ -150,7 +160,7 @@ def states_read(
             time, row = _strides(value)
             size = state.element_size()
             lengths = [n * size for n in (initial[0].numel(), time, row)]
-            word = next(w for w in _WORDS if not any(n % w for n in (*places, *lengths)))
+            word = widest_word((*places, *lengths))
             words, reset_time, reset_row = (n // word for n in lengths)
             sizes = count, batch, words, reset_time, reset_row, int(reverse), word
             given = _Read(masks.steps.data_ptr(), *places, *sizes)
@@ -160,10 +170,15 @@ def states_read(
 
 
 @lru_cache(maxsize=64)
-def _kernel(name: str, device: int) -> Kernel:
-    """A kernel of the unit on a device."""
+def mask_kernel(name: str, device: int) -> Kernel:
+    """A kernel of templates/cuda/masks.cu on a device.
+
+    Args:
+        name: as the source has it.
+        device: the device's number.
+    """
     with beside_captures():
-        return loaded(_module(device), LaunchShape(_THREADS), name, device)
+        return loaded(_module(device), LaunchShape(THREADS), name, device)
 
 
 @lru_cache(maxsize=64)

@@ -1,0 +1,100 @@
+"""How the rows of a module's call take its steps, on a GPU: launches of templates/cuda/masks.cu."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from ...ragged.given import Ragged
+from ...ragged.made import MadeMasks
+from ..driver.device import device_limits
+from ..launch import on_device
+from .masks import BLOCKS_PER_MULTIPROCESSOR, STEPS, THREADS, mask_kernel, widest_word
+
+
+class _Make(ctypes.Structure):
+    """Mirrors `MakeArguments`."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("lengths", "reset", "steps", "words", "longest")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("count", "batch", "reset_time", "reset_row", "reverses")
+        ),
+    ]
+
+
+class _Select(ctypes.Structure):
+    """Mirrors `SelectArguments`."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("steps", "source", "to")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("count", "batch", "words", "from_time", "from_row", "word_bytes")
+        ),
+    ]
+
+
+class CudaRows:
+    """What a target does with lengths and resets of a module's call, by one launch each."""
+
+    def made_masks(
+        self, ragged: Ragged, sizes: tuple[int, int], reverses: Sequence[bool]
+    ) -> MadeMasks | None:
+        """The masks; None where operators of torch make them.
+
+        Args:
+            ragged: of the call, with lengths of int64 on the device.
+            sizes: B and T.
+            reverses: of each direction, whether it runs from the last step to the first.
+        """
+        batch, count = sizes
+        lengths, reset = ragged.lengths, ragged.reset
+        like = reset if lengths is None else lengths
+        if like is None or not like.is_cuda or not batch * count:
+            return None
+        words = math.ceil(count / STEPS)
+        steps = like.new_empty(len(reverses), count, batch, dtype=torch.uint8)
+        packed = like.new_empty(len(reverses), words, batch, dtype=torch.int32)
+        longest = None
+        if lengths is not None:
+            lengths = lengths.contiguous()
+            longest = like.new_empty(batch, dtype=torch.int32)
+        places = [
+            0 if t is None else t.data_ptr() for t in (lengths, reset, steps, packed, longest)
+        ]
+        strides = (0, 0) if reset is None else reset.stride()
+        bits = sum(reverse << i for i, reverse in enumerate(reverses))
+        with on_device(like.device):
+            grid = math.ceil(words * batch / THREADS), len(reverses), 1
+            kernel = mask_kernel("rnnc_make_masks", like.device.index)
+            kernel(grid, _Make(*places, count, batch, *strides, bits))
+        return MadeMasks(steps, packed, longest)
+
+    def rows_that_run(self, x: Tensor, steps: Tensor) -> Tensor | None:
+        """The rows of x, zero where a step does not run; None where operators of torch do it.
+
+        Args:
+            x: (T, B, features).
+            steps: (T, B), as in `Masks`.
+        """
+        if not x.is_cuda or not x.numel() or x.stride(2) != 1:
+            return None
+        count, batch, features = x.shape
+        to, size = x.new_empty(x.shape), x.element_size()
+        lengths = [n * size for n in (features, x.stride(0), x.stride(1))]
+        word = widest_word((x.data_ptr(), to.data_ptr(), *lengths))
+        words, time, row = (n // word for n in lengths)
+        places = steps.data_ptr(), x.data_ptr(), to.data_ptr()
+        index = x.device.index
+        most = device_limits(index).multiprocessors * BLOCKS_PER_MULTIPROCESSOR
+        with on_device(x.device):
+            kernel = mask_kernel("rnnc_select_rows", index)
+            given = _Select(*places, count, batch, words, time, row, word)
+            kernel((min(count * batch, most), 1, 1), given)
+        return to
