@@ -8,12 +8,12 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ..autograd.function import without_autocast
 from ..autograd.settings import Settings
 from ..layers import check_wavefront, scan_layers
 from ..ragged.given import Ragged
 from ..tensors import States
-from .projected_direction import Direction, Part, projected
+from .projected_direction import Direction
+from .projected_weights import Part, projected
 from .projection import Projection
 from .ragged import RaggedLayers
 
@@ -92,21 +92,8 @@ def _parts(weights: Sequence[Tensor | None], settings: Settings) -> list[Part]:
         W, recurrent, *others, matrix = weights[first : first + count]
         assert recurrent is not None
         assert matrix is not None
-        # In float32 at least, and rounded once.
-        wide = torch.promote_types(recurrent.dtype, torch.float32)
-        with without_autocast(recurrent.device.type):
-            R = _product(recurrent.to(wide), matrix.to(wide), settings.heads).to(recurrent.dtype)
-        found.append(Part(recurrent, matrix, [W, R, *others]))
+        found.append(Part(recurrent, matrix, [W, None, *others]))
     return found
-
-
-def _product(recurrent: Tensor, matrix: Tensor, heads: int) -> Tensor:
-    """R' P of each head, (heads * gates * D, D)."""
-    if heads == 1:
-        return torch.mm(recurrent, matrix)
-    size, dim = matrix.shape[0] // heads, matrix.shape[1]
-    each = torch.bmm(recurrent.view(heads, -1, size), matrix.view(heads, size, dim))
-    return each.view(-1, dim)
 
 
 def _whole_layer(
@@ -118,7 +105,7 @@ def _whole_layer(
 ) -> tuple[list[Tensor], list[States]]:
     """Run both directions of a layer without given states, as a layer that is not projected."""
     one = settings._replace(cell=projection.recurrent, layers=1, dropout=0.0)
-    weights = [weight for part in parts for weight in part.whole]
+    weights = [weight for part in parts for weight in part.whole(settings.heads)]
     y, last = scan_layers(one, False, x, None, weights, unweighted=unweighted)
     matrices = [part.matrix for part in parts]
     both = matrices[0] if len(parts) == 1 else torch.cat(matrices)

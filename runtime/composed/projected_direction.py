@@ -11,44 +11,15 @@ from torch import Tensor
 
 from ..autograd.settings import Settings
 from ..call import Choice
-from ..check.plain import is_watched
 from ..masks import FIRST, HOLD, RESTART, Masks, with_reset_values
 from ..ragged.given import Ragged, by_heads
 from ..scan import run_scan
 from ..targets import target_of
 from ..tensors import ScanInputs, States
+from .layer_by_layer import scan_direction
+from .projected_weights import Part, projected
 from .projection import Projection
 from .ragged import RaggedLayers
-
-
-class Part(NamedTuple):
-    """The weights of one direction of a layer.
-
-    Attributes:
-        recurrent: R', (heads * gates * D, P), which multiplies h.
-        matrix: P of each head, (heads * P, D).
-        whole: the parameters of a direction that is not projected, with R = R' P in place of R'.
-    """
-
-    recurrent: Tensor
-    matrix: Tensor
-    whole: list[Tensor | None]
-
-
-def projected(states: Tensor, matrix: Tensor, heads: int) -> Tensor:
-    """P h~ of each head.
-
-    Args:
-        states: (..., heads * D).
-        matrix: (heads * P, D).
-        heads: their number.
-    """
-    if heads == 1:
-        return F.linear(states, matrix)
-    outer = states.shape[:-1]
-    each = states.reshape(-1, heads, matrix.shape[1]).transpose(0, 1)
-    found = torch.bmm(each, matrix.view(heads, -1, matrix.shape[1]).transpose(1, 2))
-    return found.transpose(0, 1).reshape(*outer, matrix.shape[0])
 
 
 class Direction(NamedTuple):
@@ -114,52 +85,119 @@ class Direction(NamedTuple):
             masks: of the recurrence.
             value: of h after a reset, as in `Masks.reset_to`; None where it is zero.
         """
+        h, others = self._first()
+        if masks is None:
+            return self._all_rows(h, others)
         settings, projection, x = self.settings, self.projection, self.x
-        heads, dim, (steps, batch, _) = settings.heads, settings.dim, x.shape
-        cell, target = projection.recurrent, target_of(x.device, settings.backend)
-        shape = batch, heads, dim
-        first = target.initial_states(x, [state.init for state in cell.states], shape)
-        h: Tensor | None = None
-        if self.states:
-            h, *others = self.states
-            first = [x.new_zeros(shape), *[state.reshape(shape) for state in others]]
-        elif projection.init or (steps == 1 and masks is None):
-            h = x.new_full((batch, heads * projection.size), projection.init)
-        W, R, b, R_diag, params = settings.form.weights(self.part.whole, 1)[0]
-        wx = x.new_empty(batch, steps, heads, dim, 0) if W is None else target.project(x, W)
-        added = None if not steps else self._added(h, value, masks)
+        shape = x.shape[1], settings.heads, settings.dim
+        first = [x.new_zeros(shape), *[state.reshape(shape) for state in others]]
+        W, R, b, R_diag, params = settings.form.weights(self.part.whole(settings.heads), 1)[0]
+        cell, wx = projection.recurrent, self._input(x, W)
+        added = self._added(h, value, masks) if len(x) else None
         if added is not None:
-            cell = projection.entered if masks is not None or steps > 1 else projection.single
-            wx = self._entered(wx, added)
-        if not cell.dense_pairs:
-            R = None
+            cell, wx = projection.entered, self._entered(wx, added)
         inputs = ScanInputs(wx, R, b, first, R_diag, params, masks, self.unweighted)
-        wanted = (True, *(self.every,) * (len(first) - 1))
+        wanted = (True, *(self.every,) * len(others))
         over_time, last = run_scan(cell, inputs, wanted, settings.backend, self.choice)
-        flat = [
-            state.transpose(0, 1).reshape(steps, batch, heads * dim)
-            for state in (over_time if self.every else over_time[:1])
-        ]
-        y = projected(flat[0], self.part.matrix, heads)
+        return self._results(
+            [
+                state.transpose(0, 1).reshape(*x.shape[:2], -1)
+                for state in (over_time if self.every else over_time[:1])
+            ],
+            [state.reshape(x.shape[1], -1) for state in last],
+            *(h, masks),
+        )
+
+    def _first(self) -> tuple[Tensor | None, Sequence[Tensor]]:
+        """The states before the first step: h, or None where it is zero, and the others."""
+        if self.states:
+            return self.states[0], self.states[1:]
+        settings, projection = self.settings, self.projection
+        batch, hidden = self.x.shape[1], settings.heads * settings.dim
+        others = [self.x.new_full((batch, hidden), s.init) for s in settings.cell.states[1:]]
+        # A single step without h would leave R' without a gradient.
+        if not projection.init and len(self.x) != 1:
+            return None, others
+        size = settings.heads * projection.size
+        return self.x.new_full((batch, size), projection.init), others
+
+    def _all_rows(self, h: Tensor | None, others: Sequence[Tensor]) -> tuple[list[Tensor], States]:
+        """All rows run all steps: the first from h, the later ones from the h~ of the first."""
+        x, reverse = self.x, self.choice.reverse is True
+        state = x.new_zeros(x.shape[1], self.settings.heads * self.settings.dim)
+        states, more = [state, *others], self.unweighted
+        found: list[list[Tensor]] = []
+        if h is not None and len(x):
+            sizes = [len(x) - 1, 1] if reverse else [1, len(x) - 1]
+            x, one = x.split(sizes) if reverse else reversed(x.split(sizes))
+            steps = [u.split(sizes, 1) if u.shape[1] > 1 else (u, u) for u in more]
+            states = self._single(one, h, others, [u[reverse] for u in steps])
+            more = [u[not reverse] for u in steps]
+            stored = states if self.every else states[:1]
+            found.append([state.unsqueeze(0) for state in stored])
+        if len(x) or not found:
+            one_layer = self.settings._replace(cell=self.projection.recurrent)
+            whole = self.part.whole(self.settings.heads)
+            weights = self.settings.form.weights(whole, 1)[0]
+            over_time, states = scan_direction(
+                one_layer, self.choice, x, states, weights, self.every, None, more
+            )
+            found.insert(0 if reverse else 1, over_time)
+        each = zip(*found, strict=True)
+        over_time = [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in each]
+        return self._results(over_time, states, h, None)
+
+    def _single(
+        self, x: Tensor, h: Tensor, others: Sequence[Tensor], unweighted: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """The states after one step, (B, hidden) each, with h~ in place of h.
+
+        Args:
+            x: (1, B, features).
+            h: before the step, (B, heads * P).
+            others: the other states before the step, (B, hidden) each.
+            unweighted: as in `ScanInputs`, of the step.
+        """
+        settings = self.settings
+        shape = x.shape[1], settings.heads, settings.dim
+        W, _, b, R_diag, params = settings.form.weights(self.part.others, 1)[0]
+        wx = self._entered(self._input(x, W), self._product(h.reshape(shape[0], 1, shape[1], -1)))
+        first = [x.new_zeros(shape), *[state.reshape(shape) for state in others]]
+        inputs = ScanInputs(wx, None, b, first, R_diag, params, None, unweighted)
+        wanted = (False,) * len(first)
+        choice = self.choice._replace(reverse=False)
+        _, last = run_scan(self.projection.single, inputs, wanted, settings.backend, choice)
+        return [state.reshape(shape[0], -1) for state in last]
+
+    def _input(self, x: Tensor, W: Tensor | None) -> Tensor:
+        """The input's contribution to the gates that take input."""
+        settings = self.settings
+        if W is None:
+            return x.new_empty(x.shape[1], x.shape[0], settings.heads, settings.dim, 0)
+        return target_of(x.device, settings.backend).project(x, W)
+
+    def _results(
+        self,
+        over_time: Sequence[Tensor],
+        last: Sequence[Tensor],
+        h: Tensor | None,
+        masks: Masks | None,
+    ) -> tuple[list[Tensor], States]:
+        """The results of a call, with h in place of h~."""
+        matrix, heads = self.part.matrix, self.settings.heads
+        y = projected(over_time[0], matrix, heads)
+        end = projected(last[0], matrix, heads)
         if masks is not None and masks.longest is not None:
             # What comes back in padding must not reach the gradient of P.
             y = torch.where((masks.steps != HOLD).unsqueeze(2), y, 0.0)
-        ends = [state.reshape(batch, heads * dim) for state in last]
-        return [y, *flat[1:]], (self._last(ends[0], h, masks), *ends[1:])
+            if h is not None:
+                end = torch.where((masks.longest == 0).unsqueeze(1), h, end)
+        if h is not None and not len(self.x):
+            end = h.to(end.dtype)
+        return [y, *over_time[1:]], (end, *last[1:])
 
-    def _last(self, state: Tensor, h: Tensor | None, masks: Masks | None) -> Tensor:
-        """The output after the last step: the first one in rows of no steps."""
-        found = projected(state, self.part.matrix, self.settings.heads)
-        if h is None:
-            return found
-        if not len(self.x):
-            return h.to(found.dtype)
-        if masks is None or masks.longest is None:
-            return found
-        return torch.where((masks.longest == 0).unsqueeze(1), h, found)
-
-    def _added(self, h: Tensor | None, value: Tensor | None, masks: Masks | None) -> Tensor | None:
-        """What enters the gates as R' h, (B, T, N, D, gates), or of one step; None for nothing.
+    def _added(self, h: Tensor | None, value: Tensor | None, masks: Masks) -> Tensor | None:
+        """What enters the gates as R' h, (B, T, N, D, gates); None for nothing.
 
         Args:
             h: before the first step; None where it is zero.
@@ -169,8 +207,6 @@ class Direction(NamedTuple):
         heads, batch = self.settings.heads, self.x.shape[1]
         if h is not None:
             h = h.reshape(batch, 1, heads, self.projection.size)
-        if masks is None:
-            return None if h is None else self._product(h)
         # A row may lack such a step. No product reads its h then, which may hold anything.
         how = masks.steps.t()[:, :, None, None]
         found: Tensor | None = None
@@ -208,19 +244,8 @@ class Direction(NamedTuple):
 
         Args:
             wx: of the gates that take input.
-            added: to the gates with a recurrent matrix; of the first step that runs if the call
-                has no masks.
+            added: to the gates with a recurrent matrix.
         """
-        steps = wx.shape[1]
-        if added.shape[1] < steps:
-            at_end = self.choice.reverse is True
-            if self.projection.adds_to_input and not (
-                torch.compiler.is_compiling() or is_watched()
-            ):
-                wx[:, steps - 1 if at_end else 0] += added[:, 0]
-                return wx
-            missing = (steps - 1, 0) if at_end else (0, steps - 1)
-            added = F.pad(added, (0, 0, 0, 0, 0, 0, *missing))
         if self.projection.adds_to_input:
             return wx + added
         old = dict(zip(self.projection.recurrent.input_gates, wx.unbind(4), strict=True))

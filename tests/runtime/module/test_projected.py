@@ -78,7 +78,7 @@ def test_as_torchs_lstm(options, given, steps):
         x = torch.randn(*outer, INPUT, dtype=torch.float64, requires_grad=True)
         sizes = (P, HIDDEN) if given else ()
         states = [
-            torch.randn(parts, *batch, size, dtype=torch.float64, requires_grad=True)
+            torch.randn(size, *batch, parts, dtype=torch.float64).transpose(0, -1).requires_grad_()
             for size in sizes
         ]
         results, seeds = [], None
