@@ -154,12 +154,14 @@ def backward(
         d_initial_states=d_states_before,
         d_R_diag=d_diagonal,
         d_params=d_params,
-        d_unweighted=[
-            d_gates[:, :, :, counts.gates - counts.unweighted + i].transpose(0, 1)
-            for i in range(counts.unweighted)
-        ],
+        d_unweighted=_last_gates(d_gates, counts.unweighted),
         d_reset_to=d_reset_to,
     )
+
+
+def _last_gates(d_gates: Tensor, count: int) -> Sequence[Tensor]:
+    """The gradients of the cell's inputs, which are the last gates, (B, T, N, D) each."""
+    return d_gates.transpose(0, 1).unbind(3)[-count:] if count else ()
 
 
 # Multiplications below which a call of torch takes longer than a product.

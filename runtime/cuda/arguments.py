@@ -9,6 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
+from ..tensors import strides_of_unweighted
+
 _WIDEST_ACCESS = 16  # bytes
 
 # What both directions begin with: the sizes, where a launch begins, and how long a block waits.
@@ -37,13 +39,42 @@ def _masks(states: int) -> tuple[tuple[str, type[ctypes.Structure]]]:
     return (("masks", mask_arguments(states)),)
 
 
-def forward_arguments(states: int, params: int, masked: bool = False) -> type[ctypes.Structure]:
-    """Mirrors `ForwardArguments` of a cell with that many states and params."""
-    return _forward_arguments(states, params, masked)
+def forward_arguments(
+    states: int, params: int, masked: bool = False, unweighted: int = 0
+) -> type[ctypes.Structure]:
+    """Mirrors `ForwardArguments` of a cell with that many states, params and inputs."""
+    return _forward_arguments(states, params, masked, unweighted)
 
 
 @lru_cache(maxsize=64)
-def _forward_arguments(states: int, params: int, masked: bool) -> type[ctypes.Structure]:
+def _unweighted_arguments(count: int) -> type[ctypes.Structure]:
+    """Mirrors `UnweightedArguments` of a cell with that many inputs."""
+
+    class UnweightedArguments(ctypes.Structure):
+        _fields_ = [
+            ("tensor", ctypes.c_void_p * count),
+            *((name, ctypes.c_int64 * count) for name in ("time", "row", "head", "unit")),
+        ]
+
+    return UnweightedArguments
+
+
+def unweighted_fields(tensors: Sequence[Tensor]) -> tuple[int | Tensor, ...]:
+    """The fields of `UnweightedArguments`, in its order; none for a cell without inputs.
+
+    Args:
+        tensors: as in `ScanInputs.unweighted`.
+    """
+    if not tensors:
+        return ()
+    strides = zip(*map(strides_of_unweighted, tensors), strict=True)
+    return (*tensors, *(stride for axis in strides for stride in axis))
+
+
+@lru_cache(maxsize=64)
+def _forward_arguments(
+    states: int, params: int, masked: bool, unweighted: int
+) -> type[ctypes.Structure]:
     each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)
 
     class ForwardArguments(ctypes.Structure):
@@ -55,6 +86,7 @@ def _forward_arguments(states: int, params: int, masked: bool) -> type[ctypes.St
             ("params", each_param),
             *((name, each_state) for name in ("initial_states", "states", "last")),
             ("saved", ctypes.c_void_p),
+            *((("unweighted", _unweighted_arguments(unweighted)),) if unweighted else ()),
             *(_masks(states) if masked else ()),
         ]
 

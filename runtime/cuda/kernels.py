@@ -20,6 +20,7 @@ from ..gemms import gates_again, recurrent_sums
 from ..multiplier import TORCH, Multiplier
 from ..replay.recorder import recording, refuse_recording
 from ..tensors import Forward, Gradients, Saved, ScanInputs
+from .arguments import unweighted_fields
 from .launch import filled, on_device
 from .prepared import Prepared, prepare
 from .products.masks import mask_fields, states_read, without_gaps
@@ -86,7 +87,7 @@ def forward(
         *(wx.stride(1), wx.stride(0)),
         *(wx, R, R_diag, b),
         *(params or (None,)),
-        *(*initial_states, *states, *last, saved),
+        *(*initial_states, *states, *last, saved, *unweighted_fields(inputs.unweighted)),
         *(mask_fields(inputs.masks, without_gaps(reset_to)) if inputs.masks else ()),
     )
 
@@ -233,6 +234,8 @@ def backward_parts(
             firsts = [None if z else s for z, s in zip(known, read.initial_states, strict=True)]
             factors = [*read.states], firsts
         by_head = saved.by_head or reverse == "half"
+        count = counts.unweighted  # the last gates
+        d_unweighted = d_gates_no_input.transpose(0, 1).unbind(-1)[-count:] if count else ()
         matrices = sum(len(product.pairs) for product in ready.products)
         d_R = new_of_heads(like, (matrices, heads, dim, dim), 1, by_head)
         left = recurrent_sums(d_R, ready.products, *gates, *factors, multiplier, reverse)
@@ -251,7 +254,8 @@ def backward_parts(
             d_initial_states=d_initial_states,
             d_R_diag=d_R_diag,
             d_params=d_params,
-            d_reset_to=_as(like.dtype, d_reset_to),
+            d_reset_to=[d.to(like.dtype) for d in d_reset_to if d is not None] or None,
+            d_unweighted=d_unweighted,
         )
 
     def no_sums() -> Tensor:
@@ -296,8 +300,3 @@ def _as_read(cell: CellSpec, saved: Saved, reset_to: Sequence[Tensor], reverse: 
     states, firsts = ([packed(t) for t in s] for s in (saved.states, saved.initial_states))
     read = states_read(cell, saved.masks, states, firsts, reset_to, bool(reverse))
     return replace(saved, states=read[0], initial_states=read[1])
-
-
-def _as(dtype: torch.dtype, sums: Sequence[Tensor | None]) -> list[Tensor] | None:
-    """Sums over time in the dtype of the call; None if there are none."""
-    return [total.to(dtype) for total in sums if total is not None] or None

@@ -86,7 +86,8 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         PlanError: the plan's kind has no launcher.
     """
     counts = counts_of(cell)
-    arguments = forward_arguments if plan.direction == "forward" else backward_arguments
+    parts = counts.states, counts.params, plan.masked
+    forward = plan.direction == "forward"
     return Prepared(
         cell,
         plan,
@@ -94,7 +95,7 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         device,
         counts,
         products_of(cell),
-        arguments(counts.states, counts.params, plan.masked),
+        forward_arguments(*parts, counts.unweighted) if forward else backward_arguments(*parts),
         launcher_of(cell, plan, sizes, device),
         plan.parts_of_sums(sizes.batch),
         *plan.buffer_bytes(sizes.batch, sizes.heads),

@@ -45,6 +45,7 @@ class CudaTarget(CudaInputs, CudaRows, CudaSteps, CudaDirections):
 
     device = "cuda"
     takes_masks = True
+    takes_inputs = True
     dtypes: tuple[torch.dtype, ...] = (
         torch.float32,
         torch.float64,

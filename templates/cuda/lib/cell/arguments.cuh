@@ -31,6 +31,15 @@ struct MaskArguments {
 };
 #endif
 
+#ifdef RNNC_UNWEIGHTED
+// The inputs of the cell that no weight multiplies: lib/cell/unweighted.cuh.
+struct UnweightedArguments {
+  const Element* tensor[Cell::kUnweighted];  // [T, B, N, D]
+  int64 time[Cell::kUnweighted], row[Cell::kUnweighted], head[Cell::kUnweighted],
+      unit[Cell::kUnweighted];               // strides, in elements
+};
+#endif
+
 struct ForwardArguments {
   int64 steps, batch, heads, dim;
   int64 first_tile, first_head;  // of this launch, if one launch cannot take all
@@ -45,6 +54,9 @@ struct ForwardArguments {
   Element* states[Cell::kStates];                      // [T, B, N, D]; null: not stored
   Element* last[Cell::kStates];                        // [B, N, D]
   Element* saved;  // [T, B, N, D, kSaved]; null: no backward follows
+#ifdef RNNC_UNWEIGHTED
+  UnweightedArguments unweighted;
+#endif
 #ifdef RNNC_MASKED
   MaskArguments masks;
 #endif

@@ -3,6 +3,7 @@
 
 #include "lib/cell/item_forward.cuh"
 #include "lib/cell/mask_forward.cuh"
+#include "lib/cell/unweighted.cuh"
 
 namespace rnnc {
 
@@ -18,6 +19,7 @@ struct ForwardItems {
   PerItem<States> state;
   PerItem<Saved> saved;
   ForwardMasks<units, rows> masks;
+  Unweighted<units, rows> unweighted;
 
   // body(i, j) for unit i and row j.
   template <typename Body>

@@ -57,6 +57,7 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
     repeat<Plan::kThreadRows>([&](int j) {
       const int64 real_row = j < valid_rows ? row + j : 0;
       masks.place_row(j, real_row);
+      unweighted.place_row(j, real_row);
       const int64 real_unit = head * Plan::kHeadDim + (whole || unit < Plan::kHeadDim ? unit : 0);
       offset_bytes[j] = launder((real_row * plane + real_unit) * int64{sizeof(Element)});
     });
@@ -65,6 +66,7 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
       const int group_unit = exists ? 8 * group : 0, real_unit = exists ? unit + 8 * group : 0;
       load_unit(group, a, plane, head * Plan::kHeadDim + real_unit);
       masks.place_unit(group, head * Plan::kHeadDim + real_unit);
+      unweighted.place_unit(group, head, real_unit);
       repeat<Plan::kThreadRows>([&](int j) {
         valid[group][j] = exists && j < valid_rows;
         exchange_offset[group][j] = launder(StateExchange::offset(2 * quad + j, unit + 8 * group));
@@ -92,6 +94,7 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
   RNNC_MEMBER void start_base(const char* stage) {
     for_each([&](int group, int j) {
       start_gates(base[group][j], bias[group], InputCopy::read(stage, input_offset[group][j]));
+      unweighted.set(base[group][j], group, j);
       repeat<Cell::kGates>([&](int g) { base[group][j][g] = launder(base[group][j][g]); });
     });
   }
@@ -176,9 +179,11 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   };
 #pragma unroll 1
   for (int stage_idx = 0; stage_idx < Plan::kNumStages; ++stage_idx) prefetch(stage_idx, stage_idx);
+  items.unweighted.load(a, time, 0, steps);
   cp_async_wait<Plan::kNumStages - 2>();
   __syncthreads();
   items.start_base(inputs);
+  items.unweighted.load(a, time, 1, steps);
   items.add_states();
   __syncthreads();
 
@@ -211,6 +216,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     Items::PerItem<Gates> gate;
     items.finish_gates(gate, product);
     items.start_base(inputs + stage_idx * InputCopy::kBytes);
+    items.unweighted.load(a, time, t + 2, steps);
     buffer_offset ^= kBufferBytes;
     Items::PerItem<States> next;
     const auto compute = [&](auto& sigmoid) { items.compute(gate, next, sigmoid); };

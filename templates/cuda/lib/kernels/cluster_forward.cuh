@@ -52,9 +52,11 @@ struct Items : ForwardItems<1, kItems> {
     valid_items = pin(!exists || item_row >= a.batch ? 0 : item_row + 1 < a.batch ? 2 : 1);
     load_unit(0, a, plane, real_unit);
     masks.place_unit(0, real_unit);
+    unweighted.place_unit(0, head, exists ? unit : 0);
     repeat<kItems>([&](int j) {
       const int64 row = item_row + j;
       masks.place_row(j, row < a.batch ? row : 0);
+      unweighted.place_row(j, row < a.batch ? row : 0);
       offset_bytes[j] =
           launder(((row < a.batch ? row : 0) * plane + real_unit) * int64{sizeof(Element)});
       input_offset[j] = launder(InputCopy::offset(kItems * quad + j, exists ? lane >> 2 : 0));
@@ -83,6 +85,7 @@ struct Items : ForwardItems<1, kItems> {
   RNNC_MEMBER void start(PerItem<Gates>& gate, const char* stage) const {
     repeat<kItems>([&](int j) {
       start_gates(gate[0][j], bias[0], InputCopy::read(stage, input_offset[j]));
+      unweighted.set(gate[0][j], 0, j);
       add_diagonal(gate[0][j], diagonal[0], state[0][j]);
     });
   }
@@ -206,6 +209,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     Words words;
     items.collect(words, items.state, lane);
     state_push.publish(words);
+    items.unweighted.load(a, inputs.time, 0, steps);
 #pragma unroll 1
     for (int stage = 0; stage < Plan::kNumStages; ++stage) {
       inputs.prefetch(a, stage, stage, handover);
@@ -222,6 +226,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       cp_async_wait<Plan::kNumStages - 1>();
       __syncwarp();
       items.start(gate, inputs.stage(stage_idx));
+      items.unweighted.load(a, inputs.time, t + 1, steps);
       items.masks.ahead(a, inputs.time, t);
     }
     if constexpr (Cell::kSources > 0) {

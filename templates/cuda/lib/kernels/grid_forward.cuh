@@ -40,6 +40,8 @@ RNNC_INLINE void load_items(Items& items, const ForwardArguments& a, const Place
     repeat<Cell::kStates>([&](int s) { it.state[s] = to_real(a.initial_states[s][it.offset]); });
     it.masks.place_row(0, it.row);
     it.masks.place_unit(0, it.unit);
+    it.unweighted.place_row(0, it.row);
+    it.unweighted.place_unit(0, place.head, it.unit - place.head * Plan::kHeadDim);
     it.masks.begin(a, place.time(a), static_cast<int>(place.tile.of(a)));
     it.masks.begin_states(0, 0, a, place.time(a), it.state);
   });
@@ -53,6 +55,7 @@ RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, co
     const Element* const from = a.wx + place.time(a).at(t) * a.wx_time + it.input_offset;
     it.input.load(from);
     if (t + kL2Steps < steps) prefetch_l2(from + kL2Steps * place.time(a).stride(a.wx_time));
+    it.unweighted.load(a, place.time(a), t, steps);
     it.masks.ahead(a, place.time(a), t);
   });
 }
@@ -100,6 +103,7 @@ RNNC_INLINE void compute_items(Items& items, int phase, const float* partials) {
   for_items(items, phase, [&](Item& it) {
     Gates gate;
     start_gates(gate, it.bias, it.input);
+    it.unweighted.set(gate, 0, 0);
     add_diagonal(gate, it.diagonal, it.state);
     float total[kPartialWidth] = {};
     repeat<Plan::kWarps>([&](int w) {

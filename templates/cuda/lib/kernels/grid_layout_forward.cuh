@@ -4,6 +4,7 @@
 
 #include "lib/cell/item_forward.cuh"
 #include "lib/cell/mask_forward.cuh"
+#include "lib/cell/unweighted.cuh"
 #include "lib/kernels/grid_layout.cuh"
 #include "lib/mma/gate_tiles.cuh"
 
@@ -50,6 +51,7 @@ struct Item : GridItem<Plan> {
   Saved saved;
   Vec<Element, Cell::kInputGates> input;
   ForwardMasks<1, 1> masks;
+  Unweighted<1, 1> unweighted;
 };
 using Items = Item[Sizes::kThreadItems];
 

@@ -3,6 +3,7 @@
 
 #include "lib/cell/item_forward.cuh"
 #include "lib/cell/mask_forward.cuh"
+#include "lib/cell/unweighted.cuh"
 #include "lib/kernels/alternating/workspace.cuh"
 
 namespace rnnc::alternating {
@@ -33,6 +34,11 @@ struct ForwardInputs {
       if (a.bias) gate[kBias[i]] += to_real(a.bias[i * plane + unit]);
     });
     repeat<Cell::kInputGates>([&](int g) { gate[g] += x[g]; });
+    Unweighted<1, 1> unweighted;
+    unweighted.place_row(0, item.b);
+    unweighted.place_unit(0, item.n, item.d);
+    unweighted.load(a, time, t, a.steps);
+    unweighted.set(gate, 0, 0);
   }
 };
 

@@ -1,0 +1,60 @@
+// Unweighted: the inputs of the cell that no weight multiplies. They are the last gates of an item.
+//
+// A tensor has a stride for each axis, 0 where all have one value, so nothing is copied to its full
+// shape. Values of a step are loaded one step ahead, or more.
+#pragma once
+
+#include "lib/cell/item.cuh"
+#include "lib/cell/time.cuh"
+
+namespace rnnc {
+
+#ifdef RNNC_UNWEIGHTED
+
+// Of `rows` batch rows of `units` units.
+template <int units, int rows>
+struct Unweighted {
+  int row[rows], unit[units], head;  // in the batch; in the head
+  Element value[units][rows][Cell::kUnweighted];  // of the step that comes next
+
+  RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
+  RNNC_MEMBER void place_unit(int i, int64 of_head, int64 head_unit) {
+    unit[i] = static_cast<int>(head_unit);
+    head = static_cast<int>(of_head);
+  }
+
+  // Of step t, if there is one.
+  RNNC_MEMBER void load(const ForwardArguments& a, const TimeOrder& time, int64 t, int64 steps) {
+    if (t >= steps) return;
+    const UnweightedArguments& given = a.unweighted;
+    repeat<Cell::kUnweighted>([&](int k) {
+      const Element* const step =
+          given.tensor[k] + time.at(t) * given.time[k] + head * given.head[k];
+      repeat<units>([&](int i) {
+        repeat<rows>([&](int j) {
+          value[i][j][k] = step[row[j] * given.row[k] + unit[i] * given.unit[k]];
+        });
+      });
+    });
+  }
+  // As the gates that they are.
+  RNNC_MEMBER void set(Gates& gate, int i, int j) const {
+    repeat<Cell::kUnweighted>([&](int k) {
+      gate[Cell::kGates - Cell::kUnweighted + k] = to_real(value[i][j][k]);
+    });
+  }
+};
+
+#else
+
+template <int units, int rows>
+struct Unweighted {
+  RNNC_MEMBER void place_row(int, int64) {}
+  RNNC_MEMBER void place_unit(int, int64, int64) {}
+  RNNC_MEMBER void load(const ForwardArguments&, const TimeOrder&, int64, int64) {}
+  RNNC_MEMBER void set(Gates&, int, int) const {}
+};
+
+#endif
+
+}  // namespace rnnc
