@@ -7,6 +7,7 @@ import dataclasses
 
 import pytest
 import rnnc
+from rnnc import Gate, Input, Param, State, tanh
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.derive import derive
@@ -31,7 +32,8 @@ def structs_of(cell, masked=False):
     """Each struct in C++ and its mirror."""
     layout = layout_of(cell)
     counts = (len(layout.states), len(layout.params), masked)
-    forward, backward = forward_arguments(*counts), backward_arguments(*counts)
+    forward = forward_arguments(*counts, len(layout.unweighted))
+    backward = backward_arguments(*counts)
     work = workspace_struct(len(layout.states), len(layout.sources))
     masks = {"MaskArguments": mask_arguments(len(layout.states))} if masked else {}
     return masks | {
@@ -81,6 +83,19 @@ def test_mirrors_lie_as_the_compiler_lays_them_out(name):
     lines = [line for item in structs_of(cell).items() for line in assertions(*item)]
     assert len(lines) > 60
     ptx_of(source_with(cell, lines), "sm_80")
+
+
+@rnnc.cell
+def with_inputs(g: Gate, a: Input, b: Input, w: Param, h: State):
+    return a * tanh(g) + b * w * h
+
+
+@pytest.mark.parametrize("masked", [False, True])
+def test_inputs_that_no_weight_multiplies_lie_there_too(masked):
+    struct = structs_of(with_inputs, masked)["ForwardArguments"]
+    inner = dict(struct._fields_)["unweighted"]
+    lines = [*assertions("ForwardArguments", struct), *assertions("UnweightedArguments", inner)]
+    ptx_of(source_with(with_inputs, lines, masked=masked), "sm_80")
 
 
 @pytest.mark.parametrize("name", ["elman", "slstm", "indrnn"])

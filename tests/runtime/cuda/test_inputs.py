@@ -1,0 +1,61 @@
+"""Inputs that no weight multiplies on a GPU whose driver takes notes, and their kernels."""
+
+from __future__ import annotations
+
+import pytest
+import rnnc
+import torch
+from rnnc import Gate, Input, State, sigmoid, tanh
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.shape import Shape
+from rnnc.runtime.cuda.driver.device import cupy_nvrtc
+from rnnc.runtime.cuda.launchers import LAUNCHERS
+from rnnc.runtime.cuda.nvrtc import NvrtcToolchain
+from rnnc.runtime.store.compiled import compile_cell
+
+BATCH, STEPS, HEADS, DIM = 3, 5, 2, 64
+KINDS = ("block", "cluster", "grid", "alternating")
+
+
+@rnnc.cell
+def masked_gru(z: Gate, g: Gate, dt: Input, m: Input, h: State):
+    z = sigmoid(z) * m
+    return (1 - z) * h + z * tanh(g * dt)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kernels_read_inputs_as_they_lie(kind, simulated_gpu, monkeypatch):
+    notes = {}
+
+    def run(launcher, arguments, R, like, steps):
+        notes[launcher._plan.direction] = arguments
+
+    for launcher in set(LAUNCHERS.values()):
+        monkeypatch.setattr(launcher, "run", run)
+    wx, R = torch.randn(BATCH, STEPS, HEADS, DIM, 2), torch.randn(2, HEADS, DIM, DIM)
+    dt = torch.rand(STEPS, BATCH).t().requires_grad_()
+    m = torch.rand(BATCH, 1, HEADS, 1, requires_grad=True)
+    inputs = {"m": m, "dt": dt}
+    results, _ = rnnc.scan(masked_gru, wx, R, inputs=inputs, backend="simulated", variant=kind)
+    d_dt, d_m = torch.autograd.grad(results[0].sum(), [dt, m])
+    assert (d_dt.shape, d_m.shape) == (dt.shape, m.shape)
+    found = notes["forward"].unweighted
+    assert list(found.tensor) == [dt.data_ptr(), m.data_ptr()]
+    assert list(found.time) == [BATCH, 0]
+    assert list(found.row) == [1, HEADS]
+    assert list(found.head) == [0, 1]
+    assert list(found.unit) == [0, 0]
+    assert not hasattr(notes["backward"], "unweighted")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_kernels_compile_without_spills(kind):
+    try:
+        cupy_nvrtc()
+    except rnnc.NoCudaError as error:
+        pytest.skip(str(error))
+    dim = 256 if kind in ("cluster", "grid") else DIM
+    plan = rnnc.plan_for(masked_gru, Shape(1, dim, batch=16), limits_of("H200"), kind)
+    plan = plan.in_time(False, masked=kind == "block")
+    library = compile_cell(masked_gru, plan.forward, NvrtcToolchain(plan.arch))
+    assert {name: report.spills for name, report in library.reports.items() if report.spills} == {}
