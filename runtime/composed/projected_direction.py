@@ -129,23 +129,24 @@ class Direction(NamedTuple):
         found: list[list[Tensor]] = []
         if h is not None and len(x):
             sizes = [len(x) - 1, 1] if reverse else [1, len(x) - 1]
-            x, one = x.split(sizes) if reverse else reversed(x.split(sizes))
-            steps = [u.split(sizes, 1) if u.shape[1] > 1 else (u, u) for u in more]
-            states = self._single(one, h, others, [u[reverse] for u in steps])
-            more = [u[not reverse] for u in steps]
+            parts = torch.split(x, sizes)
+            steps = [torch.split(u, sizes, 1) if u.shape[1] > 1 else (u, u) for u in more]
+            one = [u[reverse] for u in steps]
+            x, more = parts[not reverse], [u[not reverse] for u in steps]
+            states = self._single(parts[reverse], h, others, one)
             stored = states if self.every else states[:1]
             found.append([state.unsqueeze(0) for state in stored])
         if len(x) or not found:
             one_layer = self.settings._replace(cell=self.projection.recurrent)
             whole = self.part.whole(self.settings.heads)
             weights = self.settings.form.weights(whole, 1)[0]
-            over_time, states = scan_direction(
+            over_time, last = scan_direction(
                 one_layer, self.choice, x, states, weights, self.every, None, more
             )
             found.insert(0 if reverse else 1, over_time)
-        each = zip(*found, strict=True)
-        over_time = [torch.cat(parts) if len(parts) > 1 else parts[0] for parts in each]
-        return self._results(over_time, states, h, None)
+            states = list(last)
+        joined = [torch.cat(s) if len(s) > 1 else s[0] for s in zip(*found, strict=True)]
+        return self._results(joined, states, h, None)
 
     def _single(
         self, x: Tensor, h: Tensor, others: Sequence[Tensor], unweighted: Sequence[Tensor]
