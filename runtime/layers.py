@@ -9,7 +9,7 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from .autograd.layers import run_node
+from .autograd.layers import Composed, run_node
 from .autograd.settings import Settings, made_joint, stack_of
 from .autograd.stack_forward import forward_layers, profiled
 from .autograd.step import run_step_node
@@ -85,13 +85,16 @@ def scan_layers(
     return run_plain_call(settings, dropout, found)
 
 
-def run_plain_call(settings: Settings, dropout: float, call: PlainCall) -> tuple[Tensor, States]:
+def run_plain_call(
+    settings: Settings, dropout: float, call: PlainCall, again: Composed | None = None
+) -> tuple[Tensor, States]:
     """Run all layers by kernels.
 
     Args:
         settings: of the module.
         dropout: the probability of dropping a feature between layers.
         call: over time.
+        again: computes the same by operations of torch; None for `composed`.
 
     Returns:
         As `scan_layers`.
@@ -101,7 +104,7 @@ def run_plain_call(settings: Settings, dropout: float, call: PlainCall) -> tuple
     single = len(x) == 1 and not (settings.both or dropout or ragged is not None)
     single = single and runs_one_step(stack.target, settings.choice)
     if needs_grad:
-        again = partial(composed, settings, dropout)
+        again = again or partial(composed, settings, dropout)
         run_all = run_step_node if single else run_node
         y, *last = run_all(stack, again, len(given), replays, x, *given, *rows, *weights)
         return y, tuple(last)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..check.plain import all_plain, is_watched
 from ..module.forms import TorchForm
+from ..ragged.rows import layer_rows
 from ..replay.replays import Replays, replayed
 from ..tensors import States
 from .check_saved import check_as_left, plain_gradients
@@ -47,7 +48,7 @@ class Layers(torch.autograd.Function):
             composed: computes the same by torch operations.
             given: how many states the caller gives: none, or all.
             replays: of calls like this one, if they come again.
-            x: (T, B, input).
+            x: (T, B, input), or (total, input) of packed rows.
             flat: the caller's states, what `Ragged.tensors` gave, and parameters.
         """
         run = partial(_forward, stack, given, x, flat)
@@ -122,7 +123,8 @@ def _backward(
         check_gradients(gradients)
         gradients = plain_gradients(gradients)
     named = saved_by_name(stack, ctx.given, as_left(ctx, saved))
-    firsts = list(stack.initial_states(named.x, named.x.shape[1], named.states))
+    batch = layer_rows(stack, named.x, named.ragged).sizes[1]
+    firsts = list(stack.initial_states(named.x, batch, named.states))
     donated = not (retained or any(result[-1].is_inference() for result in named.results))
     first = named.others
     wanted = [*needs[:first], *stack.form.needs(needs[first:], stack.parts)]

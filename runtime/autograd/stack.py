@@ -113,13 +113,14 @@ class Stack(NamedTuple):
         joined = self.calls[0].choice.reverse == "half"
         return joined or (self.heads > 1 and isinstance(self.form, RowsForm))
 
-    def lanes(self, x: Tensor) -> AbstractContextManager[Lanes]:
+    def lanes(self, x: Tensor, steps: int) -> AbstractContextManager[Lanes]:
         """What runs the directions of a layer, at once where the target can.
 
         Args:
-            x: (T, B, input).
+            x: gives the device.
+            steps: of the call.
         """
-        found = self.target.lanes(x, x.shape[0]) if len(self.calls) > 1 else None
+        found = self.target.lanes(x, steps) if len(self.calls) > 1 else None
         return ONE_LANE if found is None else found
 
     @property

@@ -12,19 +12,20 @@ from torch import Tensor
 from ..layers_call import LayersRead, LayerWeights
 from ..ragged.given import Ragged
 from ..ragged.made import MadeMasks, rows_that_run
+from ..ragged.rows import LayerRows, layer_rows
 from ..targets import LayersTarget
 from ..tensors import Gradients, Saved
 from .directions.joint import joint_stack, joint_states, joint_weights, split_gradients
 from .moves import moves_of, packed_weights
 from .stack import Stack
-from .stack_forward import dropped, joined, project_input, stacked
+from .stack_forward import dropped, stacked
 
 
 class StackSaved(NamedTuple):
     """What the backward of a call of all layers reads, as the forward left it.
 
     Attributes:
-        x: the input, (T, B, input).
+        x: the input, (T, B, input), or (total, input) of packed rows.
         states: the caller's, (layers * directions, B, hidden) each, or none.
         weights: of each direction of each layer.
         masks: of each dropout.
@@ -104,7 +105,8 @@ def backward_layers(
         run, own, firsts, d_lasts, wanted = _joint(stack, saved, d_lasts, needs)
     elif stack.by_head:
         own = saved._replace(weights=packed_weights(stack.target, saved.weights))
-    sweep = _Sweep(run, own, firsts, d_lasts, wanted, donated)
+    rows = layer_rows(run, saved.x, saved.ragged)
+    sweep = _Sweep(run, own, firsts, d_lasts, wanted, donated, rows)
     d_y = gradients[0]
     target = run.at_once
     if target is not None and sweep.all_layers(target, d_y):
@@ -145,7 +147,8 @@ def _joint(
         states, weights = joint_states(saved.states, moves), joint_weights(saved.weights, moves)
         d_lasts = [None if d is None else joint_states([d], moves)[0] for d in d_lasts]
     own = saved._replace(states=states, weights=weights)
-    firsts = list(both.initial_states(saved.x, saved.x.shape[1], states))
+    batch = layer_rows(both, saved.x, saved.ragged).sizes[1]
+    firsts = list(both.initial_states(saved.x, batch, states))
     first, count = saved.others, len(saved.weights[0].flat())
     wanted = list(needs[:first])
     for place in range(first, len(needs), 2 * count):
@@ -171,6 +174,7 @@ class _Sweep:
     d_lasts: Sequence[Tensor | None]
     needs: Sequence[bool]
     donated: bool
+    rows: LayerRows
     d_weights: list[list[Tensor | None]] = field(default_factory=list)
     d_firsts: list[Sequence[Tensor]] = field(default_factory=list)
     d_resets: list[Sequence[Tensor]] = field(default_factory=list)
@@ -184,9 +188,8 @@ class _Sweep:
             wanted = not layer and self.needs[0], self.needs[self._first_weight(layer)]
             own = saved.weights[layer]
             assert own.W is not None
-            self.d_x, d_W = stack.target.project_gradients(
-                found.d_wx, self._input_of(layer), own.W, wanted, stack.tf32, None, stack.by_head
-            )
+            below = self._input_of(layer)
+            self.d_x, d_W = self.rows.project_gradients(found.d_wx, below, own.W, wanted)
             self.d_weights.insert(0, [d_W, *_given(found, own)])
             self.d_firsts.insert(0, found.d_initial_states)
 
@@ -202,9 +205,9 @@ class _Sweep:
         stack, masks = self.stack, self.saved.masks
         directions = len(stack.calls)
         below = self._input_of(layer)
-        d_states = _by_direction(stack, d_y)
+        d_states = self.rows.split(d_y)
         results = []
-        with stack.lanes(self.saved.x) as lanes:
+        with stack.lanes(self.saved.x, self.rows.sizes[0]) as lanes:
             for direction in range(directions):
                 with lanes.lane(direction):
                     index = layer * directions + direction
@@ -240,9 +243,7 @@ class _Sweep:
             return d_below, None
         first = index < len(stack.calls)
         wanted = not first or self.needs[0], self.needs[self._first_weight(index)]
-        return stack.target.project_gradients(
-            found.d_wx, below, own.W, wanted, stack.tf32, d_below, stack.by_head
-        )
+        return self.rows.project_gradients(found.d_wx, below, own.W, wanted, d_below)
 
     def _saved(self, index: int, below: Tensor) -> Saved:
         """What the forward of a direction of a layer left, whose input is given."""
@@ -251,7 +252,7 @@ class _Sweep:
         choice = stack.calls[index % len(stack.calls)].choice
         again = stack.target.computes_gates_again(choice.save)
         return Saved(
-            project_input(stack, below, own.W) if again else None,
+            self.rows.project(below, own.W) if again else None,
             own.R,
             own.b if again else None,
             self.firsts[index],
@@ -296,7 +297,7 @@ class _Sweep:
         if not layer:
             return saved.x
         results = saved.results[(layer - 1) * directions : layer * directions]
-        below = joined(stack, [result[0] for result in results])
+        below = self.rows.joined([result[0] for result in results])
         if saved.masks:
             below = dropped(stack, below, saved.masks[layer - 1])
         return below
@@ -310,12 +311,3 @@ def _given(found: Gradients, weights: LayerWeights) -> Sequence[Tensor | None]:
         None if weights.R_diag is None else found.d_R_diag,
         *found.d_params.unbind(0),
     )
-
-
-def _by_direction(stack: Stack, d_y: Tensor | None) -> Sequence[Tensor | None]:
-    """The gradient of the output of each direction of a layer, (T, B, N, D)."""
-    directions = len(stack.calls)
-    if d_y is None:
-        return [None] * directions
-    steps, batch, _ = d_y.shape
-    return d_y.view(steps, batch, directions, stack.heads, stack.dim).unbind(2)

@@ -15,6 +15,7 @@ from ..layers_call import LayerWeights
 from ..masks import Masks
 from ..ragged.given import Ragged
 from ..ragged.made import MadeMasks, made_masks
+from ..ragged.rows import LayerRows, layer_rows
 from ..tensors import Forward, ScanInputs, States
 from .directions.joint import joint_stack, joint_states, joint_weights
 from .directions.lanes import NOTHING
@@ -54,30 +55,29 @@ def forward_layers(
 
     Args:
         stack: the call.
-        x: (T, B, input).
+        x: (T, B, input), or (total, input) of packed rows.
         states: before the first step, (layers * directions, B, hidden) each; empty for their
             initial values.
         weights: of each direction of each layer.
         drawn: the mask of each dropout, where the caller draws them.
         ragged: lengths and resets, if there are any.
     """
-    run, made = stack, None
+    run, made, (steps, batch) = stack, None, layer_rows(stack, x, ragged).sizes
     if ragged is not None:
-        sizes = x.shape[1], x.shape[0]
-        made = made_masks(stack.target, ragged, sizes, x.device, stack.reverses)
+        made = made_masks(stack.target, ragged, (batch, steps), x.device, stack.reverses)
     if stack.joint:
         run = joint_stack(stack)
         with moves_of(stack.target) as moves:
             states, weights = joint_states(states, moves), joint_weights(weights, moves)
     elif stack.by_head:
         weights = packed_weights(stack.target, weights)
-    firsts = list(run.initial_states(x, x.shape[1], states))
+    firsts = list(run.initial_states(x, batch, states))
     found = None
     if (target := run.at_once) is not None:
         found = target.forward_layers(run.asked(weights, firsts, drawn), x)
-    masks_at = partial(run.masks, ragged, made)
-    results, masks = found or _one_by_one(run, x, weights, firsts, drawn, masks_at)
-    y = joined(run, [result.states[0] for result in results[-len(run.calls) :]])
+    masks_at, rows = partial(run.masks, ragged, made), layer_rows(run, x, ragged)
+    results, masks = found or _one_by_one(run, x, weights, firsts, drawn, masks_at, rows)
+    y = rows.joined([result.states[0] for result in results[-len(run.calls) :]])
     lasts = zip(*(result.last for result in results), strict=True)
     with moves_of(stack.target) as moves:
         last = tuple([stacked(stack, each, moves) for each in lasts])
@@ -91,6 +91,7 @@ def _one_by_one(
     firsts: Sequence[Sequence[Tensor]],
     drawn: Sequence[Tensor],
     masks_at: Callable[[int], Masks | None],
+    rows: LayerRows,
 ) -> tuple[list[Forward], list[Tensor]]:
     """The results of all layers, one after the other, and the mask of each dropout."""
     target, directions = stack.target, len(stack.calls)
@@ -98,18 +99,18 @@ def _one_by_one(
     masks: list[Tensor] = []
     for layer in range(stack.layers):
         if layer:
-            x = joined(stack, [result.states[0] for result in results[-directions:]])
+            x = rows.joined([result.states[0] for result in results[-directions:]])
         if layer and drawn:
             x = dropped(stack, x, drawn[layer - 1])
         elif layer and stack.dropout:
             x, mask = torch.native_dropout(x, stack.dropout, True)
             masks.append(mask)
-        with stack.lanes(x) as lanes:
+        with stack.lanes(x, rows.sizes[0]) as lanes:
             for direction, call in enumerate(stack.calls):
                 index = layer * directions + direction
                 own = weights[index]
                 with lanes.lane(direction):
-                    wx = project_input(stack, x, own.W)
+                    wx = rows.project(x, own.W)
                     first, more = firsts[index], (own.R_diag, own.params, masks_at(index))
                     inputs = ScanInputs(wx, own.R, own.b, first, *more)
                     # Its buffer was made here, and becomes that of the saved gates.
@@ -121,26 +122,6 @@ def dropped(stack: Stack, features: Tensor, mask: Tensor) -> Tensor:
     """Features, or their gradients, without those that a mask drops."""
     kept: Tensor = torch.ops.aten.native_dropout_backward(features, mask, stack.scale)
     return kept
-
-
-def joined(stack: Stack, outputs: Sequence[Tensor]) -> Tensor:
-    """(T, B, features) from a (T, B, N, D) per direction of a layer.
-
-    Args:
-        stack: the call.
-        outputs: of each direction.
-    """
-    steps, batch, heads, dim = outputs[0].shape
-    if len(outputs) == 1:
-        return outputs[0].view(steps, batch, heads * dim)
-    return torch.cat(list(outputs), 2).view(steps, batch, stack.features)
-
-
-def project_input(stack: Stack, x: Tensor, weight: Tensor | None) -> Tensor:
-    """The input's contribution to the gates, in the layout of the input's device."""
-    if weight is None:  # a cell that takes no input still runs for as many steps
-        return x.new_empty(x.shape[1], x.shape[0], stack.heads, stack.dim, 0)
-    return stack.target.project_at(x, weight, stack.tf32)
 
 
 def stacked(stack: Stack, each: Sequence[Tensor], moves: Moves) -> Tensor:

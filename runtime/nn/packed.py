@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
+from ..autograd.settings import Settings
 from ..check.plain import all_plain, is_watched
-from ..targets import target_of
-from .own import run_torch
-from .packed_layers import Order
-from .packed_node import run_node
+from ..layers import plain_call, run_plain_call
+from ..ragged.given import Ragged
+from ..tensors import States
+from .own import run_torch, torch_layers
 
 if TYPE_CHECKING:
     from .sequences import Sequences
@@ -39,7 +43,7 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
         data.ndim != 2
         or not module._fits(settings, data, (rows,), states, weights)
         or not all_plain([data, *(states or ()), *present])
-        or not getattr(target_of(data.device), "takes_masks", False)
+        or int(batch_sizes.sum()) != len(data)
     ):
         return run_torch(module, input, hx)
     if states is not None and to_sorted is not None:
@@ -50,8 +54,43 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
         y, last = module._scan(settings, x, states, weights)
         y = y.reshape(len(data), -1)
     else:
-        order = Order.of(batch_sizes, data.device)
-        y, last = run_node(settings, module._dropout, order, data, states, weights)
+        dropout, ragged = module._dropout, _ragged(batch_sizes, data.device)
+        call = plain_call(settings, dropout, data, tuple(states or ()), weights, ragged)
+        if call is None:
+            return run_torch(module, input, hx)
+        again = partial(_by_torch, settings, dropout, batch_sizes)
+        y, last = run_plain_call(settings, dropout, call, again)
     if to_given is not None:
         last = tuple([state.index_select(1, to_given) for state in last])
     return PackedSequence(y, batch_sizes, to_sorted, to_given), module._hx_of(tuple(last))
+
+
+def _ragged(batch_sizes: Tensor, device: torch.device) -> Ragged:
+    """Where packed rows lie, and the steps of each sequence, on the device of the rows.
+
+    Args:
+        batch_sizes: of each step, on the CPU, never increasing.
+        device: of the rows.
+    """
+    steps = len(batch_sizes)
+    starts = batch_sizes.new_zeros(steps + 1)
+    torch.cumsum(batch_sizes, 0, out=starts[1:])
+    number = torch.arange(int(batch_sizes[0]))
+    # The steps with more sequences than the number of one: those that it runs.
+    lengths = steps - torch.searchsorted(batch_sizes.flip(0), number, right=True)
+    both = torch.cat((starts, lengths)).to(device, non_blocking=True)
+    return Ragged(both[steps + 1 :].contiguous(), None, None, both[: steps + 1])
+
+
+def _by_torch(
+    settings: Settings,
+    dropout: float,
+    batch_sizes: Tensor,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[Tensor | None],
+    masks: Sequence[Tensor],
+    _: Ragged | None,
+) -> tuple[Tensor, States]:
+    """All layers over packed rows by torch's operations."""
+    return torch_layers(settings, dropout, x, states, weights, masks, batch_sizes)

@@ -16,16 +16,18 @@ class RaggedKind(NamedTuple):
         lengths: whether it has lengths.
         reset: whether it has resets.
         values: how many states have reset values: none, or all.
+        packed: whether rows are packed.
     """
 
     lengths: bool
     reset: bool
     values: int
+    packed: bool = False
 
     @property
     def tensors(self) -> int:
         """How many there are."""
-        return self.lengths + self.reset + self.values
+        return self.lengths + self.reset + self.values + self.packed
 
     def named(self, tensors: Sequence[Any]) -> Ragged:
         """The tensors that `Ragged.tensors` gave, by their names.
@@ -37,7 +39,8 @@ class RaggedKind(NamedTuple):
         return Ragged(
             tensors[0] if self.lengths else None,
             tensors[place - 1] if self.reset else None,
-            tuple(tensors[place:]) if self.values else None,
+            tuple(tensors[place : place + self.values]) if self.values else None,
+            tensors[-1] if self.packed else None,
         )
 
 
@@ -50,22 +53,26 @@ class Ragged(NamedTuple):
         reset_to: the values of each state after a reset, (layers * directions, hidden),
             (layers * directions, B, hidden) or (layers * directions, T, B, hidden); None for each
             state's `init`.
+        starts: of packed rows, as in `TorchPacking`; None where rows are not packed.
     """
 
     lengths: Tensor | None
     reset: Tensor | None
     reset_to: Sequence[Tensor] | None
+    starts: Tensor | None = None
 
     @property
     def kind(self) -> RaggedKind:
         """Which tensors there are."""
         values = 0 if self.reset_to is None else len(self.reset_to)
-        return RaggedKind(self.lengths is not None, self.reset is not None, values)
+        given = self.lengths is not None, self.reset is not None
+        return RaggedKind(*given, values, self.starts is not None)
 
     def tensors(self) -> list[Tensor]:
         """Those that there are, one after the other; `RaggedKind.named` is the inverse."""
         found = [tensor for tensor in (self.lengths, self.reset) if tensor is not None]
-        return [*found, *(self.reset_to or ())]
+        packed = [] if self.starts is None else [self.starts]
+        return [*found, *(self.reset_to or ()), *packed]
 
     def on(self, device: torch.device) -> Ragged:
         """The same with lengths of int64 on a device; nothing waits for it.

@@ -103,9 +103,9 @@ def rows_that_run(target: object, ragged: Ragged, made: MadeMasks, x: Tensor) ->
         target: of the call.
         ragged: of the call.
         made: of the call.
-        x: (T, B, input).
+        x: (T, B, input), or (total, input) of packed rows.
     """
-    if ragged.lengths is None:
+    if ragged.lengths is None or ragged.starts is not None:
         return x
     select: Any = getattr(target, "rows_that_run", None)
     found: Tensor | None = None if select is None else select(x, made.steps[0])

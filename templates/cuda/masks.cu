@@ -30,6 +30,17 @@ struct SelectArguments {
   int64 word_bytes;
 };
 
+// Packed rows lie step by step: of each step those of the first sequences, without a gap.
+struct MoveArguments {
+  const int64* starts;  // [T + 1], the first packed row of each step
+  const void* from;
+  void* to;
+  int64 count, batch, words;     // T, B, and the words of a row
+  int64 packed_row, padded_row;  // strides, in words
+  int64 to_padded;               // whether packed rows are padded, or padded ones packed
+  int64 word_bytes;
+};
+
 struct PackArguments {
   const unsigned char* steps;  // [T, B]
   u32* words;                  // [T / 16, B], two bits per step, the first lowest
@@ -49,6 +60,19 @@ struct ReadArguments {
   int64 reverse;                 // whether the first step is the last in memory
   int64 word_bytes;
 };
+
+template <typename Word>
+RNNC_INLINE void move_rows(const MoveArguments& a) {
+  const int64 rows = a.count * a.batch;
+  for (int64 i = blockIdx.x; i < rows; i += gridDim.x) {
+    const int64 t = i / a.batch, row = i - t * a.batch, start = a.starts[t];
+    if (row >= a.starts[t + 1] - start) continue;
+    const int64 packed = (start + row) * a.packed_row, padded = i * a.padded_row;
+    const Word* const from = static_cast<const Word*>(a.from) + (a.to_padded ? packed : padded);
+    Word* const to = static_cast<Word*>(a.to) + (a.to_padded ? padded : packed);
+    for (int64 k = threadIdx.x; k < a.words; k += kThreads) to[k] = from[k];
+  }
+}
 
 // How a row takes step t; `end` is its length.
 RNNC_INLINE u32 how_of(const MakeArguments& a, bool reverse, int64 t, int64 row, int64 end) {
@@ -134,6 +158,17 @@ rnnc_select_rows(const __grid_constant__ rnnc::SelectArguments a) {
     case 4: return select_rows<u32>(a);
     case 8: return select_rows<u64>(a);
     case 16: return select_rows<uint4>(a);
+  }
+}
+
+extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
+rnnc_move_rows(const __grid_constant__ rnnc::MoveArguments a) {
+  using namespace rnnc;
+  switch (static_cast<int>(a.word_bytes)) {
+    case 2: return move_rows<u16>(a);
+    case 4: return move_rows<u32>(a);
+    case 8: return move_rows<u64>(a);
+    case 16: return move_rows<uint4>(a);
   }
 }
 

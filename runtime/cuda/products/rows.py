@@ -11,9 +11,11 @@ from torch import Tensor
 
 from ...ragged.given import Ragged
 from ...ragged.made import MadeMasks
+from ...ragged.packing import Packing
 from ..driver.device import device_limits
 from ..launch import on_device
 from .masks import BLOCKS_PER_MULTIPROCESSOR, STEPS, THREADS, mask_kernel, widest_word
+from .packing import CudaPacking
 
 
 class _Make(ctypes.Structure):
@@ -75,6 +77,16 @@ class CudaRows:
             kernel = mask_kernel("rnnc_make_masks", like.device.index)
             kernel(grid, _Make(*places, count, batch, *strides, bits))
         return MadeMasks(steps, packed, longest)
+
+    def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing | None:
+        """What copies packed rows; None where operators of torch do it.
+
+        Args:
+            starts: as in `TorchPacking`.
+            sizes: T and B.
+            total: packed rows.
+        """
+        return CudaPacking(starts, sizes, total) if starts.is_cuda else None
 
     def rows_that_run(self, x: Tensor, steps: Tensor) -> Tensor | None:
         """The rows of x, zero where a step does not run; None where operators of torch do it.

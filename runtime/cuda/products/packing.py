@@ -1,0 +1,77 @@
+"""Copies between packed rows and padded ones, by a launch for each tensor."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from ..driver.device import device_limits
+from ..launch import on_device
+from .masks import BLOCKS_PER_MULTIPROCESSOR, mask_kernel, widest_word
+
+
+class _Move(ctypes.Structure):
+    """Mirrors `MoveArguments` of templates/cuda/masks.cu."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("starts", "source", "to")),
+        *(
+            (name, ctypes.c_int64)
+            for name in ("count", "batch", "words", "packed_row", "padded_row")
+        ),
+        *((name, ctypes.c_int64) for name in ("to_padded", "word_bytes")),
+    ]
+
+
+class CudaPacking:
+    """As `Packing`, on a GPU.
+
+    Args:
+        starts: (T + 1,) of int64, the first packed row of each step, and their number.
+        sizes: T and B.
+        total: packed rows.
+    """
+
+    def __init__(self, starts: Tensor, sizes: tuple[int, int], total: int) -> None:
+        self._starts, self.sizes, self._total = starts, sizes, total
+
+    def pad(self, rows: Tensor) -> Tensor:
+        """As in `Packing`."""
+        rows = rows.contiguous()
+        to = rows.new_empty(*self.sizes, *rows.shape[1:])
+        self._move(rows, to, rows.stride(0), to.stride(1), math.prod(rows.shape[1:]), True)
+        return to
+
+    def pack(self, parts: Sequence[Tensor]) -> Tensor:
+        """As in `Packing`."""
+        widths = [math.prod(part.shape[2:]) for part in parts]
+        to, first = parts[0].new_empty(self._total, sum(widths)), 0
+        for part, width in zip(parts, widths, strict=True):
+            own = part if _in_rows(part) else part.contiguous()
+            self._move(own, to[:, first:], to.stride(0), own.stride(1), width, False)
+            first += width
+        return to
+
+    def _move(
+        self, source: Tensor, to: Tensor, packed: int, padded: int, width: int, to_padded: bool
+    ) -> None:
+        """Copy the rows; strides and the width of a row are in elements."""
+        size, (steps, batch) = source.element_size(), self.sizes
+        lengths = [n * size for n in (width, packed, padded)]
+        word = widest_word((source.data_ptr(), to.data_ptr(), *lengths))
+        places = self._starts.data_ptr(), source.data_ptr(), to.data_ptr()
+        index = source.device.index
+        most = device_limits(index).multiprocessors * BLOCKS_PER_MULTIPROCESSOR
+        with on_device(source.device):
+            kernel = mask_kernel("rnnc_move_rows", index)
+            numbers = steps, batch, *(n // word for n in lengths), int(to_padded), word
+            kernel((min(steps * batch, most), 1, 1), _Move(*places, *numbers))
+
+
+def _in_rows(part: Tensor) -> bool:
+    """Whether rows have no gaps, and follow each other by one stride."""
+    steps_apart = part.stride(0) == part.shape[1] * part.stride(1)
+    return steps_apart and part[0, 0].is_contiguous()
