@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.replay import replays
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 CELL = rnnc.cells.lstm
 
@@ -35,6 +37,63 @@ def test_a_module(options):
         results.append((y, *last, *gradients((y, *last), tensors)))
     for got, wanted in zip(*results, strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("name", ["float32", "bfloat16"])
+@pytest.mark.parametrize("steps", [16, 40])
+def test_one_node_and_its_replays_have_the_bits_of_a_first_call(steps, name, both, monkeypatch):
+    """The fourth call is replayed where a layer has one stream; padding holds NaN each time."""
+    computed, run = [], replays.Replays.run
+
+    def counted(self, key, tensors, compute, **options):
+        return run(self, key, tensors, lambda: computed.append(key) or compute(), **options)
+
+    monkeypatch.setattr(replays.Replays, "run", counted)
+    dtype, results = getattr(torch, name), []
+    rnn = rnnc.RNN(CELL, 8, 64, num_layers=2, bidirectional=both, device="cuda", dtype=dtype)
+    values = [torch.randn(2 * (1 + both), 64, device="cuda", dtype=dtype) for _ in CELL.states]
+    values = [value.requires_grad_() for value in values]
+    lengths = torch.tensor([steps, 0, 3, 9, 1], device="cuda")
+    reset = torch.rand(steps, 5, device="cuda") < 0.1
+    past = torch.arange(steps, device="cuda")[:, None] >= lengths
+    clean = torch.randn(steps, 5, 8, device="cuda", dtype=dtype)
+    for _ in range(5):
+        torch.full((10**6,), float("nan"), device="cuda")  # what is allocated next may hold NaN
+        x = clean.masked_fill(past[:, :, None], float("nan")).requires_grad_()
+        y, last = rnn(x, lengths=lengths, reset=reset, reset_to=values)
+        seed = torch.linspace(-1, 1, y.numel(), device="cuda").view(y.shape).to(y)
+        seeds = [seed.masked_fill(past[:, :, None], float("nan")), *map(torch.ones_like, last)]
+        tensors = [x, *values, *rnn.parameters()]
+        results.append((y, *last, *torch.autograd.grad((y, *last), tensors, seeds)))
+        before = len(computed)
+    if steps < 24 or not both:
+        assert before <= 2  # each of the node's two halves once
+    for other in results[1:]:
+        for got, wanted in zip(other, results[0], strict=True):
+            assert torch.equal(got, wanted)
+    assert all(tensor.isfinite().all() for tensor in results[0])
+
+
+def test_packed_rows_have_the_results_of_padded_ones():
+    lstm = rnnc.nn.LSTM(8, 64, 2, bidirectional=True, device="cuda")
+    rnn = rnnc.RNN(CELL, 8, 64, num_layers=2, bidirectional=True, device="cuda")
+    for layer in range(2):
+        for end in (f"_l{layer}", f"_l{layer}_reverse"):
+            with torch.no_grad():
+                lstm.get_parameter(f"bias_hh{end}").zero_()
+                for own, name in (
+                    ("weight_ih", "weight_ih"), ("weight_hh", "weight_hh"), ("bias", "bias_ih")
+                ):  # fmt: skip
+                    theirs = rnn.get_parameter(own + end)
+                    theirs.copy_(lstm.get_parameter(name + end).view_as(theirs))
+    lengths = torch.tensor([33, 2, 40, 40, 17])
+    x = torch.randn(40, 5, 8, device="cuda")
+    y, last = rnn(x, lengths=lengths)
+    found, own = lstm(pack_padded_sequence(x, lengths, enforce_sorted=False))
+    padded, _ = pad_packed_sequence(found)
+    for got, wanted in zip((padded, *own), (y, *last), strict=True):
+        torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
 
 
 def test_packed_sequences():

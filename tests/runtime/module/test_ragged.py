@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 import rnnc
 import torch
+from rnnc.runtime import layers
 
 NAN = float("nan")
 B, T, INPUT, HIDDEN = 4, 6, 3, 4
@@ -123,8 +124,36 @@ def test_all_layers_and_directions(options, kind):
     check(Call(module(num_layers=2, heads=2, backend="reference", **options), kind))
 
 
-def test_by_kernels():
-    check(Call(module(num_layers=2, bidirectional=True), "rows"))
+@pytest.mark.parametrize("kind", ["init", "shared", "rows", "stored"])
+def test_by_kernels(kind, monkeypatch):
+    """As one node of autograd, whose gradients may also be followed."""
+    monkeypatch.setattr(layers, "composed", lambda *_, **__: pytest.fail("layer by layer"))
+    options = {"heads": 2, "batch_first": True} if kind in ("shared", "stored") else {}
+    call = Call(module(num_layers=2, bidirectional=True, **options), kind)
+    check(call)
+    if kind == "shared":
+        monkeypatch.undo()
+        named, found = call.leaves(), []
+        for followed in (False, True):
+            y, last = call.run()
+            total = y.square().sum() + sum(s.sum() for s in last)
+            found.append(torch.autograd.grad(total, list(named.values()), create_graph=followed))
+        for name, got, wanted in zip(named, *found, strict=True):
+            torch.testing.assert_close(got, wanted, msg=lambda m, n=name: f"{n}: {m}")
+
+
+def test_lengths_of_all_steps_and_calls_that_come_again():
+    rnn = module(num_layers=2)
+    x, every = torch.randn(T, B, INPUT, dtype=torch.float64), torch.full((B,), T)
+    wanted, _ = rnn(x)
+    for _ in range(4):  # the third has passed all checks before
+        found, _ = rnn(x, lengths=every)
+        assert torch.equal(found, wanted)
+    shorter, _ = rnn(x, lengths=every - 2)
+    assert torch.equal(shorter[:-2], wanted[:-2])
+    assert not shorter[-2:].any()
+    with pytest.raises(rnnc.TensorError, match="a length of 7"):
+        rnn(x, lengths=every + 1)
 
 
 def test_dropout_and_saved_states_leave_padding_alone():
