@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
 
 import torch
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
+from torch.amp import is_autocast_available
 
 from ..autograd.function import without_autocast
 
@@ -32,10 +34,14 @@ class Part(NamedTuple):
         """
         # In float32 at least, and rounded once.
         wide = torch.promote_types(self.recurrent.dtype, torch.float32)
-        with without_autocast(self.recurrent.device.type):
+        with _without_autocast(self.recurrent.device.type):
             R = _product(self.recurrent.to(wide), self.matrix.to(wide), heads)
         W, _, *others = self.others
         return [W, R.to(self.recurrent.dtype), *others]
+
+
+def _without_autocast(device: str) -> AbstractContextManager[Any]:
+    return without_autocast(device) if is_autocast_available(device) else nullcontext()
 
 
 def _product(recurrent: Tensor, matrix: Tensor, heads: int) -> Tensor:

@@ -105,7 +105,7 @@ def upgrade_optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module)
             for tensor in _tensors_of(part, named):
                 state = optimizer.state.get(tensor, {})
                 for key, value in state.items():
-                    if not isinstance(value, Tensor) or value.shape in (tensor.shape, ()):
+                    if not isinstance(value, Tensor) or _is_of_today(value, tensor):
                         continue
                     if value.shape != named.by_gate:
                         raise _state_error(
@@ -114,6 +114,14 @@ def upgrade_optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module)
                     changes.append((state, key, to_rows(value)))
     for state, key, value in changes:
         state[key] = value
+
+
+def _is_of_today(state: Tensor, weight: Tensor) -> bool:
+    """Whether a state has the shape of today's weight, perhaps summed over some of its axes."""
+    pairs = zip(state.shape, weight.shape, strict=False)
+    return not state.ndim or (
+        state.ndim == weight.ndim and all(one in (1, size) for one, size in pairs)
+    )
 
 
 def _state_error(key: str, weight: str, value: Tensor, named: Named) -> TensorError:

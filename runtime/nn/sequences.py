@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
 from ..autograd.settings import Settings
@@ -16,7 +17,7 @@ from ..targets import Target
 from ..tensors import States
 from .base import OnKernels
 from .kinds import kind_of
-from .own import run_torch
+from .own import as_leaf, run_torch
 from .packed import run_packed
 from .serve import is_strided, kernels_serve
 
@@ -51,6 +52,8 @@ class Sequences(OnKernels):
             if known is not None:
                 y, last = run_plain_call(known[0], self._dropout, known[1])
                 return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
+            if isinstance(input, Proxy):
+                return as_leaf(self, input, hx)
         if isinstance(input, PackedSequence):
             return run_packed(self, input, hx)
         settings = self._settings()

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.fx import Proxy
 
 from ..autograd.settings import Settings
 from ..step import plain_step, run_plain_step, step_as_sequence
@@ -14,7 +15,7 @@ from ..targets import Target
 from ..tensors import States
 from .base import OnKernels
 from .kinds import Kind, kind_of
-from .own import run_torch
+from .own import as_leaf, run_torch
 from .serve import is_strided, kernels_serve
 
 
@@ -34,8 +35,11 @@ class Cells(OnKernels):
         Returns:
             The new states, as torch's cell gives them.
         """
-        if not torch.compiler.is_compiling() and torch._C._get_tracing_state() is not None:
-            return run_torch(self, input, hx)
+        if not torch.compiler.is_compiling():
+            if torch._C._get_tracing_state() is not None:
+                return run_torch(self, input, hx)
+            if isinstance(input, Proxy):
+                return as_leaf(self, input, hx)
         given = self._states_of(hx)
         kind = self._cell_kind()
         if kind is None or not is_strided(input) or input.ndim not in (1, 2):

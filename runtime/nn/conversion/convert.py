@@ -63,8 +63,8 @@ def convert(
     for name, module in list(model.named_modules()):
         torchs = _TORCHS.get(type(module))
         if torchs is None:
-            why = _why_not(module)
-            if why is not None and not back:
+            why = _why_not_back(module) if back else _why_not(module)
+            if why is not None:
                 left[name] = why
             continue
         to = torchs if back else CLASSES[torchs][0 if isinstance else 1]
@@ -101,6 +101,16 @@ def _why_not(module: nn.Module) -> str | None:
     if cls.__name__ in _NAMES and cls.__module__.startswith("torch."):
         return "quantised" if "quant" in cls.__module__ else f"{_full_name(cls)}"
     return None
+
+
+def _why_not_back(module: nn.Module) -> str | None:
+    """Why a module with a class of its own stays on the kernels; None if it is on none."""
+    if not isinstance(module, OnKernels):
+        return None
+    if is_parametrized(module):
+        return "parametrized, which gives it a class of its own"
+    base = next(base for base in type(module).__mro__ if base in _TORCHS)
+    return f"a subclass of {_full_name(base)}, which may compute something else"
 
 
 def _why_left(module: nn.Module, force: bool) -> str | None:

@@ -12,6 +12,7 @@ import torch.nn.functional as F  # noqa: N812
 from rnnc import Constant, Gate, Param, State, constant, exp, gate, param, state, tanh
 from rnnc.runtime.errors import TensorError
 from rnnc.runtime.reference import evaluate
+from torch.fx.experimental.proxy_tensor import make_fx
 
 NAN = float("nan")
 B, T, INPUT, HIDDEN, P = 4, 6, 3, 8, 3
@@ -356,7 +357,18 @@ def test_autocast_and_transforms():
     assert x.grad.abs().sum() > 0
 
 
-def test_as_a_module(tmp_path):
+def test_tracers_and_tensors_without_values():
+    rnn = module().float()
+    x, states = torch.randn(T, B, INPUT), [torch.randn(1, B, w) for w in (P, HIDDEN)]
+    traced = make_fx(lambda one, *more: rnn(one, more)[0])(x, *states)
+    assert torch.equal(traced(x, *states), rnn(x, states)[0])
+    exported = torch.export.export(rnn, (x,)).module()
+    assert torch.equal(exported(x)[0], rnn(x)[0])
+    y, last = rnn.to("meta")(x.to("meta"), [s.to("meta") for s in states])
+    assert [tuple(t.shape) for t in (y, *last)] == [(T, B, P), (1, B, P), (1, B, HIDDEN)]
+
+
+def test_as_a_module():
     rnn = module(heads=2, num_layers=2, dropout=0.5, proj_size=P)
     assert rnn.weight_hr_l0.shape == (2 * P, HIDDEN // 2)
     assert rnn.weight_hh_l1.shape == (4 * HIDDEN, P)

@@ -195,6 +195,18 @@ def test_a_state_of_unknown_order_is_an_error_and_changes_nothing():
     assert optimizer.state[rnn.weight_ih_l0]["exp_avg"] is first
 
 
+def test_states_of_today_that_sum_over_axes_stay():
+    rnn = module()
+    optimizer = torch.optim.Adafactor(rnn.parameters())
+    rnn(torch.randn(4, 2, 3))[0].sum().backward()
+    optimizer.step()
+    before = copy.deepcopy(optimizer.state_dict())
+    rnnc.upgrade_optimizer_state(optimizer, rnn)
+    for number, state in optimizer.state_dict()["state"].items():
+        for key, value in state.items():
+            assert torch.equal(value, before["state"][number][key]), key
+
+
 def test_a_seed_draws_the_numbers_of_earlier_versions():
     torch.manual_seed(0)
     rnn = rnnc.RNN(rnnc.cells.lstm, 3, 4, heads=2)

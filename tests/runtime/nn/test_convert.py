@@ -160,3 +160,17 @@ def test_bad_arguments():
         rnnc.convert("model")
     with pytest.raises(rnnc.TensorError, match="True or False"):
         rnnc.convert(nn.Linear(2, 2), force=1)
+
+
+def test_what_stays_when_a_model_goes_back():
+    class Own(rnnc.nn.GRU):
+        pass
+
+    model = nn.ModuleList([rnnc.nn.LSTM(3, 4), Own(3, 4), rnnc.nn.GRUCell(3, 4), nn.GRU(3, 4)])
+    nn.utils.parametrizations.weight_norm(model[0], "weight_hh_l0")
+    report = rnnc.convert(model, back=True)
+    assert report.replaced == {"2": ("rnnc.nn.GRUCell", "torch.nn.GRUCell")}
+    assert report.left == {
+        "0": "parametrized, which gives it a class of its own",
+        "1": "a subclass of rnnc.nn.GRU, which may compute something else",
+    }

@@ -209,3 +209,28 @@ def test_a_subclass_of_tensor(ran):
     x = torch.randn(3, 2, 4).as_subclass(Marked)
     torch.testing.assert_close(ours(x), theirs(x))
     assert isinstance(ours(x)[0], Marked)
+
+
+class _Model(nn.Module):
+    """A module over time and a cell, with states."""
+
+    def __init__(self, room, plain):
+        super().__init__()
+        self.rnn, self.cell = room.LSTM(3, 4, 2), room.GRUCell(4, 4)
+        if plain:
+            rnnc.convert(self, isinstance=False, force=True)
+
+    def forward(self, x, h, c):
+        y, (h, _) = self.rnn(x, (h, c))
+        return self.cell(y[-1], h[0]) + self.cell(y[0])
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_a_call_is_one_node_of_a_graph_of_fx(plain):
+    torch.manual_seed(0)
+    theirs, ours = _Model(nn, False), _Model(rnnc.nn, plain)
+    ours.load_state_dict(theirs.state_dict())
+    inputs = torch.randn(5, 2, 3), torch.randn(2, 2, 4), torch.randn(2, 2, 4)
+    graph = torch.fx.symbolic_trace(ours)
+    assert graph.code == torch.fx.symbolic_trace(theirs).code
+    torch.testing.assert_close(graph(*inputs), theirs(*inputs))
