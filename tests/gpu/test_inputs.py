@@ -38,7 +38,7 @@ def gated_by_input(g: Gate, m: Input, h: State):
 @pytest.fixture
 def sizes(variant):
     """B, T, N and D: several tiles of rows, and more units where several blocks share them."""
-    return {"cluster": (11, 19, 2, 144), "grid": (17, 19, 1, 264)}.get(variant, (11, 19, 3, 40))
+    return {"cluster": (11, 19, 2, 112), "grid": (17, 19, 1, 264)}.get(variant, (11, 19, 3, 40))
 
 
 def forms(sizes):
