@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from ..fuzz.tensors import draw_view, outputs, shapes
-from .cell import draw_cell
+from ..fuzz.tensors import draw_view, is_given, outputs, shapes
+from .cell import draw_cell, with_inputs
 from .tree import Case, CellDraw
 
 _DTYPES = {
@@ -52,6 +52,7 @@ def draw_case(seed: int, number: int, settings: Settings) -> Case:
     if random.random() < settings.compiled:
         through = random.choices(["compiled", "inductor"], [4, 1])[0]
     cell = draw_cell(random, apart, half, through == "scan")
+    cell = with_inputs(Random(f"rnnc inputs {seed} {number}"), cell)
     variant = _variant(random, cell, dtype) if settings.variant == "any" else settings.variant
     case = Case(
         cell,
@@ -129,7 +130,7 @@ def _with_views(random: Random, case: Case) -> Case:
     views = []
     chance = random.choice([0, 0.15, 0.5])
     for name, shape in taken.items():
-        movable = case.through == "scan" or name == "x" or name.startswith(("states.", "reset_to."))
+        movable = case.through == "scan" or is_given(name)
         if movable and random.random() < chance:
             views.append((name, draw_view(random, len(shape), case.through)))
     for name, shape in given.items():

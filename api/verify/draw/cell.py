@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from random import Random
 
 from .grammar import Grammar, call
-from .tree import CellDraw, GateDraw, Node, ValueDraw, name, number
+from .tree import CellDraw, GateDraw, InputDraw, Node, ValueDraw, name, number
 
 # Letters and words; generated code might use some of them itself.
 _NAMES = """a b c e f g h i j k m n o p q r s u w x y z A B Z alpha beta zeta gain decay slow_rate
@@ -53,6 +54,20 @@ def draw_cell(random: Random, apart: bool, half: bool, exact_inputs: bool) -> Ce
     return CellDraw(
         in_order(gates), in_order(states), in_order(params), in_order(constants), tuple(order), body
     )
+
+
+def with_inputs(random: Random, cell: CellDraw) -> CellDraw:
+    """The cell with inputs that no weight multiplies in place of some of its params.
+
+    Args:
+        random: the source of all choices.
+        cell: without inputs.
+    """
+    chosen = [p for p in cell.params if random.random() < 0.35]
+    forms = ("full", "rows", "rows", "steps", "units")
+    inputs = tuple(InputDraw(p.name, random.choice(forms), p.switch) for p in chosen)
+    params = tuple(p for p in cell.params if p not in chosen)
+    return replace(cell, params=params, inputs=inputs)
 
 
 def _count(random: Random, weights: list[int]) -> int:

@@ -69,6 +69,22 @@ class ValueDraw:
 
 
 @dataclass(frozen=True)
+class InputDraw:
+    """An input that no weight multiplies.
+
+    Attributes:
+        name: its name.
+        form: which axes of a call it has: all (`full`), those of rows and steps (`rows`), of
+            `steps` or of `units`.
+        switch: whether its values are small whole numbers.
+    """
+
+    name: str
+    form: str = "rows"
+    switch: bool = False
+
+
+@dataclass(frozen=True)
 class CellDraw:
     """A cell.
 
@@ -79,6 +95,7 @@ class CellDraw:
         constants: the constants in this order.
         order: all names, in the order of the signature.
         body: variables and new states (`new_h` of a state `h`), in the order of assignment.
+        inputs: the inputs that no weight multiplies in this order.
     """
 
     gates: tuple[GateDraw, ...]
@@ -87,11 +104,12 @@ class CellDraw:
     constants: tuple[ValueDraw, ...]
     order: tuple[str, ...]
     body: tuple[tuple[str, Node], ...]
+    inputs: tuple[InputDraw, ...] = ()
 
     @property
-    def declared(self) -> tuple[GateDraw | ValueDraw, ...]:
-        """All declarations: gates, states, params and constants."""
-        return (*self.gates, *self.states, *self.params, *self.constants)
+    def declared(self) -> tuple[GateDraw | ValueDraw | InputDraw, ...]:
+        """All declarations: gates, states, params, constants and inputs."""
+        return (*self.gates, *self.states, *self.params, *self.constants, *self.inputs)
 
     @property
     def input_gates(self) -> list[GateDraw]:

@@ -62,6 +62,8 @@ def _declaration(cell: CellDraw, name: str) -> str:
             if value.name == name:
                 plain = value.value == 0 and kind != "Constant"
                 return f"{name}: {kind}" + ("" if plain else f" = {word}({value.value!r})")
+    if any(value.name == name for value in cell.inputs):
+        return f"{name}: Input"
     raise KeyError(name)
 
 

@@ -57,6 +57,8 @@ _BY_NAME = {signature.partition("(")[0]: signature for signature in _SPELLINGS}
 def loop_text(cell: CellDraw, edges: bool = False, numbers: str = "float64") -> str:
     """The text of `loop(wx, R, R_diag, b, params, states)`; it needs `torch` and `DEVICE`.
 
+    The cell's inputs are the last columns of wx.
+
     Args:
         cell: the cell.
         edges: whether `edge(a, b)` is called where values or slopes jump.
@@ -85,6 +87,11 @@ def _loop(cell: CellDraw, edges: bool) -> list[str]:
     ]
     lines += [f"        {c.name} = tensor({c.value!r})" for c in cell.constants]
     lines += [f"        {p.name} = _params[{p.name!r}].expand_as({names[0]})" for p in cell.params]
+    first = len(cell.input_gates)
+    lines += [
+        f"        {value.name} = _wx[:, _t, :, :, {first + i}]"
+        for i, value in enumerate(cell.inputs)
+    ]
     lines += [f"        {line}" for line in _gates(cell)]
     lines += [f"        {target} = {_text(value, edges)}" for target, value in cell.body]
     for name in names:

@@ -67,6 +67,7 @@ def padded(case: Case, name: str, values: Tensor) -> Tensor:
         values: its values.
     """
     in_time = name in ("x", "wx", "y") or name.endswith(" over time")
+    in_time |= name.startswith("inputs.") and values.shape[:2] == (case.batch, case.steps)
     view = dict(case.views).get(name, dict(case.views).get(f"d {name}", "plain"))
     if not case.rows or not in_time or view.startswith("expanded"):
         return values

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..draw.tree import Case
 from ..draw.write_cell import cell_text
 from .by_rows import padded, reset_tensor
-from .tensors import lay
+from .tensors import is_given, lay
 from .twin import Results, gradients
 
 # The first backend traces like the second, in a second instead of half a minute.
@@ -64,6 +64,7 @@ def _scan(case: Case, cell: rnnc.Cell, leaves: Mapping[str, Tensor]) -> Results:
         tuple(leaves[f"states.{n}"] for n in names) if case.states else None,
         R_diag=leaves.get("R_diag"),
         params={p.name: leaves[f"params.{p.name}"] for p in cell.params},
+        inputs=_inputs(case, leaves),
         backend=case.device,
         variant=case.variant,
         save=case.save,  # type: ignore[arg-type]
@@ -88,9 +89,9 @@ def _masks(case: Case, leaves: Mapping[str, Tensor]) -> dict[str, Any]:
     return found
 
 
-def is_given(name: str) -> bool:
-    """Whether a tensor is an argument of a module's call, and no weight."""
-    return name == "x" or name.startswith(("states.", "reset_to."))
+def _inputs(case: Case, leaves: Mapping[str, Tensor]) -> dict[str, Tensor] | None:
+    """The inputs of a call that no weight multiplies, rows first."""
+    return {i.name: leaves[f"inputs.{i.name}"] for i in case.cell.inputs} or None
 
 
 def has_rows(name: str) -> bool:
@@ -160,11 +161,12 @@ def _module(case: Case, cell: rnnc.Cell, leaves: dict[str, Tensor]) -> Results:
     rnn = module_of(case, cell, leaves)
     leaves.update(parameters_of(rnn, leaves))
     states = tuple(leaves[f"states.{n}"] for n in names) if case.states else None
-    x = leaves["x"]
+    x, inputs = leaves["x"], _inputs(case, leaves)
     if case.through == "step" and case.steps:
         ys = []
         for t in range(case.steps):
-            y_t, states = rnn.step(x[:, t], states)
+            now = {n: v[:, t if v.shape[1] > 1 else 0] for n, v in (inputs or {}).items()}
+            y_t, states = rnn.step(x[:, t], states, inputs=now or None)
             ys.append(y_t)
         return {"y": torch.stack(ys, 1)} | {
             f"{n} last": t for n, t in zip(names, states or (), strict=True)
@@ -175,6 +177,9 @@ def _module(case: Case, cell: rnnc.Cell, leaves: dict[str, Tensor]) -> Results:
         torch._dynamo.reset()
         call = torch.compile(rnn, fullgraph=True, backend=COMPILERS[case.through])
     masks = _masks(case, leaves)
+    if inputs is not None:
+        turned = {name: value.transpose(0, 1) for name, value in inputs.items()}
+        masks["inputs"] = inputs if case.batch_first else turned
     if case.batch_first:
         y, last = call(x, states, **masks)
     else:

@@ -10,9 +10,10 @@ from ..draw.tree import Case
 from ..draw.write_cell import cell_text
 from ..draw.write_loop import loop_text
 from .by_rows import by_rows
+from .columns import column_of
 from .judge import EXACT
-from .ours import COMPILERS, has_rows, is_given, parameter_name, rows_of
-from .tensors import draw_values
+from .ours import COMPILERS, has_rows, parameter_name, rows_of
+from .tensors import draw_values, is_given
 
 # The errors that the text allows; the fuzzer itself compares with a loop in the same dtype.
 _SHARES = {"float64": EXACT, "float32": 1e-4, "float16": 3e-2, "bfloat16": 2e-1}
@@ -127,7 +128,8 @@ def _scans(case: Case) -> list[str]:
         *common,
         f"        states = {states}",
         '        weights = [leaves.get(n) for n in ("R", "R_diag", "b")]',
-        *_run_loop(case, str(case.reverse), 'leaves["wx"]', "None"),
+        *_columns(case, 'leaves["wx"]'),
+        *_run_loop(case, str(case.reverse), "wx", "None"),
         *outputs,
         "",
         "    def ours(leaves):",
@@ -137,6 +139,7 @@ def _scans(case: Case) -> list[str]:
         f'            {_cell(case)}, leaves["wx"], leaves.get("R"), leaves.get("b"), states,',
         f'            R_diag=leaves.get("R_diag"), params=params, {_choice(case)},',
         f"            reverse={case.reverse},",
+        *_inputs(case, "{}"),
         *_masks(case, True),
         "        )",
         *outputs,
@@ -157,7 +160,9 @@ def _modules(case: Case) -> list[str]:
         call = [
             "        ys = []",
             f"        for t in range({case.steps}):",
-            '            y_t, states = rnn.step(leaves["x"][:, t], states)',
+            '            y_t, states = rnn.step(leaves["x"][:, t], states,',
+            *_inputs(case, "{}[:, t if {}.shape[1] > 1 else 0]"),
+            "            )",
             "            ys.append(y_t)",
             "        y, last = torch.stack(ys, 1), states",
         ]
@@ -170,6 +175,7 @@ def _modules(case: Case) -> list[str]:
         call = [
             f'        y, last = {called}(leaves["x"]{turn}, states,',
             *_masks(case, case.batch_first),
+            *_inputs(case, f"{{}}{turn}"),
             "        )",
             f"        y = y{turn}",
         ]
@@ -188,6 +194,7 @@ def _modules(case: Case) -> list[str]:
         f"            for end in {case.suffixes}:",
         '                at = f"l{k}{end}"',
         f"                wx = {product if case.cell.input_gates else zero}",
+        *("        " + line for line in _columns(case, "wx")),
         f"                states = {start}",
         f'                params = {{n: leaves[f"{{n}}_{{at}}"] for n in {params}}}',
         '                words = ("weight_hh", "weight_hd", "bias")',
@@ -214,10 +221,11 @@ def _modules(case: Case) -> list[str]:
 
 
 def _by_rows(case: Case) -> list[str]:
-    """What runs rows one by one, where there are lengths or resets."""
-    if not case.rows:
+    """What runs rows one by one, where there are lengths or resets; and what reads inputs."""
+    used = [by_rows] * bool(case.rows) + [column_of] * bool(case.cell.inputs)
+    if not used:
         return [""]
-    return ["from typing import Any, Callable", "", getsource(by_rows), ""]
+    return ["from typing import Any, Callable", "", *(f"{getsource(f)}\n" for f in used)]
 
 
 def _run_loop(case: Case, reverse: str, wx: str, index: str) -> list[str]:
@@ -261,6 +269,25 @@ def _masks(case: Case, rows_first: bool) -> list[str]:
         turn = ".transpose(1, 2)" if case.reset_to == "stored" and not rows_first else ""
         lines.append(f'reset_to=[leaves[f"reset_to.{{n}}"]{turn} for n in names],')
     return [f"            {line}" for line in lines]
+
+
+def _inputs(case: Case, text: str) -> list[str]:
+    """The argument of inputs that no weight multiplies, a line; `text` has `{}` for a tensor."""
+    if not case.cell.inputs:
+        return []
+    names = [i.name for i in case.cell.inputs]
+    value = text.replace("{}", 'leaves[f"inputs.{n}"]')
+    return [f"            inputs={{n: {value} for n in {names!r}}},"]
+
+
+def _columns(case: Case, wx: str) -> list[str]:
+    """The lines that make the wx of the loop."""
+    names, shape = [i.name for i in case.cell.inputs], (case.batch, case.steps)
+    shape = (*shape, case.heads, case.dim)
+    if not names:
+        return [f"        wx = {wx}"] if wx != "wx" else []
+    each = f'*(column_of(leaves[f"inputs.{{n}}"], {shape}) for n in {names!r})'
+    return [f"        wx = torch.cat([{wx}, {each}], -1)"]
 
 
 def _cell(case: Case) -> str:

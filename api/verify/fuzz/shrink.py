@@ -107,7 +107,7 @@ def _cells(cell: CellDraw) -> Iterator[CellDraw]:
     for i in range(len(cell.states)):
         if len(cell.states) > 1:
             yield from _without(cell, "states", i)
-    for group in ("gates", "params", "constants"):
+    for group in ("gates", "inputs", "params", "constants"):
         for i in range(len(getattr(cell, group))):
             yield from _without(cell, group, i)
     for i, (target, value) in enumerate(cell.body):
@@ -125,6 +125,10 @@ def _cells(cell: CellDraw) -> Iterator[CellDraw]:
         for change in changes:
             fewer = replace(gate, **change)  # type: ignore[arg-type]
             yield replace(cell, gates=(*cell.gates[:i], fewer, *cell.gates[i + 1 :]))
+    for i, given in enumerate(cell.inputs):
+        if given.form != "full":
+            fuller = replace(given, form="full")
+            yield replace(cell, inputs=(*cell.inputs[:i], fuller, *cell.inputs[i + 1 :]))
     for group in ("states", "params"):
         values = getattr(cell, group)
         for i, value in enumerate(values):

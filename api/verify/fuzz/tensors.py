@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from ..draw.tree import Case
+from .columns import shape_of_input
 
 VIEWS = ("transposed", "offset", "strided", "expanded", "negative")
 
@@ -47,7 +48,12 @@ def shapes(case: Case) -> dict[str, tuple[int, ...]]:
     found |= dict.fromkeys(sorted(states), rows)
     if case.reset_to != "init":
         found |= {f"reset_to.{s.name}": reset[case.reset_to] for s in cell.states}
-    return found
+    return found | {f"inputs.{i.name}": shape_of_input(case, i.form) for i in cell.inputs}
+
+
+def is_given(name: str) -> bool:
+    """Whether a tensor is an argument of a module's call, and no weight."""
+    return name == "x" or name.startswith(("states.", "reset_to.", "inputs."))
 
 
 def outputs(case: Case) -> dict[str, tuple[int, ...]]:
@@ -136,6 +142,9 @@ def _switched(case: Case, name: str, drawn: Tensor, generator: torch.Generator) 
     if kind == "params":
         param = next(p for p in case.cell.params if p.name == rest.partition(".")[0])
         return whole(drawn.shape) if param.switch else drawn
+    if kind == "inputs":
+        given = next(i for i in case.cell.inputs if i.name == rest)
+        return whole(drawn.shape) if given.switch else drawn
     if kind == "wx":
         for i, gate in enumerate(case.cell.input_gates):
             if gate.switch:

@@ -11,6 +11,7 @@ from torch import Tensor
 from ..draw.tree import Case
 from ..draw.write_loop import loop_text
 from .by_rows import by_rows
+from .columns import with_columns
 
 Results = dict[str, Tensor]
 
@@ -108,7 +109,7 @@ def _states(case: Case, like: Tensor) -> list[Tensor]:
 
 def _scan(case: Case, loop: Callable[..., Any], leaves: Mapping[str, Tensor]) -> Results:
     names = [s.name for s in case.cell.states]
-    wx = leaves["wx"]
+    wx = with_columns(case, leaves["wx"], leaves)
     states = [leaves[f"states.{n}"] for n in names] if case.states else _states(case, wx)
     params = {p.name: leaves[f"params.{p.name}"] for p in case.cell.params}
     weights = [leaves.get(w) for w in ("R", "R_diag", "b")]
@@ -159,6 +160,7 @@ def _layer(
         wx = x.new_empty(*x.shape[:2], case.heads, case.dim, 0)
     else:
         wx = torch.einsum("bti,gndi->btndg", x, weight)
+    wx = with_columns(case, wx, leaves)
     states = _states(case, x)
     if case.states:
         plane = (case.batch, case.heads, case.dim)

@@ -64,6 +64,8 @@ def test_draws_everything():
     for through in ("scan", "module"):
         kinds = {(bool(c.lengths), bool(c.resets)) for c in cases if c.through == through}
         assert len(kinds) == 4
+    forms = {i.form for c in cases for i in c.cell.inputs}
+    assert forms == {"full", "rows", "steps", "units"}
     assert not any(c.both for c in cases if c.through in ("scan", "step"))
     assert any(c.without for c in cases)
     assert any(c.silent for c in cases)
@@ -153,6 +155,9 @@ def test_shrinks_to_what_matters():
         ("module", "both"),
         ("module", "rows"),
         ("step", ""),
+        ("scan", "inputs"),
+        ("module", "inputs"),
+        ("step", "inputs"),
     ],
 )
 def test_a_report_runs_and_can_fail(through, option):
@@ -160,7 +165,8 @@ def test_a_report_runs_and_can_fail(through, option):
         c
         for c in (draw_case(6, n, Settings(compiled=0.0)) for n in range(300))
         if c.through == through and c.dtype == "float64"
-        if option == (c.reset_to if c.rows else "reverse" * c.reverse + "both" * c.both)
+        if c.cell.inputs or option != "inputs"
+        if option in ("inputs", c.reset_to if c.rows else "reverse" * c.reverse + "both" * c.both)
         if 0 < c.batch * c.steps * c.heads * c.dim < 200 and run_case(c) == Outcome("right")
     )
     text = report(replace(case, flags="shipped"), ("a reason",))
