@@ -53,19 +53,44 @@ def unweighted_in_order(cell: CellSpec, inputs: Any, wx: Any) -> tuple[Tensor, .
     return tuple([_with_four_axes(i.name, inputs[i.name], full, wx) for i in cell.inputs])
 
 
+def packed_inputs_in_order(cell: CellSpec, inputs: Any, wx: Tensor) -> dict[str, Tensor]:
+    """The inputs of packed sequences in the cell's order, each with three axes.
+
+    Args:
+        cell: the cell.
+        inputs: the argument of `rnnc.scan_packed`.
+        wx: (total, N, D, Gx), checked.
+
+    Raises:
+        TensorError: a name is missing or unknown, or a tensor has a wrong shape, dtype or device.
+    """
+    check_names_of_inputs(cell, inputs)
+    full = tuple(wx.shape[:3])
+    names = [i.name for i in cell.inputs]
+    return {n: _with_axes(n, inputs[n], full, "(total,)", "(total, N, D)", wx) for n in names}
+
+
 def _with_four_axes(name: str, tensor: Any, full: tuple[int, ...], like: Tensor) -> Tensor:
-    name = f"inputs[{name!r}]"
-    wanted = f"{full[:2]}, (B, T), or what broadcasts to {full}, (B, T, N, D)"
+    return _with_axes(name, tensor, full, "(B, T)", "(B, T, N, D)", like)
+
+
+def _with_axes(
+    name: str, tensor: Any, full: tuple[int, ...], rows: str, axes: str, like: Tensor
+) -> Tensor:
+    """An input with all axes of a call, of which some may have the size 1."""
+    name, count = f"inputs[{name!r}]", len(full)
+    wanted = f"{full[:-2]}, {rows}, or what broadcasts to {full}, {axes}"
     check_tensor(name, tensor, wanted)
     check_strided(name, tensor)
     shape = tuple(tensor.shape)
+    missing = (1,) * (count - len(shape))
     found: Tensor
-    if shape == full[:2]:
+    if shape == full[:-2]:
         found = tensor.view(*shape, 1, 1)
-    elif len(shape) <= 4 and spreads_over((*(1,) * (4 - len(shape)), *shape), full):
-        found = tensor.view(*(1,) * (4 - len(shape)), *shape)
+    elif len(shape) <= count and spreads_over((*missing, *shape), full):
+        found = tensor.view(*missing, *shape)
     else:
-        write = f"{name} of the shape {full[:2]}, for one value per row and step"
+        write = f"{name} of the shape {full[:-2]}, for one value per row and step"
         raise shape_error(name, tensor, wanted, write)
     check_same(name, tensor, "wx", like)
     return found

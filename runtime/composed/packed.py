@@ -20,6 +20,7 @@ from ..check.masks import check_reset, values_visible
 from ..check.plain import any_tangent, is_watched
 from ..check.scan import check_is_cell
 from ..check.tensor import check_strided, check_tensor, shape_error
+from ..check.unweighted import packed_inputs_in_order
 from ..errors import TensorError
 from ..scan import scan
 from ..tensors import States
@@ -43,6 +44,7 @@ def scan_packed(
     reverse: bool = False,
     reset: Tensor | None = None,
     reset_to: Sequence[Tensor] | None = None,
+    inputs: Mapping[str, Tensor] | None = None,
 ) -> tuple[States, States]:
     """Run a cell over sequences of several lengths that follow each other in one tensor.
 
@@ -68,6 +70,8 @@ def scan_packed(
         reverse: whether the cell runs from the last step of each sequence to its first.
         reset: (total,) of bool, as in `rnnc.scan`.
         reset_to: for each state (N, D) or (B, N, D), as in `rnnc.scan`.
+        inputs: a tensor for each `Input` of the cell, by name: (total,), one value for all units of
+            a step, or what broadcasts to (total, N, D).
 
     Returns:
         All states at all steps, (total, N, D) each, and all states after the last step that runs,
@@ -94,6 +98,12 @@ def scan_packed(
     padded = _to_padded(wx, places)
     if reset is not None:
         reset = reset[places[0]].t()
+    if inputs is not None or cell.inputs:
+        packed = packed_inputs_in_order(cell, inputs, wx)
+        inputs = {
+            name: _to_padded(value, places).transpose(0, 1) if value.shape[0] != 1 else value[None]
+            for name, value in packed.items()
+        }
     over_time, last = scan(
         cell,
         padded.transpose(0, 1),
@@ -110,6 +120,7 @@ def scan_packed(
         lengths=lengths,
         reset=reset,
         reset_to=reset_to,
+        inputs=inputs,
     )
     return tuple([_to_packed(state.transpose(0, 1), places) for state in over_time]), last
 

@@ -134,6 +134,35 @@ def test_nothing_has_the_full_shape_in_the_forward(monkeypatch):
     assert seen == [(t.data_ptr(), t.numel()) for t in (dt, m)]
 
 
+def test_packed_sequences():
+    tensors = drawn((BATCH, STEPS))
+    wx, R, R_diag, b, h, c, w, dt, m = (t.requires_grad_() for t in tensors.values())
+    runs = torch.arange(STEPS) < LENGTHS[:, None]
+    starts = torch.nn.functional.pad(LENGTHS.cumsum(0), (1, 0)).int()
+    options = {"R_diag": R_diag, "params": {"w": w}}
+    leaves = [wx, R, h, w, dt, m]
+    found = []
+    for shared in (False, True):  # a mask for all steps
+        given = m[:1, :1] if shared else m
+        wanted = rnnc.scan(
+            *(decayed, wx, R, b, (h, c)), lengths=LENGTHS, inputs={"dt": dt, "m": given}, **options
+        )
+        inputs = {"dt": dt[runs], "m": given[0] if shared else m[runs]}
+        packed = rnnc.scan_packed(
+            *(decayed, wx[runs], R, b, (h, c)), cu_seqlens=starts, inputs=inputs, **options
+        )
+        found = [
+            [*(s[runs] if s.ndim == 4 else s for s in wanted[0]), *wanted[1]],
+            [*packed[0], *packed[1]],
+        ]
+        gradients = [torch.autograd.grad(sum(t.sum() for t in each), leaves) for each in found]
+        torch.testing.assert_close(*found)
+        torch.testing.assert_close(*gradients)
+    inputs["dt"] = dt[runs][1:]
+    with pytest.raises(rnnc.TensorError, match="total"):
+        rnnc.scan_packed(decayed, wx[runs], R, b, cu_seqlens=starts, inputs=inputs, **options)
+
+
 def modules(**options):
     torch.manual_seed(0)
     new = {"num_layers": 2, "heads": 2, "dtype": torch.float64, **options}
