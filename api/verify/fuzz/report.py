@@ -282,8 +282,8 @@ def _inputs(case: Case, text: str) -> list[str]:
 
 def _columns(case: Case, wx: str) -> list[str]:
     """The lines that make the wx of the loop."""
-    names, shape = [i.name for i in case.cell.inputs], (case.batch, case.steps)
-    shape = (*shape, case.heads, case.dim)
+    names = [i.name for i in case.cell.inputs]
+    shape = (case.batch, case.steps, case.heads, case.dim)
     if not names:
         return [f"        wx = {wx}"] if wx != "wx" else []
     each = f'*(column_of(leaves[f"inputs.{{n}}"], {shape}) for n in {names!r})'
