@@ -17,6 +17,7 @@ import json
 import os
 import statistics
 import time
+from collections.abc import Callable
 from datetime import date
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,7 +51,7 @@ except ImportError as error:
 # What of an observation is a position, for the environments that this script knows.
 POSITIONS = {"CartPole-v1": [0, 2], "Pendulum-v1": [0, 1], "MountainCarContinuous-v0": [0]}
 ENVIRONMENTS, HIDDEN = 8, 64
-SETTINGS = {"n_steps": 256, "batch_size": 512, "learning_rate": 1e-3, "gae_lambda": 0.98}
+SETTINGS = {"n_steps": 128, "batch_size": 512, "learning_rate": 2e-3, "gae_lambda": 0.95}
 Count = Annotated[int, typer.Option(min=1)]
 Pair = tuple[Tensor, Tensor]
 
@@ -62,9 +63,15 @@ class Memory(nn.Module):
     have any number of states: their layers are put one after the other and cut into two halves.
     """
 
-    def __init__(self, cell: rnnc.Cell, inputs: int, hidden: int, layers: int) -> None:
+    def __init__(
+        self, cell: rnnc.Cell, inputs: int, hidden: int, layers: int, as_torch: bool
+    ) -> None:
         super().__init__()
         self.rnn = rnnc.RNN(cell, inputs, hidden, num_layers=layers)
+        if as_torch:  # weights and biases start as those of nn.LSTM
+            for name, parameter in self.rnn.named_parameters():
+                if name.startswith(("weight", "bias")):
+                    nn.init.uniform_(parameter, -(hidden**-0.5), hidden**-0.5)
         self.rows = layers * len(cell.states)
         # What sb3-contrib asks of a recurrence.
         self.input_size, self.hidden_size, self.num_layers = inputs, hidden, (self.rows + 1) // 2
@@ -85,13 +92,18 @@ class Policy(RecurrentActorCriticPolicy):
     """sb3-contrib's policy with a cell of rnnc: `policy_kwargs={"cell": rnnc.cells.gru}`."""
 
     def __init__(
-        self, *args: Any, cell: rnnc.Cell = rnnc.cells.lstm, n_lstm_layers: int = 1, **options: Any
+        self,
+        *args: Any,
+        cell: rnnc.Cell = rnnc.cells.lstm,
+        as_torch: bool = False,
+        n_lstm_layers: int = 1,
+        **options: Any,
     ) -> None:
         super().__init__(*args, n_lstm_layers=n_lstm_layers, **options)
-        sizes = self.features_dim, self.lstm_output_dim, n_lstm_layers
-        self.lstm_actor = Memory(cell, *sizes)
+        how = self.features_dim, self.lstm_output_dim, n_lstm_layers, as_torch
+        self.lstm_actor = Memory(cell, *how)
         if self.enable_critic_lstm:
-            self.lstm_critic = Memory(cell, *sizes)
+            self.lstm_critic = Memory(cell, *how)
         self.lstm_hidden_state_shape = self.lstm_actor.num_layers, 1, self.lstm_output_dim
         rate = self.optimizer.defaults["lr"]
         self.optimizer = self.optimizer_class(self.parameters(), lr=rate, **self.optimizer_kwargs)
@@ -127,24 +139,26 @@ class RecurrentPPO(sb3_contrib.RecurrentPPO):
 
 
 class PositionsOnly(gymnasium.ObservationWrapper):
-    """An environment whose velocities are hidden."""
+    """An environment whose velocities are hidden; positions are scaled to their limits."""
 
     def __init__(self, env: gymnasium.Env) -> None:
         super().__init__(env)
-        self.kept, full = POSITIONS[env.spec.id], env.observation_space
-        low, high = full.low[self.kept], full.high[self.kept]
-        self.observation_space = gymnasium.spaces.Box(low, high, dtype=full.dtype)
+        self.kept = POSITIONS[env.spec.id]
+        self.limits = np.abs(env.observation_space.high[self.kept])
+        low = env.observation_space.low[self.kept] / self.limits
+        self.observation_space = gymnasium.spaces.Box(low, np.ones_like(low))
 
     def observation(self, observation: np.ndarray) -> np.ndarray:
         """Take the positions of an observation."""
-        return observation[self.kept]
+        return observation[self.kept] / self.limits
 
 
 class Curve(BaseCallback):
     """The mean reward of the last 100 episodes after each rollout, and the seconds of updates."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float]) -> None:
         super().__init__()
+        self.clock = clock
         self.steps, self.rewards, self.rollouts, self.updates = [], [], [], []
 
     def _on_step(self) -> bool:
@@ -152,39 +166,38 @@ class Curve(BaseCallback):
 
     def _on_rollout_start(self) -> None:
         if self.steps:
-            self.updates.append(time.perf_counter() - self.since)
-        self.since = time.perf_counter()
+            self.updates.append(self.clock() - self.since)
+        self.since = self.clock()
 
     def _on_rollout_end(self) -> None:
-        self.rollouts.append(time.perf_counter() - self.since)
+        self.rollouts.append(self.clock() - self.since)
         self.steps.append(self.num_timesteps)
         episodes = self.model.ep_info_buffer
         self.rewards.append(statistics.fmean(e["r"] for e in episodes) if episodes else None)
-        self.since = time.perf_counter()
+        self.since = self.clock()
 
     def _on_training_end(self) -> None:
-        self.updates.append(time.perf_counter() - self.since)
+        self.updates.append(self.clock() - self.since)
 
 
 def build(recurrence: str, cell: rnnc.Cell, env: str, seed: int, device: str) -> Any:
     """The algorithm with sb3-contrib's own recurrence, or with a cell."""
-    environments = make_vec_env(
-        env, ENVIRONMENTS, seed=seed, wrapper_class=PositionsOnly, monitor_dir=None
-    )
+    environments = make_vec_env(env, ENVIRONMENTS, seed=seed, wrapper_class=PositionsOnly)
     options: dict[str, Any] = {"lstm_hidden_size": HIDDEN, "net_arch": {"pi": [], "vf": [64]}}
     settings = SETTINGS | {"seed": seed, "device": device}
     if recurrence == "sb3-contrib":
-        return sb3_contrib.RecurrentPPO(
-            "MlpLstmPolicy", environments, policy_kwargs=options, **settings
-        )
-    return RecurrentPPO(Policy, environments, policy_kwargs=options | {"cell": cell}, **settings)
+        policy = "MlpLstmPolicy"
+        return sb3_contrib.RecurrentPPO(policy, environments, policy_kwargs=options, **settings)
+    options |= {"cell": cell, "as_torch": recurrence == "as torch"}
+    return RecurrentPPO(Policy, environments, policy_kwargs=options, **settings)
 
 
 def train(
     recurrence: str, cell: rnnc.Cell, env: str, steps: int, seed: int, device: str
 ) -> dict[str, Any]:
     """One run: the curve and the times."""
-    curve = Curve()
+    # Other programs lengthen what takes place on a CPU, but not its processor time.
+    curve = Curve(time.process_time if device == "cpu" else time.perf_counter)
     build(recurrence, cell, env, seed, device).learn(steps, callback=curve)
     names = "steps", "rewards", "rollouts", "updates"
     return {"recurrence": recurrence, "seed": seed} | {n: getattr(curve, n) for n in names}
@@ -223,19 +236,23 @@ def main(
     device: str = "cpu",
     threads: Count = 1,
 ) -> None:
-    """Train both for STEPS steps of the environments per seed; compare rewards and times."""
+    """Train all for STEPS steps of the environments per seed; compare rewards and times."""
     if cell not in rnnc.cells.names():
         raise SystemExit(f"no cell of the name {cell!r}: `rnnc list` shows the cells")
     if env not in POSITIONS:
         raise SystemExit(f"{env!r} is not among {', '.join(POSITIONS)}: add it to POSITIONS")
     torch.set_num_threads(threads)
-    labels = {"sb3-contrib": "sb3-contrib (nn.LSTM)", "rnnc": f"rnnc ({cell}, resets)"}
+    labels = {
+        "sb3-contrib": "sb3-contrib (nn.LSTM)",
+        "as torch": f"rnnc ({cell}), weights start as torch's",
+        "rnnc": f"rnnc ({cell})",
+    }
     chosen, runs = getattr(rnnc.cells, cell), []
     for seed, recurrence in track([(s, r) for s in range(seeds) for r in labels], "Training"):
         runs.append(train(recurrence, chosen, env, steps, seed, device))
     on = machine(device)
     table = Table("recurrence", "reward", "of each seed", "update s", "rollout s", title=env)
-    table.caption = f"Medians over all updates. {machine_line(on)}"
+    table.caption = f"Medians over all updates, on a CPU of processor time. {machine_line(on)}"
     for recurrence, label in labels.items():
         last = of(runs, recurrence, "rewards")[:, -1]
         times = [f"{np.median(of(runs, recurrence, n)):.3f}" for n in ("updates", "rollouts")]
