@@ -64,7 +64,7 @@ class Memory(nn.Module):
     """
 
     def __init__(
-        self, cell: rnnc.Cell, inputs: int, hidden: int, layers: int, as_torch: bool
+        self, cell: rnnc.Cell, inputs: int, hidden: int, layers: int, as_torch: bool = False
     ) -> None:
         super().__init__()
         self.rnn = rnnc.RNN(cell, inputs, hidden, num_layers=layers)
