@@ -51,7 +51,7 @@ except ImportError as error:
 # What of an observation is a position, for the environments that this script knows.
 POSITIONS = {"CartPole-v1": [0, 2], "Pendulum-v1": [0, 1], "MountainCarContinuous-v0": [0]}
 ENVIRONMENTS, HIDDEN = 8, 64
-SETTINGS = {"n_steps": 128, "batch_size": 512, "learning_rate": 2e-3, "gae_lambda": 0.95}
+SETTINGS = {"n_steps": 128, "batch_size": 512, "learning_rate": 1e-3, "gae_lambda": 0.95}
 Count = Annotated[int, typer.Option(min=1)]
 Pair = tuple[Tensor, Tensor]
 

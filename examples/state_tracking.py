@@ -19,7 +19,6 @@ or given `--minutes` goes on where it stopped. A run of other settings is not ta
 
 import json
 import math
-import statistics
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -32,16 +31,14 @@ import parity
 import rich
 import torch
 import typer
-from matplotlib.figure import Figure
 from parity import LONGEST, PASS, TRAINED, WIDTH, Classifier, Count, sequence_model
 from rich.progress import track
-from rich.table import Table
 from rnnc.bench.report import machine, machine_line
 from torch import Tensor, nn
+from tracking_results import Results, best_rate, draw, extrapolated, show, summary
 from tracking_tasks import TASKS
 
 RATES, USUAL_RATE = (3e-4, 1e-3, 3e-3), parity.LEARNING_RATE
-PUBLISHED = dict(parity.PUBLISHED, mamba="0.56", mlstm="0.54")
 
 
 class Mamba(nn.Module):
@@ -164,25 +161,6 @@ def read(run: Run, folder: Path) -> dict[str, Any] | None:
     return json.loads(file.read_text()) if file.exists() else None
 
 
-def best_rate(tried: list[dict[str, Any]]) -> float:
-    """The rate with the best accuracy on held-out strings, over the whole of training."""
-
-    # A run that solved the task stops early: its last accuracy holds for the steps it was spared.
-    def area(run: dict[str, Any]) -> float:
-        accuracies, spared = [*run["curve"].values()], run["steps"] - int([*run["curve"]][-1])
-        return sum(accuracies) + accuracies[-1] * (spared / 50)
-
-    return max(tried, key=area)["rate"]
-
-
-def extrapolated(run: dict[str, Any]) -> float:
-    """The mean accuracy on lengths that were not trained."""
-    return statistics.fmean(a for a in run["by_length"][TRAINED - 1 :] if a is not None)
-
-
-Results = dict[str, dict[str, list[dict[str, Any]]]]
-
-
 def collect(
     tasks: list[str],
     models: list[str],
@@ -215,50 +193,6 @@ def collect(
     return results
 
 
-def draw(results: Results, path: Path) -> None:
-    figure = Figure(figsize=(4 * len(results), 4), layout="constrained")
-    for axes, (task, models) in zip(
-        figure.subplots(1, len(results), squeeze=False)[0], results.items(), strict=True
-    ):
-        for model, runs in models.items():
-            curves = torch.tensor(
-                [[math.nan if a is None else a for a in run["by_length"]] for run in runs]
-            )
-            asked = ~curves[0].isnan()
-            lengths, curves = torch.arange(1, LONGEST + 1)[asked], curves[:, asked]
-            (line,) = axes.plot(lengths, curves.mean(0), label=model)
-            axes.fill_between(
-                lengths,
-                curves.amin(0),
-                curves.amax(0),
-                color=line.get_color(),
-                alpha=0.2,
-                linewidth=0,
-            )
-        axes.axvspan(1, TRAINED, color="0.9")
-        axes.axhline(TASKS[task].chance(), color="0.5", linestyle=":")
-        axes.set(xlabel="length in tokens", title=TASKS[task].title, ylim=(0, 1.05))
-        if models:
-            axes.legend()
-    figure.savefig(path, dpi=100)
-
-
-def show(task: str, models: dict[str, list[dict[str, Any]]]) -> None:
-    """A table of a task."""
-    about = TASKS[task]
-    columns = "model", "rate", "steps", f"1..{TRAINED}", f"{TRAINED}..{LONGEST}", "range"
-    table = Table(*columns, *(["published"] if task == "parity" else []), title=about.title)
-    table.caption = f"{about.alphabet}; asked: {about.asked}; chance {about.chance():.3f}"
-    for model, runs in models.items():
-        trained = statistics.fmean([*run["curve"].values()][-1] for run in runs)
-        long = [extrapolated(run) for run in runs]
-        steps = max(int([*run["curve"]][-1]) for run in runs)
-        row = f"{runs[0]['rate']:g}", str(steps), f"{trained:.3f}", f"{statistics.fmean(long):.3f}"
-        published = [PUBLISHED[model]] if task == "parity" else []
-        table.add_row(model, *row, f"{min(long):.3f}-{max(long):.3f}", *published)
-    rich.print(table)
-
-
 def main(
     tasks: Annotated[str, typer.Option(help="with commas between them")] = "parity",
     models: Annotated[str, typer.Option(help="with commas between them")] = ",".join(MODELS[:5]),
@@ -285,7 +219,11 @@ def main(
     if missing := [t for t in wanted if sum(map(len, results[t].values())) < len(used) * seeds]:
         rich.print(f"unfinished: {', '.join(missing)}; the same command goes on")
     on = machine(parity.DEVICE)
-    record = {"date": str(date.today()), "machine": on, "steps": steps, "results": results}
+    record = {"date": str(date.today()), "machine": on, "steps": steps}
+    record["results"] = {
+        task: {model: summary(runs) for model, runs in found.items()}
+        for task, found in results.items()
+    }
     out.mkdir(parents=True, exist_ok=True)
     (out / "state_tracking.json").write_text(json.dumps(record) + "\n")
     draw(results, out / "state_tracking.png")

@@ -21,7 +21,7 @@ def example():
         module = sys.modules[spec.name] = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
         yield module
-    for name in (spec.name, "parity", "tracking_tasks"):
+    for name in (spec.name, "parity", "tracking_tasks", "tracking_results"):
         del sys.modules[name]
 
 
@@ -86,7 +86,7 @@ def test_the_rate_that_learns_first_is_taken(example):
 
 
 def test_a_run_goes_on_where_it_stopped(example, tmp_path, monkeypatch, capsys):
-    for module in (example, example.parity):
+    for module in (example, example.parity, sys.modules["tracking_results"]):
         monkeypatch.setattr(module, "LONGEST", 44)
     monkeypatch.setattr(example, "RATES", (1e-3, 1e-2))
     how = {"tasks": "parity,recall", "models": "elman", "steps": 2, "out": tmp_path}
@@ -96,7 +96,11 @@ def test_a_run_goes_on_where_it_stopped(example, tmp_path, monkeypatch, capsys):
     assert "parity: below 0.99 on 40 to 44: elman" in shown.replace("\n", " ")
     assert len(list((tmp_path / "runs").glob("*.json"))) == 4
     found = json.loads((tmp_path / "state_tracking.json").read_text())
-    assert [run["seed"] for run in found["results"]["recall"]["elman"]] == [0, 1]
+    elman = found["results"]["recall"]["elman"]
+    assert [run["seed"] for run in elman["runs"]] == [0, 1]
+    assert len(elman["by_length"]) == 44
+    assert elman["by_length"][1] is None  # a value, after which nothing is asked
+    assert all(0 <= run["extrapolated"] <= 1 for run in elman["runs"])
     assert str(tmp_path) not in json.dumps(found)
     assert (tmp_path / "state_tracking.png").read_bytes().startswith(b"\x89PNG")
 

@@ -18,7 +18,7 @@ def example(monkeypatch):
     import state_tracking
 
     yield state_tracking
-    for name in ("state_tracking", "parity", "tracking_tasks"):
+    for name in ("state_tracking", "parity", "tracking_tasks", "tracking_results"):
         del sys.modules[name]
 
 

@@ -1,0 +1,98 @@
+"""What state_tracking.py makes of its runs: a learning rate, tables, a picture and a record.
+
+A run is what its file holds: task, model, rate, seed, steps, curve (the accuracy on held-out
+strings of the trained lengths, by step), by_length (None where nothing is asked) and seconds.
+"""
+
+import math
+import statistics
+from pathlib import Path
+from typing import Any
+
+import parity
+import rich
+import torch
+from matplotlib.figure import Figure
+from parity import LONGEST, TRAINED
+from rich.table import Table
+from tracking_tasks import TASKS
+
+PUBLISHED = dict(parity.PUBLISHED, mamba="0.56", mlstm="0.54")
+Results = dict[str, dict[str, list[dict[str, Any]]]]
+
+
+def best_rate(tried: list[dict[str, Any]]) -> float:
+    """The rate with the best accuracy on held-out strings, over the whole of training."""
+
+    # A run that solved the task stops early: its last accuracy holds for the steps it was spared.
+    def area(run: dict[str, Any]) -> float:
+        accuracies, spared = [*run["curve"].values()], run["steps"] - int([*run["curve"]][-1])
+        return sum(accuracies) + accuracies[-1] * (spared / 50)
+
+    return max(tried, key=area)["rate"]
+
+
+def extrapolated(run: dict[str, Any]) -> float:
+    """The mean accuracy on lengths that were not trained."""
+    return statistics.fmean(a for a in run["by_length"][TRAINED - 1 :] if a is not None)
+
+
+def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
+    """The runs of a model on a task, without their curves; `by_length` is the mean of the seeds."""
+    each = [
+        {
+            "seed": run["seed"],
+            "steps": int([*run["curve"]][-1]),
+            "seconds": round(run["seconds"], 1),
+            "trained": [*run["curve"].values()][-1],
+            "extrapolated": extrapolated(run),
+        }
+        for run in runs
+    ]
+    lengths = zip(*(run["by_length"] for run in runs), strict=True)
+    mean = [None if at[0] is None else round(statistics.fmean(at), 4) for at in lengths]
+    return {"rate": runs[0]["rate"], "runs": each, "by_length": mean}
+
+
+def draw(results: Results, path: Path) -> None:
+    figure = Figure(figsize=(4 * len(results), 4), layout="constrained")
+    for axes, (task, models) in zip(
+        figure.subplots(1, len(results), squeeze=False)[0], results.items(), strict=True
+    ):
+        for model, runs in models.items():
+            curves = torch.tensor(
+                [[math.nan if a is None else a for a in run["by_length"]] for run in runs]
+            )
+            asked = ~curves[0].isnan()
+            lengths, curves = torch.arange(1, LONGEST + 1)[asked], curves[:, asked]
+            (line,) = axes.plot(lengths, curves.mean(0), label=model)
+            axes.fill_between(
+                lengths,
+                curves.amin(0),
+                curves.amax(0),
+                color=line.get_color(),
+                alpha=0.2,
+                linewidth=0,
+            )
+        axes.axvspan(1, TRAINED, color="0.9")
+        axes.axhline(TASKS[task].chance(), color="0.5", linestyle=":")
+        axes.set(xlabel="length in tokens", title=TASKS[task].title, ylim=(0, 1.05))
+        if models:
+            axes.legend()
+    figure.savefig(path, dpi=100)
+
+
+def show(task: str, models: dict[str, list[dict[str, Any]]]) -> None:
+    """A table of a task."""
+    about = TASKS[task]
+    columns = "model", "rate", "steps", f"1..{TRAINED}", f"{TRAINED}..{LONGEST}", "range"
+    table = Table(*columns, *(["published"] if task == "parity" else []), title=about.title)
+    table.caption = f"{about.alphabet}; asked: {about.asked}; chance {about.chance():.3f}"
+    for model, runs in models.items():
+        trained = statistics.fmean([*run["curve"].values()][-1] for run in runs)
+        long = [extrapolated(run) for run in runs]
+        steps = max(int([*run["curve"]][-1]) for run in runs)
+        row = f"{runs[0]['rate']:g}", str(steps), f"{trained:.3f}", f"{statistics.fmean(long):.3f}"
+        published = [PUBLISHED[model]] if task == "parity" else []
+        table.add_row(model, *row, f"{min(long):.3f}-{max(long):.3f}", *published)
+    rich.print(table)
