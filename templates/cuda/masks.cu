@@ -61,19 +61,6 @@ struct ReadArguments {
   int64 word_bytes;
 };
 
-template <typename Word>
-RNNC_INLINE void move_rows(const MoveArguments& a) {
-  const int64 rows = a.count * a.batch;
-  for (int64 i = blockIdx.x; i < rows; i += gridDim.x) {
-    const int64 t = i / a.batch, row = i - t * a.batch, start = a.starts[t];
-    if (row >= a.starts[t + 1] - start) continue;
-    const int64 packed = (start + row) * a.packed_row, padded = i * a.padded_row;
-    const Word* const from = static_cast<const Word*>(a.from) + (a.to_padded ? packed : padded);
-    Word* const to = static_cast<Word*>(a.to) + (a.to_padded ? padded : packed);
-    for (int64 k = threadIdx.x; k < a.words; k += kThreads) to[k] = from[k];
-  }
-}
-
 // How a row takes step t; `end` is its length.
 RNNC_INLINE u32 how_of(const MakeArguments& a, bool reverse, int64 t, int64 row, int64 end) {
   if (t >= end) return kHold;
@@ -85,28 +72,50 @@ RNNC_INLINE u32 how_of(const MakeArguments& a, bool reverse, int64 t, int64 row,
   return t == (reverse ? end - 1 : 0) ? kFirst : kRun;
 }
 
+RNNC_INLINE int64 quotient(int64 a, int64 b) {
+  if ((a | b) >> 32 == 0) return static_cast<u32>(a) / static_cast<u32>(b);
+  return a / b;
+}
+
+// body(step, row, both as one number, word): for each word of each row of each step, one a thread.
+template <typename Arguments, typename Body>
+RNNC_INLINE void each_word(const Arguments& a, Body body) {
+  const int64 count = a.count * a.batch * a.words, each = int64{gridDim.x} * kThreads;
+  for (int64 i = int64{blockIdx.x} * kThreads + threadIdx.x; i < count; i += each) {
+    const int64 place = quotient(i, a.words), t = quotient(place, a.batch);
+    body(t, place - t * a.batch, place, i - place * a.words);
+  }
+}
+
 // The rows of steps that run.
 template <typename Word>
 RNNC_INLINE void select_rows(const SelectArguments& a) {
-  const int64 rows = a.count * a.batch;
-  for (int64 i = blockIdx.x; i < rows; i += gridDim.x) {
-    const int64 t = i / a.batch, row = i - t * a.batch;
-    const bool runs = a.steps[i] != kHold;
+  each_word(a, [&](int64 t, int64 row, int64 place, int64 k) {
     const Word* const from =
         static_cast<const Word*>(a.from) + t * a.from_time + row * a.from_row;
-    Word* const to = static_cast<Word*>(a.to) + i * a.words;
-    for (int64 k = threadIdx.x; k < a.words; k += kThreads) to[k] = runs ? from[k] : Word{};
-  }
+    Word* const to = static_cast<Word*>(a.to) + place * a.words;
+    to[k] = a.steps[place] != kHold ? from[k] : Word{};
+  });
+}
+
+template <typename Word>
+RNNC_INLINE void move_rows(const MoveArguments& a) {
+  each_word(a, [&](int64 t, int64 row, int64 place, int64 k) {
+    const int64 start = a.starts[t];
+    if (row >= a.starts[t + 1] - start) return;
+    const int64 packed = (start + row) * a.packed_row, padded = place * a.padded_row;
+    const Word* const from = static_cast<const Word*>(a.from) + (a.to_padded ? packed : padded);
+    Word* const to = static_cast<Word*>(a.to) + (a.to_padded ? padded : packed);
+    to[k] = from[k];
+  });
 }
 
 template <typename Word>
 RNNC_INLINE void read_states(const ReadArguments& a) {
-  const int64 rows = a.count * a.batch;
-  for (int64 i = blockIdx.x; i < rows; i += gridDim.x) {
-    const int64 t = i / a.batch, row = i - t * a.batch;
+  each_word(a, [&](int64 t, int64 row, int64 place, int64 k) {
     const int64 before = a.reverse ? t + 1 : t - 1;  // the step that ran before
     const bool is_first = before < 0 || before >= a.count;
-    const u32 how = a.steps[i];
+    const u32 how = a.steps[place];
     const Word* from = nullptr;
     if (how == kRestart) {
       from = static_cast<const Word*>(a.reset) + t * a.reset_time + row * a.reset_row;
@@ -117,8 +126,8 @@ RNNC_INLINE void read_states(const ReadArguments& a) {
     }
     Word* const to = is_first ? static_cast<Word*>(a.first) + row * a.words
                               : static_cast<Word*>(a.read) + (before * a.batch + row) * a.words;
-    for (int64 k = threadIdx.x; k < a.words; k += kThreads) to[k] = from ? from[k] : Word{};
-  }
+    to[k] = from ? from[k] : Word{};
+  });
 }
 
 }  // namespace rnnc

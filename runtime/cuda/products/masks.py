@@ -24,7 +24,7 @@ from ..nvrtc import compile_unit
 # As in templates/cuda/masks.cu.
 THREADS, STEPS = 128, 16
 _WORDS = (16, 8, 4, 2)  # bytes
-BLOCKS_PER_MULTIPROCESSOR = 16
+_BLOCKS_PER_MULTIPROCESSOR = 16
 
 
 class _Pack(ctypes.Structure):
@@ -101,6 +101,17 @@ def widest_word(numbers: Sequence[int]) -> int:
     return next(w for w in _WORDS if not any(n % w for n in numbers))
 
 
+def blocks_of(words: int, device: int) -> tuple[int, int, int]:
+    """The grid of a launch that copies so many words.
+
+    Args:
+        words: at least one.
+        device: the device's number.
+    """
+    most = device_limits(device).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
+    return min(math.ceil(words / THREADS), most), 1, 1
+
+
 def packed_steps(steps: Tensor) -> Tensor:
     """How rows take steps, two bits for each, as `MaskArguments` has it.
 
@@ -149,7 +160,6 @@ def states_read(
     sources = dict.fromkeys((*layout.sources.values, *layout.diagonal_sources.values))
     count, batch = masks.steps.shape
     device = masks.steps.device
-    most = device_limits(device.index).multiprocessors * BLOCKS_PER_MULTIPROCESSOR
     with on_device(device):
         kernel = mask_kernel("rnnc_read_states", device.index)
         for source in sources:
@@ -164,7 +174,7 @@ def states_read(
             words, reset_time, reset_row = (n // word for n in lengths)
             sizes = count, batch, words, reset_time, reset_row, int(reverse), word
             given = _Read(masks.steps.data_ptr(), *places, *sizes)
-            kernel((min(count * batch, most), 1, 1), given)
+            kernel(blocks_of(count * batch * words, device.index), given)
             found[i], firsts[i] = read, first
     return found, firsts
 

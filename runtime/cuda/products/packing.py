@@ -8,9 +8,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ..driver.device import device_limits
 from ..launch import on_device
-from .masks import BLOCKS_PER_MULTIPROCESSOR, mask_kernel, widest_word
+from .masks import blocks_of, mask_kernel, widest_word
 
 
 class _Move(ctypes.Structure):
@@ -64,11 +63,11 @@ class CudaPacking:
         word = widest_word((source.data_ptr(), to.data_ptr(), *lengths))
         places = self._starts.data_ptr(), source.data_ptr(), to.data_ptr()
         index = source.device.index
-        most = device_limits(index).multiprocessors * BLOCKS_PER_MULTIPROCESSOR
         with on_device(source.device):
             kernel = mask_kernel("rnnc_move_rows", index)
-            numbers = steps, batch, *(n // word for n in lengths), int(to_padded), word
-            kernel((min(steps * batch, most), 1, 1), _Move(*places, *numbers))
+            words, *strides = (n // word for n in lengths)
+            numbers = steps, batch, words, *strides, int(to_padded), word
+            kernel(blocks_of(steps * batch * words, index), _Move(*places, *numbers))
 
 
 def _in_rows(part: Tensor) -> bool:

@@ -12,9 +12,8 @@ from torch import Tensor
 from ...ragged.given import Ragged
 from ...ragged.made import MadeMasks
 from ...ragged.packing import Packing
-from ..driver.device import device_limits
 from ..launch import on_device
-from .masks import BLOCKS_PER_MULTIPROCESSOR, STEPS, THREADS, mask_kernel, widest_word
+from .masks import STEPS, THREADS, blocks_of, mask_kernel, widest_word
 from .packing import CudaPacking
 
 
@@ -104,9 +103,8 @@ class CudaRows:
         words, time, row = (n // word for n in lengths)
         places = steps.data_ptr(), x.data_ptr(), to.data_ptr()
         index = x.device.index
-        most = device_limits(index).multiprocessors * BLOCKS_PER_MULTIPROCESSOR
         with on_device(x.device):
             kernel = mask_kernel("rnnc_select_rows", index)
             given = _Select(*places, count, batch, words, time, row, word)
-            kernel((min(count * batch, most), 1, 1), given)
+            kernel(blocks_of(count * batch * words, index), given)
         return to

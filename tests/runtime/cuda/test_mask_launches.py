@@ -1,0 +1,130 @@
+"""The kernels of templates/cuda/masks.cu, compiled as C++, against operators of torch."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+import subprocess
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import rnnc
+import torch
+from rnnc.codegen.render import cuda_unit
+from rnnc.runtime.cuda.products import masks, packing, rows
+from rnnc.runtime.masks import masks_of, read_states, with_reset_values
+from rnnc.runtime.ragged.given import Ragged
+from rnnc.runtime.ragged.packing import TorchPacking
+
+KERNELS = ("make_masks", "pack_masks", "select_rows", "move_rows", "read_states")
+EMULATED = Path(__file__).parents[2] / "emulated" / "lanes.h"
+RUN = """
+extern "C" void run_{0}(unsigned x, unsigned y, const void* given) {{
+  gridDim = {{x, y, 1}};
+  for (blockIdx.y = 0; blockIdx.y < y; ++blockIdx.y)
+    for (blockIdx.x = 0; blockIdx.x < x; ++blockIdx.x)
+      for (threadIdx.x = 0; threadIdx.x < rnnc::kThreads; ++threadIdx.x)
+        rnnc_{0}(*static_cast<const rnnc::{1}*>(given));
+}}
+"""
+ARGUMENTS = ("Make", "Pack", "Select", "Move", "Read")
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory):
+    unit, folder = cuda_unit("masks"), tmp_path_factory.mktemp("masks")
+    for name, text in unit.headers:
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    runs = [RUN.format(k, a + "Arguments") for k, a in zip(KERNELS, ARGUMENTS, strict=True)]
+    (folder / "masks.cpp").write_text(f'#include "{EMULATED}"\n{unit.code}\n{"".join(runs)}')
+    command = ["c++", "-std=c++20", "-O1", "-shared", "-fPIC", "-w", "-I", str(folder)]
+    command += [str(folder / "masks.cpp"), "-o", str(folder / "masks.so")]
+    subprocess.run(command, check=True)
+    return ctypes.CDLL(str(folder / "masks.so"))
+
+
+@pytest.fixture
+def launches(library, monkeypatch):
+    """Kernels on tensors of the CPU, which say that they are on a GPU."""
+
+    def kernel(name, _):
+        run = getattr(library, name.replace("rnnc", "run"))
+        return lambda grid, given: run(*map(ctypes.c_uint, grid[:2]), ctypes.byref(given))
+
+    for room in (masks, packing, rows):
+        monkeypatch.setattr(room, "mask_kernel", kernel)
+        monkeypatch.setattr(room, "on_device", lambda _: nullcontext())
+    limits = SimpleNamespace(multiprocessors=1)
+    monkeypatch.setattr(masks, "device_limits", lambda _: limits)
+    monkeypatch.setattr(torch.Tensor, "is_cuda", True)
+
+
+def drawn(batch, steps, both):
+    """Lengths of which some are out of range, and resets."""
+    lengths = torch.randint(-1, steps + 3, (batch,)) if both != "reset" else None
+    reset = torch.rand(batch, steps) < 0.3 if both != "lengths" else None
+    return lengths, reset
+
+
+@pytest.mark.parametrize("given", ["lengths", "reset", "both"])
+@pytest.mark.parametrize(("batch", "steps"), [(1, 1), (5, 16), (3, 33), (130, 40)])
+def test_masks(batch, steps, given, launches):
+    lengths, reset = drawn(batch, steps, given)
+    ragged = Ragged(lengths, None if reset is None else reset.t(), None)
+    made = rows.CudaRows().made_masks(ragged, (batch, steps), (False, True))
+    for direction, reverse in enumerate((False, True)):
+        wanted = masks_of(lengths, reset, None, (batch, steps), torch.device("cpu"), reverse)
+        assert torch.equal(made.steps[direction], wanted.steps)
+        assert torch.equal(made.words[direction], masks.packed_steps(wanted.steps))
+        if lengths is not None:
+            assert torch.equal(made.longest, wanted.longest)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("form", [(), (4,), (4, 7)], ids=str)
+@pytest.mark.parametrize("units", [3, 8, 24])
+def test_states_that_products_read(units, form, reverse, launches):
+    cell, dtype = rnnc.cells.gru, random.choice((torch.float64, torch.float16))
+    lengths, reset = drawn(4, 7, "both")
+    values = [torch.randn(*form, 2, units).to(dtype)]
+    found = masks_of(lengths, reset, values, (4, 7), torch.device("cpu"), reverse)
+    found = with_reset_values(found, values, reverse)
+    states = [torch.randn(7, 4, 2, units).to(dtype)]
+    first = [torch.randn(4, 2, units).to(dtype)]
+    given = cell, found, states, first
+    (got,), (got_first,) = masks.states_read(*given, masks.without_gaps(found.reset_to), reverse)
+    (wanted,), (wanted_first,) = read_states(*given, reverse)
+    read = slice(1, None) if reverse else slice(0, -1)
+    assert torch.equal(got[read], wanted[read])
+    assert torch.equal(got_first, wanted_first)
+
+
+@pytest.mark.parametrize("features", [1, 6, 16, 40])
+def test_rows_that_run(features, launches):
+    lengths, _ = drawn(5, 9, "lengths")
+    x = torch.full((5, 9, features), float("nan"), dtype=torch.float16)
+    inside = torch.arange(9)[None] < lengths[:, None]
+    x[inside] = 1
+    steps = masks_of(lengths, None, None, (5, 9), torch.device("cpu"), False).steps
+    for own in (x.transpose(0, 1), x.transpose(0, 1).contiguous()):
+        got = rows.CudaRows().rows_that_run(own, steps)
+        assert torch.equal(got[..., 0], inside.t().half())
+
+
+@pytest.mark.parametrize("width", [1, 12, 64])
+def test_packed_rows(width, launches):
+    sizes = torch.tensor([5, 5, 3, 1, 1])
+    starts = torch.cat((sizes.new_zeros(1), sizes.cumsum(0)))
+    given = starts, (5, 5), int(starts[-1])
+    ours, torchs = packing.CudaPacking(*given), TorchPacking(*given)
+    rows_of = torch.randn(15, 2, width).half()
+    inside = torch.arange(5)[None] < sizes[:, None]
+    padded = ours.pad(rows_of)
+    assert torch.equal(padded[inside], torchs.pad(rows_of)[inside])
+    parts = [padded, torch.randn(5, 5, 3).half()]
+    assert torch.equal(ours.pack(parts), torchs.pack(parts))
+    assert torch.equal(ours.pack(parts[:1]), rows_of.flatten(1))
