@@ -60,12 +60,16 @@ def moves_of(target: object) -> Moves:
 
 
 def packed_weights(target: object, weights: Sequence[LayerWeights]) -> list[LayerWeights]:
-    """Weights of several heads as kernels read them: gate by gate. W is left to its product.
+    """Weights of several heads as kernels read them: gate by gate, unless they take any strides.
+
+    W is left to its product.
 
     Args:
         target: any.
         weights: of each direction of each layer.
     """
+    if getattr(target, "reads_by_address", False):
+        return list(weights)
     with moves_of(target) as moves:
         return [
             own._replace(

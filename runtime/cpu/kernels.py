@@ -38,21 +38,21 @@ def forward(
     last = [new(batch, heads, dim) for _ in stored]
     saved = new(steps if for_backward else 0, batch, heads, counts.saved, dim)
     # C gets the addresses of these tensors: they must live until the call returns.
-    weights = [_packed(t) for t in (inputs.R, inputs.R_diag, inputs.b)]
+    R_diag, b = _packed(inputs.R_diag), _packed(inputs.b)
+    R, R_strides = _matrices(inputs.R, heads, dim)
     params = _stacked(inputs.params)
     initial_states = [s.contiguous() for s in inputs.initial_states]
-    R, R_diag, b = weights
     masks, values = inputs.masks, reset_values(cell, inputs.masks, last[0])
     product, strides = None, (0, 0, 0)
     if R is not None and masks is None and torch_multiplies(steps, batch, R):
         of_one_layer = [state.view(1, batch, heads * dim) for state in initial_states]
-        matrices = _matrices(R, heads, dim)
-        product, strides = recurrent_product(cell, matrices, of_one_layer, 0)
+        product, strides = recurrent_product(cell, R, of_one_layer, 0)
     arguments = struct_of(
         *sizes_of(steps, batch, heads, dim, 0 if product is not None else counts.dense),
         *[wx.stride(axis) for axis in _STRIDE_ORDER],
         wx.data_ptr(),
         address(R if product is None else None),
+        *R_strides,
         address(product),
         *strides,
         address(R_diag),
@@ -101,7 +101,8 @@ def backward(
     values, states = saved.saved.contiguous(), [s.contiguous() for s in saved.states]
     initial_states = [s.contiguous() for s in saved.initial_states]
     steps, (batch, heads, dim) = len(values), initial_states[0].shape
-    R, R_diag, params = _packed(saved.R), _packed(saved.R_diag), _stacked(saved.params)
+    R, R_strides = _matrices(saved.R, heads, dim)
+    R_diag, params = _packed(saved.R_diag), _stacked(saved.params)
     masks, reset_to = saved.masks, reset_values(cell, saved.masks, initial_states[0])
     outside = R is not None and masks is None and torch_multiplies(steps, batch, R)
     sizes = sizes_of(steps, batch, heads, dim, 0 if outside else counts.dense)
@@ -120,6 +121,7 @@ def backward(
     arguments = struct_of(
         *sizes,
         address(None if outside else R),
+        *R_strides,
         address(R_diag),
         address(params),
         *addresses(initial_states),
@@ -139,8 +141,7 @@ def backward(
     d_states_before: Sequence[Tensor] = d_initial_states
     if outside:
         assert R is not None
-        matrices = _matrices(R, heads, dim)
-        d_states_before = StateGradients(cell, matrices, d_gates[0], d_initial_states)
+        d_states_before = StateGradients(cell, R, d_gates[0], d_initial_states)
     # (T, B, N, Gx, D)
     d_wx = d_gates if counts.inputs == counts.gates else d_gates[:, :, :, : counts.inputs]
     if tiles != 1:
@@ -179,9 +180,22 @@ def torch_multiplies(steps: int, batch: int, R: Tensor) -> bool:
     return steps == 1 and batch * R.numel() > _SMALL
 
 
-def _matrices(R: Tensor, heads: int, dim: int) -> Tensor:
-    """R in its shape: that of one head may be rows."""
-    return R.view(-1, 1, dim, dim) if heads == 1 else R
+def _matrices(R: Tensor | None, heads: int, dim: int) -> tuple[Tensor | None, tuple[int, int]]:
+    """R as kernels read it, each matrix without gaps, and its strides of dense pair and head.
+
+    Args:
+        R: as in `ScanInputs`; that of one head may be rows.
+        heads: of the call.
+        dim: units per head.
+    """
+    if R is None:
+        return None, (0, 0)
+    if heads == 1:
+        return R.contiguous().view(-1, 1, dim, dim), (dim * dim, 0)
+    pair, head, *matrix = R.stride()
+    if matrix == [dim, 1]:
+        return R, (pair, head)
+    return R.contiguous(), (heads * dim * dim, dim * dim)
 
 
 def _packed(tensor: Tensor | None) -> Tensor | None:

@@ -25,7 +25,8 @@ class CpuTarget(CpuSteps):
     """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units.
 
     Attributes:
-        reads_by_address: R, b and R_diag of one head may have any shape.
+        reads_by_address: R, b and R_diag of one head may have any shape, those of several heads any
+            strides.
     """
 
     reads_by_address = True

@@ -135,9 +135,10 @@ static void run_backward(const Arguments& a) {
   {
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < to_pack; ++i) {
-      const int64_t column = i % panels * kPanel;
-      pack_panel(a.R + i / panels * size.dim * size.dim + column, size.dim, 1, size.dim,
-                 size.dim - column, memory + i * kPanel * size.dim);
+      const int64_t column = i % panels * kPanel, place = i / panels;
+      const real* const matrix = matrix_of(a, place / size.heads, place % size.heads);
+      pack_panel(matrix + column, size.dim, 1, size.dim, size.dim - column,
+                 memory + i * kPanel * size.dim);
     }
     if (unit_parts(size) == 1) {
 #pragma omp for schedule(dynamic)

@@ -147,7 +147,7 @@ class ForwardTask {
       multiply(source, row_stride, packed_ + (place * padded(dim) + task_.first_unit) * dim, rows,
                dim, task_.units, gate, kGates * width_);
     } else if (a_.R != nullptr) {
-      const real* const matrix = a_.R + (place * dim + task_.first_unit) * dim;
+      const real* const matrix = matrix_of(a_, pair, task_.head) + task_.first_unit * dim;
       // Dot products take the compiler long, which only single steps are worth.
       if constexpr (kSingleStep) {
         add_dots(source, row_stride, matrix, rows, dim, task_.units, gate, kGates * width_);
@@ -189,9 +189,10 @@ static void run_forward(const Arguments& a) {
   {
 #pragma omp for schedule(static)
     for (int64_t i = 0; i < to_pack; ++i) {
-      const int64_t column = i % panels * kPanel;
-      pack_panel(a.R + (i / panels * size.dim + column) * size.dim, 1, size.dim, size.dim,
-                 size.dim - column, memory + i * kPanel * size.dim);
+      const int64_t column = i % panels * kPanel, place = i / panels;
+      const real* const matrix = matrix_of(a, place / size.heads, place % size.heads);
+      pack_panel(matrix + column * size.dim, 1, size.dim, size.dim, size.dim - column,
+                 memory + i * kPanel * size.dim);
     }
     if (unit_parts(size) == 1) {
 #pragma omp for schedule(dynamic)

@@ -25,6 +25,7 @@ struct ForwardArguments {
   int64_t wx_strides[5];  // of time, batch, head, unit, gate, in elements
   const real* wx;         // [T][B][N][D][input gates], by the strides above
   const real* R;          // [dense pairs][N][D out][D in], or null if there is no product to make
+  int64_t R_strides[2];   // of dense pair and head, in elements; a matrix has no gaps
   const real* product;    // for one step alone: R times states, by the strides below, or null;
                           // without R and product, the states that R multiplies are zero
   int64_t product_strides[3];  // of batch, dense pair, head, in elements; units are adjacent
@@ -44,6 +45,7 @@ struct ForwardArguments {
 struct BackwardArguments {
   Sizes sizes;
   const real* R;  // or null if the caller adds R^T times d_gates to d_initial
+  int64_t R_strides[2];
   const real* R_diag;
   const real* params;
   const real* initial[kStates];
@@ -58,6 +60,12 @@ struct BackwardArguments {
   real* d_params;    // [tiles][kParams][N][D]
   real* d_diagonal;  // [tiles][kDiagonalPairs][N][D]
 };
+
+// The recurrent matrix of a dense pair and head.
+template <class Arguments>
+inline const real* matrix_of(const Arguments& a, int64_t pair, int64_t head) {
+  return a.R + pair * a.R_strides[0] + head * a.R_strides[1];
+}
 
 // Aligned memory that is given back at the end of its scope; zeroed if wanted, null if empty.
 template <typename T>

@@ -214,3 +214,20 @@ def test_a_seed_draws_the_numbers_of_earlier_versions():
     drawn = torch.empty(4, 2, 2, 3).uniform_(-1, 1)
     rows = drawn.transpose(0, 1).reshape(16, 3)
     torch.testing.assert_close(rnn.weight_ih_l0.detach(), rows)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5])
+@pytest.mark.parametrize("size", [8, 96])  # of a size, torch multiplies those of a single step
+def test_kernels_read_matrices_head_by_head_where_they_are(size, steps):
+    heads, cell = 3, rnnc.cells.scrn
+    matrices = len(cell.dense_pairs)
+    rows = torch.randn(heads, matrices, size, size) / size**0.5
+    wx = torch.randn(4, steps, heads, size, len(cell.input_gates))
+    results = []
+    for R in (rows.transpose(0, 1), rows.transpose(0, 1).contiguous()):
+        given = [R.detach().requires_grad_(), wx.clone().requires_grad_()]
+        sequences, _ = rnnc.scan(cell, given[1], given[0])
+        seeds = [torch.ones_like(s) for s in sequences]
+        results.append([*sequences, *torch.autograd.grad(sequences, given, seeds)])
+    for found, wanted in zip(*results, strict=True):
+        assert torch.equal(found, wanted)
