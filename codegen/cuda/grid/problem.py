@@ -14,7 +14,14 @@ from ...shape import Direction, Shape
 from ..limits import Limits
 from ..mma import GROUP_UNITS, K_TILE_BYTES, K_TILE_REGISTERS, TILE_M, TILE_N, WARP
 from .plan import RING_BYTES
-from .registers import STREAM_REGISTERS, backward_registers, forward_registers, product_registers
+from .registers import (
+    STREAM_REGISTERS,
+    WIDE_UNIT_GROUPS,
+    backward_registers,
+    forward_registers,
+    product_registers,
+    wide_padding_registers,
+)
 
 _TILE_BYTES = 4 * WARP * K_TILE_REGISTERS  # of R: a k-tile of a warp's tile
 _GATHERED = 16  # vectors that a thread loads at once
@@ -49,6 +56,7 @@ def grid_problem(
     direction: Direction,
     rows: Rows,
     streams: bool = False,
+    tf32: bool = False,
 ) -> Model:
     """The constraints on blocks that share a head and exchange through L2.
 
@@ -60,6 +68,7 @@ def grid_problem(
         rows: how the batch is cut.
         streams: whether each step may stream the part of R that the chip cannot hold; if not, all
             of R is on the chip.
+        tf32: whether float32 is multiplied as TF32.
 
     Returns:
         A model with the variables `cluster` (blocks that share K), `unit_groups` (groups of 8 units
@@ -130,7 +139,7 @@ def grid_problem(
         width = pairs if pairs <= 2 else 4 * math.ceil(pairs / 4)
         work = 2 * 4 * phase_rows * width * warps * (units + 1)
         elsewhere = each - kept
-        working, each_item = forward_registers(pointwise, shape)
+        working, each_item = forward_registers(pointwise, shape, tf32)
     else:
         of_source = []
         for source, count in zip(layout.sources, layout.source_pairs, strict=True):
@@ -156,7 +165,7 @@ def grid_problem(
         work = 2 * 4 * pitch * sources * TILE_M * warps * tiles
         work += several * (2 * 4 * phase_rows * sources * GROUP_UNITS * cluster * unit_groups + 16)
         elsewhere = k_tiles - kept
-        working, each_item = backward_registers(pointwise, shape)
+        working, each_item = backward_registers(pointwise, shape, tf32)
     counts = []
     for number, half in enumerate(halves):
         own = m.int(f"tiles_{number}", 1, 64)
@@ -192,6 +201,11 @@ def grid_problem(
     m.require((streaming == 1).implies(cluster <= _STREAMING_CLUSTER), "cluster sizes that stream")
     needed = matrix + working + each_vector * gathered + each_sum * sums + each_item * items
     needed += STREAM_REGISTERS * streaming
+    if padding := wide_padding_registers(shape, tf32):
+        wide = m.int("wide", [0, 1])
+        m.require((unit_groups >= WIDE_UNIT_GROUPS).implies(wide == 1), "a block of many units")
+        m.require((unit_groups < WIDE_UNIT_GROUPS).implies(wide == 0), "a block of few units")
+        needed += padding * wide
     m.require(registers == needed, "registers per thread")
     # A scheduler has a quarter of an SM's registers; the one with the most warps decides.
     quarter = m.int("quarter", 1, math.ceil(max(_WARPS) / 4))

@@ -10,13 +10,15 @@ from ...derive import Pointwise
 from ...layout import Layout, layout_of
 from ...shape import Shape
 
+WIDE_UNIT_GROUPS = 4  # groups of 8 units, from which on a block has many units
+
 # Additional registers per thread if a part of R is streamed. The kernel names four; without the
 # rest NVRTC spilled for LSTM and GRU from 1 x 1280 to 1 x 3072. Some kernels of larger heads, or
 # with many items per thread, still spill up to 150 bytes.
 STREAM_REGISTERS = 80
 
 
-def forward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
+def forward_registers(pointwise: Pointwise, shape: Shape, tf32: bool = False) -> tuple[int, int]:
     """Registers per thread of the forward kernel, and registers per item of a thread.
 
     Gathered vectors and accumulators come in addition.
@@ -24,25 +26,27 @@ def forward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
     Args:
         pointwise: of the cell.
         shape: gives the dtype.
+        tf32: whether float32 is multiplied as TF32.
     """
     layout = layout_of(pointwise.cell)
-    working = 24 + (40 if shape.dtype == "float32" else 0) + _padding(shape)
+    working = 24 + (40 if shape.dtype == "float32" else 0) + _padding(shape, tf32)
     each_item = len(layout.states) + 6 * len(layout.gates) + 3 * len(pointwise.saved)
     return working, each_item + _values_per_unit(layout)
 
 
-def backward_registers(pointwise: Pointwise, shape: Shape) -> tuple[int, int]:
+def backward_registers(pointwise: Pointwise, shape: Shape, tf32: bool = False) -> tuple[int, int]:
     """Registers per thread of the backward kernel, and registers per item of a thread.
 
     Args:
         pointwise: of the cell.
         shape: gives the dtype.
+        tf32: whether float32 is multiplied as TF32.
     """
     layout = layout_of(pointwise.cell)
     gates = len(layout.gates)
     working = 18 + (20 if shape.dtype == "float32" else 0) + (20 if gates > 6 else 0)
     each_item = 3 * len(layout.states) + 4 * gates + 3 * len(pointwise.saved)
-    return working + _padding(shape), each_item + _values_per_unit(layout)
+    return working + _padding(shape, tf32), each_item + _values_per_unit(layout)
 
 
 def _values_per_unit(layout: Layout) -> int:
@@ -62,9 +66,22 @@ def product_registers(shape: Shape, row_tiles: int) -> tuple[int, int]:
     return 4 * row_tiles, sums
 
 
-def _padding(shape: Shape) -> int:
+def wide_padding_registers(shape: Shape, tf32: bool) -> int:
+    """Registers per thread to find the end of a row of R in TF32, in blocks of many units.
+
+    Args:
+        shape: gives the head dim and the dtype.
+        tf32: whether float32 is multiplied as TF32.
+    """
+    return _padding(shape, False) if tf32 else 0
+
+
+def _padding(shape: Shape, tf32: bool) -> int:
     """Registers to find the end of a row of R, and to read rows of an odd number of two-byte
     elements one element at a time.
     """
     row_bytes = shape.head_dim * shape.element_bytes
-    return 28 if row_bytes % 4 else 48 if row_bytes % 64 and shape.dtype == "float32" else 0
+    if row_bytes % 4:
+        return 28
+    # The products of TF32 leave enough registers free, except in blocks of many units.
+    return 48 if row_bytes % 64 and shape.dtype == "float32" and not tf32 else 0

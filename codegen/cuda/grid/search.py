@@ -130,7 +130,7 @@ def _ranked(
     """The feasible kernels of a direction with the ns per step of a wave, the cheapest first."""
     inputs = CostInputs.of(cell, shape, limits, tf32)
     found = []
-    for kernel in _kernels(cell, shape, limits, direction, rows, streams):
+    for kernel in _kernels(cell, shape, limits, direction, rows, streams, tf32):
         step, start = grid_step(inputs, kernel), grid_start(inputs, kernel)
         found.append((kernel, step() + start / USUAL_STEPS))
     return tuple(sorted(found, key=lambda item: item[1]))
@@ -138,10 +138,16 @@ def _ranked(
 
 @lru_cache(maxsize=1024)
 def _kernels(
-    cell: CellSpec, shape: Shape, limits: Limits, direction: Direction, rows: Rows, streams: bool
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    direction: Direction,
+    rows: Rows,
+    streams: bool,
+    tf32: bool,
 ) -> tuple[GridPlan, ...]:
     """The feasible kernels of a direction."""
-    problem = grid_problem(cell, shape, limits, direction, rows, streams)
+    problem = grid_problem(cell, shape, limits, direction, rows, streams, tf32)
     found = problem.solutions()
     return tuple(_kernel(cell, shape, limits, direction, rows, solution) for solution in found)
 

@@ -33,11 +33,19 @@ SHAPES = [
 ]
 
 
-def check(name, shape, arch, compiles_as_planned):
+# Rows of R that end within a chunk: products of TF32 leave the registers for that.
+TF32_SHAPES = [
+    Shape(1, 1000, 32, dtype="float32"),
+    Shape(1, 600, 64, dtype="float32"),
+    Shape(2, 300, 8, dtype="float32"),
+]
+
+
+def check(name, shape, arch, compiles_as_planned, tf32=False):
     """Whether there is such a plan; it compiles."""
     cell = rnnc.cells.get(name)
     try:
-        plan = plans_of_kind("grid", cell, shape, limits_of_arch(arch))[0]
+        plan = plans_of_kind("grid", cell, shape, limits_of_arch(arch), tf32=tf32)[0]
     except PlanError:
         return False
     compiles_as_planned(cuda_source(cell, plan), arch)
@@ -49,6 +57,15 @@ def test_no_spills(name, arch, compiles_as_planned):
     turn = NAMES.index(name) + ARCHS.index(arch)
     order = SHAPES[turn % len(SHAPES) :] + SHAPES[: turn % len(SHAPES)]
     assert any(check(name, shape, arch, compiles_as_planned) for shape in order)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=() if name == "gru" else pytest.mark.slow) for name in NAMES],
+)
+def test_no_spills_of_tf32(name, compiles_as_planned):
+    shape = TF32_SHAPES[NAMES.index(name) % len(TF32_SHAPES)]
+    assert check(name, shape, "sm_90a", compiles_as_planned, tf32=True)
 
 
 @pytest.mark.slow
