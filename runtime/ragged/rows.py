@@ -60,6 +60,14 @@ class WholeRows:
             return x.new_empty(x.shape[1], x.shape[0], stack.heads, stack.dim, 0)
         return stack.target.project_at(x, weight, stack.tf32)
 
+    def read(self, d_wx: Tensor) -> Tensor:
+        """The gradient of the input's contribution as `project_gradients` reads it.
+
+        Args:
+            d_wx: as a backward gives it.
+        """
+        return d_wx
+
     def project_gradients(
         self,
         d_wx: Tensor,
@@ -71,7 +79,7 @@ class WholeRows:
         """The gradients of `project`: of x and of the weight, None where they are not wanted.
 
         Args:
-            d_wx: as a backward gives it.
+            d_wx: what `read` gave.
             x: features.
             weight: as in `project`.
             wanted: which of the two.
@@ -112,6 +120,14 @@ class PackedRows:
         padded = padded if straight else padded.transpose(3, 4)
         return padded.transpose(0, 1)
 
+    def read(self, d_wx: Tensor) -> Tensor:
+        """As in `WholeRows`; (1, total, N, D, Gx)."""
+        padded = d_wx.transpose(0, 1)
+        straight = padded[0, 0].is_contiguous()
+        padded = padded if straight else padded.transpose(3, 4)
+        rows = self._packing.pack([padded]).view(-1, *padded.shape[2:])
+        return (rows if straight else rows.transpose(2, 3)).unsqueeze(0)
+
     def project_gradients(
         self,
         d_wx: Tensor,
@@ -121,13 +137,8 @@ class PackedRows:
         d_x: Tensor | None = None,
     ) -> tuple[Tensor | None, Tensor | None]:
         """As in `WholeRows`."""
-        padded = d_wx.transpose(0, 1)
-        straight = padded[0, 0].is_contiguous()
-        padded = padded if straight else padded.transpose(3, 4)
-        rows = self._packing.pack([padded]).view(-1, *padded.shape[2:])
-        rows = rows if straight else rows.transpose(2, 3)
         to = None if d_x is None else d_x.unsqueeze(1)
-        own = rows.unsqueeze(0), x.unsqueeze(1), weight, wanted
+        own = d_wx, x.unsqueeze(1), weight, wanted
         found, d_weight = self._whole.project_gradients(*own, to)
         return None if found is None else found.squeeze(1), d_weight
 

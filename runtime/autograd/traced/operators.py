@@ -18,8 +18,9 @@ from ...call import cell_of, stored_states
 from ...targets import target_of
 from ..function import without_autocast
 from ..stack import Stack
-from ..stack_backward import StackSaved, backward_layers
+from ..stack_backward import backward_layers
 from ..stack_forward import forward_layers, profiled
+from ..sweep import StackSaved
 from ..transforms import OPERATOR_TARGETS
 from .check import check_backward, check_forward
 from .gradients import backward_of_rnn, refuse_second, register_gradients, remember_for_backward
