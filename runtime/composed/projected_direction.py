@@ -165,7 +165,7 @@ class Direction(NamedTuple):
         wx = self._entered(self._input(x, W), self._product(h.reshape(shape[0], 1, shape[1], -1)))
         first = [x.new_zeros(shape), *[state.reshape(shape) for state in others]]
         inputs = ScanInputs(wx, None, b, first, R_diag, params, None, unweighted)
-        wanted = (False,) * len(first)
+        wanted = (True, *(False,) * len(others))  # as in other calls of modules
         choice = self.choice._replace(reverse=False)
         _, last = run_scan(self.projection.single, inputs, wanted, settings.backend, choice)
         return [state.reshape(shape[0], -1) for state in last]
