@@ -82,6 +82,7 @@ def train(
     size: Size = Size.tiny,
     steps: Count = None,
     until: Count = None,
+    resume: bool = False,
     rate: float | None = None,
     context: Count = None,
     batch: Count = None,
@@ -95,28 +96,32 @@ def train(
     seed: int = 0,
     threads: Count = 2,
 ) -> None:
-    """Train one model for STEPS steps; UNTIL stops before, and the next call goes on."""
+    """Train one model for STEPS steps; --until stops before them, --resume goes on there."""
     torch.set_num_threads(threads or 2)
     places, tokens = Places(out, work, tensorboard), read(size, work, vocabulary, data)
     context, batch = shape(size, context, batch)
     found, source = comparison.rate_of(model, size, places)
     steps = steps or max(1, comparison.TOKENS[size] // (context * batch))
-    settings = Settings(model, size, context, batch, steps, rate or found, compiled, seed)
+    settings = Settings(
+        model.value, size.value, context, batch, steps, rate or found, compiled, seed
+    )
     name = f"{size}-{model}-run-{context}x{batch}"
     told = runs.run(
-        *(name, settings, tokens, device, places),
+        *(name, settings, tokens, device.value, places),
+        resume=resume,
+        keep=True,
         until=until,
         facts={"by": None, "rate from": "given" if rate else source},
     )
     if told is None:
-        rich.print(f"Stopped at step {until} of {steps}: the same command without --until goes on.")
+        rich.print(f"Stopped at step {until} of {steps}: --resume in place of --until goes on.")
         return
     rich.print(
         f"{told['label']}: perplexity {report.number(told['perplexity'])} after"
         f" {told['tokens'] / 1e6:.2f} M tokens ({told['passes']:.2f} passes) in"
         f" {told['seconds']:.1f} s, {told['tokens_per_second'] / 1e3:.1f} k tokens/s."
     )
-    places.checkpoint(name).unlink()  # it is at its end: a next call starts anew
+    rich.print(f"The weights are in {places.checkpoint(name)}.")
 
 
 @app.command()
@@ -133,7 +138,9 @@ def tune(
     threads: Count = 2,
 ) -> None:
     """Try learning rates for SECONDS each; larger models take the best, scaled by their width."""
-    names = [*(model or [n for n in speed.contenders(device) if n != "nn-lstm" or device == "cpu"])]
+    # Of torch's LSTMs on a GPU the faster one: the other one takes its rate.
+    usual = [n for n in speed.contenders(device) if n != "nn-lstm" or device == "cpu"]
+    names = [each.value for each in model] if model else usual
     conditions, tokens, places = begin(
         *(size, None, None, vocabulary, data, out, work, device, compiled, threads)
     )
@@ -165,8 +172,9 @@ def compare(
     conditions, text, places = begin(
         *(size, context, batch, vocabulary, data, out, work, device, compiled, threads)
     )
+    names = [each.value for each in model] if model else speed.contenders(device)
     finished = comparison.compare(
-        *(list(model or speed.contenders(device)), by, conditions, text, places),
+        *(names, by.value, conditions, text, places),
         seconds=seconds or comparison.SECONDS[size],
         count=tokens or comparison.TOKENS[size],
     )
@@ -189,8 +197,8 @@ def begin(
     """What commands of several runs start with."""
     torch.set_num_threads(threads or 2)
     tokens = read(size, work, vocabulary, data)
-    own = *shape(size, context, batch), device, compiled, 0
-    return Conditions(size, *own, limit=LIMIT, since=SINCE), tokens, Places(out, work)
+    own = *shape(size, context, batch), device.value, compiled, 0
+    return Conditions(size.value, *own, limit=LIMIT, since=SINCE), tokens, Places(out, work)
 
 
 @app.command("speed")
@@ -207,7 +215,7 @@ def measure(
 ) -> None:
     """Tokens per second of training, on random tokens, in several shapes; SECONDS per figure."""
     torch.set_num_threads(threads or 2)
-    names = [*(model or speed.contenders(device))]
+    names = [each.value for each in model] if model else speed.contenders(device)
     shapes = [shape(size, context, batch)] if context or batch else speed.defaults(size)
     dtypes = [torch.bfloat16, torch.float16] if device == "cuda" else [torch.float32]
     path, on = out / "speed.json", machine(device)
@@ -222,7 +230,9 @@ def measure(
         if time.monotonic() - SINCE > LIMIT - 60:
             rich.print(f"No time left for {name} at {steps} x {rows}: name it by --model.")
             continue
-        row = speed.measure(name, size, steps, rows, device, seconds or 4.0, compiled=compiled)
+        row = speed.measure(
+            name, size.value, steps, rows, device.value, seconds or 4.0, compiled=compiled
+        )
         found[key(row)] = row
     alone = {(r["width"], r["dtype"], r["model"]): r for r in old["recurrences"]}
     for row in speed.recurrences(size, device, dtypes):

@@ -79,11 +79,11 @@ def tune(
                 return False
             settings = _timed(name, rate, conditions, tokens, seconds)
             run_name = f"{conditions.size}-{name}-{rate:g}"
-            scratch.checkpoint(run_name).unlink(missing_ok=True)
             told = run(
-                run_name, settings, tokens, conditions.device, scratch, most_seconds=1.2 * seconds
+                *(run_name, settings, tokens, conditions.device, scratch),
+                resume=False,
+                most_seconds=1.2 * seconds,
             )
-            scratch.checkpoint(run_name).unlink()
             found.setdefault(name, {})[f"{rate:g}"] = told and told["perplexity"]
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(found, indent=1) + "\n")
@@ -121,6 +121,7 @@ def compare(
         where = f"{conditions.context}x{conditions.batch}"
         run_name = f"{conditions.size}-{name}-{by}-{where}"
         if places.record(run_name).exists():
+            rich.print(f"{run_name} is there; to repeat it, remove {places.record(run_name)}.")
             continue
         if not _fits(run_name, seconds, conditions):
             return False

@@ -73,13 +73,14 @@ def table(result: dict[str, Any]) -> Table:
     """The runs, beside the committed ones where the corpus is the same."""
     runs = result["runs"]
     before, told = committed(result["corpus"]["digest"]) if result["corpus"] else ({}, "")
-    columns = ["run", "parameters", "tokens", "passes", "seconds", "k tokens/s", "GB", "perplexity"]
+    columns = ["model", "run", "M", "M tokens", "passes", "s", "k tokens/s", "GB", "perplexity"]
     shown = Table(*columns, *(["committed"] if before else []), title="Language models")
     for each in runs:
         row = [
-            each["name"],
-            f"{each['parameters'] / 1e6:.1f} M",
-            f"{each['tokens'] / 1e6:.1f} M",
+            each["label"],
+            f"{each['size']}, {each['by'] or 'alone'}, {each['context']} x {each['batch']}",
+            f"{each['parameters'] / 1e6:.1f}",
+            f"{each['tokens'] / 1e6:.1f}",
             f"{each['passes']:.2f}",
             f"{each['seconds']:.0f}" + ("" if each["complete"] else " (cut)"),
             f"{each['tokens_per_second'] / 1e3:.1f}",
@@ -88,7 +89,9 @@ def table(result: dict[str, Any]) -> Table:
         ]
         shown.add_row(*row, *([number(before.get(each["name"]))] if before else []))
     device = result["machine"] and f" {machine_line(result['machine'])}."
-    shown.caption = f"Passes: how often a token was read.{device} {told}".strip()
+    shown.caption = (
+        f"M: parameters, millions. Passes: how often a token was read.{device} {told}".strip()
+    )
     return shown
 
 

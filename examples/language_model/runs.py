@@ -49,11 +49,13 @@ def run(
     device: str,
     places: Places,
     *,
+    resume: bool = True,
+    keep: bool = False,
     most_seconds: float | None = None,
     until: int | None = None,
     facts: dict[str, Any] | None = None,
 ) -> dict[str, Any] | None:
-    """Train; go on if there is a checkpoint of the same run.
+    """Train, and write the record.
 
     Args:
         name: of the files.
@@ -61,6 +63,8 @@ def run(
         tokens: the text.
         device: "cpu" or "cuda".
         places: the folders.
+        resume: whether to go on where a checkpoint is, if there is one.
+        keep: whether the last checkpoint stays, for its weights.
         most_seconds: of training, after which the run ends where it is.
         until: the step at which to stop with a checkpoint, before the end.
         facts: more for the record.
@@ -78,10 +82,11 @@ def run(
     checkpoint, record = places.checkpoint(name), places.record(name)
     for path in (checkpoint, record):
         path.parent.mkdir(parents=True, exist_ok=True)
-    if checkpoint.exists():
+    if resume and checkpoint.exists():
         training.load(checkpoint)
     events = places.work / "tensorboard" if places.tensorboard else None
     if device == "cuda":
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     with Log(name, settings.steps, record.with_suffix(".csv"), events) as log:
         ended = _train(training, log, checkpoint, most_seconds, until)
@@ -105,7 +110,10 @@ def run(
         "machine": machine(device),
         "date": str(date.today()),
     }
-    record.write_text(json.dumps(told | (facts or {}), indent=1) + "\n")
+    told |= facts or {}
+    record.write_text(json.dumps(told, indent=1) + "\n")
+    if not keep:
+        checkpoint.unlink()
     return told
 
 

@@ -72,6 +72,7 @@ class Training:
 
     def __init__(self, settings: Settings, size: Size, tokens: Tokens, device: str) -> None:
         self.settings, self.device = settings, device
+        self.title = f"{settings.title()}, text {tokens.corpus.get('digest', '')[:12]}"
         name, compiled = settings.model, settings.compiled
         self.model = models.build(name, size, device, seed=settings.seed, compiled=compiled)
         self.dtype = CONTENDERS[name].dtype
@@ -168,15 +169,15 @@ class Training:
         place = {"step": self.step, "seconds": self.seconds, "rows": self.rows}
         parts = {n: getattr(self, n).state_dict() for n in ("model", "optimizer", "scaler")}
         new = path.with_name(f"{path.name}.{os.getpid()}")
-        named = {"title": self.settings.title(), "settings": asdict(self.settings)}
+        named = {"title": self.title, "settings": asdict(self.settings)}
         torch.save(named | place | parts, new)
         new.replace(path)
 
     def load(self, path: Path) -> None:
         """Go on where a file was saved."""
         saved = torch.load(path, map_location=self.device)
-        if saved["title"] != self.settings.title():
-            raise SystemExit(f"{path} holds {saved['title']}; this run is {self.settings.title()}")
+        if saved["title"] != self.title:
+            raise SystemExit(f"{path} holds {saved['title']}; this run is {self.title}")
         for name in ("model", "optimizer", "scaler"):
             getattr(self, name).load_state_dict(saved[name])
         self.step, self.seconds, self.rows = saved["step"], saved["seconds"], saved["rows"]
