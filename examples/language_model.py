@@ -61,7 +61,8 @@ app = typer.Typer(help=__doc__.splitlines()[0], add_completion=False)
 
 def read(size: Size, work: Path, vocabulary: int | None, data: Path | None) -> Tokens:
     """The tokens; says what they are."""
-    tokens = prepare(work, vocabulary or models.SIZES[size].vocabulary, data)
+    vocabulary = vocabulary or models.SIZES[size].vocabulary
+    tokens = prepare(work, vocabulary, data, small=size == "tiny")
     told = tokens.corpus
     sizes = f"{told['train']['bytes'] / 1e6:.1f} + {told['validation']['bytes'] / 1e6:.1f} MB"
     counts = f"{len(tokens.train) / 1e6:.2f} + {len(tokens.validation) / 1e6:.2f} M tokens"

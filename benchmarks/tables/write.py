@@ -16,13 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from figures import missing, newest, source, table
+from language import language_model
 from ragged import ragged
 from users import plans, users
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 MEASURED_ON = json.loads((ROOT / "benchmarks" / "anchors.json").read_text())["measured_on"]
-PAGES = (ROOT / "README.md", ROOT / "docs" / "performance.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / n for n in ("performance.md", "language_model.md")))
 _PLACE = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BENCH = (
     "rnnc bench --rows all --anchors benchmarks/anchors.json --dtype bfloat16 --queued --ahead"
@@ -154,6 +155,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "users": users,
     "plans": plans,
     "ragged": ragged,
+    "language_model": language_model,
 }
 
 

@@ -57,13 +57,15 @@ class Corpus:
         return told
 
 
-def build(data: Path | None = None) -> Corpus:
+def build(data: Path | None = None, *, small: bool = False) -> Corpus:
     """Read the corpus.
 
     Args:
         data: a folder or a file of text in place of the installed packages.
+        small: whether a part of the standard library is enough, in their place.
     """
-    texts = files.read(files.folder(data) if data else files.installed(), choose=not data)
+    installed = files.small if small else files.installed
+    texts = files.read(files.folder(data) if data else installed(), choose=not data)
     if data and len(texts) == 1:
         texts = files.pieces(texts[0])
     same = duplicates.exact([text.digest for text in texts])
@@ -95,11 +97,11 @@ def validation_packages(texts: list[Text]) -> set[str]:
     return chosen or {min(sizes, key=lambda name: (sizes[name], name))}
 
 
-def source_digest(data: Path | None) -> str:
+def source_digest(data: Path | None, *, small: bool) -> str:
     """What the corpus is made of, without reading it: packages, or the files of a folder."""
     if data is None:
         names = sorted(f"{d.metadata['Name']} {d.version}" for d in metadata.distributions())
-        told = [platform.python_version(), *names]
+        told = [platform.python_version(), *([] if small else names)]
     else:
         told = [
             f"{p.name} {p.path.stat().st_size} {p.path.stat().st_mtime_ns}"

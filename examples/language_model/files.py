@@ -4,7 +4,7 @@ import os
 import platform
 import sysconfig
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from importlib import metadata
@@ -72,6 +72,16 @@ def standard_library() -> Iterator[Place]:
             file = path.relative_to(root)
             if wanted(file.parts):
                 yield Place("python", platform.python_version(), file.as_posix(), path)
+
+
+def small() -> list[Place]:
+    """A part of the standard library, by its own packages: enough for a model of no size."""
+    places = sorted(standard_library(), key=lambda each: each.name)
+    return [
+        replace(place, package=place.name.split("/")[0])
+        for place in places
+        if not {"test", "tests", "idle_test"} & set(place.name.split("/"))
+    ]
 
 
 def wanted(parts: tuple[str, ...]) -> bool:

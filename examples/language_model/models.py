@@ -18,17 +18,21 @@ FORGET = 1.0, 5.0
 
 @dataclass(frozen=True)
 class Size:
-    """The width of the residual stream, the number of blocks, and what a model is trained on."""
+    """The width of the residual stream, the number of blocks, and what a model is trained on.
+
+    `validated` is how many tokens it is validated on at the end, at most.
+    """
 
     width: int
     layers: int
     vocabulary: int
     context: int
     batch: int
+    validated: int = 4_000_000
 
 
 SIZES = {
-    "tiny": Size(64, 2, 256, 128, 16),
+    "tiny": Size(64, 2, 256, 128, 16, 80_000),
     "25m": Size(512, 5, 16_384, 1024, 64),
     "120m": Size(1024, 8, 16_384, 1024, 64),
 }

@@ -73,8 +73,10 @@ def table(result: dict[str, Any]) -> Table:
     """The runs, beside the committed ones where the corpus is the same."""
     runs = result["runs"]
     before, told = committed(result["corpus"]["digest"]) if result["corpus"] else ({}, "")
-    columns = ["model", "run", "M", "M tokens", "passes", "s", "k tokens/s", "GB", "perplexity"]
-    shown = Table(*columns, *(["committed"] if before else []), title="Language models")
+    shown = Table("model", "run", title="Language models")
+    figures = ["M", "M tokens", "passes", "s", "k/s", "GB", "perplexity"]
+    for name in [*figures, *(["committed"] if before else [])]:
+        shown.add_column(name, justify="right", no_wrap=True)
     for each in runs:
         row = [
             each["label"],
@@ -89,9 +91,10 @@ def table(result: dict[str, Any]) -> Table:
         ]
         shown.add_row(*row, *([number(before.get(each["name"]))] if before else []))
     device = result["machine"] and f" {machine_line(result['machine'])}."
-    shown.caption = (
-        f"M: parameters, millions. Passes: how often a token was read.{device} {told}".strip()
+    words = (
+        "M: parameters. Passes: how often a token was read. k/s: thousands of tokens per second."
     )
+    shown.caption = f"{words}{device} {told}".strip()
     return shown
 
 

@@ -18,7 +18,7 @@ from .training import Settings, Training
 
 POINTS = 50  # rows of a run's table
 VALIDATIONS = 5  # before the last one, on a part of the text
-PART = 500_000  # tokens of that part
+PART = 8  # how much smaller that part is
 SAVE_AFTER = 60.0  # seconds between checkpoints
 
 
@@ -89,7 +89,7 @@ def run(
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     with Log(name, settings.steps, record.with_suffix(".csv"), events) as log:
-        ended = _train(training, log, checkpoint, most_seconds, until)
+        ended = _train(training, log, checkpoint, size.validated // PART, most_seconds, until)
     training.save(checkpoint)
     if not ended:
         return None
@@ -102,7 +102,7 @@ def run(
         "passes": read / len(tokens.train),
         "seconds": training.seconds,
         "tokens_per_second": read / training.seconds,
-        "perplexity": finite(training.perplexity()),
+        "perplexity": finite(training.perplexity(size.validated)),
         "memory": memory(device),
         "complete": training.step == settings.steps,
         "curve": [r for r in training.rows if r["perplexity"] is not None],
@@ -118,7 +118,12 @@ def run(
 
 
 def _train(
-    training: Training, log: Log, checkpoint: Path, most_seconds: float | None, until: int | None
+    training: Training,
+    log: Log,
+    checkpoint: Path,
+    part: int,
+    most_seconds: float | None,
+    until: int | None,
 ) -> bool:
     """Steps, rows, validations and checkpoints; whether the run is at its end."""
     settings = training.settings
@@ -147,7 +152,7 @@ def _train(
             }
         )
         if training.step % validate == 0:
-            training.rows[-1]["perplexity"] = finite(training.perplexity(PART))
+            training.rows[-1]["perplexity"] = finite(training.perplexity(part))
         log.show(training.rows)
         if unsaved > SAVE_AFTER:
             training.save(checkpoint)

@@ -39,21 +39,24 @@ class Tokens:
         return self.corpus["validation"]["bytes"] / len(self.validation)
 
 
-def prepare(work: Path, vocabulary: int, data: Path | None = None) -> Tokens:
+def prepare(
+    work: Path, vocabulary: int, data: Path | None = None, *, small: bool = False
+) -> Tokens:
     """Read, clean and encode the corpus, or load what an earlier run left in the folder `work`.
 
     Args:
         work: a folder that may be large; gets the manifest of all files, the merges and the tokens.
         vocabulary: the number of tokens; `BYTES` for bytes.
         data: a folder or a file of text in place of the installed packages.
+        small: whether a part of the standard library is enough, in their place.
     """
-    rules = Path(__file__).read_text() + str(vocabulary) + corpus.source_digest(data)
+    rules = f"{vocabulary} {corpus.source_digest(data, small=small)}\n{Path(__file__).read_text()}"
     at = work / f"corpus-{sha256(rules.encode()).hexdigest()[:16]}"
     if not (at / "tokens.pt").exists():
         if vocabulary != BYTES:
             import_tokenizers()
         at.mkdir(parents=True, exist_ok=True)
-        built = corpus.build(data)
+        built = corpus.build(data, small=small)
         (at / "manifest.csv").write_text(built.manifest)
         (at / "corpus.json").write_text(json.dumps(built.summary()))
         splits = {"train": built.train, "validation": built.validation}

@@ -149,3 +149,52 @@ def test_users_cases_and_plans_are_read(tables, tmp_path):
     fastest = "grid: 16 batch rows, 2 blocks of 32 units, clusters of 2 | 0.4 (0.6) | 1.25 |"
     assert f"| LSTM a, forward | block: 4 batch rows, 8 warps | 0.5 (0.45) | {fastest}" in text
     assert "RNN b" not in text
+
+
+def test_language_models_are_by_comparison_and_perplexity(tables, tmp_path):
+    run = {
+        "label": "rnnc LSTM",
+        "size": "25m",
+        "context": 1024,
+        "batch": 64,
+        "by": "tokens",
+        "parameters": 24_800_000,
+        "tokens": 40_000_000,
+        "passes": 0.75,
+        "seconds": 44.4,
+        "tokens_per_second": 900_000.0,
+        "memory": 20_000_000_000,
+        "complete": True,
+        "perplexity": 9.876,
+    }
+    better = run | {"label": "Transformer", "perplexity": 8.5, "by": "time"}
+    worse = run | {"label": "nn.LSTM", "perplexity": None, "complete": False}
+    speed = {"size": "25m", "context": 8192, "batch": 16, "compiled": False, "memory": None}
+    rows = [
+        speed | {"model": "lstm", "tokens_per_second": 9e5},
+        speed | {"model": "transformer", "tokens_per_second": 6e5},
+        speed | {"model": "nn-lstm", "failure": "out of memory"},
+    ]
+    alone = {"width": 512, "dtype": "float16", "batch": 16, "steps": 1024}
+    recurrences = [alone | {"model": "lstm", "ms": 0.8}, alone | {"model": "nn-lstm", "ms": 9.6}]
+    split = {"bytes": 2e8, "packages": {"a 1": 2e8}}
+    content = {
+        "date": "2026-11-23",
+        "command": "python examples/language_model.py report",
+        "machine": {"device": "NVIDIA H200", "torch": "2.11"},
+        "corpus": {"digest": "abcdef" * 4, "train": split, "validation": split},
+        "runs": [worse, better, run],
+        "speed": {"rows": rows, "recurrences": recurrences},
+    }
+    (tmp_path / "language-model-h200.json").write_text(json.dumps(content))
+    (tmp_path / "language-model-h200-speed.png").write_bytes(b"")
+    text = tables.TABLES["language_model"](tmp_path)
+    lines = text.splitlines()
+    first = "| rnnc LSTM | 25m | 1024 x 64 | 24.8 M | 40.0 M | 0.75 | 44 | 900 k | 20.0 | 9.88 |"
+    assert lines.index(first) < lines.index("At equal wall-clock:")
+    assert "| 44, cut | 900 k | 20.0 | not finite |" in text
+    assert "| 25m, 8192 x 16 | lstm | 900.0 k | 150 % | - |" in text
+    assert "| nn-lstm | did not run: out of memory |" in text
+    assert "| 512, float16, 16, 1024 | 0.8 | 9.6 | 12.0 |" in text
+    assert "(../benchmarks/results/language-model-h200-speed.png)" in text
+    assert "Text abcdefabcdef: 200 MB of 1 packages" in text

@@ -138,6 +138,9 @@ def test_installed_files_are_of_packages_and_of_python(files, monkeypatch, tmp_p
         ("my-tool", "1.0", "my/a.py"),
         ("other", "2", "o/readme.md"),
     ]
+    (root / "json/tests").mkdir()
+    (root / "json/tests/a.py").write_text("")
+    assert [(p.package, p.name) for p in files.small()] == [("json", "json/decoder.py")]
 
 
 def test_tables_of_numbers_and_long_lines_are_not_chosen(files):

@@ -32,7 +32,9 @@ def test_bytes_are_the_text(tokens, data, tmp_path):
 def test_prepared_tokens_are_loaded_until_a_file_changes(tokens, data, tmp_path, monkeypatch):
     first = tokens.prepare(tmp_path, 256, data)
     build, calls = tokens.corpus.build, []
-    monkeypatch.setattr(tokens.corpus, "build", lambda d: calls.append(d) or build(d))
+    monkeypatch.setattr(
+        tokens.corpus, "build", lambda d, **more: calls.append(d) or build(d, **more)
+    )
     again = tokens.prepare(tmp_path, 256, data)
     assert torch.equal(again.train, first.train)
     assert again.corpus == first.corpus
