@@ -74,15 +74,17 @@ class Running:
         stream: the handle of the current stream.
 
     Attributes:
+        beside: the stream of torch beside the current one, while there is one.
         spent: whether an input of the call has been overwritten.
         undo: what has to be done if the replay fails, the last one first.
     """
 
-    __slots__ = ("addresses", "spent", "stream", "tensors", "undo")
+    __slots__ = ("addresses", "beside", "spent", "stream", "tensors", "undo")
 
     def __init__(self, tensors: list[Any], addresses: list[int], stream: int) -> None:
         self.tensors, self.addresses, self.stream = tensors, addresses, stream
         self.spent, self.undo = False, list[Callable[[], None]]()
+        self.beside: Any = None
 
     def give_up(self) -> None:
         """Leave the device and the process as if the replay had not begun."""

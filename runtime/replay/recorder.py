@@ -8,18 +8,17 @@ not be done again refuses, and then nothing is recorded.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
-from itertools import pairwise
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
-from torch.multiprocessing.reductions import StorageWeakRef
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from .compact import Recorded
 from .entries import Allocate, Entry, Operate, Overwrite, Place, View
 from .replay import Replay, aligned
+from .slots import Slot, overlap, weak_storage
 
 _aten = torch.ops.aten
 _ALLOCATES = frozenset(
@@ -46,32 +45,6 @@ def refuse_recording() -> None:
         recorder.refused = True
 
 
-class _Slot:
-    """A tensor of the call.
-
-    Args:
-        tensor: the tensor; it is not kept, so that memory is freed as without a recorder.
-        own: whether the slot stands for all of the tensor's storage.
-    """
-
-    def __init__(self, tensor: Tensor, own: bool) -> None:
-        storage = tensor.untyped_storage()
-        self.storage, self.dtype = _weakly(tensor), tensor.dtype
-        self.size, self.stride = tuple(tensor.shape), tensor.stride()
-        self.offset = int(tensor.storage_offset())
-        self.begin = tensor.data_ptr()
-        if own:
-            self.end = storage.data_ptr() + storage.nbytes()
-        else:
-            last = sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
-            self.end = self.begin + (last + 1) * tensor.element_size()
-
-    def holds(self, address: int) -> bool:
-        """Whether an address lies in it."""
-        gone: Callable[[], bool] = self.storage.expired
-        return self.begin <= address < self.end and not gone()
-
-
 class Recorder(TorchDispatchMode):
     """Records one call, as a context around it.
 
@@ -87,14 +60,16 @@ class Recorder(TorchDispatchMode):
         self._entries: list[Entry] = []
         self._used: list[set[int]] = []  # the slots of each entry
         self._as_tensors: set[int] = set()  # the slots that operators of torch read or write
-        self._slots: list[_Slot] = [_Slot(tensor, own=False) for tensor in inputs]
+        self._slots: list[Slot] = [Slot(tensor, own=False) for tensor in inputs]
         self._inputs, self._constants = len(inputs), list[Tensor]()
         # Their slots are negative: how many tensors the call makes is not known yet.
-        self._constant_slots: list[_Slot] = []
+        self._constant_slots: list[Slot] = []
         # The slots that other streams use since they were forked; None while there are none.
         self._beside: set[int] | None = None
         self._launching = False  # on other streams
-        self.refused = not aligned([t.data_ptr() for t in inputs]) or _overlap(self._slots)
+        # The slots used since work was split between two streams of torch; None while it is not.
+        self._split: set[int] | None = None
+        self.refused = not aligned([t.data_ptr() for t in inputs]) or overlap(self._slots)
 
     def __enter__(self) -> Recorder:
         _here.recorder = self
@@ -156,6 +131,27 @@ class Recorder(TorchDispatchMode):
         self._add(entry, self._beside or set())
         self._beside = None
 
+    def split(self, entry: Entry) -> None:
+        """Record that a second stream of torch goes on after the work so far, beside the current
+        one.
+
+        Args:
+            entry: does it again.
+        """
+        self.refused |= self._split is not None or self._beside is not None
+        self._add(entry, set())
+        self._split = set()
+
+    def unsplit(self, entry: Entry) -> None:
+        """Record that the current stream goes on after both. Until then nothing is freed that
+        either used: the other one may get it.
+
+        Args:
+            entry: does it again.
+        """
+        used, self._split = self._split or set(), None
+        self._add(entry, used)
+
     def place(self, address: int) -> Place:
         """Where an address lies; a place without meaning, and a refusal, if nothing holds it.
 
@@ -179,7 +175,7 @@ class Recorder(TorchDispatchMode):
         """
         if all(constant is not known for known in self._constants):
             self._constants.append(constant)
-            self._constant_slots.append(_Slot(constant, own=False))
+            self._constant_slots.append(Slot(constant, own=False))
 
     def overwrite(self, tensor: Tensor) -> None:
         """Record that the call overwrites one of its inputs.
@@ -209,6 +205,8 @@ class Recorder(TorchDispatchMode):
     def _add(self, entry: Entry, slots: set[int]) -> None:
         self._entries.append(entry)
         self._used.append(slots)
+        if self._split is not None:
+            self._split |= slots
 
     def _see(self, func: Any, args: Any, named: dict[str, Any], found: Any) -> None:
         """Record an operation of torch, whose results are known."""
@@ -238,7 +236,7 @@ class Recorder(TorchDispatchMode):
     def _new(self, tensors: Sequence[Tensor]) -> Sequence[int]:
         """Slots for new tensors."""
         count = len(self._slots)
-        self._slots.extend(_Slot(tensor, own=True) for tensor in tensors)
+        self._slots.extend(Slot(tensor, own=True) for tensor in tensors)
         return range(count, len(self._slots))
 
     def _described(self, value: Any, used: set[int]) -> Any:
@@ -266,7 +264,7 @@ class Recorder(TorchDispatchMode):
 
     def _slot(self, tensor: Tensor) -> int | None:
         """The number of the slot whose memory a tensor has."""
-        storage, address = _weakly(tensor), tensor.data_ptr()
+        storage, address = weak_storage(tensor), tensor.data_ptr()
         for number in range(len(self._slots) - 1, -1, -1):
             slot = self._slots[number]
             own = slot.storage == storage
@@ -276,16 +274,3 @@ class Recorder(TorchDispatchMode):
             if slot.storage == storage:
                 return -1 - number
         return None
-
-
-def _weakly(tensor: Tensor) -> StorageWeakRef:
-    """The storage of a tensor, which is not kept."""
-    make: Any = StorageWeakRef
-    found: StorageWeakRef = make(tensor.untyped_storage())
-    return found
-
-
-def _overlap(slots: Sequence[_Slot]) -> bool:
-    """Whether two tensors share memory."""
-    ordered = sorted((slot.begin, slot.end) for slot in slots if slot.begin)
-    return any(first[1] > second[0] for first, second in pairwise(ordered))

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import lru_cache
 from typing import Any
 
 import torch
 
-from ...replay.recorder import refuse_recording
+from ...replay.recorder import recording
+from .again import change_streams_again, split_again, unsplit_again
 
 
 class TwoLanes:
@@ -23,19 +25,24 @@ class TwoLanes:
         device: of the call.
     """
 
-    __slots__ = ("_current", "_side")
+    __slots__ = ("_current", "_device", "_side")
 
     def __init__(self, device: torch.device) -> None:
-        self._current = torch.cuda.current_stream(device)
-        self._side = _beside(device, self._current.cuda_stream, threading.get_ident())
+        self._device, self._current = device, torch.cuda.current_stream(device)
+        self._side = stream_beside(device, self._current)
 
     def __enter__(self) -> TwoLanes:
-        refuse_recording()  # of more than one stream
         self._side.wait_stream(self._current)
+        recorder = recording()
+        if recorder is not None:
+            split_again(recorder, self._device, stream_beside)
         return self
 
     def __exit__(self, *_: Any) -> None:
         self._current.wait_stream(self._side)
+        recorder = recording()
+        if recorder is not None:
+            unsplit_again(recorder)
 
     def lane(self, number: int) -> AbstractContextManager[Any]:
         """A context for one of the two parts.
@@ -43,7 +50,27 @@ class TwoLanes:
         Args:
             number: 0 or 1.
         """
-        return torch.cuda.stream(self._side) if number else nullcontext()
+        return self._beside() if number else nullcontext()
+
+    @contextmanager
+    def _beside(self) -> Iterator[None]:
+        recorder = recording()
+        if recorder is not None:
+            change_streams_again(recorder)
+        with torch.cuda.stream(self._side):
+            yield
+        if recorder is not None:
+            change_streams_again(recorder)
+
+
+def stream_beside(device: torch.device, current: Any) -> Any:
+    """The stream beside another one of a device, for the calling thread.
+
+    Args:
+        device: the device.
+        current: the other one.
+    """
+    return _beside(device, current.cuda_stream, threading.get_ident())
 
 
 @lru_cache(maxsize=64)

@@ -391,3 +391,36 @@ def test_tensors_that_are_never_needed_at_once_share_their_place():
         assert most <= size <= sum(each.size for each in tensors)
     alone = [_Temporary(slot, 512, 2 * slot, 2 * slot + 1) for slot in range(5)]
     assert _packed(alone)[1] == 512
+
+
+def test_nothing_is_freed_while_two_streams_run():
+    """What one stream frees could become the other's."""
+    order = []
+
+    def compute(x):
+        recorder = recording()
+        first = x * 2
+        if recorder is not None:
+            recorder.split(lambda _: order.append("split"))
+        second = first + 1
+        total = second.sum()
+        del first, second
+        other = x.new_empty(x.shape).copy_(x).sum()
+        if recorder is not None:
+            recorder.unsplit(lambda _: order.append("unsplit"))
+        return [total, other]
+
+    run, x = Counted(compute), torch.arange(8.0)
+    run(x)
+    free = entries.Free.__call__
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            entries.Free,
+            "__call__",
+            lambda self, running: (order.append("free"), free(self, running)),
+        )
+        found = run(x)
+    assert run.computed == 1
+    assert order == ["split", "unsplit", "free"]
+    assert [t.item() for t in found] == [64, 28]

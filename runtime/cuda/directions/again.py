@@ -1,0 +1,74 @@
+"""What a recorded call does with the stream beside the caller's, done again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from ...replay.entries import Running
+from ...replay.recorder import Recorder
+
+# Gives the stream beside the current one of a device, for the calling thread.
+Beside = Callable[[torch.device, Any], Any]
+
+
+def split_again(recorder: Recorder, device: torch.device, beside: Beside) -> None:
+    """Record that a second stream goes on after the current stream's work so far.
+
+    Args:
+        recorder: records the call.
+        device: of the call.
+        beside: gives the second stream.
+    """
+
+    def split(running: Running) -> None:
+        current = torch.cuda.current_stream(device)
+        running.beside = side = beside(device, current)
+        side.wait_stream(current)
+
+        def undo() -> None:
+            _to(running, current)
+            current.wait_stream(side)
+
+        running.undo.append(undo)
+
+    recorder.split(split)
+
+
+def change_streams_again(recorder: Recorder) -> None:
+    """Record that what follows runs on the other one of the two streams.
+
+    Args:
+        recorder: records the call.
+    """
+
+    def change(running: Running) -> None:
+        other = running.beside
+        running.beside = torch.cuda.current_stream(other.device)
+        _to(running, other)
+
+    recorder.add(change, [])
+
+
+def unsplit_again(recorder: Recorder) -> None:
+    """Record that the current stream goes on after both.
+
+    Args:
+        recorder: records the call.
+    """
+
+    def unsplit(running: Running) -> None:
+        running.undo.pop()
+        side = running.beside
+        torch.cuda.current_stream(side.device).wait_stream(side)
+        running.beside = None
+
+    recorder.unsplit(unsplit)
+
+
+def _to(running: Running, stream: Any) -> None:
+    """Let what follows run on a stream."""
+    torch.cuda.set_stream(stream)
+    running.stream = stream.cuda_stream

@@ -1,0 +1,57 @@
+"""The tensors of a call that is recorded, by their memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor
+from torch.multiprocessing.reductions import StorageWeakRef
+
+
+class Slot:
+    """A tensor of the call.
+
+    Args:
+        tensor: the tensor; it is not kept, so that memory is freed as without a recorder.
+        own: whether the slot stands for all of the tensor's storage.
+    """
+
+    def __init__(self, tensor: Tensor, own: bool) -> None:
+        storage = tensor.untyped_storage()
+        self.storage, self.dtype = weak_storage(tensor), tensor.dtype
+        self.size, self.stride = tuple(tensor.shape), tensor.stride()
+        self.offset = int(tensor.storage_offset())
+        self.begin = tensor.data_ptr()
+        if own:
+            self.end = storage.data_ptr() + storage.nbytes()
+        else:
+            last = sum((n - 1) * s for n, s in zip(self.size, self.stride, strict=True))
+            self.end = self.begin + (last + 1) * tensor.element_size()
+
+    def holds(self, address: int) -> bool:
+        """Whether an address lies in it."""
+        gone: Callable[[], bool] = self.storage.expired
+        return self.begin <= address < self.end and not gone()
+
+
+def weak_storage(tensor: Tensor) -> StorageWeakRef:
+    """The storage of a tensor, which is not kept.
+
+    Args:
+        tensor: any.
+    """
+    make: Any = StorageWeakRef
+    found: StorageWeakRef = make(tensor.untyped_storage())
+    return found
+
+
+def overlap(slots: Sequence[Slot]) -> bool:
+    """Whether two tensors share memory.
+
+    Args:
+        slots: of the tensors.
+    """
+    ordered = sorted((slot.begin, slot.end) for slot in slots if slot.begin)
+    return any(first[1] > second[0] for first, second in pairwise(ordered))
