@@ -153,7 +153,8 @@ class KnownCalls:
             call: what it became.
         """
         key = _key(x, states, call.ragged)
-        if x.ndim == 3 and key not in self._seen:
+        in_time = x.ndim == 3 or call.ragged is not None
+        if in_time and key not in self._seen:
             # Sequences may have another length each time: only what comes again is worth it.
             if len(self._seen) >= _MOST:
                 self._seen.clear()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -43,7 +44,7 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
         data.ndim != 2
         or not module._fits(settings, data, (rows,), states, weights)
         or not all_plain([data, *(states or ()), *present])
-        or int(batch_sizes.sum()) != len(data)
+        or not _in_order(batch_sizes, len(data))
     ):
         return run_torch(module, input, hx)
     if states is not None and to_sorted is not None:
@@ -55,9 +56,12 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
         y = y.reshape(len(data), -1)
     else:
         dropout, ragged = module._dropout, _ragged(batch_sizes, data.device)
-        call = plain_call(settings, dropout, data, tuple(states or ()), weights, ragged)
+        _, call = module._calls.find(module, data, states, ragged) or (None, None)
         if call is None:
-            return run_torch(module, input, hx)
+            call = plain_call(settings, dropout, data, tuple(states or ()), weights, ragged)
+            if call is None:
+                return run_torch(module, input, hx)
+            module._calls.remember(module, data, states, settings, call)
         again = partial(_by_torch, settings, dropout, batch_sizes)
         y, last = run_plain_call(settings, dropout, call, again)
     if to_given is not None:
@@ -73,13 +77,20 @@ def _ragged(batch_sizes: Tensor, device: torch.device) -> Ragged:
         device: of the rows.
     """
     steps = len(batch_sizes)
-    starts = batch_sizes.new_zeros(steps + 1)
-    torch.cumsum(batch_sizes, 0, out=starts[1:])
-    number = torch.arange(int(batch_sizes[0]))
+    rows, place = int(batch_sizes[0]), steps + 1 + (steps + 1) % 2  # aligned for replays
+    both = batch_sizes.new_zeros(place + rows)
+    torch.cumsum(batch_sizes, 0, out=both[1 : steps + 1])
     # The steps with more sequences than the number of one: those that it runs.
-    lengths = steps - torch.searchsorted(batch_sizes.flip(0), number, right=True)
-    both = torch.cat((starts, lengths)).to(device, non_blocking=True)
-    return Ragged(both[steps + 1 :].contiguous(), None, None, both[: steps + 1])
+    runs_no_more = torch.searchsorted(batch_sizes.flip(0), torch.arange(rows), right=True)
+    torch.sub(steps, runs_no_more, out=both[place:])
+    both = both.to(device, non_blocking=True)
+    return Ragged(both[place:], None, None, both[: steps + 1])
+
+
+def _in_order(batch_sizes: Tensor, total: int) -> bool:
+    """Whether there are as many rows as they say, the longest sequence first."""
+    sizes = batch_sizes.tolist()
+    return sum(sizes) == total and all(size >= later for size, later in pairwise(sizes))
 
 
 def _by_torch(
