@@ -7,7 +7,8 @@ import rnnc
 import torch
 from rnnc.runtime.cuda.driver import stream_memory
 
-SIZES = ((4, 5, 64), (32, 16, 128), (3, 8, 512), (8, 1, 64))  # T, B, hidden
+# T, B, hidden; both directions of 640 units run in two streams.
+SIZES = ((4, 5, 64), (32, 16, 128), (3, 8, 512), (8, 1, 64), (30, 64, 640))
 
 
 def poison():
@@ -39,7 +40,8 @@ def run(rnn, x, seed, states, train):
 @pytest.mark.parametrize("name", ["lstm", "gru", "elman", "slstm"])
 def test_bits(name, layers, both, dtype, given):
     cell, kind = rnnc.cells.get(name), {"device": "cuda", "dtype": dtype}
-    for steps, batch, hidden in SIZES[: 2 if name in ("elman", "slstm") else 4]:
+    every = 5 if dtype == torch.bfloat16 else 4  # 640 units of float32 have a plan of no replays
+    for steps, batch, hidden in SIZES[: 2 if name in ("elman", "slstm") else every]:
         rnn = rnnc.RNN(cell, hidden, hidden, num_layers=layers, bidirectional=both, **kind)
         for train in (True, False):
             for _ in range(5):
@@ -55,8 +57,7 @@ def test_bits(name, layers, both, dtype, given):
                 assert torch.equal(got, want)
         made = [each for k in known.values() for each in k.replays._known.values()]
         assert len(made) == 3
-        if not both:  # a layer in two streams is not replayed
-            assert all(each.replay is not None for each in made)
+        assert all(each.replay is not None for each in made)
 
 
 def check(rnn, shape, times=5):
