@@ -23,12 +23,12 @@ class Pointwise:
     Attributes:
         cell: the cell that it was derived from.
         forward: computes the new states, `<state>_next`, and the saved values that are functions
-            of a gate or an input, from gates, states, inputs and params.
+            of a gate, from gates, states, inputs and params.
         backward: computes the cotangents `d_<name>` of gates, previous states, inputs and params,
-            from the cotangents `d_<state>_next` of the new states and the saved values.
-        saved: names of what the forward saves for the backward: a gate or an input, or a function
-            of one, such as `sigmoid_f`, if the backward needs nothing else of the gate. A gate is
-            not saved if the backward can read a state instead, since states are stored anyway.
+            from the cotangents `d_<state>_next` of the new states, the saved values and inputs.
+        saved: names of what the forward saves for the backward: a gate, or a function of one, such
+            as `sigmoid_f`, if the backward needs nothing else of the gate. A gate is not saved if
+            the backward can read a state instead, since states are stored anyway.
         reads: the previous states, `<state>`, and new states, `<state>_next`, that the backward
             reads.
     """
@@ -93,7 +93,8 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
     }
     by_name = {kind: tuple(sorted(ds, key=lambda d: d.name)) for kind, ds in declared.items()}
     found = _derive(cell.model_copy(update=by_name), activations)
-    values = [value for g in _per_step(cell) for value in (g, *(f"{name}_{g}" for name in TABLE))]
+    gates = [g.name for g in cell.gates]
+    values = [value for g in gates for value in (g, *(f"{name}_{g}" for name in TABLE))]
     return replace(found, cell=cell, saved=tuple(sorted(found.saved, key=values.index)))
 
 
@@ -116,7 +117,7 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
     forward = schedule({**updates, **named}, constants=constants, taken=wanted, first=kept)
     needed = {s.name for s in backward.inputs}
     values = {value.args[0].name: s.name for value, s in kept.items()}
-    saved = [values.get(name, name) for name in _per_step(cell)]
+    saved = [values.get(g.name, g.name) for g in cell.gates]
     reads = [*(s.name for s in cell.states), *updates]
     return Pointwise(
         cell=cell,
@@ -128,20 +129,20 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
 
 
 def _activations(cell: CellSpec, gradients: list[Node]) -> dict[Node, Node]:
-    """Functions of one gate or input that can be saved in place of it, with their names.
+    """Functions of one gate that can be saved in place of the gate, with their names.
 
     Saving sigmoid(f) takes as much memory as saving f, and the backward need not compute it.
     """
     declared = (*cell.gates, *cell.states, *cell.inputs, *cell.params, *cell.constants)
     names = {d.name for d in declared}
-    gates = {symbol(name): name for name in _per_step(cell)}
+    gates = {symbol(g.name): g.name for g in cell.gates}
     users: dict[str, set[Node]] = {}
     for node in ordered(gradients):
         for argument in node.args:
             if argument in gates:
                 users.setdefault(gates[argument], set()).add(node)
     found: dict[Node, Node] = {}
-    for gate in _per_step(cell):
+    for gate in (g.name for g in cell.gates):
         # A gradient that is the gate itself also needs the gate.
         if len(users.get(gate, ())) != 1 or symbol(gate) in gradients:
             continue
@@ -150,11 +151,6 @@ def _activations(cell: CellSpec, gradients: list[Node]) -> dict[Node, Node]:
         if user.op == "call" and user.args == (symbol(gate),) and name not in names:
             found[user] = symbol(name)
     return found
-
-
-def _per_step(cell: CellSpec) -> list[str]:
-    """The names of what a unit has anew at each step: gates, then inputs."""
-    return [d.name for d in (*cell.gates, *cell.inputs)]
 
 
 def _indented(program: Program) -> str:

@@ -67,6 +67,7 @@ def pointwise_functions(
             "after": after,
             "param": params,
             "d_after": tuple(f"d_{s}" for s in after),
+            "input": layout.unweighted.space.names,
         },
     }
     functions = {}

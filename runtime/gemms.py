@@ -51,11 +51,6 @@ def gates_again(
         gate = layout.gates.at(layout.input_gates[index])
         if gate in column:
             gates[..., column[gate]] = wx[..., index.number].transpose(0, 1)
-    for place, gate in layout.unweighted.items():
-        if gate in column:
-            given = saved.unweighted[place.number]
-            assert given is not None
-            gates[..., column[gate]] = given.transpose(0, 1)
     if b is not None:
         for bias, gate in layout.bias.items():
             if gate in column:

@@ -146,8 +146,7 @@ class Saved:
         zero: for each initial state, whether it is known to be zero; empty where none is.
         masks: as in `ScanInputs`.
         by_head: whether the gradients of weights lie head by head in memory.
-        unweighted: as in `ScanInputs`; None each where the backward does not compute the gates
-            again.
+        unweighted: as in `ScanInputs`.
     """
 
     wx: Tensor | None
@@ -161,7 +160,7 @@ class Saved:
     zero: tuple[bool, ...] = ()
     masks: Masks | None = None
     by_head: bool = False
-    unweighted: Sequence[Tensor | None] = ()
+    unweighted: Sequence[Tensor] = ()
 
     def flat(self) -> tuple[Tensor | None, ...]:
         """All tensors in one tuple, for autograd to save; `saved_from` is the inverse."""
@@ -201,7 +200,7 @@ def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
     Args:
         inputs: of the call.
         forward: its results.
-        again: whether the backward computes the gates again, from wx, b and the cell's inputs.
+        again: whether the backward computes the gates again, from wx and b.
     """
     return Saved(
         inputs.wx if again else None,
@@ -213,7 +212,7 @@ def saved_of(inputs: ScanInputs, forward: Forward, again: bool) -> Saved:
         forward.states,
         forward.saved,
         masks=inputs.masks,
-        unweighted=inputs.unweighted if again else (None,) * len(inputs.unweighted),
+        unweighted=inputs.unweighted,
     )
 
 

@@ -118,15 +118,11 @@ def check_saved(target: Target, cell: CellSpec, save: Save, sizes: Sizes, saved:
         ),
         saved=one("kept", saved.saved, *target.saved_shape(cell, sizes[:4], True, save)),
         masks=None if saved.masks is None else _checked_masks(saved.masks, sizes),
-        unweighted=_checked_unweighted(cell, saved.unweighted, sizes, again),
+        unweighted=_checked_unweighted(cell, saved.unweighted, sizes),
     )
 
 
-def _checked_unweighted(
-    cell: CellSpec, given: Sequence[Tensor | None], sizes: Sizes, again: bool
-) -> Sequence[Tensor | None]:
-    if not again:
-        return (None,) * len(given)
+def _checked_unweighted(cell: CellSpec, given: Sequence[Tensor], sizes: Sizes) -> Sequence[Tensor]:
     if len(given) != len(cell.inputs):
         wanted = f"{len(cell.inputs)} of them, for {cell.name}"
         write = "what rnnc::scan took, unchanged"

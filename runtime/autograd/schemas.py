@@ -60,7 +60,7 @@ def to_scan_gradients(found: Gradients, saved: Saved, bias: bool) -> tuple[Any, 
 
 def to_last(call: ScanInputs | Saved) -> tuple[Any, ...]:
     """The last arguments of both operators, if a call has masks, or the cell inputs."""
-    masks, unweighted = call.masks, [t for t in call.unweighted if t is not None]
+    masks, unweighted = call.masks, list(call.unweighted)
     last: tuple[Any, ...] = (None, None, None)
     if masks is not None:
         values = None if masks.reset_to is None else list(masks.reset_to)

@@ -13,6 +13,8 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from ..tensors import strides_of_unweighted
+
 
 class Sizes(NamedTuple):
     """Mirrors `Sizes`."""
@@ -55,3 +57,13 @@ def address(tensor: Tensor | None) -> int:
 def addresses(tensors: Iterable[Tensor | None]) -> list[int]:
     """The address of each tensor's first element; null for None."""
     return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
+
+
+def unweighted_fields(tensors: Iterable[Tensor]) -> list[int]:
+    """The fields of `UnweightedArguments`, in its order; none for a cell without inputs.
+
+    Args:
+        tensors: as in `ScanInputs.unweighted`.
+    """
+    strides = [stride for tensor in tensors for stride in strides_of_unweighted(tensor)]
+    return addresses(tensors) + strides

@@ -12,8 +12,8 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cpu.plan import CpuPlan
 from ..masks import read_states
 from ..store.facts import counts_of
-from ..tensors import Forward, Gradients, Saved, ScanInputs, strides_of_unweighted
-from .arguments import address, addresses, struct_of
+from ..tensors import Forward, Gradients, Saved, ScanInputs
+from .arguments import address, addresses, struct_of, unweighted_fields
 from .compile import cpu_library
 from .masks import mask_fields, reset_values
 from .products import StateGradients, recurrent_gradient, recurrent_product
@@ -62,8 +62,7 @@ def forward(
         *addresses(states),
         *addresses(last),
         address(saved if for_backward else None),
-        *addresses(inputs.unweighted),
-        *[stride for t in inputs.unweighted for stride in strides_of_unweighted(t)],
+        *unweighted_fields(inputs.unweighted),
         *mask_fields(masks, values),
     )
     library = cpu_library(cell, plan)
@@ -134,6 +133,7 @@ def backward(
         d_bias.data_ptr(),
         d_params.data_ptr(),
         d_diagonal.data_ptr(),
+        *unweighted_fields(saved.unweighted),
         *mask_fields(masks, reset_to, d_reset_to),
     )
     if d_initial_states[0].numel():

@@ -59,6 +59,10 @@ def _unweighted_arguments(count: int) -> type[ctypes.Structure]:
     return UnweightedArguments
 
 
+def _unweighted(count: int) -> tuple[tuple[str, type[ctypes.Structure]], ...]:
+    return (("unweighted", _unweighted_arguments(count)),) if count else ()
+
+
 def unweighted_fields(tensors: Sequence[Tensor]) -> tuple[int | Tensor, ...]:
     """The fields of `UnweightedArguments`, in its order; none for a cell without inputs.
 
@@ -86,20 +90,24 @@ def _forward_arguments(
             ("params", each_param),
             *((name, each_state) for name in ("initial_states", "states", "last")),
             ("saved", ctypes.c_void_p),
-            *((("unweighted", _unweighted_arguments(unweighted)),) if unweighted else ()),
+            *_unweighted(unweighted),
             *(_masks(states) if masked else ()),
         ]
 
     return ForwardArguments
 
 
-def backward_arguments(states: int, params: int, masked: bool = False) -> type[ctypes.Structure]:
-    """Mirrors `BackwardArguments` of a cell with that many states and params."""
-    return _backward_arguments(states, params, masked)
+def backward_arguments(
+    states: int, params: int, masked: bool = False, unweighted: int = 0
+) -> type[ctypes.Structure]:
+    """Mirrors `BackwardArguments` of a cell with that many states, params and inputs."""
+    return _backward_arguments(states, params, masked, unweighted)
 
 
 @lru_cache(maxsize=64)
-def _backward_arguments(states: int, params: int, masked: bool) -> type[ctypes.Structure]:
+def _backward_arguments(
+    states: int, params: int, masked: bool, unweighted: int
+) -> type[ctypes.Structure]:
     each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)
 
     class BackwardArguments(ctypes.Structure):
@@ -115,6 +123,7 @@ def _backward_arguments(states: int, params: int, masked: bool) -> type[ctypes.S
             *((name, ctypes.c_void_p) for name in ("d_wx", "d_gates_no_input")),
             ("d_initial_states", each_state),
             ("sums", ctypes.c_void_p),
+            *_unweighted(unweighted),
             *((*_masks(states), ("d_reset_to", each_state)) if masked else ()),
         ]
 

@@ -176,8 +176,7 @@ def backward_parts(
         values = packed(saved.saved)
     else:
         values = gates_again(cell, _as_read(cell, saved, reset_to, reverse), multiplier, reverse)
-    # Safe in place: the thread that reads a saved value later writes the gradient of the same
-    # element.
+    # Safe in place: the thread that reads a saved value later writes a gradient over it.
     in_place = (donated or values is not saved.saved) and values.shape[-1] == counts.inputs
     d_wx = values if in_place else like.new_empty(steps, batch, heads, dim, counts.inputs)
     d_gates_no_input = d_wx  # of no use, where there are none
@@ -189,8 +188,7 @@ def backward_parts(
     d_initial_states = [torch.empty_like(s) for s in initial_states]
     d_states = [None if d is None else rows_packed(d) for d in d_states]
     d_last = [None if d is None else d.contiguous() for d in d_last]
-    # As `SumOverTime` of the kernels: parts of a sum over time are added in double, except for
-    # two-byte elements.
+    # As `SumOverTime` of the kernels: parts of a sum are added in double, except for two bytes.
     real = torch.float32 if like.element_size() == 2 else torch.float64
 
     d_reset_to: list[Tensor | None] = [None] * counts.states
@@ -210,7 +208,13 @@ def backward_parts(
             *(matrix, R_diag),
             *(params or (None,)),
             *(*initial_states, *states, values, *d_states, *d_last),
-            *(d_wx, d_gates_no_input, *d_initial_states, sums),
+            *(
+                d_wx,
+                d_gates_no_input,
+                *d_initial_states,
+                sums,
+                *unweighted_fields(saved.unweighted),
+            ),
             *((*mask_fields(masks, reset_to), *d_reset_to) if masks else ()),
         )
         if in_place and values is saved.saved:
@@ -234,8 +238,8 @@ def backward_parts(
             firsts = [None if z else s for z, s in zip(known, read.initial_states, strict=True)]
             factors = [*read.states], firsts
         by_head = saved.by_head or reverse == "half"
-        count = counts.unweighted  # the last gates
-        d_unweighted = d_gates_no_input.transpose(0, 1).unbind(-1)[-count:] if count else ()
+        last = len(saved.unweighted)  # of all gates
+        d_unweighted = d_gates_no_input.transpose(0, 1).unbind(-1)[-last:] if last else ()
         matrices = sum(len(product.pairs) for product in ready.products)
         d_R = new_of_heads(like, (matrices, heads, dim, dim), 1, by_head)
         left = recurrent_sums(d_R, ready.products, *gates, *factors, multiplier, reverse)

@@ -86,8 +86,8 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         PlanError: the plan's kind has no launcher.
     """
     counts = counts_of(cell)
-    parts = counts.states, counts.params, plan.masked
-    forward = plan.direction == "forward"
+    parts = counts.states, counts.params, plan.masked, counts.unweighted
+    arguments = forward_arguments if plan.direction == "forward" else backward_arguments
     return Prepared(
         cell,
         plan,
@@ -95,7 +95,7 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         device,
         counts,
         products_of(cell),
-        forward_arguments(*parts, counts.unweighted) if forward else backward_arguments(*parts),
+        arguments(*parts),
         launcher_of(cell, plan, sizes, device),
         plan.parts_of_sums(sizes.batch),
         *plan.buffer_bytes(sizes.batch, sizes.heads),

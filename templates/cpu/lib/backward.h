@@ -85,8 +85,15 @@ class BackwardTask {
     real* const d_diagonal = d_params + kParams * width_;
     const real* kept = a_.kept + (place + head_) * kSaved + task_.first_unit;
     real* d_gates = a_.d_gates + (place + head_) * kGates + task_.first_unit;
+#ifdef RNNC_UNWEIGHTED
+    load_unweighted(a_.unweighted, task_, place / step_stride_, task_.first_row + row, inputs_,
+                    width_);
+    backward_row(kept, before, after, offset, params_, width_, d_state(0, row), state_width_,
+                 d_gates, d_params, dim, units, inputs_);
+#else
     backward_row(kept, before, after, offset, params_, width_, d_state(0, row), state_width_,
                  d_gates, d_params, dim, units);
+#endif
     for (int g = 0; g < kGates; ++g) add_row(d_gates + g * dim, d_bias + g * width_, units);
     for (int i = 0; i < kDiagonalPairs; ++i) {
       const int p = kDiagonalOrder[i];
@@ -120,6 +127,9 @@ class BackwardTask {
   // first, and steps in double, so that long sequences cost no digits.
   Scratch step_sums_;
   ScratchOf<double> sums_;
+#ifdef RNNC_UNWEIGHTED
+  Scratch inputs_{kUnweighted * width_};  // of a row
+#endif
 };
 
 template <class Runner, class Arguments>

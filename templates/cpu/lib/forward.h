@@ -98,7 +98,8 @@ class ForwardTask {
       real* out = gates + row * kGates * width_;
       copy_row(bias_ + kInputGates * width_, out + kInputGates * width_, (kGates - kInputGates) * width_);
 #ifdef RNNC_UNWEIGHTED
-      load_unweighted(step, first_row + row, out + (kGates - kUnweighted) * width_);
+      load_unweighted(a_.unweighted, task_, step, first_row + row,
+                      out + (kGates - kUnweighted) * width_, width_);
 #endif
       const real* wx = a_.wx + step * strides[0] + (first_row + row) * strides[1] +
                        task_.head * strides[2] + task_.first_unit * unit_stride;
@@ -116,19 +117,6 @@ class ForwardTask {
       }
     }
   }
-
-#ifdef RNNC_UNWEIGHTED
-  // The cell's inputs of a row, to[input][unit].
-  void load_unweighted(int64_t step, int64_t row, real* to) {
-    for (int i = 0; i < kUnweighted; ++i) {
-      const int64_t* strides = a_.unweighted_strides[i];
-      const int64_t unit_stride = strides[3];
-      const real* from = a_.unweighted[i] + step * strides[0] + row * strides[1] +
-                         task_.head * strides[2] + task_.first_unit * unit_stride;
-      for (int64_t d = 0; d < task_.units; ++d) to[i * width_ + d] = from[d * unit_stride];
-    }
-  }
-#endif
 
   // Add the product of a dense pair to its gate; rows of the source are `row_stride` apart.
   void add_dense(int pair, const real* source, int64_t row_stride, int64_t first_row, int64_t rows,

@@ -20,6 +20,14 @@ struct Sizes {
   int64_t threads;
 };
 
+#ifdef RNNC_UNWEIGHTED
+// The inputs of the cell that no weight multiplies.
+struct UnweightedArguments {
+  const real* values[kUnweighted];  // [T][B][N][D] each, by the strides below
+  int64_t strides[kUnweighted][4];  // of time, batch, head, unit; 0 where all have one value
+};
+#endif
+
 struct ForwardArguments {
   Sizes sizes;
   int64_t wx_strides[5];  // of time, batch, head, unit, gate, in elements
@@ -37,8 +45,7 @@ struct ForwardArguments {
   real* last[kStates];           // [B][N][D] each, or null where nobody reads it
   real* kept;                    // [T][B][N][kSaved][D], or null where no backward follows
 #ifdef RNNC_UNWEIGHTED
-  const real* unweighted[kUnweighted];         // [T][B][N][D] each, by the strides below
-  int64_t unweighted_strides[kUnweighted][4];  // of time, batch, head, unit; 0 for one value
+  UnweightedArguments unweighted;
 #endif
 };
 
@@ -59,6 +66,9 @@ struct BackwardArguments {
   real* d_bias;      // [tiles][kGates][N][D]
   real* d_params;    // [tiles][kParams][N][D]
   real* d_diagonal;  // [tiles][kDiagonalPairs][N][D]
+#ifdef RNNC_UNWEIGHTED
+  UnweightedArguments unweighted;
+#endif
 };
 
 // The recurrent matrix of a dense pair and head.
@@ -142,6 +152,20 @@ static void load_units(const real* from, int64_t count, const Task& task, const 
              task.units);
   }
 }
+
+#ifdef RNNC_UNWEIGHTED
+// The cell's inputs of a row and a task's units, to[input][width].
+static void load_unweighted(const UnweightedArguments& from, const Task& task, int64_t time,
+                            int64_t row, real* to, int64_t width) {
+  for (int i = 0; i < kUnweighted; ++i) {
+    const int64_t* strides = from.strides[i];
+    const int64_t unit_stride = strides[3];
+    const real* values = from.values[i] + time * strides[0] + row * strides[1] +
+                         task.head * strides[2] + task.first_unit * unit_stride;
+    for (int64_t d = 0; d < task.units; ++d) to[i * width + d] = values[d * unit_stride];
+  }
+}
+#endif
 
 // Where the steps of a kernel lie in tensors over time. A kernel counts steps in the order in which
 // they run. The generated source may define RNNC_REVERSE: then the cell runs from the last step in

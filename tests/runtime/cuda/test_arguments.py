@@ -31,9 +31,8 @@ from rnnc.runtime.cuda.step.arguments import backward_step_struct, forward_step_
 def structs_of(cell, masked=False):
     """Each struct in C++ and its mirror."""
     layout = layout_of(cell)
-    counts = (len(layout.states), len(layout.params), masked)
-    forward = forward_arguments(*counts, len(layout.unweighted))
-    backward = backward_arguments(*counts)
+    counts = (len(layout.states), len(layout.params), masked, len(layout.unweighted))
+    forward, backward = forward_arguments(*counts), backward_arguments(*counts)
     work = workspace_struct(len(layout.states), len(layout.sources))
     masks = {"MaskArguments": mask_arguments(len(layout.states))} if masked else {}
     return masks | {

@@ -91,6 +91,9 @@ struct BackwardArguments {
   Element* d_initial_states[Cell::kStates];            // [B, N, D]
   // Gradients of biases, params and diagonal weights: [parts of the batch, kSums, N, D].
   SumOverTime* sums;
+#ifdef RNNC_UNWEIGHTED
+  UnweightedArguments unweighted;
+#endif
 #ifdef RNNC_MASKED
   MaskArguments masks;
   SumOverTime* d_reset_to[Cell::kStates];  // [B, N, D], zeros that sums are added to; null: none

@@ -11,7 +11,14 @@ constexpr int kGatesNoInput = Cell::kGates - Cell::kInputGates;
 // Gradients of a unit's biases, params and diagonal weights, in this order.
 using GradientSums = real[at_least_one(Cell::kSums)];
 
-RNNC_INLINE void unpack_saved(Saved& saved, const Vec<Element, Cell::kSaved>& vec) {
+// What the backward pointwise map reads of a step: saved values, then the inputs of the cell.
+#ifdef RNNC_UNWEIGHTED
+using ReadValues = real[Cell::kSaved + Cell::kUnweighted];
+#else
+using ReadValues = Saved;
+#endif
+
+RNNC_INLINE void unpack_saved(ReadValues& saved, const Vec<Element, Cell::kSaved>& vec) {
   repeat<Cell::kSaved>([&](int i) { saved[i] = vec[i]; });
 }
 

@@ -3,6 +3,7 @@
 
 #include "lib/cell/item_backward.cuh"
 #include "lib/cell/mask_backward.cuh"
+#include "lib/cell/unweighted.cuh"
 
 namespace rnnc {
 
@@ -17,6 +18,7 @@ struct BackwardItems {
   PerItem<States> after, d_state;  // the states after the step, and their gradients
   GradientSums sums[units] = {};
   BackwardMasks<units, rows> masks;
+  Unweighted<units, rows> unweighted;
 
   // body(i, j) for unit i and row j.
   template <typename Body>

@@ -1,4 +1,5 @@
-// Unweighted: the inputs of the cell that no weight multiplies. They are the last gates of an item.
+// Unweighted: the inputs of the cell that no weight multiplies. They are the last gates of an item;
+// the backward reads them again.
 //
 // A tensor has a stride for each axis, 0 where all have one value, so nothing is copied to its full
 // shape. Values of a step are loaded one step ahead, or more.
@@ -24,8 +25,9 @@ struct Unweighted {
   }
 
   // Of step t, if there is one.
-  RNNC_MEMBER void load(const ForwardArguments& a, const TimeOrder& time, int64 t, int64 steps) {
-    if (t >= steps) return;
+  template <typename Arguments>
+  RNNC_MEMBER void load(const Arguments& a, const TimeOrder& time, int64 t, int64 steps) {
+    if (t < 0 || t >= steps) return;
     const UnweightedArguments& given = a.unweighted;
     repeat<Cell::kUnweighted>([&](int k) {
       const Element* const step =
@@ -43,6 +45,12 @@ struct Unweighted {
       gate[Cell::kGates - Cell::kUnweighted + k] = to_real(value[i][j][k]);
     });
   }
+  // Behind the saved values, for the backward.
+  template <int n>
+  RNNC_MEMBER void set_read(real (&values)[n], int i, int j) const {
+    repeat<Cell::kUnweighted>(
+        [&](int k) { values[Cell::kSaved + k] = to_real(value[i][j][k]); });
+  }
 };
 
 #else
@@ -51,8 +59,11 @@ template <int units, int rows>
 struct Unweighted {
   RNNC_MEMBER void place_row(int, int64) {}
   RNNC_MEMBER void place_unit(int, int64, int64) {}
-  RNNC_MEMBER void load(const ForwardArguments&, const TimeOrder&, int64, int64) {}
+  template <typename Arguments>
+  RNNC_MEMBER void load(const Arguments&, const TimeOrder&, int64, int64) {}
   RNNC_MEMBER void set(Gates&, int, int) const {}
+  template <int n>
+  RNNC_MEMBER void set_read(real (&)[n], int, int) const {}
 };
 
 #endif

@@ -58,6 +58,7 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
     repeat<Plan::kThreadRows>([&](int j) {
       row_valid[j] = row + j < a.batch;
       masks.place_row(j, row_valid[j] ? row + j : 0);
+      unweighted.place_row(j, row_valid[j] ? row + j : 0);
       offset_bytes[j] = launder(((row_valid[j] ? row + j : 0) * plane + first_unit_offset) *
                                 int64{sizeof(Element)});
     });
@@ -66,6 +67,7 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
       const int half_unit = exists ? 8 * half : 0, real_unit = exists ? unit + 8 * half : 0;
       load_unit_weights(param[half], diagonal[half], a, plane, head * Plan::kHeadDim + real_unit);
       masks.place_unit(half, head * Plan::kHeadDim + real_unit);
+      unweighted.place_unit(half, head, real_unit);
       repeat<Plan::kThreadRows>([&](int j) {
         valid[half][j] = exists && row_valid[j];
         saved_offset[half][j] = launder(SavedCopy::offset(Plan::kThreadRows * quad + j, real_unit));
@@ -76,16 +78,18 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
       });
     });
     masks.begin(a, time, tile_steps.of(a));
+    unweighted.load(a, time, tile_steps.of(a) - 1, tile_steps.of(a));
   }
 
   // Computes the gradients of an item's gates and of the states before the step, but for the
   // product, from data in `stage`; publishes those of the gates in `buffer`.
   RNNC_MEMBER void step(int half, int j, const BackwardArguments& a, const char* stage,
                         char* buffer, Gates& d_gate) {
-    Saved saved;
+    ReadValues saved;
     States last, before, carried;
     Params d_param;
     unpack_saved(saved, SavedCopy::read(stage, saved_offset[half][j]));
+    unweighted.set_read(saved, half, j);
     assign(carried, d_state[half][j]);
     repeat<Cell::kStates>([&](int s) {
       const char* const states = stage + before_offset(s);
@@ -218,6 +222,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     Items::PerItem<Gates> d_gate;
     items.for_each(
         [&](int half, int j) { items.step(half, j, a, stage, buffer, d_gate[half][j]); });
+    items.unweighted.load(a, copy.time, t - 1, steps);
     if constexpr (kSumsInParts) {
       if (t % kPartSteps == 0) items.store_sums_at(a, t, tile_steps.of(a));
     }

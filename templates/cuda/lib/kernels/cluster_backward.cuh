@@ -94,6 +94,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     repeat<kItems>([&](int item) {
       items.apply_map(a, item, items.stage(stage_idx, item, at.warp), received);
     });
+    items.unweighted.load(a, at.time(a), t - 1, steps);
     if (Plan::kLinear && Cell::kSources > 0 && i > 0) {
       Received received;
       receive(i, received);

@@ -126,6 +126,7 @@ struct Items : BackwardItems<kItems, 1> {
     const int64 row = at.first_row + at.column;
     const bool row_valid = row < a.batch;
     masks.place_row(0, row_valid ? row : 0);
+    unweighted.place_row(0, row_valid ? row : 0);
     repeat<kItems>([&](int item) {
       const int group = item * Plan::kWarps + at.warp;
       active[item] = kItemGroups % Plan::kWarps == 0 || group < kItemGroups;
@@ -143,10 +144,12 @@ struct Items : BackwardItems<kItems, 1> {
       copies.start(a, at, item);
       load_unit_weights(param[item], diagonal[item], a, at.plane, real_unit);
       masks.place_unit(item, real_unit);
+      unweighted.place_unit(item, at.head, real_unit - at.head * Plan::kHeadDim);
       load_states(item, 0, a, at.time(a), at.tile, at.step_size,
                   [&](const Element* tensor) { return element_at(tensor, offset_bytes[item]); });
     });
     masks.begin(a, at.time(a), at.steps);
+    unweighted.load(a, at.time(a), at.steps - 1, at.steps);
   }
 
   // The data of an item in a stage. A warp without an item reads another item's data.
@@ -159,9 +162,10 @@ struct Items : BackwardItems<kItems, 1> {
   // that the peers sent.
   RNNC_MEMBER void apply_map(const BackwardArguments& a, int item, const char* stage,
                              const Received& received) {
-    Saved saved;
+    ReadValues saved;
     States carried;
     unpack_saved(saved, SavedCopy::read(stage, saved_offset[item]));
+    unweighted.set_read(saved, item, 0);
     unroll<Cell::kStates>([&](auto index) {
       constexpr int s = decltype(index)::value, before_at = before_offset(s),
                     d_at = d_after_offset(s);

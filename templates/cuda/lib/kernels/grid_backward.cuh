@@ -49,6 +49,8 @@ RNNC_INLINE void load_items(Items& items, const BackwardArguments& a, const Plac
     });
     it.masks.place_row(0, it.row);
     it.masks.place_unit(0, it.unit);
+    it.unweighted.place_row(0, it.row);
+    it.unweighted.place_unit(0, place.head, it.unit - place.head * Plan::kHeadDim);
     it.masks.begin(a, place.time(a), steps);
   });
 }
@@ -61,6 +63,7 @@ RNNC_INLINE void prefetch(Items& items, int phase, const BackwardArguments& a, c
     const int64 stride = place.time(a).stride(place.step_size);
     const Element* const saved = a.saved + t_offset * Cell::kSaved;
     it.saved.load(saved);
+    it.unweighted.load(a, place.time(a), t, place.tile.of(a));
     if (t >= kL2Steps) prefetch_l2(saved - kL2Steps * stride * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
       if (kReads[s]) {
@@ -97,11 +100,12 @@ RNNC_INLINE void publish(const Item& it, const Gates& d_gate, char* to, int64 ah
 // The gradients of step t for one item, published in the step's region.
 RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place& place, int t,
                               const GridRegion& region) {
-  Saved saved;
+  ReadValues saved;
   States last, before, carried;
   Gates d_gate;
   Params d_param;
   unpack_saved(saved, it.saved);
+  it.unweighted.set_read(saved, 0, 0);
   assign(carried, it.d_state);
   repeat<Cell::kStates>([&](int s) {
     last[s] = kReads[s] ? it.before[s][0] : real(0);

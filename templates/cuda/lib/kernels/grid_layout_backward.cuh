@@ -4,6 +4,7 @@
 
 #include "lib/cell/item_backward.cuh"
 #include "lib/cell/mask_backward.cuh"
+#include "lib/cell/unweighted.cuh"
 #include "lib/kernels/grid_layout.cuh"
 #include "lib/ptx/cluster.cuh"
 
@@ -58,6 +59,7 @@ struct Item : GridItem<Plan> {
   Vec<Element, Cell::kSaved> saved;
   Vec<Element, 1> before[Cell::kStates], d_output[Cell::kStates];
   BackwardMasks<1, 1> masks;
+  Unweighted<1, 1> unweighted;
 };
 using Items = Item[Sizes::kThreadItems];
 

@@ -3,6 +3,7 @@
 
 #include "lib/cell/item_backward.cuh"
 #include "lib/cell/mask_backward.cuh"
+#include "lib/cell/unweighted.cuh"
 #include "lib/kernels/alternating/workspace.cuh"
 
 namespace rnnc::alternating {
@@ -14,6 +15,7 @@ struct BackwardInputs {
   Params param;
   Diagonal diagonal;
   BackwardMasks<1, 1> masks;
+  Unweighted<1, 1> unweighted;
 
   RNNC_MEMBER void load(const BackwardArguments& a, const Workspace& workspace,
                         const ItemIndex& item, int64 t) {
@@ -24,6 +26,9 @@ struct BackwardInputs {
     masks.place_row(0, item.b);
     masks.place_unit(0, unit);
     masks.begin_single(a, time, t);
+    unweighted.place_row(0, item.b);
+    unweighted.place_unit(0, item.n, item.d);
+    unweighted.load(a, time, t, a.steps);
     saved.load(a.saved + t_offset * Cell::kSaved);
     if (t > 0 && Cell::kSaved) prefetch_l2(a.saved + (t_offset - step_stride) * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
@@ -95,9 +100,10 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   States& d_state = carry.d_state;
   Gates d_gate;
   Params d_param;
-  Saved saved;
+  ReadValues saved;
   States carried;
   unpack_saved(saved, inputs.saved);
+  inputs.unweighted.set_read(saved, 0, 0);
   const auto& masks = inputs.masks;
   if (masks.has_restarted(0)) masks.end_gradient(0, 0, a, true, d_state);
   assign(carried, d_state);

@@ -18,7 +18,7 @@ struct ItemGradients {
     States before, after;
     Params param, d_param;
     Diagonal diagonal;
-    Saved saved;
+    ReadValues saved;
     packed.load(a.saved + row * Cell::kSaved);
     unpack_saved(saved, packed);
     load_unit_weights(param, diagonal, a, plane, unit);
