@@ -190,7 +190,6 @@ def backward_parts(
     d_last = [None if d is None else d.contiguous() for d in d_last]
     # As `SumOverTime` of the kernels: parts of a sum are added in double, except for two bytes.
     real = torch.float32 if like.element_size() == 2 else torch.float64
-
     d_reset_to: list[Tensor | None] = [None] * counts.states
     if masks is not None and masks.learned:
         d_reset_to = [like.new_zeros(batch, heads, dim, dtype=real) for _ in d_reset_to]
@@ -208,13 +207,8 @@ def backward_parts(
             *(matrix, R_diag),
             *(params or (None,)),
             *(*initial_states, *states, values, *d_states, *d_last),
-            *(
-                d_wx,
-                d_gates_no_input,
-                *d_initial_states,
-                sums,
-                *unweighted_fields(saved.unweighted),
-            ),
+            *(d_wx, d_gates_no_input, *d_initial_states),
+            *(sums, *unweighted_fields(saved.unweighted)),
             *((*mask_fields(masks, reset_to), *d_reset_to) if masks else ()),
         )
         if in_place and values is saved.saved:

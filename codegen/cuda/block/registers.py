@@ -45,7 +45,8 @@ def backward_registers(pointwise: Pointwise, shape: Shape, rows: int) -> int:
         rows: batch rows per block.
     """
     layout = layout_of(pointwise.cell)
-    states, gates, saved = len(layout.states), len(layout.gates), len(pointwise.saved)
+    states, gates = len(layout.states), len(layout.gates)
+    saved = len(pointwise.saved) + len(layout.unweighted)  # that is, all that a step reads
     each_item = math.ceil(2.9 * states + 0.9 * gates + 2.1 * saved)
     each_unit = math.ceil(1.9 * _values_per_unit(pointwise))
     working = 28 + (8 if shape.dtype == "float32" else 0)

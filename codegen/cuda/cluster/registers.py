@@ -43,7 +43,8 @@ def cluster_backward_registers(
     states, params = len(layout.states), len(layout.params)
     # Each source adds to the gradients that the pointwise map gives.
     added = len(layout.sources) * (len(layout.gates) + states + params)
-    each_item = 220 + 22 * states + 21 * len(pointwise.saved) + 13 * added
+    read = len(pointwise.saved) + len(layout.unweighted)
+    each_item = 220 + 22 * states + 21 * read + 13 * added
     each_unit = 5 * (len(layout.bias) + params + len(layout.diagonal_gates))
     split = 145 if shape.dtype == "float32" else 0
     return 110 + split + each_unit + 50 * slots + 33 * sums + each_item * items

@@ -7,10 +7,15 @@
 
 #include "lib/cell/item.cuh"
 #include "lib/cell/time.cuh"
+#include "lib/ptx/ld_st.cuh"
 
 namespace rnnc {
 
 #ifdef RNNC_UNWEIGHTED
+
+// How many steps before its load a value is brought into L2; a backward counts steps down.
+RNNC_CONSTEXPR int l2_steps_ahead(const ForwardArguments&) { return 4; }
+RNNC_CONSTEXPR int l2_steps_ahead(const BackwardArguments&) { return -4; }
 
 // Of `rows` batch rows of `units` units.
 template <int units, int rows>
@@ -34,7 +39,13 @@ struct Unweighted {
           given.tensor[k] + time.at(t) * given.time[k] + head * given.head[k];
       repeat<units>([&](int i) {
         repeat<rows>([&](int j) {
-          value[i][j][k] = step[row[j] * given.row[k] + unit[i] * given.unit[k]];
+          const Element* const at = step + row[j] * given.row[k] + unit[i] * given.unit[k];
+          value[i][j][k] = *at;
+          // A step is shorter than a round trip to memory.
+          const int64 ahead = l2_steps_ahead(a);
+          if (t + ahead >= 0 && t + ahead < steps) {
+            prefetch_l2(at + time.stride(given.time[k]) * ahead);
+          }
         });
       });
     });
