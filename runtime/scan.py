@@ -91,8 +91,8 @@ def scan(
             stored for the step of the reset, which gets none. By default each state's `init`.
         inputs: a tensor for each `Input` of the cell, by name: (B, T), one value for all units of a
             row at a step, or what broadcasts to (B, T, N, D). A tensor of two axes that fits both
-            is (B, T). Kernels read it as it lies, without a copy of the full shape; a call with
-            gradients keeps the values, or functions of them, that its backward needs.
+            is (B, T). Kernels of both directions read it as it lies, without a copy of the full
+            shape.
 
     Returns:
         All states at all steps, (B, T, N, D) each, and all states after the last step that runs,
