@@ -5,24 +5,21 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
 from ...cellspec.cell import CellSpec
-from ...codegen.cuda.kernel_plan import KernelPlan
-from ...codegen.cuda.limits import MIB
 from ...codegen.shape import Reverse
-from ..errors import ResidencyError
 from ..gemms import gates_again, recurrent_sums
 from ..multiplier import TORCH, Multiplier
 from ..replay.recorder import recording, refuse_recording
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .arguments import unweighted_fields
 from .launch import filled, on_device
-from .prepared import Prepared, prepare
+from .prepared import Prepared, launched
 from .products.masks import mask_fields, states_read, without_gaps
 from .products.rearrange import (
     Job,
@@ -35,12 +32,6 @@ from .products.rearrange import (
 )
 from .watchdog import watchdog_bound
 
-# Buffers are allocated before the launch, so that nothing is half done if they do not fit.
-NO_ROOM = (ResidencyError, torch.OutOfMemoryError)
-# The device is asked for its free memory from here on: that takes as long as ten launches.
-LARGE_BUFFERS = 256 * MIB
-
-Result = TypeVar("Result")
 # Runs all steps of a direction, as `Launcher.run` does.
 RunKernels = Callable[[ctypes.Structure, Tensor | None, Tensor, int], None]
 
@@ -260,28 +251,6 @@ def backward_parts(
         return like.new_zeros(0, sum(counts.sums), heads, dim, dtype=real)
 
     return BackwardParts(steps, d_wx, launch, finish, no_sums)
-
-
-def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
-    """Launch, or let another plan be launched if there is no room.
-
-    What a call allocates and computes besides its launch happens once, outside of this function.
-    """
-    step_down = ready.step_down
-    if step_down is None:
-        return launch(ready)
-
-    def run(plan: KernelPlan) -> Result:
-        return launch(prepare(ready.cell, plan, ready.sizes, ready.device))
-
-    if ready.fixed_bytes + steps * ready.step_bytes >= LARGE_BUFFERS:
-        refuse_recording()
-        return step_down(ready.plan, run, steps)  # asks first how much memory is free
-    try:
-        return launch(ready)
-    except NO_ROOM as error:
-        refuse_recording()
-        return step_down(ready.plan, run, steps, error)
 
 
 def _running(ready: Prepared, run: RunKernels | None) -> RunKernels:

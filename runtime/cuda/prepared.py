@@ -8,13 +8,24 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Protocol, TypeVar
 
+import torch
+
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
+from ...codegen.cuda.limits import MIB
+from ..errors import ResidencyError
 from ..gemms import Product, products_of
+from ..replay.recorder import refuse_recording
 from ..store.facts import Counts, counts_of
 from .arguments import backward_arguments, forward_arguments
 from .launch import CallSizes, Launcher
 from .launchers import launcher_of
+
+# Buffers are allocated before the launch, so that nothing is half done if they do not fit.
+NO_ROOM = (ResidencyError, torch.OutOfMemoryError)
+# The device is asked for its free memory from here on: that takes as long as ten launches.
+LARGE_BUFFERS = 256 * MIB
+
 
 Result = TypeVar("Result")
 
@@ -100,3 +111,30 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
         plan.parts_of_sums(sizes.batch),
         *plan.buffer_bytes(sizes.batch, sizes.heads),
     )
+
+
+def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
+    """Launch, or let another plan be launched if there is no room.
+
+    What a call allocates and computes besides its launch happens once, outside of this function.
+
+    Args:
+        ready: the direction, prepared.
+        launch: launches it by a prepared plan.
+        steps: of the call.
+    """
+    step_down = ready.step_down
+    if step_down is None:
+        return launch(ready)
+
+    def run(plan: KernelPlan) -> Result:
+        return launch(prepare(ready.cell, plan, ready.sizes, ready.device))
+
+    if ready.fixed_bytes + steps * ready.step_bytes >= LARGE_BUFFERS:
+        refuse_recording()
+        return step_down(ready.plan, run, steps)  # asks first how much memory is free
+    try:
+        return launch(ready)
+    except NO_ROOM as error:
+        refuse_recording()
+        return step_down(ready.plan, run, steps, error)

@@ -15,7 +15,7 @@ from ...codegen.shape import Direction
 from ...errors import DiagnosticError
 from ..errors import TensorError
 from .choose import Question, all_plans, asked_for
-from .kernels import LARGE_BUFFERS, NO_ROOM
+from .prepared import LARGE_BUFFERS, NO_ROOM
 
 Result = TypeVar("Result")
 

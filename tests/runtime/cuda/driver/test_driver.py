@@ -13,11 +13,11 @@ from rnnc.codegen.cuda.limits import MIB, limits_of
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.call import Choice
-from rnnc.runtime.cuda import choose, kernels, launch, load, step_down
+from rnnc.runtime.cuda import choose, launch, load, step_down
 from rnnc.runtime.cuda.arguments import forward_arguments
 from rnnc.runtime.cuda.driver.driver import as_residency
 from rnnc.runtime.cuda.launch import CallSizes, Kernel
-from rnnc.runtime.cuda.prepared import prepare
+from rnnc.runtime.cuda.prepared import launched, prepare
 from rnnc.runtime.errors import ResidencyError
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
@@ -163,7 +163,7 @@ def test_a_plan_that_was_asked_for_is_not_replaced():
     run, tried = no_room_for(plan)
     ready = prepare(LSTM, plan, CallSizes(16, 1, 768), 0)
     with pytest.raises(ResidencyError):
-        kernels.launched(ready, lambda ready: run(ready.plan), STEPS)
+        launched(ready, lambda ready: run(ready.plan), STEPS)
     assert tried == [plan]
 
 
