@@ -110,6 +110,8 @@ class TorchLSTM(nn.Module):
     def __init__(self, width: int) -> None:
         super().__init__()
         self.rnn = nn.LSTM(width, width, batch_first=True)
+        # Weights that were converted are copied into one piece of memory, a small part of the time.
+        warnings.filterwarnings("ignore", "RNN module weights are not part of single")
         with torch.no_grad():
             nn.init.uniform_(self.rnn.weight_ih_l0, -math.sqrt(3 / width), math.sqrt(3 / width))
             for matrix in self.rnn.weight_hh_l0.chunk(4):
@@ -123,8 +125,7 @@ class TorchLSTM(nn.Module):
         kind = x.device.type
         dtype = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else x.dtype
         # Under autocast cuDNN's LSTM takes float16 whatever dtype is named, so it is named here.
-        with torch.autocast(kind, enabled=False), warnings.catch_warnings():
-            warnings.filterwarnings("ignore", "RNN module weights are not part of single")
+        with torch.autocast(kind, enabled=False):
             weights = [weight.to(dtype) for weight in self.rnn.parameters()]
             zero = x.new_zeros((1, len(x), x.shape[-1]), dtype=dtype)
             options = True, 1, 0.0, self.training, False, True

@@ -135,6 +135,35 @@ def test_a_command_ends_before_its_limit(call, command, tmp_path, monkeypatch):
     assert not (tmp_path / "out/runs").exists()
 
 
+def test_an_interrupted_comparison_goes_on(call, command, tmp_path, monkeypatch):
+    options = "compare", *SMALL, "--model", "lstm", "--tokens", 128 * 6
+    call(*options)
+    record = "runs/tiny-lstm-tokens-32x4.json"
+    once = json.loads((tmp_path / "out" / record).read_text())
+    advance = command.runs.Training.advance
+
+    def interrupted(training):
+        if training.step == 4:
+            raise InterruptedError
+        return advance(training)
+
+    monkeypatch.setattr(command.runs, "SAVE_AFTER", 0.0)
+    monkeypatch.setattr(command.runs.Training, "advance", interrupted)
+    with pytest.raises(InterruptedError):
+        call(*options, out="again")
+    (saved,) = (tmp_path / "work/checkpoints").iterdir()
+    assert torch.load(saved)["step"] == 4
+    steps = []
+    monkeypatch.setattr(
+        command.runs.Training, "advance", lambda t: steps.append(t.step) or advance(t)
+    )
+    call(*options, out="again")
+    assert steps == [4, 5]
+    twice = json.loads((tmp_path / "again" / record).read_text())
+    assert twice["perplexity"] == once["perplexity"]
+    assert twice["tokens"] == once["tokens"] == 768
+
+
 def test_a_text_is_read_four_times_at_most(call):
     call("train", *SMALL, "--steps", 10**6, fails="read the text more than 4 times")
 
@@ -177,7 +206,7 @@ def test_a_tiny_model_learns_in_fifteen_seconds(command, tmp_path, model):
         (tmp_path / f"data/{number}").mkdir(parents=True)
         for file in folder.glob("*.py"):
             (tmp_path / f"data/{number}" / file.name).write_bytes(file.read_bytes())
-    words = f"train --size tiny --model {model} --steps 150 --threads 2 --out {out}"
+    words = f"train --size tiny --model {model} --steps 150 --threads 1 --out {out}"
     words = [*words.split(), "--data", str(tmp_path / "data"), "--work", str(tmp_path / "work")]
     result = CliRunner().invoke(command.app, words)
     assert result.exit_code == 0, result.output
