@@ -170,6 +170,6 @@ def draw_speed(rows: list[dict[str, Any]], path: Path) -> None:
         heights = [r["tokens_per_second"] for r in own]
         axes.bar(left, heights, 0.8 / len(models), align="edge", label=model)
     axes.set_xticks(range(len(shapes)), [f"{size}\n{t} x {b}" for size, t, b in shapes])
-    axes.set(yscale="log", xlabel="size, context x batch", ylabel="tokens per second")
+    axes.set(xlabel="size, context x batch", ylabel="tokens per second")
     axes.legend()
     figure.savefig(path, dpi=110)
