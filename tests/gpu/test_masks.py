@@ -128,9 +128,9 @@ def test_cells_with_other_gradients(
     cell = rnnc.cells.get(name)
     if variant == "grid" and not cell.dense_pairs:
         pytest.skip("a grid plan needs dense gates")
-    if name == "fastgrnn" and reverse:
-        # On an H200, 2026-11-22: gradients of alternating and cluster plans are off by up to 3.7
-        # times what torch's float32 loop is, where 2.7 times is allowed. The cause is not known.
+    if name == "fastgrnn" and reverse and variant in ("alternating", "cluster"):
+        # On an H200, 2026-11-22: these gradients are off by up to 3.7 times what torch's float32
+        # loop is, where 2.7 times is allowed. The cause is not known.
         request.applymarker(pytest.mark.xfail(reason="a larger error than torch's, not explained"))
     dtype = torch.float32
     for what in ("resets", "both"):
