@@ -64,13 +64,11 @@ def _unweighted(count: int) -> tuple[tuple[str, type[ctypes.Structure]], ...]:
 
 
 def unweighted_fields(tensors: Sequence[Tensor]) -> tuple[int | Tensor, ...]:
-    """The fields of `UnweightedArguments`, in its order; none for a cell without inputs.
+    """The fields of `UnweightedArguments`, in its order.
 
     Args:
         tensors: as in `ScanInputs.unweighted`.
     """
-    if not tensors:
-        return ()
     strides = zip(*map(strides_of_unweighted, tensors), strict=True)
     return (*tensors, *(stride for axis in strides for stride in axis))
 

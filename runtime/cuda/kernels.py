@@ -19,7 +19,7 @@ from ..replay.recorder import recording, refuse_recording
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .arguments import unweighted_fields
 from .launch import filled, on_device
-from .prepared import Prepared, launched
+from .prepared import Prepared, Result, launched
 from .products.masks import mask_fields, states_read, without_gaps
 from .products.rearrange import (
     Job,
@@ -78,7 +78,8 @@ def forward(
         *(wx.stride(1), wx.stride(0)),
         *(wx, R, R_diag, b),
         *(params or (None,)),
-        *(*initial_states, *states, *last, saved, *unweighted_fields(inputs.unweighted)),
+        *(*initial_states, *states, *last, saved),
+        *(unweighted_fields(inputs.unweighted) if inputs.unweighted else ()),
         *(mask_fields(inputs.masks, without_gaps(reset_to)) if inputs.masks else ()),
     )
 
@@ -87,8 +88,13 @@ def forward(
 
     if last[0].numel():
         with on_device(wx.device):
-            launched(ready, launch, steps)
+            _launch(ready, launch, steps)
     return Forward(states, last, saved)
+
+
+def _launch(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
+    """Launch by the only plan, or by the next one where there is no room for the first."""
+    return launch(ready) if ready.step_down is None else launched(ready, launch, steps)
 
 
 def backward(
@@ -112,7 +118,7 @@ def backward(
     if not like.numel():
         return parts.finish(parts.no_sums())
     with on_device(like.device):
-        sums = launched(ready, parts.launch, parts.steps)
+        sums = _launch(ready, parts.launch, parts.steps)
     return parts.finish(sums)
 
 
@@ -199,7 +205,8 @@ def backward_parts(
             *(params or (None,)),
             *(*initial_states, *states, values, *d_states, *d_last),
             *(d_wx, d_gates_no_input, *d_initial_states),
-            *(sums, *unweighted_fields(saved.unweighted)),
+            sums,
+            *(unweighted_fields(saved.unweighted) if saved.unweighted else ()),
             *((*mask_fields(masks, reset_to), *d_reset_to) if masks else ()),
         )
         if in_place and values is saved.saved:

@@ -16,10 +16,14 @@ from torch import nn
 
 FOLDER = Path(__file__).parents[2] / "benchmarks" / "peers"
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
-# Values are compared at full precision; torch's modules and ours would round to TF32 on a GPU.
-torch.backends.cudnn.allow_tf32 = False
 # Of the largest number of a tensor: rounding, through a few tens of steps and their gradients.
 CLOSE = {torch.float64: 1e-12, torch.float32: 2e-5}
+
+
+@pytest.fixture(autouse=True)
+def full_precision(monkeypatch):
+    """Torch's modules and ours would round to TF32 on a GPU."""
+    monkeypatch.setattr(torch.backends.cudnn.rnn, "fp32_precision", "ieee")
 
 
 def load(name):

@@ -43,8 +43,8 @@ CPU: dict[str, tuple[str, Edit]] = {
     "R transposed": (
         "backward.h",
         swap(
-            "pack_panel(a.R + i / panels * size.dim * size.dim + column, size.dim, 1, size.dim,",
-            "pack_panel(a.R + (i / panels * size.dim + column) * size.dim, 1, size.dim, size.dim,",
+            "pack_panel(matrix + column, size.dim, 1, size.dim,",
+            "pack_panel(matrix + column * size.dim, 1, size.dim, size.dim,",
         ),
     ),
     "states swapped": (
