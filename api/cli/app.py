@@ -16,6 +16,7 @@ from .commands.fuzz import fuzz_command
 from .commands.limits import limits_command
 from .commands.list import list_command
 from .commands.plan import plan_command
+from .commands.report import report_command
 from .commands.show import show_command
 from .commands.tune import tune_command
 from .console import fail
@@ -63,6 +64,7 @@ app.command("check")(check_command)
 app.command("fuzz")(fuzz_command)
 app.command("limits")(limits_command)
 app.command("plan")(plan_command)
+app.command("report")(report_command)
 app.command("build")(build_command)
 app.command("tune")(tune_command)
 app.command("bench")(bench_command)

@@ -1,0 +1,57 @@
+"""`rnnc report`: finds the cells, and writes the page."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..codegen.cuda.limits import limits_of
+from ..codegen.shape import Shape
+from ..report.contents import Report
+from ..report.page import page_of
+from .console import print_lines
+from .find import find_cell
+
+
+def write_report(
+    cells: Sequence[str], output: Path | None, shape: Shape, gpu: str, variant: str
+) -> None:
+    """Write the page of one cell, or of two.
+
+    Args:
+        cells: as `rnnc show` takes them.
+        output: the file; None for one in the current folder that is named after the cells.
+        shape: the sizes.
+        gpu: a GPU by name.
+        variant: the kind of plan, or "auto".
+
+    Raises:
+        RnncError: there is no such cell or GPU.
+    """
+    limits = limits_of(gpu)
+    found = [find_cell(cell) for cell in cells]
+    reports = [
+        Report.of(cell, shape, limits, variant, prefix)
+        for cell, prefix in zip(found, "ab", strict=False)
+    ]
+    path = output or Path("-".join(cell.name for cell in found) + ".html")
+    page = page_of(reports, command_of(found, shape, gpu, variant))
+    path.write_text(page, encoding="utf-8")
+    print_lines(f"{path}: {len(page.encode()) / 1e3:.0f} kB")
+
+
+def command_of(cells: Sequence[object], shape: Shape, gpu: str, variant: str) -> str:
+    """The command that makes the page again, with names of cells and no path of this machine.
+
+    Args:
+        cells: with a name each.
+        shape: the sizes.
+        gpu: a GPU by name.
+        variant: the kind of plan.
+    """
+    names = [str(getattr(cell, "name", cell)) for cell in cells]
+    words = ["rnnc", "report", *names, "--heads", f"{shape.heads}"]
+    words += ["--head-dim", f"{shape.head_dim}", "--batch", f"{shape.batch}"]
+    words += ["--dtype", shape.dtype, "--gpu", gpu, "--variant", variant]
+    return shlex.join(words)

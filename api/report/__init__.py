@@ -1,0 +1,1 @@
+"""`rnnc report`: a cell, its plan and its kernels as one HTML file."""

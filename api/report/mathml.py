@@ -1,0 +1,263 @@
+"""Equations of a cell as presentation MathML, made from the expression tree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from sympy.printing.mathml import MathMLPresentationPrinter
+
+from ..cellspec.cell import CellSpec
+from ..cellspec.expression.node import Node, symbol, tree_size
+from ..cellspec.expression.sharing import named_values
+from ..cellspec.expression.spell import ATOM, POWER, PRODUCT, SIGN, SUM
+from ..cellspec.functions import TABLE
+from .terms import Terms
+
+_RELATIONS = {"<=": "≤", ">=": "≥", "==": "=", "!=": "≠", "&": "∧", "|": "∨"}
+_GREEK_WORDS = {r"\sigma": "σ", r"\log\sigma": "log σ"}
+_TERM = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "neg": PRODUCT, "**": POWER}
+
+
+@dataclass(frozen=True)
+class Equation:
+    """One equation.
+
+    Attributes:
+        name: of the gate, state or shared value on its left side.
+        math: its MathML element.
+    """
+
+    name: str
+    math: str
+
+
+def equations_of(cell: CellSpec, terms: Terms, prefix: str = "e-") -> tuple[Equation, ...]:
+    """One MathML element for each gate, then each shared value, then each state.
+
+    Args:
+        cell: the cell.
+        terms: numbers the terms. Each term's element has the class `term` and `data-t` with its
+            number, and an id of its own.
+        prefix: of the ids.
+
+    Example:
+        >>> import rnnc
+        >>> from rnnc.report.mathml import equations_of
+        >>> from rnnc.report.terms import Terms
+        >>> cell = rnnc.cells.elman
+        >>> [e.name for e in equations_of(cell, Terms.of(cell))]
+        ['g', 'h']
+    """
+    printer = _Printer(cell, terms, prefix)
+    found = [Equation(g.name, printer.gate(g.name)) for g in cell.gates]
+    # Each new value is written in terms of the smaller new values.
+    states = sorted(zip(cell.states, cell.updates, strict=True), key=lambda s: tree_size(s[1]))
+    news = {u: printer.timed(f"{s.name}_next") for s, u in states if not u.is_leaf}
+    shared = {n: w for n, w in named_values(cell.updates).items() if n not in news}
+    named = {**{node: printer.plain(name) for node, name in shared.items()}, **news}
+    for node, name in shared.items():
+        found.append(Equation(name, printer.row(name, printer.plain(name), node, named)))
+    for state, update in states:
+        left = printer.timed(f"{state.name}_next")
+        found.append(Equation(state.name, printer.row(state.name, left, update, named)))
+    return tuple(found)
+
+
+class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
+    """sympy's printer, with the nodes of a cell as expressions."""
+
+    def __init__(self, cell: CellSpec, terms: Terms, prefix: str) -> None:
+        super().__init__()
+        self.cell = cell
+        self.terms = terms
+        self.prefix = prefix
+        self.now = {d.name for d in (*cell.gates, *cell.inputs)}
+        self.states = {s.name for s in cell.states}
+        self.named: Mapping[Node, Any] = {}
+        self.equation = ""
+        self.count = 0
+
+    # Whole equations.
+
+    def row(self, name: str, left: Any, value: Node, named: Mapping[Node, Any]) -> str:
+        self.named = {node: shown for node, shown in named.items() if node is not value}
+        self.equation, self.count = name, 0
+        known = named.get(value)
+        right = self._print(value) if known is None or value in self.terms.numbers else known
+        return self._whole(left.cloneNode(True), right)
+
+    def gate(self, name: str) -> str:
+        self.equation, self.count, self.named = name, 0, {}
+        gate = next(g for g in self.cell.gates if g.name == name)
+        parts = []
+        if gate.input:
+            parts.append(self._mrow(self._index("W", name), self.plain("x", "t")))
+        for letter, pairs in (("R", self.cell.dense_pairs), ("u", self.cell.diagonal_pairs)):
+            own = [p for p in pairs if p.gate == name]
+            for pair in own:
+                index = name if len(own) == 1 else f"{name}, {pair.source}"
+                dot = [self._mo("⊙")] if letter == "u" else []
+                state = self.timed(pair.source)
+                parts.append(self._mrow(self._index(letter, index), *dot, state))
+        if gate.bias:
+            parts.append(self._index("b", name))
+        right = self.dom.createElement("mrow")
+        for number, part in enumerate(parts):
+            if number:
+                right.appendChild(self._mo("+"))
+            right.appendChild(self._marked(part, symbol(name)))
+        return self._whole(self._marked(self.timed(name), symbol(name)), right)
+
+    def _whole(self, left: Any, right: Any) -> str:
+        math = self.dom.createElement("math")
+        math.setAttribute("display", "block")
+        math.appendChild(self._mrow(left, self._mo("="), right))
+        return str(math.toxml())
+
+    # Names.
+
+    def plain(self, name: str, *after: str) -> Any:
+        """A name with its index, as sympy writes symbols: Greek letters, subscripts."""
+        base, _, index = name.partition("_")
+        word = self.dom.createElement("mi")
+        word.appendChild(self.dom.createTextNode(_letter(base)))
+        below = ", ".join([*([index] if index else []), *after])
+        if not below:
+            return word
+        return self._pair("msub", word, self._words(below))
+
+    def timed(self, name: str) -> Any:
+        """A gate, an input or a new state at time t, a previous state at time t - 1."""
+        if name.endswith("_next"):
+            return self.plain(name[:-5], "t")
+        time = ("t",) if name in self.now else ("t−1",) if name in self.states else ()
+        return self.plain(name, *time)
+
+    def _index(self, letter: str, index: str) -> Any:
+        return self.plain(f"{letter}_{index}")
+
+    def _words(self, text: str) -> Any:
+        row = self.dom.createElement("mrow")
+        for place, part in enumerate(text.split(", ")):
+            if place:
+                row.appendChild(self._mo(","))
+            word = self.dom.createElement("mi")
+            word.appendChild(self.dom.createTextNode(_letter(part)))
+            row.appendChild(word)
+        return row
+
+    # Nodes. sympy's `_print` finds this method by the name of the class.
+
+    def _print_Node(self, node: Node) -> Any:
+        if node in self.named:
+            return self._marked(self.named[node].cloneNode(True), node)
+        return self._marked(self._spelled(node), node)
+
+    def _spelled(self, node: Node) -> Any:
+        op, args = node.op, node.args
+        if op == "symbol":
+            return self.timed(node.name)
+        if op in ("number", "true", "false"):
+            return self._number(node)
+        if op == "call":
+            return self._call(node)
+        if op == "/":
+            return self._pair("mfrac", self._print(args[0]), self._print(args[1]))
+        if op == "**":
+            base = self._within(args[0], ATOM)
+            return self._pair("msup", base, self._text("mn", f"{node.value}".replace("-", "−")))
+        if op == "neg":
+            return self._mrow(self._mo("−"), self._within(args[0], PRODUCT, sign=False))
+        if op == "~":
+            return self._mrow(self._mo("¬"), self._within(args[0], ATOM))
+        if op == "*":
+            left, right = self._within(args[0], PRODUCT), self._within(args[1], SIGN, sign=False)
+            return self._mrow(left, self._mo("·" if args[1].is_number else "\u2009"), right)
+        if op in ("+", "-"):
+            left = self._within(args[0], SUM)
+            right = self._within(args[1], PRODUCT, sign=False)
+            return self._mrow(left, self._mo("−" if op == "-" else "+"), right)
+        left, right = (self._within(a, SUM) for a in args)
+        return self._mrow(left, self._mo(_RELATIONS.get(op, op)), right)
+
+    def _number(self, node: Node) -> Any:
+        if node.value is None:
+            return self._text("mtext", node.op)
+        return self._text("mn", repr(node.value).replace("-", "−"))
+
+    def _call(self, node: Node) -> Any:
+        latex = TABLE[node.name].latex
+        name = _GREEK_WORDS.get(latex) or latex.strip("\\")
+        name = node.name if not name or "\\" in name or "{" in name else name
+        inside = []
+        for place, argument in enumerate(node.args):
+            inside += [*([self._mo(",")] if place else []), self._print(argument)]
+        word = self._text("mi", name)
+        apply = self._mo("\u2061")
+        return self._mrow(word, apply, self._mo("("), *inside, self._mo(")"))
+
+    def _within(self, node: Node, at_least: int, sign: bool = True) -> Any:
+        shown = self._print(node)
+        if node in self.named:
+            return shown
+        negative = node.op == "neg" or (node.is_number and str(node.value).startswith("-"))
+        binding = _TERM.get(node.op, SUM if node.is_condition and node.args else ATOM)
+        if node.op == "/":  # a fraction needs no brackets, but below a power
+            binding = SIGN
+        if binding >= at_least and (sign or not negative):
+            return shown
+        return self._mrow(self._mo("("), shown, self._mo(")"))
+
+    # Elements.
+
+    def _marked(self, element: Any, node: Node) -> Any:
+        """The element as a term, with an id of its own."""
+        number = self.terms.numbers.get(node)
+        if number is None:
+            return element
+        if element.tagName == "mo":
+            element = self._mrow(element)
+        if element.getAttribute("data-t"):
+            element = self._mrow(element)
+        colour = self.terms.colours.get(node)
+        element.setAttribute("id", f"{self.prefix}{self.equation}-{self.count}")
+        element.setAttribute("data-t", number)
+        element.setAttribute("class", "term" if colour is None else f"term c{colour}")
+        self.count += 1
+        return element
+
+    def _mrow(self, *children: Any) -> Any:
+        row = self.dom.createElement("mrow")
+        for child in children:
+            row.appendChild(child)
+        return row
+
+    def _pair(self, kind: str, first: Any, second: Any) -> Any:
+        element = self.dom.createElement(kind)
+        element.appendChild(first)
+        element.appendChild(second)
+        return element
+
+    def _mo(self, sign: str) -> Any:
+        return self._text("mo", sign)
+
+    def _text(self, kind: str, text: str) -> Any:
+        element = self.dom.createElement(kind)
+        element.appendChild(self.dom.createTextNode(text))
+        return element
+
+
+_SIGMA = dict(
+    zip(
+        "alpha beta gamma delta epsilon zeta eta theta iota kappa lambda mu nu xi pi rho sigma tau"
+        " upsilon phi chi psi omega".split(),
+        "αβγδεζηθικλμνξπρστυφχψω",
+        strict=True,
+    )
+)
+
+
+def _letter(word: str) -> str:
+    return _SIGMA.get(word, word)

@@ -1,0 +1,160 @@
+"""The page of `rnnc report`: what it shows, what it discloses, and hostile input."""
+
+from __future__ import annotations
+
+import base64
+import getpass
+import hashlib
+import json
+import os
+import re
+import socket
+import xml.etree.ElementTree as ET
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import rnnc
+from rnnc.cli.app import app
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.report.contents import Report
+from rnnc.report.mathml import equations_of
+from rnnc.report.page import page_of
+from rnnc.report.terms import Terms
+from typer.testing import CliRunner
+
+HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
+
+
+def page(*cells, shape=None, gpu="H200", variant="auto"):
+    shape = shape or rnnc.Shape(heads=12, head_dim=64)
+    reports = [
+        Report.of(cell, shape, limits_of(gpu), variant, prefix)
+        for cell, prefix in zip(cells, "ab", strict=False)
+    ]
+    return page_of(reports, "rnnc report")
+
+
+@pytest.fixture(scope="module")
+def lstm():
+    return page(rnnc.cells.lstm)
+
+
+class Page(HTMLParser):
+    """The tags of a page, its ids, and the text of each element."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.ids, self.texts = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        self.ids += [value for name, value in attrs if name == "id"]
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+
+def test_it_shows_the_equations_the_plan_and_what_binds(lstm):
+    text = " ".join("".join(Page(lstm).texts).split())
+    assert "Long short-term memory (Hochreiter & Schmidhuber, 1997)" in text
+    plan = rnnc.plan_for(rnnc.cells.lstm, rnnc.Shape(12, 64), limits_of("H200"))
+    for kernel in (plan.forward, plan.backward):
+        assert kernel.mapping in text
+        assert kernel.binding in text
+        assert f"about {kernel.nanoseconds} ns per step" in text
+    assert "12 bytes per step and unit" in text  # four gates, two states, two bytes each
+    assert rnnc.cells.lstm.fingerprint in text
+
+
+def test_it_asks_no_server_and_allows_only_its_own_script_and_style(lstm):
+    found = Page(lstm)
+    for tag, attrs in found.tags:
+        assert tag not in {"link", "img", "iframe", "object", "base", "form"}
+        assert not any(name.startswith("on") or name == "style" for name in attrs)
+        for name in ("src", "href"):
+            assert attrs.get(name, "#").startswith(("#", "data:application/json;base64,"))
+    policy = next(a["content"] for t, a in found.tags if t == "meta" and "http-equiv" in a)
+    assert policy.startswith("default-src 'none';")
+    for tag in ("style", "script"):
+        texts = re.findall(rf"<{tag}>(.*?)</{tag}>", lstm, re.DOTALL)
+        (text,) = texts
+        digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+        assert f"{tag}-src 'sha256-{digest}'" in policy
+    assert len(found.ids) == len(set(found.ids))
+    assert len(lstm.encode()) < 1_500_000
+
+
+def test_it_names_nothing_of_the_machine_that_wrote_it(lstm):
+    names = {str(Path.home()), os.getcwd(), socket.gethostname(), getpass.getuser()}
+    # Shorter names, such as a user's name "x", are in every text.
+    secrets = [n for n in names if len(n) > 4 or ("/" in n and len(n) > 1)]
+    data = base64.b64decode(re.search(r"base64,([^\"]+)", lstm)[1]).decode()
+    assert secrets
+    for secret in secrets:
+        assert secret not in lstm
+        assert secret not in data
+
+
+def test_the_figures_can_be_saved(lstm):
+    (found,) = json.loads(base64.b64decode(re.search(r"base64,([^\"]+)", lstm)[1]))
+    assert rnnc.Cell.from_json(json.dumps(found["cell"])) == rnnc.cells.lstm
+    assert [k["direction"] for k in found["kernels"]] == ["forward", "backward"]
+
+
+def test_hostile_text_stays_text():
+    cell = rnnc.cells.lstm.model_copy(update={"doc": HOSTILE})
+    shown = page(cell)
+    parsed = Page(shown)
+    assert HOSTILE in "".join(parsed.texts)
+    assert [tag for tag, _ in parsed.tags].count("script") == 1
+    assert "img" not in [tag for tag, _ in parsed.tags]
+
+
+def test_every_cell_of_the_library_has_equations_as_xml():
+    for name in rnnc.cells.names():
+        cell = rnnc.cells.get(name)
+        terms = Terms.of(cell)
+        equations = equations_of(cell, terms)
+        assert {g.name for g in cell.gates} <= {e.name for e in equations}
+        ids, marked = [], set()
+        for equation in equations:
+            root = ET.fromstring(equation.math)
+            assert root.tag == "math"
+            ids += [e.get("id") for e in root.iter() if e.get("id")]
+            marked |= {e.get("data-t") for e in root.iter() if e.get("data-t")}
+        assert len(ids) == len(set(ids))
+        assert marked == set(terms.numbers.values()), name
+
+
+def test_an_equation_reads_as_its_author_wrote_it():
+    @rnnc.cell
+    def grouped(g: rnnc.Gate, h: rnnc.State, alpha: rnnc.Constant = rnnc.constant(0.1)):
+        return (1 - alpha) * h - (g - h) / 2 + rnnc.tanh(g) ** 2
+
+    math = equations_of(grouped, Terms.of(grouped))[-1].math
+    text = "".join(ET.fromstring(math).itertext())
+    assert "".join(text.split()) == "ht=(1−α)ht−1−gt−ht−12+tanh\u2061(gt)2"
+
+
+def test_a_cell_without_a_plan_gets_a_page_with_the_reason():
+    shown = page(rnnc.cells.lstm, shape=rnnc.Shape(1, 4096), variant="block")
+    text = "".join(Page(shown).texts)
+    assert "No plan" in text
+    assert "it wants a head dim of at most 128" in text
+    assert "every unit has a warp" in text
+
+
+def test_two_cells_stand_side_by_side():
+    shown = Page(page(rnnc.cells.lstm, rnnc.cells.gru))
+    assert len(shown.ids) == len(set(shown.ids))
+    assert [t for t, _ in shown.tags].count("h1") == 2
+
+
+def test_the_command_writes_the_page(tmp_path):
+    file = tmp_path / "page.html"
+    result = CliRunner().invoke(app, ["report", "elman", "-o", str(file)])
+    assert result.exit_code == 0, result.output
+    assert "<h1>elman</h1>" in file.read_text()
+    assert str(file) in result.output
