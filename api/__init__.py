@@ -36,7 +36,7 @@ _NAMES = {
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 
-_MODULES = ("cells", "init", "nn")
+_MODULES = ("cells", "distributed", "init", "nn")
 
 # A star import replaces no builtin: `abs` of Python works on gates and states too.
 __all__ = sorted({*_MODULES, *_MODULE_OF} - set(dir(_builtins)))

@@ -1,6 +1,6 @@
 """The public names of rnnc, for type checkers and editors."""
 
-from . import cells, init, nn
+from . import cells, distributed, init, nn
 from .cellspec.declare import Constant, Gate, Input, Param, State, constant, gate, param, state
 from .cellspec.errors import CellError
 from .cellspec.functions import abs as abs
@@ -73,6 +73,7 @@ __all__ = [
     "constant",
     "convert",
     "cos",
+    "distributed",
     "elu",
     "erf",
     "exp",

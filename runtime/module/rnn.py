@@ -30,6 +30,7 @@ from ..composed.projection import WEIGHT, projection_of
 from ..composed.ragged import ragged_of
 from ..errors import TensorError
 from ..layers import run_plain_call, scan_layers
+from ..ragged.given import Ragged
 from ..targets import check_backend
 from ..tensors import States
 from .earlier import reorder_module
@@ -244,8 +245,7 @@ class RNN(Steps, Options, Weighted):
             y, last = run_plain_call(known[0], self.dropout if self.training else 0.0, known[1])
             return (y.transpose(0, 1) if self.batch_first else y), last
         self._check_sequence(x, given)
-        sizes = self.num_layers * (2 if self.bidirectional else 1), self._widths
-        ragged = ragged_of(self._state_names, sizes, x, self.batch_first, *masks)
+        ragged = self._ragged(x, masks)
         single, swapped = x.ndim == 2, x.ndim == 3 and self.batch_first
         axes = "T" if single else "BT" if swapped else "TB"
         unweighted = () if plain else self._unweighted(inputs, x, axes)
@@ -262,6 +262,11 @@ class RNN(Steps, Options, Weighted):
             return found[0], last, dict(zip(self._state_names, found, strict=True))
         return found[0], last
 
+    def _ragged(self, x: Tensor, masks: tuple[Any, Any, Any]) -> Ragged | None:
+        """Lengths, resets and reset values of a call, checked; None without any."""
+        sizes = self.num_layers * (2 if self.bidirectional else 1), self._widths
+        return ragged_of(self._state_names, sizes, x, self.batch_first, *masks)
+
     def _check_sequence(self, x: Any, states: Any) -> None:
         layout = "(B, T, input)" if self.batch_first else "(T, B, input)"
         check_input(x, (2, 3), f"{layout} or (T, input)", self.input_size, self._any_weight())
@@ -270,22 +275,26 @@ class RNN(Steps, Options, Weighted):
             self._check_states(states, batch, x)
 
     def _run(
-        self, x: Tensor, states: Sequence[Tensor] | None, every: bool, **more: Any
+        self,
+        x: Tensor,
+        states: Sequence[Tensor] | None,
+        every: bool,
+        ragged: Ragged | None = None,
+        unweighted: Sequence[Tensor] = (),
     ) -> tuple[list[Tensor], States]:
-        """All layers, time first, batched; `more` are lengths and resets, and the cell's inputs."""
-        settings, weights = self._settings(), self._weights_on(x.device)
-        if self._projection is not None:
-            call = settings, self._projection, self.training, x, states, weights
-            return scan_projected(*call, every=every, **more)
+        """All layers, time first, batched."""
+        settings, projection = self._settings(), self._projection
+        call = self.training, x, states, self._weights_on(x.device)
+        if projection is not None:
+            return scan_projected(settings, projection, *call, ragged, every, unweighted)
         if every:
-            return scan_all_states(settings, self.training, x, states, weights, **more)
+            return scan_all_states(settings, *call, ragged, unweighted)
         remember = partial(self._known_calls.remember, self, x, states, settings)
-        y, last = scan_layers(settings, self.training, x, states, weights, remember, **more)
+        y, last = scan_layers(settings, *call, remember, ragged, unweighted)
         return [y], last
 
     def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
         count, axes = self.num_layers, "(num_layers, B, hidden_size)"
-        if self.bidirectional:
-            count, axes = 2 * count, f"(2 * {axes[1:]}"
+        count, axes = (2 * count, f"(2 * {axes[1:]}") if self.bidirectional else (count, axes)
         shapes = [(count, *batch, width) for width in self._widths]
         check_states(states, self._state_names, shapes, axes, "x", x)

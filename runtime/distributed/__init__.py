@@ -1,0 +1,1 @@
+"""`rnnc.distributed`: recurrent layers in several processes of `torch.distributed`."""

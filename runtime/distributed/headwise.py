@@ -1,0 +1,145 @@
+"""`HeadwiseParallel`: each rank runs some heads over all steps."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Placement, Replicate, Shard
+from torch.distributed.tensor.parallel import ParallelStyle
+
+from ..errors import TensorError
+from ..ragged.given import Ragged
+from ..tensors import States
+from .parallel import Parallel, entered, local, of_layer, run_layer
+from .shards import spread_heads
+
+
+class HeadwiseParallel(ParallelStyle):
+    """Heads over ranks: a style of `parallelize_module` for an `rnnc.RNN`.
+
+    With N heads and n ranks each rank keeps N / n heads: of each weight the rows of its heads, a
+    DTensor with `Shard(0)`. The input is the same on all ranks. Between layers, and behind the last
+    one, the features of all heads are gathered (T · B · hidden values).
+
+    - Initial and last states are those of the rank's heads, (num_layers, B, hidden / n); so is
+      `reset_to`. DTensors are taken too.
+    - `lengths`, `reset` and `inputs` are the same on all ranks.
+    - The gradient of a weight is complete on the rank that has the rows: nobody reduces it. The
+      gradient of the input is summed over the ranks.
+
+    Args:
+        input_layouts: of a plain input: `Replicate()`, the default, or `Shard(-1)`.
+        output_layouts: `Replicate()`, the default, or `Shard(-1)` for a `RowwiseParallel` Linear
+            behind the module.
+        use_local_output: whether output and states are plain tensors, this rank's part, instead of
+            DTensors.
+
+    Raises:
+        TensorError: a layout is another one; by `parallelize_module` on all ranks, if the heads do
+            not divide, or the module or the mesh of one rank does not fit.
+
+    Source: Shoeybi et al., Megatron-LM, 2019, section 3, whose attention heads are spread likewise.
+
+    Example:
+        >>> import rnnc
+        >>> from torch.distributed.tensor.parallel import parallelize_module
+        >>> style = rnnc.distributed.HeadwiseParallel()
+        >>> # parallelize_module(model, mesh["heads"], {"rnn": style})     # in each process
+    """
+
+    def __init__(
+        self,
+        *,
+        input_layouts: Placement | None = None,
+        output_layouts: Placement | None = None,
+        use_local_output: bool = True,
+    ) -> None:
+        self.input_layouts = _layout("input_layouts", input_layouts)
+        self.output_layouts = _layout("output_layouts", output_layouts)
+        self.use_local_output = use_local_output
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        options = {
+            "_input_layout": self.input_layouts,
+            "_output_layout": self.output_layouts,
+            "_use_local_output": self.use_local_output,
+        }
+        return spread_heads(module, device_mesh, Headwise, options, self.src_data_rank)
+
+    def __repr__(self) -> str:
+        layouts = f"input_layouts={self.input_layouts}, output_layouts={self.output_layouts}"
+        return f"HeadwiseParallel({layouts}, use_local_output={self.use_local_output})"
+
+
+def _layout(name: str, given: Placement | None) -> Placement:
+    given = Replicate() if given is None else given
+    if given not in (Replicate(), Shard(-1)):
+        wanted = "Replicate() or Shard(-1), the features"
+        raise TensorError(name, repr(given), wanted, f"{name}=Replicate()")
+    return given
+
+
+class Headwise(Parallel):
+    """An `rnnc.RNN` whose ranks run some heads each over all steps."""
+
+    style = "HeadwiseParallel"
+    _input_layout: Placement
+    _output_layout: Placement
+
+    def _run(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor] | None,
+        every: bool,
+        ragged: Ragged | None = None,
+        unweighted: Sequence[Tensor] = (),
+    ) -> tuple[list[Tensor], States]:
+        settings, unweighted = self._one_layer(), self._own_heads(unweighted)
+        x = entered(x, self._mesh, self._input_layout)
+        lasts: list[States] = []
+        found: list[Tensor] = []
+        for layer in range(self.num_layers):
+            if layer:
+                x = self._between(self._dropped(found[0]))
+            part = self._part(layer)
+            own = None if states is None else [state[part] for state in states]
+            weights = [local(weight) for weight in self._weights_of_layer(layer)]
+            wanted = every and layer == self.num_layers - 1
+            rows = of_layer(ragged, part)
+            found, last = run_layer(self, settings, x, own, weights, wanted, rows, unweighted)
+            lasts.append(last)
+        return [self._output(each) for each in found], self._states_out(lasts)
+
+    def _step(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor] | None,
+        training: bool,
+        unweighted: Sequence[Tensor] = (),
+    ) -> tuple[Tensor, States]:
+        (y, *_), last = self._run(x.unsqueeze(0), states, False, unweighted=unweighted)
+        return y[0], last
+
+    def _whole(self, y: Tensor) -> DTensor:
+        """The features of all heads of this rank's, by direction: (T, B, directions, features)."""
+        by_direction = torch.unflatten(y, -1, (2 if self.bidirectional else 1, -1))
+        sharded = DTensor.from_local(by_direction, self._mesh, [Shard(-1)], run_check=False)
+        return sharded.redistribute(self._mesh, [Replicate()])
+
+    def _between(self, y: Tensor) -> Tensor:
+        """The input of the layer above, of which each rank's heads give a part of the gradient."""
+        return self._whole(y).to_local(grad_placements=[Partial()]).flatten(-2)
+
+    def _output(self, y: Tensor) -> Tensor:
+        """The output in the layout of the style."""
+        layout = self._output_layout
+        if layout == Shard(-1) and not self.bidirectional:
+            found = DTensor.from_local(y, self._mesh, [layout], run_check=False)
+        else:
+            whole: Any = self._whole(y).flatten(-2)
+            found = whole.redistribute(self._mesh, [layout])
+        return found.to_local() if self._use_local_output else found

@@ -1,0 +1,272 @@
+"""What modules whose heads are spread over ranks have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, NoReturn
+
+import torch
+from torch import Tensor
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+
+from ...errors import RnncError
+from ..autograd.settings import Settings
+from ..composed.all_states import scan_all_states
+from ..composed.projected import scan_projected
+from ..errors import TensorError
+from ..layers import scan_layers
+from ..module.known_calls import KnownCalls
+from ..module.rnn import RNN
+from ..module.rows import rows_form
+from ..module.weights import weight_of
+from ..ragged.given import Ragged
+from ..tensors import States
+from .agreement import agree
+from .dropout import dropped
+
+
+class NoCalls(KnownCalls):
+    """Finds no call: kernels run on this rank's part of each, not on the module's tensors."""
+
+    def find_sequence(self, *call: Any) -> None:
+        """Nothing.
+
+        Args:
+            call: as in `KnownCalls`.
+        """
+
+    def find(self, *call: Any) -> None:
+        """Nothing.
+
+        Args:
+            call: as in `KnownCalls`.
+        """
+
+
+class Parallel(RNN):
+    """An `rnnc.RNN` of which each rank of a mesh has N / n heads.
+
+    A style makes a module one by changing its class, as `fully_shard` does. Weights are DTensors,
+    whose rows are in the order head, gate, unit: `Shard(0)` gives a rank whole heads.
+
+    Attributes:
+        style: the name of the style, for messages.
+    """
+
+    style: ClassVar[str]
+    _mesh: DeviceMesh
+    _use_local_output: bool
+
+    @classmethod
+    def check(cls, module: RNN) -> None:
+        """Refuse a module that the style cannot run.
+
+        Args:
+            module: of one process.
+
+        Raises:
+            TensorError: says why.
+        """
+
+    def _begin(self, mesh: DeviceMesh, options: dict[str, Any]) -> None:
+        self._mesh, self._agreed = mesh, False
+        self.__dict__.update(options)
+        self._remember()
+
+    def _remember(self) -> None:
+        super()._remember()
+        self._known_calls = NoCalls()
+        # States are those of this rank's heads.
+        self._widths = [width // self._mesh.size() for width in self._widths]
+
+    def forward(self, x: Any, states: Any = None, *, hx: Any = None, **more: Any) -> Any:
+        """As `rnnc.RNN.forward`.
+
+        Args:
+            x: as the style takes it.
+            states: of this rank's heads, (num_layers, B, hidden / n) each, or DTensors.
+            hx: another name of `states`.
+            more: the other arguments of `rnnc.RNN.forward`.
+        """
+        if not (self._agreed or torch.compiler.is_compiling() or _is_capturing(self._mesh)):
+            self._first_call(x)
+        return super().forward(x, self._own(states), hx=self._own(hx), **more)
+
+    def step(self, x: Any, states: Any = None, *, hx: Any = None, **more: Any) -> Any:
+        """As `rnnc.RNN.step`.
+
+        Args:
+            x: as `forward` takes it, without steps.
+            states: as in `forward`.
+            hx: another name of `states`.
+            more: the other arguments of `rnnc.RNN.step`.
+        """
+        return super().step(x, self._own(states), hx=self._own(hx), **more)
+
+    def stepper(self, *args: Any, **options: Any) -> NoReturn:
+        """Refused: a stepper reads whole weights.
+
+        Args:
+            args: those of `rnnc.RNN.stepper`.
+            options: likewise.
+
+        Raises:
+            TensorError: always.
+        """
+        raise TensorError(
+            "stepper",
+            f"a module that {self.style} has spread over ranks",
+            "whole weights on one device",
+            "a module of one process with the weights of a checkpoint (docs/distributed.md)",
+        )
+
+    def _first_call(self, x: Any) -> None:
+        """Let the ranks agree on the input of the first call; later ones exchange no word of it."""
+        problem = None
+        try:
+            self._check_sequence(x, None)
+        except RnncError as error:
+            problem = error
+        facts = {} if problem is not None else self._facts_of(x)
+        agree(self._mesh, facts, problem)
+        self._agreed = True
+
+    def _facts_of(self, x: Tensor) -> dict[str, Any]:
+        """What the input has in common on all ranks."""
+        return {"the shape of x": tuple(x.shape), "the dtype of x": x.dtype}
+
+    def _own(self, states: Any) -> Any:
+        """States of this rank's heads, of DTensors or as they are."""
+        if isinstance(states, DTensor):
+            return states.redistribute(self._mesh, [Shard(-1)]).to_local()
+        if isinstance(states, list | tuple):
+            return tuple([self._own(state) for state in states])
+        return states
+
+    def _one_layer(self) -> Settings:
+        """The settings of a layer with this rank's heads."""
+        settings = self._settings()
+        heads = settings.heads // self._mesh.size()
+        form = rows_form(heads, settings.dim)
+        return settings._replace(layers=1, heads=heads, dropout=0.0, order="auto", form=form)
+
+    def _weights_of_layer(self, layer: int) -> list[Any]:
+        """The weights of a layer, as DTensors."""
+        each = len(self._in_order) // self.num_layers
+        own = self._in_order[layer * each : (layer + 1) * each]
+        return [None if named is None else weight_of(self, named, None) for named in own]
+
+    def _part(self, layer: int) -> slice:
+        """The directions of a layer among those of all."""
+        directions = 2 if self.bidirectional else 1
+        return slice(layer * directions, (layer + 1) * directions)
+
+    def _dropped(self, y: Tensor) -> Tensor:
+        """The features between two layers, by a mask of this rank's own."""
+        if not (self.training and self.dropout):
+            return y
+        return dropped(y, self.dropout, self._mesh.get_local_rank())
+
+    def _own_heads(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """Of the cell's inputs, the same on all ranks, the parts for this rank's heads."""
+        count = self.heads // self._mesh.size()
+        first = self._mesh.get_local_rank() * count
+        return [
+            entered(each, self._mesh)[:, :, first : first + count] if each.shape[2] > 1 else each
+            for each in inputs
+        ]
+
+    def _states_out(self, lasts: Sequence[States]) -> States:
+        """Each state of all layers: of this rank's heads, or as DTensors."""
+        found = [torch.cat(each) for each in zip(*lasts, strict=True)]
+        if not self._use_local_output:
+            found = [DTensor.from_local(each, self._mesh, [Shard(-1)]) for each in found]
+        return tuple(found)
+
+
+def local(weight: Tensor | None) -> Tensor | None:
+    """This rank's rows of a weight.
+
+    Args:
+        weight: a DTensor with `Shard(0)`, or None.
+
+    Raises:
+        TensorError: it is no DTensor.
+    """
+    if weight is None:
+        return None
+    if not isinstance(weight, DTensor):
+        raise TensorError(
+            "a weight",
+            f"a {type(weight).__name__} in a module whose weights are spread over ranks",
+            "a DTensor with Shard(0)",
+            "load_state_dict with DTensors, or parallelize_module after the weight was replaced",
+        )
+    return weight.to_local()
+
+
+def entered(x: Tensor, mesh: DeviceMesh, layout: Any = None) -> Tensor:
+    """A tensor that is the same on all ranks and of which each rank reads what it needs.
+
+    Its gradient is the sum over all ranks.
+
+    Args:
+        x: a plain tensor or a DTensor.
+        mesh: of the ranks.
+        layout: of a plain tensor; None for one that all ranks have.
+    """
+    if not isinstance(x, DTensor):
+        x = DTensor.from_local(x, mesh, [layout or Replicate()], run_check=False)
+    return x.redistribute(mesh, [Replicate()]).to_local(grad_placements=[Partial()])
+
+
+def run_layer(
+    module: Parallel,
+    settings: Settings,
+    x: Tensor,
+    states: Sequence[Tensor] | None,
+    weights: Sequence[Tensor | None],
+    every: bool,
+    ragged: Ragged | None,
+    unweighted: Sequence[Tensor],
+) -> tuple[list[Tensor], States]:
+    """Run one layer on this rank's heads.
+
+    Args:
+        module: gives the projection.
+        settings: of the layer.
+        x: (T, B, input).
+        states: before the first step, (directions, B, features) each; None for each state's `init`.
+        weights: of the layer.
+        every: whether all states are wanted at all steps, or the output alone.
+        ragged: lengths and resets.
+        unweighted: as in `ScanInputs`.
+
+    Returns:
+        The output, or all states, at all steps, (T, B, directions * features) each, and each state
+        after the last step.
+    """
+    call, projection = (False, x, states, weights), module._projection
+    if projection is not None:
+        return scan_projected(settings, projection, *call, ragged, every, unweighted)
+    if every:
+        return scan_all_states(settings, *call, ragged, unweighted)
+    y, last = scan_layers(settings, *call, None, ragged, unweighted)
+    return [y], last
+
+
+def of_layer(ragged: Ragged | None, part: slice) -> Ragged | None:
+    """The lengths and resets of a call, with the reset values of one layer.
+
+    Args:
+        ragged: of the call.
+        part: the directions of the layer among those of all.
+    """
+    if ragged is None or ragged.reset_to is None:
+        return ragged
+    return ragged._replace(reset_to=[value[part] for value in ragged.reset_to])
+
+
+def _is_capturing(mesh: DeviceMesh) -> bool:
+    return mesh.device_type == "cuda" and torch.cuda.is_current_stream_capturing()

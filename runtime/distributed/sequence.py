@@ -1,0 +1,276 @@
+"""`SequenceParallel`: each rank has some steps outside of the module, and some heads inside."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.distributed.device_mesh import DeviceMesh
+from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
+from torch.distributed.tensor.parallel import ParallelStyle
+
+from ..check.masks import check_lengths
+from ..composed.ragged import RaggedLayers, ragged_of
+from ..errors import TensorError
+from ..masks import Masks
+from ..module.rnn import RNN
+from ..module.rows import rows_form
+from ..ragged.given import Ragged
+from ..scan import run_scan
+from ..targets import target_of
+from ..tensors import ScanInputs, States
+from .exchange import Steps
+from .parallel import Parallel, local, of_layer
+from .shards import spread_heads
+
+
+class SequenceParallel(ParallelStyle):
+    """Steps outside, heads inside: a style of `parallelize_module` for an `rnnc.RNN`.
+
+    Outside of the module each of n ranks has T / n steps of all features; rank 0 has the first
+    ones. Inside each runs N / n heads over all T steps. Each layer multiplies its input by its
+    weights where the input is, exchanges the products by an all-to-all, runs the recurrence, and
+    exchanges the output by another one.
+
+    - Weights are DTensors with `Shard(0)`, as with `HeadwiseParallel`. A layer gathers its
+      `weight_ih`; the backward sums and scatters the gradient. All other gradients are complete
+      where the rows are.
+    - Initial and last states are those of the rank's heads, (num_layers, B, hidden / n); so is
+      `reset_to`. DTensors are taken too.
+    - `x`, `reset` and `inputs` have the rank's steps. `lengths` count the steps of all ranks, and
+      all ranks have them.
+    - A plain input has T / n steps on each rank. Where T is not a multiple of n, pass a DTensor
+      with `Shard` of time, or set `uneven`.
+
+    The loss of a rank is that of its steps. Weights get the gradient of the sum over the ranks, so
+    divide by the tokens of all ranks. `reduce_gradients` sums the gradients of all other
+    parameters.
+
+    Args:
+        uneven: whether ranks may have different numbers of steps, of which they tell each other
+            before every call. The host then waits for the device.
+        use_local_output: whether output and states are plain tensors, this rank's part, instead of
+            DTensors.
+
+    Raises:
+        TensorError: by `parallelize_module` on all ranks, if the heads do not divide, the module
+            has a projection, or the module or the mesh of one rank does not fit.
+
+    Source: Megatron-LM, `megatron/core/ssm/mamba_context_parallel.py`, which exchanges sequence
+    shards for head shards likewise; Jacobs et al., DeepSpeed Ulysses, 2023.
+
+    Example:
+        >>> import rnnc
+        >>> from torch.distributed.tensor.parallel import parallelize_module
+        >>> style = rnnc.distributed.SequenceParallel()
+        >>> # parallelize_module(model, mesh["steps"], {"rnn": style})     # in each process
+    """
+
+    def __init__(self, *, uneven: bool = False, use_local_output: bool = True) -> None:
+        self.uneven = uneven
+        self.use_local_output = use_local_output
+
+    def _apply(self, module: nn.Module, device_mesh: DeviceMesh) -> nn.Module:
+        options = {"_uneven": self.uneven, "_use_local_output": self.use_local_output}
+        return spread_heads(module, device_mesh, Sequential, options, self.src_data_rank)
+
+    def __repr__(self) -> str:
+        own = f"uneven={self.uneven}, use_local_output={self.use_local_output}"
+        return f"SequenceParallel({own})"
+
+
+class Sequential(Parallel):
+    """An `rnnc.RNN` whose ranks have some steps each outside of it, and some heads inside."""
+
+    style = "SequenceParallel"
+    _uneven: bool
+
+    @classmethod
+    def check(cls, module: RNN) -> None:
+        """Refuse a projection.
+
+        Args:
+            module: of one process.
+
+        Raises:
+            TensorError: it has one.
+        """
+        if module.proj_size:
+            found = f"proj_size={module.proj_size}"
+            raise TensorError(cls.style, found, "a module without it", "HeadwiseParallel")
+
+    def step(self, *args: Any, **options: Any) -> Any:
+        """Refused: a single step cannot be spread over ranks.
+
+        Args:
+            args: those of `rnnc.RNN.step`.
+            options: likewise.
+
+        Raises:
+            TensorError: always.
+        """
+        write = "HeadwiseParallel, or a module of one process with the weights of a checkpoint"
+        raise TensorError("step", "a single step of SequenceParallel", "a sequence", write)
+
+    def _facts_of(self, x: Tensor) -> dict[str, Any]:
+        facts = super()._facts_of(x)
+        if self._uneven and not isinstance(x, DTensor):
+            time = 1 if x.ndim == 3 and self.batch_first else 0
+            facts["the shape of x"] = tuple(s for i, s in enumerate(x.shape) if i != time)
+        return facts
+
+    def _ragged(self, x: Tensor, masks: tuple[Any, Any, Any]) -> Ragged | None:
+        """Lengths are those of all ranks' steps, and the rest is this rank's."""
+        lengths, *rest = masks
+        sizes = self.num_layers * (2 if self.bidirectional else 1), self._widths
+        found = ragged_of(self._state_names, sizes, x, self.batch_first, None, *rest)
+        if lengths is None:
+            return found
+        batch = 1 if x.ndim == 2 else x.shape[0 if self.batch_first else 1]
+        check_lengths(lengths, batch, 2**62, () if x.ndim == 2 else (batch,))
+        given = Ragged(None, None, None) if found is None else found
+        return given._replace(lengths=lengths.view(batch))
+
+    def _run(
+        self,
+        x: Tensor,
+        states: Sequence[Tensor] | None,
+        every: bool,
+        ragged: Ragged | None = None,
+        unweighted: Sequence[Tensor] = (),
+    ) -> tuple[list[Tensor], States]:
+        x, steps = self._own_steps(x)
+        if ragged is not None:
+            x, ragged = self._of_all_steps(x, ragged, steps)
+        unweighted = self._of_all_inputs(unweighted, steps)
+        lasts: list[States] = []
+        found: list[Tensor] = []
+        for layer in range(self.num_layers):
+            x = self._dropped(found[0]) if layer else x
+            part = self._part(layer)
+            own = None if states is None else [state[part] for state in states]
+            wanted = every and layer == self.num_layers - 1
+            call = x, steps, own, wanted, of_layer(ragged, part), unweighted
+            found, last = self._run_layer(layer, *call)
+            lasts.append(last)
+        return [self._output(each, steps) for each in found], self._states_out(lasts)
+
+    def _run_layer(
+        self,
+        layer: int,
+        x: Tensor,
+        steps: Steps,
+        states: Sequence[Tensor] | None,
+        every: bool,
+        ragged: Ragged | None,
+        unweighted: Sequence[Tensor],
+    ) -> tuple[list[Tensor], States]:
+        """The output, or all states, at this rank's steps, and those after the last step."""
+        settings = self._one_layer()
+        weights = self._weights_of_layer(layer)
+        each = len(weights) // len(settings.choices)
+        masks = None
+        if ragged is not None:
+            masks = RaggedLayers(settings, ragged, x.device, steps.total, x.shape[1])
+        outputs, lasts = [], []
+        for direction, _ in enumerate(settings.choices):
+            own = weights[direction * each : (direction + 1) * each]
+            wx = self._input(x, own[0], steps)
+            given = None if states is None else [state[direction] for state in states]
+            rows = None if masks is None else masks.masks(direction)
+            over_time, last = self._recur(wx, own, direction, given, every, rows, unweighted)
+            outputs.append([steps.to_steps(state).flatten(2) for state in over_time])
+            lasts.append(last)
+        found = [torch.cat(both, 2) for both in zip(*outputs, strict=True)]
+        return found, tuple([torch.stack(both) for both in zip(*lasts, strict=True)])
+
+    def _input(self, x: Tensor, weight: DTensor | None, steps: Steps) -> Tensor:
+        """The wx (B, T, N / n, D, Gx) of this rank's heads, of x (T_r, B, input) of its steps."""
+        dim, ranks = self.hidden_size // self.heads, self._mesh.size()
+        if weight is None:
+            return x.new_empty(x.shape[1], steps.total, self.heads // ranks, dim, 0)
+        local(weight)  # says what is wrong with a weight that is not spread over ranks
+        whole = weight.redistribute(self._mesh, [Replicate()]).to_local(grad_placements=[Partial()])
+        W = rows_form(self.heads, dim)._matrices(whole)
+        assert W is not None
+        wx = target_of(x.device, self.backend).project(x, W).transpose(0, 1)
+        # As it lies in memory: behind the heads come units, or gates.
+        gates_last = wx.stride(4) <= wx.stride(3)
+        wx = steps.to_heads(wx if gates_last else wx.transpose(3, 4))
+        return (wx if gates_last else wx.transpose(3, 4)).transpose(0, 1)
+
+    def _recur(
+        self,
+        wx: Tensor,
+        weights: Sequence[DTensor | None],
+        direction: int,
+        states: Sequence[Tensor] | None,
+        every: bool,
+        masks: Masks | None,
+        unweighted: Sequence[Tensor],
+    ) -> tuple[list[Tensor], States]:
+        """The states of this rank's heads, (T, B, N / n, D) each, and those after the last step."""
+        settings, cell = self._one_layer(), self.cell
+        shape = wx.shape[0], *wx.shape[2:4]
+        if states is None:
+            target = target_of(wx.device, self.backend)
+            first = target.initial_states(wx, [state.init for state in cell.states], shape)
+        else:
+            first = [state.reshape(shape) for state in states]
+        own = [None, *[local(weight) for weight in weights[1:]]]
+        _, R, b, R_diag, params = settings.form.weights(own, 1)[0]
+        inputs = ScanInputs(wx, R, b, first, R_diag, params, masks, unweighted)
+        wanted = (True, *(every,) * (len(first) - 1))
+        choice = settings.choices[direction]
+        over_time, last = run_scan(cell, inputs, wanted, self.backend, choice)
+        found = over_time if every else over_time[:1]
+        in_time = [state.transpose(0, 1) for state in found]
+        return in_time, tuple([state.flatten(1) for state in last])
+
+    def _own_steps(self, x: Tensor) -> tuple[Tensor, Steps]:
+        """The steps of this rank, and how those of all ranks are spread."""
+        ranks = self._mesh.size()
+        if isinstance(x, DTensor):
+            length = -(-x.shape[0] // ranks)  # as `Shard` spreads them
+            counts = [max(0, min(length, x.shape[0] - rank * length)) for rank in range(ranks)]
+            own = x.redistribute(self._mesh, [Shard(0)]).to_local()
+            return own, Steps(self._mesh, tuple(counts))
+        if not self._uneven:
+            return x, Steps(self._mesh, (x.shape[0],) * ranks)
+        told = torch.tensor([x.shape[0]], device=x.device)
+        found = [torch.empty_like(told) for _ in range(ranks)]
+        dist.all_gather(found, told, group=self._mesh.get_group())
+        return x, Steps(self._mesh, tuple(torch.cat(found).tolist()))
+
+    def _of_all_steps(self, x: Tensor, ragged: Ragged, steps: Steps) -> tuple[Tensor, Ragged]:
+        """The input without what no row runs, and the resets of all steps."""
+        lengths, reset, values = ragged.lengths, ragged.reset, ragged.reset_to
+        if lengths is not None:
+            check_lengths(lengths, len(lengths), steps.total)
+            x = ragged._replace(lengths=lengths.to(torch.int64) - steps.first).cleaned(x)
+        if any(value.ndim == 4 for value in values or ()):
+            found, wanted = "what is stored for each step", "one value for all steps"
+            raise TensorError("reset_to", found, wanted, "HeadwiseParallel, which takes it")
+        return x, Ragged(lengths, None if reset is None else steps.gathered(reset), values)
+
+    def _of_all_inputs(self, inputs: Sequence[Tensor], steps: Steps) -> list[Tensor]:
+        """Of the cell's inputs at this rank's steps, those of its heads at all steps."""
+        heads = self.heads // self._mesh.size()
+        first, found = self._mesh.get_local_rank() * heads, []
+        for each in inputs:
+            in_time = each.expand(-1, steps.own, -1, -1).transpose(0, 1)
+            whole = steps.gathered(in_time).transpose(0, 1)
+            found.append(whole[:, :, first : first + heads] if whole.shape[2] > 1 else whole)
+        return found
+
+    def _output(self, y: Tensor, steps: Steps) -> Tensor:
+        if self._use_local_output:
+            return y
+        shape = torch.Size((steps.total, *y.shape[1:]))
+        stride = y.new_empty(0, *y.shape[1:]).stride()
+        return DTensor.from_local(
+            y, self._mesh, [Shard(0)], run_check=False, shape=shape, stride=stride
+        )

@@ -1,0 +1,48 @@
+"""One of several processes that run the checks of this folder together: a script.
+
+    python tests/ranks/worker.py RANK RANKS PORT DEVICE [NAME ...]
+
+It prints `ok NAME SECONDS` for each check, and ends at the first that fails.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import time
+from datetime import timedelta
+from pathlib import Path
+
+import torch
+import torch.distributed as dist
+
+MODULES = ("heads", "steps", "refused", "sharded")
+PATIENCE = timedelta(seconds=60)  # until a rank that waits for another one gives up
+
+
+def main(rank: int, ranks: int, port: str, device: str, names: list[str]) -> None:
+    sys.path.insert(0, str(Path(__file__).parent))
+    os.environ["LOCAL_RANK"] = str(rank)
+    backend = "nccl" if device == "cuda" else "gloo"
+    if device == "cuda":
+        torch.cuda.set_device(rank)
+    where = f"tcp://127.0.0.1:{port}"
+    dist.init_process_group(backend, where, PATIENCE, ranks, rank)
+    mesh = dist.init_device_mesh(device, (ranks,), mesh_dim_names=("ranks",))
+    for name in MODULES:
+        module = importlib.import_module(name)
+        for found, check in vars(module).items():
+            if found.startswith("check_") and (not names or found in names):
+                since = time.monotonic()
+                torch.manual_seed(0)
+                check(mesh)
+                print("ok", found, f"{time.monotonic() - since:.2f}", flush=True)
+    # A process that leaves while another one still uses their connection may end both.
+    dist.barrier()
+    dist.destroy_process_group()
+
+
+if __name__ == "__main__":
+    first, second, *rest = sys.argv[1:]
+    main(int(first), int(second), rest[0], rest[1], rest[2:])
