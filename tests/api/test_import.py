@@ -90,7 +90,7 @@ def test_star_import_replaces_no_builtin() -> None:
 def test_no_submodule_bears_the_name_of_another_public_thing() -> None:
     submodules = {m.name for m in pkgutil.iter_modules(rnnc.__path__)}
     assert {"cells", "define"} < submodules
-    assert submodules & set(dir(rnnc)) == {"cells", "init", "nn"}
+    assert submodules & set(dir(rnnc)) == {"cells", "distributed", "init", "nn"}
 
 
 def test_the_stub_has_the_same_names_from_the_same_modules() -> None:
