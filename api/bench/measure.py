@@ -133,6 +133,8 @@ def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
     for phase in PHASES:
         _measure_phase(phase, [(r, c) for r, c in calls if phase not in r.failures], settings)
     calls.clear()
+    if {"compile", "compile-step"} & set(settings.kinds):
+        torch.compiler.reset()  # it compiles a function for a few sizes only
     free(settings.device)
     return found
 
@@ -192,11 +194,11 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
             return None
         del output
     except (PlanError, BenchError) as error:
-        result.absent = _reason(error)
+        result.absent = reason(error)
         return None
     except Exception as error:
         # Any error of a contender is reported, and the others go on.
-        result.failures["prepare"] = _reason(error)
+        result.failures["prepare"] = reason(error)
         free(settings.device)
         return None
     for phase in PHASES:
@@ -205,7 +207,7 @@ def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None
             if phase == "forward_backward":
                 result.peak_mib = peak_mib(_runner(call, phase), settings.device)
         except Exception as error:
-            result.failures[phase] = _reason(error)
+            result.failures[phase] = reason(error)
             free(settings.device)
     return call
 
@@ -255,14 +257,18 @@ def _measure_phase(phase: Phase, calls: list[tuple[Result, Call]], settings: Set
             try:
                 turn.times.append(timed(turn.run, settings.device, turn.ahead))
             except Exception as error:
-                turn.result.failures[phase] = _reason(error)
+                turn.result.failures[phase] = reason(error)
     for turn in turns:
         if turn.times and phase not in turn.result.failures:
             turn.result.figures[phase] = Figure.of(turn.times)
 
 
-def _reason(error: Exception) -> str:
-    """An error in one line."""
+def reason(error: Exception) -> str:
+    """An error in one line.
+
+    Args:
+        error: any.
+    """
     if isinstance(error, PlanError):
         return f"no such plan: found {error.found}; wanted {error.wanted}"
     if isinstance(error, BenchError):

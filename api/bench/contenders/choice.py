@@ -2,15 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from ...cellspec.cell import CellSpec
 from ..rows import SHORT_STEPS, Row
 from . import flashrnn, torch_rnn
+from .attention import attention
 from .contender import Contender
-from .eager_loops import compiled_loop
+from .eager_loops import compiled_loop, compiled_step
+from .haste import haste_layers
 from .kinds import Kind
 from .ours import eager_loop, module, scans
+from .scans_over_time import accelerated_scan, fla_kernels
+from .torchrl import torchrl_kernels
+
+# What each kind has for the sizes and the dtype of a row.
+_OTHERS: dict[Kind, Callable[[Row, str], Iterator[Contender]]] = {
+    "torchrl": torchrl_kernels,
+    "haste": haste_layers,
+    "attention": attention,
+    "fla": fla_kernels,
+    "accelerated-scan": accelerated_scan,
+}
 
 
 def contenders_for(
@@ -45,6 +58,8 @@ def contenders_for(
     for dtype in dtypes:
         if "scan" in kinds:
             found += scans(dtype, device)
+        elif "auto" in kinds:
+            found.append(next(scans(dtype, device)))
         if "module" in kinds:
             found.append(module(dtype))
         if "nn" in kinds and row.cell in torch_rnn.MODULES:
@@ -52,8 +67,13 @@ def contenders_for(
             found += [torch_rnn.torch_module(row, d) for d in more if dtype == dtypes[-1]]
         if dtype == dtypes[0] and device == "cuda" and row.cell in flashrnn.CELLS:
             found += flashrnn.flashrnn_kernels(row, dtype, kinds)
+        for kind, make in _OTHERS.items():
+            if kind in kinds:
+                found += make(row, dtype)
         if "loop" in kinds or row.steps <= SHORT_STEPS:
             found.append(eager_loop(dtype))
         if "compile" in kinds and row.steps <= SHORT_STEPS and dtype == dtypes[0]:
             found.append(compiled_loop(dtype))
+        if "compile-step" in kinds and dtype == dtypes[0]:
+            found.append(compiled_step(dtype))
     return found

@@ -1,5 +1,8 @@
 """Plain torch loops for torch.compile: one product for all gates, then pointwise operations.
 
+torch.compile unrolls a loop, so a whole one takes part at few steps only. At any number of steps
+it compiles the step, and Python loops.
+
 The reference serves any cell and multiplies gate by gate, so it would be a weak contender here.
 """
 
@@ -81,18 +84,27 @@ def plain_loop(cell: str, wx: Tensor, R: Tensor) -> Tensor:
         >>> plain_loop("elman", torch.randn(2, 5, 1, 8, 1), torch.randn(1, 1, 8, 8)).shape
         torch.Size([2, 5, 1, 8])
     """
-    step, count = _STEPS[cell]
+    return _over_time(_one_step, cell, wx, R)
+
+
+def _over_time(one_step: Callable[..., list[Tensor]], cell: str, wx: Tensor, R: Tensor) -> Tensor:
     gates, heads, dim, _ = R.shape
     batch, steps = wx.shape[:2]
     weights = R.permute(1, 3, 0, 2).reshape(heads, dim, gates * dim)
-    states = [wx.new_zeros(batch, heads, dim) for _ in range(count)]
+    states = [wx.new_zeros(batch, heads, dim) for _ in range(_STEPS[cell][1])]
     outputs = []
     for t in range(steps):
-        product = torch.bmm(states[0].transpose(0, 1), weights)  # (N, B, gates * D)
-        r = product.transpose(0, 1).reshape(batch, heads, gates, dim).unbind(2)
-        states = step(list(wx[:, t].unbind(-1)), list(r), states)
+        states = one_step(cell, wx[:, t], weights, states)
         outputs.append(states[0])
     return torch.stack(outputs, 1)
+
+
+def _one_step(cell: str, wx: Tensor, weights: Tensor, states: list[Tensor]) -> list[Tensor]:
+    """States after a step: wx (B, N, D, Gx), weights (N, D, Gr * D), states (B, N, D)."""
+    batch, heads, dim = states[0].shape
+    product = torch.bmm(states[0].transpose(0, 1), weights)  # (N, B, gates * D)
+    r = product.transpose(0, 1).reshape(batch, heads, -1, dim).unbind(2)
+    return _STEPS[cell][0](list(wx.unbind(-1)), list(r), states)
 
 
 def compiled_loop(dtype: str) -> Contender:
@@ -100,11 +112,25 @@ def compiled_loop(dtype: str) -> Contender:
     return Contender("torch.compile of a loop", dtype, False, "wx ready", _compiled)
 
 
+def compiled_step(dtype: str) -> Contender:
+    """A plain loop in Python over a step under torch.compile."""
+    name = "torch.compile of a step"
+    return Contender(name, dtype, False, "wx ready", _step_compiled, start=20)
+
+
 def _compiled(inputs: Inputs) -> Call:
+    return _called(inputs, torch.compile(plain_loop, fullgraph=True, dynamic=False))
+
+
+def _step_compiled(inputs: Inputs) -> Call:
+    step = torch.compile(_one_step, fullgraph=True, dynamic=False)
+    return _called(inputs, lambda *given: _over_time(step, *given))
+
+
+def _called(inputs: Inputs, loop: Callable[[str, Tensor, Tensor], Tensor]) -> Call:
     wx, R, cell = inputs.wx, inputs.R, inputs.row.cell
     if R is None or not has_loop(cell):
         raise BenchError(
             f"no plain loop of {cell}", "lstm, slstm, gru or elman", "another --contenders"
         )
-    loop = torch.compile(plain_loop, fullgraph=True, dynamic=False)
     return Call(lambda: loop(cell, wx, R), inputs.d_h.transpose(0, 1), [wx, R])

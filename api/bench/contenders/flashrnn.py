@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import sys
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from ...runtime.cuda.driver.device import device_limits
 from ..inputs import Call, Inputs
 from ..rows import BenchError, Row
 from .contender import Contender
@@ -55,7 +58,7 @@ def _flashrnn_call(backend: str, packed: bool = False) -> Callable[[Inputs], Cal
     def prepare(inputs: Inputs) -> Call:
         if importlib.util.find_spec("flashrnn") is None:
             raise BenchError("no module flashrnn", "FlashRNN", "pip install flashrnn")
-        flashrnn = importlib.import_module("flashrnn").flashrnn
+        flashrnn = _imported()
         row, function = inputs.row, inputs.row.cell
         _, recurrent, biases = CELLS[function]
         wx = inputs.wx.detach().permute(memory).contiguous().permute(order).requires_grad_()
@@ -74,3 +77,22 @@ def _flashrnn_call(backend: str, packed: bool = False) -> Callable[[Inputs], Cal
         return Call(run, seed, [wx, R, b])
 
     return prepare
+
+
+def _imported() -> Callable[..., Any]:
+    """FlashRNN's function; its query of the GPU asks for fields that CUDA 13 no longer has."""
+    function: Callable[..., Any] = importlib.import_module("flashrnn").flashrnn
+    module: Any = sys.modules.get(getattr(function, "__module__", ""))
+    if hasattr(module, "get_gpu_info"):
+        module.get_gpu_info = _properties
+    return function
+
+
+def _properties(device_id: int) -> dict[str, int]:
+    limits = device_limits(device_id)
+    return {
+        "maxThreadsPerBlock": limits.threads_per_block,
+        "regsPerMultiprocessor": limits.registers,
+        "multiProcessorCount": limits.multiprocessors,
+        "sharedMemPerBlockOptin": limits.shared_per_block,
+    }

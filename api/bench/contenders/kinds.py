@@ -7,7 +7,21 @@ from typing import Literal, get_args
 from ..rows import BenchError
 
 Kind = Literal[
-    "scan", "module", "nn", "flashrnn", "flashrnn-alternating", "flashrnn-packed", "loop", "compile"
+    "scan",
+    "auto",
+    "module",
+    "nn",
+    "flashrnn",
+    "flashrnn-alternating",
+    "flashrnn-packed",
+    "torchrl",
+    "haste",
+    "attention",
+    "fla",
+    "accelerated-scan",
+    "loop",
+    "compile",
+    "compile-step",
 ]
 KINDS: tuple[Kind, ...] = get_args(Kind)
 DEFAULT_KINDS: tuple[Kind, ...] = ("scan", "module", "nn", "flashrnn")

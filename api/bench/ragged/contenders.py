@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -13,13 +12,12 @@ from torch.nn.utils.rnn import pack_padded_sequence
 from ...cellspec.library import load
 from ...runtime.module.rnn import RNN
 from ...runtime.nn.conversion.convert import convert as rnnc_convert
+from ..contenders.torchrl import torchrl_run
 from ..inputs import DTYPES
 from .cases import RaggedCase
 from .inputs import RaggedInputs
 
 Run = Callable[[], object]
-
-_TORCHRL = "torchrl.modules.tensordict_module._rnn_triton"
 
 
 def contenders(case: RaggedCase, given: RaggedInputs) -> Iterator[tuple[str, Callable[[], Run]]]:
@@ -123,20 +121,12 @@ def _cleared(states: Any, clear: Tensor) -> Any:
 
 
 def _torchrl(case: RaggedCase, given: RaggedInputs) -> Run:
-    """TorchRL's kernels in Triton, called directly: its modules add the host's time to them."""
-    kernels, module = importlib.import_module(_TORCHRL), _module(case, given)
-    run = {"lstm": kernels.lstm_triton, "gru": kernels.gru_triton}[case.module]
-    counts = {"lstm": 2, "gru": 1}
-    # Its rows come first. States are read where a row starts anew.
+    module = _module(case, given)
+    # Its rows come first.
     x, seed = (each.transpose(0, 1).contiguous() for each in (given.x, given.seed))
-    states = [torch.zeros_like(seed) for _ in range(counts[case.module])]
     reset = given.reset.t().contiguous()
-    weights = list(module.parameters())
-    return _training(
-        module,
-        RaggedInputs(x, seed, given.lengths, reset),
-        lambda x: run(x, *states, *weights, reset)[0],
-    )
+    run = torchrl_run(case.module, list(module.parameters()), seed, reset)
+    return _training(module, RaggedInputs(x, seed, given.lengths, reset), run)
 
 
 def _training(module: nn.Module, given: RaggedInputs, call: Callable[[Tensor], Tensor]) -> Run:

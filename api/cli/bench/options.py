@@ -36,9 +36,14 @@ class BenchOptions:
     ragged: bool = _option(
         "Time rows of several lengths, and resets, instead of rows.", "--ragged", default=False
     )
+    peers: bool = _option(
+        "Check and time all peers over head dim, batch and length, instead of rows.",
+        "--peers",
+        default=False,
+    )
     cases: str | None = _option(
-        "With --users or --ragged: a part of the cases' names, such as PPO, or their numbers, such"
-        " as 1-3."
+        "With --users, --ragged or --peers: a part of the cases' names, such as PPO, or their"
+        " numbers, such as 1-3."
     )
     heads: int | None = _option("Heads; the row's, or 1.")
     head_dim: int | None = _option("Units per head; the row's, or 64.")
@@ -69,7 +74,7 @@ class BenchOptions:
         "A JSON file of targets and other libraries' times to compare with."
     )
     json: Path | None = _option(  # noqa: RUF009 - likewise
-        "With --users: a JSON file to add to. Cases that it has are not measured again."
+        "With --users or --peers: a JSON file to add to. Cases that it has are not measured again."
     )
     output: Path | None = _option(  # noqa: RUF009 - likewise
         "The folder for a JSON file and a picture."

@@ -26,6 +26,7 @@ from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
 from ..find import find_cell
 from .options import BenchOptions
+from .peers import bench_peers
 from .ragged import bench_ragged
 from .users import bench_users
 
@@ -46,6 +47,9 @@ def bench(options: BenchOptions, command: str) -> None:
         return
     if options.ragged:
         bench_ragged(options, _device(options.device), command)
+        return
+    if options.peers:
+        bench_peers(options, _device(options.device), command)
         return
     settings = _settings(options)
     anchors = read_anchors(options.anchors) if options.anchors else Anchors()

@@ -1,0 +1,1 @@
+"""All peers in one run: sizes, and how far each result is from float64."""

@@ -1,0 +1,116 @@
+"""The cases of `rnnc bench --peers`: sizes that vary one at a time, and who takes part in each."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..contenders.kinds import Kind
+from ..rows import Row
+from ..users.cases import among
+
+UNITS = 768
+STEPS = 1024
+_BATCH = 16
+
+
+@dataclass(frozen=True)
+class PeerCase:
+    """A row with those who take part in it.
+
+    Attributes:
+        row: the cell and the sizes.
+        dtypes: of the contenders; the first is that of those that compile for long.
+        peer_dtypes: further dtypes of torch's modules.
+        kinds: of contenders.
+
+    Example:
+        >>> from rnnc.bench.peers.cases import peer_cases
+        >>> print(peer_cases("cuda")[0])
+        lstm, 12 x 64, batch 16, 1024 steps, bfloat16
+    """
+
+    row: Row
+    dtypes: tuple[str, ...]
+    kinds: tuple[Kind, ...]
+    peer_dtypes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.row}, {' and '.join(self.dtypes)}"
+
+
+def peer_cases(device: str, words: str | None = None) -> tuple[PeerCase, ...]:
+    """The cases of a device, the most asked for first.
+
+    Args:
+        device: "cpu" or "cuda".
+        words: a part of their names, or their numbers as in "1-3"; None for all.
+
+    Raises:
+        BenchError: there is no such case.
+
+    Example:
+        >>> from rnnc.bench.peers.cases import peer_cases
+        >>> sorted({case.row.head_dim for case in peer_cases("cuda") if case.row.hidden == 768})
+        [16, 32, 64, 128, 256, 384, 768]
+    """
+    return among(_CPU if device == "cpu" else _CUDA, words, "gru")
+
+
+_HALF: tuple[Kind, ...] = (
+    "auto",
+    "module",
+    "nn",
+    "flashrnn",
+    "attention",
+    "fla",
+    "accelerated-scan",
+)
+_SINGLE: tuple[Kind, ...] = ("auto", "module", "nn", "torchrl", "haste")
+
+
+def _half(heads: int, dim: int, *more: Kind, batch: int = _BATCH, steps: int = STEPS) -> PeerCase:
+    """An LSTM in bfloat16, and torch's in float16 too, for which cuDNN has faster kernels."""
+    row = Row("lstm", heads, dim, batch, steps)
+    return PeerCase(row, ("bfloat16",), (*_HALF, *more), ("float16",))
+
+
+def _single(cell: str, dim: int, batch: int, steps: int, *more: str) -> PeerCase:
+    """A layer of one head in float32, as torch's users have it."""
+    return PeerCase(Row(cell, 1, dim, batch, steps), ("float32", *more), _SINGLE)
+
+
+def _without_product(heads: int, dim: int, batch: int, steps: int) -> PeerCase:
+    row = Row("hgrn", heads, dim, batch, steps)
+    return PeerCase(row, ("bfloat16",), ("auto", "attention", "fla", "accelerated-scan"))
+
+
+_SHORT = PeerCase(Row("lstm", 12, 64, _BATCH, 32), ("bfloat16",), ("auto", "loop", "compile"))
+
+_CUDA: tuple[PeerCase, ...] = (
+    _half(12, 64, "compile-step"),
+    _half(1, UNITS, "compile-step"),
+    # The layers that TorchRL and Haste have kernels for.
+    _single("gru", 64, 128, 16),
+    _single("lstm", 128, 64, 128),
+    _single("gru", 512, 64, 256, "float16"),
+    _single("lstm", 512, 64, 256),
+    # Over head dim, at 768 units in all.
+    *(_half(UNITS // dim, dim) for dim in (16, 32, 128, 256, 384)),
+    # Recurrences without a product of the state.
+    _without_product(12, 64, _BATCH, STEPS),
+    _without_product(4, 128, _BATCH, 16384),
+    _without_product(4, 512, 1, 65536),
+    # Over batch and over length.
+    *(_half(12, 64, batch=batch) for batch in (1, 4, 64, 256)),
+    *(_half(1, UNITS, batch=batch) for batch in (1, 4, 64, 256)),
+    *(_half(12, 64, steps=steps) for steps in (128, 512, 4096, 8192)),
+    *(_half(1, UNITS, steps=steps) for steps in (128, 512, 4096, 8192)),
+    # Last: compiling an unrolled loop takes long.
+    _SHORT,
+)
+
+_CPU: tuple[PeerCase, ...] = (
+    PeerCase(Row("lstm", 1, 64, 8, 32), ("float32",), (*_SINGLE, "attention", "loop")),
+    PeerCase(Row("hgrn", 4, 64, 8, 64), ("float32",), ("auto", "fla", "accelerated-scan")),
+    PeerCase(Row("gru", 1, 64, 8, 32), ("float32",), (*_SINGLE, "attention", "loop")),
+)

@@ -1,0 +1,233 @@
+"""How far the results of each contender are from float64, where it computes what rnnc does.
+
+A layer gets the weights and the input of torch's module, rounded to its dtype. The truth is torch's
+module in float64 on the same numbers. A recurrence without a product is compared with a loop in
+float64. The error of a tensor is the norm of the difference over the norm of the tensor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.func import functional_call
+
+from ...cellspec.library import load
+from ...runtime.nn.modules import GRU, LSTM
+from ...runtime.scan import scan
+from ..contenders.haste import haste_layer
+from ..contenders.scans_over_time import hgrn_kernel, scan_kernel
+from ..contenders.torch_rnn import MODULES
+from ..contenders.torchrl import torchrl_run
+from ..inputs import DTYPES
+from ..measure import reason
+from ..timing import free
+
+# From the input, (T, B, H), to h at all steps, by the parameters' names.
+Layer = Callable[[Tensor, dict[str, Tensor]], Tensor]
+_OURS = {"lstm": LSTM, "gru": GRU}
+_SPANS = 8
+# Haste's gates, each as the place in torch's order.
+_HASTE_ORDER = {"lstm": (0, 2, 1, 3), "gru": (1, 0, 2)}
+
+
+@dataclass
+class Check:
+    """What a contender's results were compared with, and how far they were from it.
+
+    Attributes:
+        cell: "lstm", "gru", or "h = a h + b".
+        name: of the contender.
+        dtype: of its tensors.
+        sizes: units, batch rows and steps.
+        errors: relative, by the tensor's name; gradients begin with `d_`.
+        over_time: relative errors of h, in as many parts of time as there are numbers.
+        failure: why there are none.
+    """
+
+    cell: str
+    name: str
+    dtype: str
+    sizes: tuple[int, int, int]
+    errors: dict[str, float] = field(default_factory=dict)
+    over_time: list[float] = field(default_factory=list)
+    failure: str = ""
+
+    def record(self) -> dict[str, Any]:
+        """All of it, as JSON writes it."""
+        return asdict(self)
+
+
+def check_all(device: str, units: int, batch: int, steps: int) -> Iterator[Check]:
+    """Compare all layers and recurrences that a device can run.
+
+    Args:
+        device: "cpu" or "cuda".
+        units: of a layer, in one head.
+        batch: batch rows.
+        steps: steps.
+    """
+    sizes = (units, batch, steps)
+    for cell in ("lstm", "gru"):
+        for dtype in ("float32", "bfloat16", "float16") if device == "cuda" else ("float32",):
+            yield from _layers(cell, dtype, device, sizes)
+    for dtype in ("float32", "bfloat16") if device == "cuda" else ("float32",):
+        yield from _linear(dtype, device, sizes)
+
+
+def _layers(cell: str, dtype: str, device: str, sizes: tuple[int, int, int]) -> Iterator[Check]:
+    units, batch, steps = sizes
+    to: dict[str, Any] = {"device": device, "dtype": DTYPES[dtype]}
+    module = MODULES[cell][1](units, units).to(**to)
+    given = {name: p.detach() for name, p in module.named_parameters()}
+    x, seed = (torch.randn(steps, batch, units, **to) for _ in range(2))
+
+    def torchs(x: Tensor, weights: dict[str, Tensor]) -> Tensor:
+        return functional_call(module, weights, (x,))[0]  # type: ignore[no-any-return]
+
+    exact = MODULES[cell][1](units, units).to(device, torch.float64)
+
+    def truth(x: Tensor, weights: dict[str, Tensor]) -> Tensor:
+        return functional_call(exact, weights, (x,))[0]  # type: ignore[no-any-return]
+
+    doubles = {name: p.double() for name, p in given.items()}
+    wanted = _results(truth, x.double(), doubles, seed.double())
+    contenders: dict[str, Callable[[], Layer]] = {
+        "rnnc": lambda: _ours(cell, units, to),
+        MODULES[cell][0]: lambda: torchs,
+    }
+    if dtype == "float32":
+        contenders["TorchRL"] = lambda: _torchrl(cell, seed)
+    if dtype == "float32" or (dtype == "float16" and cell == "gru"):
+        contenders["Haste"] = lambda: _haste(cell, units, device, dtype)
+    for name, make in contenders.items():
+        found = Check(cell, name, dtype, sizes)
+        yield _compared(found, lambda make=make: _results(make(), x, given, seed), wanted)  # type: ignore[misc]
+    free(device)
+
+
+def _ours(cell: str, units: int, to: dict[str, Any]) -> Layer:
+    module = _OURS[cell](units, units, **to)
+    return lambda x, weights: functional_call(module, weights, (x,))[0]
+
+
+def _torchrl(cell: str, like: Tensor) -> Layer:
+    rows = like.transpose(0, 1).contiguous()
+    torchrl_run(cell, [], rows)  # whether it can be imported
+
+    def run(x: Tensor, weights: dict[str, Tensor]) -> Tensor:
+        call = torchrl_run(cell, list(weights.values()), rows)
+        return call(x.transpose(0, 1).contiguous()).transpose(0, 1)
+
+    return run
+
+
+def _haste(cell: str, units: int, device: str, dtype: str) -> Layer:
+    layer, order = haste_layer(cell, units, device, dtype), _HASTE_ORDER[cell]
+
+    def run(x: Tensor, weights: dict[str, Tensor]) -> Tensor:
+        """Its weights are functions of torch's, so that gradients have torch's names."""
+        w_ih, w_hh, b_ih, b_hh = (
+            torch.cat([w.chunk(len(order))[gate] for gate in order]) for w in weights.values()
+        )
+        own = {"kernel": w_ih.t(), "recurrent_kernel": w_hh.t()}
+        own |= {"bias": b_ih + b_hh} if cell == "lstm" else {"bias": b_ih, "recurrent_bias": b_hh}
+        return functional_call(layer.train(), own, (x,))[0]  # type: ignore[no-any-return]
+
+    return run
+
+
+def _results(
+    layer: Layer, x: Tensor, weights: dict[str, Tensor], seed: Tensor
+) -> dict[str, Tensor]:
+    """The output, and the gradients of the input and of the weights, by name."""
+    leaves = {name: w.detach().clone().requires_grad_() for name, w in weights.items()}
+    x = x.detach().clone().requires_grad_()
+    y = layer(x, leaves)
+    gradients = torch.autograd.grad(y, [x, *leaves.values()], seed)
+    names = ["d_x", *(f"d_{name}" for name in leaves)]
+    return {"h": y.detach(), **dict(zip(names, gradients, strict=True))}
+
+
+def _linear(dtype: str, device: str, sizes: tuple[int, int, int]) -> Iterator[Check]:
+    """`h = a h + b`, which HGRN is once its activations are computed."""
+    units, batch, steps = sizes
+    to: dict[str, Any] = {"device": device, "dtype": DTYPES[dtype]}
+    c, f = (torch.randn(batch, steps, units, **to) for _ in range(2))
+    seed = torch.randn(batch, steps, units, **to)
+    kept = torch.sigmoid(f.double())
+    a, b = kept.to(DTYPES[dtype]), ((1 - kept) * F.silu(c.double())).to(DTYPES[dtype])
+    g = F.logsigmoid(f.double()).to(DTYPES[dtype])
+
+    def hgrn(given: dict[str, Tensor], backend: str = "auto") -> Tensor:
+        wx = torch.stack([given["c"], given["f"]], -1)[:, :, None]  # (B, T, 1, units, 2)
+        return scan(load("hgrn"), wx, backend=backend)[0][0][:, :, 0]
+
+    def over_time(given: dict[str, Tensor]) -> Tensor:
+        return scan_kernel(device)(*(each.mT.contiguous() for each in given.values())).mT
+
+    def loop(given: dict[str, Tensor]) -> Tensor:
+        h, outputs = torch.zeros_like(given["b"][:, 0]), []
+        for t in range(steps):
+            h = given["a"][:, t] * h + given["b"][:, t]
+            outputs.append(h)
+        return torch.stack(outputs, 1)
+
+    cases: dict[str, tuple[_Given, _Given, dict[str, Tensor]]] = {
+        "rnnc hgrn": (hgrn, lambda given: hgrn(given, backend="reference"), {"c": c, "f": f}),
+        "fla chunk_hgrn": (
+            lambda given: hgrn_kernel(device)(given["x"], given["g"]),
+            lambda given: loop({"a": given["g"].exp(), "b": given["x"]}),
+            {"x": b, "g": g},
+        ),
+        "accelerated-scan": (over_time, loop, {"a": a, "b": b}),
+    }
+    for name, (run, exact, given) in cases.items():
+        doubles = {key: each.double() for key, each in given.items()}
+        wanted = _gradients(exact, doubles, seed.double())
+        found = Check("h = a h + b", name, dtype, sizes)
+        yield _compared(
+            found,
+            lambda run=run, given=given: _gradients(run, given, seed),  # type: ignore[misc]
+            wanted,
+            time=1,
+        )
+    free(device)
+
+
+_Given = Callable[[dict[str, Tensor]], Tensor]
+
+
+def _gradients(run: _Given, given: dict[str, Tensor], seed: Tensor) -> dict[str, Tensor]:
+    leaves = {name: t.detach().clone().requires_grad_() for name, t in given.items()}
+    y = run(leaves)
+    gradients = torch.autograd.grad(y, list(leaves.values()), seed)
+    names = [f"d_{name}" for name in leaves]
+    return {"h": y.detach(), **dict(zip(names, gradients, strict=True))}
+
+
+def _compared(
+    found: Check,
+    results: Callable[[], dict[str, Tensor]],
+    wanted: dict[str, Tensor],
+    time: int = 0,
+) -> Check:
+    """The errors of what a contender gives, or why it gives nothing."""
+    try:
+        got = results()
+    except Exception as error:
+        # Any error of a contender is a line of the table, and the others go on.
+        found.failure = reason(error)
+        return found
+    found.errors = {name: _error(got[name], each) for name, each in wanted.items()}
+    parts = zip(got["h"].chunk(_SPANS, time), wanted["h"].chunk(_SPANS, time), strict=True)
+    found.over_time = [_error(each, exact) for each, exact in parts]
+    return found
+
+
+def _error(got: Tensor, wanted: Tensor) -> float:
+    return float((got.double() - wanted).norm() / wanted.norm())
