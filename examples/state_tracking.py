@@ -140,18 +140,19 @@ def train_before(until: float, run: Run, folder: Path, threads: int) -> None:
         train(run, folder, threads)
 
 
-def train_all(runs: list[Run], folder: Path, jobs: int, threads: int, until: float) -> None:
-    """Train what has no file yet, in processes beside each other."""
+def train_all(
+    what: str, runs: list[Run], folder: Path, jobs: int, threads: int, until: float
+) -> None:
+    """Train what has no file yet, in processes beside each other; the slowest models first."""
     left = [run for run in runs if not run.file(folder).exists()]
-    if not left:
-        return
-    if jobs == 1:
-        for run in track(left, left[0].task.ljust(11)):
+    left.sort(key=lambda run: MODELS.index(run.model), reverse=True)
+    if jobs == 1 or not left:
+        for run in track(left, what, disable=not left):
             train_before(until, run, folder, threads)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         waiting = [pool.submit(train_before, until, run, folder, threads) for run in left]
-        for done in track(as_completed(waiting), left[0].task.ljust(11), total=len(waiting)):
+        for done in track(as_completed(waiting), what, total=len(waiting)):
             done.result()
 
 
@@ -170,26 +171,20 @@ def collect(
     **how: Any,
 ) -> Results:
     """Train what is missing, and give the runs that there are: by task, by model, of all seeds."""
-    results: Results = {}
-    folder, found = how["folder"], {}
-    for task in tasks:
-        trials = {m: [Run(task, m, rate, 0, steps) for rate in rates] for m in models}
-        train_all([run for runs in trials.values() for run in runs], **how)
-        for model, runs in trials.items():
-            tried = [run for run in (read(run, folder) for run in runs) if run]
-            if len(tried) == len(rates):
-                found[task, model] = best_rate(tried)
-        chosen = [
-            Run(task, m, found[task, m], seed, steps)
-            for m in models
-            if (task, m) in found
-            for seed in range(seeds)
-        ]
-        train_all(chosen, **how)
-        results[task] = {}
-        for run in chosen:
-            if kept := read(run, folder):
-                results[task].setdefault(run.model, []).append(kept)
+    folder: Path = how["folder"]
+    both = [(task, model) for task in tasks for model in models]
+    trials = {pair: [Run(*pair, rate, 0, steps) for rate in rates] for pair in both}
+    train_all("one seed", [run for runs in trials.values() for run in runs], **how)
+    chosen = []
+    for pair, runs in trials.items():
+        tried = [run for run in (read(run, folder) for run in runs) if run]
+        if len(tried) == len(rates):
+            chosen += [Run(*pair, best_rate(tried), seed, steps) for seed in range(seeds)]
+    train_all("all seeds", chosen, **how)
+    results: Results = {task: {} for task in tasks}
+    for run in chosen:
+        if kept := read(run, folder):
+            results[run.task].setdefault(run.model, []).append(kept)
     return results
 
 
