@@ -8,9 +8,9 @@ from ..rows import BenchError
 
 Kind = Literal[
     "scan",
-    "auto",
     "module",
     "nn",
+    "auto",
     "flashrnn",
     "flashrnn-alternating",
     "flashrnn-packed",
