@@ -17,6 +17,7 @@ from ..cellspec.expression.graph import rewritten, uses
 from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.expression.symbolic import factored, from_sympy
 from ..cellspec.functions import TABLE
+from .origins import DerivativeOrigins, Origins, of_terms, rewritten_origins
 
 #: The most statements in which sympy searches for common sums and products.
 _LARGEST_SEARCH = 400
@@ -38,10 +39,12 @@ class Adjoint:
             results' cotangents.
         sums: names for parts of the gradients, such as `d_c_sum` for the whole cotangent of a
             result.
+        origins: the nodes of the results that nodes of the gradients came from.
     """
 
     gradients: dict[str, Node]
     sums: dict[Node, str]
+    origins: Origins
 
 
 def adjoint(
@@ -70,6 +73,8 @@ class _Reverse:
         self.behind: dict[sympy.Symbol, Node] = {}
         self.definitions: dict[sympy.Symbol, sympy.Expr] = {}
         self.kept: set[sympy.Symbol] = set()  # definitions that are not inlined
+        self.shares: list[tuple[Node, sympy.Expr]] = []  # each term with its operands' cotangents
+        self.bound: dict[sympy.Symbol, Node] = {}  # the term of a definition
 
     def adjoint(self) -> Adjoint:
         nodes = ordered(self.results.values())
@@ -91,12 +96,16 @@ class _Reverse:
                     sums[total] = f"d_{names[node]}_sum"
             args = self._factors(node) if node.op == "*" else node.args
             extreme = any(_is_extreme(a) for a in node.args)
-            for argument, share in zip(args, self._pulled_back(node, args, total), strict=True):
+            known = len(self.definitions)
+            pulled_back = self._pulled_back(node, args, total)
+            self.bound.update(dict.fromkeys(list(self.definitions)[known:], node))
+            for argument, share in zip(args, pulled_back, strict=True):
                 if share is not None and extreme and argument in active:
                     share = self._bound(share)
                     self.kept.add(share)
                 if share is not None and argument in active:
                     shares[argument].append(share)
+                    self.shares.append((node, share))
         totals = {name: sympy.Add(*shares.get(symbol(name), [])) for name in self.wanted}
         return self._resolved(totals, sums)
 
@@ -207,7 +216,56 @@ class _Reverse:
                 else:
                     resolved[stack.pop()] = from_sympy(bodies[now], resolved)
         gradients = {name: resolved[sympy.Symbol(f"_result_{name}")] for name in totals}
-        return Adjoint(gradients, {resolved[s]: name for s, name in sums.items()})
+        origins = self._origins(gradients, resolved)
+        return Adjoint(gradients, {resolved[s]: name for s, name in sums.items()}, origins)
+
+    def _origins(
+        self, gradients: Mapping[str, Node], resolved: Mapping[sympy.Symbol, Node]
+    ) -> dict[Node, tuple[Node, ...]]:
+        """The terms that the gradients' nodes came from."""
+        found = DerivativeOrigins()
+        names = self._names_below()
+        cotangents = [symbol(f"d_{name}") for name in self.results]
+        for bound, term in self.bound.items():
+            value = self.definitions[bound]
+            if self._is_value(value):
+                node = from_sympy(value, resolved)
+                found.add_part(node, term)
+                found.add_factor(node, term, names[term])
+        for term, share in dict.fromkeys(self.shares):
+            for part in sympy.preorder_traversal(share):
+                pure = self._is_value(part)
+                if pure and part.args:
+                    found.add_part(from_sympy(part, resolved), term)
+                elif not pure and part.func.__name__ in TABLE:
+                    operands = [a for a in part.args if self._is_value(a)]
+                    nodes = tuple(from_sympy(a, resolved) for a in operands)
+                    found.add_call(part.func.__name__, nodes, term)
+            if term.op in ("*", "/", "**"):
+                operands = self._factors(term) if term.op == "*" else term.args
+                for i, operand in enumerate(operands):
+                    # It multiplies on the way to the other operands, or to itself.
+                    others = operands[:i] + operands[i + 1 :] if term.op == "*" else operands
+                    reached = frozenset[str]().union(*(names[o] for o in others))
+                    found.add_factor(from_sympy(self._value(operand), resolved), term, reached)
+        values = rewritten_origins(of_terms(self.results.values()), self.known)
+        # The name of a new state does not show the operation that made it.
+        for new in self.known.values():
+            values.pop(new, None)
+        return found.find(gradients, values, cotangents)
+
+    def _names_below(self) -> dict[Node, frozenset[str]]:
+        """For each node of the results, the wanted symbols that it depends on."""
+        wanted, found = {symbol(name) for name in self.wanted}, dict[Node, frozenset[str]]()
+        for node in ordered(self.results.values()):
+            own = frozenset([node.name]) if node in wanted else frozenset[str]()
+            found[node] = own.union(*(found[a] for a in node.args))
+        return found
+
+    def _is_value(self, part: sympy.Basic) -> bool:
+        """Whether it has no cotangent in it: its symbols are values of the forward."""
+        given = {f"d_{name}" for name in self.results}
+        return not any(s in self.definitions or s.name in given for s in part.free_symbols)
 
 
 def _is_extreme(node: Node) -> bool:

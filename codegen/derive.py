@@ -11,7 +11,8 @@ from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.functions import TABLE
 from .adjoint import adjoint
 from .linearity import linear
-from .program import Program
+from .origins import joined, of_terms, rewritten_origins
+from .program import Program, Statement
 from .schedule import schedule
 from .shape import Direction
 
@@ -112,9 +113,17 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
         constants=constants,
         taken=wanted,
         wishes=dict(zip(rewritten(parts, kept), back.sums.values(), strict=True)),
+        origins=rewritten_origins(back.origins, kept),
     )
+    backward = _with_gradients(backward, wanted)
     named = {s.name: value for value, s in kept.items()}
-    forward = schedule({**updates, **named}, constants=constants, taken=wanted, first=kept)
+    forward = schedule(
+        {**updates, **named},
+        constants=constants,
+        taken=wanted,
+        first=kept,
+        origins=of_terms(cell.updates),
+    )
     needed = {s.name for s in backward.inputs}
     values = {value.args[0].name: s.name for value, s in kept.items()}
     saved = [values.get(g.name, g.name) for g in cell.gates]
@@ -125,6 +134,19 @@ def _derive(cell: CellSpec, activations: bool) -> Pointwise:
         backward=backward,
         saved=tuple(s for s in saved if s in needed),
         reads=tuple(r for r in reads if r in needed),
+    )
+
+
+def _with_gradients(program: Program, wanted: list[str]) -> Program:
+    """The program whose statement of `d_f` also came from the symbol f."""
+    names = {f"d_{name}": symbol(name) for name in wanted}
+
+    def terms(s: Statement) -> tuple[Node, ...]:
+        own = names.get(s.target.name)
+        return s.terms if own is None else joined([s.terms, (own,)])
+
+    return replace(
+        program, statements=tuple(replace(s, terms=terms(s)) for s in program.statements)
     )
 
 

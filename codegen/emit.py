@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
 from ..cellspec.declare import Constant
 from ..cellspec.elementwise import ElementwiseFunction
@@ -11,8 +13,10 @@ from ..cellspec.expression.graph import calls
 from ..cellspec.expression.node import Node
 from ..cellspec.expression.spell import ATOM, PRODUCT, Form, spell
 from ..cellspec.functions import TABLE
+from .origins import joined
 from .program import Program, symbols_of
 
+_NAME = re.compile(r"\b[A-Za-z_]\w*")
 NBSP = "\N{NO-BREAK SPACE}"
 
 
@@ -53,6 +57,18 @@ _CPP = Form(
 )
 
 
+class Line(NamedTuple):
+    """A line of C++.
+
+    Attributes:
+        text: the line.
+        terms: the nodes of the cell's equations that it came from.
+    """
+
+    text: str
+    terms: tuple[Node, ...] = ()
+
+
 def emit_function(
     name: str,
     program: Program,
@@ -60,6 +76,18 @@ def emit_function(
     constants: Iterable[Constant],
     passed: Sequence[str] = (),
 ) -> str:
+    """The text of `emit_lines`, which has the same arguments."""
+    lines = emit_lines(name, program, arguments, constants, passed)
+    return "\n".join(line.text for line in lines)
+
+
+def emit_lines(
+    name: str,
+    program: Program,
+    arguments: Iterable[str],
+    constants: Iterable[Constant],
+    passed: Sequence[str] = (),
+) -> tuple[Line, ...]:
     """An inline C++ function of a program, with values as inputs and references as outputs.
 
     Args:
@@ -72,7 +100,8 @@ def emit_function(
             type has the function's name after a `_`, with which no name of a cell begins.
 
     Returns:
-        The text, which is identical in every process.
+        The lines, which are identical in every process. A line names the terms of its statement,
+        or those whose names it has.
     """
     outputs = {o.name for o in program.outputs}
     parameters = [f"real {a}" for a in arguments] + [f"real& {o}" for o in program.outputs]
@@ -89,12 +118,24 @@ def emit_function(
             text = literal(constant.value)
             kind = "constexpr" if text.startswith("real(") else "const"
             lines.append(f"  {kind} real {constant.name} = {text};")
+    head_lines = [Line(text, named_terms(text, program.named_after)) for text in lines]
+    body = []
     for statement in program.statements:
         target = statement.target.name
         temporary = "const bool " if statement.value.is_condition else "const real "
         declared = "" if target in outputs else temporary
-        lines.append(f"  {declared}{target} = {cpp(statement.value)};")
-    return "\n".join([*lines, "}"])
+        body.append(Line(f"  {declared}{target} = {cpp(statement.value)};", statement.terms))
+    return (*head_lines, *body, Line("}"))
+
+
+def named_terms(text: str, named_after: Mapping[str, tuple[Node, ...]]) -> tuple[Node, ...]:
+    """The terms whose names a text has.
+
+    Args:
+        text: of one line.
+        named_after: the terms that names show.
+    """
+    return joined(named_after.get(name, ()) for name in _NAME.findall(text))
 
 
 def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = frozenset()) -> str:

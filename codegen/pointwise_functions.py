@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from .derive import Pointwise
-from .emit import emit_function
+from .emit import Line, emit_lines
 from .layout import layout_of
 
 
@@ -15,13 +15,13 @@ class PointwiseFunction:
     """An inline C++ function with values as inputs and references as outputs.
 
     Attributes:
-        text: the function's text.
+        lines: the function's text, with the terms of the equations that each line came from.
         parameters: the names of its inputs, in order.
         results: the names of its outputs, which follow the inputs.
         inputs: the inputs of each kind, in the order of the array that holds their values.
     """
 
-    text: str
+    lines: tuple[Line, ...]
     parameters: tuple[str, ...]
     results: tuple[str, ...]
     inputs: Mapping[str, tuple[str, ...]]
@@ -42,6 +42,11 @@ class PointwiseFunction:
             for place, name in enumerate(self.inputs[kind])
         }
         return [values[name] for name in self.parameters]
+
+    @property
+    def text(self) -> str:
+        """The function's text."""
+        return "\n".join(line.text for line in self.lines)
 
     def __str__(self) -> str:
         return self.text
@@ -74,7 +79,7 @@ def pointwise_functions(
     for direction, program in (("forward", pointwise.forward), ("backward", pointwise.backward)):
         parameters = tuple(name for names in kinds[direction].values() for name in names)
         functions[direction] = PointwiseFunction(
-            emit_function(
+            emit_lines(
                 f"pointwise_{direction}",
                 program,
                 parameters,

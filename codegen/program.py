@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 
 from ..cellspec.expression.node import Node, ordered
 from ..cellspec.expression.text import to_text
@@ -11,10 +11,18 @@ from ..cellspec.expression.text import to_text
 
 @dataclass(frozen=True)
 class Statement:
-    """An assignment `target = value`; each target is assigned once."""
+    """An assignment `target = value`; each target is assigned once.
+
+    Attributes:
+        target: the name of the value.
+        value: what it is computed from.
+        terms: the nodes of the cell's equations that it came from: those that it computes or
+            differentiates, and those whose name it reads, such as `sigmoid_f`.
+    """
 
     target: Node
     value: Node
+    terms: tuple[Node, ...] = field(default=(), compare=False, repr=False)
 
     def __str__(self) -> str:
         return f"{self.target} = {to_text(self.value)}"
@@ -28,11 +36,15 @@ class Program:
         inputs: the symbols that the statements read.
         statements: temporaries and outputs.
         outputs: the targets that are results, in the caller's order.
+        named_after: the terms of the equations that names such as `sigmoid_f` show.
     """
 
     inputs: tuple[Node, ...]
     statements: tuple[Statement, ...]
     outputs: tuple[Node, ...]
+    named_after: Mapping[str, tuple[Node, ...]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
 
     @property
     def operations(self) -> int:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from ..cellspec.expression.node import Node, make, ordered, symbol
 from ..cellspec.expression.sharing import worth_a_name
 from ..cellspec.functions import TABLE
+from .origins import Origins, joined
 from .program import Program, Statement, symbols_of
 
 
@@ -17,6 +18,7 @@ def schedule(
     taken: Iterable[str],
     wishes: Mapping[Node, str] | None = None,
     first: Iterable[Node] = (),
+    origins: Origins | None = None,
 ) -> Program:
     """Order values into a program that computes each shared value once.
 
@@ -26,6 +28,7 @@ def schedule(
         taken: names that temporaries must not have.
         wishes: preferred names of some values.
         first: results, or parts of results, that are computed before the others.
+        origins: the terms of the equations that nodes came from.
 
     Returns:
         The program; temporaries have names such as `sigmoid_f`, or `t0`, `t1`, ….
@@ -40,6 +43,7 @@ def schedule(
     names = _Names({*taken, *constants, *outputs}, wishes or {})
     symbols: dict[Node, Node] = {}
     short: dict[Node, Node] = {}
+    carried = _Carried(origins or {})
     statements = []
     for node in ordered([*first, *results.values()]):
         same = _difference_of_itself(node)
@@ -47,20 +51,52 @@ def schedule(
         args = tuple(symbols.get(a) or short[a] for a in of.args)
         body = of if args == of.args else make(of.op, of.value, args, of.tag)
         short[node] = body
+        carried.add(node, of.args)
         if node in shared:
             target = outputs[owners[node]] if node in owners else names.of(node, body)
             symbols[node] = target
-            statements.append(Statement(target, body))
+            statements.append(Statement(target, body, carried.end(node, body, target)))
     for name, value in results.items():
         if owners.get(value) != name:
             # A number, an input, or the value of another output.
-            statements.append(Statement(outputs[name], symbols.get(value, value)))
+            terms = carried.terms.get(value, ())
+            statements.append(Statement(outputs[name], symbols.get(value, value), terms))
     inputs = symbols_of(s.value for s in statements) - {s.target for s in statements}
     return Program(
         inputs=tuple(sorted((s for s in inputs if s.name not in constants), key=str)),
         statements=tuple(statements),
         outputs=tuple(outputs.values()),
+        named_after=carried.named_after,
     )
+
+
+class _Carried:
+    """The terms of each value that has no name yet, and those that a name shows.
+
+    Attributes:
+        terms: by node, the terms of all that a statement up to this node writes.
+        named_after: by name, the terms that it shows, as `sigmoid_f` does.
+    """
+
+    def __init__(self, origins: Origins) -> None:
+        self.origins = origins
+        self.terms: dict[Node, tuple[Node, ...]] = {}
+        self.named_after = {n.name: terms for n, terms in origins.items() if n.is_symbol}
+
+    def add(self, node: Node, args: tuple[Node, ...]) -> None:
+        """Collect the terms of a node and of its arguments up to their names."""
+        below = [self.terms[a] if a in self.terms else self.origins.get(a, ()) for a in args]
+        self.terms[node] = joined([*below, self.origins.get(node, ())])
+
+    def end(self, node: Node, body: Node, target: Node) -> tuple[Node, ...]:
+        """The terms of the statement of a node. Its users begin with what its name shows."""
+        found = self.terms[node]
+        shown: list[tuple[Node, ...]] = []
+        if body.op == "call" and target.name.startswith(f"{body.name}_"):
+            inner = [self.named_after.get(a.name, ()) for a in body.args if a.is_symbol]
+            shown = [self.origins.get(node, ()), *inner]
+        self.terms[node] = self.named_after[target.name] = joined(shown)
+        return found
 
 
 def _difference_of_itself(node: Node) -> Node | None:

@@ -34,6 +34,26 @@ def equation_lines(cell: CellSpec) -> tuple[str, ...]:
     return (*lines, *(f"{n}' = {named.get(v) or to_text(v, named)}" for n, v in rows))
 
 
+def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
+    """For each of the equation lines, the nodes of the cell's updates that it writes."""
+    states = zip(cell.states, cell.updates, strict=True)
+    news = {s.name: update for s, update in states if not update.is_leaf}
+    written: dict[Node, Node] = {}
+    for update in cell.updates:
+        others = {u: symbol(f"{s}'") for s, u in news.items() if u is not update}
+        nodes = ordered([update], stop=others)
+        pairs = zip(rewritten(nodes, others), nodes, strict=True)
+        written.update((new, node) for new, node in pairs if node not in others)
+    rows = [value for _, value in _by_reference(cell, "'")]
+    named = named_values(rows)
+    found = [(symbol(gate.name),) for gate in cell.gates]
+    for value in (*named, *rows):
+        stop = {node: None for node in named if node is not value}
+        below = [n for n in ordered([value], stop=stop) if n not in stop]
+        found.append(tuple(written[n] for n in below if n in written and not n.is_number))
+    return tuple(found)
+
+
 def latex_block(cell: CellSpec) -> str:
     """The equations as an `aligned` block of LaTeX."""
     letters = Letters({d.name for d in (*cell.gates, *cell.inputs)}, {s.name for s in cell.states})

@@ -1,0 +1,103 @@
+"""The terms of a cell's equations that values of its programs came from.
+
+A term is a node of the equations. A value comes from a term if its own operation computes the term,
+or a part of the term's derivative. What a value only reads is the origin of another value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from ..cellspec.expression.graph import rewritten
+from ..cellspec.expression.node import Node, ordered
+
+Origins = Mapping[Node, tuple[Node, ...]]
+
+
+def of_terms(roots: Iterable[Node]) -> dict[Node, tuple[Node, ...]]:
+    """The origins of the equations themselves: each node came from itself.
+
+    Args:
+        roots: the new states.
+    """
+    return {node: (node,) for node in ordered(roots) if node.args or node.is_symbol}
+
+
+def rewritten_origins(origins: Origins, known: Mapping[Node, Node]) -> dict[Node, tuple[Node, ...]]:
+    """The origins after some nodes were replaced, as `rewritten` replaces them.
+
+    Args:
+        origins: before.
+        known: the replacements.
+    """
+    found: dict[Node, tuple[Node, ...]] = {}
+    for node, new in zip(origins, rewritten(origins, known), strict=True):
+        found[new] = joined([found.get(new, ()), origins[node]])
+    return found
+
+
+def joined(parts: Iterable[tuple[Node, ...]]) -> tuple[Node, ...]:
+    """All terms of several origins, each once, in their order.
+
+    Args:
+        parts: the origins.
+    """
+    return tuple(dict.fromkeys(term for part in parts for term in part))
+
+
+class DerivativeOrigins:
+    """Records what reverse mode made of each term, and finds it again in the gradients.
+
+    sympy flattens and shares the products of a gradient, so a node of a gradient is found by its
+    form: a part of a derivative, such as `1 - y**2`, keeps its form. The factor of a product has
+    the form of a value. There it counts that it multiplies a cotangent.
+    """
+
+    def __init__(self) -> None:
+        self.parts: dict[Node, tuple[Node, ...]] = {}
+        self.factors: dict[Node, list[tuple[Node, frozenset[str]]]] = {}
+        self.calls: dict[tuple[str, tuple[Node, ...]], tuple[Node, ...]] = {}
+
+    def add_part(self, part: Node, term: Node) -> None:
+        """A part of a term's derivative."""
+        if part.args:
+            self.parts[part] = joined([self.parts.get(part, ()), (term,)])
+
+    def add_factor(self, factor: Node, term: Node, names: frozenset[str]) -> None:
+        """A value that multiplies the cotangent of a term, on the way to the gradients of names."""
+        self.factors.setdefault(factor, []).append((term, names))
+
+    def add_call(self, name: str, pure: tuple[Node, ...], term: Node) -> None:
+        """A function of a cotangent, and its operands that are no cotangents."""
+        self.calls[name, pure] = joined([self.calls.get((name, pure), ()), (term,)])
+
+    def find(
+        self, gradients: Mapping[str, Node], values: Origins, cotangents: Iterable[Node]
+    ) -> dict[Node, tuple[Node, ...]]:
+        """The origins of all nodes of the gradients that have one.
+
+        Args:
+            gradients: the results of reverse mode, by name.
+            values: the terms that are recomputed, as they are written in the gradients.
+            cotangents: of the new states.
+        """
+        found: dict[Node, tuple[Node, ...]] = {}
+        dependent = set(cotangents)
+        used_by: dict[Node, set[str]] = {}
+        for name, root in gradients.items():
+            for node in ordered([root]):
+                used_by.setdefault(node, set()).add(name)
+        for node in ordered(gradients.values()):
+            if any(a in dependent for a in node.args):
+                dependent.add(node)
+            own = [values.get(node, ()), self.parts.get(node, ())]
+            if node.op in ("*", "/") and node in dependent:
+                factors = [f for a in node.args for f in self.factors.get(a, ())]
+                own += [(term,) for term, names in factors if names & used_by[node]]
+            if node.op == "call" and node in dependent:
+                pure = tuple(a for a in node.args if a not in dependent)
+                own.append(self.calls.get((node.name, pure), ()))
+            terms = joined(own)
+            if terms:
+                found[node] = terms
+        return found
