@@ -238,8 +238,8 @@ class _Reverse:
                 if pure and part.args:
                     found.add_part(from_sympy(part, resolved), term)
                 elif not pure and part.func.__name__ in TABLE:
-                    operands = [a for a in part.args if self._is_value(a)]
-                    nodes = tuple(from_sympy(a, resolved) for a in operands)
+                    values = [a for a in part.args if self._is_value(a)]
+                    nodes = tuple(from_sympy(a, resolved) for a in values)
                     found.add_call(part.func.__name__, nodes, term)
             if term.op in ("*", "/", "**"):
                 operands = self._factors(term) if term.op == "*" else term.args
@@ -248,11 +248,11 @@ class _Reverse:
                     others = operands[:i] + operands[i + 1 :] if term.op == "*" else operands
                     reached = frozenset[str]().union(*(names[o] for o in others))
                     found.add_factor(from_sympy(self._value(operand), resolved), term, reached)
-        values = rewritten_origins(of_terms(self.results.values()), self.known)
+        recomputed = rewritten_origins(of_terms(self.results.values()), self.known)
         # The name of a new state does not show the operation that made it.
         for new in self.known.values():
-            values.pop(new, None)
-        return found.find(gradients, values, cotangents)
+            recomputed.pop(new, None)
+        return found.find(gradients, recomputed, cotangents)
 
     def _names_below(self) -> dict[Node, frozenset[str]]:
         """For each node of the results, the wanted symbols that it depends on."""

@@ -12,6 +12,7 @@ from ..codegen.cuda.limits import Limits
 from ..codegen.shape import DIRECTIONS, Shape
 from .card import Card
 from .chip import Chip
+from .code import Code
 from .mathml import Equation, equations_of
 from .plans import Choice
 from .summary import Answer, answers
@@ -54,6 +55,7 @@ class Report:
         card: signature, parameters, bytes and operations.
         choice: the plan, or why there is none.
         kernels: of both directions; none without a plan.
+        code: the texts of its kernels, with the terms of each line.
         answers: to a reader's first questions.
     """
 
@@ -66,6 +68,7 @@ class Report:
     card: Card
     choice: Choice
     kernels: tuple[Kernel, ...]
+    code: Code
     answers: tuple[Answer, ...]
 
     @classmethod
@@ -99,6 +102,7 @@ class Report:
             card=card,
             choice=choice,
             kernels=kernels,
+            code=Code.of(cell, choice.plan, terms),
             answers=answers(card, choice, tuple(k.timeline for k in kernels)),
         )
 
@@ -106,6 +110,12 @@ class Report:
     def math(self) -> tuple[Markup, ...]:
         """The equations as HTML; the printer escapes all names."""
         return tuple(Markup(equation.math) for equation in self.equations)
+
+    @property
+    def math_again(self) -> tuple[Markup, ...]:
+        """The equations once more, with ids of their own."""
+        again = equations_of(self.cell, self.terms, f"{self.prefix}-code-")
+        return tuple(Markup(equation.math) for equation in again)
 
     def data(self) -> dict[str, Any]:
         """All figures as JSON has them."""

@@ -17,6 +17,7 @@ from .terms import Terms
 
 _RELATIONS = {"<=": "≤", ">=": "≥", "==": "=", "!=": "≠", "&": "∧", "|": "∨"}
 _GREEK_WORDS = {r"\sigma": "σ", r"\log\sigma": "log σ"}
+_BEFORE = "t−1"  # the index of a previous state
 _TERM = {"+": SUM, "-": SUM, "*": PRODUCT, "/": PRODUCT, "neg": PRODUCT, "**": POWER}
 
 
@@ -121,8 +122,7 @@ class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
     def plain(self, name: str, *after: str) -> Any:
         """A name with its index, as sympy writes symbols: Greek letters, subscripts."""
         base, _, index = name.partition("_")
-        word = self.dom.createElement("mi")
-        word.appendChild(self.dom.createTextNode(_letter(base)))
+        word = self._text("mi", _letter(base))
         below = ", ".join([*([index] if index else []), *after])
         if not below:
             return word
@@ -132,7 +132,7 @@ class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
         """A gate, an input or a new state at time t, a previous state at time t - 1."""
         if name.endswith("_next"):
             return self.plain(name[:-5], "t")
-        time = ("t",) if name in self.now else ("t−1",) if name in self.states else ()
+        time = ("t",) if name in self.now else (_BEFORE,) if name in self.states else ()
         return self.plain(name, *time)
 
     def _index(self, letter: str, index: str) -> Any:
@@ -143,9 +143,11 @@ class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
         for place, part in enumerate(text.split(", ")):
             if place:
                 row.appendChild(self._mo(","))
-            word = self.dom.createElement("mi")
-            word.appendChild(self.dom.createTextNode(_letter(part)))
-            row.appendChild(word)
+            if part == _BEFORE:
+                for sign in (self._text("mi", "t"), self._mo("−"), self._text("mn", "1")):
+                    row.appendChild(sign)
+            else:
+                row.appendChild(self._text("mi", _letter(part)))
         return row
 
     # Nodes. sympy's `_print` finds this method by the name of the class.
@@ -174,13 +176,21 @@ class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
             return self._mrow(self._mo("¬"), self._within(args[0], ATOM))
         if op == "*":
             left, right = self._within(args[0], PRODUCT), self._within(args[1], SIGN, sign=False)
-            return self._mrow(left, self._mo("·" if args[1].is_number else "\u2009"), right)
+            return self._mrow(left, self._times(args[1]), right)
         if op in ("+", "-"):
             left = self._within(args[0], SUM)
             right = self._within(args[1], PRODUCT, sign=False)
             return self._mrow(left, self._mo("−" if op == "-" else "+"), right)
         left, right = (self._within(a, SUM) for a in args)
         return self._mrow(left, self._mo(_RELATIONS.get(op, op)), right)
+
+    def _times(self, right: Node) -> Any:
+        if right.is_number:
+            return self._mo("·")
+        times = self._mo("\u2062")
+        times.setAttribute("lspace", "0.12em")
+        times.setAttribute("rspace", "0")
+        return times
 
     def _number(self, node: Node) -> Any:
         if node.value is None:

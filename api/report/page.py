@@ -20,6 +20,7 @@ _SECTIONS = {
     "card": "Cell",
     "plan": "Plan",
     "time": "Time of a step",
+    "code": "Equation to code",
     "reproduce": "Reproduce",
 }
 

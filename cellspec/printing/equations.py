@@ -46,7 +46,7 @@ def equation_terms(cell: CellSpec) -> tuple[tuple[Node, ...], ...]:
         written.update((new, node) for new, node in pairs if node not in others)
     rows = [value for _, value in _by_reference(cell, "'")]
     named = named_values(rows)
-    found = [(symbol(gate.name),) for gate in cell.gates]
+    found: list[tuple[Node, ...]] = [(symbol(gate.name),) for gate in cell.gates]
     for value in (*named, *rows):
         stop = {node: None for node in named if node is not value}
         below = [n for n in ordered([value], stop=stop) if n not in stop]

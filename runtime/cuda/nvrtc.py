@@ -156,11 +156,22 @@ def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:
     return (f"--gpu-architecture={arch}", *_FLAGS, *fast)
 
 
-def ptx_of(source: Source, arch: str) -> str:
-    """The source in PTX, for reading."""
+def ptx_of(source: Source, arch: str, *, lines: bool = False) -> str:
+    """The source in PTX, for reading.
+
+    Args:
+        source: a translation unit.
+        arch: such as `sm_80` or `sm_90a`.
+        lines: whether the text says which lines of the source it came from.
+
+    Raises:
+        NoCudaError: CuPy or NVRTC is missing.
+        CompileError: the compiler refused the source.
+    """
     nvrtc = cupy_nvrtc()
     virtual = "compute_" + arch.removeprefix("sm_")
-    program = _run(nvrtc, source, compile_flags(source.plan.dtype, virtual))
+    flags = compile_flags(source.plan.dtype, virtual) + (("-lineinfo",) if lines else ())
+    program = _run(nvrtc, source, flags)
     try:
         text: bytes = nvrtc.getPTX(program)
         return text.decode().rstrip("\0")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import getpass
 import hashlib
+import html
 import json
 import os
 import re
@@ -20,7 +21,9 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.report.contents import Report
 from rnnc.report.mathml import equations_of
 from rnnc.report.page import page_of
+from rnnc.report.ptx import ptx_lines
 from rnnc.report.terms import Terms
+from rnnc.runtime.errors import NoCudaError
 from typer.testing import CliRunner
 
 HOSTILE = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\"'&"
@@ -66,6 +69,79 @@ def test_it_shows_the_equations_the_plan_and_what_binds(lstm):
         assert f"about {kernel.nanoseconds} ns per step" in text
     assert "12 bytes per step and unit" in text  # four gates, two states, two bytes each
     assert rnnc.cells.lstm.fingerprint in text
+
+
+def lit(shown, term):
+    """The lines of the page's texts that light up with a term, by the text's title."""
+    found = {}
+    for title, text in re.findall(
+        r'<pre class="lines" [^>]*aria-label="([^"]*)">(.*?)</pre>', shown, re.S
+    ):
+        for marks, line in re.findall(
+            r'<span class="l[^"]*"(?: data-t="([^"]*)")?>(.*?)\n</span>', text
+        ):
+            if term in marks.split():
+                found.setdefault(title, []).append(html.unescape(re.sub("<.*?>", "", line)))
+    return found
+
+
+def test_pointing_at_a_function_lights_its_lines_in_every_text(lstm):
+    cell = rnnc.cells.lstm
+    tanh_c = cell.updates[0].args[1]
+    assert str(tanh_c).startswith("tanh(")
+    found = lit(lstm, Terms.of(cell, "a").numbers[tanh_c])
+    assert len(found["Derived backward"]) == 3
+    assert any("h_next = sigmoid_o*tanh(c_next);" in line for line in found["CUDA, forward"])
+    assert any("d_c_next_sum = " in line for line in found["CUDA, backward"])
+    assert len(found["C++, both directions"]) == 5
+    for direction in ("forward", "backward"):
+        assert any("tanh.approx" in line for line in found[f"PTX, {direction}"])
+    assert not any("mma" in line for lines in found.values() for line in lines)
+
+
+def test_the_ptx_says_nothing_of_files(lstm):
+    texts = re.findall(r'aria-label="PTX[^>]*>(.*?)</pre>', lstm, re.DOTALL)
+    assert len(texts) == 2
+    for text in texts:
+        assert not re.search(r"\.loc\b|\.file\b|\.section|\.debug", text)
+
+
+def test_lines_come_through_the_chain_of_inlined_calls():
+    text = """.visible .entry k(
+.loc 1 7 3
+mov.u32 %r1, 1;
+.loc 2 30 5, function_name $L__a, inlined_at 1 7 3
+ex2.approx.f32 %f1, %f2;
+.loc 3 11 2, function_name $L__b, inlined_at 2 30 5
+add.f32 %f3, %f1, %f2;
+.loc 3 12 2
+ret;
+.file 1 "/home/me/cell.cu"
+.file 2 "/home/me/lib/math.cuh"
+.file 3 "/home/me/lib/deep.cuh"
+.section .debug_str
+{
+.b8 1
+}
+"""
+    assert list(ptx_lines(text, "cell.cu"))[1:] == [
+        ("mov.u32 %r1, 1;", 7, "cell.cu"),
+        ("ex2.approx.f32 %f1, %f2;", 7, "math.cuh"),
+        ("add.f32 %f3, %f1, %f2;", 7, "deep.cuh"),
+        ("ret;", 0, "deep.cuh"),
+    ]
+
+
+def test_without_a_compiler_the_page_says_what_adds_it(monkeypatch):
+    def none():
+        raise NoCudaError("CUDA compiler", "no CuPy", "CuPy", 'pip install "rnnc[cuda13]"')
+
+    monkeypatch.setattr("rnnc.runtime.cuda.nvrtc.cupy_nvrtc", none)
+    monkeypatch.setattr("rnnc.runtime.cuda.nvrtc.nvrtc_version", none)
+    text = "".join(Page(page(rnnc.cells.elman)).texts)
+    assert 'pip install "rnnc[cuda13]"' in text
+    assert "PTX, forward" not in text
+    assert "h_next = tanh(g);" in text
 
 
 def test_it_asks_no_server_and_allows_only_its_own_script_and_style(lstm):
@@ -135,7 +211,7 @@ def test_an_equation_reads_as_its_author_wrote_it():
 
     math = equations_of(grouped, Terms.of(grouped))[-1].math
     text = "".join(ET.fromstring(math).itertext())
-    assert "".join(text.split()) == "ht=(1−α)ht−1−gt−ht−12+tanh\u2061(gt)2"
+    assert "".join(text.split()) == "ht=(1−α)\u2062ht−1−gt−ht−12+tanh\u2061(gt)2"
 
 
 def test_a_cell_without_a_plan_gets_a_page_with_the_reason():

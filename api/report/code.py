@@ -1,0 +1,186 @@
+"""Equation to code: the texts of a cell's kernels, each line with the terms that it came from."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..cellspec.cell import CellSpec
+from ..cellspec.expression.node import Node
+from ..codegen.cpu.plan import CpuPlan
+from ..codegen.cuda.source import cuda_source
+from ..codegen.derive import Pointwise, derive
+from ..codegen.plan import Plan
+from ..codegen.render import Source, render
+from ..codegen.source_terms import source_terms
+from ..runtime.cuda.nvrtc import compile_cuda, ptx_of
+from ..runtime.errors import CompileError
+from .ptx import ptx_lines
+from .terms import Terms
+
+
+class Line(NamedTuple):
+    """A line of a text on the page.
+
+    Attributes:
+        text: the line.
+        number: in its file, or 0.
+        marks: the numbers of its terms, for the page's script.
+        chips: the colours of its functions.
+        left_out: how many lines this one stands for, if it stands for others.
+    """
+
+    text: str
+    number: int = 0
+    marks: str = ""
+    chips: tuple[int, ...] = ()
+    left_out: int = 0
+
+
+class Text(NamedTuple):
+    """One text: a source, a derived backward, PTX.
+
+    Attributes:
+        title: what it is.
+        note: one sentence below the title, or nothing.
+        lines: of the text.
+    """
+
+    title: str
+    note: str
+    lines: tuple[Line, ...]
+
+
+class Use(NamedTuple):
+    """What the compiler says of a kernel.
+
+    Attributes:
+        name: of the kernel.
+        registers: per thread.
+        spills: bytes per thread.
+        stack: bytes per thread.
+        planned: registers per thread that the plan allows, or None.
+    """
+
+    name: str
+    registers: int
+    spills: int
+    stack: int
+    planned: int | None
+
+
+@dataclass(frozen=True)
+class Code:
+    """All texts of a cell.
+
+    Attributes:
+        texts: derived backward, CUDA, C++ and PTX.
+        uses: registers and spills of each kernel.
+        missing: why there is no PTX, and the command that adds it; empty if there is.
+    """
+
+    texts: tuple[Text, ...]
+    uses: tuple[Use, ...]
+    missing: str = ""
+
+    @classmethod
+    def of(cls, cell: CellSpec, plan: Plan | None, terms: Terms) -> Code:
+        """The texts of a cell.
+
+        Args:
+            cell: the cell.
+            plan: of its CUDA kernels; without one there is only C++.
+            terms: of the equations.
+        """
+        pointwise = derive(cell)
+        source = render(pointwise, CpuPlan())
+        texts = [_backward(pointwise, terms)]
+        uses: list[Use] = []
+        missing = ""
+        if plan is not None:
+            units = cuda_source(cell, plan).units
+            own = derive(cell, activations=plan.save == "gates")
+            texts += [_text(f"CUDA, {u.plan.directions[0]}", u, own, terms) for u in units]
+            texts.append(_text("C++, both directions", source, pointwise, terms))
+            try:
+                for unit in units:
+                    texts.append(_ptx(unit, own, plan.arch, terms))
+                    uses += _uses(unit, plan)
+            except CompileError as error:
+                missing = f"{error.found}. To add PTX, registers and spills: {error.write}"
+        else:
+            texts.append(_text("C++, both directions", source, pointwise, terms))
+        return cls(tuple(texts), tuple(uses), missing)
+
+
+def _backward(pointwise: Pointwise, terms: Terms) -> Text:
+    lines = tuple(
+        Line(str(s), number, terms.mark(s.terms), terms.chips(s.terms))
+        for number, s in enumerate(pointwise.backward.statements, 1)
+    )
+    note = "d_x is the gradient of x; the products with R are not shown."
+    return Text("Derived backward", note, lines)
+
+
+def _text(title: str, source: Source, pointwise: Pointwise, terms: Terms) -> Text:
+    found = source_terms(pointwise, source)
+    lines = source.code.rstrip("\n").split("\n")
+    return Text(
+        title,
+        "",
+        tuple(
+            Line(text, number, terms.mark(own), terms.chips(own))
+            for number, (text, own) in enumerate(zip(lines, found, strict=False), 1)
+        ),
+    )
+
+
+def _ptx(unit: Source, pointwise: Pointwise, arch: str, terms: Terms) -> Text:
+    found = source_terms(pointwise, unit)
+    lines = ptx_lines(ptx_of(unit, arch, lines=True), f"{unit.name}.cu")
+
+    def terms_of(line: int) -> tuple[Node, ...]:
+        return found[line - 1] if 0 < line <= len(found) else ()
+
+    shown = tuple(_folded(lines, lambda line: terms_of(line.line), terms))
+    count = sum(1 for line in shown if not line.left_out)
+    note = f"{count} of {len(lines)} lines: those of the equations."
+    return Text(f"PTX, {unit.plan.directions[0]}", note, shown)
+
+
+def _folded(
+    lines: Iterable[object], terms_of: Callable[..., tuple[Node, ...]], terms: Terms
+) -> Iterator[Line]:
+    """The lines that came from a term, and one line for each run of others."""
+    others: list[str] = []
+    for number, line in enumerate(lines, 1):
+        text, header = str(getattr(line, "text", "")), str(getattr(line, "header", ""))
+        own = terms_of(line)
+        if not own:
+            others.append(header)
+            continue
+        if others:
+            yield _gap(others)
+            others = []
+        yield Line(text, number, terms.mark(own), terms.chips(own))
+    if others:
+        yield _gap(others)
+
+
+def _gap(headers: list[str]) -> Line:
+    """A line in place of others, with the files that most of them came from."""
+    common = [name for name, _ in Counter(h for h in headers if h).most_common(3)]
+    count = len(headers)
+    what = f"{count} {'line' if count == 1 else 'lines'}"
+    return Line(f"… {what}{': ' + ', '.join(common) if common else ''}", left_out=count)
+
+
+def _uses(unit: Source, plan: Plan) -> list[Use]:
+    binary = compile_cuda(unit, plan.arch)
+    planned = getattr(unit.plan, "registers", None)
+    return [
+        Use(name, report.registers, report.spills, report.stack, planned)
+        for name, report in binary.reports.items()
+    ]
