@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+import comparison
 from figures import missing, newest, source, table
 from language import language_model
 from ragged import ragged
@@ -23,7 +24,8 @@ from users import plans, users
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 MEASURED_ON = json.loads((ROOT / "benchmarks" / "anchors.json").read_text())["measured_on"]
-PAGES = (ROOT / "README.md", *(ROOT / "docs" / n for n in ("performance.md", "language_model.md")))
+_DOCS = ("performance.md", "language_model.md", "comparison.md")
+PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in _DOCS))
 _PLACE = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BENCH = (
     "rnnc bench --rows all --anchors benchmarks/anchors.json --dtype bfloat16 --queued --ahead"
@@ -156,6 +158,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "plans": plans,
     "ragged": ragged,
     "language_model": language_model,
+    **comparison.TABLES,
 }
 
 

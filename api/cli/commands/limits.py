@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import Sequence
+from datetime import date
 from enum import StrEnum
-from typing import Annotated
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from ..options import CellOption, Heads
+
+if TYPE_CHECKING:
+    from ...codegen.cuda.largest import LargestHeadDims
 
 
 class Element(StrEnum):
@@ -22,6 +29,7 @@ def limits_command(
     cell: CellOption = "lstm",
     dtype: Annotated[Element, typer.Option(help="The type of R.")] = Element.BFLOAT16,
     heads: Heads = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Show the largest head dim of each kind of plan that keeps R on chip, on each GPU.
 
@@ -38,6 +46,10 @@ def limits_command(
 
     found = find_cell(cell)
     largest = [largest_head_dims(found, limits, dtype.value, heads) for limits in PRESETS]
+    if as_json:
+        command = f"rnnc limits --cell {cell} --dtype {dtype.value} --heads {heads} --json"
+        print(_json(found.name, dtype.value, heads, largest, command))
+        return
     print_lines(f"{found.name}, {dtype.value}, heads x units: the largest head with R on chip\n")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in ("GPU", "arch"):
@@ -53,3 +65,21 @@ def limits_command(
             *(f"{heads} x {dim}" if dim else "-" for dim in each.dims.values()),
         )
     print_table(table)
+
+
+def _json(
+    cell: str, dtype: str, heads: int, largest: Sequence[LargestHeadDims], command: str
+) -> str:
+    """What the table says, with the command and the day."""
+    gpus = [
+        {
+            "name": each.limits.name,
+            "arch": each.limits.arch,
+            "multiprocessors": each.limits.multiprocessors,
+            "largest": dict(each.dims),
+        }
+        for each in largest
+    ]
+    head = {"date": date.today().isoformat(), "command": command, "rnnc": version("rnnc")}
+    content = head | {"cell": cell, "dtype": dtype, "heads": heads, "gpus": gpus}
+    return json.dumps(content, indent=1)

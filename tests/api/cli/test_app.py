@@ -1,5 +1,6 @@
 """The `rnnc` command as a whole: its version, its help, unknown words and `rnnc limits`."""
 
+import json
 import subprocess
 import sys
 from collections.abc import Callable
@@ -48,6 +49,10 @@ def test_limits(run: Callable[..., Result], refused: Callable[..., str]) -> None
     wanted = f"sm_80 108 1 x {largest['block']} - 1 x {largest['grid']}"
     assert by_name["A100"] == wanted.split()
     assert set(by_name) == {limits.name.split()[0] for limits in PRESETS}
+    found = json.loads(run("limits", "--json").stdout)
+    assert found["command"] == "rnnc limits --cell lstm --dtype bfloat16 --heads 1 --json"
+    a100 = next(gpu for gpu in found["gpus"] if gpu["arch"] == "sm_80")
+    assert (a100["multiprocessors"], a100["largest"]) == (108, largest)
     two = run("limits", "--cell", "mingru", "--dtype", "float32", "--heads", "2").stdout
     assert "mingru, float32" in two
     assert " 2 x " in two
