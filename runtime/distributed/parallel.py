@@ -78,7 +78,9 @@ class Parallel(RNN):
         super()._remember()
         self._known_calls = NoCalls()
         # States are those of this rank's heads.
-        self._widths = [width // self._mesh.size() for width in self._widths]
+        ranks = self._mesh.size()
+        self._widths = [width // ranks for width in self._widths]
+        self._own_form = rows_form(self.heads // ranks, self.hidden_size // self.heads)
 
     def forward(self, x: Any, states: Any = None, *, hx: Any = None, **more: Any) -> Any:
         """As `rnnc.RNN.forward`.
@@ -147,8 +149,7 @@ class Parallel(RNN):
     def _one_layer(self) -> Settings:
         """The settings of a layer with this rank's heads."""
         settings = self._settings()
-        heads = settings.heads // self._mesh.size()
-        form = rows_form(heads, settings.dim)
+        heads, form = settings.heads // self._mesh.size(), self._own_form
         return settings._replace(layers=1, heads=heads, dropout=0.0, order="auto", form=form)
 
     def _weights_of_layer(self, layer: int) -> list[Any]:

@@ -17,7 +17,6 @@ from ..composed.ragged import RaggedLayers, ragged_of
 from ..errors import TensorError
 from ..masks import Masks
 from ..module.rnn import RNN
-from ..module.rows import rows_form
 from ..ragged.given import Ragged
 from ..scan import run_scan
 from ..targets import target_of
@@ -194,7 +193,7 @@ class Sequential(Parallel):
             return x.new_empty(x.shape[1], steps.total, self.heads // ranks, dim, 0)
         local(weight)  # says what is wrong with a weight that is not spread over ranks
         whole = weight.redistribute(self._mesh, [Replicate()]).to_local(grad_placements=[Partial()])
-        W = rows_form(self.heads, dim)._matrices(whole)
+        W = self._form._matrices(whole)
         assert W is not None
         wx = target_of(x.device, self.backend).project(x, W).transpose(0, 1)
         # As it lies in memory: behind the heads come units, or gates.

@@ -39,11 +39,23 @@ class Weighted(nn.Module):
 
     def _reset(self, named: Named) -> None:
         weight = weight_of(self, named, None)
+        sharding = getattr(weight, "device_mesh", None)
+        if sharding is not None:
+            self._reset_sharded(named, weight, sharding)
+            return
         owned = isinstance(self._parameters.get(named.attribute), nn.Parameter)
         drawn = weight if owned else torch.empty_like(weight)
         initialize(self.cell, named, drawn)
         if not owned:
             replace_weight(self, named.attribute, drawn)
+
+    def _reset_sharded(self, named: Named, weight: Any, mesh: Any) -> None:
+        """Draw the whole weight on each rank, which keeps its rows: as one process draws them."""
+        from torch.distributed.tensor import distribute_tensor
+
+        drawn = torch.empty(named.shape, dtype=weight.dtype, device=weight.device)
+        initialize(self.cell, named, drawn)
+        weight.copy_(distribute_tensor(drawn, mesh, weight.placements, src_data_rank=None))
 
     def _weights_on(self, device: torch.device) -> list[Tensor | None]:
         """All weights that are on a device, in the order of `LayerWeights.flat`."""

@@ -1,0 +1,45 @@
+"""What selective activation checkpointing keeps: the results of rnnc's operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
+
+from ..autograd import operators, traced  # noqa: F401  (registers the operators)
+from ..autograd.traced.operators import rnn_op
+
+# All layers of a module, and one direction of a layer.
+SAVED_OPERATORS = (rnn_op, torch.ops.rnnc.scan.default)
+
+
+def save_policy(
+    context: SelectiveCheckpointContext, operator: Any, *arguments: Any, **options: Any
+) -> CheckpointPolicy:
+    """A policy of selective activation checkpointing that runs no recurrence twice.
+
+    It keeps what `torch.ops.rnnc.rnn.default` and `torch.ops.rnnc.scan.default` give, and lets
+    everything else be computed again. A policy of one's own names the operators of
+    `rnnc.distributed.SAVED_OPERATORS` beside others.
+
+    Args:
+        context: of torch.
+        operator: that is about to run.
+        arguments: of the operator.
+        options: of the operator.
+
+    Returns:
+        `MUST_SAVE` for rnnc's operators, else `PREFER_RECOMPUTE`.
+
+    Example:
+        >>> import torch, rnnc
+        >>> from functools import partial
+        >>> from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+        >>> rnn, x = rnnc.RNN(rnnc.cells.gru, 4, 8), torch.randn(5, 2, 4)
+        >>> kept = partial(create_selective_checkpoint_contexts, rnnc.distributed.save_policy)
+        >>> y, _ = checkpoint(rnn, x, use_reentrant=False, context_fn=kept)
+        >>> y.sum().backward()
+    """
+    saved = operator in SAVED_OPERATORS
+    return CheckpointPolicy.MUST_SAVE if saved else CheckpointPolicy.PREFER_RECOMPUTE
