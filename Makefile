@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-peers test-gpu test-gpu-slow lint types contract unit clean FORCE
+.PHONY: demo test test-slow test-peers test-gpu test-gpus test-gpu-slow lint types contract unit clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/parity.py --out demo
@@ -52,6 +52,11 @@ build/peers/installed: tests/peers/requirements.txt tests/peers/constraints.txt 
 test-gpu: build/gpu
 	PYTHONPATH="$<:$$PYTHONPATH" RNNC_TEST_PART="$(PART)" $(PYTHON) -m pytest -q -m "not slow" \
 		$(if $(JOBS),-n $(JOBS) --dist worksteal) tests/gpu
+
+# Two GPUs of one machine, connected by NCCL. At most eight minutes.
+test-gpus: build/gpu
+	PYTHONPATH="$<:$$PYTHONPATH" $(PYTHON) -m pytest -q -s tests/gpu/test_ranks.py \
+		tests/gpu/test_devices.py
 
 # Memory, races, barriers and uninitialised memory under compute-sanitizer, and what else takes long.
 test-gpu-slow: build/gpu

@@ -33,6 +33,7 @@ _NAMES = {
     ".runtime.nn.conversion.convert": "convert",
     ".runtime.composed.packed": "scan_packed",
     ".runtime.scan": "scan",
+    ".runtime.warmup.warmup": "warmup",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}
 

@@ -44,6 +44,7 @@ from .runtime.module.rnn import RNN
 from .runtime.module.stepper import Stepper
 from .runtime.nn.conversion.convert import convert
 from .runtime.scan import scan
+from .runtime.warmup.warmup import warmup
 
 __version__: str
 
@@ -105,5 +106,6 @@ __all__ = [
     "stop_gradient",
     "tanh",
     "upgrade_optimizer_state",
+    "warmup",
     "where",
 ]

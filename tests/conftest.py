@@ -180,9 +180,15 @@ def ragged() -> ModuleType:
     return _module("ragged_loops")
 
 
+@pytest.fixture(scope="session")
+def on_ranks() -> Callable[..., list[str]]:
+    """Runs checks of `ranks` in several processes."""
+    return _module("ranks/start").on_ranks
+
+
 def _module(name: str) -> ModuleType:
     """A module of this folder."""
-    path = Path(__file__).with_name(f"{name}.py")
+    path = Path(__file__).parent / f"{name}.py"
     found = importlib.util.spec_from_file_location(name, path)
     assert found is not None
     assert found.loader is not None

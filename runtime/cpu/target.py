@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -16,9 +17,13 @@ from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels
 from .build import find_compiler
+from .compile import cpu_library
 from .linear import linear, rows_of
 from .plans import DTYPES, plan_of
 from .step import CpuSteps
+
+if TYPE_CHECKING:
+    from ..autograd.stack import Stack
 
 
 class CpuTarget(CpuSteps):
@@ -180,6 +185,27 @@ class CpuTarget(CpuSteps):
             save: the caller's choice; not used.
         """
         return False
+
+    def load_ahead(
+        self,
+        call: Call,
+        stack: Stack,
+        steps: int,
+        batch: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        """Compile and load the kernels of a call that has not been made.
+
+        Args:
+            call: of one direction of time.
+            stack: of all layers; not used.
+            steps: T; not used.
+            batch: rows; not used.
+            dtype: in which the call is computed.
+            device: not used.
+        """
+        cpu_library(call.cell, plan_of(dtype, call.choice.reverse, masked=call.masked))
 
     def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
         """Run the forward of a call.

@@ -22,6 +22,7 @@ from ..store.facts import facts_of
 from ..store.tuned import on_remember
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels
+from .ahead import CudaAhead
 from .choose import choose_plan
 from .directions.target import CudaDirections
 from .driver.device import find_cuda
@@ -40,7 +41,7 @@ from .wavefront.layers import backward_layers, forward_layers
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 
 
-class CudaTarget(CudaInputs, CudaRows, CudaSteps, CudaDirections):
+class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections):
     """CUDA kernels. wx lies as [T, B, head, unit, gate]: a thread reads all gates of its unit."""
 
     device = "cuda"

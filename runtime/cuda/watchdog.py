@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import math
 import os
+from contextlib import suppress
 from functools import cache
+
+import torch
+import torch.distributed as dist
 
 from ..errors import SettingError
 
 VARIABLE = "RNNC_WATCHDOG_SECONDS"
 _DEFAULT = "2"
+_LATER = 60.0  # seconds after torch's own time-out of a collective
+_LONGEST = 1800.0  # seconds: torch's longest default time-out
 _MOST = 10**9  # seconds: its nanoseconds are a 64-bit number
 
 
@@ -17,12 +23,14 @@ _MOST = 10**9  # seconds: its nanoseconds are a 64-bit number
 def watchdog_bound() -> int:
     """The bound in nanoseconds that `RNNC_WATCHDOG_SECONDS` sets; 0 for none.
 
-    The variable is read once a process.
+    The variable is read once a process. Where it is not set and the process is one of several, the
+    bound is longer than torch's time-out of a collective: a kernel of NCCL that waits for a late
+    rank may hold multiprocessors, and that wait ends with torch's error.
 
     Raises:
         SettingError: the variable is no number of seconds.
     """
-    text = os.environ.get("RNNC_WATCHDOG_SECONDS", "").strip() or _DEFAULT
+    text = os.environ.get("RNNC_WATCHDOG_SECONDS", "").strip() or _default()
     try:
         seconds = float(text)
     except ValueError:
@@ -36,3 +44,14 @@ def watchdog_bound() -> int:
         )
     # A positive bound stays one: 0 would turn the watchdog off.
     return max(round(seconds * 1e9), 1) if seconds else 0
+
+
+def _default() -> str:
+    """Seconds, as text."""
+    if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
+        return _DEFAULT
+    seconds = _LONGEST
+    with suppress(Exception):  # no public function tells the time-out of a group
+        backend = dist.distributed_c10d._get_default_group()._get_backend(torch.device("cuda"))
+        seconds = backend.options._timeout.total_seconds()
+    return str(seconds + _LATER)

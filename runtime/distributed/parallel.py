@@ -52,9 +52,11 @@ class Parallel(RNN):
 
     Attributes:
         style: the name of the style, for messages.
+        directions_apart: whether both directions of a layer are always two calls.
     """
 
     style: ClassVar[str]
+    directions_apart: ClassVar[bool] = False
     _mesh: DeviceMesh
     _use_local_output: bool
 

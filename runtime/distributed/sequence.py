@@ -85,6 +85,7 @@ class Sequential(Parallel):
     """An `rnnc.RNN` whose ranks have some steps each outside of it, and some heads inside."""
 
     style = "SequenceParallel"
+    directions_apart = True
     _uneven: bool
 
     @classmethod

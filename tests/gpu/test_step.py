@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import socket
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import rnnc
 import torch
@@ -169,25 +164,3 @@ def test_a_step_on_the_device_of_its_tensors():
     found, _ = rnn.to("cuda:1").step(x.to("cuda:1"))
     assert torch.equal(found.cpu(), wanted)
     found.sum().backward()
-
-
-def test_a_step_of_a_sharded_module():
-    if torch.cuda.device_count() < 2:
-        pytest.skip("needs two GPUs")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    script = str(Path(__file__).parents[1] / "fsdp_step.py")
-    running = [
-        subprocess.Popen(
-            [sys.executable, script, str(rank), port, "cuda"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        for rank in range(2)
-    ]
-    for process in running:
-        out, message = process.communicate(timeout=180)
-        assert process.returncode == 0, message
-        assert out.strip().endswith("equal")

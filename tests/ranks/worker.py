@@ -17,19 +17,22 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-MODULES = ("heads", "steps", "refused", "sharded")
+MODULES = ("heads", "steps", "refused", "sharded", "ahead", "lost")
 PATIENCE = timedelta(seconds=60)  # until a rank that waits for another one gives up
 
 
 def main(rank: int, ranks: int, port: str, device: str, names: list[str]) -> None:
     sys.path.insert(0, str(Path(__file__).parent))
     os.environ["LOCAL_RANK"] = str(rank)
+    patience = timedelta(seconds=10) if names == ["late"] else PATIENCE
     backend = "nccl" if device == "cuda" else "gloo"
     if device == "cuda":
         torch.cuda.set_device(rank)
     where = f"tcp://127.0.0.1:{port}"
-    dist.init_process_group(backend, where, PATIENCE, ranks, rank)
+    dist.init_process_group(backend, where, patience, ranks, rank)
     mesh = dist.init_device_mesh(device, (ranks,), mesh_dim_names=("ranks",))
+    if names == ["late"]:
+        importlib.import_module("late").wait_for_a_late_rank(mesh)
     for name in MODULES:
         module = importlib.import_module(name)
         for found, check in vars(module).items():
@@ -38,6 +41,8 @@ def main(rank: int, ranks: int, port: str, device: str, names: list[str]) -> Non
                 torch.manual_seed(0)
                 check(mesh)
                 print("ok", found, f"{time.monotonic() - since:.2f}", flush=True)
+    if device == "cpu":
+        os._exit(0)  # the other one is lost by now
     # A process that leaves while another one still uses their connection may end both.
     dist.barrier()
     dist.destroy_process_group()

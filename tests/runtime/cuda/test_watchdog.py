@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+from types import SimpleNamespace
+
 import pytest
 import rnnc
 import torch
+import torch.distributed as dist
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source
@@ -76,3 +80,19 @@ def test_the_bound_is_not_compiled_in(variant):
         assert f'#include "{kernel}"' in getattr(source, direction)
         assert "a.watchdog" in headers[kernel]
     assert "2000000000" not in "".join(headers.values())
+
+
+def test_several_processes_wait_longer_than_torch_does(monkeypatch):
+    """A late rank is torch's to report: its kernels may hold multiprocessors until then."""
+    monkeypatch.delenv(VARIABLE, raising=False)
+    monkeypatch.setattr(dist, "is_initialized", lambda: True)
+    monkeypatch.setattr(dist, "get_world_size", lambda: 2)
+    assert watchdog_bound() == 1860 * 10**9  # no group tells its time-out
+    watchdog_bound.cache_clear()
+    options = SimpleNamespace(_timeout=timedelta(minutes=10))
+    group = SimpleNamespace(_get_backend=lambda device: SimpleNamespace(options=options))
+    monkeypatch.setattr(dist.distributed_c10d, "_get_default_group", lambda: group)
+    assert watchdog_bound() == 660 * 10**9
+    watchdog_bound.cache_clear()
+    monkeypatch.setenv(VARIABLE, "5")
+    assert watchdog_bound() == 5 * 10**9

@@ -1,0 +1,77 @@
+"""What `rnnc.warmup` asks of a GPU: plans and kernels of a call that has not been made."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from ...codegen.shape import DIRECTIONS
+from ..call import Call
+from ..store.tuned import Asked
+from .choose import asked_for, choose_plan
+from .launch import on_device
+from .load import load_kernel
+from .wavefront.schedule import StackSizes, schedule_of
+
+if TYPE_CHECKING:
+    from ..autograd.stack import Stack
+
+
+class CudaAhead:
+    """The plans and kernels of calls ahead of them."""
+
+    def asked_ahead(
+        self, call: Call, stack: Stack, batch: int, dtype: torch.dtype, device: torch.device
+    ) -> Asked:
+        """What the plan of a call is for.
+
+        Args:
+            call: of one direction of time.
+            stack: of all layers.
+            batch: rows.
+            dtype: in which the call is computed.
+            device: of the call.
+        """
+        sizes = stack.heads, stack.dim, batch, dtype, _index(device)
+        return asked_for(call.cell, *sizes, call.choice, call.tf32)
+
+    def load_ahead(
+        self,
+        call: Call,
+        stack: Stack,
+        steps: int,
+        batch: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        """Compile and load the kernels of a call.
+
+        Args:
+            call: of one direction of time.
+            stack: of all layers.
+            steps: T.
+            batch: rows.
+            dtype: in which the call is computed.
+            device: of the call.
+        """
+        index = _index(device)
+        asked = call.cell, stack.heads, stack.dim, batch, dtype, index, call.choice, call.tf32
+        gates = len(call.cell.input_gates)
+        sizes = StackSizes(stack.layers, steps, batch, stack.heads, stack.dim, gates)
+        with on_device(torch.device("cuda", index)):
+            for direction in DIRECTIONS if call.for_backward else DIRECTIONS[:1]:
+                plan = getattr(choose_plan(*asked, direction, call.masked), direction)
+                groups: tuple[int, ...] = (1,)
+                if stack.at_once is not None:
+                    found = schedule_of(call, direction, sizes, dtype, index, stack.order)
+                    groups = found.groups
+                    if found.plan is not None and max(groups) > 1:
+                        load_kernel(call.cell, found.plan, f"rnnc_{direction}", index)
+                if 1 in groups:
+                    for name in plan.kernel_names:
+                        load_kernel(call.cell, plan, name, index)
+
+
+def _index(device: torch.device) -> int:
+    return torch.cuda.current_device() if device.index is None else device.index

@@ -1,0 +1,1 @@
+"""`rnnc.warmup`: the kernels of a model, compiled ahead of its first call."""

@@ -1,0 +1,80 @@
+"""The kernels of a call over time, compiled and loaded without running them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from ..autograd.directions.joint import joint_stack
+from ..autograd.settings import made_joint, stack_of
+from ..autograd.stack import Stack
+from ..ragged.given import RaggedKind
+from ..scan import resolve_backend
+from ..targets import TARGETS, JointTarget
+from .layers import LayerCall
+
+
+def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
+    """What a call runs; None where no kernels do.
+
+    Args:
+        call: of a layer.
+        backward: whether a backward may follow.
+    """
+    settings, device = call.settings, call.device
+    name = resolve_backend(settings.backend, device.type, device.index)
+    if name == "reference":
+        return None
+    target = TARGETS[name]
+    computed, _ = target.dtypes_of(call.dtype)
+    if computed not in target.dtypes:
+        return None
+    kind = RaggedKind(True, False, 0) if call.masked else None
+    tf32 = target.rounds(computed, settings.choice.precision)
+    stack = stack_of(settings, name, backward, 0.0, tf32, kind)
+    joint = settings.both and kind is None and not call.apart
+    if joint and isinstance(target, JointTarget):
+        like = torch.empty(0, dtype=computed, device=device)
+        if target.joins(stack.calls[0], like, call.batch, settings.heads, settings.dim):
+            return joint_stack(made_joint(stack))
+    return stack
+
+
+def load_kernels(call: LayerCall, stack: Stack) -> None:
+    """Compile what a call needs, or find it compiled, and load it.
+
+    Args:
+        call: of a layer.
+        stack: what it runs.
+
+    Raises:
+        CompileError: there is no compiler, or it refused a source.
+        PlanError: there is no plan.
+    """
+    target = stack.target
+    dtype, _ = target.dtypes_of(call.dtype)
+    load = getattr(target, "load_ahead", None)
+    if load is not None:
+        for each in stack.calls:
+            load(each, stack, call.steps, call.batch, dtype, call.device)
+
+
+def described(call: LayerCall) -> str:
+    """A call in one line."""
+    settings = call.settings
+    size = f"{settings.cell.name}, {settings.heads} x {settings.dim}, batch {call.batch}"
+    both = ", both directions" if settings.both else ""
+    masked = ", with lengths or resets" if call.masked else ""
+    dtype = str(call.dtype).removeprefix("torch.")
+    return f"{size}, {dtype} on {call.device.type}{both}{masked}"
+
+
+def without_repeats(calls: list[LayerCall]) -> Iterator[LayerCall]:
+    """Each kind of call once, in the order of their first occurrence."""
+    seen = set()
+    for call in calls:
+        key = described(call), call.settings.layers, call.settings.choice, call.steps
+        if key not in seen:
+            seen.add(key)
+            yield call

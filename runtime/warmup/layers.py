@@ -1,0 +1,216 @@
+"""The recurrent layers of a model, and what shapes they get, found without a kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.nn.utils.rnn import PackedSequence
+
+from ...cellspec.errors import kind_of
+from ..autograd.settings import Settings
+from ..errors import TensorError
+from ..module.rnn import RNN
+from ..nn.sequences import Sequences
+
+_ROWS = "lengths", "reset", "reset_to"
+
+
+@dataclass(frozen=True)
+class LayerCall:
+    """A call of a module over time.
+
+    Attributes:
+        settings: of the module; with this rank's heads where they are spread over ranks.
+        steps: T.
+        batch: B.
+        dtype: in which the call is computed.
+        device: of the weights.
+        masked: whether it has lengths or resets.
+        apart: whether both directions of a layer are always two calls.
+    """
+
+    settings: Settings
+    steps: int
+    batch: int
+    dtype: torch.dtype
+    device: torch.device
+    masked: bool
+    apart: bool
+
+
+def calls_of(
+    module: nn.Module,
+    inputs: Sequence[Any],
+    options: Mapping[str, Any],
+    dtype: torch.dtype | None,
+) -> list[LayerCall]:
+    """The calls of all recurrent layers in a forward of a model.
+
+    Args:
+        module: a layer, or a model with some.
+        inputs: of its forward: shapes, or tensors of any device.
+        options: of its forward by name, likewise.
+        dtype: of the weights in a call, if it is not that of the parameters.
+
+    Raises:
+        TensorError: an input is neither, the model has no layers, or its forward does not run on
+            tensors without values.
+    """
+    layers = [each for each in module.modules() if isinstance(each, RNN | Sequences)]
+    if not layers:
+        write = "rnnc.convert(model), or a model with rnnc.RNN or a module of rnnc.nn"
+        raise TensorError("module", "a module without recurrent layers", "one with some", write)
+    found: list[LayerCall] = []
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        first = next(module.parameters(), None)
+        given = [_fake(mode, f"inputs[{i}]", each, first) for i, each in enumerate(inputs)]
+        named = {name: _fake(mode, name, each, first) for name, each in options.items()}
+        if isinstance(module, RNN | Sequences):
+            _Stub(module, found, dtype)(*given, **named)
+        else:
+            with _stubs(layers, found, dtype):
+                _run(module, mode, given, named)
+    return found
+
+
+def _run(module: nn.Module, mode: FakeTensorMode, given: Any, named: Any) -> None:
+    """The forward of a model on tensors without values; its recurrent layers only take notes."""
+    sharded = [name for name, each in module.named_modules() if hasattr(each, "unshard")]
+    if sharded:
+        raise TensorError(
+            "module",
+            f"a model that fully_shard has sharded, at {sharded[0] or 'its root'!r}",
+            "the same model before fully_shard, or one of its recurrent layers",
+            "rnnc.warmup(model, ...) ahead of fully_shard(model)",
+        )
+    if isinstance(module, nn.parallel.DistributedDataParallel):
+        module = module.module
+    module = getattr(module, "_orig_mod", module)  # what torch.compile has wrapped
+    weights = {name: mode.from_tensor(each) for name, each in module.named_parameters()}
+    weights |= {name: mode.from_tensor(each) for name, each in module.named_buffers()}
+    try:
+        torch.func.functional_call(module, weights, tuple(given), named)
+    except TensorError:
+        raise
+    except Exception as error:
+        raise TensorError(
+            "module",
+            f"a forward that does not run on tensors without values: {type(error).__name__}:"
+            f" {error}",
+            "a forward that depends on shapes alone, or a recurrent layer",
+            "rnnc.warmup(model.rnn, (T, B, input)) for each layer",
+        ) from error
+
+
+def _fake(mode: FakeTensorMode, name: str, given: Any, like: Tensor | None) -> Any:
+    """A shape, or a tensor, as a tensor without values."""
+    if isinstance(given, FakeTensor) or given is None:
+        return given
+    device = torch.device("cpu") if like is None else like.device
+    if isinstance(given, Tensor):
+        return torch.empty(given.shape, dtype=given.dtype, device=device)
+    if isinstance(given, tuple | list | torch.Size) and all(isinstance(n, int) for n in given):
+        floating = like is not None and like.is_floating_point()
+        dtype = like.dtype if like is not None and floating else torch.get_default_dtype()
+        return torch.empty(tuple(given), dtype=dtype, device=device)
+    write = 'torch.empty(shape, dtype=..., device="meta") for what is not floating point'
+    raise TensorError(name, kind_of(given), "a shape, or a tensor of it", write)
+
+
+@contextmanager
+def _stubs(
+    layers: Sequence[nn.Module], found: list[LayerCall], dtype: torch.dtype | None
+) -> Iterator[None]:
+    """Recurrent layers that note their calls, and compute nothing."""
+    for layer in layers:
+        layer.__dict__["forward"] = _Stub(layer, found, dtype)
+    try:
+        yield
+    finally:
+        for layer in layers:
+            del layer.__dict__["forward"]
+
+
+class _Stub:
+    """Stands in for the forward of a layer.
+
+    Args:
+        layer: an `rnnc.RNN`, or a module of `rnnc.nn`.
+        found: gets its calls.
+        dtype: as in `calls_of`.
+    """
+
+    def __init__(self, layer: Any, found: list[LayerCall], dtype: torch.dtype | None) -> None:
+        self._layer, self._found, self._dtype = layer, found, dtype
+
+    def __call__(self, x: Any, states: Any = None, **more: Any) -> Any:
+        """Results of the right shapes."""
+        if isinstance(x, PackedSequence) or not isinstance(x, Tensor) or x.ndim not in (2, 3):
+            wanted, write = "a tensor of (T, B, input)", "rnnc.warmup(layer, (T, B, input))"
+            raise TensorError("x of a recurrent layer", kind_of(x), wanted, write)
+        layer, masked = self._layer, any(more.get(name) is not None for name in _ROWS)
+        single, swapped = x.ndim == 2, x.ndim == 3 and layer.batch_first
+        steps, batch = (len(x), 1) if single else x.shape[:2][:: -1 if swapped else 1]
+        weight = next(layer.parameters())
+        computed = self._dtype or weight.dtype
+        if torch.is_autocast_enabled(x.device.type) and computed != torch.float64:
+            computed = torch.get_autocast_dtype(x.device.type)
+        settings = settings_of(layer)
+        if settings is not None:
+            apart = getattr(layer, "directions_apart", False)
+            call = steps, batch, computed, weight.device, masked, apart
+            self._found.append(LayerCall(settings, *map(_plain, call)))
+        return self._results(x.to(computed), batch, single, bool(more.get("all_states")))
+
+    def _results(self, x: Tensor, batch: int, single: bool, every: bool) -> Any:
+        layer = self._layer
+        parts = 2 if layer.bidirectional else 1
+        widths = getattr(layer, "_widths", None) or [layer.proj_size or layer.hidden_size]
+        features, outer = self._features() * parts, x.shape[:-1]
+        count = len(layer._state_names) if isinstance(layer, RNN) else 1 + (layer.mode == "LSTM")
+        sizes = [*widths, *[layer.hidden_size] * (count - len(widths))]
+        rows = () if single else (batch,)
+        last = tuple([x.new_empty(layer.num_layers * parts, *rows, n) for n in sizes])
+        y = x.new_empty(*outer, features)
+        if isinstance(layer, Sequences):
+            return y, layer._hx_of(last)
+        if every:
+            names = zip(layer._state_names, sizes, strict=True)
+            return y, last, {name: x.new_empty(*outer, n * parts) for name, n in names}
+        return y, last
+
+    def _features(self) -> int:
+        layer = self._layer
+        if not isinstance(layer, RNN):
+            return int(layer.proj_size or layer.hidden_size)
+        whole = layer.heads * layer.proj_size or layer.hidden_size
+        sharded = getattr(layer, "_output_layout", None)
+        split = sharded is not None and sharded.is_shard()
+        return layer._widths[0] if split else whole
+
+
+def settings_of(layer: Any) -> Settings | None:
+    """What a layer runs on this rank; None for a module of torch's that no kernel serves.
+
+    Args:
+        layer: an `rnnc.RNN`, or a module of `rnnc.nn`.
+    """
+    one_layer = getattr(layer, "_one_layer", None)
+    if one_layer is not None:  # its heads are spread over ranks
+        found: Settings = one_layer()
+        return found
+    settings: Settings | None = layer._settings()
+    projection = getattr(layer, "_projection", None)
+    if settings is not None and projection is not None:
+        return settings._replace(cell=projection.recurrent, layers=1)
+    return settings
+
+
+def _plain(value: Any) -> Any:
+    return int(value) if isinstance(value, torch.SymInt) else value

@@ -1,0 +1,45 @@
+"""One choice of plans on all ranks: that of rank 0."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch.distributed as dist
+
+from ...codegen.plan import Plan
+from ..store.plan_json import packed_plan, unpacked_plan
+from ..store.planned import planned
+from ..store.tuned import Asked, recall, remember
+
+
+def take_over_plans(asked: Sequence[Asked], choose: Callable[[Asked], Plan] | None = None) -> int:
+    """Let all ranks of the default group run the plans that rank 0 runs.
+
+    A trial on one machine may have found another plan than one on another machine.
+
+    Args:
+        asked: what plans are for, on each rank in the same order.
+        choose: gives rank 0's plan; by default what a trial found, else the model's.
+
+    Returns:
+        How many plans of this rank were replaced.
+    """
+    choose = choose or _chosen
+    own: list[object] = [packed_plan(choose(each)) for each in asked] if _is_first() else []
+    told = [own]
+    dist.broadcast_object_list(told, src=0)
+    replaced = 0
+    for each, packed in zip(asked, told[0], strict=True):
+        plan = unpacked_plan(packed, each.limits.arch)
+        if packed_plan(_chosen(each)) != packed:
+            remember(each, plan)
+            replaced += 1
+    return replaced
+
+
+def _chosen(asked: Asked) -> Plan:
+    return recall(asked) or planned(asked)
+
+
+def _is_first() -> bool:
+    return dist.get_rank() == 0
