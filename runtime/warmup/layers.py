@@ -92,8 +92,8 @@ def _run(module: nn.Module, mode: FakeTensorMode, given: Any, named: Any) -> Non
     if isinstance(module, nn.parallel.DistributedDataParallel):
         module = module.module
     module = getattr(module, "_orig_mod", module)  # what torch.compile has wrapped
-    weights = {name: mode.from_tensor(each) for name, each in module.named_parameters()}
-    weights |= {name: mode.from_tensor(each) for name, each in module.named_buffers()}
+    own = [*module.named_parameters(), *module.named_buffers()]
+    weights: dict[str, Tensor] = {name: mode.from_tensor(each) for name, each in own}
     try:
         torch.func.functional_call(module, weights, tuple(given), named)
     except TensorError:

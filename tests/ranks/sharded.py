@@ -237,7 +237,7 @@ def check_sharded_and_compiled(mesh):
     y, _ = rnn(x)
     y.square().sum().backward()
     wanted, theirs = y.detach(), gradients(rnn)
-    for name, wrap in LAYOUTS.items():
+    for name, wrap in list(LAYOUTS.items())[1:]:
         own = wrap(copy.deepcopy(rnn), mesh)
         torch._dynamo.reset()
         run = torch.compile(own, backend="aot_eager", fullgraph=name in ("heads", "steps"))
