@@ -9,7 +9,9 @@ from ..measure import PHASES, Comparison, Result, Settings, measure_row
 from .cases import PeerCase
 
 
-def measure_peers(case: PeerCase, device: str, repeat: int, deadline: float) -> dict[str, Any]:
+def measure_peers(
+    case: PeerCase, device: str, repeat: int, deadline: float, built: bool = False
+) -> dict[str, Any]:
     """Time all contenders of a case in turns, behind queued work.
 
     Args:
@@ -17,6 +19,7 @@ def measure_peers(case: PeerCase, device: str, repeat: int, deadline: float) -> 
         device: "cpu" or "cuda".
         repeat: timed runs of each contender and phase.
         deadline: the `time.monotonic()` after which no contender starts.
+        built: whether the kernels that take long to compile were compiled before.
 
     Returns:
         The sizes, and the times in milliseconds of each contender that ran; the reason of each that
@@ -38,6 +41,7 @@ def measure_peers(case: PeerCase, device: str, repeat: int, deadline: float) -> 
         repeat=repeat,
         queued=True,
         deadline=deadline,
+        built=built,
     )
     return _record(case, measure_row(case.row, load(case.row.cell), settings))
 

@@ -70,7 +70,8 @@ def bench_peers(options: BenchOptions, device: str, command: str) -> None:
             print_lines(f"{left} cases were cut by the time limit; the same command goes on")
             break
         until = now + max(_least(case), (deadline - now) / (len(cases) - number))
-        found.append(measure_peers(case, device, options.repeat, min(until, deadline)))
+        until = min(until, deadline)
+        found.append(measure_peers(case, device, options.repeat, until, built=ahead))
         print_lines(f"{case}: {time.monotonic() - now:.1f} s")
         for path in paths:  # after each case, so that nothing is lost if one takes too long
             write_record(_record(found, checks, options, today, on, command), path)
