@@ -93,7 +93,9 @@ def _pictures(path: Path) -> str:
     return "\n\n".join(f"![{p.stem}](../benchmarks/results/{p.name})" for p in pictures)
 
 
-def _corpus(corpus: dict[str, Any]) -> str:
+def _corpus(corpus: dict[str, Any] | None) -> str:
+    if corpus is None:
+        return "Perplexities are not measured yet: `python examples/language_model.py compare`."
     train, held_out = corpus["train"], corpus["validation"]
     return (
         f"Text {corpus['digest'][:12]}: {train['bytes'] / 1e6:.0f} MB of"

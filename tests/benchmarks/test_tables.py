@@ -198,3 +198,5 @@ def test_language_models_are_by_comparison_and_perplexity(tables, tmp_path):
     assert "| 512, float16, 16, 1024 | 0.8 | 9.6 | 12.0 |" in text
     assert "(../benchmarks/results/language-model-h200-speed.png)" in text
     assert "Text abcdefabcdef: 200 MB of 1 packages" in text
+    (tmp_path / "language-model-h200.json").write_text(json.dumps(content | {"corpus": None}))
+    assert "Perplexities are not measured yet" in tables.TABLES["language_model"](tmp_path)
