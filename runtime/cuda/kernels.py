@@ -19,7 +19,7 @@ from ..replay.recorder import recording, refuse_recording
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from .arguments import unweighted_fields
 from .launch import filled, on_device
-from .prepared import Prepared, Result, launched
+from .prepared import Prepared, Result, launched_where_room
 from .products.masks import mask_fields, states_read, without_gaps
 from .products.rearrange import (
     Job,
@@ -88,13 +88,22 @@ def forward(
 
     if last[0].numel():
         with on_device(wx.device):
-            _launch(ready, launch, steps)
+            launched(ready, launch, steps)
     return Forward(states, last, saved)
 
 
-def _launch(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
-    """Launch by the only plan, or by the next one where there is no room for the first."""
-    return launch(ready) if ready.step_down is None else launched(ready, launch, steps)
+def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
+    """Launch, or let another plan be launched if there is no room and the caller chose none.
+
+    What a call allocates and computes besides its launch happens once, outside of this function.
+
+    Args:
+        ready: the direction, prepared.
+        launch: launches it by a prepared plan.
+        steps: of the call.
+    """
+    step_down = ready.step_down
+    return launch(ready) if not step_down else launched_where_room(ready, step_down, launch, steps)
 
 
 def backward(
@@ -118,7 +127,7 @@ def backward(
     if not like.numel():
         return parts.finish(parts.no_sums())
     with on_device(like.device):
-        sums = _launch(ready, parts.launch, parts.steps)
+        sums = launched(ready, parts.launch, parts.steps)
     return parts.finish(sums)
 
 

@@ -113,19 +113,17 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
     )
 
 
-def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
+def launched_where_room(
+    ready: Prepared, step_down: StepDown, launch: Callable[[Prepared], Result], steps: int
+) -> Result:
     """Launch, or let another plan be launched if there is no room.
-
-    What a call allocates and computes besides its launch happens once, outside of this function.
 
     Args:
         ready: the direction, prepared.
+        step_down: runs the direction by a plan that has room.
         launch: launches it by a prepared plan.
         steps: of the call.
     """
-    step_down = ready.step_down
-    if step_down is None:
-        return launch(ready)
 
     def run(plan: KernelPlan) -> Result:
         return launch(prepare(ready.cell, plan, ready.sizes, ready.device))

@@ -16,8 +16,9 @@ from rnnc.runtime.call import Choice
 from rnnc.runtime.cuda import choose, launch, load, step_down
 from rnnc.runtime.cuda.arguments import forward_arguments
 from rnnc.runtime.cuda.driver.driver import as_residency
+from rnnc.runtime.cuda.kernels import launched
 from rnnc.runtime.cuda.launch import CallSizes, Kernel
-from rnnc.runtime.cuda.prepared import launched, prepare
+from rnnc.runtime.cuda.prepared import prepare
 from rnnc.runtime.errors import ResidencyError
 
 LSTM, H200 = rnnc.cells.lstm, limits_of("H200")
