@@ -80,6 +80,9 @@ class CppToolchain:
 def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
     """The loaded kernels of a cell, compiled on first use and kept on disk.
 
+    A process keeps what it has loaded, even if the environment names other flags afterwards:
+    reading the environment takes longer than the rest of a cached call of this function.
+
     Args:
         cell: the cell.
         plan: the scalar type.
