@@ -7,6 +7,7 @@ compared without a GPU. The few headers of PTX have twins here.
 from __future__ import annotations
 
 import ctypes
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -36,7 +37,7 @@ def _library(source: Any, folder: Path) -> Any:
         file.write_text(text)
     # Names of std would hide those of the cell's functions; static assertions on sizes stay.
     code = source.code.replace('extern "C" __global__ void', "static void")
-    code = f'''#include "{_ROOM / "lanes.h"}"
+    code = f'''#include "lanes.h"
 {code}
 namespace rnnc {{ char shared[{_SHARED}]; }}
 '''
@@ -49,16 +50,19 @@ extern "C" void run_{name}(const void* arguments, unsigned x, unsigned y, unsign
     library = root / "kernel.so"
     if not library.exists():
         (root / "kernel.cpp").write_text(code)
-        made = subprocess.run(
-            "g++ -std=c++20 -O1 -w -shared -fPIC -I . kernel.cpp -o made.so".split(),
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert made.returncode == 0, made.stderr[:3000]
+        if not (folder / "lanes.h.gch").exists():
+            # Parsed once for all kernels: this takes as long as the rest of a compilation.
+            shutil.copy(_ROOM / "lanes.h", folder)
+            _compiled(folder, "-x c++-header lanes.h -o lanes.h.gch")
+        _compiled(root, f"-shared -I . -I {folder} kernel.cpp -o made.so")
         (root / "made.so").rename(library)
     return ctypes.CDLL(str(library))
+
+
+def _compiled(folder: Path, words: str) -> None:
+    command = f"g++ -std=c++20 -O1 -w -fPIC {words}".split()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]
 
 
 class Numpy:
