@@ -37,10 +37,10 @@ def _library(source: Any, folder: Path) -> Any:
         file.write_text(text)
     # Names of std would hide those of the cell's functions; static assertions on sizes stay.
     code = source.code.replace('extern "C" __global__ void', "static void")
-    code = f'''#include "lanes.h"
+    code = f"""#include "lanes.h"
 {code}
 namespace rnnc {{ char shared[{_SHARED}]; }}
-'''
+"""
     for name in plan.kernel_names:
         code += f"""
 extern "C" void run_{name}(const void* arguments, unsigned x, unsigned y, unsigned threads) {{

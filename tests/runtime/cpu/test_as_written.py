@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from functools import cache
+
 import pytest
 import rnnc
 import torch
@@ -115,15 +118,6 @@ def twins(g: Tensor, k: Tensor, u: Tensor) -> dict[str, Tensor]:
     }
 
 
-def scanned(
-    cell: rnnc.Cell, inputs: list[Tensor], backend: str
-) -> tuple[tuple[Tensor, ...], Tensor]:
-    wx = torch.stack(inputs[: len(cell.gates)], -1).clone().requires_grad_()
-    over_time, _ = rnnc.scan(cell, wx, backend=backend)
-    loss = sum(y.sum() for y in over_time if y.requires_grad)
-    return tuple(y.detach() for y in over_time), torch.autograd.grad(loss, wx)[0]
-
-
 CELLS = [
     rounded,
     guarded,
@@ -140,30 +134,75 @@ CELLS = [
 ]
 
 
+def together(cells: list[rnnc.Cell]) -> rnnc.Cell:
+    """A cell of all: one kernel computes each from gates, states and constants of its own."""
+    parts: dict[str, list[object]] = {"gates": [], "states": [], "constants": [], "updates": []}
+    for number, cell in enumerate(cells):
+        names = []
+        for kind in ("gates", "states", "constants"):
+            for each in getattr(cell, kind):
+                parts[kind].append(each.model_copy(update={"name": f"{each.name}{number}"}))
+                names.append(each.name)
+        own = rf"\b({'|'.join(names)})\b"
+        parts["updates"] += [re.sub(own, rf"\g<0>{number}", str(u)) for u in cell.updates]
+    return rnnc.Cell(name="together", **parts)
+
+
+def scanned(
+    inputs: dict[str, list[Tensor]], backend: str
+) -> dict[str, tuple[tuple[Tensor, ...], Tensor]]:
+    """Of each cell the states at all steps, and the gradient of their sum by its inputs."""
+    wx = torch.stack([t for c in CELLS for t in inputs[c.name][: len(c.gates)]], -1)
+    wx = wx.clone().requires_grad_()
+    over_time, _ = rnnc.scan(together(CELLS), wx, backend=backend)
+    loss = sum(y.sum() for y in over_time if y.requires_grad)
+    gradients = torch.autograd.grad(loss, wx)[0].split([len(c.gates) for c in CELLS], -1)
+    states = iter(over_time)
+    return {
+        c.name: (tuple(next(states).detach() for _ in c.states), gradient)
+        for c, gradient in zip(CELLS, gradients, strict=True)
+    }
+
+
+@cache
+def step_of_all(dtype: torch.dtype, backend: str) -> tuple[list[Tensor], dict[str, Tensor]]:
+    """Inputs, and the first state of each cell after a step."""
+    inputs = [3 * torch.randn(2, 1, 1, 50, dtype=dtype) for _ in range(3)]
+    inputs[0].view(-1)[:4] = torch.tensor([torch.inf, -torch.inf, torch.nan, 0.0])
+    found = scanned({c.name: inputs for c in CELLS}, backend)
+    return inputs, {name: first for name, ((first, *_), _) in found.items()}
+
+
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("cell", CELLS, ids=lambda c: c.name)
 def test_a_step_is_torch_s_own(cell, dtype, backend):
-    inputs = [3 * torch.randn(2, 1, 1, 50, dtype=dtype) for _ in range(3)]
-    inputs[0].view(-1)[:4] = torch.tensor([torch.inf, -torch.inf, torch.nan, 0.0])
-    (got, *_), _ = scanned(cell, inputs, backend)
-    wanted = twins(*inputs)[cell.name]
+    inputs, found = step_of_all(dtype, backend)
+    got, wanted = found[cell.name], twins(*inputs)[cell.name]
     # Exact, but for contraction and the last digit of a power.
     exact = cell is not powers
     tolerance = {"rtol": 0.0, "atol": 0.0} if exact else {"rtol": 1e-5, "atol": 1e-5}
     torch.testing.assert_close(got[:, 0], wanted[:, 0], equal_nan=True, **tolerance)
 
 
-@pytest.mark.parametrize("cell", CELLS, ids=lambda c: c.name)
-def test_gradients_are_those_of_the_reference(cell):
-    inputs = [3 * torch.randn(2, 3, 1, 50, dtype=torch.float64) for _ in range(3)]
-    if cell is literals:
-        inputs[0] = inputs[0].abs() + 1
-    values, gradient = scanned(cell, inputs, "cpu")
-    wanted, wanted_gradient = scanned(cell, inputs, "reference")
-    for got, value in zip(values, wanted, strict=True):
-        torch.testing.assert_close(got, value, rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(gradient, wanted_gradient, rtol=1e-9, atol=1e-9)
+def test_gradients_are_those_of_the_reference():
+    inputs = {
+        c.name: [3 * torch.randn(2, 3, 1, 50, dtype=torch.float64) for _ in range(3)] for c in CELLS
+    }
+    inputs["literals"][0] = inputs["literals"][0].abs() + 1
+    found, wanted = (scanned(inputs, backend) for backend in ("cpu", "reference"))
+    for name, (right, right_gradient) in wanted.items():
+        values, gradient = found[name]
+        for got, value in zip(values, right, strict=True):
+            torch.testing.assert_close(
+                got, value, rtol=1e-12, atol=1e-12, msg=lambda text, name=name: f"{name}: {text}"
+            )
+        torch.testing.assert_close(
+            *(gradient, right_gradient),
+            rtol=1e-9,
+            atol=1e-9,
+            msg=lambda text, name=name: f"{name}: {text}",
+        )
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
