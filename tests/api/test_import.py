@@ -20,10 +20,10 @@ STUB = Path(rnnc.__file__).with_suffix(".pyi")
 # What a process may import first. The slow ones meet torch and the operators in further orders.
 FIRST = [
     "import rnnc.runtime.scan",
-    "from rnnc import *",
     "import torch, rnnc",
 ]
 FURTHER = [
+    "from rnnc import *",
     "import rnnc.runtime.check",
     "import rnnc.runtime.errors",
     "import rnnc.runtime.store.files",

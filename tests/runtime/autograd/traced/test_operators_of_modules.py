@@ -15,9 +15,14 @@ from torch.utils.flop_counter import FlopCounterMode
 pytestmark = pytest.mark.filterwarnings("ignore:rnnc has no kernels")
 # A bias for each gate; a diagonal gate; several params.
 WAYS = [
-    *[("lstm", way) for way in ("one way", "both ways", "jointly")],
-    *[("unicornn", way) for way in ("both ways", "jointly")],
-    *[("fastgrnn", way) for way in ("one way", "jointly")],
+    ("lstm", "both ways"),
+    ("lstm", "jointly"),
+    ("unicornn", "jointly"),
+    ("fastgrnn", "one way"),
+    *[
+        pytest.param(*way, marks=pytest.mark.slow)
+        for way in (("lstm", "one way"), ("unicornn", "both ways"), ("fastgrnn", "jointly"))
+    ],
 ]
 
 
