@@ -1,8 +1,9 @@
 """One of several processes that run the checks of this folder together: a script.
 
-    python tests/ranks/worker.py RANK RANKS PORT DEVICE [NAME ...]
+    python tests/ranks/worker.py RANK RANKS PORT DEVICE [--go-on] [NAME ...]
 
-It prints `ok NAME SECONDS` for each check, and ends at the first that fails.
+It prints `ok NAME SECONDS` for each check, and ends at the first that fails, or goes on with the
+next one.
 """
 
 from __future__ import annotations
@@ -11,23 +12,26 @@ import importlib
 import os
 import sys
 import time
+import traceback
 from datetime import timedelta
 from pathlib import Path
 
 import torch
 import torch.distributed as dist
 
-MODULES = ("heads", "steps", "refused", "sharded", "ahead", "lost")
+MODULES = ("heads", "steps", "refused", "sharded", "ahead", "trained", "lost")
 PATIENCE = timedelta(seconds=60)  # until a rank that waits for another one gives up
 
 
 def main(rank: int, ranks: int, port: str, device: str, names: list[str]) -> None:
     sys.path.insert(0, str(Path(__file__).parent))
+    goes_on, names = "--go-on" in names, [name for name in names if name != "--go-on"]
     os.environ["LOCAL_RANK"] = str(rank)
     patience = timedelta(seconds=10) if names == ["late"] else PATIENCE
     backend = "nccl" if device == "cuda" else "gloo"
     if device == "cuda":
         torch.cuda.set_device(rank)
+        torch.backends.cudnn.allow_tf32 = False  # results are compared at full precision
     where = f"tcp://127.0.0.1:{port}"
     dist.init_process_group(backend, where, patience, ranks, rank)
     mesh = dist.init_device_mesh(device, (ranks,), mesh_dim_names=("ranks",))
@@ -39,7 +43,14 @@ def main(rank: int, ranks: int, port: str, device: str, names: list[str]) -> Non
             if found.startswith("check_") and (not names or found in names):
                 since = time.monotonic()
                 torch.manual_seed(0)
-                check(mesh)
+                try:
+                    check(mesh)
+                except Exception:
+                    if not goes_on:
+                        raise
+                    traceback.print_exc()
+                    print("FAILED", found, flush=True)
+                    continue
                 print("ok", found, f"{time.monotonic() - since:.2f}", flush=True)
     if device == "cpu":
         os._exit(0)  # the other one is lost by now
