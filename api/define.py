@@ -54,6 +54,13 @@ class Cell(CellSpec):
         parts = [f"{kind} {' '.join(d.name for d in ds)}" for kind, ds in kinds.items() if ds]
         return f"<rnnc.Cell {self.name}: {'; '.join(parts)}>"
 
+    def _repr_html_(self) -> str:
+        # A notebook shows the card, and the plan of an ordinary size.
+        from .report.contents import Report
+        from .report.page import card_of
+
+        return card_of(Report.of(self, Shape(1, 64), limits_of("H200")))
+
     def __dir__(self) -> list[str]:
         # Tab completion offers what belongs to cells, and nothing of pydantic.
         return [

@@ -6,16 +6,26 @@ import shlex
 from collections.abc import Sequence
 from pathlib import Path
 
+import torch
+
 from ..codegen.cuda.limits import limits_of
 from ..codegen.shape import Shape
 from ..report.contents import Report
+from ..report.measured import measured_on_gpu
 from ..report.page import page_of
+from ..runtime.cuda.driver.device import device_limits
 from .console import print_lines
 from .find import find_cell
+from .gpu import need_gpu
 
 
 def write_report(
-    cells: Sequence[str], output: Path | None, shape: Shape, gpu: str, variant: str
+    cells: Sequence[str],
+    output: Path | None,
+    shape: Shape,
+    gpu: str,
+    variant: str,
+    measure: bool = False,
 ) -> None:
     """Write the page of one cell, or of two.
 
@@ -25,14 +35,20 @@ def write_report(
         shape: the sizes.
         gpu: a GPU by name.
         variant: the kind of plan, or "auto".
+        measure: whether to measure on this machine's GPU, which then is the plan's.
 
     Raises:
         RnncError: there is no such cell or GPU.
     """
-    limits = limits_of(gpu)
+    if measure:
+        need_gpu("rnnc report --measure", "rnnc report without --measure, which estimates")
+        limits = device_limits(torch.cuda.current_device())
+        gpu = limits.name
+    else:
+        limits = limits_of(gpu)
     found = [find_cell(cell) for cell in cells]
     reports = [
-        Report.of(cell, shape, limits, variant, prefix)
+        Report.of(cell, shape, limits, variant, prefix, measured_on_gpu if measure else None)
         for cell, prefix in zip(found, "ab", strict=False)
     ]
     path = output or Path("-".join(cell.name for cell in found) + ".html")

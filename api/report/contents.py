@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 from markupsafe import Markup
 
 from ..cellspec.cell import CellSpec
 from ..codegen.cuda.limits import Limits
+from ..codegen.plan import Plan
 from ..codegen.shape import DIRECTIONS, Shape
 from .card import Card
-from .chip import Chip
 from .code import Code
+from .figures.accuracy import Accuracy, accuracy_of
+from .figures.chip import Chip
+from .figures.limits import Rooflines, rooflines_of
+from .figures.timeline import Timeline, timeline_of
 from .mathml import Equation, equations_of
+from .measured import Measured
 from .plans import Choice
 from .summary import Answer, answers
 from .terms import Terms
-from .timeline import Timeline, timeline_of
+
+Measure = Callable[[CellSpec, Shape, Plan], Measured]
 
 
 @dataclass(frozen=True)
@@ -55,7 +63,7 @@ class Report:
         card: signature, parameters, bytes and operations.
         choice: the plan, or why there is none.
         kernels: of both directions; none without a plan.
-        code: the texts of its kernels, with the terms of each line.
+        measured: times and errors of a GPU; None for estimates alone.
         answers: to a reader's first questions.
     """
 
@@ -68,7 +76,7 @@ class Report:
     card: Card
     choice: Choice
     kernels: tuple[Kernel, ...]
-    code: Code
+    measured: Measured | None
     answers: tuple[Answer, ...]
 
     @classmethod
@@ -79,6 +87,7 @@ class Report:
         limits: Limits,
         variant: str = "auto",
         prefix: str = "a",
+        measure: Measure | None = None,
     ) -> Report:
         """The report of a cell.
 
@@ -88,10 +97,13 @@ class Report:
             limits: the GPU.
             variant: a kind of plan, or `"auto"`.
             prefix: of ids.
+            measure: times a plan and finds its errors; None for estimates alone.
         """
         terms = Terms.of(cell, prefix)
         card, choice = Card.of(cell, shape), Choice.of(cell, shape, limits, variant)
-        kernels = _kernels(cell, shape, limits, choice)
+        plan = choice.plan
+        measured = measure(cell, shape, plan) if measure and plan else None
+        kernels = _kernels(cell, shape, limits, choice, measured)
         return cls(
             prefix=prefix,
             cell=cell,
@@ -102,9 +114,33 @@ class Report:
             card=card,
             choice=choice,
             kernels=kernels,
-            code=Code.of(cell, choice.plan, terms),
+            measured=measured,
             answers=answers(card, choice, tuple(k.timeline for k in kernels)),
         )
+
+    # What takes a compiler is made where the page needs it: a notebook shows the card alone.
+
+    @cached_property
+    def rooflines(self) -> Rooflines | None:
+        """Of the kernels, and other packages; None without a plan."""
+        plan = self.choice.plan
+        if plan is None:
+            return None
+        both = zip((plan.forward, plan.backward), self.kernels, strict=True)
+        parts = tuple((kernel_plan, k.chip, k.timeline) for kernel_plan, k in both)
+        return rooflines_of(self.cell, self.shape, self.limits, parts)
+
+    @cached_property
+    def accuracy(self) -> Accuracy:
+        """The error over time."""
+        if self.measured is None:
+            return accuracy_of(self.cell, self.shape)
+        return accuracy_of(self.cell, self.shape, self.measured.errors, self.measured.where)
+
+    @cached_property
+    def code(self) -> Code:
+        """The texts of its kernels, with the terms of each line."""
+        return Code.of(self.cell, self.choice.plan, self.terms)
 
     @property
     def math(self) -> tuple[Markup, ...]:
@@ -134,6 +170,8 @@ class Report:
                 {
                     "direction": kernel.direction,
                     "estimated_ns_per_step": kernel.timeline.total,
+                    "measured_ns_per_step": kernel.timeline.measured,
+                    "measured_on": self.measured and self.measured.where,
                     "parts": [span._asdict() for span in kernel.timeline.spans],
                     "moves": [move._asdict() for move in kernel.chip.moves],
                 }
@@ -142,9 +180,16 @@ class Report:
         }
 
 
-def _kernels(cell: CellSpec, shape: Shape, limits: Limits, choice: Choice) -> tuple[Kernel, ...]:
+def _kernels(
+    cell: CellSpec,
+    shape: Shape,
+    limits: Limits,
+    choice: Choice,
+    measured: Measured | None,
+) -> tuple[Kernel, ...]:
     if choice.plan is None:
         return ()
+    times = (measured and measured.nanoseconds) or (None, None)
     return tuple(
         Kernel(
             plan.direction,
@@ -152,7 +197,7 @@ def _kernels(cell: CellSpec, shape: Shape, limits: Limits, choice: Choice) -> tu
             (plan.mapping, plan.sizes),
             plan.binding,
             Chip.of(cell, shape, limits, plan),
-            timeline_of(cell, shape, limits, plan),
+            timeline_of(cell, shape, limits, plan)._replace(measured=time),
         )
-        for plan in (choice.plan.forward, choice.plan.backward)
+        for plan, time in zip((choice.plan.forward, choice.plan.backward), times, strict=True)
     )

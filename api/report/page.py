@@ -13,14 +13,18 @@ import jinja2
 from markupsafe import Markup
 
 from ..codegen.shape import Shape
+from .compare import facts_of
 from .contents import Report
 
 # Each section's template and id, and its word in the navigation.
 _SECTIONS = {
+    "compare": "What differs",
     "card": "Cell",
     "plan": "Plan",
     "time": "Time of a step",
+    "limits": "Limits",
     "code": "Equation to code",
+    "accuracy": "Accuracy",
     "reproduce": "Reproduce",
 }
 
@@ -43,7 +47,8 @@ def page_of(reports: Sequence[Report], command: str) -> str:
         .get_template("page.html.jinja")
         .render(
             reports=reports,
-            sections=tuple(_SECTIONS.items()),
+            facts=facts_of(*reports) if len(reports) == 2 else (),
+            sections=[s for s in _SECTIONS.items() if s[0] != "compare" or len(reports) == 2],
             parts=tuple(_SECTIONS),
             style=Markup(style),
             script=Markup(script),
@@ -57,13 +62,13 @@ def page_of(reports: Sequence[Report], command: str) -> str:
 
 
 def card_of(report: Report) -> str:
-    """The card and the plan as HTML with a style of its own, for a notebook.
+    """The card and the plan as HTML, for a notebook.
 
     Args:
         report: of the cell.
     """
     template = _environment().get_template("notebook.html.jinja")
-    return template.render(report=report, style=Markup(_text("page.css")))
+    return template.render(report=report)
 
 
 def versions() -> dict[str, str]:
@@ -111,5 +116,6 @@ def _environment() -> jinja2.Environment:
     )
     environment.filters["size"] = _size
     environment.filters["count"] = lambda number: f"{number:,}"
+    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     environment.globals["call_bytes"] = _call_bytes
     return environment

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from .card import Card
+from .figures.timeline import Timeline
 from .plans import Choice
-from .timeline import Timeline
 
 
 class Answer(NamedTuple):

@@ -38,6 +38,9 @@ def report_command(
     dtype: DtypeOption = Scalar.BFLOAT16,
     batch: Batch = 16,
     variant: VariantOption = "auto",
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Measure times and errors on this machine's GPU.")
+    ] = False,
 ) -> None:
     """Write a page about a cell: equations, plan, time, limits, code. No GPU is needed.
 
@@ -49,4 +52,5 @@ def report_command(
         raise typer.BadParameter("at most two cells", param_hint="CELL")
     from ..report import write_report
 
-    write_report(cell, output, Shape(heads, head_dim, batch, dtype=dtype.value), gpu, variant)
+    shape = Shape(heads, head_dim, batch, dtype=dtype.value)
+    write_report(cell, output, shape, gpu, variant, measure)

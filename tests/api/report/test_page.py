@@ -18,8 +18,13 @@ import pytest
 import rnnc
 from rnnc.cli.app import app
 from rnnc.codegen.cuda.limits import limits_of
+from rnnc.codegen.cuda.planner import plans_for
 from rnnc.report.contents import Report
+from rnnc.report.figures.accuracy import accuracy_of
+from rnnc.report.figures.plot import Curve
+from rnnc.report.figures.timeline import timeline_of
 from rnnc.report.mathml import equations_of
+from rnnc.report.measured import Measured
 from rnnc.report.page import page_of
 from rnnc.report.ptx import ptx_lines
 from rnnc.report.terms import Terms
@@ -222,10 +227,61 @@ def test_a_cell_without_a_plan_gets_a_page_with_the_reason():
     assert "every unit has a warp" in text
 
 
-def test_two_cells_stand_side_by_side():
-    shown = Page(page(rnnc.cells.lstm, rnnc.cells.gru))
+def test_two_cells_stand_side_by_side_and_what_differs_is_marked():
+    text = page(rnnc.cells.elman, rnnc.cells.irnn)
+    shown = Page(text)
     assert len(shown.ids) == len(set(shown.ids))
     assert [t for t, _ in shown.tags].count("h1") == 2
+    rows = re.findall(r"<tr( class=\"differs\")?><th scope=\"row\">([^<]*)</th>", text)
+    marked = {name: bool(mark) for mark, name in rows}
+    assert marked["saved for the backward"] != marked["states"]
+    assert not marked["states"]
+
+
+def test_measured_times_and_errors_are_labelled(monkeypatch):
+    cell, shape = rnnc.cells.elman, rnnc.Shape(1, 64)
+    found = Measured((500.0, 800.0), "", (Curve("bfloat16, GPU", ((1, 1e-3), (9, 2e-3))),), "a GPU")
+    report = Report.of(cell, shape, limits_of("H200"), measure=lambda *_: found)
+    text = " ".join("".join(Page(page_of([report], "rnnc report")).texts).split())
+    estimate = report.choice.plan.forward.nanoseconds
+    assert "Measured on a GPU: 500 ns per step" in text
+    assert f"the model is off by {100 * (estimate / 500 - 1):+.0f} %" in text
+    assert "bfloat16: measured on a GPU" in text
+
+
+def test_errors_are_of_the_cpus_kernels(lstm):
+    curves = {c.name: c for c in accuracy_of(rnnc.cells.lstm, rnnc.Shape(12, 64)).plot.curves}
+    assert 1e-8 < curves["float32, CPU"].points[-1][1] < 1e-5
+    assert curves["float64, CPU"].points[-1][1] < 1e-14
+    text = " ".join("".join(Page(lstm).texts).split())
+    assert "bfloat16 and float16: measured on one NVIDIA H200" in text
+
+
+def test_other_packages_are_shown_only_for_the_same_cell_dtype_and_batch(lstm):
+    assert "FlashRNN 1.0.5" in lstm
+    assert "cuDNN" not in lstm.split('id="limits"')[1].split("</section>")[0]  # measured in float16
+    report = Report.of(rnnc.cells.lstm, rnnc.Shape(12, 64, 15), limits_of("H200"))
+    assert report.rooflines.peers == ()
+
+
+def test_a_part_that_others_hide_is_drawn_over_them():
+    cell, shape, limits = rnnc.cells.lstm, rnnc.Shape(1, 1024, 64), limits_of("H200")
+    plans = [p for p in plans_for(cell, shape, limits) if p.forward.kind == "grid"]
+    lines = [timeline_of(cell, shape, limits, p.forward) for p in plans]
+    for line in lines:
+        shown = sum(s.length - s.hidden for s in line.spans if s.name != "memory")
+        assert shown == line.total
+    assert any(s.hidden for line in lines for s in line.spans if s.name != "memory")
+
+
+def test_a_notebook_shows_the_card_and_the_plan():
+    shown = rnnc.cells.get("gru")._repr_html_()
+    plan = rnnc.plan_for(rnnc.cells.gru, rnnc.Shape(1, 64), limits_of("H200"))
+    assert shown.count("<math") == len(rnnc.cells.gru.gates) + 1
+    assert plan.forward.kind in shown
+    assert plan.forward.binding in shown
+    hostile = rnnc.cells.gru.model_copy(update={"doc": HOSTILE})._repr_html_()
+    assert "<script" not in hostile
 
 
 def test_the_command_writes_the_page(tmp_path):

@@ -6,18 +6,18 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ..cellspec.cell import CellSpec
-from ..codegen.cuda.alternating.plan import AlternatingPlan
-from ..codegen.cuda.block.plan import BlockPlan
-from ..codegen.cuda.cluster.plan import ClusterPlan
-from ..codegen.cuda.grid.plan import GridPlan
-from ..codegen.cuda.kernel_plan import KernelPlan, ResidentPlan
-from ..codegen.cuda.limits import Limits
-from ..codegen.cuda.mma import K_TILE_BYTES, K_TILE_REGISTERS, TILE_N
-from ..codegen.cuda.tiled_plan import TiledPlan
-from ..codegen.derive import derive
-from ..codegen.layout import layout_of
-from ..codegen.shape import Shape
+from ...cellspec.cell import CellSpec
+from ...codegen.cuda.alternating.plan import AlternatingPlan
+from ...codegen.cuda.block.plan import BlockPlan
+from ...codegen.cuda.cluster.plan import ClusterPlan
+from ...codegen.cuda.grid.plan import GridPlan
+from ...codegen.cuda.kernel_plan import KernelPlan, ResidentPlan
+from ...codegen.cuda.limits import Limits
+from ...codegen.cuda.mma import K_TILE_BYTES, K_TILE_REGISTERS, TILE_N
+from ...codegen.cuda.tiled_plan import TiledPlan
+from ...codegen.derive import derive
+from ...codegen.layout import layout_of
+from ...codegen.shape import Shape
 
 _SUM_BYTES = 4  # of a partial sum that a cluster's backward sends
 

@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ..cellspec.cell import CellSpec
-from ..codegen.cuda.alternating.cost import alternating_step
-from ..codegen.cuda.alternating.plan import AlternatingPlan
-from ..codegen.cuda.block.cost import block_step
-from ..codegen.cuda.block.plan import BlockPlan
-from ..codegen.cuda.cluster.cost import cluster_step
-from ..codegen.cuda.cluster.plan import ClusterPlan
-from ..codegen.cuda.cost.estimate import Step
-from ..codegen.cuda.cost.inputs import CostInputs
-from ..codegen.cuda.grid.cost import grid_step
-from ..codegen.cuda.grid.plan import GridPlan
-from ..codegen.cuda.kernel_plan import KernelPlan
-from ..codegen.cuda.limits import Limits
-from ..codegen.shape import Shape
+from ...cellspec.cell import CellSpec
+from ...codegen.cuda.alternating.cost import alternating_step
+from ...codegen.cuda.alternating.plan import AlternatingPlan
+from ...codegen.cuda.block.cost import block_step
+from ...codegen.cuda.block.plan import BlockPlan
+from ...codegen.cuda.cluster.cost import cluster_step
+from ...codegen.cuda.cluster.plan import ClusterPlan
+from ...codegen.cuda.cost.estimate import Step
+from ...codegen.cuda.cost.inputs import CostInputs
+from ...codegen.cuda.grid.cost import grid_step
+from ...codegen.cuda.grid.plan import GridPlan
+from ...codegen.cuda.kernel_plan import KernelPlan
+from ...codegen.cuda.limits import Limits
+from ...codegen.shape import Shape
 
 
 class Span(NamedTuple):
@@ -52,6 +52,11 @@ class Timeline(NamedTuple):
     spans: tuple[Span, ...]
     start: int
     measured: float | None = None
+
+    @property
+    def most(self) -> float:
+        """The longer of the estimated and the measured time, and of the parts."""
+        return max(self.total, self.measured or 0, *(s.start + s.length for s in self.spans))
 
     @property
     def longest(self) -> Span:
