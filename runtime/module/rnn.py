@@ -95,8 +95,9 @@ class RNN(Steps, Options, Weighted):
 
     Raises:
         TensorError: a size is no whole number or too small, heads do not divide `hidden_size`,
-            `dropout` is no probability, or the cell with `proj_size` reads its output in another
-            way than through recurrent matrices.
+            `dropout` is no probability, `bias`, `batch_first` or `bidirectional` is neither True
+            nor False, or the cell with `proj_size` reads its output in another way than through
+            recurrent matrices.
 
     Example:
         >>> import torch, rnnc
@@ -134,10 +135,11 @@ class RNN(Steps, Options, Weighted):
         self.heads = check_heads(heads, hidden_size)
         self.num_layers = check_size("num_layers", num_layers)
         check_module_dtype(dtype)
-        if not isinstance(dropout, int | float) or not 0 <= dropout <= 1:
+        number = isinstance(dropout, int | float) and not isinstance(dropout, bool)
+        if not number or not 0 <= dropout <= 1:
             raise TensorError("dropout", repr(dropout), "a probability", "dropout=0.1")
-        self.bias = bias
-        self.batch_first = batch_first
+        self.bias = check_flag("bias", bias)
+        self.batch_first = check_flag("batch_first", batch_first)
         self.dropout = float(dropout)
         self.bidirectional = check_flag("bidirectional", bidirectional)
         self.proj_size = proj_size

@@ -111,11 +111,6 @@ def test_states_of_one_direction_are_refused():
     assert "(2 * num_layers, B, hidden_size)" in str(error.value)
 
 
-def test_bidirectional_is_true_or_false():
-    with pytest.raises(TensorError, match="bidirectional"):
-        rnnc.RNN(rnnc.cells.gru, 4, 6, bidirectional="yes")
-
-
 class Noted(CpuTarget):
     """Notes in which lane each direction runs."""
 

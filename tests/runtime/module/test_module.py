@@ -42,6 +42,19 @@ def test_parameters_and_their_shapes():
     }
 
 
+@pytest.mark.parametrize("name", ["bias", "batch_first", "bidirectional", "dropout"])
+@pytest.mark.parametrize("value", [3, "yes", None, True])
+def test_flags_and_dropout_are_of_their_types(name, value):
+    """As in torch's modules, where a number in place of a flag is a slip of a position."""
+    options = {name: value}
+    if value is True and name != "dropout":
+        assert getattr(rnnc.RNN(odd, 3, 8, **options), name) is True
+        return
+    with pytest.raises(rnnc.TensorError) as caught:
+        rnnc.RNN(odd, 3, 8, **options)
+    assert (caught.value.where, caught.value.found) == (name, repr(value))
+
+
 def test_initialisation_of_every_parameter():
     torch.manual_seed(0)
     rnn = rnnc.RNN(odd, 300, 128, heads=2)
