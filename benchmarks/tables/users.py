@@ -33,8 +33,8 @@ def users(results: Path) -> str:
     note = (
         f"Geometric mean: {statistics.geometric_mean(walls):.2f} times torch by wall-clock and"
         f" {statistics.geometric_mean(devices):.2f} times by GPU time; worst case:"
-        f" {walls[0]:.2f} times ({cases[0]['name']}); {slower} of {len(cases)} cases are slower by"
-        " wall-clock."
+        f" {walls[0]:.2f} times ({cases[0]['name']}); {slower} of {len(cases)} cases"
+        f" {'is' if slower == 1 else 'are'} slower by wall-clock."
     )
     failures = [case["failure"] for case in found["cases"] if not case["times"]]
     late = sum("time limit" in failure for failure in failures)

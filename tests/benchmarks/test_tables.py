@@ -118,7 +118,7 @@ def test_users_cases_and_plans_are_read(tables, tmp_path):
     (tmp_path / "users-cuda-a.json").write_text(json.dumps(head | {"cases": [*cases, late]}))
     (tmp_path / "users-cuda-b.json").write_text(json.dumps(fewer))
     text = tables.TABLES["users"](tmp_path)
-    assert "worst case: 0.50 times (RNN b); 1 of 3 cases are slower by wall-clock." in text
+    assert "worst case: 0.50 times (RNN b); 1 of 3 cases is slower by wall-clock." in text
     assert "Not measured: 0 that rnnc cannot run, and 1 that the run's time limit cut." in text
     names = [line.split(" | ")[0] for line in text.splitlines() if line.startswith("| ")]
     assert names[1:] == ["| RNN b", "| LSTM c, step", "| LSTM a"]
