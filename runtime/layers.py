@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .autograd.layers import Composed, run_node
 from .autograd.settings import Settings, made_joint, stack_of
-from .autograd.stack_forward import forward_layers, profiled
+from .autograd.stack.forward import forward_layers, profiled
 from .autograd.step import run_step_node
 from .autograd.traced.call import operator_weights, run_operator
 from .autograd.transforms import check_has_operators, needs_reference

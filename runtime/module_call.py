@@ -10,7 +10,7 @@ from torch import Tensor
 from .replay.replays import Replays
 
 if TYPE_CHECKING:
-    from .autograd.stack import Stack
+    from .autograd.stack.stack import Stack
     from .ragged.given import Ragged
 
 

@@ -8,7 +8,7 @@ from functools import partial
 from torch import Tensor
 
 from .autograd.settings import Settings
-from .autograd.stack_forward import profiled
+from .autograd.stack.forward import profiled
 from .autograd.step import run_step_node
 from .composed.layer_by_layer import composed
 from .layers import one_step, plain_call, scan_layers

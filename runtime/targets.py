@@ -20,7 +20,7 @@ from .replay.replays import Replays
 from .tensors import Forward, Gradients, Saved, ScanInputs, Stepped
 
 if TYPE_CHECKING:
-    from .autograd.stack import Stack
+    from .autograd.stack.stack import Stack
 
 
 class Lanes(Protocol):

@@ -17,10 +17,10 @@ from ..replay.replays import Replays, replayed
 from ..tensors import States
 from .check_saved import check_as_left, plain_gradients
 from .function import Likeness, spent_error, without_autocast
-from .stack import Stack
-from .stack_backward import backward_layers
-from .stack_forward import forward_layers, profiled
-from .sweep import saved_by_name
+from .stack.backward import backward_layers
+from .stack.forward import forward_layers, profiled
+from .stack.stack import Stack
+from .stack.sweep import saved_by_name
 from .transforms import check_gradients, check_has_operators
 
 # The same computation by torch operations that autograd can differentiate again: output and last

@@ -9,7 +9,7 @@ from ...cellspec.cell import CellSpec
 from ..call import Choice, Order, call_of
 from ..module.forms import OWN, Form
 from ..ragged.given import RaggedKind
-from .stack import Stack
+from .stack.stack import Stack
 
 
 class Settings(NamedTuple):

@@ -18,8 +18,8 @@ from ..tensors import States, Stepped
 from .check_saved import plain_gradients
 from .function import without_autocast
 from .layers import Composed, as_left, differentiable
-from .stack import Stack
-from .stack_forward import profiled
+from .stack.forward import profiled
+from .stack.stack import Stack
 from .transforms import check_gradients, check_has_operators
 
 

@@ -15,7 +15,7 @@ from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of
 
 if TYPE_CHECKING:
-    from ..autograd.stack import Stack
+    from ..autograd.stack.stack import Stack
 
 
 def step_backward(

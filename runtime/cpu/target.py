@@ -23,7 +23,7 @@ from .plans import DTYPES, plan_of
 from .step import CpuSteps
 
 if TYPE_CHECKING:
-    from ..autograd.stack import Stack
+    from ..autograd.stack.stack import Stack
 
 
 class CpuTarget(CpuSteps):

@@ -15,7 +15,7 @@ from .load import load_kernel
 from .wavefront.schedule import StackSizes, schedule_of
 
 if TYPE_CHECKING:
-    from ..autograd.stack import Stack
+    from ..autograd.stack.stack import Stack
 
 
 class CudaAhead:

@@ -12,7 +12,7 @@ from torch.autograd import forward_ad
 
 from ..autograd.function import have_memory
 from ..autograd.settings import Settings
-from ..autograd.stack import Stack
+from ..autograd.stack.stack import Stack
 from ..check.masks import check_lengths
 from ..check.plain import any_function_mode
 from ..module_call import PlainCall

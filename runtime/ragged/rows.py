@@ -12,7 +12,7 @@ from .given import Ragged
 from .packing import Packing, packing_of
 
 if TYPE_CHECKING:
-    from ..autograd.stack import Stack
+    from ..autograd.stack.stack import Stack
 
 
 class WholeRows:

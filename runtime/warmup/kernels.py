@@ -8,7 +8,7 @@ import torch
 
 from ..autograd.directions.joint import joint_stack
 from ..autograd.settings import made_joint, stack_of
-from ..autograd.stack import Stack
+from ..autograd.stack.stack import Stack
 from ..ragged.given import RaggedKind
 from ..scan import resolve_backend
 from ..targets import TARGETS, JointTarget

@@ -8,7 +8,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..autograd.stack import Stack
+from ..autograd.stack.stack import Stack
 from ..store.tuned import Asked
 from .kernels import described, load_kernels, stack_of_call, without_repeats
 from .layers import LayerCall, calls_of

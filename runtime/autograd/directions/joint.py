@@ -17,7 +17,7 @@ from ...layers_call import LayerWeights
 from ..moves import Moves
 
 if TYPE_CHECKING:
-    from ..stack import Stack
+    from ..stack.stack import Stack
 
 
 @lru_cache(maxsize=512)

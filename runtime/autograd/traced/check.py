@@ -26,7 +26,7 @@ from ..directions.joint import joint_stack, joint_states, joint_weights
 from ..directions.lanes import NOTHING
 from ..function import Likeness
 from ..moves import TORCH_MOVES
-from ..stack import Stack
+from ..stack.stack import Stack
 from .schemas import Options, to_parts
 
 

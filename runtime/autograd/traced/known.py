@@ -6,7 +6,7 @@ from collections.abc import Hashable
 
 from ...replay.replays import Replays, generation
 from ...targets import replays_of
-from ..stack import Stack
+from ..stack.stack import Stack
 
 _MOST = 512
 

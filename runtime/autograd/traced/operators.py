@@ -17,10 +17,10 @@ from torch import Tensor
 from ...call import cell_of, stored_states
 from ...targets import target_of
 from ..function import without_autocast
-from ..stack import Stack
-from ..stack_backward import backward_layers
-from ..stack_forward import forward_layers, profiled
-from ..sweep import StackSaved
+from ..stack.backward import backward_layers
+from ..stack.forward import forward_layers, profiled
+from ..stack.stack import Stack
+from ..stack.sweep import StackSaved
 from ..transforms import OPERATOR_TARGETS
 from .check import check_backward, check_forward
 from .gradients import backward_of_rnn, refuse_second, register_gradients, remember_for_backward

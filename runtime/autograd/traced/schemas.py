@@ -19,8 +19,8 @@ from ...module.forms import OWN, Form
 from ...module.rows import rows_form
 from ...targets import target_of
 from ..settings import Settings, made_joint, stack_of
-from ..stack import Stack
-from ..stack_forward import Run
+from ..stack.forward import Run
+from ..stack.stack import Stack
 
 _OPTIONS = (
     "str cell, bool[] given, int layers, bool both, int heads, int dim, float dropout,"

@@ -17,7 +17,7 @@ from .ready import step_ready
 from .tiled_layers import TiledLayers
 
 if TYPE_CHECKING:
-    from ...autograd.stack import Stack
+    from ...autograd.stack.stack import Stack
 
 
 def backward_step(

@@ -16,7 +16,7 @@ from .products import Products
 from .ready import StepReady, packed_places, step_ready
 
 if TYPE_CHECKING:
-    from ...autograd.stack import Stack
+    from ...autograd.stack.stack import Stack
 
 
 def forward_step(

@@ -16,7 +16,7 @@ from .forward import forward_step
 from .graph import capture
 
 if TYPE_CHECKING:
-    from ...autograd.stack import Stack
+    from ...autograd.stack.stack import Stack
 
 
 class CudaSteps:

@@ -8,15 +8,15 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from ..call import Call, Order
-from ..layers_call import LayersCall, LayerWeights
-from ..masks import Masks
-from ..module.forms import OWN, Form
-from ..module.rows import RowsForm
-from ..ragged.given import Ragged, RaggedKind
-from ..ragged.made import MadeMasks
-from ..targets import TARGETS, Lanes, LayersTarget, Target
-from .directions.lanes import ONE_LANE
+from ...call import Call, Order
+from ...layers_call import LayersCall, LayerWeights
+from ...masks import Masks
+from ...module.forms import OWN, Form
+from ...module.rows import RowsForm
+from ...ragged.given import Ragged, RaggedKind
+from ...ragged.made import MadeMasks
+from ...targets import TARGETS, Lanes, LayersTarget, Target
+from ..directions.lanes import ONE_LANE
 
 
 class Stack(NamedTuple):

@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..layers_call import LayersRead, LayerWeights
-from ..ragged.given import Ragged
-from ..ragged.made import MadeMasks, rows_that_run
-from ..ragged.rows import LayerRows
-from ..targets import LayersTarget
-from ..tensors import Gradients, Saved
+from ...layers_call import LayersRead, LayerWeights
+from ...ragged.given import Ragged
+from ...ragged.made import MadeMasks, rows_that_run
+from ...ragged.rows import LayerRows
+from ...targets import LayersTarget
+from ...tensors import Gradients, Saved
+from .forward import dropped
 from .stack import Stack
-from .stack_forward import dropped
 
 
 class StackSaved(NamedTuple):

@@ -10,16 +10,16 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ..check.plain import profiler_enabled
-from ..layers_call import LayerWeights
-from ..masks import Masks
-from ..ragged.given import Ragged
-from ..ragged.made import MadeMasks, made_masks
-from ..ragged.rows import LayerRows, layer_rows
-from ..tensors import Forward, ScanInputs, States
-from .directions.joint import joint_stack, joint_states, joint_weights
-from .directions.lanes import NOTHING
-from .moves import Moves, moves_of, packed_weights
+from ...check.plain import profiler_enabled
+from ...layers_call import LayerWeights
+from ...masks import Masks
+from ...ragged.given import Ragged
+from ...ragged.made import MadeMasks, made_masks
+from ...ragged.rows import LayerRows, layer_rows
+from ...tensors import Forward, ScanInputs, States
+from ..directions.joint import joint_stack, joint_states, joint_weights
+from ..directions.lanes import NOTHING
+from ..moves import Moves, moves_of, packed_weights
 from .stack import Stack
 
 

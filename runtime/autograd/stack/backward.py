@@ -7,11 +7,11 @@ from typing import Any
 
 from torch import Tensor
 
-from ..ragged.rows import layer_rows
-from .directions.joint import joint_stack, joint_states, joint_weights, split_gradients
-from .moves import moves_of, packed_weights
+from ...ragged.rows import layer_rows
+from ..directions.joint import joint_stack, joint_states, joint_weights, split_gradients
+from ..moves import moves_of, packed_weights
+from .forward import stacked
 from .stack import Stack
-from .stack_forward import stacked
 from .sweep import StackSaved, Sweep
 
 
