@@ -14,6 +14,8 @@ On a GPU, the comparison, in commands of at most nine minutes each:
     python examples/language_model.py speed
     python examples/language_model.py report
 
+On several GPUs: `torchrun --nproc-per-node 2 examples/language_model.py ranks --style fsdp`.
+
 The folder `--out` gets tables, pictures and JSON. The folder `--work` gets the tokens and the
 checkpoints, from which an interrupted run goes on, bit for bit. docs/language_model.md says more.
 """
@@ -32,7 +34,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import rich
 import torch
 import typer
-from language_model import comparison, models, report, runs, speed
+from language_model import comparison, models, ranks, report, runs, speed
 from language_model.comparison import Conditions
 from language_model.runs import Places
 from language_model.tokens import Tokens, prepare
@@ -47,6 +49,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 Device = StrEnum("Device", ["cpu", "cuda"])
 Model = StrEnum("Model", [(name, name) for name in models.CONTENDERS])
 Size = StrEnum("Size", [(name, name) for name in models.SIZES])
+Style = StrEnum("Style", [(name, name) for name in ranks.STYLES])
 By = StrEnum("By", ["tokens", "time"])
 Count = Annotated[int | None, typer.Option(min=1)]
 Seconds = Annotated[float | None, typer.Option(min=0.1)]
@@ -123,6 +126,25 @@ def train(
         f" {told['seconds']:.1f} s, {told['tokens_per_second'] / 1e3:.1f} k tokens/s."
     )
     rich.print(f"The weights are in {places.checkpoint(name)}.")
+
+
+@app.command("ranks")
+def on_ranks(
+    style: Style | None = None,
+    model: Model = Model.lstm,
+    size: Size = Size("25m"),
+    steps: Count = 50,
+    context: Count = None,
+    batch: Count = None,
+    vocabulary: Vocabulary = None,
+    data: Text = None,
+    work: Work = WORK,
+    device: Device = Device(DEVICE),
+) -> None:
+    """Train under torchrun; without a style, the same in one process. It prints the losses."""
+    own = models.SIZES[size]
+    settings = Settings(model, size, *shape(size, context, batch), steps or 50, 3e-4)
+    ranks.train(style, settings, own, lambda: read(size, work, vocabulary, data), device)
 
 
 @app.command()

@@ -1,8 +1,12 @@
 """Training on several GPUs, or processes: the same batches in the same order as on one."""
 
+import os
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import rich
 import torch
 import torch.distributed as dist
 from rnnc.distributed import HeadwiseParallel, SequenceParallel, reduce_gradients
@@ -21,6 +25,44 @@ from .training import BETAS, CHUNK, CLIP, DECAY, Settings, Training
 
 # What ranks share: rows of a batch (with copies of the weights, or parts of them), heads, or steps.
 STYLES = "ddp", "fsdp", "heads", "steps"
+
+
+def train(
+    style: str | None, settings: Settings, size: Size, read: Callable[[], Tokens], device: str
+) -> list[float]:
+    """Train in a process of torchrun, or in one process without a style, and show the losses.
+
+    Args:
+        style: one of `STYLES`.
+        settings: of the run.
+        size: of the model; its vocabulary becomes that of the text.
+        read: gives the tokens.
+        device: "cpu" or "cuda".
+
+    Returns:
+        The loss of each step.
+    """
+    mesh, first = None, True
+    if style is not None:
+        if device == "cuda":
+            torch.cuda.set_device(int(os.environ["LOCAL_RANK"]))
+        dist.init_process_group()
+        mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
+        first = dist.get_rank() == 0
+        if first:
+            read()  # the others find what this one has prepared
+        dist.barrier()
+    tokens = read()
+    size = replace(size, vocabulary=tokens.vocabulary)
+    training, losses = RanksTraining(settings, size, tokens, device, style, mesh), []
+    for step in range(settings.steps):
+        losses.append(training.advance().item())
+        if first and (step + 1) % max(1, settings.steps // 10) == 0:
+            rich.print(f"step {step + 1}: loss {losses[-1]:.5f}")
+    if style is not None:
+        dist.barrier()
+        dist.destroy_process_group()
+    return losses
 
 
 class Loss(nn.Module):
