@@ -21,6 +21,7 @@ from .contenders.contender import Contender
 from .contenders.kinds import DEFAULT_KINDS, Kind
 from .inputs import DTYPES, Call, Inputs
 from .rows import SHORT_STEPS, BenchError, Row
+from .time_limit import TooLong, within
 from .timing import SECONDS_PER_PHASE, Figure, WarmUp, free, peak_mib, timed, wait, warm_up
 
 Phase = Literal["forward", "forward_backward", "inference"]
@@ -97,7 +98,7 @@ class Settings:
             host's.
         deadline: the `time.monotonic()` after which no contender starts; running ones stop at the
             minimum number of runs.
-        built: whether contenders were compiled before, so that none needs time for it.
+        ready: seconds in which a contender must be compiled and warm.
     """
 
     device: str = "cuda"
@@ -107,7 +108,7 @@ class Settings:
     repeat: int = 30
     queued: bool = False
     deadline: float = math.inf
-    built: bool = False
+    ready: float = math.inf
 
 
 def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
@@ -152,10 +153,9 @@ def _started(found: Comparison, cell: CellSpec, settings: Settings) -> list[tupl
         row, cell, device, dtypes, settings.kinds, settings.peer_dtypes
     ):
         name = f"{contender.name}, {contender.dtype}"
-        start = 0 if settings.built else contender.start
-        if time.monotonic() + start > last_start:
+        if time.monotonic() + contender.start > last_start:
             found.left_out[name] = "the time limit was reached" + (
-                f": it would compile for {start:.0f} s" if start else ""
+                f": it would compile for {contender.start:.0f} s" if contender.start else ""
             )
             continue
         result = Result(contender)
@@ -181,7 +181,17 @@ def short_row(row: Row, kinds: tuple[Kind, ...]) -> Row | None:
 
 
 def _prepared(result: Result, inputs: Inputs, settings: Settings) -> Call | None:
-    """The warmed-up call; None and a reason in the result if it fails."""
+    """The warmed-up call; None and a reason in the result if it fails or takes too long."""
+    try:
+        with within(settings.ready):
+            return _warmed_up(result, inputs, settings)
+    except TooLong:
+        result.absent = f"it was not compiled within {settings.ready:.0f} s"
+        free(settings.device)
+        return None
+
+
+def _warmed_up(result: Result, inputs: Inputs, settings: Settings) -> Call | None:
     contender = result.contender
     try:
         result.plan = _plan(contender, inputs, settings.device)

@@ -13,7 +13,7 @@ from .eager_loops import compiled_loop, compiled_step
 from .haste import haste_layers
 from .kinds import Kind
 from .ours import eager_loop, module, scans
-from .scans_over_time import accelerated_scan, fla_kernels
+from .scans_over_time import accelerated_scan, fla_gla, fla_hgrn
 from .torchrl import torchrl_kernels
 
 # What each kind has for the sizes and the dtype of a row.
@@ -21,7 +21,8 @@ _OTHERS: dict[Kind, Callable[[Row, str], Iterator[Contender]]] = {
     "torchrl": torchrl_kernels,
     "haste": haste_layers,
     "attention": attention,
-    "fla": fla_kernels,
+    "fla": fla_hgrn,
+    "fla-gla": fla_gla,
     "accelerated-scan": accelerated_scan,
 }
 

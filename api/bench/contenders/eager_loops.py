@@ -115,7 +115,7 @@ def compiled_loop(dtype: str) -> Contender:
 def compiled_step(dtype: str) -> Contender:
     """A plain loop in Python over a step under torch.compile."""
     name = "torch.compile of a step"
-    return Contender(name, dtype, False, "wx ready", _step_compiled, start=20)
+    return Contender(name, dtype, False, "wx ready", _step_compiled)
 
 
 def _compiled(inputs: Inputs) -> Call:

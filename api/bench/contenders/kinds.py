@@ -18,6 +18,7 @@ Kind = Literal[
     "haste",
     "attention",
     "fla",
+    "fla-gla",
     "accelerated-scan",
     "loop",
     "compile",

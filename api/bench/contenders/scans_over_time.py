@@ -25,16 +25,25 @@ _MATRIX = "another function: gated linear attention, a matrix per head; q, k, v 
 _LARGEST_GLA = 256
 
 
-def fla_kernels(row: Row, dtype: str) -> Iterator[Contender]:
-    """`chunk_hgrn`, and `chunk_gla` for the heads of a row.
+def fla_hgrn(row: Row, dtype: str) -> Iterator[Contender]:
+    """`chunk_hgrn` over the units of a row.
 
     Args:
         row: the sizes.
         dtype: a key of `DTYPES`.
     """
-    yield Contender("fla chunk_hgrn", dtype, False, "wx ready", _hgrn, note=_LINEAR, start=5)
+    yield Contender("fla chunk_hgrn", dtype, False, "wx ready", _hgrn, note=_LINEAR)
+
+
+def fla_gla(row: Row, dtype: str) -> Iterator[Contender]:
+    """`chunk_gla` for the heads of a row.
+
+    Args:
+        row: the sizes.
+        dtype: a key of `DTYPES`.
+    """
     if row.head_dim <= _LARGEST_GLA:
-        yield Contender("fla chunk_gla", dtype, False, "wx ready", _gla, note=_MATRIX, start=20)
+        yield Contender("fla chunk_gla", dtype, False, "wx ready", _gla, note=_MATRIX)
 
 
 def accelerated_scan(row: Row, dtype: str) -> Iterator[Contender]:

@@ -15,7 +15,6 @@ from .torch_rnn import MODULES
 
 _KERNELS = "torchrl.modules.tensordict_module._rnn_triton"
 _STATES = {"lstm": 2, "gru": 1}
-_SECONDS = 30  # it times up to sixteen tilings of each of its kernels at their first call
 
 
 def torchrl_kernels(row: Row, dtype: str) -> Iterator[Contender]:
@@ -27,9 +26,7 @@ def torchrl_kernels(row: Row, dtype: str) -> Iterator[Contender]:
     """
     if row.cell in _STATES and dtype == "float32":
         note = "" if row.heads == 1 else f"one head of {row.head_dim} only"
-        yield Contender(
-            "TorchRL", dtype, False, "with input GEMM", _prepare, note=note, start=_SECONDS
-        )
+        yield Contender("TorchRL", dtype, False, "with input GEMM", _prepare, note=note)
 
 
 def torchrl_run(

@@ -7,7 +7,8 @@ float64. The error of a tensor is the norm of the difference over the norm of th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -20,12 +21,15 @@ from ...cellspec.library import load
 from ...runtime.nn.modules import GRU, LSTM
 from ...runtime.scan import scan
 from ..contenders.haste import haste_layer
+from ..contenders.kinds import Kind
 from ..contenders.scans_over_time import hgrn_kernel, scan_kernel
 from ..contenders.torch_rnn import MODULES
 from ..contenders.torchrl import torchrl_run
 from ..inputs import DTYPES
 from ..measure import reason
+from ..time_limit import TooLong, within
 from ..timing import free
+from .cases import Float32, float32_products
 
 # From the input, (T, B, H), to h at all steps, by the parameters' names.
 Layer = Callable[[Tensor, dict[str, Tensor]], Tensor]
@@ -42,7 +46,7 @@ class Check:
     Attributes:
         cell: "lstm", "gru", or "h = a h + b".
         name: of the contender.
-        dtype: of its tensors.
+        dtype: of its tensors; of float32 with the way that torch's modules and rnnc round products.
         sizes: units, batch rows and steps.
         errors: relative, by the tensor's name; gradients begin with `d_`.
         over_time: relative errors of h, in as many parts of time as there are numbers.
@@ -62,24 +66,42 @@ class Check:
         return asdict(self)
 
 
-def check_all(device: str, units: int, batch: int, steps: int) -> Iterator[Check]:
-    """Compare all layers and recurrences that a device can run.
+def check_all(
+    device: str, sizes: tuple[int, int, int], kinds: Collection[Kind], ready: float = math.inf
+) -> Iterator[Check]:
+    """Compare the layers and the recurrences of some contenders.
 
     Args:
         device: "cpu" or "cuda".
-        units: of a layer, in one head.
-        batch: batch rows.
-        steps: steps.
+        sizes: units of a layer, in one head; batch rows; steps.
+        kinds: of contenders.
+        ready: seconds that one may take, compilation included.
     """
-    sizes = (units, batch, steps)
+    cuda = device == "cuda"
     for cell in ("lstm", "gru"):
-        for dtype in ("float32", "bfloat16", "float16") if device == "cuda" else ("float32",):
-            yield from _layers(cell, dtype, device, sizes)
-    for dtype in ("float32", "bfloat16") if device == "cuda" else ("float32",):
-        yield from _linear(dtype, device, sizes)
+        for dtype in ("float32", "bfloat16", "float16") if cuda else ():
+            yield from _layers(cell, dtype, device, sizes, kinds, ready)
+        yield from _layers(cell, "float32", device, sizes, kinds, ready, "ieee")
+    for dtype in ("float32", "bfloat16") if cuda else ("float32",):
+        yield from _linear(dtype, device, sizes, kinds, ready)
 
 
-def _layers(cell: str, dtype: str, device: str, sizes: tuple[int, int, int]) -> Iterator[Check]:
+def _layers(
+    cell: str,
+    dtype: str,
+    device: str,
+    sizes: tuple[int, int, int],
+    kinds: Collection[Kind],
+    ready: float,
+    float32: Float32 = "tf32",
+) -> Iterator[Check]:
+    exact_products = float32 == "ieee" or dtype != "float32"
+    own: set[Kind] = {"auto", "nn"}
+    own |= {"torchrl"} if dtype == "float32" and (device == "cpu" or not exact_products) else set()
+    single = dtype == "float32" and exact_products
+    own |= {"haste"} if single or (dtype == "float16" and cell == "gru") else set()
+    if not own & set(kinds):
+        return
     units, batch, steps = sizes
     to: dict[str, Any] = {"device": device, "dtype": DTYPES[dtype]}
     module = MODULES[cell][1](units, units).to(**to)
@@ -96,17 +118,19 @@ def _layers(cell: str, dtype: str, device: str, sizes: tuple[int, int, int]) -> 
 
     doubles = {name: p.double() for name, p in given.items()}
     wanted = _results(truth, x.double(), doubles, seed.double())
-    contenders: dict[str, Callable[[], Layer]] = {
-        "rnnc": lambda: _ours(cell, units, to),
-        MODULES[cell][0]: lambda: torchs,
+    contenders: dict[Kind, tuple[str, Callable[[], Layer]]] = {
+        "auto": ("rnnc", lambda: _ours(cell, units, to)),
+        "nn": (MODULES[cell][0], lambda: torchs),
+        "torchrl": ("TorchRL", lambda: _torchrl(cell, seed)),
+        "haste": ("Haste", lambda: _haste(cell, units, device, dtype)),
     }
-    if dtype == "float32":
-        contenders["TorchRL"] = lambda: _torchrl(cell, seed)
-    if dtype == "float32" or (dtype == "float16" and cell == "gru"):
-        contenders["Haste"] = lambda: _haste(cell, units, device, dtype)
-    for name, make in contenders.items():
-        found = Check(cell, name, dtype, sizes)
-        yield _compared(found, lambda make=make: _results(make(), x, given, seed), wanted)  # type: ignore[misc]
+    shown = f"{dtype} ({float32})" if dtype == "float32" else dtype
+    with float32_products(float32):
+        for kind, (name, make) in contenders.items():
+            if kind in own and kind in kinds:
+                found = Check(cell, name, shown, sizes)
+                run = lambda make=make: _results(make(), x, given, seed)  # noqa: E731
+                yield _compared(found, run, wanted, ready)
     free(device)
 
 
@@ -153,7 +177,13 @@ def _results(
     return {"h": y.detach(), **dict(zip(names, gradients, strict=True))}
 
 
-def _linear(dtype: str, device: str, sizes: tuple[int, int, int]) -> Iterator[Check]:
+def _linear(
+    dtype: str,
+    device: str,
+    sizes: tuple[int, int, int],
+    kinds: Collection[Kind],
+    ready: float,
+) -> Iterator[Check]:
     """`h = a h + b`, which HGRN is once its activations are computed."""
     units, batch, steps = sizes
     to: dict[str, Any] = {"device": device, "dtype": DTYPES[dtype]}
@@ -177,16 +207,24 @@ def _linear(dtype: str, device: str, sizes: tuple[int, int, int]) -> Iterator[Ch
             outputs.append(h)
         return torch.stack(outputs, 1)
 
-    cases: dict[str, tuple[_Given, _Given, dict[str, Tensor]]] = {
-        "rnnc hgrn": (hgrn, lambda given: hgrn(given, backend="reference"), {"c": c, "f": f}),
-        "fla chunk_hgrn": (
+    cases: dict[Kind, tuple[str, _Given, _Given, dict[str, Tensor]]] = {
+        "auto": (
+            "rnnc hgrn",
+            hgrn,
+            lambda given: hgrn(given, backend="reference"),
+            {"c": c, "f": f},
+        ),
+        "fla": (
+            "fla chunk_hgrn",
             lambda given: hgrn_kernel(device)(given["x"], given["g"]),
             lambda given: loop({"a": given["g"].exp(), "b": given["x"]}),
             {"x": b, "g": g},
         ),
-        "accelerated-scan": (over_time, loop, {"a": a, "b": b}),
+        "accelerated-scan": ("accelerated-scan", over_time, loop, {"a": a, "b": b}),
     }
-    for name, (run, exact, given) in cases.items():
+    for kind, (name, run, exact, given) in cases.items():
+        if kind not in kinds:
+            continue
         doubles = {key: each.double() for key, each in given.items()}
         wanted = _gradients(exact, doubles, seed.double())
         found = Check("h = a h + b", name, dtype, sizes)
@@ -194,6 +232,7 @@ def _linear(dtype: str, device: str, sizes: tuple[int, int, int]) -> Iterator[Ch
             found,
             lambda run=run, given=given: _gradients(run, given, seed),  # type: ignore[misc]
             wanted,
+            ready,
             time=1,
         )
     free(device)
@@ -214,11 +253,16 @@ def _compared(
     found: Check,
     results: Callable[[], dict[str, Tensor]],
     wanted: dict[str, Tensor],
+    ready: float,
     time: int = 0,
 ) -> Check:
     """The errors of what a contender gives, or why it gives nothing."""
     try:
-        got = results()
+        with within(ready):
+            got = results()
+    except TooLong:
+        found.failure = f"it was not compiled within {ready:.0f} s"
+        return found
     except Exception as error:
         # Any error of a contender is a line of the table, and the others go on.
         found.failure = reason(error)

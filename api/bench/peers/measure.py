@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from ...cellspec.library import load
+from ..contenders.kinds import Kind
 from ..measure import PHASES, Comparison, Result, Settings, measure_row
-from .cases import PeerCase
+from .cases import PeerCase, float32_products
 
 
 def measure_peers(
-    case: PeerCase, device: str, repeat: int, deadline: float, built: bool = False
+    case: PeerCase,
+    device: str,
+    kinds: Iterable[Kind],
+    repeat: int,
+    deadline: float,
+    ready: float,
 ) -> dict[str, Any]:
-    """Time all contenders of a case in turns, behind queued work.
+    """Time contenders of a case in turns, behind queued work.
 
     Args:
         case: the case.
         device: "cpu" or "cuda".
+        kinds: those of the case's that run now.
         repeat: timed runs of each contender and phase.
         deadline: the `time.monotonic()` after which no contender starts.
-        built: whether the kernels that take long to compile were compiled before.
+        ready: seconds in which a contender must be compiled.
 
     Returns:
         The sizes, and the times in milliseconds of each contender that ran; the reason of each that
@@ -29,21 +37,47 @@ def measure_peers(
         >>> import time
         >>> from rnnc.bench.peers.cases import peer_cases
         >>> from rnnc.bench.peers.measure import measure_peers
-        >>> found = measure_peers(peer_cases("cpu", "2")[0], "cpu", 3, time.monotonic() + 9)
-        >>> found["contenders"][0]["name"], sorted(found["left_out"])[0]
-        ('rnnc', 'accelerated-scan, float32')
+        >>> case, end = peer_cases("cpu", "2")[0], time.monotonic() + 9
+        >>> found = measure_peers(case, "cpu", ["auto", "fla"], 3, end, 9.0)
+        >>> found["contenders"][0]["name"], list(found["left_out"])
+        ('rnnc', ['fla chunk_hgrn, float32'])
     """
     settings = Settings(
         device,
         dtypes=case.dtypes,
         peer_dtypes=case.peer_dtypes,
-        kinds=case.kinds,
+        kinds=tuple(kinds),
         repeat=repeat,
         queued=True,
         deadline=deadline,
-        built=built,
+        ready=ready,
     )
-    return _record(case, measure_row(case.row, load(case.row.cell), settings))
+    with float32_products(case.float32):
+        return _record(case, measure_row(case.row, load(case.row.cell), settings))
+
+
+def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]:
+    """A case with the contenders of two runs; those of the later one replace the earlier's.
+
+    Args:
+        before: what an earlier run found; None if there was none.
+        now: what `measure_peers` gave.
+
+    Example:
+        >>> from rnnc.bench.peers.measure import merged
+        >>> one = {"contenders": [{"name": "a", "dtype": "int8"}], "left_out": {"b, int8": ""}}
+        >>> two = {"contenders": [{"name": "b", "dtype": "int8"}], "left_out": {}}
+        >>> both = merged(one, two)
+        >>> [c["name"] for c in both["contenders"]], both["left_out"]
+        (['a', 'b'], {})
+    """
+    if before is None:
+        return now
+    found = {f"{c['name']}, {c['dtype']}": c for c in before["contenders"]}
+    found |= {f"{c['name']}, {c['dtype']}": c for c in now["contenders"]}
+    left = {**before["left_out"], **now["left_out"]}
+    left = {name: why for name, why in left.items() if name not in found}
+    return {**now, "contenders": list(found.values()), "left_out": left}
 
 
 def _record(case: PeerCase, found: Comparison) -> dict[str, Any]:
@@ -52,6 +86,7 @@ def _record(case: PeerCase, found: Comparison) -> dict[str, Any]:
     return {
         "name": str(case),
         **sizes,
+        "float32": case.float32,
         "contenders": [_contender(result) for result in found.results],
         "left_out": found.left_out,
     }

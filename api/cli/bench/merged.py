@@ -9,7 +9,7 @@ from typing import Any
 from ...bench.rows import BenchError
 
 
-def earlier_results(path: Path | None, machine: dict[str, str], name: str) -> list[dict[str, Any]]:
+def earlier_results(path: Path | None, machine: dict[str, str], name: str) -> list[Any]:
     """What earlier runs on this machine's device wrote.
 
     Args:
@@ -24,7 +24,7 @@ def earlier_results(path: Path | None, machine: dict[str, str], name: str) -> li
         return []
     try:
         content = json.loads(path.read_text())
-        found: list[dict[str, Any]] = content[name]
+        found: list[Any] = content[name]
         device = content["machine"]["device"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise BenchError(

@@ -53,8 +53,10 @@ class BenchOptions:
     peer_dtype: str | None = _option(
         "Further dtypes for torch's RNNs; on a GPU float16, the fastest."
     )
-    contenders: str = _option(
-        f"Some of {', '.join(KINDS)}.", default=",".join(DEFAULT_KINDS), metavar="KINDS"
+    contenders: str | None = _option(
+        f"Some of {', '.join(KINDS)}; {','.join(DEFAULT_KINDS)} by default, and with --peers all"
+        " but FlashRNN, which compiles half a minute for each size.",
+        metavar="KINDS",
     )
     eager: bool = _option("Run the eager loop at all steps too.", "--eager", default=False)
     compiled: bool = _option(

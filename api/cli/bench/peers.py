@@ -4,31 +4,53 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import suppress
 from datetime import date
 from importlib import metadata
-from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import torch
 
-from ...bench.peers.builds import Builds
-from ...bench.peers.cases import PeerCase, peer_cases
-from ...bench.peers.checks import check_all
-from ...bench.peers.measure import measure_peers
+from ...bench.compile_pool import CompilePool
+from ...bench.contenders.choice import contenders_for
+from ...bench.contenders.kinds import KINDS, Kind, kinds_named
+from ...bench.inputs import DTYPES
+from ...bench.peers.cases import PeerCase, float32_products, peer_cases
+from ...bench.peers.checks import Check, check_all
+from ...bench.peers.measure import measure_peers, merged
 from ...bench.peers.text import checks_table, peers_table
-from ...bench.precompile import compile_ahead
 from ...bench.report import file_stem, machine, machine_line, write_record
+from ...bench.rows import Row
 from ...cellspec.library import load
+from ...codegen.cuda.kernel_plan import KernelPlan
+from ...codegen.cuda.limits import Limits
+from ...codegen.cuda.planner import plan_for
+from ...codegen.shape import Dtype, PlanError, Shape
 from ...runtime.cuda.driver.device import device_limits
+from ...runtime.cuda.products.precision import rounds
 from ..console import print_lines, print_table
 from .merged import earlier_results
 from .options import BenchOptions
 
 _SCHEMA = 1
 _PACKAGES = ("flash-linear-attention", "fla-core", "accelerated-scan", "torchrl", "haste_pytorch")
-_BUILDING = 100.0  # seconds to wait for FlashRNN's kernels
-_CHECKED = {"cuda": (256, 16, 1024), "cpu": (16, 3, 24)}  # units, batch rows, steps
+_CHECKED = {"cuda": (64, 16, 1024), "cpu": (16, 3, 24)}  # units, batch rows, steps
+# Those that compile for seconds to minutes at their first call are timed after all others.
+_SLOW: tuple[Kind, ...] = (
+    "fla",
+    "fla-gla",
+    "torchrl",
+    "flashrnn",
+    "flashrnn-alternating",
+    "flashrnn-packed",
+    "compile",
+    "compile-step",
+)
+# nvcc takes half a minute for each size of FlashRNN, so it takes part where it is asked for.
+_DEFAULT = tuple(kind for kind in KINDS if not kind.startswith("flashrnn"))
+_MOST_READY = 60.0  # seconds in which a contender must be compiled
 
 
 def bench_peers(options: BenchOptions, device: str, command: str) -> None:
@@ -43,86 +65,155 @@ def bench_peers(options: BenchOptions, device: str, command: str) -> None:
         BenchError: there is no such case, or the file of results is of another device.
     """
     deadline = math.inf if options.limit is None else time.monotonic() + options.limit
-    today, on = date.today().isoformat(), machine(device) | _versions()
-    print_lines(machine_line(on))
+    kinds = _DEFAULT if options.contenders is None else tuple(kinds_named(options.contenders))
+    record = _Record(options, device, command)
+    cases = peer_cases(device, options.cases)
+    print_lines(machine_line(record.machine))
     torch.manual_seed(0)
-    folder, stem = options.output, f"comparison-{file_stem(device, on['device'], today)}"
-    paths = [path for path in (options.json, folder and folder / f"{stem}.json") if path]
-    found = earlier_results(options.json, on, "cases")
-    checks = earlier_results(options.json, on, "checks")
-    there = {case["name"] for case in found}
-    cases = [case for case in peer_cases(device, options.cases) if str(case) not in there]
-    ahead = options.ahead and device == "cuda"
-    builds = Builds(cases if ahead and find_spec("flashrnn") else ())
-    if not checks:
-        new = list(check_all(device, *_CHECKED[device]))
-        print_table(checks_table(new))
-        checks = [check.record() for check in new]
-    if ahead:
-        print_lines(f"compiled in {_compile_all(cases):.1f} s")
-        late = builds.wait(min(_BUILDING, (deadline - time.monotonic()) / 2))
-        print_lines(f"{late} of FlashRNN's kernels were not built in time" if late else "built")
-    for number, case in enumerate(cases):
-        # The time that a case does not use is left to the others.
-        now = time.monotonic()
-        if now > deadline:
-            left = len(cases) - number
-            print_lines(f"{left} cases were cut by the time limit; the same command goes on")
-            break
-        until = now + max(_least(case), (deadline - now) / (len(cases) - number))
-        until = min(until, deadline)
-        found.append(measure_peers(case, device, options.repeat, until, built=ahead))
-        print_lines(f"{case}: {time.monotonic() - now:.1f} s")
-        for path in paths:  # after each case, so that nothing is lost if one takes too long
-            write_record(_record(found, checks, options, today, on, command), path)
-    print_table(peers_table(found))
-    for path in paths:
+    with CompilePool() as pool:
+        ahead = options.ahead and device == "cuda"
+        wait = _submitted(pool, cases) if ahead else lambda case, until: None
+        for slow in (False, True):
+            own = tuple(kind for kind in kinds if (kind in _SLOW) == slow)
+            for number, case in enumerate(cases):
+                now = time.monotonic()
+                share = (deadline - now) / (len(cases) - number)
+                wait(case, deadline)
+                record.time(case, own, now + max(share, min(_MOST_READY, deadline - now)), deadline)
+            record.check(own, deadline)
+    print_table(checks_table([Check(**check) for check in record.checks.values()]))
+    print_table(peers_table(list(record.cases.values())))
+    for path in record.paths:
         print_lines(f"wrote {path}")
 
 
-def _least(case: PeerCase) -> float:
-    """Seconds that a case may always take: some contenders compile at their first call."""
-    slow = {"torchrl", "compile", "compile-step", "flashrnn", "fla"}
-    return 15 + 60 * bool(slow & set(case.kinds))
+class _Record:
+    """What was found, in a file after each case: whatever ends the run, nothing of it is lost."""
+
+    def __init__(self, options: BenchOptions, device: str, command: str) -> None:
+        self._options, self._device = options, device
+        self._today, self.machine = date.today().isoformat(), machine(device) | _versions()
+        stem = f"comparison-{file_stem(device, self.machine['device'], self._today)}.json"
+        paths = (options.json, options.output and options.output / stem)
+        self.paths: list[Path] = [path for path in paths if path]
+        cases = earlier_results(options.json, self.machine, "cases")
+        self.cases = {case["name"]: case for case in cases}
+        checks = earlier_results(options.json, self.machine, "checks")
+        self.checks = {_key(check): check for check in checks}
+        commands = earlier_results(options.json, self.machine, "commands")
+        self._commands = list(dict.fromkeys([*commands, command]))
+
+    def time(self, case: PeerCase, kinds: Sequence[Kind], until: float, deadline: float) -> None:
+        """Time the contenders of a case that were not timed yet."""
+        name, before = str(case), self.cases.get(str(case))
+        there = {f"{c['name']}, {c['dtype']}" for c in before["contenders"]} if before else set()
+        asked = [kind for kind in case.kinds if kind in kinds]
+        asked = [kind for kind in asked if _names(case, kind, self._device) - there]
+        now = time.monotonic()
+        if not asked or now > deadline:
+            return
+        until = min(until, deadline)
+        repeat, ready = self._options.repeat, _ready(deadline - now)
+        found = measure_peers(case, self._device, asked, repeat, until, ready)
+        self.cases[name] = merged(before, found)
+        print_lines(f"{name}, {', '.join(asked)}: {time.monotonic() - now:.1f} s")
+        self._write()
+
+    def check(self, kinds: Sequence[Kind], deadline: float) -> None:
+        """Compare those with float64 that were not compared yet."""
+        there = {_KIND_OF.get(c["name"]) for c in self.checks.values() if c["errors"]}
+        asked = [kind for kind in kinds if kind not in there]
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return
+        sizes = _CHECKED[self._device]
+        for check in check_all(self._device, sizes, asked, _ready(left)):
+            self.checks[_key(check.record())] = check.record()
+            self._write()
+            if time.monotonic() > deadline:
+                return
+
+    def _write(self) -> None:
+        clock = "CUDA events behind queued work" if self._device == "cuda" else "the host's clock"
+        content = {
+            "schema": _SCHEMA,
+            "date": self._today,
+            "command": "; ".join(self._commands),
+            "commands": self._commands,
+            "machine": self.machine,
+            "method": f"milliseconds: {clock}; median of at most {self._options.repeat} runs after"
+            " 5, contenders in turns, those that compile long after the others; gradients of all"
+            " inputs and weights. Errors: norm of the difference from float64 over the norm",
+            "checks": list(self.checks.values()),
+            "cases": list(self.cases.values()),
+        }
+        for path in self.paths:
+            write_record(content, path)
 
 
-def _compile_all(cases: Sequence[PeerCase]) -> float:
-    """Compile rnnc's kernels of all cases on all cores; the seconds that it took."""
-    limits, seconds = device_limits(torch.cuda.current_device()), 0.0
-    for dtypes in {case.dtypes for case in cases}:
-        rows = [(case.row, load(case.row.cell)) for case in cases if case.dtypes == dtypes]
-        seconds += compile_ahead(rows, dtypes, limits, ["auto"])
-    return seconds
+_KIND_OF: dict[str, Kind] = {
+    "rnnc": "auto",
+    "rnnc hgrn": "auto",
+    "nn.LSTM": "nn",
+    "nn.GRU": "nn",
+    "TorchRL": "torchrl",
+    "Haste": "haste",
+    "fla chunk_hgrn": "fla",
+    "accelerated-scan": "accelerated-scan",
+}
+
+
+def _ready(left: float) -> float:
+    """Seconds that a contender may compile for, so that it leaves time to the others."""
+    return min(_MOST_READY, max(10.0, left / 3))
+
+
+def _key(check: dict[str, Any]) -> tuple[str, str, str]:
+    return check["cell"], check["name"], check["dtype"]
+
+
+def _names(case: PeerCase, kind: Kind, device: str) -> set[str]:
+    """The contenders of a kind in a case."""
+    cell = load(case.row.cell)
+    found = contenders_for(case.row, cell, device, case.dtypes, [kind], case.peer_dtypes)
+    return {f"{each.name}, {each.dtype}" for each in found}
+
+
+def _submitted(pool: CompilePool, cases: Sequence[PeerCase]) -> Callable[[PeerCase, float], None]:
+    """Compile rnnc's kernels on all cores, and give what waits for those of a case."""
+    limits = device_limits(torch.cuda.current_device())
+    kernels = {str(case): list(_kernels(case, limits)) for case in cases}
+    for case in cases:
+        pool.submit(load(case.row.cell), kernels[str(case)])
+    units, batch, steps = _CHECKED["cuda"]
+    for cell in ("lstm", "gru"):
+        for case in (
+            PeerCase(Row(cell, 1, units, batch, steps), ("bfloat16", "float16", "float32"), ()),
+            PeerCase(Row(cell, 1, units, batch, steps), ("float32",), (), float32="ieee"),
+        ):
+            pool.submit(load(cell), _kernels(case, limits))
+
+    def wait(case: PeerCase, until: float) -> None:
+        pool.wait(load(case.row.cell), kernels[str(case)], until)
+
+    return wait
+
+
+def _kernels(case: PeerCase, limits: Limits) -> Iterator[KernelPlan]:
+    """The kernels of the plans that `"auto"` chooses."""
+    row = case.row
+    with float32_products(case.float32):
+        for name in case.dtypes:
+            shape = Shape(row.heads, row.head_dim, row.batch, row.steps, cast(Dtype, name))
+            with suppress(PlanError):  # whatever needs the plan reports it
+                tf32 = rounds(DTYPES[name], None)
+                plan = plan_for(load(row.cell), shape, limits, tf32=tf32)
+                yield from (plan.forward, plan.backward)
 
 
 def _versions() -> dict[str, str]:
     versions = {}
     for package in _PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             versions[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return versions
-
-
-def _record(
-    found: list[dict[str, Any]],
-    checks: list[dict[str, Any]],
-    options: BenchOptions,
-    today: str,
-    on: dict[str, str],
-    command: str,
-) -> dict[str, Any]:
-    """All measurements, as JSON writes them."""
-    clock = "CUDA events behind queued work" if on.get("cuda") else "the host's clock"
-    return {
-        "schema": _SCHEMA,
-        "date": today,
-        "command": command,
-        "machine": on,
-        "method": f"milliseconds: {clock}; median of at most {options.repeat} runs after 5,"
-        " contenders in turns; gradients of all inputs and weights. Errors: norm of the difference"
-        " from float64 over the norm",
-        "checks": checks,
-        "cases": found,
-    }

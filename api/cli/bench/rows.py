@@ -12,7 +12,7 @@ import torch
 from rich.console import Console
 
 from ...bench.anchors import Anchors, read_anchors
-from ...bench.contenders.kinds import Kind, kinds_named
+from ...bench.contenders.kinds import DEFAULT_KINDS, Kind, kinds_named
 from ...bench.first_call import first_results
 from ...bench.inputs import DTYPES
 from ...bench.measure import Comparison, Settings, measure_row, short_row
@@ -93,7 +93,7 @@ def _settings(options: BenchOptions) -> Settings:
         device,
         dtypes,
         _dtypes(options.peer_dtype or default, device),
-        _kinds(options.contenders, options.eager, options.compiled),
+        _kinds(options.contenders or ",".join(DEFAULT_KINDS), options.eager, options.compiled),
         options.repeat,
         options.queued,
     )

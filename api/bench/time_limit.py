@@ -1,0 +1,51 @@
+"""A limit of seconds for work that cannot be asked to stop, such as another library's compiler."""
+
+from __future__ import annotations
+
+import math
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class TooLong(BaseException):
+    """The seconds are over. No `except Exception` on the way stops it."""
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Raise `TooLong` after some seconds, in the main thread of a system that has timers.
+
+    Args:
+        seconds: of which infinitely many set no limit.
+
+    Raises:
+        TooLong: the seconds are over.
+
+    Example:
+        >>> import time
+        >>> from rnnc.bench.time_limit import TooLong, within
+        >>> try:
+        ...     with within(0.01):
+        ...         time.sleep(5)
+        ... except TooLong:
+        ...     print("too long")
+        too long
+    """
+    main = threading.current_thread() is threading.main_thread()
+    if math.isinf(seconds) or not main or not hasattr(signal, "setitimer"):
+        yield
+        return
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        raise TooLong
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
