@@ -1,23 +1,20 @@
-"""Checks of torch's own ways to train on several ranks, and of checkpoints between all layouts."""
+"""Checks of DDP and FSDP2, of activations that are computed again, and of `torch.compile`."""
 
 from __future__ import annotations
 
 import copy
-import tempfile
 from functools import partial
 
 import pytest
 import rnnc
 import torch
-import torch.distributed as dist
-import torch.distributed.checkpoint as dcp
 from compared import assert_alike, drawn, gradients, heads_of, made, spread
+from layouts import LAYOUTS
 from rnnc.distributed import HeadwiseParallel, SequenceParallel, save_policy
 from rnnc.runtime.autograd.traced import operators
 from steps import own_steps
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (
-    StateDictOptions,
     get_model_state_dict,
     set_model_state_dict,
 )
@@ -27,6 +24,7 @@ from torch.distributed.fsdp import (
     fully_shard,
     register_fsdp_forward_method,
 )
+from torch.distributed.tensor.parallel import parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
 
@@ -171,66 +169,6 @@ def check_sharded_activation_checkpointing(mesh):
     assert counted.runs == 1
 
 
-LAYOUTS = {
-    "one": lambda module, mesh: module,
-    "fsdp": lambda module, mesh: fully_shard(module, mesh=mesh),
-    "heads": lambda module, mesh: spread(module, mesh, HeadwiseParallel()),
-    "steps": lambda module, mesh: spread(module, mesh, SequenceParallel()),
-}
-
-
-def both_ways(module, mesh, sizes=(1, 2)):
-    """Heads over one dimension of a mesh, and FSDP2 over the other."""
-    names = "rows", "heads"
-    both = dist.init_device_mesh(mesh.device_type, sizes, mesh_dim_names=names)
-    own = spread(module, both["heads"], HeadwiseParallel())
-    return fully_shard(own, mesh=both["rows"])
-
-
-def whole(module):
-    """All weights as they are in one process."""
-    options = StateDictOptions(full_state_dict=True)
-    return get_model_state_dict(module, options=options)
-
-
-def check_sharded_checkpoints_between_layouts(mesh):
-    """What one layout saves, sharded, every layout loads, and one process too."""
-    layouts = LAYOUTS | {"heads x 1": both_ways, "1 x rows": partial(both_ways, sizes=(2, 1))}
-    rnn = made(mesh, rnnc.cells.slstm, num_layers=2)
-    folders: list[str | None] = [tempfile.mkdtemp() if dist.get_rank() == 0 else None]
-    dist.broadcast_object_list(folders)
-    for saved, spread_out in layouts.items():
-        folder = f"{folders[0]}/{saved.replace(' ', '')}"
-        dcp.save(get_model_state_dict(spread_out(copy.deepcopy(rnn), mesh)), checkpoint_id=folder)
-        for loaded, spread_in in layouts.items():
-            other = copy.deepcopy(rnn)
-            with torch.no_grad():
-                for parameter in other.parameters():
-                    parameter.zero_()
-            own = spread_in(other, mesh)
-            state = get_model_state_dict(own)
-            dcp.load(state, checkpoint_id=folder)
-            set_model_state_dict(own, state)
-            found = whole(own)
-            if dist.get_rank() == 0 or loaded == "one":
-                wanted = dict(rnn.state_dict())
-                assert_alike({k: found[k].to(v.device) for k, v in wanted.items()}, wanted, True)
-
-
-def check_sharded_heads_and_rows(mesh):
-    """Heads over one dimension, FSDP2 over the other: gradients are those of one process."""
-    rnn, x = made(mesh, rnnc.cells.lstm, num_layers=2), drawn(mesh, T, B, 5)
-    y, _ = rnn(x)
-    y.square().mean().backward()
-    for sizes in ((1, 2), (2, 1)):
-        own = both_ways(copy.deepcopy(rnn), mesh, sizes)
-        y, _ = own(x)
-        y.square().mean().backward()
-        assert_alike(gradients(own), gradients(rnn))
-        torch.nn.utils.clip_grad_norm_(own.parameters(), 1.0)
-        torch.optim.AdamW(own.parameters()).step()
-
-
 def check_sharded_and_compiled(mesh):
     """Each of them under `torch.compile`, in one graph where torch can."""
     rnn, x = made(mesh, rnnc.cells.lstm), drawn(mesh, T, B, 5)
@@ -266,3 +204,25 @@ def check_sharded_weights_are_drawn_as_in_one_process(mesh):
         found = {name: p.full_tensor() for name, p in own.named_parameters()}
         assert_alike(found, dict(rnn.named_parameters()), exact=True)
         assert heads_of(rnn.weight_hh_l0.t(), mesh).shape == own.weight_hh_l0.to_local().t().shape
+
+
+def check_sharded_copies_modes_and_dtypes(mesh):
+    """Spread modules are copied, run without gradients, under autocast, and begin on `meta`."""
+    rnn, x = made(mesh, rnnc.cells.lstm, num_layers=2), drawn(mesh, T, B, 5)
+    for style in (HeadwiseParallel, SequenceParallel):
+        own = spread(rnn, mesh, style())
+        given = own_steps(x, mesh) if style is SequenceParallel else x
+        wanted, _ = own(given)
+        copied = copy.deepcopy(own)
+        with torch.inference_mode():
+            assert torch.equal(copied(given)[0], wanted)
+        single = spread(made(mesh, rnnc.cells.lstm, torch.float32), mesh, style())
+        with torch.autocast(mesh.device_type, torch.bfloat16):
+            y, _ = single(given.float())
+        y.sum().backward()
+        assert y.dtype == torch.bfloat16
+        with torch.device("meta"):
+            empty = rnnc.RNN(rnnc.cells.lstm, 5, 24, heads=4, num_layers=2, dtype=torch.float64)
+        later = parallelize_module(empty, mesh, style()).to_empty(device=mesh.device_type)
+        set_model_state_dict(later, get_model_state_dict(own))
+        assert torch.equal(later(given)[0], wanted)

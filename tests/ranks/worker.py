@@ -19,7 +19,7 @@ from pathlib import Path
 import torch
 import torch.distributed as dist
 
-MODULES = ("heads", "steps", "refused", "sharded", "ahead", "trained", "lost")
+MODULES = ("heads", "steps", "refused", "sharded", "layouts", "ahead", "trained", "lost")
 PATIENCE = timedelta(seconds=60)  # until a rank that waits for another one gives up
 
 
