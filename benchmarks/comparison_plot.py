@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 sys.path.append(str(Path(__file__).parent / "tables"))
-from comparison import COLUMNS, contender_of
+from comparison import COLUMNS, contender_of, with_flashrnn
 
 OURS = "#d1495b"
 PEERS = ("#264653", "#2a9d8f", "#e9c46a", "#8d99ae", "#6a4c93", "#1982c4", "#8ac926")
@@ -82,4 +82,6 @@ def _panel(axes: Any, cases: list[dict[str, Any]], axis: str, named: dict[str, A
 
 if __name__ == "__main__":
     for name in sys.argv[1:]:
-        draw(json.loads(Path(name).read_text()), Path(name).with_suffix(".png"))
+        file = Path(name)
+        content = with_flashrnn(json.loads(file.read_text()), file.parent)
+        draw(content, file.with_suffix(".png"))

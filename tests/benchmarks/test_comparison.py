@@ -24,7 +24,14 @@ def contender(name, dtype, forward, both, terms="wx ready", note="", **more):
 def case(cell, heads, head_dim, batch, steps, dtype, *contenders, **left_out):
     name = f"{cell}, {heads} x {head_dim}, batch {batch}, {steps} steps, {dtype}"
     sizes = {"cell": cell, "heads": heads, "head_dim": head_dim, "batch": batch, "steps": steps}
-    return {"name": name, **sizes, "contenders": list(contenders), "left_out": left_out}
+    rounding = "ieee" if "Haste" in str(contenders) else "tf32"
+    return {
+        "name": name,
+        **sizes,
+        "float32": rounding,
+        "contenders": list(contenders),
+        "left_out": left_out,
+    }
 
 
 ANOTHER = "another function: attention"
@@ -73,8 +80,8 @@ def test_losses_come_first_and_are_of_the_same_terms(comparison, results):
     text = comparison.losses(results)
     # Of three pairs that compute the same, cuDNN in float32 is faster; one head alone is no pair.
     assert "rnnc is slower in 1 of 2 pairs" in text
-    lost = "| lstm, 1 x 512, B 64, T 256 | nn.LSTM, float32 | 2.9 / 8.8 | 4.5 / 11 | 0.80 times |"
-    assert lost in text
+    lost = "| lstm, 1 x 512, B 64, T 256, exact | nn.LSTM, float32 | 2.9 / 8.8 | 4.5 / 11 |"
+    assert f"{lost} 0.80 times |" in text
     worst = "| torch SDPA | 1 of 2 | lstm, 12 x 64, B 16, T 1024 | 0.1 / 0.4 | 0.3 / 0.8 |"
     assert f"{worst} 0.50 times |" in text
     assert "NVIDIA H200, torch 2.11, 2026-11-24: `rnnc bench --peers`." in text
@@ -88,10 +95,35 @@ def test_tables_over_one_size_have_its_cases(comparison, results):
     assert len(rows) == 3
     assert "1 x 512" not in comparison.over_batch(results)
     text = comparison.single_precision(results)
-    assert "| lstm, 1 x 512, B 64, T 256 | nn.LSTM, float32 + | 2.9 / 8.8 | 12 | 0.5 |" in text
+    assert (
+        "| lstm, 1 x 512, B 64, T 256, exact | nn.LSTM, float32 + | 2.9 / 8.8 | 12 | 0.5 |" in text
+    )
     assert "Haste, float32 + | 6 / failed |" in text
     assert "TorchRL: no module named torchrl" in text
     assert comparison.linear(results).startswith("Not measured yet")
+
+
+def test_flashrnn_s_times_may_be_of_earlier_runs(comparison, results):
+    """Of release 1.0.5 beside a row of the table; of 1.0.8, which is newer, where both are."""
+    row = {"cell": "lstm", "batch": 16, "steps": 1024}
+    rows = [
+        row | {"heads": 12, "head_dim": 64, "flashrnn": [2.94, 7.86], "contenders": []},
+        row | {"heads": 1, "head_dim": 768, "flashrnn": [5.0, 13.2], "contenders": []},
+    ]
+    head = {"date": "2026-11-21", "command": "rnnc bench", "machine": MACHINE}
+    head |= {"anchors_measured_on": "one H200, 2026-11-20"}
+    (results / "cuda-h200-queued.json").write_text(json.dumps(head | {"rows": rows}))
+    newer = contender("FlashRNN cuda_fused", "bfloat16", {"median": 2.79}, {"median": 7.49})
+    rows = [rows[0] | {"flashrnn": None, "contenders": [newer]}]
+    (results / "cuda-h200-flashrnn.json").write_text(json.dumps(head | {"rows": rows}))
+    text = comparison.over_head_dim(results)
+    lines = [line for line in text.splitlines() if line.startswith("| ")]
+    assert "| FlashRNN |" in lines[0]
+    assert "| 2.79 / 7.49 |" in lines[1]
+    assert "| 5 / 13.2 |" in lines[2]
+    assert "1.0.8: NVIDIA H200, torch 2.11, 2026-11-21: `rnnc bench`" in text
+    assert "1.0.5: one H200, 2026-11-20" in text
+    assert "in 1 of 4 pairs" in comparison.losses(results)
 
 
 def test_errors_name_the_worst_gradient(comparison, results):
