@@ -7,9 +7,12 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
+import torch
+
 from ..cellspec.cell import CellSpec
 from ..codegen.layout import layout_of
 from ..codegen.shape import Precision, Reverse, Save
+from .store.digest import runtime_digest
 from .store.facts import facts_of
 
 # How the layers of a call run: at the same time, one after the other, or what is faster.
@@ -84,8 +87,21 @@ def call_of(
 
 @lru_cache(maxsize=512)
 def cell_of(text: str) -> CellSpec:
-    """The cell that an operator's text argument describes."""
-    return CellSpec.from_json(text)
+    """The cell that an operator's text argument describes: its JSON is the first line."""
+    return CellSpec.from_json(text.partition("\n")[0])
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def text_in_graph(text: str) -> str:
+    """An operator's text argument in a graph that `torch.compile` makes.
+
+    Its second line tells versions of this package apart. Inductor keeps compiled graphs on disk,
+    with the sizes of what an operator saves, and finds them by the graph's constants.
+
+    Args:
+        text: the cell as JSON.
+    """
+    return text if torch.compiler.is_exporting() else f"{text}\n{runtime_digest()}"
 
 
 def stored_states(cell: str, over_time: Sequence[bool], for_backward: bool) -> tuple[bool, ...]:

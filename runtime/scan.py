@@ -17,7 +17,7 @@ from .autograd import flops, schemas  # noqa: F401  (`flops` registers formulas 
 from .autograd.function import Scan
 from .autograd.operators import scan_op
 from .autograd.transforms import check_has_operators, needs_reference
-from .call import Call, Choice, call_of, cell_of
+from .call import Call, Choice, call_of, cell_of, text_in_graph
 from .check.masks import check_masks, check_takes_masks
 from .check.module import check_choice, check_flag
 from .check.plain import all_plain, any_tangent, is_watched, profiler_enabled
@@ -206,6 +206,8 @@ def _scan_kernels(
     if torch.compiler.is_compiling() or not all_plain(read) or is_watched():
         check_has_operators(name)
         _check_kinds(cell, target, inputs, computed)
+        if torch.compiler.is_compiling():
+            cell = text_in_graph(cell)
         options = (cell, for_backward, over_time, *choice, *schemas.to_last(inputs))
         results = forward_from(scan_op(*schemas.to_scan(inputs), *options))
     else:

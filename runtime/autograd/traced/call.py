@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx.experimental.symbolic_shapes import has_static_value
 
+from ...call import text_in_graph
 from ...module.forms import flat_weights
 from ...module.rows import RowsForm
 from ...targets import TARGETS, JointTarget
@@ -74,7 +75,7 @@ def run_operator(
         # So the backward does what its forward did, also where CUDA replays both.
         precision = "tf32" if TARGETS[target].rounds(x.dtype, precision) else "ieee"
     options = Options(
-        cell.text,
+        text_in_graph(cell.text) if torch.compiler.is_compiling() else cell.text,
         [weight is not None for weight in weights],
         *(layers, both, heads, dim, dropout),
         *(variant, save, precision, settings.order),
