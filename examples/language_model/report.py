@@ -57,7 +57,8 @@ def committed(digest: str) -> tuple[dict[str, float | None], str]:
     Returns:
         The perplexities, and a sentence.
     """
-    found = [json.loads(path.read_text()) for path in COMMITTED.glob("language-model-*.json")]
+    results = [json.loads(path.read_text()) for path in COMMITTED.glob("language-model-*.json")]
+    found = [each for each in results if each["corpus"]]  # others hold speeds alone
     if not found:
         return {}, ""
     last = max(found, key=lambda each: each["date"])
