@@ -48,6 +48,15 @@ build/peers/installed: tests/peers/requirements.txt tests/peers/constraints.txt 
 		--no-build-isolation -e .
 	touch $@
 
+# Pages in Chromium, headless. Where it is missing, the target says what to install, and fails.
+test-web: $(VENV)/web
+	$(BIN)/python tests/web/browser.py
+	RNNC_WEB=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/web
+
+$(VENV)/web: $(VENV)/installed tests/web/requirements.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -r tests/web/requirements.txt
+	touch $@
+
 # By the GPU machine's own Python, whose torch has CUDA; nothing is fetched. PART=1/4 runs the first
 # of four parts; JOBS=8 runs in eight processes, where pytest-xdist is installed.
 test-gpu: build/gpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 import zlib
 from collections.abc import Callable, Iterator
@@ -112,6 +113,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(
             "tests/gpu: not collected, torch.cuda.is_available() is False (make test-gpu, on a GPU)"
         )
+    if os.environ.get("RNNC_WEB") != "1":
+        terminalreporter.write_line("tests/web: not collected, RNNC_WEB is not 1 (make test-web)")
 
 
 @pytest.fixture(autouse=True)

@@ -77,6 +77,11 @@ class Card:
     sizes: tuple[Size, ...]
     work: tuple[PerUnit, ...]
 
+    @property
+    def paragraphs(self) -> tuple[str, ...]:
+        """The docstring without its line breaks, paragraph by paragraph."""
+        return tuple(" ".join(part.split()) for part in self.doc.split("\n\n") if part.strip())
+
     @classmethod
     def of(cls, cell: CellSpec, shape: Shape) -> Card:
         """The card of a cell.

@@ -60,6 +60,7 @@ def accuracy_of(
     elif known:
         curves += [curve for curve, _ in known]
         others = "bfloat16 and float16: " + known[0][1]
+    curves = [curve for curve in curves if curve.points]
     plot = Plot("Error over time", "step", "relative error of the output", tuple(curves), ())
     dim = min(shape.head_dim, _LARGEST_DIM)
     method = (
@@ -97,7 +98,9 @@ def _curve(cell: CellSpec, inputs: ScanInputs, dtype: Dtype, backend: str) -> Cu
     size = truth.square().sum((0, 2, 3)).clamp_min(1e-300)
     error = ((found - truth).square().sum((0, 2, 3)) / size).sqrt()
     name = f"{dtype}, {'CPU' if backend == 'cpu' else 'GPU'}"
-    return Curve(name, tuple((i, max(float(error[i - 1]), _LEAST)) for i in _steps(_STEPS)))
+    # A cell such as an IndRNN may grow without bound: its curve ends where a value overflows.
+    finite = int(error.isfinite().long().cumprod(0).sum())
+    return Curve(name, tuple((i, max(float(error[i - 1]), _LEAST)) for i in _steps(finite)))
 
 
 def _steps(last: int) -> list[int]:

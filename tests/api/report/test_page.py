@@ -7,6 +7,7 @@ import getpass
 import hashlib
 import html
 import json
+import math
 import os
 import re
 import socket
@@ -255,6 +256,13 @@ def test_errors_are_of_the_cpus_kernels(lstm):
     assert curves["float64, CPU"].points[-1][1] < 1e-14
     text = " ".join("".join(Page(lstm).texts).split())
     assert "bfloat16 and float16: measured on one NVIDIA H200" in text
+
+
+def test_the_errors_of_a_cell_that_grows_end_where_it_overflows():
+    found = accuracy_of(rnnc.cells.indrnn, rnnc.Shape(1, 32))
+    assert found.plot.curves
+    for curve in found.plot.curves:
+        assert all(math.isfinite(error) for _, error in curve.points)
 
 
 def test_other_packages_are_shown_only_for_the_same_cell_dtype_and_batch(lstm):
