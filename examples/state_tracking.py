@@ -181,10 +181,10 @@ def collect(
         if len(tried) == len(rates):
             chosen += [Run(*pair, best_rate(tried), seed, steps) for seed in range(seeds)]
     train_all("all seeds", chosen, **how)
-    results: Results = {task: {} for task in tasks}
+    results: Results = {}
     for run in chosen:
         if kept := read(run, folder):
-            results[run.task].setdefault(run.model, []).append(kept)
+            results.setdefault(run.task, {}).setdefault(run.model, []).append(kept)
     return results
 
 
@@ -211,7 +211,8 @@ def main(
     results = collect(wanted, used, steps, seeds, rates, **how)
     for task, found in results.items():
         show(task, found)
-    if missing := [t for t in wanted if sum(map(len, results[t].values())) < len(used) * seeds]:
+    count = {task: sum(map(len, found.values())) for task, found in results.items()}
+    if missing := [task for task in wanted if count.get(task, 0) < len(used) * seeds]:
         rich.print(f"unfinished: {', '.join(missing)}; the same command goes on")
     on = machine(parity.DEVICE)
     record = {"date": str(date.today()), "machine": on, "steps": steps}
@@ -221,7 +222,8 @@ def main(
     }
     out.mkdir(parents=True, exist_ok=True)
     (out / "state_tracking.json").write_text(json.dumps(record) + "\n")
-    draw(results, out / "state_tracking.png")
+    if results:
+        draw(results, out / "state_tracking.png")
     rich.print(machine_line(on), f"Tables and picture are in {out}.", sep="\n")
     cells = [model for model in results.get("parity", {}) if model in parity.CELLS]
     failed = [m for m in cells if min(map(extrapolated, results["parity"][m])) < PASS]

@@ -77,8 +77,7 @@ def draw(results: Results, path: Path) -> None:
         axes.axvspan(1, TRAINED, color="0.9")
         axes.axhline(TASKS[task].chance(), color="0.5", linestyle=":")
         axes.set(xlabel="length in tokens", title=TASKS[task].title, ylim=(0, 1.05))
-        if models:
-            axes.legend()
+        axes.legend(loc="center right", fontsize="small")
     figure.savefig(path, dpi=100)
 
 
