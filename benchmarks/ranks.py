@@ -47,7 +47,8 @@ def main() -> None:
     mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
     size = SIZES[given.size]
     told: dict[str, Any] = {"date": str(date.today()), "machine": machine(device), "rows": []}
-    told |= {"ranks": mesh.size(), "command": f"torchrun benchmarks/ranks.py --size {given.size}"}
+    told |= {"ranks": mesh.size(), "size": given.size, "command": f"torchrun {' '.join(sys.argv)}"}
+    told |= {"model": {"layers": size.layers, "width": size.width}}
 
     def write() -> None:
         if dist.get_rank() == 0:

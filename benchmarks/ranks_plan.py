@@ -14,9 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).parents[1] / "examples"))
-from language_model.models import SIZES
-
 HALF, SINGLE = 2, 4  # bytes of an element of bfloat16 and of float32
 GATES = 4
 NODE = 8  # GPUs of a node
@@ -76,17 +73,17 @@ class Costs:
 def costs_of(told: dict[str, Any], context: int) -> Costs:
     """The costs in a file of benchmarks/ranks.py, for a context."""
     rows = {(row["style"], row["context"]): row for row in told["rows"]}
-    one, size = rows["one", context], SIZES[told.get("size", "120m")]
+    one, model = rows["one", context], told["model"]
     recurrent = [
         one["recurrence_ms"][n] / 1e3 for n in ("whole", "half the rows", "half the heads")
     ]
     found = told["collectives"]
     rates = {name: found[name]["GB_per_s"] * 1e9 for name in found if "small" not in name}
     adam = ADAM_BYTES * one["parameters"] / MEMORY
-    rest = one["ms_per_step"] / 1e3 - size.layers * recurrent[0] - adam
+    rest = one["ms_per_step"] / 1e3 - model["layers"] * recurrent[0] - adam
     tokens = one["batch"] * context
     latency = found["small all_to_all"]["ms"] / 1e3
-    sizes = one["parameters"], size.layers, size.width, tokens
+    sizes = one["parameters"], model["layers"], model["width"], tokens
     return Costs(*sizes, rest, *recurrent, rates, latency)
 
 
@@ -160,27 +157,33 @@ def _between(costs: Costs, copies: int) -> float:
     return costs.latency + size / rate
 
 
-def table(told: dict[str, Any], context: int) -> str:
-    """Markdown: formula and measurement on the GPUs of the file, and the plan for more."""
+def lines_of(told: dict[str, Any], context: int) -> list[str]:
+    """A table of a context: measured, by the formula, and the plan for more GPUs; `|` parts cells.
+
+    Args:
+        told: a file of benchmarks/ranks.py.
+        context: tokens of a sequence.
+    """
     costs, ranks = costs_of(told, context), told["ranks"]
     rows = {row["style"]: row for row in told["rows"] if row["context"] == context}
-    one = rows["one"]["tokens_per_second"]
+    one = rows["one"]
     lines = [
-        f"| style | {ranks} GPUs, formula | measured | times one GPU | 8 GPUs | 256 GPUs |",
-        "|---|---|---|---|---|---|",
+        f"style|{ranks} GPUs, tokens/s|times one GPU|by the formula|memory, GB|8 GPUs, planned|256",
+        f"one GPU|{one['tokens_per_second'] / 1e3:.0f} k|1||{one['memory'] / 1e9:.1f}||",
     ]
     for style, seconds in STYLES.items():
         plan = [costs.tokens * n / seconds(costs, n, n) for n in (8, 256)]
-        here = costs.tokens / seconds(costs, ranks, 1)
-        row = rows.get(style)
-        rate = row and row["tokens_per_second"]
-        found = ["-", "-"] if rate is None else [f"{rate / 1e3:.0f} k", f"{rate / one:.2f}"]
-        whole = [f"{each / 1e6:.1f} M" for each in plan]
-        lines.append("| " + " | ".join([style, f"{here / 1e3:.0f} k", *found, *whole]) + " |")
-    return "\n".join(lines)
+        here = costs.tokens / seconds(costs, ranks, 1) / one["tokens_per_second"]
+        row, found = rows.get(style), ["not measured", "", f"{here:.2f}", ""]
+        if row is not None:
+            rate = row["tokens_per_second"]
+            times = f"{rate / one['tokens_per_second']:.2f}"
+            found = [f"{rate / 1e3:.0f} k", times, f"{here:.2f}", f"{row['memory'] / 1e9:.1f}"]
+        lines.append("|".join([style, *found, *(f"{each / 1e6:.1f} M" for each in plan)]))
+    return lines
 
 
 if __name__ == "__main__":
     given = json.loads(Path(sys.argv[1]).read_text())
     for steps in sorted({row["context"] for row in given["rows"]}):
-        print(f"\nContext {steps}:\n\n{table(given, steps)}")
+        print(f"\nContext {steps}:", *lines_of(given, steps), sep="\n")

@@ -98,21 +98,29 @@ class RanksTraining(Training):
         device: str,
         style: str | None,
         mesh: DeviceMesh | None,
+        *,
+        single: bool = False,
     ) -> None:
         super().__init__(settings, size, tokens, device)
         self.style, self.mesh = style, mesh
+        # Whether a GPU computes in float32 too, as a CPU does.
+        self.single = single or device != "cuda"
         self.loss = self._spread(Loss(self.model))
         groups = [group for group in self._groups() if group["params"]]
         options: dict[str, Any] = {"fused": True} if device == "cuda" else {}
         rate = settings.rate
         self.optimizer = torch.optim.AdamW(groups, rate, betas=BETAS, weight_decay=0.0, **options)
 
+    def autocast(self) -> torch.autocast:
+        """The dtype of products."""
+        return torch.autocast(self.device, self.dtype, enabled=not self.single)
+
     def _spread(self, loss: Loss) -> nn.Module:
         mesh = self.mesh
         if self.style == "ddp":
             return DistributedDataParallel(loss)
         if self.style == "fsdp":
-            half = self.dtype if self.device == "cuda" else None
+            half = None if self.single else self.dtype
             policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
             for block in self.model.blocks:
                 fully_shard(block, mesh=mesh, mp_policy=policy)
