@@ -15,9 +15,10 @@ from ..codegen.derive import Pointwise, derive
 from ..codegen.plan import Plan
 from ..codegen.render import Source, render
 from ..codegen.source_terms import source_terms
-from ..runtime.cuda.nvrtc import compile_cuda, ptx_of
+from ..runtime.cuda.nvrtc import compile_cuda, cubin_with_lines, ptx_of
 from ..runtime.errors import CompileError
-from .ptx import ptx_lines
+from .ptx import PtxLine, ptx_lines
+from .sass import INSTALL, disassembled, nvdisasm, sass_lines
 from .terms import Terms
 
 
@@ -78,12 +79,12 @@ class Code:
     Attributes:
         texts: derived backward, CUDA, C++ and PTX.
         uses: registers and spills of each kernel.
-        missing: why there is no PTX, and the command that adds it; empty if there is.
+        missing: what the machine lacks for a text, and the command that adds it.
     """
 
     texts: tuple[Text, ...]
     uses: tuple[Use, ...]
-    missing: str = ""
+    missing: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, cell: CellSpec, plan: Plan | None, terms: Terms) -> Code:
@@ -98,7 +99,7 @@ class Code:
         source = render(pointwise, CpuPlan())
         texts = [_backward(pointwise, terms)]
         uses: list[Use] = []
-        missing = ""
+        missing: list[str] = []
         if plan is not None:
             units = cuda_source(cell, plan).units
             own = derive(cell, activations=plan.save == "gates")
@@ -109,10 +110,14 @@ class Code:
                     texts.append(_ptx(unit, own, plan.arch, terms))
                     uses += _uses(unit, plan)
             except CompileError as error:
-                missing = f"{error.found}. To add PTX, registers and spills: {error.write}"
+                missing.append(f"{error.found}. To add PTX, registers and spills: {error.write}")
+            else:
+                machine, remarks = _machine_code(units, own, plan.arch, terms)
+                texts += machine
+                missing += remarks
         else:
             texts.append(_text("C++, both directions", source, pointwise, terms))
-        return cls(tuple(texts), tuple(uses), missing)
+        return cls(tuple(texts), tuple(uses), tuple(missing))
 
 
 def _backward(pointwise: Pointwise, terms: Terms) -> Text:
@@ -138,33 +143,58 @@ def _text(title: str, source: Source, pointwise: Pointwise, terms: Terms) -> Tex
 
 
 def _ptx(unit: Source, pointwise: Pointwise, arch: str, terms: Terms) -> Text:
-    found = source_terms(pointwise, unit)
     lines = ptx_lines(ptx_of(unit, arch, lines=True), f"{unit.name}.cu")
+    return _of_equations(f"PTX, {unit.plan.directions[0]}", lines, unit, pointwise, terms)
 
-    def terms_of(line: int) -> tuple[Node, ...]:
-        return found[line - 1] if 0 < line <= len(found) else ()
 
-    shown = tuple(_folded(lines, lambda line: terms_of(line.line), terms))
+def _machine_code(
+    units: Iterable[Source], pointwise: Pointwise, arch: str, terms: Terms
+) -> tuple[list[Text], list[str]]:
+    """SASS of each unit, and what is missing for it."""
+    program = nvdisasm()
+    if program is None:
+        return [], [f"nvdisasm is not installed. To add SASS: {INSTALL}"]
+    texts, remarks = [], []
+    for unit in units:
+        title = f"SASS, {unit.plan.directions[0]}"
+        try:
+            text = disassembled(program, cubin_with_lines(unit, arch))
+        except OSError as error:
+            remarks.append(f"{title}: none, because nvdisasm refuses the binary. {error}")
+            continue
+        lines = sass_lines(text, f"{unit.name}.cu")
+        texts.append(_of_equations(title, lines, unit, pointwise, terms))
+    return texts, remarks
+
+
+def _of_equations(
+    title: str, lines: tuple[PtxLine, ...], unit: Source, pointwise: Pointwise, terms: Terms
+) -> Text:
+    """The lines that came from the equations, with the number of lines between them."""
+    found = source_terms(pointwise, unit)
+
+    def terms_of(line: PtxLine) -> tuple[Node, ...]:
+        return found[line.line - 1] if 0 < line.line <= len(found) else ()
+
+    shown = tuple(_folded(lines, terms_of, terms))
     count = sum(1 for line in shown if not line.left_out)
-    note = f"{count} of {len(lines)} lines: those of the equations."
-    return Text(f"PTX, {unit.plan.directions[0]}", note, shown)
+    return Text(title, f"{count} of {len(lines)} lines: those of the equations.", shown)
 
 
 def _folded(
-    lines: Iterable[object], terms_of: Callable[..., tuple[Node, ...]], terms: Terms
+    lines: Iterable[PtxLine], terms_of: Callable[[PtxLine], tuple[Node, ...]], terms: Terms
 ) -> Iterator[Line]:
     """The lines that came from a term, and one line for each run of others."""
     others: list[str] = []
     for number, line in enumerate(lines, 1):
-        text, header = str(getattr(line, "text", "")), str(getattr(line, "header", ""))
         own = terms_of(line)
         if not own:
-            others.append(header)
+            others.append(line.header)
             continue
         if others:
             yield _gap(others)
             others = []
-        yield Line(text, number, terms.mark(own), terms.chips(own))
+        yield Line(line.text, number, terms.mark(own), terms.chips(own))
     if others:
         yield _gap(others)
 

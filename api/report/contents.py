@@ -177,6 +177,12 @@ class Report:
                 }
                 for kernel in self.kernels
             ],
+            "compiled": [use._asdict() for use in self.code.uses],
+            "errors": self.accuracy.plot
+            and {curve.name: curve.points for curve in self.accuracy.plot.curves},
+            "texts": {
+                text.title: "\n".join(line.text for line in text.lines) for text in self.code.texts
+            },
         }
 
 

@@ -179,6 +179,26 @@ def ptx_of(source: Source, arch: str, *, lines: bool = False) -> str:
         nvrtc.destroyProgram(program)
 
 
+def cubin_with_lines(source: Source, arch: str) -> bytes:
+    """The machine code of a source with line information, for a disassembler.
+
+    Args:
+        source: a translation unit.
+        arch: such as `sm_80` or `sm_90a`.
+
+    Raises:
+        NoCudaError: CuPy or NVRTC is missing.
+        CompileError: the compiler refused the source.
+    """
+    nvrtc = cupy_nvrtc()
+    program = _run(nvrtc, source, (*compile_flags(source.plan.dtype, arch), "-lineinfo"))
+    try:
+        cubin: bytes = nvrtc.getCUBIN(program)
+        return cubin + b"\0"  # CuPy takes the last byte for the end of a text
+    finally:
+        nvrtc.destroyProgram(program)
+
+
 def _compile(nvrtc: object, source: Source | Unit, arch: str, flags: tuple[str, ...]) -> Binary:
     program = _run(nvrtc, source, flags)
     try:

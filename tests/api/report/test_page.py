@@ -28,6 +28,7 @@ from rnnc.report.mathml import equations_of
 from rnnc.report.measured import Measured
 from rnnc.report.page import page_of
 from rnnc.report.ptx import ptx_lines
+from rnnc.report.sass import sass_lines
 from rnnc.report.terms import Terms
 from rnnc.runtime.errors import NoCudaError
 from typer.testing import CliRunner
@@ -136,6 +137,30 @@ ret;
         ("add.f32 %f3, %f1, %f2;", 7, "deep.cuh"),
         ("ret;", 0, "deep.cuh"),
     ]
+
+
+def test_machine_code_comes_through_the_chain_of_inlined_calls():
+    text = """
+	//## File "/home/me/lib/math.cuh", line 30 inlined at "/home/me/cell.cu", line 7
+	//## File "/home/me/cell.cu", line 7 inlined at "/home/me/lib/step.cuh", line 4
+	//## File "/home/me/cell.cu", line 90
+        /*0010*/                   MUFU.TANH R1, R2 ;
+        /*0020*/                   FMUL R1, R1, R2 ;
+	//## File "/home/me/lib/step.cuh", line 4
+        /*0030*/                   EXIT ;
+"""
+    assert list(sass_lines(text, "cell.cu")) == [
+        ("MUFU.TANH R1, R2 ;", 7, "math.cuh"),
+        ("FMUL R1, R1, R2 ;", 7, "math.cuh"),
+        ("EXIT ;", 0, "step.cuh"),
+    ]
+
+
+def test_without_nvdisasm_the_page_says_what_adds_it(monkeypatch):
+    monkeypatch.setattr("rnnc.report.code.nvdisasm", lambda: None)
+    text = "".join(Page(page(rnnc.cells.elman)).texts)
+    assert "pip install nvidia-cuda-nvdisasm" in text
+    assert "PTX, forward" in text
 
 
 def test_without_a_compiler_the_page_says_what_adds_it(monkeypatch):
