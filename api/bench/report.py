@@ -228,7 +228,7 @@ def file_stem(device: str, name: str, date: str) -> str:
 
 
 def write_record(content: dict[str, Any], path: Path) -> None:
-    """Write a record.
+    """Write a record. Whatever ends the process, the file is whole: the last one, or this one.
 
     Args:
         content: the record.
@@ -239,7 +239,9 @@ def write_record(content: dict[str, Any], path: Path) -> None:
     """
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(content, indent=2) + "\n")
+        new = path.with_name(f".{path.name}.new")
+        new.write_text(json.dumps(content, indent=2) + "\n")
+        new.replace(path)
     except OSError as error:
         raise BenchError(
             f"{type(error).__name__}: {error}",

@@ -9,7 +9,14 @@ from typing import Any
 
 from figures import missing, newest, source, table
 
-COMMAND = "rnnc bench --peers --device cuda --ahead --json FILE"
+COMMAND = "rnnc bench --peers --device cuda --ahead --limit 220 --json FILE"
+_LATER = f"Not in one run with the others yet: `{COMMAND}`."
+_UNMEASURED = (
+    "This command has not timed attention, fla, accelerated-scan, Haste and torch.compile on a GPU"
+    " yet, and TorchRL only by `rnnc bench --ragged`; errors of peers were not measured on a GPU."
+    " Tables below that have no figures say so. Haste was built on an H200 with CUDA 13.0, torch"
+    " 2.11.0+cu130, on 2026-11-23: `python benchmarks/peers/haste.py`."
+)
 Case = dict[str, Any]
 Contender = dict[str, Any]
 UNITS = 768
@@ -29,8 +36,31 @@ COLUMNS = {
 
 
 def _found(results: Path) -> dict[str, Any] | None:
-    found = newest(results, "comparison-*.json")
+    found = newest(results, "comparison-*.json") or _swept(results)
     return found and with_flashrnn(found, results)
+
+
+def _swept(results: Path) -> dict[str, Any] | None:
+    """What `sweeps.py` measured of rnnc and cuDNN, until there is a run of all peers."""
+    found = newest(results, "sweeps-*.json")
+    if found is None:
+        return None
+    cases = []
+    for point in found["points"].values():
+        ran = {("rnnc auto", point["dtype"], "wx ready"): point["ours_us"]}
+        if "nn" in point:
+            ran["nn.LSTM", point["nn"]["dtype"], "with input GEMM"] = point["nn"]["us"]
+        sizes = {name: point[name] for name in ("heads", "head_dim", "batch", "steps")}
+        own = [
+            {"name": name, "dtype": dtype, "terms": terms, "note": "", "peak_mib": None}
+            | {phase: took * point["steps"] / 1e3 for phase, took in us.items()}
+            | {"first_call_seconds": None}
+            for (name, dtype, terms), us in ran.items()
+            if isinstance(us, dict)
+        ]
+        head = {"name": "", "cell": "lstm", "float32": "tf32", "left_out": {}}
+        cases.append({**head, **sizes, "contenders": own})
+    return found | {"cases": cases, "checks": [], "command": found["command"]}
 
 
 def with_flashrnn(found: dict[str, Any], results: Path) -> dict[str, Any]:
@@ -44,7 +74,8 @@ def with_flashrnn(found: dict[str, Any], results: Path) -> dict[str, Any]:
     for row in anchors["rows"] if anchors else ():
         if row["flashrnn"]:
             earlier[_place(row)] = row["flashrnn"]
-            sources[_place(row)] = "1.0.5: " + anchors["anchors_measured_on"]
+            where = f"`benchmarks/anchors.json`, {anchors['anchors_measured_on']}"
+            sources[_place(row)] = f"1.0.5: {where}, whose command was not kept"
     for path in sorted(results.glob("cuda-*flashrnn*.json")):
         content = json.loads(path.read_text())
         for row in content["rows"]:
@@ -119,10 +150,11 @@ def _over(axis: str, wanted: Callable[[Case], bool]) -> Callable[[Path], str]:
 
 
 def _legend(found: dict[str, Any]) -> str:
-    return (
+    note = (
         "ms on the GPU: forward / forward + backward. + with the product of the input, * another"
         f" function. {source(found)}{_flashrnn(found)}"
     )
+    return note if found["checks"] else f"{note} {_LATER}"
 
 
 def _flashrnn(found: dict[str, Any]) -> str:
@@ -189,16 +221,35 @@ def _lines(
 def picture(results: Path) -> str:
     """The picture of all three."""
     found = _found(results)
-    path = found["path"].with_suffix(".png") if found else None
+    path = found["path"].with_suffix(".png") if found and found["checks"] else None
     if path is None or not path.exists():
         return missing(f"{COMMAND}` and `python benchmarks/comparison_plot.py FILE")
     return f"![milliseconds of each](../benchmarks/results/{path.name})"
 
 
+def unmeasured(results: Path) -> str:
+    """Who did not take part, and why."""
+    found = newest(results, "comparison-*.json")
+    if found is None:
+        return f"{missing(COMMAND)} {_UNMEASURED}"
+    reasons: dict[tuple[str, str], list[str]] = {}
+    for case in found["cases"]:
+        for name, why in case["left_out"].items():
+            reasons.setdefault((name, why), []).append(named(case))
+        for each in case["contenders"]:
+            for why in each["failures"].values():
+                key = (f"{each['name']}, {each['dtype']}", why)
+                reasons.setdefault(key, []).append(named(case))
+    lines = ["contender|cases|the first of them|why"]
+    lines += [f"{n}|{len(own)}|{own[0]}|{why}" for (n, why), own in reasons.items()]
+    own = table(lines) if reasons else "All contenders ran in all their cases."
+    return f"{own}\n\n{source(found)}"
+
+
 def losses(results: Path) -> str:
     """Where a peer took less time than rnnc, the worst first."""
     found = _found(results)
-    if found is None:
+    if found is None or not found["checks"]:
         return missing(COMMAND)
     pairs = sorted(_pairs(found["cases"]), key=lambda pair: pair[0])
     same = [pair for pair in pairs if not pair[3]["note"]]
@@ -277,7 +328,7 @@ def _lost_by_ragged(cases: list[Case]) -> Iterable[str]:
 def accuracy(results: Path) -> str:
     """The errors of those that compute the same, over time and of gradients."""
     found = _found(results)
-    if found is None:
+    if found is None or not found["checks"]:
         return missing(COMMAND)
     lines = ["cell, dtype|contender|h, first eighth|h, last eighth|largest of the gradients"]
     ran = [check for check in found["checks"] if check["errors"]]
@@ -311,6 +362,7 @@ def largest(results: Path) -> str:
 
 
 TABLES: dict[str, Callable[[Path], str]] = {
+    "unmeasured": unmeasured,
     "losses": losses,
     "module_losses": module_losses,
     "comparison_picture": picture,

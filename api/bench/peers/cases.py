@@ -122,9 +122,9 @@ _CUDA: tuple[PeerCase, ...] = (
     # Over head dim, at 768 units in all.
     *(_half(UNITS // dim, dim) for dim in (16, 32, 128, 256, 384)),
     # Over batch and over length.
-    *(_half(12, 64, batch=batch) for batch in (1, 4, 64, 256)),
+    *(_half(12, 64, batch=batch) for batch in (1, 2, 64, 128)),
     *(_half(12, 64, steps=steps) for steps in (128, 512, 4096, 8192)),
-    *(_half(1, UNITS, batch=batch) for batch in (1, 4, 64, 256)),
+    *(_half(1, UNITS, batch=batch) for batch in (1, 2, 64, 128)),
     *(_half(1, UNITS, steps=steps) for steps in (128, 512, 4096, 8192)),
     # Last: compiling an unrolled loop takes long.
     _SHORT,

@@ -37,16 +37,17 @@ from .options import BenchOptions
 _SCHEMA = 1
 _PACKAGES = ("flash-linear-attention", "fla-core", "accelerated-scan", "torchrl", "haste_pytorch")
 _CHECKED = {"cuda": (64, 16, 1024), "cpu": (16, 3, 24)}  # units, batch rows, steps
-# Those that compile for seconds to minutes at their first call are timed after all others.
+# Those that compile for seconds to minutes at their first call are timed after all others, in this
+# order.
 _SLOW: tuple[Kind, ...] = (
     "fla",
-    "fla-gla",
     "torchrl",
+    "compile-step",
+    "fla-gla",
+    "compile",
     "flashrnn",
     "flashrnn-alternating",
     "flashrnn-packed",
-    "compile",
-    "compile-step",
 )
 # nvcc takes half a minute for each size of FlashRNN, so it takes part where it is asked for.
 _DEFAULT = tuple(kind for kind in KINDS if not kind.startswith("flashrnn"))
@@ -73,8 +74,8 @@ def bench_peers(options: BenchOptions, device: str, command: str) -> None:
     with CompilePool() as pool:
         ahead = options.ahead and device == "cuda"
         wait = _submitted(pool, cases) if ahead else lambda case, until: None
-        for slow in (False, True):
-            own = tuple(kind for kind in kinds if (kind in _SLOW) == slow)
+        quick = tuple(kind for kind in kinds if kind not in _SLOW)
+        for own in (quick, *((kind,) for kind in _SLOW if kind in kinds)):
             for number, case in enumerate(cases):
                 now = time.monotonic()
                 share = (deadline - now) / (len(cases) - number)
