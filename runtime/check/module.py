@@ -80,6 +80,17 @@ def check_module_dtype(dtype: Any) -> None:
         raise TensorError("dtype", repr(dtype), "a floating-point dtype", "dtype=torch.float32")
 
 
+def check_probability(name: str, value: Any) -> float:
+    """An option that is a probability.
+
+    Raises:
+        TensorError: it is not a number from 0 to 1.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
+        raise TensorError(name, repr(value), "a probability", f"{name}=0.1")
+    return float(value)
+
+
 def check_choice(name: str, value: Any, choices: tuple[Word, ...]) -> Word:
     """An option that has a fixed set of values.
 

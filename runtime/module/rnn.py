@@ -8,6 +8,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.fx import Proxy
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
@@ -20,15 +21,15 @@ from ..check.module import (
     check_heads,
     check_input,
     check_module_dtype,
+    check_probability,
     check_size,
-    check_states,
     states_from,
 )
 from ..composed.all_states import scan_all_states
+from ..composed.leaf import as_leaf
 from ..composed.projected import scan_projected
 from ..composed.projection import WEIGHT, projection_of
 from ..composed.ragged import ragged_of
-from ..errors import TensorError
 from ..layers import run_plain_call, scan_layers
 from ..ragged.given import Ragged
 from ..targets import check_backend
@@ -135,12 +136,9 @@ class RNN(Steps, Options, Weighted):
         self.heads = check_heads(heads, hidden_size)
         self.num_layers = check_size("num_layers", num_layers)
         check_module_dtype(dtype)
-        number = isinstance(dropout, int | float) and not isinstance(dropout, bool)
-        if not number or not 0 <= dropout <= 1:
-            raise TensorError("dropout", repr(dropout), "a probability", "dropout=0.1")
         self.bias = check_flag("bias", bias)
         self.batch_first = check_flag("batch_first", batch_first)
-        self.dropout = float(dropout)
+        self.dropout = check_probability("dropout", dropout)
         self.bidirectional = check_flag("bidirectional", bidirectional)
         self.proj_size = proj_size
         self.backend = check_backend(backend)
@@ -237,9 +235,12 @@ class RNN(Steps, Options, Weighted):
         Raises:
             TensorError: a tensor does not fit; names it and what was expected.
         """
+        masks, plain = (lengths, reset, reset_to), inputs is None and not self._takes_inputs
+        if isinstance(x, Proxy):
+            named = dict(zip(("lengths", "reset", "reset_to"), masks, strict=True), inputs=inputs)
+            return as_leaf(self, x, states, hx=hx, all_states=all_states, **named)
         bare = hx is not None or isinstance(states, Tensor)
         given: Any = states_from(states, hx, len(self._state_names)) if bare else states
-        masks, plain = (lengths, reset, reset_to), inputs is None and not self._takes_inputs
         known = None
         if plain and not all_states:
             known = self._known_calls.find_sequence(self, x, given, masks)
@@ -294,9 +295,3 @@ class RNN(Steps, Options, Weighted):
         remember = partial(self._known_calls.remember, self, x, states, settings)
         y, last = scan_layers(settings, *call, remember, ragged, unweighted)
         return [y], last
-
-    def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
-        count, axes = self.num_layers, "(num_layers, B, hidden_size)"
-        count, axes = (2 * count, f"(2 * {axes[1:]}") if self.bidirectional else (count, axes)
-        shapes = [(count, *batch, width) for width in self._widths]
-        check_states(states, self._state_names, shapes, axes, "x", x)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 
-from ..check.module import check_input, one_direction_error, states_from
+from ..check.module import check_input, check_states, one_direction_error, states_from
 from ..composed.projected import scan_projected
 from ..composed.ragged import reset_of_step
 from ..composed.unweighted import unweighted_of
@@ -77,13 +77,20 @@ class Steps(nn.Module):
             raise one_direction_error("step")
         check_input(x, (1, 2), "(B, input) or (input)", rnn.input_size, rnn._any_weight())
         if given is not None:
-            rnn._check_states(given, tuple(x.shape[:-1]), x)
+            self._check_states(given, tuple(x.shape[:-1]), x)
         unweighted = () if plain else self._unweighted(inputs, x, "B" if x.ndim == 2 else "")
         if x.ndim == 1:
             given = None if given is None else [s.unsqueeze(1) for s in given]
             y, last = self._step(x.unsqueeze(0), given, self.training, unweighted)
             return y[0], tuple(s.squeeze(1) for s in last)
         return self._step(x, given, self.training, unweighted)
+
+    def _check_states(self, states: Sequence[Tensor], batch: tuple[int, ...], x: Tensor) -> None:
+        rnn = cast("RNN", self)
+        count, axes = rnn.num_layers, "(num_layers, B, hidden_size)"
+        count, axes = (2 * count, f"(2 * {axes[1:]}") if rnn.bidirectional else (count, axes)
+        shapes = [(count, *batch, width) for width in rnn._widths]
+        check_states(states, rnn._state_names, shapes, axes, "x", x)
 
     def _unweighted(self, inputs: Any, x: Tensor, axes: str) -> tuple[Tensor, ...]:
         """The cell's inputs of a call, checked; `axes` are those of x without the last one."""
@@ -104,7 +111,7 @@ class Steps(nn.Module):
             outer, own = (rnn.num_layers, *x.shape[:-1]), zip(rnn._widths, inits, strict=True)
             states = [x.new_full((*outer, width), init) for width, init in own]
         else:
-            rnn._check_states(states, tuple(x.shape[:-1]), x)
+            self._check_states(states, tuple(x.shape[:-1]), x)
         return ragged.selected(states, inits)
 
     def stepper(

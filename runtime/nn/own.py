@@ -6,11 +6,10 @@ import warnings
 import weakref
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import _VF, Tensor, nn
-from torch.fx import Proxy, Tracer
 
 from ..autograd.settings import Settings
 from ..tensors import States
@@ -36,19 +35,6 @@ def run_torch(module: OnKernels, input: Any, hx: Any) -> Any:
         # Parameters stay where they are; flatten_parameters would move them.
         warnings.filterwarnings("ignore", "RNN module weights are not part of single contiguous")
         return forward(module, input, hx)
-
-
-def as_leaf(module: OnKernels, input: Proxy, hx: Any) -> Any:
-    """A call of the module as one node of a graph of `torch.fx`, as calls of torch's modules are.
-
-    Args:
-        module: is called.
-        input: of the caller.
-        hx: of the caller.
-    """
-    given, tracer = (input,) if hx is None else (input, hx), cast(Tracer, input.tracer)
-    path = tracer.path_of_module(cast(nn.Module, module))
-    return tracer.create_proxy("call_module", path, given, {})
 
 
 def torch_layers(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -12,12 +12,13 @@ from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
 from ..autograd.settings import Settings
+from ..composed.leaf import as_leaf
 from ..layers import run_plain_call, scan_layers
 from ..targets import Target
 from ..tensors import States
 from .base import OnKernels
 from .kinds import kind_of
-from .own import as_leaf, run_torch
+from .own import run_torch
 from .packed import run_packed
 from .serve import is_strided, kernels_serve
 
@@ -53,7 +54,7 @@ class Sequences(OnKernels):
                 y, last = run_plain_call(known[0], self._dropout, known[1])
                 return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
             if isinstance(input, Proxy):
-                return as_leaf(self, input, hx)
+                return as_leaf(cast(torch.nn.Module, self), input, hx)
         if isinstance(input, PackedSequence):
             return run_packed(self, input, hx)
         settings = self._settings()

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.fx import Proxy
 
 from ..autograd.settings import Settings
+from ..composed.leaf import as_leaf
 from ..step import plain_step, run_plain_step, step_as_sequence
 from ..targets import Target
 from ..tensors import States
 from .base import OnKernels
 from .kinds import Kind, kind_of
-from .own import as_leaf, run_torch
+from .own import run_torch
 from .serve import is_strided, kernels_serve
 
 
@@ -39,7 +40,7 @@ class Cells(OnKernels):
             if torch._C._get_tracing_state() is not None:
                 return run_torch(self, input, hx)
             if isinstance(input, Proxy):
-                return as_leaf(self, input, hx)
+                return as_leaf(cast(torch.nn.Module, self), input, hx)
         given = self._states_of(hx)
         kind = self._cell_kind()
         if kind is None or not is_strided(input) or input.ndim not in (1, 2):

@@ -99,3 +99,35 @@ def test_all_states_with_dropout_compiled_and_refused():
     torch.testing.assert_close(got_over_time["c"], over_time["c"])
     with pytest.raises(PlanError, match="a call by torch operations"):
         rnnc.RNN(rnnc.cells.lstm, 3, 4, num_layers=2, layers="wavefront")(x, all_states=True)
+
+
+class Traced(torch.nn.Module):
+    """A model that calls a module in several ways."""
+
+    def __init__(self):
+        super().__init__()
+        self.rnn = rnnc.RNN(rnnc.cells.gru, 3, 4)
+
+    def forward(self, x, h, lengths):
+        y, last = self.rnn(x)
+        again, _, every = self.rnn(x, last, lengths=lengths, all_states=True)
+        return y + again + self.rnn(x, hx=h)[0] + every["h"]
+
+
+def test_a_call_is_one_node_of_a_graph_of_fx():
+    model = Traced()
+    inputs = torch.randn(5, 2, 3), torch.randn(1, 2, 4), torch.tensor([2, 5])
+    graph = torch.fx.symbolic_trace(model)
+    assert [n.target for n in graph.graph.nodes if n.op == "call_module"] == ["rnn"] * 3
+    torch.testing.assert_close(graph(*inputs), model(*inputs), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("room", [rnnc, rnnc.nn])
+def test_a_graph_of_fx_of_the_module_itself_is_refused(room):
+    rnn = rnnc.RNN(rnnc.cells.gru, 3, 4) if room is rnnc else rnnc.nn.GRU(3, 4)
+    with pytest.raises(rnnc.TensorError, match="Sequential") as caught:
+        torch.fx.symbolic_trace(rnn)
+    graph = torch.fx.symbolic_trace(torch.nn.Sequential(rnn))  # what the error says to write
+    x = torch.randn(5, 2, 3)
+    torch.testing.assert_close(graph(x), rnn(x), rtol=0, atol=0)
+    assert "found:  a" in str(caught.value)
