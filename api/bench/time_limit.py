@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+import torch
+
 
 class TooLong(BaseException):
     """The seconds are over. No `except Exception` on the way stops it."""
@@ -17,6 +19,9 @@ class TooLong(BaseException):
 @contextmanager
 def within(seconds: float) -> Iterator[None]:
     """Raise `TooLong` after some seconds, in the main thread of a system that has timers.
+
+    A backward runs in this thread meanwhile, where it can be stopped; torch's default is a thread
+    per GPU, for which the main thread would wait.
 
     Args:
         seconds: of which infinitely many set no limit.
@@ -45,7 +50,8 @@ def within(seconds: float) -> Iterator[None]:
     before = signal.signal(signal.SIGALRM, stop)
     signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
     try:
-        yield
+        with torch.autograd.set_multithreading_enabled(False):
+            yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)

@@ -19,6 +19,7 @@ from rnnc.bench.inputs import Inputs
 from rnnc.bench.peers import checks, measure
 from rnnc.bench.peers.cases import PeerCase, float32_products, peer_cases
 from rnnc.bench.rows import BenchError, Row
+from rnnc.bench.time_limit import TooLong, within
 from rnnc.cli.app import app
 from rnnc.cli.bench import peers as command
 from rnnc.codegen.cuda.limits import limits_of
@@ -205,6 +206,24 @@ def test_a_contender_that_compiles_for_too_long_leaves_the_others(monkeypatch):
     found = measure.measure_peers(case, "cpu", case.kinds, 2, time.monotonic() + 60, 1.0)
     assert [c["name"] for c in found["contenders"]] == ["nn.LSTM"]
     assert found["left_out"] == {"torch SDPA, float32": "it was not compiled within 1 s"}
+
+
+def test_a_backward_that_compiles_for_too_long_is_stopped_too():
+    class Slow(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, d_x):
+            assert not torch.autograd.is_multithreading_enabled()
+            while True:
+                time.sleep(0.01)
+
+    x = torch.ones(2, requires_grad=True)
+    with pytest.raises(TooLong), within(0.2):
+        Slow.apply(x).sum().backward()
+    assert torch.autograd.is_multithreading_enabled()
 
 
 def test_exact_products_are_a_setting_of_the_case_alone():
