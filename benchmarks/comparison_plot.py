@@ -16,7 +16,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 sys.path.append(str(Path(__file__).parent / "tables"))
-from comparison import COLUMNS, contender_of, with_flashrnn
+from peers_files import COLUMNS, contender_of, with_flashrnn
 
 OURS = "#d1495b"
 PEERS = ("#264653", "#2a9d8f", "#e9c46a", "#8d99ae", "#6a4c93", "#1982c4", "#8ac926")

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 from figures import missing, newest, source, table
+from peers_files import (
+    COLUMNS,
+    COMMAND,
+    UNITS,
+    Case,
+    Contender,
+    contender_of,
+    found_in,
+    named,
+    sizes,
+    times,
+)
 
-COMMAND = "rnnc bench --peers --device cuda --ahead --limit 220 --json FILE"
 _LATER = f"Not in one run with the others yet: `{COMMAND}`."
 _UNMEASURED = (
     "This command has not timed attention, fla, accelerated-scan, Haste and torch.compile on a GPU"
@@ -17,120 +27,13 @@ _UNMEASURED = (
     " Tables below that have no figures say so. Haste was built on an H200 with CUDA 13.0, torch"
     " 2.11.0+cu130, on 2026-11-23: `python benchmarks/peers/haste.py`."
 )
-Case = dict[str, Any]
-Contender = dict[str, Any]
-UNITS = 768
-
-# The columns of the tables over one size: a title, and the contender's name and dtype.
-COLUMNS = {
-    "rnnc": ("rnnc auto", "bfloat16"),
-    "rnnc.RNN +": ("rnnc.RNN", "bfloat16"),
-    "FlashRNN": ("FlashRNN cuda_fused", "bfloat16"),
-    "cuDNN, float16 +": ("nn.LSTM", "float16"),
-    "cuDNN, bfloat16 +": ("nn.LSTM", "bfloat16"),
-    "SDPA *": ("torch SDPA", "bfloat16"),
-    "fla chunk_gla *": ("fla chunk_gla", "bfloat16"),
-    "fla chunk_hgrn *": ("fla chunk_hgrn", "bfloat16"),
-    "accelerated-scan *": ("accelerated-scan", "bfloat16"),
-}
-
-
-def _found(results: Path) -> dict[str, Any] | None:
-    found = newest(results, "comparison-*.json") or _swept(results)
-    return found and with_flashrnn(found, results)
-
-
-def _swept(results: Path) -> dict[str, Any] | None:
-    """What `sweeps.py` measured of rnnc and cuDNN, until there is a run of all peers."""
-    found = newest(results, "sweeps-*.json")
-    if found is None:
-        return None
-    cases = []
-    for point in found["points"].values():
-        ran = {("rnnc auto", point["dtype"], "wx ready"): point["ours_us"]}
-        if "nn" in point:
-            ran["nn.LSTM", point["nn"]["dtype"], "with input GEMM"] = point["nn"]["us"]
-        sizes = {name: point[name] for name in ("heads", "head_dim", "batch", "steps")}
-        own = [
-            {"name": name, "dtype": dtype, "terms": terms, "note": "", "peak_mib": None}
-            | {phase: took * point["steps"] / 1e3 for phase, took in us.items()}
-            | {"first_call_seconds": None}
-            for (name, dtype, terms), us in ran.items()
-            if isinstance(us, dict)
-        ]
-        head = {"name": "", "cell": "lstm", "float32": "tf32", "left_out": {}}
-        cases.append({**head, **sizes, "contenders": own})
-    return found | {"cases": cases, "checks": [], "command": found["command"]}
-
-
-def with_flashrnn(found: dict[str, Any], results: Path) -> dict[str, Any]:
-    """The file with FlashRNN's times from earlier runs, where the run has none.
-
-    Its kernels compile half a minute for each size, so they have runs of their own.
-    """
-    earlier, sources = {}, {}
-    # Of its release 1.0.5, the best kernel of each row; then 1.0.8, in one run with rnnc.
-    anchors = newest(results, "cuda-*.json", lambda c: any(r["flashrnn"] for r in c["rows"]))
-    for row in anchors["rows"] if anchors else ():
-        if row["flashrnn"]:
-            earlier[_place(row)] = row["flashrnn"]
-            where = f"`benchmarks/anchors.json`, {anchors['anchors_measured_on']}"
-            sources[_place(row)] = f"1.0.5: {where}, whose command was not kept"
-    for path in sorted(results.glob("cuda-*flashrnn*.json")):
-        content = json.loads(path.read_text())
-        for row in content["rows"]:
-            own = contender_of(row, *COLUMNS["FlashRNN"])
-            if own and own["forward_backward"]:
-                medians = [own[phase]["median"] for phase in ("forward", "forward_backward")]
-                earlier[_place(row)] = medians
-                sources[_place(row)] = f"1.0.8: {source(content)[:-1]}"
-    used = []
-    for case in found["cases"]:
-        place, own = _place(case), contender_of(case, *COLUMNS["FlashRNN"])
-        if place in earlier and own is None and contender_of(case, *COLUMNS["rnnc"]):
-            name, dtype = COLUMNS["FlashRNN"]
-            times = dict(zip(("forward", "forward_backward"), earlier[place], strict=True))
-            known = {"name": name, "dtype": dtype, "terms": "wx ready", "note": "", **times}
-            case["contenders"].append(known | {"peak_mib": None, "first_call_seconds": None})
-            used.append(sources[place])
-    return found | {"flashrnn": list(dict.fromkeys(used))}
-
-
-def _place(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("cell", "heads", "head_dim", "batch", "steps"))
-
-
-def sizes(case: Case) -> str:
-    """The heads and units, the batch and the steps of a case."""
-    return f"{case['heads']} x {case['head_dim']}, B {case['batch']}, T {case['steps']}"
-
-
-def named(case: Case) -> str:
-    """The cell and the sizes, and how products of float32 round if there are any."""
-    rounding = {"tf32": ", TF32", "ieee": ", exact"}[case["float32"]]
-    return f"{case['cell']}, {sizes(case)}{rounding if 'float32' in case['name'] else ''}"
-
-
-def times(contender: Contender | None) -> str:
-    """Milliseconds of a forward, and of a forward with its backward."""
-    if contender is None:
-        return "-"
-    took = [contender[phase] for phase in ("forward", "forward_backward")]
-    shown = " / ".join("failed" if t is None else f"{t:.3g}" for t in took)
-    return shown + (" (one head)" if contender["note"].startswith("one head") else "")
-
-
-def contender_of(case: Case, name: str, dtype: str) -> Contender | None:
-    """One of a case's contenders."""
-    own = (c for c in case["contenders"] if (c["name"], c["dtype"]) == (name, dtype))
-    return next(own, None)
 
 
 def _over(axis: str, wanted: Callable[[Case], bool]) -> Callable[[Path], str]:
     """A table of the LSTM's cases that differ in one size."""
 
     def write(results: Path) -> str:
-        found = _found(results)
+        found = found_in(results)
         cases = [c for c in found["cases"] if c["cell"] == "lstm" and wanted(c)] if found else []
         if found is None or not cases:
             return missing(COMMAND)
@@ -199,7 +102,7 @@ def _lines(
     shown: Callable[[Contender], bool] = lambda _: True,
 ) -> str:
     """A line per contender of some cases, the fastest first."""
-    found = _found(results)
+    found = found_in(results)
     cases = [case for case in found["cases"] if wanted(case)] if found else []
     if found is None or not cases:
         return missing(COMMAND)
@@ -220,7 +123,7 @@ def _lines(
 
 def picture(results: Path) -> str:
     """The picture of all three."""
-    found = _found(results)
+    found = found_in(results)
     path = found["path"].with_suffix(".png") if found and found["checks"] else None
     if path is None or not path.exists():
         return missing(f"{COMMAND}` and `python benchmarks/comparison_plot.py FILE")
@@ -248,7 +151,7 @@ def unmeasured(results: Path) -> str:
 
 def losses(results: Path) -> str:
     """Where a peer took less time than rnnc, the worst first."""
-    found = _found(results)
+    found = found_in(results)
     if found is None or not found["checks"]:
         return missing(COMMAND)
     pairs = sorted(_pairs(found["cases"]), key=lambda pair: pair[0])
@@ -327,7 +230,7 @@ def _lost_by_ragged(cases: list[Case]) -> Iterable[str]:
 
 def accuracy(results: Path) -> str:
     """The errors of those that compute the same, over time and of gradients."""
-    found = _found(results)
+    found = found_in(results)
     if found is None or not found["checks"]:
         return missing(COMMAND)
     lines = ["cell, dtype|contender|h, first eighth|h, last eighth|largest of the gradients"]
