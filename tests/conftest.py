@@ -208,3 +208,13 @@ def emulated_gpu(
     folder = tmp_path_factory.getbasetemp() / "emulated"
     with _module("emulated_step").emulated(monkeypatch, folder) as plans:
         yield plans
+
+
+@pytest.fixture
+def emulated_blocks(
+    simulated_gpu: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path_factory: Any
+) -> Iterator[list[Any]]:
+    """The backend `"simulated"`, whose block, cluster and grid plans compute on the CPU."""
+    folder = tmp_path_factory.getbasetemp() / "emulated_blocks"
+    with _module("emulated_blocks").emulated(monkeypatch, folder) as plans:
+        yield plans

@@ -24,4 +24,8 @@ inline bfloat16 to_element<bfloat16>(double x) {
   const u32 word = std::bit_cast<u32>(static_cast<float>(x));
   return {static_cast<u16>((word + 0x7fffu + (word >> 16 & 1u)) >> 16)};
 }
+template <typename T>
+u32 pack(T, float first, float second) {
+  return to_element<T>(first).bits | u32{to_element<T>(second).bits} << 16;
+}
 }  // namespace rnnc

@@ -29,6 +29,17 @@ void mma_m16n8k16(T, float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
 inline void mma_m16n8k8_tf32(float (&c)[4], const u32 (&a)[4], u32 b0, u32 b1) {
   multiply_fragments<1>(c, a, b0, b1, [](u32 word, int) { return std::bit_cast<float>(word); });
 }
+inline u32 movmatrix_trans(u32 word) {
+  u32 found = 0;
+  emulation::exchange({word}, [&] {
+    const unsigned lane = emulation::current % 32, row = lane / 4, pair = lane % 4 * 2;
+    for (unsigned e = 0; e < 2; ++e) {
+      const u32 other = emulation::words_of((pair + e) * 4 + row / 2)[0];
+      found |= (other >> 16 * (row % 2) & 0xffffu) << 16 * e;
+    }
+  });
+  return found;
+}
 inline void ldmatrix_x2_trans(u32 (&words)[2], const char* row) {
   u32 given[4];
   memcpy(given, row, sizeof given);

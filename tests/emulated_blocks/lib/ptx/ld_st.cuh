@@ -1,0 +1,41 @@
+#pragma once
+#include "lib/ptx/types.cuh"
+namespace rnnc {
+inline u32 shared_address(const void* pointer) {
+  return static_cast<u32>(static_cast<const char*>(pointer) - shared);
+}
+inline char* shared_pointer(u32 address) { return shared + address; }
+template <typename T>
+T loaded(const void* from) {
+  T value;
+  if (reinterpret_cast<u64>(from) % sizeof(T)) std::abort();
+  memcpy(&value, from, sizeof value);
+  return value;
+}
+inline uint4 ld_shared_v4(u32 address) { return loaded<uint4>(shared + address); }
+inline u16 ld_global_u16(const void* from) { return loaded<u16>(from); }
+inline u32 ld_global_u32(const void* from) { return loaded<u32>(from); }
+inline int ld_global_s32(const int* from) { return *from; }
+inline u64 ld_global_u64(const void* from) { return loaded<u64>(from); }
+inline void ld_global_v4(u32 (&w)[4], const void* from) { memcpy(w, from, sizeof w); }
+inline u32 ld_global_nc_u8(const void* from) { return *static_cast<const unsigned char*>(from); }
+template <typename T, int n>
+void ld_global_nc(T (&w)[n], const void* from) {
+  memcpy(w, from, sizeof w);
+}
+template <typename T, int n>
+void st_global(void* to, const T (&w)[n]) {
+  memcpy(to, w, sizeof w);
+}
+template <typename T>
+T ld_relaxed_gpu(const T* from) {
+  return *from;
+}
+inline uint4 ld_relaxed_gpu_v4(const char* from) { return loaded<uint4>(from); }
+inline void st_relaxed_gpu(char* to, u32 word) { memcpy(to, &word, sizeof word); }
+template <typename T>
+void red_add(T* to, T value) {
+  *to += value;
+}
+inline void prefetch_l2(const void*) {}
+}  // namespace rnnc
