@@ -76,7 +76,7 @@ extern "C" void run(const void* arguments, unsigned x, unsigned y, unsigned z, u
     if not library.exists():
         (root / "kernel.cpp").write_text(code)
         made = subprocess.run(
-            "g++ -std=c++20 -O1 -w -shared -fPIC -I . kernel.cpp -o made.so".split(),
+            "g++ -std=c++20 -O1 -w -shared -fPIC -fno-gnu-unique -I . kernel.cpp -o made.so".split(),
             cwd=root,
             capture_output=True,
             text=True,
