@@ -19,17 +19,21 @@ class PointwiseFunction:
         parameters: the names of its inputs, in order.
         results: the names of its outputs, which follow the inputs.
         inputs: the inputs of each kind, in the order of the array that holds their values.
+        read: the inputs that the function reads.
     """
 
     lines: tuple[Line, ...]
     parameters: tuple[str, ...]
     results: tuple[str, ...]
     inputs: Mapping[str, tuple[str, ...]]
+    read: frozenset[str]
 
-    def given(self, **spelled: str) -> list[str]:
+    def given(self, unread: str | None = None, **spelled: str) -> list[str]:
         """The arguments of a call, in the function's order.
 
         Args:
+            unread: what stands for each input that the function does not read; by default they are
+                spelled like the others.
             **spelled: for each kind of input, the text of one value, with `{}` for its place in
                 the array.
 
@@ -41,6 +45,8 @@ class PointwiseFunction:
             for kind, text in spelled.items()
             for place, name in enumerate(self.inputs[kind])
         }
+        if unread is not None:
+            values |= dict.fromkeys(values.keys() - self.read, unread)
         return [values[name] for name in self.parameters]
 
     @property
@@ -89,5 +95,6 @@ def pointwise_functions(
             parameters,
             tuple(str(o) for o in program.outputs),
             kinds[direction],
+            frozenset(symbol.name for symbol in program.inputs),
         )
     return functions

@@ -99,7 +99,7 @@ static void backward_row(const real* kept, const real* const* before, const real
         kept[2 * dim + d],
         kept[3 * dim + d],
         before[0][offset + d],
-        after[0][offset + d],
+        0,
         d_states[0 * state_width + d],
         d_m, d_n, d_r, d_z, d_h);
     d_gates[0 * dim + d] = d_r;

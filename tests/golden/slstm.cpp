@@ -130,18 +130,18 @@ static void backward_row(const real* kept, const real* const* before, const real
         kept[1 * dim + d],
         kept[2 * dim + d],
         kept[3 * dim + d],
-        before[0][offset + d],
+        0,
         before[1][offset + d],
         before[2][offset + d],
         before[3][offset + d],
-        after[0][offset + d],
+        0,
         after[1][offset + d],
         after[2][offset + d],
         after[3][offset + d],
         d_states[0 * state_width + d],
         d_states[1 * state_width + d],
         d_states[2 * state_width + d],
-        d_states[3 * state_width + d],
+        0,
         d_f, d_i, d_o, d_z, d_h, d_c, d_n, d_m);
     d_gates[0 * dim + d] = d_i;
     d_gates[1 * dim + d] = d_f;
