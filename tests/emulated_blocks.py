@@ -75,8 +75,10 @@ extern "C" void run(const void* arguments, unsigned x, unsigned y, unsigned z, u
     library = root / "kernel.so"
     if not library.exists():
         (root / "kernel.cpp").write_text(code)
+        # Names of one library are not those of another.
+        flags = "-std=c++20 -O1 -w -shared -fPIC -fno-gnu-unique"
         made = subprocess.run(
-            "g++ -std=c++20 -O1 -w -shared -fPIC -fno-gnu-unique -I . kernel.cpp -o made.so".split(),
+            f"g++ {flags} -I . kernel.cpp -o made.so".split(),
             cwd=root,
             capture_output=True,
             text=True,
