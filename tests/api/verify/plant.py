@@ -49,7 +49,10 @@ CPU: dict[str, tuple[str, Edit]] = {
     ),
     "states swapped": (
         "",
-        SWAPPED,
+        matching(
+            r"(d_states\[)0( \* state_width \+ d\],\n +d_states\[)1( \* state_width \+ d\],)",
+            r"\g<1>1\g<2>0\g<3>",
+        ),
     ),
     "a bias missed": ("forward.h", swap("i < kBiasGates && a.b", "i < kBiasGates - 1 && a.b")),
     "a saved value overwritten early": (
