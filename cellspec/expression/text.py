@@ -76,7 +76,11 @@ def from_text(text: str, named: Mapping[str, Node] | None = None) -> Node:
         raise refuse.deep_text(text) from error
     except ValueError as error:
         raise refuse.text(text, str(error)) from error
-    return _Reader(text, named or {}).read(tree.body)
+    try:
+        return _Reader(text, named or {}).read(tree.body)
+    except RecursionError as error:
+        # Python parses deeper texts where its limit of recursion was raised.
+        raise refuse.deep_text(text) from error
 
 
 class _Reader:

@@ -29,11 +29,15 @@ SAME_DERIVATIVE = replace(TABLE["sigmoid"], name="sigmoif", cpp="")
 
 
 @pytest.fixture(autouse=True)
-def others(monkeypatch):
-    for name, row in list(TABLE.items()):
-        monkeypatch.delitem(TABLE, name)
-        for added in (row, OTHERS.get(name, row), SAME_DERIVATIVE):
-            monkeypatch.setitem(TABLE, added.name, added)
+def others():
+    """The other functions, beside those whose place they take: sources have the table's order."""
+    rows = dict(TABLE)
+    more = [(row, OTHERS.get(name, row), SAME_DERIVATIVE) for name, row in rows.items()]
+    TABLE.clear()
+    TABLE.update({row.name: row for each in more for row in each})
+    yield
+    TABLE.clear()
+    TABLE.update(rows)
 
 
 def sources(cell):
