@@ -151,15 +151,18 @@ def main(
             before, after = (found[number][name][phase] for name in ("old", "new"))
             cells += [f"{before:.3f}", f"{after:.3f}", f"{after / before:.3f}"]
         table.add_row(*cells)
+        if output is not None:  # after each row: a run that is cut off keeps what it measured
+            _write(output, torch.cuda.get_device_name(0), torch.__version__, dtype, found)
     console.print(table)
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        name = torch.cuda.get_device_name(0)
-        stem = name.removeprefix("NVIDIA ").split()[0].lower()
-        record = {"gpu": name, "torch": torch.__version__, "date": str(date.today())}
-        record |= {"dtype": dtype, "unit": "ms of GPU time", "rows": found}
-        path = output / f"compare-{stem}-{date.today()}.json"
-        path.write_text(json.dumps(record, indent=1) + "\n")
+
+
+def _write(output: Path, gpu: str, torch_version: str, dtype: str, found: dict[int, Any]) -> None:
+    output.mkdir(parents=True, exist_ok=True)
+    record = {"gpu": gpu, "torch": torch_version, "date": str(date.today())}
+    record |= {"dtype": dtype, "unit": "ms of GPU time", "rows": found}
+    stem = gpu.removeprefix("NVIDIA ").split()[0].lower()
+    path = output / f"compare-{stem}-{date.today()}.json"
+    path.write_text(json.dumps(record, indent=1) + "\n")
 
 
 def _numbers(words: str) -> list[int]:
