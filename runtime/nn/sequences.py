@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch._C._dynamo.eval_frame import get_eval_frame_callback
 from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
@@ -45,6 +46,13 @@ class Sequences(OnKernels):
         Returns:
             The output and the states after the last step, as torch's module gives them.
         """
+        # Dynamo traces no method of torch's subclasses, and no sizes of packed rows. Here it stops,
+        # or it would trace each function below by itself.
+        packed = isinstance(input, PackedSequence)
+        if packed if torch.compiler.is_dynamo_compiling() else get_eval_frame_callback():
+            from .outside import between_graphs
+
+            return between_graphs(self, input, hx)
         states = self._states_of(hx)
         if not torch.compiler.is_compiling():
             if torch._C._get_tracing_state() is not None:
@@ -55,7 +63,7 @@ class Sequences(OnKernels):
                 return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
             if isinstance(input, Proxy):
                 return as_leaf(cast(torch.nn.Module, self), input, hx)
-        if isinstance(input, PackedSequence):
+        if packed:
             return run_packed(self, input, hx)
         settings = self._settings()
         weights = self._weights()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.nn import outside, packed
 from torch import nn
 
 
@@ -55,3 +56,45 @@ def test_export(subclasses):
     assert any("rnnc.rnn" in str(node.target) for node in exported.graph.nodes)
     for got, wanted in zip(exported.module()(x), model(x), strict=True):
         torch.testing.assert_close(got, wanted)
+
+
+class Tagger(nn.Module):
+    lengths = None
+
+    def __init__(self):
+        super().__init__()
+        self.rnn, self.head = nn.GRU(4, 6, bidirectional=True), nn.Linear(12, 3)
+
+    def forward(self, x):
+        given = x * 2
+        if self.lengths is not None:
+            lengths = torch.tensor(self.lengths)
+            given = nn.utils.rnn.pack_padded_sequence(given, lengths, enforce_sorted=False)
+        y, h = self.rnn(given)
+        return self.head(y if self.lengths is None else y.data), h
+
+
+@pytest.mark.parametrize("rows", ["all", "packed"])
+@pytest.mark.parametrize("subclasses", [True, False])
+def test_no_function_of_a_call_is_a_graph_of_its_own(subclasses, rows, torch_twins, monkeypatch):
+    """Dynamo traced each function of this package between two graphs, until it gave up."""
+    twin, model = Tagger().double(), Tagger().double()
+    model.load_state_dict(twin.state_dict())
+    rnnc.convert(model, isinstance=subclasses, force=True)
+    ran = []
+    run = packed.run_plain_call
+    monkeypatch.setattr(packed, "run_plain_call", lambda *a: ran.append(1) or run(*a))
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    assert outside  # its import, at the first call, would be traced too
+    compiled = torch.compile(model, backend="eager")
+    for lengths in ([5, 3], [2, 5], [4, 5]):
+        model.lengths = twin.lengths = lengths if rows == "packed" else None
+        x = torch.randn(5, 2, 4, dtype=torch.float64)
+        got = torch_twins.named(compiled, x)
+        for name, wanted in torch_twins.named(twin, x).items():
+            own = name.replace("d rnn", "d _orig_mod.rnn").replace("d head", "d _orig_mod.head")
+            torch.testing.assert_close(got[own], wanted, msg=lambda m, n=name: f"{n}: {m}")
+    frames = dict(counters["frames"])
+    assert frames["total"] < 12, frames
+    assert len(ran) == (3 if rows == "packed" else 0)
