@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import platform
 from functools import lru_cache
 
 from ...cellspec.cell import CellSpec
@@ -41,6 +42,7 @@ class CppToolchain:
 
     language = "C++"
     suffix = "so"
+    arch = platform.machine() or "this CPU"
 
     def identity(self, plan: CpuPlan | KernelPlan) -> tuple[object, ...]:
         """The compiler, the processor and the flags.
@@ -74,6 +76,14 @@ class CppToolchain:
             CompileError: it cannot be loaded.
         """
         return _load(found)
+
+    def facts(self, library: ctypes.CDLL) -> str:
+        """Nothing: a C++ compiler reports no registers.
+
+        Args:
+            library: not used.
+        """
+        return ""
 
 
 @lru_cache(maxsize=512)

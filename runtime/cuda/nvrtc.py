@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import re
+import time
 from dataclasses import asdict, dataclass
 from typing import ClassVar
 
@@ -16,6 +18,7 @@ from ...codegen.shape import Dtype
 from ..errors import CompileError
 from ..store.compiled import compile_cell, compile_source
 from ..store.files import Cached, cached, file_name
+from ..store.log import log
 from .driver.device import cupy_nvrtc, nvrtc_version
 
 _FLAGS = (
@@ -104,6 +107,17 @@ class NvrtcToolchain:
         """
         return _unpack(found.content)
 
+    def facts(self, library: Binary) -> str:
+        """Registers and spills of each kernel, in a line.
+
+        Args:
+            library: the kernels.
+        """
+        return ", ".join(
+            f"{name} {report.registers} registers, {report.spills} bytes of spills"
+            for name, report in library.reports.items()
+        )
+
 
 def compile_cuda(source: Source, arch: str) -> Binary:
     """Compile a CUDA source, or find it compiled.
@@ -147,7 +161,15 @@ def compile_unit(unit: Unit, arch: str) -> Binary:
     flags = compile_flags("float32", arch)
     key = repr((unit, flags, nvrtc_version()))
     name = file_name(unit.name, hashlib.sha256(key.encode()).hexdigest()[:32], "cubin")
-    return _unpack(cached(name, lambda: _pack(_compile(cupy_nvrtc(), unit, arch, flags))).content)
+
+    def make() -> bytes:
+        begin = time.perf_counter()
+        content = _pack(_compile(cupy_nvrtc(), unit, arch, flags))
+        seconds = time.perf_counter() - begin
+        log(logging.INFO, "compiled CUDA of %s for %s in %.1f s", unit.name, arch, seconds)
+        return content
+
+    return _unpack(cached(name, make).content)
 
 
 def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import statistics
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +17,7 @@ from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
 from ...codegen.shape import PlanError
 from ...errors import RnncError
+from ..store.log import log
 from ..store.tuned import Asked, remember
 from .launch import on_device
 from .trial import TrialCall
@@ -91,7 +94,10 @@ def tune(
         )
     every = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
     plans = _few(every, candidates)
+    log(logging.DEBUG, "timing %d plans of %s", len(plans), asked.cell.name)
+    begin = time.perf_counter()
     took = (measure or measure_plans)(asked, plans, device)
+    seconds = time.perf_counter() - begin
     trials = tuple(
         Trial(plan, failure=_in_one_line(t)) if isinstance(t, Exception) else Trial(plan, t)
         for plan, t in zip(plans, took, strict=True)
@@ -99,6 +105,9 @@ def tune(
     found = Tuning(asked, trials)
     if any(trial.microseconds for trial in trials):
         remember(asked, found.winner)
+    size, gpu, winner = str(asked.shape), asked.limits.name, found.winner.brief
+    told = asked.cell.name, size, gpu, seconds, len(plans), winner
+    log(logging.INFO, "tuned %s, %s on %s in %.1f s: of %d plans, %s", *told)
     return found
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
@@ -13,6 +15,7 @@ from ...codegen.derive import derive
 from ...codegen.render import Source, render
 from .digest import package_digest
 from .files import Cached, cached, file_name
+from .log import log
 from .long_work import said_if_long
 
 Library = TypeVar("Library", covariant=True)
@@ -29,6 +32,10 @@ class Toolchain(Protocol[Library]):
     def suffix(self) -> str:
         """The suffix of the files."""
 
+    @property
+    def arch(self) -> str:
+        """What the binaries run on: the architecture of a GPU, or the processor's."""
+
     def identity(self, plan: CpuPlan | KernelPlan) -> tuple[object, ...]:
         """What a binary depends on besides its source: the compiler, its flags, the processor."""
 
@@ -37,6 +44,9 @@ class Toolchain(Protocol[Library]):
 
     def load(self, found: Cached) -> Library:
         """The kernels in such a file."""
+
+    def facts(self, library: Library) -> str:
+        """What the compiler says of the kernels, in a few words; empty if it says nothing."""
 
 
 def compile_cell(
@@ -100,11 +110,36 @@ def _compiled(
     key = repr((made_from, toolchain.identity(plan)))
     digest = hashlib.sha256(key.encode()).hexdigest()[:32]
 
+    seconds: list[float] = []
+    what = f"{toolchain.language} of {_described(name, plan)} for {toolchain.arch}"
+
     def make() -> bytes:
+        log(logging.DEBUG, "compiling %s", what)
+        begin = time.perf_counter()
         with said_if_long(
             f"deriving and compiling the {toolchain.language} of {name}",
             "Fewer operations in the cell take less.",
         ):
-            return toolchain.build(source())
+            content = toolchain.build(source())
+        seconds.append(time.perf_counter() - begin)
+        return content
 
-    return toolchain.load(cached(file_name(name, digest, toolchain.suffix), make))
+    library = toolchain.load(cached(file_name(name, digest, toolchain.suffix), make))
+    if seconds:
+        facts = toolchain.facts(library)
+        told = f": {facts}" if facts else ""
+        log(logging.INFO, "compiled %s in %.1f s%s", what, seconds[0], told)
+    else:
+        log(logging.DEBUG, "found compiled: %s", what)
+    return library
+
+
+def _described(name: str, plan: CpuPlan | KernelPlan) -> str:
+    """A cell and what its kernels are for, in a few words."""
+    words = [] if isinstance(plan, CpuPlan) else [f"{plan.kind} {plan.direction}"]
+    options = {
+        "reversed": plan.reverse,
+        "single steps": getattr(plan, "single_step", False),
+        "with lengths or resets": plan.masked,
+    }
+    return ", ".join([name, *words, plan.dtype, *(o for o, chosen in options.items() if chosen)])

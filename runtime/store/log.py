@@ -1,0 +1,40 @@
+"""The logger `rnnc`: one INFO line per compilation and per tuning, of rank 0 only.
+
+The library prints nothing by itself. `logging.basicConfig(level="INFO")` shows the lines.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from contextlib import suppress
+
+LOGGER = logging.getLogger("rnnc")
+LOGGER.addHandler(logging.NullHandler())
+
+
+def log(level: int, message: str, *values: object) -> None:
+    """Log a message, unless this process is another rank than 0.
+
+    Args:
+        level: of `logging`.
+        message: with the places of the values.
+        values: for these places.
+    """
+    if LOGGER.isEnabledFor(level) and rank() == 0:
+        LOGGER.log(level, message, *values, stacklevel=2)
+
+
+def rank() -> int:
+    """The rank of this process: that of `torch.distributed`, or the launcher's, or 0.
+
+    A first compilation must not import `torch.distributed`, nor wait for other ranks.
+    """
+    distributed = sys.modules.get("torch.distributed")
+    if distributed is not None and distributed.is_available() and distributed.is_initialized():
+        return int(distributed.get_rank())
+    for name in ("RANK", "LOCAL_RANK"):
+        with suppress(ValueError, KeyError):
+            return int(os.environ[name])
+    return 0
