@@ -24,7 +24,7 @@ import rich
 import rnnc
 import torch
 import typer
-from rich.progress import track
+from rnnc.cli.progress import track
 from torch import Tensor, nn
 
 BATCH, WINDOW, LEARNING_RATE = 32, 128, 3e-3
@@ -127,7 +127,7 @@ def main(
         first, states = saved["step"], saved["states"]
         torch.set_rng_state(saved["generator"].cpu())
     train, held_out = (windows(files, device) for files in source_files())
-    for step in track(range(first, steps), chosen.name):
+    for step in track(range(first, steps), f"training {chosen.name}"):
         if step % len(train) == 0:
             states = None  # back to the start of the text
         loss, states = read(model, train[step % len(train)], states)

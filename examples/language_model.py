@@ -40,8 +40,8 @@ from language_model.runs import Places
 from language_model.tokens import Tokens, prepare
 from language_model.training import Settings
 from platformdirs import user_cache_path
-from rich.progress import track
 from rnnc.bench.report import machine
+from rnnc.cli.progress import track
 
 SINCE = time.monotonic()
 LIMIT = 530.0  # seconds of a command
@@ -249,7 +249,7 @@ def measure(
         return row["size"], row["context"], row["batch"], row["model"], row["compiled"]
 
     found = {key(row): row for row in old["rows"]}
-    for (steps, rows), name in track([(s, n) for s in shapes for n in names], "Measuring"):
+    for (steps, rows), name in track([(s, n) for s in shapes for n in names], "measuring"):
         if time.monotonic() - SINCE > LIMIT - 60:
             rich.print(f"No time left for {name} at {steps} x {rows}: name it by --model.")
             continue

@@ -25,9 +25,9 @@ import rnnc
 import torch
 import typer
 from matplotlib.figure import Figure
-from rich.progress import track
 from rich.table import Table
 from rnnc import Gate, Param, State, cells, param, tanh
+from rnnc.cli.progress import track
 from rnnc.runtime.cuda.driver.device import device_limits
 from torch import Tensor, nn
 
@@ -117,7 +117,7 @@ def train(
     model, curve = build(name).to(DEVICE), {}
     optimizer = torch.optim.AdamW(model.parameters(), rate)
     warmup = torch.optim.lr_scheduler.LinearLR(optimizer, 0.01, total_iters=100)
-    for step in track(range(1, steps + 1), name.ljust(11), disable=quiet):
+    for step in track(range(1, steps + 1), f"training {name}", disable=quiet):
         tokens, labels = task(BATCH, TRAINED, data)
         loss = nn.functional.cross_entropy(model(tokens).flatten(0, 1), labels.flatten())
         optimizer.zero_grad()

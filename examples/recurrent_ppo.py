@@ -31,9 +31,9 @@ import rnnc
 import torch
 import typer
 from matplotlib.figure import Figure
-from rich.progress import track
 from rich.table import Table
 from rnnc.bench.report import machine, machine_line
+from rnnc.cli.progress import track
 from torch import Tensor, nn
 
 try:
@@ -248,7 +248,7 @@ def main(
         "rnnc": f"rnnc ({cell})",
     }
     chosen, runs = getattr(rnnc.cells, cell), []
-    for seed, recurrence in track([(s, r) for s in range(seeds) for r in labels], "Training"):
+    for seed, recurrence in track([(s, r) for s in range(seeds) for r in labels], "training"):
         runs.append(train(recurrence, chosen, env, steps, seed, device))
     on = machine(device)
     table = Table("recurrence", "reward", "of each seed", "update s", "rollout s", title=env)

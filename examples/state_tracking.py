@@ -32,8 +32,8 @@ import rich
 import torch
 import typer
 from parity import LONGEST, PASS, TRAINED, WIDTH, Classifier, Count, sequence_model
-from rich.progress import track
 from rnnc.bench.report import machine, machine_line
+from rnnc.cli.progress import track
 from torch import Tensor, nn
 from tracking_results import Results, best_rate, draw, extrapolated, show, summary
 from tracking_tasks import TASKS

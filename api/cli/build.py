@@ -17,6 +17,7 @@ from ..errors import RnncError
 from ..runtime.cuda.nvrtc import Binary, compile_cuda, ptx_of
 from .console import print_lines, print_table
 from .find import find_cell
+from .progress import track
 
 
 @dataclass(frozen=True)
@@ -50,7 +51,9 @@ def build_files(cell: str, archs: list[str], out: Path | None, **options: Any) -
     found = find_cell(cell)
     limits = {name: limits_of_arch(name) for name in archs}
     sources = {name: found.cuda(gpu=gpu, **options) for name, gpu in limits.items()}
-    built = [each for name, source in sources.items() for each in _build(source, name)]
+    archs_of = f"compiling {found.name} for {', '.join(sources)}"
+    named = track(sources.items(), archs_of, name=lambda item: item[0])
+    built = [each for name, source in named for each in _build(source, name)]
     folder = out or Path(f"{found.name}_cuda")
     _write(built, folder)
     print_table(_table(built))

@@ -9,6 +9,7 @@ import torch
 from rich.table import Table
 from rich.text import Text
 
+from ..codegen.shape import counted
 from ..define import Cell
 from ..errors import RnncError
 from ..runtime.cuda.driver.device import device_limits
@@ -18,6 +19,7 @@ from .console import print_error, print_lines, print_table, terminal
 from .find import find_cells
 from .gpu import need_gpu
 from .load import BrokenCell
+from .progress import track
 
 
 def check_cells(words: list[str], seed: int | None, device: str) -> bool:
@@ -39,20 +41,30 @@ def check_cells(words: list[str], seed: int | None, device: str) -> bool:
         command = f"rnnc check {' '.join(words)}"
         need_gpu(f"{command} --device cuda", f"{command} --device cpu")
     run = _on_gpu if device == "cuda" else _on_cpu
+    found = [each for word in words for each in _found(word)]
+    what = f"checking {counted(len(found), 'cell')}"
+    cells = track(found, what, name=lambda each: getattr(each, "name", ""))
     right = True
-    for word in words:
-        try:
-            for each in find_cells(word):
-                right &= _passes(each, drawn, run)
-        except RnncError as error:
-            print_error(error)
-            right = False
+    for each in cells:
+        right &= _passes(each, drawn, run)
     return right
 
 
-def _passes(cell: Cell | BrokenCell, seed: int, run: Callable[[Cell, int], bool]) -> bool:
+def _found(word: str) -> Sequence[Cell | BrokenCell | RnncError]:
+    """The cells that a word names, or why there are none."""
+    try:
+        return find_cells(word)
+    except RnncError as error:
+        return [error]
+
+
+def _passes(
+    cell: Cell | BrokenCell | RnncError, seed: int, run: Callable[[Cell, int], bool]
+) -> bool:
     """Whether a cell is right; what was found is printed."""
     try:
+        if isinstance(cell, RnncError):
+            raise cell
         if isinstance(cell, BrokenCell):
             raise cell.error
         return run(cell, seed)

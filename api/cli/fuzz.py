@@ -7,9 +7,6 @@ import time
 from collections import Counter
 from typing import Literal
 
-from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-
 from ..codegen.cuda.kinds import check_variant
 from ..verify.draw.case import Settings
 from ..verify.fuzz.report import report
@@ -17,6 +14,7 @@ from ..verify.fuzz.shrink import shrink
 from ..verify.fuzz.workers import Done, Tries, run_cases, temporary_cache
 from .console import print_lines
 from .gpu import need_gpu
+from .progress import stage
 
 _DEFAULT_COUNT = 100
 _SHOWN = 3  # failures that are shrunk, one of each kind
@@ -76,21 +74,11 @@ def _run(
     seed: int, count: int | None, seconds: float | None, settings: Settings, jobs: int
 ) -> list[Done]:
     done: list[Done] = []
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    hidden = not console.is_terminal
-    with Progress(*columns, console=console, transient=True, disable=hidden) as progress:
-        task = progress.add_task("cells", total=count)
+    with stage("running random cells", total=count) as shown:
         for each in run_cases(seed, count, seconds, settings, jobs):
             done.append(each)
             failures = sum(d.outcome.verdict == "wrong" for d in done)
-            shown = f"cells, {failures} failed" if failures else "cells"
-            progress.update(task, advance=1, description=shown)
+            shown.advance(f"{failures} failed" if failures else "")
     return done
 
 
@@ -102,7 +90,7 @@ def _words(done: Done) -> str:
 
 def _show(done: Done) -> None:
     """Shrink a failure, and print it."""
-    with temporary_cache():
+    with stage(f"shrinking cell {done.number}"), temporary_cache():
         tries = Tries(done.outcome.kind)
         tries.outcome = done.outcome
         try:

@@ -13,6 +13,7 @@ from ..codegen.shape import PlanError, Shape
 from ..define import Cell
 from .console import print_lines, print_table
 from .find import find_cell
+from .progress import stage
 
 
 def print_plan(cell: str, shape: Shape, gpu: str, variant: str) -> None:
@@ -28,7 +29,8 @@ def print_plan(cell: str, shape: Shape, gpu: str, variant: str) -> None:
         RnncError: there is no such cell, GPU or plan.
     """
     found, limits = find_cell(cell), limits_of(gpu)
-    plan = plan_for(found, shape, limits, variant)
+    with stage(f"planning {found.name}"):
+        plan = plan_for(found, shape, limits, variant)
     print_lines(f"{found.name}, {shape}\n{limits}\n")
     print_table(_table(found, shape, limits, plan))
     parts = f"forward {plan.forward.estimate}, backward {plan.backward.estimate}"

@@ -17,6 +17,10 @@ from ..runtime.cuda.driver.device import device_limits
 from .console import print_lines
 from .find import find_cell
 from .gpu import need_gpu
+from .progress import stage
+
+# What takes seconds is made here, with its progress; the page finds it made.
+_LONG_PARTS = {"finding the errors": "accuracy", "compiling the kernels": "code"}
 
 
 def write_report(
@@ -47,10 +51,14 @@ def write_report(
     else:
         limits = limits_of(gpu)
     found = [find_cell(cell) for cell in cells]
-    reports = [
-        Report.of(cell, shape, limits, variant, prefix, measured_on_gpu if measure else None)
-        for cell, prefix in zip(found, "ab", strict=False)
-    ]
+    reports = []
+    for cell, prefix in zip(found, "ab", strict=False):
+        with stage(f"planning {'and measuring ' * measure}{cell.name}"):
+            by = measured_on_gpu if measure else None
+            reports.append(Report.of(cell, shape, limits, variant, prefix, by))
+        for what, part in _LONG_PARTS.items():
+            with stage(f"{what} of {cell.name}"):
+                getattr(reports[-1], part)
     path = output or Path("-".join(cell.name for cell in found) + ".html")
     page = page_of(reports, command_of(found, shape, gpu, variant))
     path.write_text(page, encoding="utf-8")

@@ -16,6 +16,7 @@ from ..runtime.errors import NoCudaError
 from ..runtime.store.tuned import Asked
 from .console import print_lines, print_table
 from .find import find_cell
+from .progress import stage
 
 
 def print_tuning(cell: str, shape: Shape, save: Save, candidates: int | None) -> None:
@@ -35,7 +36,8 @@ def print_tuning(cell: str, shape: Shape, save: Save, candidates: int | None) ->
     tf32 = rounds(getattr(torch, shape.dtype), None)
     asked = Asked(found, shape, limits, save, tf32)
     print_lines(f"{found.name}, {shape}\n{limits}\n")
-    tuning = tune(asked, _device(), CANDIDATES if candidates is None else candidates)
+    with stage(f"timing plans of {found.name}"):
+        tuning = tune(asked, _device(), CANDIDATES if candidates is None else candidates)
     print_table(_table(tuning))
     print_lines(f"\n* {tuning.winner}")
 

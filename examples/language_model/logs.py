@@ -1,11 +1,12 @@
 """What a run leaves while it trains: rows of CSV, events of TensorBoard, a line of progress."""
 
 import csv
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rnnc.cli.progress import stage
 
 COLUMNS = "step tokens seconds loss rate tokens_per_second perplexity".split()
 MISSING = "--tensorboard needs one more package: pip install tensorboard"
@@ -16,12 +17,10 @@ class Log:
 
     def __init__(self, name: str, steps: int, table: Path, events: Path | None) -> None:
         self.table, self.writer = table, events and open_events(events / name)
-        columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn()
-        self.progress = Progress(*columns, TextColumn("{task.fields[told]}"), TimeRemainingColumn())
-        self.task = self.progress.add_task(name, total=steps, told="")
+        self.name, self.steps, self.shown = name, steps, ExitStack()
 
     def __enter__(self) -> Self:
-        self.progress.start()
+        self.stage = self.shown.enter_context(stage(f"training {self.name}", self.steps))
         return self
 
     def __exit__(
@@ -30,7 +29,7 @@ class Log:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.progress.stop()
+        self.shown.close()
         if self.writer:
             self.writer.close()
 
@@ -44,7 +43,7 @@ class Log:
             return
         row = rows[-1]
         told = f"loss {row['loss']:.3f}, {row['tokens_per_second'] / 1e3:.1f} k tokens/s"
-        self.progress.update(self.task, completed=row["step"], told=told)
+        self.stage.at(row["step"], told)
         if self.writer:
             for name in COLUMNS[2:]:
                 if row.get(name) is not None:

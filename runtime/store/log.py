@@ -8,10 +8,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 
 LOGGER = logging.getLogger("rnnc")
 LOGGER.addHandler(logging.NullHandler())
+
+
+_LISTENERS: list[Callable[[str], None]] = []
 
 
 def log(level: int, message: str, *values: object) -> None:
@@ -22,8 +26,24 @@ def log(level: int, message: str, *values: object) -> None:
         message: with the places of the values.
         values: for these places.
     """
-    if LOGGER.isEnabledFor(level) and rank() == 0:
+    if rank() == 0:
         LOGGER.log(level, message, *values, stacklevel=2)
+        for listener in _LISTENERS:
+            listener(message % values)
+
+
+@contextmanager
+def listening(listener: Callable[[str], None]) -> Iterator[None]:
+    """Call a function with each message, whatever the level of the logger is.
+
+    Args:
+        listener: the function.
+    """
+    _LISTENERS.append(listener)
+    try:
+        yield
+    finally:
+        _LISTENERS.remove(listener)
 
 
 def rank() -> int:

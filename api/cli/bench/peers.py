@@ -31,6 +31,7 @@ from ...codegen.shape import Dtype, PlanError, Shape
 from ...runtime.cuda.driver.device import device_limits
 from ...runtime.cuda.products.precision import rounds
 from ..console import print_lines, print_table
+from ..progress import stage, stages
 from .merged import earlier_results
 from .options import BenchOptions
 
@@ -76,12 +77,14 @@ def bench_peers(options: BenchOptions, device: str, command: str) -> None:
         wait = _submitted(pool, cases) if ahead else lambda case, until: None
         quick = tuple(kind for kind in kinds if kind not in _SLOW)
         for own in (quick, *((kind,) for kind in _SLOW if kind in kinds)):
-            for number, case in enumerate(cases):
+            named = stages(cases, f"{', '.join(own)}, case")
+            for number, case in enumerate(named):
                 now = time.monotonic()
                 share = (deadline - now) / (len(cases) - number)
                 wait(case, deadline)
                 record.time(case, own, now + max(share, min(_MOST_READY, deadline - now)), deadline)
-            record.check(own, deadline)
+            with stage(f"comparing {', '.join(own)} with float64"):
+                record.check(own, deadline)
     print_table(checks_table([Check(**check) for check in record.checks.values()]))
     print_table(peers_table(list(record.cases.values())))
     for path in record.paths:

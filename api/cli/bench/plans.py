@@ -17,6 +17,7 @@ from ...bench.users.plans import Candidates, PlanResult, measure_plans
 from ...bench.users.plans_text import plans_summary, plans_table
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
+from ..progress import stages
 from .merged import earlier_results
 from .options import BenchOptions
 
@@ -57,7 +58,7 @@ def bench_plans(options: BenchOptions, device: str, command: str) -> None:
         candidates = [Candidates(case, limits) for case in cases]
         for each in candidates:
             pool.submit(each.asked.cell, each.all())
-        for each in candidates:
+        for each in stages(candidates, "case", lambda c: str(c.case)):
             cell = each.asked.cell
             if not pool.wait(cell, each.all(), deadline) or time.monotonic() > deadline:
                 late.append(each.case)

@@ -12,6 +12,7 @@ from ...bench.ragged.measure import measure_ragged
 from ...bench.ragged.text import ragged_table
 from ...bench.report import file_stem, machine, machine_line, write_record
 from ..console import print_lines, print_table
+from ..progress import stages
 from .options import BenchOptions
 
 _SCHEMA = 1
@@ -37,7 +38,7 @@ def bench_ragged(options: BenchOptions, device: str, command: str) -> None:
     folder, stem = options.output, f"ragged-{file_stem(device, on['device'], today)}"
     paths = [path for path in (options.json, folder and folder / f"{stem}.json") if path]
     found = []
-    for number, case in enumerate(cases):
+    for number, case in enumerate(stages(cases, "case")):
         seconds = (deadline - time.monotonic()) / (len(cases) - number)
         found.append(measure_ragged(case, device, options.repeat, seconds))
         record = {

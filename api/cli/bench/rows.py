@@ -22,9 +22,11 @@ from ...bench.report import file_stem, machine, machine_line, record, write_reco
 from ...bench.rows import BenchError, Row, rows_named
 from ...bench.text import comparison_table, notes, summary_table
 from ...cellspec.cell import CellSpec
+from ...codegen.shape import counted
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
 from ..find import find_cell
+from ..progress import stage, stages
 from .options import BenchOptions
 from .peers import bench_peers
 from .ragged import bench_ragged
@@ -61,7 +63,7 @@ def bench(options: BenchOptions, command: str) -> None:
     seconds = _compile_all(chosen, settings) if options.ahead else None
     found: list[Comparison] = []
     stem = file_stem(settings.device, on["device"], today) + ("-queued" if options.queued else "")
-    for number, (row, cell) in enumerate(chosen):
+    for number, (row, cell) in enumerate(stages(chosen, "measuring", lambda each: str(each[0]))):
         # The time that a row does not use is left to the others.
         now = time.monotonic()
         settings = replace(settings, deadline=now + (deadline - now) / (len(chosen) - number))
@@ -103,7 +105,8 @@ def _compile_all(rows: list[tuple[Row, CellSpec]], settings: Settings) -> float 
     """Compile the kernels of all rows; the seconds that it took, None on the CPU."""
     if settings.device != "cuda":
         return None
-    seconds = compile_ahead(rows, settings.dtypes, device_limits(torch.cuda.current_device()))
+    with stage(f"compiling the kernels of {counted(len(rows), 'row')}"):
+        seconds = compile_ahead(rows, settings.dtypes, device_limits(torch.cuda.current_device()))
     print_lines(f"compiled in {seconds:.1f} s")
     return seconds
 

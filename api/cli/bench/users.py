@@ -18,9 +18,10 @@ from ...bench.users.cases import UserCase, cases_named
 from ...bench.users.measure import UserResult, measure_case
 from ...bench.users.text import summary, users_table
 from ...cellspec.library import load
-from ...codegen.shape import Shape
+from ...codegen.shape import Shape, counted
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
+from ..progress import stage, stages
 from .merged import earlier_results
 from .options import BenchOptions
 from .plans import bench_plans
@@ -61,7 +62,7 @@ def bench_users(options: BenchOptions, device: str, command: str) -> None:
     folder, stem = options.output, f"users-{file_stem(device, on['device'], today)}"
     paths = [path for path in (options.json, folder and folder / f"{stem}.json") if path]
     budget = Budget(cases, deadline)
-    for case in cases:
+    for case in stages(cases, "case"):
         found.append(_measured(case, device, options.repeat, budget))
         for path in paths:  # after each case, so that nothing is lost if one takes too long
             write_record(_record(found, options, today, on, command), path)
@@ -86,7 +87,8 @@ def _compile_all(cases: Sequence[UserCase]) -> float:
         (load(case.module), Shape(1, case.hidden, case.batch, dtype=case.dtype), case.both)
         for case in cases
     ]
-    return compile_shapes(shapes, device_limits(torch.cuda.current_device()))
+    with stage(f"compiling the kernels of {counted(len(cases), 'case')}"):
+        return compile_shapes(shapes, device_limits(torch.cuda.current_device()))
 
 
 def _record(

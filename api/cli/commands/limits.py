@@ -43,9 +43,11 @@ def limits_command(
     from ...codegen.cuda.limits import PRESETS
     from ..console import print_lines, print_table
     from ..find import find_cell
+    from ..progress import track
 
     found = find_cell(cell)
-    largest = [largest_head_dims(found, limits, dtype.value, heads) for limits in PRESETS]
+    gpus = track(PRESETS, f"planning {found.name} for each GPU", name=lambda each: each.name)
+    largest = [largest_head_dims(found, limits, dtype.value, heads) for limits in gpus]
     if as_json:
         command = f"rnnc limits --cell {cell} --dtype {dtype.value} --heads {heads} --json"
         print(_json(found.name, dtype.value, heads, largest, command))

@@ -89,6 +89,7 @@ def show_command(
         )
     from ..console import print_code, print_lines
     from ..find import find_cell
+    from ..progress import stage
 
     found = find_cell(cell)
     match what:
@@ -100,9 +101,13 @@ def show_command(
             print_code(found.latex(), "latex")
         case What.CPP:
             scalar: Dtype = dtype.value if dtype else "float32"
-            print_code(found.cpp(scalar, reverse=reverse).code, "cpp")
+            with stage(f"writing the C++ of {found.name}"):
+                text = found.cpp(scalar, reverse=reverse)
+            print_code(text.code, "cpp")
         case What.CUDA:
-            print_code(found.cuda(**given).code, "cuda")
+            with stage(f"writing the CUDA of {found.name}"):
+                source = found.cuda(**given)
+            print_code(source.code, "cuda")
         case What.JSON:
             print_code(found.to_json(), "json")
 
