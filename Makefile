@@ -27,9 +27,10 @@ contract: build/wheel
 	cd $< && PYTHONPATH=. ../../$(BIN)/lint-imports --config ../../pyproject.toml
 
 # Two workers of one thread each: threads that wait for each other on a shared machine stall. Only
-# tests/runtime/cpu compiles CPU kernels by the flags that ship, which take three times as long.
+# tests/runtime/cpu compiles CPU kernels by the flags that ship, which take five times as long. Tests
+# start many processes, which share the bytecode of the modules, whatever the caller's environment.
 unit: $(VENV)/installed
-	RNNC_QUICK_COMPILE=1 OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
+	PYTHONDONTWRITEBYTECODE= RNNC_QUICK_COMPILE=1 OMP_NUM_THREADS=1 OMP_WAIT_POLICY=passive $(BIN)/python -m pytest -q -n 2 --dist worksteal -m "not slow"
 
 # What takes long and rarely fails: every cell, head dim, dtype and architecture through the CUDA
 # compiler, and planted faults. Tens of minutes.

@@ -1,12 +1,17 @@
 """`rnnc.distributed`: recurrent layers in several processes of `torch.distributed`.
 
-docs/distributed.md says which to take when.
+docs/distributed.md says which to take when. Each name is imported when it is first used: its module
+imports `torch.distributed.tensor`, which `from rnnc import *` should not wait for.
 """
 
-from .runtime.distributed.gradients import reduce_gradients
-from .runtime.distributed.headwise import HeadwiseParallel
-from .runtime.distributed.policy import SAVED_OPERATORS, save_policy
-from .runtime.distributed.sequence import SequenceParallel
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .runtime.distributed.gradients import reduce_gradients
+    from .runtime.distributed.headwise import HeadwiseParallel
+    from .runtime.distributed.policy import SAVED_OPERATORS, save_policy
+    from .runtime.distributed.sequence import SequenceParallel
 
 __all__ = [
     "SAVED_OPERATORS",
@@ -15,3 +20,24 @@ __all__ = [
     "reduce_gradients",
     "save_policy",
 ]
+
+_MODULE_OF = {
+    "SAVED_OPERATORS": "policy",
+    "HeadwiseParallel": "headwise",
+    "SequenceParallel": "sequence",
+    "reduce_gradients": "gradients",
+    "save_policy": "policy",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _MODULE_OF:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    module = import_module(f".runtime.distributed.{_MODULE_OF[name]}", __package__)
+    value: object = getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -12,6 +12,7 @@ import torch
 from ..cellspec.cell import CellSpec
 from ..codegen.layout import layout_of
 from ..codegen.shape import Precision, Reverse, Save
+from .autograd.marks import constant_in_graphs
 from .store.digest import runtime_digest
 from .store.facts import facts_of
 
@@ -91,7 +92,7 @@ def cell_of(text: str) -> CellSpec:
     return CellSpec.from_json(text.partition("\n")[0])
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_in_graphs
 def text_in_graph(text: str) -> str:
     """An operator's text argument in a graph that `torch.compile` makes.
 

@@ -15,6 +15,7 @@ from ..cellspec.cell import CellSpec
 from ..codegen.shape import PRECISIONS, Precision, Save
 from .autograd import flops, schemas  # noqa: F401  (`flops` registers formulas with torch)
 from .autograd.function import Scan
+from .autograd.marks import constant_in_graphs
 from .autograd.operators import scan_op
 from .autograd.transforms import check_has_operators, needs_reference
 from .call import Call, Choice, call_of, cell_of, text_in_graph
@@ -242,7 +243,7 @@ def _run_kernels(call: Call, inputs: ScanInputs) -> Forward:
     return TARGETS[call.target].forward(call, inputs)
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_in_graphs
 def resolve_backend(backend: str, device: str, index: int | None = None) -> str:
     """Which backend serves a device; the only place where `"auto"` falls back to the reference.
 

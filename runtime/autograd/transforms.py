@@ -12,6 +12,7 @@ from torch.autograd import forward_ad
 
 from ..check.plain import any_tangent, is_watched, is_wrapped
 from ..errors import TransformError
+from .marks import constant_in_graphs
 
 # The targets of this package; torch's operators dispatch on the type of their tensors' device.
 OPERATOR_TARGETS = ("cpu", "cuda")
@@ -35,7 +36,7 @@ def needs_reference(backend: str, tensors: Sequence[Tensor | None]) -> bool:
     return _needs_reference(backend, _transform(tensors))
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_in_graphs
 def _compiled_needs_reference(backend: str) -> bool:
     """The same while a compiler traces, which enters and guards the transforms themselves."""
     if torch.onnx.is_in_onnx_export():
@@ -113,7 +114,7 @@ def is_transformed(tensors: Sequence[Tensor | None]) -> bool:
     return _transform(tensors) is not None
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_in_graphs
 def _compiled_is_transformed() -> bool:
     return bool(torch.onnx.is_in_onnx_export() or _functorch() or _forward_mode())
 

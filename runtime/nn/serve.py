@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..autograd.marks import constant_in_graphs
 from ..autograd.transforms import is_transformed
 from ..check.plain import all_plain, is_watched
 from ..errors import CompileError, NoCompilerError
@@ -64,7 +65,7 @@ def _computes(name: str, dtype: torch.dtype) -> bool:
     return returned == computed and computed in TARGETS[name].dtypes
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_in_graphs
 def _target(device: str, index: int | None) -> str | None:
     """The name of the target with kernels for a device; None if there is none."""
     name = target_name(device)

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 import rnnc
+import torch
+from rnnc.runtime.autograd.marks import constant_in_graphs, outside_of_graphs
 
 HEAVY = {"torch", "sympy", "pydantic", "jinja2"}
 STUB = Path(rnnc.__file__).with_suffix(".pyi")
@@ -75,6 +77,38 @@ def test_operators_are_registered_where_torch_is_imported_last() -> None:
         "import torch; torch.ops.rnnc.scan_backward\n"
         "assert not any(type(f).__module__ == 'rnnc.register' for f in sys.meta_path)"
     )
+
+
+# Neither a star import nor calls without a compiler wait for the parts of torch that take a second.
+SMALL = """
+import sys, torch
+from rnnc import *
+cell = cells.elman
+scan(cell, torch.ones(2, 3, 1, 4, 1), torch.ones(1, 1, 4, 4), torch.ones(1, 1, 4))
+y, _ = RNN(cell, 4, 4)(torch.ones(2, 3, 4))
+y.sum().backward()
+print(sorted({"torch._dynamo", "torch.distributed.tensor"} & sys.modules.keys()))
+assert distributed.HeadwiseParallel
+"""
+
+
+def test_calls_import_neither_torch_s_compiler_nor_its_distributed_tensors() -> None:
+    assert run(SMALL) == "[]\n"
+
+
+def test_names_of_distributed_are_there_before_they_are_imported() -> None:
+    assert set(rnnc.distributed.__all__) <= set(dir(rnnc.distributed))
+    assert set(rnnc.distributed._MODULE_OF) == set(rnnc.distributed.__all__)
+    with pytest.raises(AttributeError, match="has no attribute 'headwise_parallel'"):
+        _ = rnnc.distributed.headwise_parallel
+
+
+def test_functions_are_marked_as_torch_marks_them() -> None:
+    ours, torchs = constant_in_graphs(lambda: 1), torch.compiler.assume_constant_result(lambda: 1)
+    assert vars(ours) == vars(torchs) != {}
+    calls = outside_of_graphs(lambda x: x + (2 if torch.compiler.is_compiling() else 1))
+    found = torch.compile(lambda x: calls(x) * 1, backend="eager")(torch.zeros(2))
+    assert found.tolist() == [1, 1]
 
 
 def test_star_import_replaces_no_builtin() -> None:

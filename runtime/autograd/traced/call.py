@@ -14,6 +14,7 @@ from ...module.forms import flat_weights
 from ...module.rows import RowsForm
 from ...targets import TARGETS, JointTarget
 from ...tensors import States
+from ..marks import constant_in_graphs
 from ..settings import Settings
 from .operators import rnn_op
 from .schemas import Options
@@ -91,13 +92,13 @@ def run_operator(
     return y, tuple(results[: len(cell.states)])
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_in_graphs
 def _is_exported() -> bool:
     """Whether `torch.export` traces, which `torch.compile` claims of itself before torch 2.13."""
     return torch.compiler.is_exporting()
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@constant_in_graphs
 def _joins(
     options: tuple[Any, ...],
     target: str,

@@ -11,6 +11,7 @@ from torch._library.autograd import Info, make_autograd_impl
 
 from ...errors import BackwardError, SecondOrderError
 from ...targets import target_of
+from ..marks import outside_of_graphs
 from ..transforms import OPERATOR_TARGETS, check_gradients
 from .schemas import Options
 
@@ -43,7 +44,7 @@ def register_gradients(
     """
     recorded: Callable[..., Any] = make_autograd_impl(op, Info(backward, remember))
 
-    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    @outside_of_graphs
     def run(keys: Any, *arguments: Any) -> Any:
         below = (keys & _C._after_autograd_keyset).raw_repr()
         if _C.is_grad_enabled() or below not in _KERNELS_ALONE:

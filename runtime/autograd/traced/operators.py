@@ -17,6 +17,7 @@ from torch import Tensor
 from ...call import cell_of, stored_states
 from ...targets import target_of
 from ..function import without_autocast
+from ..marks import outside_of_graphs
 from ..stack.backward import backward_layers
 from ..stack.forward import forward_layers, profiled
 from ..stack.stack import Stack
@@ -139,7 +140,7 @@ def _by_themselves(gradients: Sequence[Tensor | None]) -> list[Tensor]:
 rnn_op, rnn_backward_op = torch.ops.rnnc.rnn.default, torch.ops.rnnc.rnn_backward.default
 for _device in OPERATOR_TARGETS:
     for _op, _kernel in ((rnn_op, _rnn), (rnn_backward_op, _rnn_backward)):
-        _run = torch.compiler.disable(_kernel)  # type: ignore[no-untyped-call]
+        _run = outside_of_graphs(_kernel)
         _LIBRARY.impl(_op, _run, _device.upper())
 register_gradients(_LIBRARY, rnn_op, _rnn, backward_of_rnn, remember_for_backward)
 register_gradients(_LIBRARY, rnn_backward_op, _rnn_backward, refuse_second)
