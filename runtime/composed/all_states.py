@@ -51,6 +51,8 @@ def scan_all_states(
     if ragged is not None:
         in_time = RaggedLayers(settings, ragged, x.device, *x.shape[:2])
         x = ragged.cleaned(x)
+        if ragged.reset_to is not None:
+            ragged = ragged._replace(reset_to=[value[:parts] for value in ragged.reset_to])
     if below:
         given = None if states is None else [state[:parts] for state in states]
         lower = settings._replace(layers=below)

@@ -20,30 +20,48 @@ def inputs_of(variant):
     return cell, wx, R.requires_grad_()
 
 
+def peak(step, *args, **options):
+    """The memory that a call needs at most, in states at all steps."""
+    step(*args, **options)  # what is made on first use, is made
+    gc.collect()  # or what earlier tests left is freed meanwhile, and hides some of the peak
+    torch.cuda.synchronize()
+    before = torch.cuda.memory_allocated()
+    torch.cuda.reset_peak_memory_stats()
+    step(*args, **options)
+    return (torch.cuda.max_memory_allocated() - before) / (STEPS * BATCH * UNITS * 2)
+
+
 def test_a_training_step_holds_the_gates_once(variant, needs_plan):
     cell, wx, R = inputs_of(variant)
     needs_plan(cell, HEADS[variant], UNITS // HEADS[variant], BATCH, torch.bfloat16, variant)
-    state = STEPS * BATCH * UNITS * 2  # bytes
     seed = torch.ones_like(wx[..., 0])
 
     def step(**options):
         (h, _), _ = rnnc.scan(cell, wx, R, variant=variant)
         return torch.autograd.grad(h, (wx, R), seed, **options)
 
-    def peak(**options):
-        gc.collect()  # or what earlier tests left is freed meanwhile, and hides some of the peak
-        torch.cuda.synchronize()
-        before = torch.cuda.memory_allocated()
-        torch.cuda.reset_peak_memory_stats()
-        step(**options)
-        return (torch.cuda.max_memory_allocated() - before) / state
-
-    step()  # what is made on first use, is made
-    once, twice = peak(), peak(retain_graph=True)
+    once, twice = peak(step), peak(step, retain_graph=True)
     assert twice - once > 3  # four gates; what is used up meanwhile may fill a part
     # Two states and four gates; through its exchange buffer a grid's blocks give each other the
     # gradients of four gates.
     assert once < (10.5 if variant == "grid" else 6.5), (once, twice)
+
+
+def test_lengths_and_resets_take_one_number_more(variant, needs_plan):
+    cell, wx, R = inputs_of(variant)
+    needs_plan(cell, HEADS[variant], UNITS // HEADS[variant], BATCH, torch.bfloat16, variant)
+    seed = torch.ones_like(wx[..., 0])
+
+    def step(**masks):
+        (h, _), _ = rnnc.scan(cell, wx, R, variant=variant, **masks)
+        return torch.autograd.grad(h, (wx, R), seed)
+
+    reset = torch.rand(BATCH, STEPS, device="cuda") < 0.1
+    lengths = torch.randint(1, STEPS + 1, (BATCH,), device="cuda")
+    without = peak(step)
+    for masks in ({"reset": reset}, {"lengths": lengths}, {"reset": reset, "lengths": lengths}):
+        more = peak(step, **masks) - without
+        assert more < 1.1, (list(masks), more)
 
 
 def test_a_retained_graph_gives_the_same_gradients_again(variant, needs_plan, same_bits):
