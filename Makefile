@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test test-slow test-peers test-gpu test-gpus test-gpu-slow lint types contract unit clean FORCE
+.PHONY: demo docs test test-slow test-peers test-gpu test-gpus test-gpu-slow lint types contract unit clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/parity.py --out demo
@@ -47,6 +47,19 @@ build/peers/installed: tests/peers/requirements.txt tests/peers/constraints.txt 
 		-r tests/peers/requirements.txt
 	$(@D)/bin/python -m pip install --quiet -c tests/peers/constraints.txt \
 		--no-build-isolation -e .
+	touch $@
+
+# The site, in build/site: pages of docs/, the gallery of cells, the notebooks, the reference. Nothing
+# is fetched after the installation. Then tests of the built pages.
+docs: $(VENV)/site build/wheel
+	$(BIN)/python docs/site/prepare.py
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	RNNC_SITE=1 $(BIN)/python -m pytest -q tests/site
+	@echo "The site is in build/site; open build/site/index.html"
+
+$(VENV)/site: $(VENV)/installed docs/site/requirements.txt docs/site/constraints.txt
+	$(BIN)/python -m pip install --quiet -c constraints.txt -c docs/site/constraints.txt \
+		-r docs/site/requirements.txt
 	touch $@
 
 # Pages in Chromium, headless. Where it is missing, the target says what to install, and fails.

@@ -92,7 +92,11 @@ def test_what_a_checkout_says_of_itself_is_true():
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     targets = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
-    for file in (".github/workflows/ci.yml", ".pre-commit-config.yaml"):
+    for file in (
+        ".github/workflows/ci.yml",
+        ".github/workflows/docs.yml",
+        ".pre-commit-config.yaml",
+    ):
         used = re.findall(r"(?:run|entry): make ([\w-]+)$", (ROOT / file).read_text(), re.M)
         assert used, file
         assert set(used) <= targets
