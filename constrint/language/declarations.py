@@ -71,7 +71,8 @@ class Declarations:
         """
         constraint = as_constraint(constraint, "m.require(...)")
         for variable in variables(constraint):
-            self._check_owner(variable, f"m.require({constraint})")
+            if variable.owner is not self:  # the text of a constraint takes longer than the rest
+                self._check_owner(variable, f"m.require({constraint})")
         self._constraints[constraint_name(constraint, name, self._constraints)] = constraint
 
     @property

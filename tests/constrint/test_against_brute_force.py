@@ -1,5 +1,6 @@
 """Random small models: the solver gives the answers of brute force."""
 
+import os
 from itertools import product
 
 import pytest
@@ -9,6 +10,9 @@ from rnnc.constrint import Constraint, Expression, Model, ModelError, Unsatisfia
 
 NAMES = "abcd"
 MOST_COMBINATIONS = 1000
+# `make test-slow` runs the same tests on twenty-five times as many models.
+SLOW = "RNNC_SLOW" in os.environ
+pytestmark = [pytest.mark.slow] if SLOW else []
 
 COMPARED = {
     "==": lambda a, b: a == b,
@@ -152,7 +156,7 @@ def smalls(draw, most_constraints=4):
 
 def bounded(examples):
     return settings(
-        max_examples=examples,
+        max_examples=25 * examples if SLOW else examples,
         deadline=None,
         derandomize=True,
         database=None,
@@ -160,7 +164,9 @@ def bounded(examples):
     )
 
 
-def check_solutions(small):
+@bounded(200)
+@given(small=smalls())
+def test_solutions_their_order_and_their_number(small):
     expected = [small.mapping(values) for values in small.solutions()]
     assert [dict(s) for s in small.model.solutions()] == expected
     assert small.model.count() == len(expected)
@@ -172,20 +178,7 @@ def check_solutions(small):
             small.model.solve()
 
 
-@bounded(500)
-@given(small=smalls())
-def test_solutions_their_order_and_their_number(small):
-    check_solutions(small)
-
-
-@pytest.mark.slow
-@bounded(5000)
-@given(small=smalls())
-def test_solutions_of_many_more_models(small):
-    check_solutions(small)
-
-
-@bounded(300)
+@bounded(120)
 @given(small=smalls(most_constraints=2), data=st.data())
 def test_first_solution_in_the_order_preferred(small, data):
     variables = small.model.variables
@@ -210,7 +203,7 @@ def test_first_solution_in_the_order_preferred(small, data):
         )
 
 
-@bounded(400)
+@bounded(160)
 @given(small=smalls(most_constraints=6))
 def test_cores_clash_and_none_is_to_spare(small):
     if small.solutions():
@@ -227,7 +220,7 @@ def test_cores_clash_and_none_is_to_spare(small):
             assert small.solutions([name for name in explanation.core if name != dropped])
 
 
-@bounded(200)
+@bounded(80)
 @given(small=smalls(), data=st.data())
 def test_why_a_value_is_ruled_out(small, data):
     place = data.draw(st.integers(0, len(small.domains) - 1))
@@ -241,7 +234,7 @@ def test_why_a_value_is_ruled_out(small, data):
         assert all(small.solutions([n for n in core if n != dropped], domains) for dropped in core)
 
 
-@bounded(300)
+@bounded(120)
 @given(small=smalls(most_constraints=3), data=st.data())
 def test_relaxed_bounds_are_the_nearest(small, data):
     variables = list(small.model.variables)
@@ -277,7 +270,7 @@ def test_relaxed_bounds_are_the_nearest(small, data):
         assert COMPARED[word](left_of(values), right_of(values) + move.by)
 
 
-@bounded(200)
+@bounded(80)
 @given(small=smalls())
 def test_text_reads_back_as_it_was_written(small):
     text = str(small.model)

@@ -15,6 +15,18 @@ FUSED = ("block", "cluster", "grid")
 LSTM = rnnc.cells.lstm
 
 
+# The first GPU of each architecture; the others in `make test-slow`.
+FIRST = {limits.arch: limits for limits in reversed(PRESETS)}
+every_gpu = pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(limits, marks=() if FIRST[limits.arch] is limits else pytest.mark.slow)
+        for limits in PRESETS
+    ],
+    ids=lambda limits: limits.name,
+)
+
+
 def dims_of(cell, limits, dtype="bfloat16", heads=1):
     found = largest_head_dims(cell, limits, dtype, heads)
     assert tuple(found.dims) == FUSED
@@ -22,7 +34,7 @@ def dims_of(cell, limits, dtype="bfloat16", heads=1):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
-@pytest.mark.parametrize("limits", PRESETS, ids=lambda limits: limits.name)
+@every_gpu
 def test_the_planner_takes_the_largest_and_refuses_the_next(limits, dtype):
     for variant, dim in dims_of(LSTM, limits, dtype).items():
         for batch in (1, 16, 64):
@@ -34,7 +46,7 @@ def test_the_planner_takes_the_largest_and_refuses_the_next(limits, dtype):
                 plans_of_kind(variant, LSTM, larger, limits, for_auto=True)
 
 
-@pytest.mark.parametrize("limits", PRESETS, ids=lambda limits: limits.name)
+@every_gpu
 def test_beyond_the_largest_auto_alternates(limits):
     variant, dim = largest_head_dims(LSTM, limits).best
     assert variant == "grid"
@@ -68,7 +80,7 @@ def test_several_heads_share_the_chip_of_a_grid():
 
 
 def test_fewer_gates_and_shorter_numbers_leave_room():
-    for gpu, variant in product(("A100", "H200", "L4"), FUSED):
+    for gpu, variant in product(("A100", "H200"), FUSED):
         limits = limits_of(gpu)
         lstm, elman = dims_of(LSTM, limits), dims_of(rnnc.cells.elman, limits)
         assert elman[variant] > lstm[variant] or lstm[variant] == 0

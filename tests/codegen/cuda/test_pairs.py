@@ -44,7 +44,7 @@ def auto_takes(cell, shape, limits, save, tf32):
 
 
 @given(cells, shapes, st.sampled_from(PRESETS), st.sampled_from(["gates", "states"]), st.booleans())
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_auto_mixes_the_best_of_two_plans_and_only_where_that_gains(
     cell, shape, limits, save, tf32
 ):

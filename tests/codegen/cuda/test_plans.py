@@ -21,7 +21,7 @@ from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import DIRECTIONS, PlanError, Shape
 
 H200 = limits_of("H200")
-quick = settings(max_examples=25, deadline=None)
+quick = settings(max_examples=15, deadline=None)
 
 cells = st.sampled_from([rnnc.cells.get(name) for name in rnnc.cells.names()])
 shapes = st.builds(

@@ -18,6 +18,17 @@ def _flags_that_ship() -> Iterator[None]:
     _forget()
 
 
+@pytest.fixture
+def compiled(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Kernels by the flags that ship, or the quick ones: the parameter says which."""
+    if request.param == "quick":
+        monkeypatch.setenv("RNNC_QUICK_COMPILE", "1")
+        _forget()
+    yield
+    if request.param == "quick":
+        _forget()
+
+
 def _forget() -> None:
     """Libraries that this process has loaded."""
     cpu_library.cache_clear()

@@ -37,15 +37,17 @@ def archs_of(name):
     return list(ARCHS) if slow else [list(ARCHS)[CELLS.index(name) % len(ARCHS)]]
 
 
-def marks_of(name):
-    """Every sixth cell, and `lstm` on every architecture, in `make test`."""
-    quick = name == "lstm" or (CELLS.index(name) % 6 == 0 and name != "nas_cell")
-    return () if quick else pytest.mark.slow
+# A cell or two on each architecture in `make test`.
+QUICK = [("scrn", "sm_80"), ("lstm", "sm_90a"), ("fastgrnn", "sm_100a"), ("lstm", "sm_120")]
 
 
 @pytest.mark.parametrize(
     ("name", "arch"),
-    [pytest.param(name, a, marks=marks_of(name)) for name in CELLS for a in archs_of(name)],
+    [
+        pytest.param(name, arch, marks=() if (name, arch) in QUICK else pytest.mark.slow)
+        for name in CELLS
+        for arch in archs_of(name)
+    ],
 )
 def test_every_size_compiles_without_spills(name, arch, compiles_as_planned):
     dtype = ("bfloat16", "float16")[(CELLS.index(name) // len(ARCHS)) % 2]
@@ -59,7 +61,10 @@ def entry(ptx, name):
     return ptx[ptx.index(f".entry {name}(") :].partition(".entry rnnc_never")[0].split("\n}\n")[0]
 
 
-@pytest.mark.parametrize("arch", ARCHS)
+@pytest.mark.parametrize(
+    "arch",
+    ["sm_80", *(pytest.param(a, marks=pytest.mark.slow) for a in list(ARCHS)[1:3]), "sm_120"],
+)
 def test_steps_overlap_where_the_architecture_can(arch):
     ptx = ptx_of(sources("gru", ARCHS[arch])[0], arch)
     for kernel in ("rnnc_forward_step", "rnnc_backward_step"):

@@ -16,9 +16,9 @@ pytestmark = pytest.mark.usefixtures("compiler")
 LONG_FLOAT32 = [
     ("slstm", "cluster", 192),
     ("slstm", "grid", 192),
-    ("fastgrnn", "cluster", 384),
-    ("lstm", "grid", 768),
-    ("fastgrnn", "grid", 2048),
+    pytest.param("fastgrnn", "cluster", 384, marks=pytest.mark.slow),
+    pytest.param("lstm", "grid", 768, marks=pytest.mark.slow),
+    pytest.param("fastgrnn", "grid", 2048, marks=pytest.mark.slow),
 ]
 # A kind of plan on the first GPU of each architecture; all others in `make test-slow`.
 QUICK = {
@@ -26,7 +26,7 @@ QUICK = {
     "sm_86": "block",
     "sm_89": "block",
     "sm_90": "cluster",
-    "sm_100": "grid",
+    "sm_100": "block",
     "sm_120": "cluster",
 }
 FIRST = {limits.arch: limits for limits in reversed(PRESETS)}

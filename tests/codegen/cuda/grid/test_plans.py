@@ -44,7 +44,7 @@ def found(cell, shape, limits) -> tuple[Plan, ...]:
         return ()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(cells, shapes, gpus)
 def test_plans_come_ranked_within_every_limit_and_hold_all_of_r(cell, shape, limits):
     """Tiles of 16 rows by 64 bytes, in registers, shared memory and the stream, cover R."""
@@ -83,7 +83,7 @@ def test_more_room_is_never_worse(cell, shape):
         assert sum(after[0].nanoseconds) <= sum(before[0].nanoseconds)
 
 
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(cells, shapes, gpus)
 def test_plans_are_the_same_each_time(cell, shape, limits):
     assert found(cell, shape, limits) == found(cell, shape, limits)

@@ -42,7 +42,7 @@ def found(cell, shape, limits, streams=True) -> tuple[Plan, ...]:
         return ()
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(cells, shapes, gpus)
 def test_what_is_streamed_fits_nowhere_else(cell, shape, limits):
     on_chip = found(cell, shape, limits, streams=False)

@@ -16,12 +16,16 @@ pytestmark = pytest.mark.filterwarnings("ignore:rnnc has no kernels")
 # A bias for each gate; a diagonal gate; several params.
 WAYS = [
     ("lstm", "both ways"),
-    ("lstm", "jointly"),
     ("unicornn", "jointly"),
     ("fastgrnn", "one way"),
     *[
-        pytest.param(*way, marks=pytest.mark.slow)
-        for way in (("lstm", "one way"), ("unicornn", "both ways"), ("fastgrnn", "jointly"))
+        pytest.param(name, way, marks=pytest.mark.slow)
+        for name, way in (
+            ("lstm", "jointly"),
+            ("lstm", "one way"),
+            ("unicornn", "both ways"),
+            ("fastgrnn", "jointly"),
+        )
     ],
 ]
 
