@@ -146,11 +146,14 @@ def backward(
     d_wx = d_gates if counts.inputs == counts.gates else d_gates[:, :, :, : counts.inputs]
     if tiles != 1:
         d_bias, d_params, d_diagonal = d_bias.sum(0), d_params.sum(0), d_diagonal.sum(0)
+    zero = saved.zero
     if masks is not None:
         states, initial_states = read_states(cell, masks, states, initial_states, plan.reverse)
+        # Where the first step begins from reset values, its states are zero no more.
+        zero = zero if masks.reset_to is None else ()
     return Gradients(
         d_wx=d_wx.permute(1, 0, 2, 4, 3),
-        d_R=recurrent_gradient(cell, d_gates, states, initial_states, plan.reverse, saved.zero),
+        d_R=recurrent_gradient(cell, d_gates, states, initial_states, plan.reverse, zero),
         d_b=d_bias if counts.biases_of_all else d_bias[counts.biases],
         d_initial_states=d_states_before,
         d_R_diag=d_diagonal,

@@ -142,6 +142,23 @@ def test_by_kernels(kind, monkeypatch):
             torch.testing.assert_close(got, wanted, msg=lambda m, n=name: f"{n}: {m}")
 
 
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("kind", ["shared", "rows", "stored"])
+def test_a_reset_at_the_first_step_of_a_call_without_states(kind, bidirectional):
+    """States that are zero by default are not zero after it."""
+    call = Call(module(bidirectional=bidirectional), kind)
+    twin = module(bidirectional=bidirectional, backend="reference")
+    twin.load_state_dict(call.rnn.state_dict())
+    values = [v.transpose(1, 2) if v.ndim == 4 else v for v in call.values]
+    found = []
+    for rnn in (call.rnn, twin):
+        x = call.x.detach().transpose(0, 1).clone()
+        y, _ = rnn(x, reset=call.reset.t(), reset_to=values)
+        gradients = torch.autograd.grad(y.square().sum(), list(rnn.parameters()))
+        found.append(dict(zip(dict(rnn.named_parameters()), gradients, strict=True)))
+    torch.testing.assert_close(*found)
+
+
 def test_lengths_of_all_steps_and_calls_that_come_again():
     rnn = module(num_layers=2)
     x, every = torch.randn(T, B, INPUT, dtype=torch.float64), torch.full((B,), T)
