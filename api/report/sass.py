@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import struct
 import subprocess
 import sysconfig
 import tempfile
@@ -38,7 +39,7 @@ def disassembled(program: str, cubin: bytes) -> str:
         OSError: the program does not run, or refuses the binary.
     """
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
-        file.write(cubin)
+        file.write(with_sizes(cubin))
         file.flush()
         done = subprocess.run(
             [program, "--print-line-info-inline", "--print-code", file.name],
@@ -50,6 +51,39 @@ def disassembled(program: str, cubin: bytes) -> str:
         # The page names no path of the machine that wrote it.
         raise OSError(done.stderr.replace(file.name, "the binary").strip()[:200])
     return done.stdout
+
+
+_SYMBOLS, _FUNCTION = 2, 2  # the numbers of a symbol table and of a function's symbol in ELF
+
+
+def with_sizes(cubin: bytes) -> bytes:
+    """A binary in which no function ends after its section.
+
+    NVRTC 13.0.88 writes a negative size for a function that is not inlined, such as the trap of a
+    cluster's watchdog. nvdisasm 13.2 to 13.5 refuses such a binary. Here the function ends where
+    the next one of its section begins, or with the section.
+
+    Args:
+        cubin: an ELF file of 64 bits, for reading only.
+    """
+    data = bytearray(cubin)
+    (table,) = struct.unpack_from("<Q", data, 0x28)
+    length, count = struct.unpack_from("<HH", data, 0x3A)
+    # Of a section: name, type, flags, address, offset, size, link, info, alignment, entry's size.
+    sections = [struct.unpack_from("<IIQQQQIIQQ", data, table + length * i) for i in range(count)]
+    for section in sections:
+        if section[1] != _SYMBOLS:
+            continue
+        places = range(section[4], section[4] + section[5], section[9])
+        # Of a symbol: name, type, visibility, section, value, size.
+        symbols = [(place, *struct.unpack_from("<IBBHQQ", data, place)) for place in places]
+        functions = [s for s in symbols if s[2] & 15 == _FUNCTION and 0 < s[4] < count]
+        for place, _, _, _, home, value, size in functions:
+            end = sections[home][5]
+            if value + size > end:
+                following = [s[5] for s in functions if s[4] == home and s[5] > value]
+                struct.pack_into("<Q", data, place + 16, min([end, *following]) - value)
+    return bytes(data)
 
 
 def sass_lines(text: str, name: str) -> tuple[PtxLine, ...]:

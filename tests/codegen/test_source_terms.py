@@ -1,8 +1,14 @@
-"""Which lines a term of the equations became: replacing it changes these lines and no other."""
+"""Which lines a term of the equations became: replacing it changes these lines and no other.
+
+A function is replaced by another one, and a product, a sum or a difference by a function of its
+operands.
+"""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from difflib import SequenceMatcher
 
 import pytest
 import rnnc
@@ -27,6 +33,22 @@ OTHERS = {
 # Where 1 - y is a term and a part of the derivative of y: one statement computes both.
 SAME_DERIVATIVE = replace(TABLE["sigmoid"], name="sigmoif", cpp="")
 
+# A sum and a difference with the value and the derivative of the operation that they replace.
+SUMS = {
+    "+": replace(TABLE["maximum"], name="sumq", pullback=lambda d, y, a, b: (d, d)),
+    "-": replace(TABLE["maximum"], name="diffq", pullback=lambda d, y, a, b: (d, -d)),
+}
+PRODUCT = replace(TABLE["maximum"], name="prodq", pullback=lambda d, y, a, b: (d * b, d * a))
+# A product whose derivative names its parts.
+KEPT = replace(TABLE["exp"], name="keptq")
+NAMED_PRODUCT = replace(
+    TABLE["maximum"],
+    name="prodq",
+    pullback=lambda d, y, a, b: (d * KEPT.of(b), d * KEPT.of(a)),
+)
+NAMES = re.compile(r"\b(prodq|keptq)")
+CELLS = ("lstm", "gru", "ugrnn", "slstm", "peephole_lstm", "cfn")
+
 
 @pytest.fixture(autouse=True)
 def others():
@@ -35,6 +57,7 @@ def others():
     more = [(row, OTHERS.get(name, row), SAME_DERIVATIVE) for name, row in rows.items()]
     TABLE.clear()
     TABLE.update({row.name: row for each in more for row in each})
+    TABLE.update({row.name: row for row in (*SUMS.values(), KEPT)})
     yield
     TABLE.clear()
     TABLE.update(rows)
@@ -51,6 +74,31 @@ def with_other(cell, term):
     return cell.model_copy(update={"updates": tuple(rewritten(cell.updates, {term: other}))})
 
 
+def lines_of(cell, term):
+    """The numbers of the lines of a term, per source."""
+    pointwise = derive(cell)
+    return [
+        {i for i, found in enumerate(source_terms(pointwise, source)) if term in found}
+        for source in sources(cell)
+    ]
+
+
+def replaced(cell, term, function):
+    """The cell with a function of the same operands in place of a term."""
+    other = function.node(*term.args)
+    return cell.model_copy(update={"updates": tuple(rewritten(cell.updates, {term: other}))})
+
+
+def vanished(cell, other):
+    """The numbers of the lines that the other cell's sources lack, without counts of operations."""
+    for before, after in zip(sources(cell), sources(other), strict=True):
+        lines, news = before.code.split("\n"), after.code.split("\n")
+        blocks = SequenceMatcher(None, lines, news, autojunk=False).get_matching_blocks()
+        same = {i for block in blocks for i in range(block.a, block.a + block.size)}
+        counts = {i for i, line in enumerate(lines) if re.match(r"// \d+ operations? ", line)}
+        yield set(range(len(lines))) - same - counts
+
+
 def changed(cell, term):
     """The numbers of the lines that differ if a term is another function, per source."""
     for before, after in zip(sources(cell), sources(with_other(cell, term)), strict=True):
@@ -64,9 +112,45 @@ def test_another_function_changes_exactly_the_lines_of_its_term(name):
     terms = [n for n in ordered(cell.updates) if n.op == "call" and n.name in OTHERS]
     assert terms
     for term in terms:
-        lit = [
-            {i for i, found in enumerate(source_terms(derive(cell), source)) if term in found}
-            for source in sources(cell)
-        ]
+        lit = lines_of(cell, term)
         assert lit == list(changed(cell, term)), str(term)
         assert all(lit)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_another_sum_changes_exactly_the_lines_of_its_term(name):
+    cell = rnnc.cells.get(name)
+    for term in ordered(cell.updates):
+        # 1 - sigmoid(z) is also a part of the sigmoid's derivative, which another function is not.
+        if term.op in SUMS and not (name == "gru" and str(term) == "1 - sigmoid(z)"):
+            other = replaced(cell, term, SUMS[term.op])
+            assert lines_of(cell, term) == list(vanished(cell, other)), str(term)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_another_product_of_the_same_derivative_changes_only_lines_of_its_term(name):
+    TABLE["prodq"] = PRODUCT
+    cell = rnnc.cells.get(name)
+    for term in ordered(cell.updates):
+        if term.op == "*":
+            lit = lines_of(cell, term)
+            for own, gone in zip(lit, vanished(cell, replaced(cell, term, PRODUCT)), strict=True):
+                assert gone <= own, str(term)
+            # The forward has its value alone, and all of it.
+            assert lit[1] == list(vanished(cell, replaced(cell, term, PRODUCT)))[1], str(term)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_the_lines_of_a_product_are_those_of_its_value_and_of_its_derivative(name):
+    TABLE["prodq"] = NAMED_PRODUCT
+    cell = rnnc.cells.get(name)
+    for term in ordered(cell.updates):
+        if term.op == "*":
+            other = replaced(cell, term, NAMED_PRODUCT)
+            own = next(n for n in ordered(other.updates) if n.op == "call" and n.name == "prodq")
+            named = [
+                {i for i, line in enumerate(source.code.split("\n")) if re.search(NAMES, line)}
+                for source in sources(other)
+            ]
+            assert lines_of(other, own) == named, str(term)
+            assert all(named)

@@ -29,6 +29,7 @@ class Peer(NamedTuple):
         both: microseconds per step of forward and backward.
         same: whether the size is the report's.
         note: what to know about the figure.
+        source: the machine, the date, the command and the file.
     """
 
     name: str
@@ -37,6 +38,7 @@ class Peer(NamedTuple):
     both: float
     same: bool
     note: str
+    source: str
 
 
 @dataclass(frozen=True)
@@ -49,7 +51,7 @@ class Rooflines:
             package has no figures of the GPU.
         source: of the GPU's figures.
         peers: other packages; empty if none was measured for the cell, dtype and batch.
-        peers_source: where and when they were measured.
+        peers_source: where and when they were measured, and the files.
     """
 
     latency: Plot
@@ -71,14 +73,16 @@ def rooflines_of(cell: CellSpec, shape: Shape, limits: Limits, kernels: Kernels)
         limits: the GPU.
         kernels: per direction the plan, where it keeps its data, and its estimated time.
     """
-    found = data("peers.json")
+    peers = _peers(cell, shape, data("peers.json"))
+    # At the report's size, and on its GPU: only these belong into its plots.
+    near = [p for p in peers if p.same and f"NVIDIA {limits.name}," in p.source]
     gpu = next((g for g in data("gpus.json")["gpus"] if g["name"] == limits.name), None)
     return Rooflines(
-        latency=_latency(limits, kernels),
-        memory=_memory(cell, shape, gpu, kernels) if gpu else None,
+        latency=_latency(limits, kernels, near),
+        memory=_memory(cell, shape, gpu, kernels, near) if gpu else None,
         source=gpu["source"] if gpu else "",
-        peers=_peers(cell, shape, found),
-        peers_source=f"{found['machine']}, {found['date']}: {found['source']}",
+        peers=peers,
+        peers_source="; ".join(dict.fromkeys(peer.source for peer in peers)),
     )
 
 
@@ -89,7 +93,7 @@ def data(name: str) -> Any:
     return json.loads(text)
 
 
-def _latency(limits: Limits, kernels: Kernels) -> Plot:
+def _latency(limits: Limits, kernels: Kernels, peers: list[Peer]) -> Plot:
     constants = constants_for(limits)
     received = [chip.exchanged / max(chip.blocks, 1) / KIB for _, chip, _ in kernels]
     low = min([0.25, *(r / 2 for r in received if r)])
@@ -108,6 +112,12 @@ def _latency(limits: Limits, kernels: Kernels) -> Plot:
         Dot(line.direction, max(x, low), (line.measured or line.total) / 1000)
         for x, (_, _, line) in zip(received, kernels, strict=True)
     ]
+    # What a block of theirs receives is not known: they stand at the place of this cell's.
+    dots += [
+        Dot(f"{peer.name}, {dot.name}", dot.x, took, other=True)
+        for peer in peers
+        for dot, took in zip(dots[:2], (peer.forward, peer.both - peer.forward), strict=True)
+    ]
     return Plot(
         "Latency roofline",
         "KiB that a block receives per step",
@@ -117,7 +127,9 @@ def _latency(limits: Limits, kernels: Kernels) -> Plot:
     )
 
 
-def _memory(cell: CellSpec, shape: Shape, gpu: dict[str, Any], kernels: Kernels) -> Plot | None:
+def _memory(
+    cell: CellSpec, shape: Shape, gpu: dict[str, Any], kernels: Kernels, peers: list[Peer]
+) -> Plot | None:
     peak = gpu["tensor_tflops"].get(shape.dtype)
     if peak is None or not cell.dense_pairs:
         return None
@@ -129,7 +141,14 @@ def _memory(cell: CellSpec, shape: Shape, gpu: dict[str, Any], kernels: Kernels)
         moved = sum(
             move.size for move in chip.moves if "memory →" in move.way or "→ memory" in move.way
         )
-        dots.append(Dot(line.direction, operations / moved, operations / line.total / 1000))
+        took = line.measured or line.total
+        dots.append(Dot(line.direction, operations / moved, operations / took / 1000))
+    # Theirs as if they moved as many bytes; both directions have a product of the same size.
+    dots += [
+        Dot(f"{peer.name}, {dot.name}", dot.x, operations / took / 1e6, other=True)
+        for peer in peers
+        for dot, took in zip(dots[:2], (peer.forward, peer.both - peer.forward), strict=True)
+    ]
     low = min([1.0, *(d.x / 2 for d in dots)])
     high = max([4 * peak / bandwidth, *(d.x * 2 for d in dots)])
     ridge = peak / bandwidth
@@ -152,7 +171,8 @@ def _peers(cell: CellSpec, shape: Shape, found: dict[str, Any]) -> tuple[Peer, .
         same = (peer["heads"], peer["head_dim"]) == (shape.heads, shape.head_dim)
         size = f"{peer['heads']} × {peer['head_dim']}"
         times = peer["forward_ms"] * scale, peer["both_ms"] * scale
-        rows.append(Peer(peer["name"], size, *times, same, peer["note"]))
+        source = found["sources"][peer["source"]]
+        rows.append(Peer(peer["name"], size, *times, same, peer["note"], source))
     nearest = shape.heads * shape.head_dim
     rows.sort(key=lambda p: (not p.same, abs(math.log(_units(p.size) / nearest))))
     return tuple(rows)

@@ -29,11 +29,13 @@ class Dot(NamedTuple):
         name: its label.
         x: in the units of the axis.
         y: in the units of the axis.
+        other: whether it is of another package.
     """
 
     name: str
     x: float
     y: float
+    other: bool = False
 
 
 class Tick(NamedTuple):
@@ -89,8 +91,9 @@ class Plot:
         return " ".join(f"{self.x(x)},{self.y(y)}" for x, y in curve.points)
 
     def below(self, dot: Dot) -> bool:
-        """Whether the label of a point is below it, as that of the lowest of several is."""
-        return len(self.dots) > 1 and dot is min(self.dots, key=lambda d: d.y)
+        """Whether the label of a point is below it: with a point above it, and none below."""
+        near = [d for d in self.dots if abs(self.x(d.x) - self.x(dot.x)) < WIDTH / 3]
+        return len(near) > 1 and dot is min(near, key=lambda d: d.y)
 
     @property
     def x_ticks(self) -> list[Tick]:
