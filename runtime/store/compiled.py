@@ -18,7 +18,7 @@ from .files import Cached, cached, file_name
 from .log import log
 from .long_work import said_if_long
 
-Library = TypeVar("Library", covariant=True)
+Library = TypeVar("Library")
 
 
 class Toolchain(Protocol[Library]):
