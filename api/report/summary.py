@@ -41,11 +41,12 @@ def answers(card: Card, choice: Choice, timelines: tuple[Timeline, ...]) -> tupl
     ]
     if choice.plan is None:
         assert choice.error is not None
-        return (*found, Answer("Why no plan?", f"It wants {choice.error.wanted}.", "plan"), _TERM)
+        why = f"It wants {choice.error.wanted}. Write {choice.error.write}."
+        return (*found, Answer("Why no plan?", why, "plan"), _TERM)
     return (
         *found,
         Answer("Why this plan?", _why(choice), "plan"),
-        Answer("What binds?", f"{_sentence(choice.plan.binding)}", "plan"),
+        Answer("What binds?", _binds(choice), "plan"),
         Answer("Where does the time go?", _time(timelines), "time"),
         _TERM,
     )
@@ -58,8 +59,15 @@ _TERM = Answer(
 )
 
 
-def _sentence(binding: str) -> str:
-    return f"{binding or 'Nothing: every size fits'}."
+def _binds(choice: Choice) -> str:
+    """What a larger head would break, for a resident plan; else what the others would need."""
+    assert choice.plan is not None
+    binding = choice.plan.binding
+    if not binding:
+        return "Nothing: every size fits."
+    if choice.plan.variant == "alternating":
+        return f"Nothing binds this plan. Of the others, {binding}."
+    return f"A larger head would first break this limit: {binding}."
 
 
 def _why(choice: Choice) -> str:
@@ -74,7 +82,11 @@ def _why(choice: Choice) -> str:
             assert following.nanoseconds is not None
             text += f" ({following.kind}: {following.nanoseconds:,})"
         parts.append(text)
-    return "; ".join(parts) + "."
+    why = "; ".join(parts) + "."
+    assert choice.plan is not None
+    if choice.plan.variant == "alternating":
+        why += " An alternating plan is of both directions: their sum counts."
+    return why
 
 
 def _time(timelines: tuple[Timeline, ...]) -> str:
@@ -84,4 +96,5 @@ def _time(timelines: tuple[Timeline, ...]) -> str:
         shown = longest.length - longest.hidden
         share = round(100 * shown / line.total) if line.total else 0
         parts.append(f"{line.direction}: {share} % {longest.name} ({shown:,} of {line.total:,} ns)")
-    return "; ".join(parts) + "."
+    measured = [f"{line.direction} {line.measured:,.0f} ns" for line in timelines if line.measured]
+    return "; ".join(parts) + "." + f" Measured: {', '.join(measured)} per step." * bool(measured)

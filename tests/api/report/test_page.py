@@ -97,6 +97,10 @@ def test_measured_times_and_errors_are_labelled(monkeypatch, parsed):
     assert "Measured on a GPU: 500 ns per step" in text
     assert f"the model is off by {100 * (estimate / 500 - 1):+.0f} %" in text
     assert "bfloat16: measured on a GPU" in text
+    assert "Measured: forward 500 ns, backward 800 ns per step." in text
+    assert "This cell's dots were measured on a GPU." in text
+    dots = report.rooflines.latency.dots
+    assert [dot.y for dot in dots if not dot.other] == [0.5, 0.8]
 
 
 def test_errors_are_of_the_cpus_kernels(lstm, parsed):
@@ -140,3 +144,19 @@ def test_the_command_writes_the_page(tmp_path):
     assert result.exit_code == 0, result.output
     assert "<h1>elman</h1>" in file.read_text()
     assert str(file) in result.output
+
+
+def test_the_answers_of_an_alternating_plan_say_that_it_is_of_both_directions():
+    report = Report.of(rnnc.cells.lstm, rnnc.Shape(1, 4096), limits_of("A100"))
+    assert report.choice.plan.variant == "alternating"
+    found = {answer.question: answer.answer for answer in report.answers}
+    assert "both directions: their sum counts" in found["Why this plan?"]
+    assert found["What binds?"].startswith("Nothing binds this plan.")
+
+
+def test_a_long_docstring_leaves_room_for_the_answers(page):
+    doc = "The first.\n\nThe second\nparagraph.\n\nThe third."
+    text = page(rnnc.cells.elman.model_copy(update={"doc": doc}))
+    order = [text.index(words) for words in ("The first.", "What does it keep?", "The second p")]
+    assert order == sorted(order)
+    assert "The third." in text
