@@ -12,13 +12,13 @@ from rich.text import Text
 from ..codegen.shape import counted
 from ..define import Cell
 from ..errors import RnncError
+from ..load import BrokenCell
 from ..runtime.cuda.driver.device import device_limits
 from ..verify.check_gpu import PlanCheck, check_gpu
 from ..verify.findings import TOLERANCE, Comparison, Inspection, inspect
 from .console import print_error, print_lines, print_table, terminal
 from .find import find_cells
 from .gpu import need_gpu
-from .load import BrokenCell
 from .progress import track
 
 

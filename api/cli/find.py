@@ -10,10 +10,9 @@ from pathlib import Path
 from types import ModuleType
 
 from .. import cells
-from ..cellspec.cell import CellSpec
 from ..cellspec.errors import CellError, kind_of
 from ..define import Cell
-from .load import BrokenCell, load_file, said
+from ..load import BrokenCell, cells_of, load_file, said
 
 
 def find_cell(target: str) -> Cell:
@@ -53,7 +52,7 @@ def find_cells(target: str) -> list[Cell | BrokenCell]:
     if colon and file.endswith(".py"):
         return [_named(_loaded(Path(file)), file, name)]
     if target.endswith(".py") or "/" in target or "\\" in target:
-        found = _cells_of(_loaded(Path(target)))
+        found = cells_of(_loaded(Path(target)))
         if not found:
             raise CellError(
                 "no cell among the names of the file",
@@ -67,7 +66,7 @@ def find_cells(target: str) -> list[Cell | BrokenCell]:
 
 
 def _named(module: ModuleType, file: str, name: str) -> Cell | BrokenCell:
-    found = _cells_of(module)
+    found = cells_of(module)
     if name in found:
         return found[name]
     other = getattr(module, name, None)
@@ -80,17 +79,6 @@ def _named(module: ModuleType, file: str, name: str) -> Cell | BrokenCell:
         else "@rnnc.cell above a function whose arguments are annotated Gate, State, …",
         where=file,
     )
-
-
-def _cells_of(module: ModuleType) -> dict[str, Cell | BrokenCell]:
-    """The cells of a file by their names in it; a cell with two names counts once."""
-    found: dict[str, Cell | BrokenCell] = {}
-    for name, value in vars(module).items():
-        if isinstance(value, CellSpec) and value not in found.values():
-            found[name] = value if isinstance(value, Cell) else Cell.of(value)
-        elif isinstance(value, BrokenCell) and all(value is not other for other in found.values()):
-            found[name] = value
-    return found
 
 
 def _loaded(path: Path) -> ModuleType:

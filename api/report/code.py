@@ -95,16 +95,14 @@ class Code:
             plan: of its CUDA kernels; without one there is only C++.
             terms: of the equations.
         """
-        pointwise = derive(cell)
-        source = render(pointwise, CpuPlan())
-        texts = [_backward(pointwise, terms)]
+        texts = [backward_text(cell, terms)]
         uses: list[Use] = []
         missing: list[str] = []
         if plan is not None:
-            units = cuda_source(cell, plan).units
+            texts += cuda_texts(cell, plan, terms)
+            texts.append(cpp_text(cell, terms))
             own = derive(cell, activations=plan.save == "gates")
-            texts += [_text(f"CUDA, {u.plan.directions[0]}", u, own, terms) for u in units]
-            texts.append(_text("C++, both directions", source, pointwise, terms))
+            units = cuda_source(cell, plan).units
             try:
                 for unit in units:
                     texts.append(_ptx(unit, own, plan.arch, terms))
@@ -116,17 +114,47 @@ class Code:
                 texts += machine
                 missing += remarks
         else:
-            texts.append(_text("C++, both directions", source, pointwise, terms))
+            texts.append(cpp_text(cell, terms))
         return cls(tuple(texts), tuple(uses), tuple(missing))
 
 
-def _backward(pointwise: Pointwise, terms: Terms) -> Text:
+def backward_text(cell: CellSpec, terms: Terms) -> Text:
+    """The derived backward.
+
+    Args:
+        cell: the cell.
+        terms: of its equations.
+    """
     lines = tuple(
         Line(str(s), number, terms.mark(s.terms), terms.chips(s.terms))
-        for number, s in enumerate(pointwise.backward.statements, 1)
+        for number, s in enumerate(derive(cell).backward.statements, 1)
     )
     note = "d_x is the gradient of x; the products with R are not shown."
     return Text("Derived backward", note, lines)
+
+
+def cuda_texts(cell: CellSpec, plan: Plan, terms: Terms) -> tuple[Text, ...]:
+    """The CUDA source of each direction.
+
+    Args:
+        cell: the cell.
+        plan: of its kernels.
+        terms: of its equations.
+    """
+    own = derive(cell, activations=plan.save == "gates")
+    units = cuda_source(cell, plan).units
+    return tuple(_text(f"CUDA, {u.plan.directions[0]}", u, own, terms) for u in units)
+
+
+def cpp_text(cell: CellSpec, terms: Terms) -> Text:
+    """The C++ source of the CPU kernels.
+
+    Args:
+        cell: the cell.
+        terms: of its equations.
+    """
+    pointwise = derive(cell)
+    return _text("C++, both directions", render(pointwise, CpuPlan()), pointwise, terms)
 
 
 def _text(title: str, source: Source, pointwise: Pointwise, terms: Terms) -> Text:

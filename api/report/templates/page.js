@@ -2,18 +2,14 @@
 // Lights the lines of the term that is pointed at, or that has the focus. A click keeps it lit.
 (() => {
   document.documentElement.classList.add("script");
-  const lines = new Map();
-  for (const line of document.querySelectorAll(".l[data-t]"))
-    for (const term of line.dataset.t.split(" "))
-      (lines.get(term) ?? lines.set(term, []).get(term)).push(line);
-  const terms = [...document.querySelectorAll(".term")];
+  const linesOf = (term) => document.querySelectorAll(`.l[data-t~="${CSS.escape(term)}"]`);
+  const same = (term) => document.querySelectorAll(`.term[data-t="${CSS.escape(term)}"]`);
   let kept = null;
 
   const light = (term) => {
     for (const lit of document.querySelectorAll(".lit")) lit.classList.remove("lit");
     if (term === null) return;
-    for (const line of lines.get(term) ?? []) line.classList.add("lit");
-    for (const same of terms) if (same.dataset.t === term) same.classList.add("lit");
+    for (const lit of [...linesOf(term), ...same(term)]) lit.classList.add("lit");
   };
   // Each text scrolls to the first of some lines that is no comment. The page does not scroll.
   const show = (some) => {
@@ -25,8 +21,6 @@
       text.scrollTop = line.offsetTop - text.clientHeight / 3;
     }
   };
-  const marked = [...document.querySelectorAll(".l[data-t]")];
-  show([...marked.filter((line) => line.textContent.includes("RNNC_INLINE")), ...marked]);
   const found = (event) => event.target.closest?.(".term")?.dataset.t ?? null;
 
   document.addEventListener("pointerover", (event) => {
@@ -42,21 +36,18 @@
     if (term === null) return;
     kept = kept === term ? null : term;
     light(term);
-    show(lines.get(term) ?? []);
+    show(linesOf(term));
   });
   document.addEventListener("keydown", (event) => {
     if (event.key === "Escape") { kept = null; light(null); }
     if (event.key === "Enter" && found(event) !== null) {
       kept = kept === found(event) ? null : found(event);
       light(found(event));
-      show(lines.get(found(event)) ?? []);
+      show(linesOf(found(event)));
     }
   });
-  // Functions and names can be reached by the keyboard.
-  for (const term of terms) term.setAttribute("tabindex", "0");
-
   // A click on a column's head sorts its table.
-  for (const table of document.querySelectorAll("table.sortable"))
+  const sortable = (table) => {
     for (const [place, head] of [...table.tHead.rows[0].cells].entries()) {
       const button = document.createElement("button");
       button.append(...head.childNodes);
@@ -77,4 +68,16 @@
         table.tBodies[0].append(...(up ? rows : rows.reverse()));
       });
     }
+  };
+
+  // What a part of the page needs once: `rnnc explore` calls it again for what it replaces.
+  const prepare = (root) => {
+    const marked = [...root.querySelectorAll(".l[data-t]")];
+    show([...marked.filter((line) => line.textContent.includes("RNNC_INLINE")), ...marked]);
+    // Functions and names can be reached by the keyboard.
+    for (const term of root.querySelectorAll(".term")) term.setAttribute("tabindex", "0");
+    root.querySelectorAll("table.sortable").forEach(sortable);
+  };
+  prepare(document);
+  globalThis.rnncPrepare = prepare;
 })();

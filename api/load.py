@@ -10,9 +10,10 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, NoReturn
 
-from ..cellspec.errors import CellError
-from ..define import STAND_IN
-from ..errors import RnncError
+from .cellspec.cell import CellSpec
+from .cellspec.errors import CellError
+from .define import STAND_IN, Cell
+from .errors import RnncError
 
 
 class BrokenCell:
@@ -70,6 +71,21 @@ def load_file(path: Path, code: bytes) -> ModuleType:
         STAND_IN.reset(token)
         sys.path.remove(folder)
     return module
+
+
+def cells_of(module: ModuleType) -> dict[str, Cell | BrokenCell]:
+    """The cells of a file by their names in it; a cell with two names counts once.
+
+    Args:
+        module: the file, as `load_file` gives it.
+    """
+    found: dict[str, Cell | BrokenCell] = {}
+    for name, value in vars(module).items():
+        if isinstance(value, CellSpec) and value not in found.values():
+            found[name] = value if isinstance(value, Cell) else Cell.of(value)
+        elif isinstance(value, BrokenCell) and all(value is not other for other in found.values()):
+            found[name] = value
+    return found
 
 
 # The message for an error that ends the file: the first row whose type matches.
