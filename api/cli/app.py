@@ -12,6 +12,7 @@ from .commands.bench import bench_command
 from .commands.build import build_command
 from .commands.cache import cache_app
 from .commands.check import check_command
+from .commands.explore import explore_command
 from .commands.fuzz import fuzz_command
 from .commands.limits import limits_command
 from .commands.list import list_command
@@ -65,6 +66,7 @@ app.command("fuzz")(fuzz_command)
 app.command("limits")(limits_command)
 app.command("plan")(plan_command)
 app.command("report")(report_command)
+app.command("explore")(explore_command)
 app.command("build")(build_command)
 app.command("tune")(tune_command)
 app.command("bench")(bench_command)

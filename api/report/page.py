@@ -43,7 +43,7 @@ def page_of(reports: Sequence[Report], command: str) -> str:
     )
     data = json.dumps([report.data() for report in reports], indent=1, ensure_ascii=False)
     return (
-        _environment()
+        environment()
         .get_template("page.html.jinja")
         .render(
             reports=reports,
@@ -67,7 +67,7 @@ def card_of(report: Report) -> str:
     Args:
         report: of the cell.
     """
-    template = _environment().get_template("notebook.html.jinja")
+    template = environment().get_template("notebook.html.jinja")
     return template.render(report=report)
 
 
@@ -106,7 +106,8 @@ def _text(name: str) -> str:
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """The templates and what they call."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("rnnc.report", "templates"),
         undefined=jinja2.StrictUndefined,
