@@ -26,7 +26,7 @@ from .system import adopt_orphans, end, limit
 # Of the text alone; then of the compiler, which meets the text's cell and no more of the text.
 TEXT_SECONDS, WHOLE_SECONDS = 2.0, 10.0
 # The stack is written down this long before the end, to know the line.
-_EARLIER = 0.1
+_EARLIER = 0.25
 PRINTED, ANSWERED = 1_000_000, 16_000_000  # bytes
 _POLL = 0.02  # seconds
 # Where answers go. A text's process closes it.
