@@ -36,14 +36,14 @@ class Masks:
         reset_to: the values of each state after a reset, (N, D), (B, N, D) or (B, T, N, D), which
             is read at the time of the byte: in the reverse direction it lacks its first step. None
             for the cell's initial values.
-        words: the same as `steps` in the form in which a target's kernels read it; None where it
-            is not made yet. It is no part of `flat`.
+        restarts: where `steps` is RESTART, in the form in which a target's kernels read it; None
+            where it is not made yet. It is no part of `flat`.
     """
 
     steps: Tensor
     longest: Tensor | None
     reset_to: Sequence[Tensor] | None
-    words: Tensor | None = None
+    restarts: Tensor | None = None
 
     def flat(self, states: int) -> tuple[Tensor | None, ...]:
         """All tensors in one tuple, as long for all masks of a cell; `masks_from` is the inverse.
@@ -62,7 +62,7 @@ class Masks:
         if self.reset_to is None:
             return self
         values = tuple([change(t) for t in self.reset_to])
-        return Masks(self.steps, self.longest, values, self.words)
+        return Masks(self.steps, self.longest, values, self.restarts)
 
     @property
     def learned(self) -> bool:
@@ -156,7 +156,7 @@ def with_reset_values(masks: Masks, reset_to: Sequence[Tensor] | None, reverse: 
         reverse: as in `masks_of`.
     """
     values = None if reset_to is None else tuple([_by_time(value, reverse) for value in reset_to])
-    return Masks(masks.steps, masks.longest, values, masks.words)
+    return Masks(masks.steps, masks.longest, values, masks.restarts)
 
 
 def _by_time(value: Tensor, reverse: bool) -> Tensor:

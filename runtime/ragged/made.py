@@ -17,12 +17,12 @@ class MadeMasks(NamedTuple):
 
     Attributes:
         steps: (directions, T, B) of uint8; of a direction as in `Masks`.
-        words: of a direction as in `Masks`, where the target reads them; else None.
+        restarts: of a direction as in `Masks`, where the target reads them; else None.
         longest: as in `Masks`.
     """
 
     steps: Tensor
-    words: Tensor | None
+    restarts: Tensor | None
     longest: Tensor | None
 
     def of(
@@ -40,8 +40,8 @@ class MadeMasks(NamedTuple):
             sizes: heads, and units per head.
             reverse: whether it runs from the last step to the first.
         """
-        words = None if self.words is None else self.words[direction]
-        found = Masks(self.steps[direction], self.longest, None, words)
+        restarts = None if self.restarts is None else self.restarts[direction]
+        found = Masks(self.steps[direction], self.longest, None, restarts)
         if reset_to is None:
             return found
         return with_reset_values(found, [by_heads(v, *sizes) for v in reset_to], reverse)

@@ -6,7 +6,7 @@
 namespace rnnc {
 
 constexpr int kThreads = 128;
-constexpr int kMaskSteps = 16;  // per word, as in lib/cell/mask.cuh
+constexpr int kMaskRows = 8, kMaskPadding = 4;  // as in lib/cell/mask.cuh
 enum How { kHold, kRun, kRestart, kFirst };
 
 // Mirrored by runtime/cuda/products/masks.py.
@@ -14,7 +14,7 @@ struct MakeArguments {
   const int64* lengths;         // [B]; null if all rows run all steps
   const unsigned char* reset;   // bool, by its strides; null for none
   unsigned char* steps;         // [directions, T, B]
-  u32* words;                   // [directions, T / 16, B], as in PackArguments
+  unsigned char* restarts;      // [directions, B / 8, T + padding], as in PackArguments
   int* longest;                 // [B]; not written without lengths
   int64 count, batch;           // T, B
   int64 reset_time, reset_row;  // in elements
@@ -43,7 +43,7 @@ struct MoveArguments {
 
 struct PackArguments {
   const unsigned char* steps;  // [T, B]
-  u32* words;                  // [T / 16, B], two bits per step, the first lowest
+  unsigned char* restarts;     // [B / 8, T + padding]: a bit per row, the first lowest
   int64 count, batch;          // T, B
 };
 
@@ -85,6 +85,16 @@ RNNC_INLINE void each_word(const Arguments& a, Body body) {
     const int64 place = quotient(i, a.words), t = quotient(place, a.batch);
     body(t, place - t * a.batch, place, i - place * a.words);
   }
+}
+
+// Stores which rows of a group restart before step t; with the first step, zeros on both sides.
+RNNC_INLINE void store_restarts(unsigned char* all, int64 group, int64 count, int64 t, u32 bits) {
+  const int64 pitch = (count + 3) / 4 * 4 + 2 * kMaskPadding;
+  unsigned char* const steps = all + group * pitch + kMaskPadding;
+  steps[t] = static_cast<unsigned char>(bits);
+  if (t > 0) return;
+  for (int64 i = 1; i <= kMaskPadding; ++i) steps[-i] = 0;
+  for (int64 i = count; i < pitch - kMaskPadding; ++i) steps[i] = 0;
 }
 
 // The rows of steps that run.
@@ -132,31 +142,33 @@ RNNC_INLINE void read_states(const ReadArguments& a) {
 
 }  // namespace rnnc
 
-// blockIdx.y: the direction.
+// blockIdx.y: the direction. A thread has a step of kMaskRows rows.
 extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
 rnnc_make_masks(const __grid_constant__ rnnc::MakeArguments a) {
   using namespace rnnc;
   const int64 i = int64{blockIdx.x} * kThreads + threadIdx.x;
-  const int64 group = i / a.batch, row = i - group * a.batch, first = group * kMaskSteps;
-  if (first >= a.count) return;
-  const int64 direction = blockIdx.y, groups = (a.count + kMaskSteps - 1) / kMaskSteps;
+  const int64 group = quotient(i, a.count), t = i - group * a.count;
+  const int64 groups = (a.batch + kMaskRows - 1) / kMaskRows;
+  if (group >= groups) return;
+  const int64 direction = blockIdx.y;
   const bool reverse = a.reverses >> direction & 1;
-  int64 end = a.count;
-  if (a.lengths) {
-    const int64 length = a.lengths[row];
-    end = length < 0 ? 0 : length < end ? length : end;
-    if (group == 0 && direction == 0) a.longest[row] = static_cast<int>(end);
-  }
-  unsigned char* const steps = a.steps + direction * a.count * a.batch + row;
-  u32 word = 0;
+  unsigned char* const steps = a.steps + (direction * a.count + t) * a.batch;
+  u32 restarts = 0;
 #pragma unroll
-  for (int k = 0; k < kMaskSteps; ++k) {
-    const int64 t = first + k;
-    const u32 how = t < a.count ? how_of(a, reverse, t, row, end) : u32{kRun};
-    if (t < a.count) steps[t * a.batch] = static_cast<unsigned char>(how);
-    word |= how << 2 * k;
+  for (int k = 0; k < kMaskRows; ++k) {
+    const int64 row = group * kMaskRows + k;
+    if (row >= a.batch) break;
+    int64 end = a.count;
+    if (a.lengths) {
+      const int64 length = a.lengths[row];
+      end = length < 0 ? 0 : length < end ? length : end;
+      if (t == 0 && direction == 0) a.longest[row] = static_cast<int>(end);
+    }
+    const u32 how = how_of(a, reverse, t, row, end);
+    steps[row] = static_cast<unsigned char>(how);
+    restarts |= static_cast<u32>(how == kRestart) << k;
   }
-  a.words[(direction * groups + group) * a.batch + row] = word;
+  store_restarts(a.restarts, direction * groups + group, a.count, t, restarts);
 }
 
 extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
@@ -184,15 +196,16 @@ rnnc_move_rows(const __grid_constant__ rnnc::MoveArguments a) {
 extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
 rnnc_pack_masks(const __grid_constant__ rnnc::PackArguments a) {
   using namespace rnnc;
-  const int64 i = int64{blockIdx.x} * kThreads + threadIdx.x, first = i / a.batch * kMaskSteps;
-  if (first >= a.count) return;
-  u32 word = 0;
+  const int64 i = int64{blockIdx.x} * kThreads + threadIdx.x;
+  const int64 group = quotient(i, a.count), t = i - group * a.count;
+  if (group * kMaskRows >= a.batch) return;
+  u32 restarts = 0;
 #pragma unroll
-  for (int k = 0; k < kMaskSteps; ++k) {
-    const int64 t = first + k;
-    word |= (t < a.count ? a.steps[t * a.batch + i % a.batch] & 3u : u32{kRun}) << 2 * k;
+  for (int k = 0; k < kMaskRows; ++k) {
+    const int64 row = group * kMaskRows + k;
+    if (row < a.batch) restarts |= static_cast<u32>(a.steps[t * a.batch + row] == kRestart) << k;
   }
-  a.words[i] = word;
+  store_restarts(a.restarts, group, a.count, t, restarts);
 }
 
 extern "C" __global__ void __launch_bounds__(rnnc::kThreads)

@@ -9,12 +9,13 @@ from functools import lru_cache
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.kernel_plan import LaunchShape
 from ....codegen.layout import layout_of
 from ....codegen.render import cuda_unit
-from ...masks import RUN, Masks, read_states
+from ...masks import RESTART, Masks, read_states
 from ..driver.capture import beside_captures
 from ..driver.device import device_limits
 from ..launch import Kernel, on_device
@@ -22,7 +23,7 @@ from ..load import LoadedModule, loaded
 from ..nvrtc import compile_unit
 
 # As in templates/cuda/masks.cu.
-THREADS, STEPS = 128, 16
+THREADS, ROWS, PADDING = 128, 8, 4
 _WORDS = (16, 8, 4, 2)  # bytes
 _BLOCKS_PER_MULTIPROCESSOR = 16
 
@@ -31,7 +32,7 @@ class _Pack(ctypes.Structure):
     """Mirrors `PackArguments`."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("steps", "words")),
+        *((name, ctypes.c_void_p) for name in ("steps", "restarts")),
         *((name, ctypes.c_int64) for name in ("count", "batch")),
     ]
 
@@ -83,9 +84,9 @@ def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor |
         reset_to: what `without_gaps` gave.
     """
     strides = [_strides(value) for value in reset_to]
-    words = packed_steps(masks.steps) if masks.words is None else masks.words
+    restarts = restarts_of(masks.steps) if masks.restarts is None else masks.restarts
     return [
-        *(words, masks.longest),
+        *(restarts, masks.longest),
         *(time for time, _ in strides),
         *(row for _, row in strides),
         *reset_to,
@@ -112,28 +113,37 @@ def blocks_of(words: int, device: int) -> tuple[int, int, int]:
     return min(math.ceil(words / THREADS), most), 1, 1
 
 
-def packed_steps(steps: Tensor) -> Tensor:
-    """How rows take steps, two bits for each, as `MaskArguments` has it.
+def padded_steps(count: int) -> int:
+    """How many bytes restarts take: of each step, and zeros on both sides.
+
+    Args:
+        count: steps.
+    """
+    return math.ceil(count / 4) * 4 + 2 * PADDING
+
+
+def restarts_of(steps: Tensor) -> Tensor:
+    """Which rows restart before each step, a bit for each, as `MaskArguments` has it.
 
     Args:
         steps: (T, B) of uint8, contiguous.
 
     Returns:
-        (T / 16, B) of int32; the first of 16 steps has the lowest bits.
+        (B / 8, T + padding on both sides) of uint8; the first of 8 rows has the lowest bit.
     """
     count, batch = steps.shape
-    words = steps.new_empty(math.ceil(count / STEPS), batch, dtype=torch.int32)
-    if not words.numel():
-        return words
-    if not steps.is_cuda:
-        padding = steps.new_full((len(words) * STEPS - count, batch), RUN)
-        parts = torch.cat([steps, padding]).view(-1, STEPS, batch).long()
-        return words.copy_((parts << 2 * torch.arange(STEPS)[:, None]).sum(1))
+    groups = math.ceil(batch / ROWS)
+    if not steps.is_cuda or not steps.numel():
+        restarts = functional.pad(steps == RESTART, (0, groups * ROWS - batch))
+        bits = restarts.view(count, groups, ROWS).long() << torch.arange(ROWS, device=steps.device)
+        after = padded_steps(count) - PADDING - count
+        return functional.pad(bits.sum(2).t(), (PADDING, after)).to(torch.uint8)
+    found = steps.new_empty(groups, padded_steps(count))
     with on_device(steps.device):
-        grid = math.ceil(words.numel() / THREADS), 1, 1
-        given = _Pack(steps.data_ptr(), words.data_ptr(), count, batch)
+        grid = math.ceil(groups * count / THREADS), 1, 1
+        given = _Pack(steps.data_ptr(), found.data_ptr(), count, batch)
         mask_kernel("rnnc_pack_masks", steps.device.index)(grid, given)
-    return words
+    return found
 
 
 def states_read(

@@ -14,7 +14,7 @@ import rnnc
 import torch
 from rnnc.codegen.render import cuda_unit
 from rnnc.runtime.cuda.products import masks, packing, rows
-from rnnc.runtime.masks import masks_of, read_states, with_reset_values
+from rnnc.runtime.masks import RESTART, masks_of, read_states, with_reset_values
 from rnnc.runtime.ragged.given import Ragged
 from rnnc.runtime.ragged.packing import TorchPacking
 
@@ -70,6 +70,21 @@ def drawn(batch, steps, both):
     return lengths, reset
 
 
+def expected_restarts(steps):
+    """A bit per row and step, between zeros."""
+    count, batch = steps.shape
+    found = torch.zeros(-(-batch // 8), -(-count // 4) * 4 + 8, dtype=torch.uint8)
+    for row in range(batch):
+        bits = (steps[:, row] == RESTART).to(torch.uint8) << row % 8
+        found[row // 8, 4 : 4 + count] |= bits
+    return found
+
+
+def test_restarts_by_operators_of_torch():
+    steps = torch.randint(0, 4, (7, 19), dtype=torch.uint8)
+    assert torch.equal(masks.restarts_of(steps), expected_restarts(steps))
+
+
 @pytest.mark.parametrize("given", ["lengths", "reset", "both"])
 @pytest.mark.parametrize(("batch", "steps"), [(1, 1), (5, 16), (3, 33), (130, 40)])
 def test_masks(batch, steps, given, launches):
@@ -79,7 +94,9 @@ def test_masks(batch, steps, given, launches):
     for direction, reverse in enumerate((False, True)):
         wanted = masks_of(lengths, reset, None, (batch, steps), torch.device("cpu"), reverse)
         assert torch.equal(made.steps[direction], wanted.steps)
-        assert torch.equal(made.words[direction], masks.packed_steps(wanted.steps))
+        restarts = expected_restarts(wanted.steps)
+        assert torch.equal(made.restarts[direction], restarts)
+        assert torch.equal(masks.restarts_of(wanted.steps), restarts)
         if lengths is not None:
             assert torch.equal(made.longest, wanted.longest)
 

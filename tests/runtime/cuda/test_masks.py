@@ -52,7 +52,7 @@ def test_kernels_get_masks_and_reset_values(kind, form, ran):
         plan, found = ran[direction]
         assert (plan.kind, plan.masked) == (kind, True)
         masks = found.masks
-        assert masks.steps
+        assert masks.restarts
         assert masks.longest
         assert list(masks.reset_time) == [time] * 2
         assert list(masks.reset_row) == [rows] * 2

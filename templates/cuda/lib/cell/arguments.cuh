@@ -21,9 +21,9 @@ struct HandoverArguments {
 #endif
 
 #ifdef RNNC_MASKED
-// Which steps each batch row runs, and the states that it runs them from: lib/cell/mask.cuh.
+// Which steps each batch row runs, and before which it restarts: lib/cell/mask.cuh.
 struct MaskArguments {
-  const u32* steps;                        // [T / 16, B], two bits per step, the first lowest
+  const unsigned char* restarts;           // [B / 8, T], a bit per row, the first lowest
   const int* longest;                      // [B], a row's steps; null: all rows run all
   int64 reset_time[Cell::kStates],
       reset_row[Cell::kStates];            // strides of reset_to, in elements

@@ -8,7 +8,7 @@
 namespace rnnc {
 
 // A thread has `rows` batch rows of `units` units.
-template <int units, int rows>
+template <int units, int rows, typename Masks = BackwardMasks<units, rows>>
 struct BackwardItems {
   template <typename T>
   using PerItem = T[units][rows];
@@ -17,7 +17,7 @@ struct BackwardItems {
   Diagonal diagonal[units];
   PerItem<States> after, d_state;  // the states after the step, and their gradients
   GradientSums sums[units] = {};
-  BackwardMasks<units, rows> masks;
+  Masks masks;
   Unweighted<units, rows> unweighted;
 
   // body(i, j) for unit i and row j.
@@ -56,9 +56,10 @@ struct BackwardItems {
   }
   // Stores the gradients of the initial states, where valid(i, j).
   template <typename Valid, typename At>
-  RNNC_MEMBER void store_initial(const BackwardArguments& a, const Valid& valid,
-                                 const At& at) const {
+  RNNC_MEMBER void store_initial(const BackwardArguments& a, int64 steps, const Valid& valid,
+                                 const At& at) {
     for_each([&](int i, int j) {
+      if (!masks.finish(i, j, a, steps, d_state[i][j])) return;
       repeat<Cell::kStates>([&](int s) {
         if (valid(i, j)) {
           *at(a.d_initial_states[s], i, j) = to_element<Element>(d_state[i][j][s]);

@@ -44,7 +44,7 @@ struct ForwardItems {
   RNNC_MEMBER void compute(const PerItem<Gates>& gate, PerItem<States>& next, Sigmoid& sigmoid) {
     for_each([&](int i, int j) {
       apply_pointwise_forward(gate[i][j], state[i][j], param[i], next[i][j], saved[i][j], sigmoid);
-      masks.select(i, j, next[i][j], state[i][j]);
+      masks.select(i, j, next[i][j]);
     });
   }
 
@@ -55,7 +55,8 @@ struct ForwardItems {
     repeat<Cell::kStates>([&](int s) {
       if (!a.states[s]) return;
       for_each([&](int i, int j) {
-        const auto vec = pack_state(masks.results(i, j, state[i][j])[s]);
+        auto vec = pack_state(masks.results(i, j, state[i][j])[s]);
+        masks.clear_padding(j, vec);
         if (valid(i, j)) vec.store(at(a.states[s], 1, i, j));
       });
     });
@@ -72,8 +73,10 @@ struct ForwardItems {
   }
   // Stores the states after the last step; at(tensor, 1, i, j) is an address in a tensor of states.
   template <typename Valid, typename At>
-  RNNC_MEMBER void store_last(const ForwardArguments& a, const Valid& valid, const At& at) const {
+  RNNC_MEMBER void store_last(const ForwardArguments& a, int steps, const Valid& valid,
+                              const At& at) {
     for_each([&](int i, int j) {
+      if (!masks.finish(i, j, a, steps, state[i][j])) return;
       repeat<Cell::kStates>([&](int s) {
         if (valid(i, j)) *at(a.last[s], 1, i, j) = to_element<Element>(state[i][j][s]);
       });

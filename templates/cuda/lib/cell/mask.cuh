@@ -1,11 +1,17 @@
-// Masks: which steps each batch row runs, and the states that it runs them from.
+// Masks: how many steps each batch row runs, and before which it restarts from the reset values.
 //
-// Of each step and row there are two bits, made for one direction of time. A generated source that
-// does not define RNNC_MASKED has none: all rows run all steps, each from the states after the last
-// one, and nothing here does anything.
+// A row with a length goes on in its padding with whatever that holds, NaN too: the columns of a
+// product do not mix, so nothing of it reaches another row. Where results of several rows or steps
+// meet, and where results are stored, those of padding are selected away, never multiplied. The
+// boundary between padding and the row's own steps is the row's edge.
+//
+// A generated source that does not define RNNC_MASKED has no masks: all rows run all steps, each
+// from the states after the last one, and nothing here does anything.
 #pragma once
 
 #include "lib/cell/arguments.cuh"
+#include "lib/ptx/cp_async.cuh"
+#include "lib/ptx/launder.cuh"
 #include "lib/ptx/ld_st.cuh"
 
 namespace rnnc {
@@ -17,12 +23,11 @@ constexpr bool kMasked = true;
 #ifdef RNNC_REVERSE_HALF
 #error "a call with masks has one direction of time"
 #endif
-
-// What the bits of a step say.
-constexpr u32 kHold = 0;     // the row does not run the step: its states stand still
-constexpr u32 kRun = 1;      // from the states after the last step
-constexpr u32 kRestart = 2;  // from the reset values
-constexpr u32 kFirst = 3;    // from the initial states: the first step that the row runs
+#ifdef RNNC_REVERSE
+constexpr bool kReversed = true;
+#else
+constexpr bool kReversed = false;
+#endif
 
 // How many steps a tile of batch rows runs: as many as its longest row, and at least one if there is
 // any. Those come first in memory, in both directions of time.
@@ -46,51 +51,85 @@ struct TileSteps {
   }
 };
 
-constexpr int kMaskSteps = 16;  // per word
-
-// The word of a row that begins with step kMaskSteps * i in memory; another one, if there is none.
 template <typename Arguments>
-RNNC_INLINE u32 load_mask_word(const Arguments& a, int i, int row) {
-  const int last = (static_cast<int>(a.steps) - 1) / kMaskSteps;
-  u32 word[1];
-  ld_global_nc(word, a.masks.steps + maximum(0, minimum(i, last)) * a.batch + row);
-  return word[0];
+RNNC_INLINE int row_steps(const Arguments& a, int64 row) {
+  return a.masks.longest ? __ldg(a.masks.longest + row) : static_cast<int>(a.steps);
 }
-RNNC_INLINE u32 mask_in_word(u32 word, int t) { return word >> t % kMaskSteps * 2 & 3; }
-
-// How a row takes the step at a place in memory.
+// The edge of a row in a tile that runs `steps`: the step before which its padding begins or, if the
+// cell runs from the last step in memory to the first, before which its padding ends.
 template <typename Arguments>
-RNNC_INLINE u32 load_mask(const Arguments& a, int64 t, int row) {
-  return mask_in_word(load_mask_word(a, static_cast<int>(t) / kMaskSteps, row),
-                      static_cast<int>(t));
+RNNC_INLINE int edge_of(const Arguments& a, int64 row, int64 steps) {
+  if (!a.masks.longest) return kReversed ? -1 : static_cast<int>(steps);
+  const int count = row_steps(a, row);
+  return kReversed ? static_cast<int>(steps) - count : count;
+}
+// Whether any lane of a warp says so. NOTE: behind a branch that the whole grid takes or not, this
+// keeps the compiler from deciding both in one, for each thread and in each step.
+RNNC_INLINE bool any_lane(bool x) { return __any_sync(~0u, x); }
+template <int n>
+RNNC_INLINE bool is_any(const int (&edge)[n], int t) {
+  bool any = false;
+  repeat<n>([&](int j) { any |= edge[j] == t; });
+  return any;
+}
+RNNC_INLINE bool is_own_step(int t, int edge) { return kReversed ? t >= edge : t < edge; }
+
+// Which of eight rows restart before a step: a byte per step. There are kMaskPadding bytes of zeros on
+// both sides of all steps.
+constexpr int kMaskRows = 8, kMaskPadding = 4;
+RNNC_INLINE u32 restart_bit(int64 row) { return 1u << static_cast<int>(row) % kMaskRows; }
+// The bytes of the rows beside `row`; the first step in memory is aligned to 4 bytes.
+template <typename Arguments>
+RNNC_INLINE const char* restarts_of(const Arguments& a, int64 row) {
+  const int64 pitch = (a.steps + 3) / 4 * 4 + 2 * kMaskPadding;
+  const unsigned char* const rows = a.masks.restarts + row / kMaskRows * pitch + kMaskPadding;
+  return launder(reinterpret_cast<const char*>(rows));
 }
 
-// How a row takes one step after the other. A word is loaded half a word ahead, into the register
-// that it is read from: so that no step waits for it.
-struct MaskWalk {
-  u32 word, following;
+// Copies them into the padding of what `Copy` copies of a step. NOTE: a load into a register would
+// cost a round trip to memory in each step: the compiler copies the register at once, for the next
+// iteration, and the copy waits for the load.
+template <class Copy>
+struct RestartsCopy {
+  static constexpr bool kStaged = Copy::kPitch >= Copy::kUsed + 4;
+  const char* bytes;  // by the place of a step in memory
+  int copies;
 
-  // The first step, at place t; `by`, 1 or -1, leads to the place of the next.
+  // One of the threads that wait for a stage copies.
   template <typename Arguments>
-  RNNC_MEMBER u32 begin(const Arguments& a, int64 t, int64 by, int row) {
-    const int i = static_cast<int>(t) / kMaskSteps;
-    word = load_mask_word(a, i, row);
-    following = load_mask_word(a, i + static_cast<int>(by), row);
-    return mask_in_word(word, static_cast<int>(t));
+  RNNC_MEMBER void begin(const Arguments& a, int64 first_row, bool is_one) {
+    bytes = restarts_of(a, first_row);
+    copies = launder(static_cast<int>(is_one));
   }
-  // The next one, at place t.
-  template <typename Arguments>
-  RNNC_MEMBER u32 next(const Arguments& a, int64 t, int64 by, int row) {
-    const int place = static_cast<int>(t);
-    if (place % kMaskSteps == (by > 0 ? 0 : kMaskSteps - 1)) {
-      word = following;
-    }
-    if (place % kMaskSteps == (by > 0 ? kMaskSteps / 2 : kMaskSteps / 2 - 1)) {
-      following = load_mask_word(a, place / kMaskSteps + static_cast<int>(by), row);
-    }
-    return mask_in_word(word, place);
+  RNNC_MEMBER void issue(char* stage, int64 place) const {
+    if (kStaged && copies) cp_async<4>(stage + Copy::kPitch - 4, bytes + (place & ~int64{3}));
+  }
+  RNNC_MEMBER u32 read(const char* stage, int64 place) const {
+    if constexpr (!kStaged) return ld_global_nc_u8(bytes + place);
+    return static_cast<unsigned char>(stage[Copy::kPitch - 4 + (place & 3)]);
   }
 };
+// Loads them a step before they are needed.
+struct RestartsAhead {
+  const char* from;  // of the step that is loaded next
+  u32 coming;
+
+  template <typename Arguments>
+  RNNC_MEMBER void begin(const Arguments& a, int64 row, int64 place, int64 by) {
+    from = restarts_of(a, row) + place;
+    next(by);
+  }
+  // `by` places further on than the last one.
+  RNNC_MEMBER u32 next(int64 by) {
+    const u32 found = coming;
+    coming = ld_global_nc_u8(from);
+    from += by;
+    return found;
+  }
+};
+
+// What a kernel with masks keeps in a register: otherwise it would be computed again in each step.
+RNNC_INLINE int64 kept(int64 x) { return launder(x); }
 
 // Whether reset values differ between steps.
 template <typename Arguments>
@@ -108,10 +147,30 @@ RNNC_INLINE const Element* reset_value(const Arguments& a, int state, int64 t, i
   return a.masks.reset_to[state] + t * a.masks.reset_time[state] + row * a.masks.reset_row[state] +
          unit;
 }
+// Its place in a tensor of states, [B, N, D].
+template <typename Arguments>
+RNNC_INLINE int64 state_offset(const Arguments& a, int64 row, int64 unit) {
+  return row * (a.heads * a.dim) + unit;
+}
 
 #else
 
 constexpr bool kMasked = false;
+RNNC_INLINE int64 kept(int64 x) { return x; }
+
+template <class Copy>
+struct RestartsCopy {
+  static constexpr bool kStaged = false;
+  template <typename Arguments>
+  RNNC_MEMBER void begin(const Arguments&, int64, bool) {}
+  RNNC_MEMBER void issue(char*, int64) const {}
+  RNNC_MEMBER u32 read(const char*, int64) const { return 0; }
+};
+struct RestartsAhead {
+  template <typename Arguments>
+  RNNC_MEMBER void begin(const Arguments&, int64, int64, int64) {}
+  RNNC_MEMBER u32 next(int64) { return 0; }
+};
 
 struct TileSteps {
   TileSteps() = default;

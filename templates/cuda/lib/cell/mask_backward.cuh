@@ -2,116 +2,185 @@
 //
 // The gradient of the states that a step begins from is complete once the product of the step has
 // been added. It goes on to the step before, or ends here: at a restart it is added to the gradients
-// of the reset values.
+// of the reset values; at the edge of a row it is that of the initial states, or comes from padding
+// and is replaced by the gradient of the last states.
 #pragma once
 
 #include "lib/cell/item.cuh"
 #include "lib/cell/mask.cuh"
 #include "lib/ptx/launder.cuh"
+#include "lib/ptx/vec.cuh"
 
 namespace rnnc {
 
 #ifdef RNNC_MASKED
 
-// Of `rows` batch rows of `units` units.
+// Of `rows` batch rows of `units` units; the rows are of one group of kMaskRows.
 template <int units, int rows>
 struct BackwardMasks {
-  int row[rows], unit[units];   // in the batch; in [N, D]
-  u32 now[rows];                // how the rows take this step
-  MaskWalk walk[rows];
-  bool restarted[rows];         // the step after this one
-  States reset[units][rows];  // what this step may begin from
-  bool vary;                  // reset values differ between steps
+  int row[rows], unit[units];  // in the batch; in [N, D]
+  int edge[rows];
+  u32 bit[rows], learned;      // of the row in a byte of restarts; of rows that have gradients there
+  int step;                    // this one
+  u32 now, later;              // which rows restart before this step, and before the one after it
+  bool ran[rows];              // whether the step after this one is the row's own
+  bool cut[rows], dropped[rows];  // of the gradients of the states before it: what was carried from
+                                  // its pointwise map, and what arrives from products, ends
+  States reset[units][rows];   // what this step may begin from
+  bool vary, is_learned;       // reset values differ between steps; they have gradients
 
   RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
   RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
 
-  // Before step t, in a kernel that runs no other step; or after all steps, if t is -1.
-  template <typename Arguments>
-  RNNC_MEMBER void begin_single(const Arguments& a, const TimeOrder& time, int64 t) {
-    vary = resets_vary(a);
-    repeat<rows>([&](int j) {
-      restarted[j] = t + 1 < a.steps && load_mask(a, time.at(t + 1), row[j]) == kRestart;
-      now[j] = t >= 0 ? load_mask(a, time.at(t), row[j]) : kRun;
-      repeat<units>([&](int i) { load_reset(i, j, a, time.at(t)); });
-    });
-  }
-  // Before the first iteration, of the last step.
+  // Before the first `advance`.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 steps) {
     vary = resets_vary(a);
+    is_learned = false;
+    repeat<Cell::kStates>([&](int s) { is_learned |= a.d_reset_to[s] != nullptr; });
+    learned = 0;
     repeat<rows>([&](int j) {
-      restarted[j] = false;
-      now[j] = kRun;
-      if (steps > 0) now[j] = walk[j].begin(a, time.at(steps - 1), -time.stride(1), row[j]);
-      repeat<units>([&](int i) { load_reset(i, j, a, time.at(steps - 1)); });
+      edge[j] = launder(edge_of(a, row[j], steps));
+      bit[j] = launder(restart_bit(row[j]));
+      if (is_learned) learned |= bit[j];
+      ran[j] = false;
     });
+    learned = launder(learned);
+    now = later = 0;
+    if (!vary) {
+      repeat<units>([&](int i) { repeat<rows>([&](int j) { load_reset(i, j, a, 0); }); });
+    }
+    step = static_cast<int>(steps);
   }
-  // Of this step, at place t; values that do not differ between steps are loaded once.
+  // Goes on to the step before this one, from none to the last, or from the first to none, with the
+  // rows that restart before it.
   template <typename Arguments>
-  RNNC_MEMBER void load_reset(int i, int j, const Arguments& a, int64 t) {
-    if (vary && !restarts(j)) return;
-    repeat<Cell::kStates>([&](int s) {
-      reset[i][j][s] = kReads[s] ? to_real(*reset_value(a, s, t, row[j], unit[i])) : real(0);
+  RNNC_MEMBER void advance(const Arguments& a, const TimeOrder& time, u32 restarts) {
+    repeat<rows>([&](int j) { ran[j] = runs(j); });
+    later = now;
+    now = restarts;
+    --step;
+    repeat<rows>([&](int j) {
+      cut[j] = later & bit[j];
+      dropped[j] = cut[j] || (!kReversed && at_edge(j));
     });
+    find_step(a, time);
   }
 
-  // Once per iteration, after its last use of this step's masks: loads what the step before step t
-  // begins from, if reset values differ between steps.
-  template <typename Arguments>
-  RNNC_MEMBER void advance(const Arguments& a, const TimeOrder& time, int t) {
-    repeat<rows>([&](int j) {
-      restarted[j] = restarts(j);
-      now[j] = kRun;
-      if (t > 0) now[j] = walk[j].next(a, time.at(t - 1), -time.stride(1), row[j]);
-    });
-    if (!vary) return;
-    // Laundered: otherwise the compiler would compute addresses in every step.
-    const int64 place = launder(time.at(t - 1));
-    repeat<units>([&](int i) { repeat<rows>([&](int j) { load_reset(i, j, a, place); }); });
+  // Whether this step, or the one after it, is the row's own.
+  RNNC_MEMBER bool runs(int j) const { return is_own_step(step, edge[j]); }
+  RNNC_MEMBER bool has_run(int j) const { return ran[j]; }
+  // Packed results of a row, or zeros.
+  template <typename T, int n>
+  static RNNC_MEMBER void clear_unless(bool runs, Vec<T, n>& vec) {
+    vec.clear_unless(runs);
   }
-
-  RNNC_MEMBER bool holds(int j) const { return now[j] == kHold; }
-  RNNC_MEMBER bool restarts(int j) const { return now[j] == kRestart; }
-  RNNC_MEMBER bool has_restarted(int j) const { return restarted[j]; }
 
   // The states that the step began from; `state` are those after the step before, or the initial
   // states before the first of all steps.
-  template <typename Arguments>
-  RNNC_MEMBER void select_before(int i, int j, const Arguments& a, States& before,
-                                 const States& state) const {
+  RNNC_MEMBER void select_before(int i, int j, States& before, const States& state) const {
+    const bool replaced = (now & bit[j]) || (kReversed && step == edge[j]);
     repeat<Cell::kStates>([&](int s) {
-      before[s] = kReads[s] && restarts(j) ? reset[i][j][s] : state[s];
+      before[s] = kReads[s] && replaced ? reset[i][j][s] : state[s];
     });
-#ifdef RNNC_REVERSE
-    // Once per row, and not at the first of all steps if the row is shorter than others.
-    if (now[j] != kFirst) return;
-    repeat<Cell::kStates>([&](int s) {
-      const int64 offset = row[j] * (a.heads * a.dim) + unit[i];
-      if (kReads[s]) before[s] = to_real(a.initial_states[s][offset]);
-    });
-#endif
   }
-  // A row that does not run the step passes on the gradient `after`, and has none of gates.
-  RNNC_MEMBER void select_gradients(int j, States& d_state, Gates& d_gate, Params& d_param,
-                                    const States& after) const {
-    repeat<Cell::kStates>([&](int s) { d_state[s] = holds(j) ? after[s] : d_state[s]; });
-    repeat<Cell::kGates>([&](int g) { d_gate[g] = holds(j) ? real(0) : d_gate[g]; });
-    repeat<Cell::kParams>([&](int p) { d_param[p] = holds(j) ? real(0) : d_param[p]; });
-  }
-  // A part of the gradient of the states before the step after this one, if it goes on.
-  RNNC_MEMBER real carried(int j, real part) const { return restarted[j] ? real(0) : part; }
 
-  // Ends the gradient of the states before a step that began anew, once it is complete.
+  // A part of the gradient of the states before the step after this one, if it goes on; what is
+  // carried from its pointwise map, and what has arrived from products.
+  RNNC_MEMBER real carried(int j, real part) const { return cut[j] ? real(0) : part; }
+  RNNC_MEMBER real arrived(int j, real part) const { return dropped[j] ? real(0) : part; }
+  // At the edge of a row whose own steps come next: the gradient begins as that of its last states.
+  template <typename Arguments>
+  RNNC_MEMBER void begin_gradient(int i, int j, const Arguments& a, States& d_state) const {
+    if (kReversed || !a.masks.longest || !any_lane(at_edge(j))) return;
+    if (at_edge(j)) load_last(i, j, a, d_state);
+  }
+  // Whether the gradient of the states before the step after this one is needed besides.
+  template <typename Arguments>
+  RNNC_MEMBER bool ends(const Arguments& a) const {
+    if (!a.masks.longest && !is_learned) return false;
+    return any_lane((learned & later) || is_any(edge, step + 1));
+  }
+  // Adds that gradient, once it is complete, to those of reset values, or stores it as that of the
+  // initial states.
   template <typename Arguments>
   RNNC_MEMBER void end_gradient(int i, int j, const Arguments& a, bool valid,
-                                States& d_state) const {
+                                const States& d_state) const {
+    if (!valid) return;
+    const int64 offset = state_offset(a, row[j], unit[i]);
     repeat<Cell::kStates>([&](int s) {
-      if (valid && a.d_reset_to[s]) {
-        red_add(a.d_reset_to[s] + int64{row[j]} * (a.heads * a.dim) + unit[i],
-                SumOverTime(d_state[s]));
+      if ((learned & later & bit[j]) && a.d_reset_to[s]) {
+        red_add(a.d_reset_to[s] + offset, SumOverTime(d_state[s]));
       }
-      d_state[s] = 0;
+      if (kReversed && at_edge(j)) {
+        a.d_initial_states[s][offset] = to_element<Element>(d_state[s]);
+      }
+    });
+  }
+  // All of that, if the whole gradient is at hand; valid(i, j), and state(i, j) is the gradient.
+  template <typename Arguments, typename Valid, typename State>
+  RNNC_MEMBER void cross(const Arguments& a, const Valid& valid, const State& state) const {
+    if (ends(a)) {
+      repeat<units>([&](int i) {
+        repeat<rows>([&](int j) {
+          end_gradient(i, j, a, valid(i, j), state(i, j));
+          begin_gradient(i, j, a, state(i, j));
+        });
+      });
+    }
+    repeat<units>([&](int i) {
+      repeat<rows>([&](int j) {
+        States& d_state = state(i, j);
+        repeat<Cell::kStates>([&](int s) { d_state[s] = carried(j, d_state[s]); });
+      });
+    });
+  }
+  // After all steps: whether `d_state` is the gradient of the row's initial states; replaces it if
+  // the row runs none.
+  template <typename Arguments>
+  RNNC_MEMBER bool finish(int i, int j, const Arguments& a, int64 steps, States& d_state) const {
+    if (!kReversed || edge[j] <= 0) return true;
+    if (edge[j] < steps) return false;
+    load_last(i, j, a, d_state);
+    return true;
+  }
+
+  RNNC_MEMBER bool at_edge(int j) const { return step + 1 == edge[j]; }
+
+  template <typename Arguments>
+  RNNC_MEMBER void find_step(const Arguments& a, const TimeOrder& time) {
+    if (kReversed && a.masks.longest && any_lane(is_any(edge, step))) {
+      repeat<rows>([&](int j) {
+        if (step != edge[j]) return;
+        repeat<units>([&](int i) { load_initial(i, j, a); });
+      });
+    }
+    if (!vary || !any_lane(now)) return;
+    const int64 place = launder(time.at(step));
+    repeat<units>([&](int i) {
+      repeat<rows>([&](int j) {
+        if (now & bit[j]) load_reset(i, j, a, place);
+      });
+    });
+  }
+  template <typename Arguments>
+  RNNC_MEMBER void load_reset(int i, int j, const Arguments& a, int64 place) {
+    repeat<Cell::kStates>([&](int s) {
+      reset[i][j][s] = kReads[s] ? to_real(*reset_value(a, s, place, row[j], unit[i])) : real(0);
+    });
+  }
+  template <typename Arguments>
+  RNNC_MEMBER void load_initial(int i, int j, const Arguments& a) {
+    const int64 offset = state_offset(a, row[j], unit[i]);
+    repeat<Cell::kStates>([&](int s) {
+      if (kReads[s]) reset[i][j][s] = to_real(a.initial_states[s][offset]);
+    });
+  }
+  template <typename Arguments>
+  RNNC_MEMBER void load_last(int i, int j, const Arguments& a, States& d_state) const {
+    repeat<Cell::kStates>([&](int s) {
+      const Element* const last = a.d_last[s];
+      d_state[s] = last ? to_real(last[state_offset(a, row[j], unit[i])]) : real(0);
     });
   }
 };
@@ -123,23 +192,32 @@ struct BackwardMasks {
   RNNC_MEMBER void place_row(int, int64) {}
   RNNC_MEMBER void place_unit(int, int64) {}
   template <typename Arguments>
-  RNNC_MEMBER void begin_single(const Arguments&, const TimeOrder&, int64) {}
-  template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64) {}
   template <typename Arguments>
-  RNNC_MEMBER void advance(const Arguments&, const TimeOrder&, int) {}
-  RNNC_MEMBER real carried(int, real part) const { return part; }
-  static RNNC_MEMBER constexpr bool holds(int) { return false; }
-  static RNNC_MEMBER constexpr bool has_restarted(int) { return false; }
-  template <typename Arguments>
-  RNNC_MEMBER void select_before(int, int, const Arguments&, States& before,
-                                 const States& state) const {
+  RNNC_MEMBER void advance(const Arguments&, const TimeOrder&, u32) {}
+  static RNNC_MEMBER constexpr bool runs(int) { return true; }
+  static RNNC_MEMBER constexpr bool has_run(int) { return true; }
+  template <typename T, int n>
+  static RNNC_MEMBER void clear_unless(bool, const Vec<T, n>&) {}
+  RNNC_MEMBER void select_before(int, int, States& before, const States& state) const {
     assign(before, state);
   }
-  RNNC_MEMBER void select_gradients(int, const States&, const Gates&, const Params&,
-                                    const States&) const {}
+  RNNC_MEMBER real carried(int, real part) const { return part; }
+  RNNC_MEMBER real arrived(int, real part) const { return part; }
+  template <typename Arguments>
+  RNNC_MEMBER void begin_gradient(int, int, const Arguments&, const States&) const {}
+  template <typename Arguments>
+  static RNNC_MEMBER constexpr bool ends(const Arguments&) {
+    return false;
+  }
   template <typename Arguments>
   RNNC_MEMBER void end_gradient(int, int, const Arguments&, bool, const States&) const {}
+  template <typename Arguments, typename Valid, typename State>
+  RNNC_MEMBER void cross(const Arguments&, const Valid&, const State&) const {}
+  template <typename Arguments>
+  static RNNC_MEMBER constexpr bool finish(int, int, const Arguments&, int64, const States&) {
+    return true;
+  }
 };
 
 #endif

@@ -1,24 +1,30 @@
 // ForwardMasks: how a thread's items take a step of the forward.
 //
 // The states that a thread has after a step are those that the next step begins from: reset values
-// already, if it starts anew. So what a thread publishes for the products needs no second pass. What
-// it stores for the step lies beside them.
+// already, if it restarts. So what a thread publishes for the products needs no second pass. What it
+// stores for the step lies beside them.
+//
+// Selects do what may happen at any step. What happens once per row, at its edge, is behind a
+// branch, and no other thread waits for it.
 #pragma once
 
 #include "lib/cell/item.cuh"
 #include "lib/cell/mask.cuh"
 #include "lib/ptx/launder.cuh"
+#include "lib/ptx/vec.cuh"
 
 namespace rnnc {
 
 #ifdef RNNC_MASKED
 
-// Of `rows` batch rows of `units` units.
+// Of `rows` batch rows of `units` units; the rows are of one group of kMaskRows.
 template <int units, int rows>
 struct ForwardMasks {
   int row[rows], unit[units];  // in the batch; in [N, D]
-  u32 now[rows], next[rows];   // how the rows take this step and the next one
-  MaskWalk walk[rows];
+  int edge[rows];
+  u32 bit[rows];               // of the row in a byte of restarts
+  u32 replaced[rows];          // bit i: the states before the step i + 1 steps from here are others
+  bool runs[rows];             // whether the stored results are of a step of the row's own
   States reset[units][rows];   // what the next step may begin from
   States stored[units][rows];  // the results of this step
   bool vary;                   // reset values differ between steps
@@ -26,79 +32,153 @@ struct ForwardMasks {
   RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
   RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
 
-  // Before step t, in a kernel that runs no other step.
-  template <typename Arguments>
-  RNNC_MEMBER void begin_single(const Arguments& a, const TimeOrder& time, int64 t) {
-    vary = resets_vary(a);
-    repeat<rows>([&](int j) {
-      now[j] = t < a.steps ? load_mask(a, time.at(t), row[j]) : kRun;
-      next[j] = t + 1 < a.steps ? load_mask(a, time.at(t + 1), row[j]) : kRun;
-      repeat<units>([&](int i) { load_reset(i, j, a, time.at(t + 1)); });
-    });
-  }
   // Before the first of all steps.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int steps) {
     vary = resets_vary(a);
     repeat<rows>([&](int j) {
-      now[j] = next[j] = kRun;
-      if (steps > 0) now[j] = walk[j].begin(a, time.at(0), time.stride(1), row[j]);
-      if (steps > 1) next[j] = walk[j].next(a, time.at(1), time.stride(1), row[j]);
-      repeat<units>([&](int i) { load_reset(i, j, a, time.at(1)); });
+      edge[j] = launder(edge_of(a, row[j], steps));
+      bit[j] = launder(restart_bit(row[j]));
+      repeat<units>([&](int i) {
+        if (kReversed && edge[j] > 0) {
+          // At its edge the row's own steps begin.
+          repeat<Cell::kStates>([&](int s) { reset[i][j][s] = initial(i, j, a, s); });
+        } else if (!vary) {
+          load_reset(i, j, a, 0);
+        }
+      });
     });
   }
   // After `begin`: replaces initial states that the first step does not begin from.
   template <typename Arguments>
   RNNC_MEMBER void begin_states(int i, int j, const Arguments& a, const TimeOrder& time,
                                 States& state) const {
-    if (now[j] != kRestart) return;
+    if (!(ld_global_nc_u8(restarts_of(a, row[j]) + time.at(0)) & bit[j])) return;
     repeat<Cell::kStates>(
         [&](int s) { state[s] = to_real(*reset_value(a, s, time.at(0), row[j], unit[i])); });
   }
 
-  // Of the next step, at place t; values that do not differ between steps are loaded once.
+  // Once per step, well before its `select`, with the rows that restart before the next one: loads
+  // what that begins from, if reset values differ between steps.
   template <typename Arguments>
-  RNNC_MEMBER void load_reset(int i, int j, const Arguments& a, int64 t) {
-    if (vary && next[j] != kRestart) return;
-    repeat<Cell::kStates>(
-        [&](int s) { reset[i][j][s] = to_real(*reset_value(a, s, t, row[j], unit[i])); });
-  }
-  // Once per step, well before `select`: loads what the step after step t may begin from, if it
-  // differs between steps.
-  template <typename Arguments>
-  RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t) {
-    if (!vary) return;
-    // Laundered: otherwise the compiler would compute addresses in every step.
-    const int64 place = launder(time.at(t + 1));
-    repeat<units>([&](int i) { repeat<rows>([&](int j) { load_reset(i, j, a, place); }); });
-  }
-  // From the states after the step, if the row runs it: what is stored, and what comes next.
-  RNNC_MEMBER void select(int i, int j, States& next_state, const States& state) {
-    repeat<Cell::kStates>([&](int s) {
-      const bool holds = now[j] == kHold;
-      stored[i][j][s] = holds ? real(0) : next_state[s];
-      const real kept = holds ? state[s] : next_state[s];
-      next_state[s] = next[j] == kRestart ? reset[i][j][s] : kept;
-    });
-  }
-  // After step t.
-  template <typename Arguments>
-  RNNC_MEMBER void advance(const Arguments& a, const TimeOrder& time, int t, int steps) {
-    assign(now, next);
+  RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t, u32 restarts) {
+    const u32 next = restarts;
     repeat<rows>([&](int j) {
-      next[j] = kRun;
-      if (t + 2 < steps) next[j] = walk[j].next(a, time.at(t + 2), time.stride(1), row[j]);
+      replaced[j] = (next & bit[j]) || (kReversed && t + 1 == edge[j]) ? 1 : 0;
     });
-  }
-
-  RNNC_MEMBER const States& results(int i, int j, const States&) const { return stored[i][j]; }
-  // Results of a step that no row of the tile runs.
-  RNNC_MEMBER void clear() {
+    if (kReversed && a.masks.longest && !vary && any_lane(is_any(edge, t))) {
+      repeat<rows>([&](int j) {
+        if (t == edge[j]) repeat<units>([&](int i) { load_reset(i, j, a, 0); });
+      });
+    }
+    if (!vary || !any_lane(next)) return;
+    const int64 place = launder(time.at(t + 1));
     repeat<units>([&](int i) {
       repeat<rows>([&](int j) {
-        repeat<Cell::kStates>([&](int s) { stored[i][j][s] = 0; });
+        if (next & bit[j]) load_reset(i, j, a, place);
       });
     });
+  }
+  // From the states after the step: what is stored, and what the next step begins from.
+  RNNC_MEMBER void select(int i, int j, States& state) {
+    assign(stored[i][j], state);
+    const bool is_replaced = replaced[j] & 1;
+    repeat<Cell::kStates>([&](int s) { state[s] = is_replaced ? reset[i][j][s] : state[s]; });
+  }
+  // After the `select` of a step, for those that take several steps at once.
+  RNNC_MEMBER void advance() {
+    repeat<rows>([&](int j) { replaced[j] >>= 1; });
+  }
+  // Before step t, and again before the step that it returns: what is rare. The steps until there
+  // need no branch. They are at most 32, and end where a row ends or begins, or restarts from values
+  // that differ between steps. All lanes of a warp call this, of which each four have all of its
+  // rows. During a step the results of the step `lag` before it are stored; those of rows that end
+  // with step t - 1 are last states: valid(i, j) and at(tensor, 1, i, j) as for `store_last`.
+  template <int lag, typename Valid, typename At>
+  RNNC_MEMBER int begin_part(const ForwardArguments& a, const TimeOrder& time, int64 tile_row,
+                             int t, int steps, const Valid& valid, const At& at) {
+    const int lane = threadIdx.x & 31, own = t + 1 + lane;
+    const u32 byte = own < steps ? ld_global_nc_u8(restarts_of(a, tile_row) + time.at(own)) : 0;
+    int stop = minimum(t + 32, steps);
+    repeat<rows>([&](int j) {
+      replaced[j] = 0;
+      repeat<kMaskRows>([&](int r) {
+        const u32 restarts = __ballot_sync(~0u, byte >> r & 1);
+        if (row[j] % kMaskRows == r) replaced[j] = restarts;
+      });
+      if (vary && replaced[j] && !(kReversed && edge[j] > t)) {
+        const int next = t + __ffs(replaced[j]);
+        stop = minimum(stop, next);
+        repeat<units>([&](int i) { load_reset(i, j, a, time.at(next)); });
+      }
+      if (edge[j] == t && t > 0) {
+        repeat<units>([&](int i) {
+          if (kReversed) {
+            if (!vary) load_reset(i, j, a, 0);
+            return;
+          }
+          repeat<Cell::kStates>([&](int s) {
+            if (valid(i, j)) *at(a.last[s], 1, i, j) = to_element<Element>(stored[i][j][s]);
+          });
+        });
+      }
+      if (lag > 0 && edge[j] == t) stop = minimum(stop, t + lag);
+      if (edge[j] > t) stop = minimum(stop, edge[j]);
+      if (kReversed && edge[j] > t && edge[j] - t <= 32) replaced[j] |= 1u << (edge[j] - t - 1);
+      runs[j] = is_own_step(t - lag, edge[j]);
+    });
+    stop = minimum(stop, __shfl_xor_sync(~0u, stop, 1));
+    return minimum(stop, __shfl_xor_sync(~0u, stop, 2));
+  }
+
+  // Before the results of step t are stored.
+  RNNC_MEMBER void begin_store(int t) {
+    repeat<rows>([&](int j) { runs[j] = is_own_step(t, edge[j]); });
+  }
+  RNNC_MEMBER const States& results(int i, int j, const States&) const { return stored[i][j]; }
+  // Packed results of a row, or zeros.
+  template <typename T, int n>
+  RNNC_MEMBER void clear_padding(int j, Vec<T, n>& vec) const {
+    vec.clear_unless(runs[j]);
+  }
+  RNNC_MEMBER real own_or_zero(int j, real result) const { return runs[j] ? result : real(0); }
+  // Results of a step that no row of the tile runs.
+  RNNC_MEMBER void clear() {
+    repeat<rows>([&](int j) { runs[j] = false; });
+  }
+  // Stores the last states of rows whose last step is step t and not the last of all; valid(i, j)
+  // and at(tensor, 1, i, j) as for the results.
+  template <typename Valid, typename At>
+  RNNC_MEMBER void store_last(const ForwardArguments& a, int t, const Valid& valid,
+                              const At& at) const {
+    if (kReversed || !a.masks.longest || !any_lane(is_any(edge, t + 1))) return;
+    repeat<rows>([&](int j) {
+      if (t + 1 != edge[j]) return;
+      repeat<units>([&](int i) {
+        repeat<Cell::kStates>([&](int s) {
+          if (valid(i, j)) *at(a.last[s], 1, i, j) = to_element<Element>(stored[i][j][s]);
+        });
+      });
+    });
+  }
+  // After the last step: whether `state` are the row's last states; replaces them if it runs none.
+  template <typename Arguments>
+  RNNC_MEMBER bool finish(int i, int j, const Arguments& a, int steps, States& state) const {
+    if (kReversed || edge[j] >= steps) return true;
+    if (edge[j] > 0) return false;
+    repeat<Cell::kStates>([&](int s) { state[s] = initial(i, j, a, s); });
+    return true;
+  }
+
+ private:
+  template <typename Arguments>
+  RNNC_MEMBER real initial(int i, int j, const Arguments& a, int s) const {
+    return to_real(a.initial_states[s][state_offset(a, row[j], unit[i])]);
+  }
+  template <typename Arguments>
+  RNNC_MEMBER void load_reset(int i, int j, const Arguments& a, int64 place) {
+    repeat<Cell::kStates>(
+        [&](int s) { reset[i][j][s] = to_real(*reset_value(a, s, place, row[j], unit[i])); });
   }
 };
 
@@ -109,19 +189,31 @@ struct ForwardMasks {
   RNNC_MEMBER void place_row(int, int64) {}
   RNNC_MEMBER void place_unit(int, int64) {}
   template <typename Arguments>
-  RNNC_MEMBER void begin_single(const Arguments&, const TimeOrder&, int64) {}
-  template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int) {}
   template <typename Arguments>
   RNNC_MEMBER void begin_states(int, int, const Arguments&, const TimeOrder&, const States&) const {
   }
   template <typename Arguments>
-  RNNC_MEMBER void ahead(const Arguments&, const TimeOrder&, int) {}
-  RNNC_MEMBER void select(int, int, const States&, const States&) {}
-  template <typename Arguments>
-  RNNC_MEMBER void advance(const Arguments&, const TimeOrder&, int, int) {}
+  RNNC_MEMBER void ahead(const Arguments&, const TimeOrder&, int, u32) {}
+  RNNC_MEMBER void select(int, int, const States&) {}
+  RNNC_MEMBER void advance() {}
+  template <int lag, typename Valid, typename At>
+  RNNC_MEMBER int begin_part(const ForwardArguments&, const TimeOrder&, int64, int, int steps,
+                             const Valid&, const At&) {
+    return steps;
+  }
+  RNNC_MEMBER void begin_store(int) {}
   RNNC_MEMBER const States& results(int, int, const States& state) const { return state; }
+  template <typename T, int n>
+  RNNC_MEMBER void clear_padding(int, const Vec<T, n>&) const {}
+  RNNC_MEMBER real own_or_zero(int, real result) const { return result; }
   RNNC_MEMBER void clear() {}
+  template <typename Valid, typename At>
+  RNNC_MEMBER void store_last(const ForwardArguments&, int, const Valid&, const At&) const {}
+  template <typename Arguments>
+  static RNNC_MEMBER constexpr bool finish(int, int, const Arguments&, int, const States&) {
+    return true;
+  }
 };
 
 #endif

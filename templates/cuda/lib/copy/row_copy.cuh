@@ -20,6 +20,7 @@ struct RowCopy {
   // The padding puts the same unit of four rows into different banks.
   static constexpr int kPitch =
       elements ? round_up(kRowBytes, 128) + round_up(4 * kUnitBytes, 16) : 0;
+  static constexpr int kUsed = kRowBytes;  // of a row's pitch
   static constexpr int kBytes = rows * kPitch;
   static constexpr int kPieces = kRowBytes / kAccess;
   static constexpr int kCopies = ceil_div(rows * kPieces, threads);

@@ -19,6 +19,7 @@ struct WarpCopy {
   // The padding puts the same unit of several rows into different banks; 16 bytes per row need
   // none.
   static constexpr int kPitch = !elements ? 0 : kSpan <= 16 ? 16 : round_up(kSpan, 32) + 16;
+  static constexpr int kUsed = kSpan;  // of a row's pitch
   static constexpr int kBytes = rows * kPitch;
   static constexpr int kPieces = at_least_one(kSpan / kAccess);
   static constexpr int kCopies = elements ? ceil_div(rows * kPieces, 32) : 0;

@@ -86,11 +86,10 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
   RNNC_MEMBER void step(int half, int j, const BackwardArguments& a, const char* stage,
                         char* buffer, Gates& d_gate) {
     ReadValues saved;
-    States last, before, carried;
+    States last, before;
     Params d_param;
     unpack_saved(saved, SavedCopy::read(stage, saved_offset[half][j]));
     unweighted.set_read(saved, half, j);
-    assign(carried, d_state[half][j]);
     repeat<Cell::kStates>([&](int s) {
       const char* const states = stage + before_offset(s);
       last[s] = kReads[s] ? StateCopy::read(states, state_offset[half][j])[0] : real(0);
@@ -99,10 +98,9 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
             StateCopy::read(states + StateCopy::kBytes, state_offset[half][j])[0];
       }
     });
-    masks.select_before(half, j, a, before, last);
+    masks.select_before(half, j, before, last);
     apply_pointwise_backward(saved, before, after[half][j], param[half], d_state[half][j], d_gate,
                              d_param);
-    masks.select_gradients(j, d_state[half][j], d_gate, d_param, carried);
     add_diagonal_gradient(d_state[half][j], diagonal[half], d_gate);
     unroll<Cell::kSources>([&](auto source) {
       repeat<kSourcePairs[source]>([&](int i) {
@@ -114,7 +112,7 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
       });
     });
     // Rows and units that do not exist add nothing, whatever the equations give for zeros.
-    if (valid[half][j] && !masks.holds(j)) add_to_sums(sums[half], d_gate, d_param, before);
+    if (valid[half][j] && masks.runs(j)) add_to_sums(sums[half], d_gate, d_param, before);
     assign(after[half][j], last);
   }
 
@@ -124,6 +122,8 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
     Vec<Element, Cell::kInputGates> d_wx_vec;
     Vec<Element, kGatesNoInput> d_no_input_vec;
     pack_gates(d_wx_vec, d_no_input_vec, d_gate);
+    masks.clear_unless(masks.has_run(j), d_wx_vec);
+    masks.clear_unless(masks.has_run(j), d_no_input_vec);
     if (valid[half][j]) {
       d_wx_vec.store(
           element_at(d_wx + 8 * half * Cell::kInputGates, offset_bytes[j] * Cell::kInputGates));
@@ -147,6 +147,7 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
 struct StepCopy {
   SavedCopy saved;
   StateCopy state;
+  RestartsCopy<StateCopy> restarts;
   int64 first_unit;        // the head's, in [N, D]
   int64 plane, step_size;  // units of [N, D] and of [B, N, D]
   TimeOrder time;
@@ -156,11 +157,13 @@ struct StepCopy {
     plane = a.heads * Plan::kHeadDim;
     step_size = a.batch * plane;
     time = TimeOrder(steps, head, a.heads);
+    restarts.begin(a, first_row, threadIdx.x == 0);
     saved.prepare(first_row, a.batch);
     state.prepare(first_row, a.batch);
   }
   RNNC_MEMBER void issue(const BackwardArguments& a, int t, char* to) const {
     const int64 t_offset = time.at(t) * step_size + first_unit;
+    restarts.issue(to + before_offset(0), time.at(t));
     saved.issue(to, a.saved + t_offset * Cell::kSaved, plane * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
       char* const states = to + before_offset(s);
@@ -213,6 +216,9 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   cp_async_wait<Plan::kNumStages - 1>();
   __syncthreads();
 
+  items.masks.advance(
+      a, copy.time,
+      steps > 0 ? copy.restarts.read(stages + before_offset(0), copy.time.at(steps - 1)) : 0);
   const int fragment = launder(GradientExchange::first_fragment(lane));
   int stage_idx = 0, buffer_offset = 0;
 #pragma unroll 1
@@ -242,7 +248,11 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     buffer_offset ^= GradientExchange::kBytes;
     handover.publish(a, t + 1);
-    items.masks.advance(a, copy.time, t);
+    items.masks.advance(
+        a, copy.time,
+        t > 0 ? copy.restarts.read(stages + stage_idx * kStageBytes + before_offset(0),
+                                   copy.time.at(t - 1))
+              : 0);
     // Laundered: otherwise the compiler multiplies again in the branch of each store.
     const int64 t_offset = launder(copy.time.at(t) * step_size);
     Element* const d_wx = a.d_wx + t_offset * Cell::kInputGates;
@@ -254,16 +264,15 @@ RNNC_INLINE void run(const BackwardArguments& a) {
         items.d_state[half][j][kSourceState[source]] += product[0][source].total(2 * half + j);
       });
     });
-    items.for_each([&](int half, int j) {
-      if (!items.masks.has_restarted(j)) return;
-      items.masks.end_gradient(half, j, a, items.valid[half][j], items.d_state[half][j]);
-    });
+    items.masks.cross(
+        a, [&](int half, int j) { return items.valid[half][j]; },
+        [&](int half, int j) -> States& { return items.d_state[half][j]; });
   }
 
   handover.publish(a, 0);
   if constexpr (!kSumsInParts) items.store_sums_at(a, 0, tile_steps.of(a));
   items.store_initial(
-      a, [&](int half, int j) { return items.valid[half][j]; },
+      a, steps, [&](int half, int j) { return items.valid[half][j]; },
       [&](Element* tensor, int half, int j) {
         return element_at(tensor + 8 * half, items.offset_bytes[j]);
       });

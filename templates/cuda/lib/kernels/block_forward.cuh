@@ -131,6 +131,11 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
            return element_at(tensor + (t_offset + 8 * group) * n, offset_bytes[j] * n);
          });
   }
+  // The same for a tensor of states, [B, N, D].
+  template <typename Body>
+  RNNC_MEMBER void at_rows(const Body& body) const {
+    at_step(0, body);
+  }
   // Stores the results of the step at t_offset.
   RNNC_MEMBER void store_step(const ForwardArguments& a, int64 t_offset) const {
     at_step(t_offset, [&](const auto& valid, const auto& at) { store(a, valid, at); });
@@ -169,11 +174,13 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       a.wx + time.at(0) * a.wx_time + head * Plan::kHeadDim * Cell::kInputGates;
   char* const inputs = shared + 2 * kBufferBytes;
   Handover<false> handover(a);
+  const int64 row_stride = kept(a.wx_row), time_stride = kept(time.stride(a.wx_time));
   const auto prefetch = [&](int t, int stage_idx) {
     if (t < steps) {
       handover.wait(a, t);
-      input.issue(inputs + stage_idx * InputCopy::kBytes, next_input, a.wx_row);
-      next_input += time.stride(a.wx_time);
+      input.issue(inputs + stage_idx * InputCopy::kBytes, next_input,
+                  kMasked ? row_stride : a.wx_row);
+      next_input += kMasked ? time_stride : time.stride(a.wx_time);
     }
     cp_async_commit();
   };
@@ -187,12 +194,18 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   items.add_states();
   __syncthreads();
 
-  const int64 plane = a.heads * Plan::kHeadDim, step_size = a.batch * plane;
+  const int64 plane = a.heads * Plan::kHeadDim, step_size = kept(a.batch * plane);
   int64 t_offset = time.at(0) * step_size;  // of the step whose results are stored next
   const int fragment = launder(StateExchange::first_fragment(lane));
   int stage_idx = 0, buffer_offset = 0;
+  int t = 0;
+  do {
+    int stop;
+    items.at_rows([&](const auto& valid, const auto& at) {
+      stop = items.masks.begin_part<1>(a, time, first_row, t, steps, valid, at);
+    });
 #pragma unroll 1
-  for (int t = 0; t < steps; ++t) {
+  for (; t < stop; ++t) {
     Product product;
     repeat<Weights::kTiles>([&](int tile) { product[tile].clear(); });
     items.seed(product);
@@ -205,11 +218,9 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     handover.publish(a, t - 2);
     if (t > 0) {
       items.store_step(a, t_offset);
-      items.masks.advance(a, time, t - 1, steps);
       t_offset += time.stride(step_size);
     }
     prefetch(t + Plan::kNumStages, stage_idx);
-    items.masks.ahead(a, time, t);
     cp_async_wait<Plan::kNumStages - 2>();
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
 
@@ -223,16 +234,16 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     with_sigmoid<true>(compute, [&] { items.publish(shared + buffer_offset, next); });
     items.for_each([&](int group, int j) { assign(items.state[group][j], next[group][j]); });
     items.add_states();
+    items.masks.advance();
     __syncthreads();
   }
+  } while (kMasked && t < steps);
   handover.publish(a, steps - 2);
+  if constexpr (kMasked) items.masks.begin_store(steps - 1);
   if (steps > 0) items.store_step(a, t_offset);
   handover.publish(a, steps - 1);
-  items.store_last(
-      a, [&](int group, int j) { return items.valid[group][j]; },
-      [&](Element* tensor, int, int group, int j) {
-        return element_at(tensor + 8 * group, items.offset_bytes[j]);
-      });
+  items.at_rows(
+      [&](const auto& valid, const auto& at) { items.store_last(a, steps, valid, at); });
   if constexpr (kMasked) {
 #pragma unroll 1
     for (int64 t = steps; t < a.steps; ++t) items.store_zeros(a, t * step_size);

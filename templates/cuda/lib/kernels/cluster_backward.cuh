@@ -83,8 +83,14 @@ RNNC_INLINE void run(const BackwardArguments& a) {
 
   const int fragment = launder(GradientExchange::first_fragment(at.lane));
   int stage_idx = 0;
+  int i = 0;
+  do {
+    const int last = items.masks.begin_part(
+        a, at.time(a), at.first_row, steps - 1 - i, steps,
+        [&](int item) -> States& { return items.d_state[item][0]; });
+    const int stop = steps - last;
 #pragma unroll 1
-  for (int i = 0; i < steps; ++i) {
+  for (; i < stop; ++i) {
     const int t = steps - 1 - i;
     char* const buffer = shared + (i & 1) * GradientExchange::kBytes;
     cp_async_wait<Plan::kNumStages - 1>();
@@ -96,12 +102,8 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     });
     items.unweighted.load(a, at.time(a), t - 1, steps);
     if (Plan::kLinear && Cell::kSources > 0 && i > 0) {
-      Received received;
       receive(i, received);
       items.add_received(received);
-      items.end_at_restart(a, received);
-    } else {
-      items.end_at_restart(a, received);
     }
     items.publish(buffer, at.column);
     if constexpr (Cell::kSources > 0) {
@@ -123,8 +125,9 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     // While the partials are in flight: store the results, and copy an earlier step's data into the
     // stage of this step's.
     handover.publish(a, t + 1);
+    items.end_gradient(a, t, received);
     items.store_step(a, at);
-    items.masks.advance(a, at.time(a), t);
+    items.masks.advance();
     __syncwarp();
     prefetch(t - Plan::kNumStages, stage_idx);
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
@@ -132,6 +135,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
       if (t % kPartSteps == 0) items.store_sums_at(a, at, t);
     }
   }
+  } while (kMasked && i < steps);
   handover.publish(a, 0);
   if constexpr (!kSumsInParts) items.store_sums_at(a, at, 0);
 
@@ -140,12 +144,10 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     receive(steps, received);
     items.finish(received);
   }
-  repeat<kItems>([&](int item) {
-    if (!items.masks.has_restarted(0)) return;
-    items.masks.end_gradient(item, 0, a, items.valid[item], items.d_state[item][0]);
-  });
+  repeat<kItems>(
+      [&](int item) { items.masks.end(item, a, items.valid[item], items.d_state[item][0]); });
   items.store_initial(
-      a, [&](int item, int) { return items.valid[item]; },
+      a, steps, [&](int item, int) { return items.valid[item]; },
       [&](Element* tensor, int item, int) { return element_at(tensor, items.offset_bytes[item]); });
   if constexpr (kMasked) items.store_zeros(a, at);
   cluster_sync();

@@ -98,6 +98,12 @@ struct Items : ForwardItems<1, kItems> {
            return element_at(tensor, t_offset_bytes[j] * n);
          });
   }
+  // The same for a tensor of states, [B, N, D].
+  template <typename Body>
+  RNNC_MEMBER void at_rows(const Body& body) const {
+    body([&](int, int j) { return j < valid_items; },
+         [&](Element* tensor, int, int, int j) { return element_at(tensor, offset_bytes[j]); });
+  }
   RNNC_MEMBER void store_step(const ForwardArguments& a) {
     at_step([&](const auto& valid, const auto& at) { store(a, valid, at); });
     repeat<kItems>([&](int j) { t_offset_bytes[j] += t_stride_bytes; });
@@ -219,15 +225,22 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   const u32 fragments = pin(shared_begin + StateExchange::first_fragment(lane) +
                             split * kSplitKTiles * StateExchange::kRowsKTileBytes);
   int stage_idx = 0;
+  int t = 0;
+  do {
+    int stop = steps;
+    if (kMasked && computes) {
+      items.at_rows([&](const auto& valid, const auto& at) {
+        stop = items.masks.begin_part<0>(a, inputs.time, first_row, t, steps, valid, at);
+      });
+    }
 #pragma unroll 1
-  for (int t = 0; t < steps; ++t) {
+  for (; t < stop; ++t) {
     ItemGates gate;
     if (computes) {
       cp_async_wait<Plan::kNumStages - 1>();
       __syncwarp();
       items.start(gate, inputs.stage(stage_idx));
       items.unweighted.load(a, inputs.time, t + 1, steps);
-      items.masks.ahead(a, inputs.time, t);
     }
     if constexpr (Cell::kSources > 0) {
       Product product;
@@ -257,19 +270,17 @@ RNNC_INLINE void run(const ForwardArguments& a) {
         mbarrier_arrive_expect_tx(barriers + (t & 1) * 8, kPushedBytes);
       handover.publish(a, t - 1);
       items.store_step(a);
-      items.masks.advance(a, inputs.time, t, steps);
+      items.masks.advance();
       __syncwarp();
       inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
     }
     stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
   }
+  } while (kMasked && t < steps);
   if (computes) {
     handover.publish(a, steps - 1);
-    items.store_last(
-        a, [&](int, int j) { return j < items.valid_items; },
-        [&](Element* tensor, int, int, int j) {
-          return element_at(tensor, items.offset_bytes[j]);
-        });
+    items.at_rows(
+        [&](const auto& valid, const auto& at) { items.store_last(a, steps, valid, at); });
     if constexpr (kMasked) items.store_zeros(a, steps);
   }
   cluster_sync();

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "lib/cell/items_backward.cuh"
+#include "lib/cell/mask_parts_backward.cuh"
 #include "lib/exchange/partial_push.cuh"
 
 namespace rnnc::cluster_backward {
@@ -110,7 +111,7 @@ struct StepCopies {
 };
 
 // If there is no such unit or row, the thread computes another item's values and stores none.
-struct Items : BackwardItems<kItems, 1> {
+struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
   bool active[kItems], valid[kItems];  // the units exist; and the row does too
   // An address is a uniform pointer and one of these offsets, in bytes: into [B, N, D], and into
   // [T, B, N, D] at the step whose results are stored next.
@@ -163,7 +164,6 @@ struct Items : BackwardItems<kItems, 1> {
   RNNC_MEMBER void apply_map(const BackwardArguments& a, int item, const char* stage,
                              const Received& received) {
     ReadValues saved;
-    States carried;
     unpack_saved(saved, SavedCopy::read(stage, saved_offset[item]));
     unweighted.set_read(saved, item, 0);
     unroll<Cell::kStates>([&](auto index) {
@@ -171,23 +171,19 @@ struct Items : BackwardItems<kItems, 1> {
                     d_at = d_after_offset(s);
       last[item][s] =
           kReads[s] ? StateCopy::read(stage + before_at, state_offset[item])[0] : real(0);
-      carried[s] = masks.carried(0, d_state[item][0][s]);
-      found[item].state[s] = carried[s];
+      found[item].state[s] = masks.carried(0, d_state[item][0][s]);
       if (a.d_states[s]) {
         found[item].state[s] += StateCopy::read(stage + d_at, state_offset[item])[0];
       }
     });
     if constexpr (!Plan::kLinear) {
       repeat<Cell::kSources>([&](int source) {
-        const real got = masks.carried(0, received[item][source]);
-        found[item].state[kSourceState[source]] += got;
-        carried[kSourceState[source]] += got;
+        found[item].state[kSourceState[source]] += masks.arrived(0, received[item][source]);
       });
     }
-    masks.select_before(item, 0, a, before[item], last[item]);
+    masks.select_before(item, 0, before[item], last[item]);
     apply_pointwise_backward(saved, before[item], after[item][0], param[item], found[item].state,
                              found[item].gate, found[item].param);
-    masks.select_gradients(0, found[item].state, found[item].gate, found[item].param, carried);
     repeat<Plan::kLinear ? Cell::kSources : 0>([&](int source) {
       Gradients& one = derivative[item][source];
       repeat<Cell::kStates>([&](int s) { one.state[s] = s == kSourceState[source] ? 1 : 0; });
@@ -201,24 +197,20 @@ struct Items : BackwardItems<kItems, 1> {
     repeat<kItems>([&](int item) {
       if (!active[item]) return;
       repeat<Cell::kSources>([&](int source) {
-        const real got = masks.carried(0, received[item][source]);
-        if (masks.holds(0)) {
-          found[item].state[kSourceState[source]] += got;
-        } else {
-          found[item].add_received(derivative[item][source], got, kSourceState[source]);
-        }
+        const real got = masks.arrived(0, received[item][source]);
+        found[item].add_received(derivative[item][source], got, kSourceState[source]);
       });
     });
   }
-  // If the step after this one began anew: its gradient, with what the peers sent, ends there.
-  RNNC_MEMBER void end_at_restart(const BackwardArguments& a, const Received& received) const {
-    if (!masks.has_restarted(0)) return;
+  // If the gradient of the states before the step after step t, with what the peers sent, ends there.
+  RNNC_MEMBER void end_gradient(const BackwardArguments& a, int t, const Received& received) const {
+    if (!masks.ends(a)) return;
     repeat<kItems>([&](int item) {
       States total;
       assign(total, d_state[item][0]);
       repeat<Cell::kSources>(
           [&](int source) { total[kSourceState[source]] += received[item][source]; });
-      masks.end_gradient(item, 0, a, valid[item], total);
+      masks.end_gradient(item, a, t, valid[item], total);
     });
   }
   RNNC_MEMBER void finish(const Received& received) {
@@ -251,11 +243,13 @@ struct Items : BackwardItems<kItems, 1> {
       Vec<Element, Cell::kInputGates> d_wx;
       Vec<Element, kGatesNoInput> d_no_input;
       pack_gates(d_wx, d_no_input, found[item].gate);
+      masks.clear_unless(masks.runs(0), d_wx);
+      masks.clear_unless(masks.runs(0), d_no_input);
       // Rows and units that do not exist add nothing, whatever the equations give for zeros.
       if (valid[item]) {
         d_wx.store(element_at(a.d_wx, t_offset_bytes[item] * Cell::kInputGates));
         d_no_input.store(element_at(a.d_gates_no_input, t_offset_bytes[item] * kGatesNoInput));
-        if (!masks.holds(0)) {
+        if (masks.runs(0)) {
           add_to_sums(sums[item], found[item].gate, found[item].param, before[item]);
         }
       }

@@ -52,6 +52,8 @@ RNNC_INLINE void load_items(Items& items, const BackwardArguments& a, const Plac
     it.unweighted.place_row(0, it.row);
     it.unweighted.place_unit(0, place.head, it.unit - place.head * Plan::kHeadDim);
     it.masks.begin(a, place.time(a), steps);
+    it.restarts.begin(a, it.row, place.time(a).at(steps - 1), -place.time(a).stride(1));
+    it.masks.advance(a, place.time(a), it.restarts.next(-place.time(a).stride(1)));
   });
 }
 
@@ -101,30 +103,30 @@ RNNC_INLINE void publish(const Item& it, const Gates& d_gate, char* to, int64 ah
 RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place& place, int t,
                               const GridRegion& region) {
   ReadValues saved;
-  States last, before, carried;
+  States last, before;
   Gates d_gate;
   Params d_param;
   unpack_saved(saved, it.saved);
   it.unweighted.set_read(saved, 0, 0);
-  assign(carried, it.d_state);
   repeat<Cell::kStates>([&](int s) {
     last[s] = kReads[s] ? it.before[s][0] : real(0);
     if (a.d_states[s]) it.d_state[s] += it.d_output[s][0];
   });
-  it.masks.select_before(0, 0, a, before, last);
+  it.masks.select_before(0, 0, before, last);
   apply_pointwise_backward(saved, before, it.after, it.param, it.d_state, d_gate, d_param);
-  it.masks.select_gradients(0, it.d_state, d_gate, d_param, carried);
   publish(it, d_gate, region.step, t >= kL2Steps ? -kL2Steps * region.bytes : 0);
   add_diagonal_gradient(it.d_state, it.diagonal, d_gate);
   Vec<Element, Cell::kInputGates> d_wx;
   Vec<Element, kGatesNoInput> d_no_input;
   pack_gates(d_wx, d_no_input, d_gate);
+  it.masks.clear_unless(it.masks.runs(0), d_wx);
+  it.masks.clear_unless(it.masks.runs(0), d_no_input);
   // Rows and units that do not exist add nothing, whatever the equations give for zeros.
   if (it.valid) {
     const int64 t_offset = place.time(a).at(t) * place.step_size + it.offset;
     d_wx.store(a.d_wx + t_offset * Cell::kInputGates);
     d_no_input.store(a.d_gates_no_input + t_offset * kGatesNoInput);
-    if (!it.masks.holds(0)) add_to_sums(it.sum, d_gate, d_param, before);
+    if (it.masks.runs(0)) add_to_sums(it.sum, d_gate, d_param, before);
     if (kSumsInParts ? t % kPartSteps == 0 : t == 0) {
       repeat<Cell::kSums>([&](int k) {
         SumOverTime* const to = a.sums + (it.row * Cell::kSums + k) * place.plane + it.unit;
@@ -203,13 +205,15 @@ RNNC_INLINE void run(const GridArguments<BackwardArguments>& grid) {
         if constexpr (Plan::kCluster > 1) exchange_partials(partials, products, rank, wait);
         add_partials(items, phase, partials, buffer_idx);
         for_items(items, phase, [&](Item& it) {
-          if (it.masks.has_restarted(0)) it.masks.end_gradient(0, 0, a, it.valid, it.d_state);
+          it.masks.cross(
+              a, [&](int, int) { return it.valid; },
+              [&](int, int) -> States& { return it.d_state; });
         });
       }
       if (t < 0) continue;
       for_items(items, phase, [&](Item& it) {
         compute_item(it, a, place, t, region);
-        it.masks.advance(a, place.time(a), t);
+        it.masks.advance(a, place.time(a), it.restarts.next(-place.time(a).stride(1)));
       });
       prefetch(items, phase, a, place, t - 1);
     }
@@ -220,6 +224,7 @@ RNNC_INLINE void run(const GridArguments<BackwardArguments>& grid) {
   if constexpr (kMasked) store_zeros(items, a, place, steps);
   repeat<Plan::kPhases>([&](int phase) {
     for_items(items, phase, [&](Item& it) {
+      if (!it.masks.finish(0, 0, a, steps, it.d_state)) return;
       repeat<Cell::kStates>([&](int s) {
         if (it.valid) a.d_initial_states[s][it.offset] = to_element<Element>(it.d_state[s]);
       });

@@ -29,6 +29,12 @@ RNNC_INLINE void load_weights(Product& product, const GridArguments<ForwardArgum
       [&](int, int k_tile) { return int64{k_tile} * kKTile; });
 }
 
+// Ahead of step t.
+RNNC_INLINE void look_ahead(Item& it, const ForwardArguments& a, const Place& place, int t) {
+  const TimeOrder time = place.time(a);
+  it.masks.ahead(a, time, t, it.restarts.next(time.stride(1)));
+}
+
 RNNC_INLINE void load_items(Items& items, const ForwardArguments& a, const Place& place) {
   repeat<Sizes::kThreadItems>([&](int i) {
     Item& it = items[i];
@@ -43,7 +49,9 @@ RNNC_INLINE void load_items(Items& items, const ForwardArguments& a, const Place
     it.unweighted.place_row(0, it.row);
     it.unweighted.place_unit(0, place.head, it.unit - place.head * Plan::kHeadDim);
     it.masks.begin(a, place.time(a), static_cast<int>(place.tile.of(a)));
+    it.restarts.begin(a, it.row, place.time(a).at(1), place.time(a).stride(1));
     it.masks.begin_states(0, 0, a, place.time(a), it.state);
+    look_ahead(it, a, place, 0);
   });
 }
 
@@ -56,7 +64,6 @@ RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, co
     it.input.load(from);
     if (t + kL2Steps < steps) prefetch_l2(from + kL2Steps * place.time(a).stride(a.wx_time));
     it.unweighted.load(a, place.time(a), t, steps);
-    it.masks.ahead(a, place.time(a), t);
   });
 }
 
@@ -116,17 +123,24 @@ RNNC_INLINE void compute_items(Items& items, int phase, const float* partials) {
     with_sigmoid<false>([&](auto& sigmoid) {
       apply_pointwise_forward(gate, it.state, it.param, next, it.saved, sigmoid);
     });
-    it.masks.select(0, 0, next, it.state);
+    it.masks.select(0, 0, next);
     assign(it.state, next);
   });
 }
 
-RNNC_INLINE void store_items(Items& items, int phase, const ForwardArguments& a, int64 t_offset) {
+RNNC_INLINE void store_items(Items& items, int phase, const ForwardArguments& a, int t,
+                             int64 t_offset) {
   for_items(items, phase, [&](Item& it) {
+    it.masks.begin_store(t);
+    if constexpr (kMasked) {
+      it.masks.store_last(
+          a, t, [&](int, int) { return it.valid; },
+          [&](Element* tensor, int, int, int) { return tensor + it.offset; });
+    }
     if (!it.valid) return;
     repeat<Cell::kStates>([&](int s) {
       if (a.states[s]) {
-        const real result = it.masks.results(0, 0, it.state)[s];
+        const real result = it.masks.own_or_zero(0, it.masks.results(0, 0, it.state)[s]);
         a.states[s][t_offset + it.offset] = to_element<Element>(result);
       }
     });
@@ -185,10 +199,9 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
         const int64 ahead = t + 1 + kL2Steps < steps ? kL2Steps * region.bytes : 0;
         publish(items, phase, region.step + region.bytes, ahead);
       }
-      for_items(items, phase,
-                [&](Item& it) { it.masks.advance(a, place.time(a), t, steps); });
+      for_items(items, phase, [&](Item& it) { look_ahead(it, a, place, t + 1); });
       prefetch(items, phase, a, place, t + 1, steps);
-      store_items(items, phase, a, t_offset);
+      store_items(items, phase, a, t, t_offset);
     }
     region.step += region.bytes;
     t_offset += place.time(a).stride(place.step_size);
@@ -196,6 +209,7 @@ RNNC_INLINE void run(const GridArguments<ForwardArguments>& grid) {
   product.finish();
   repeat<Plan::kPhases>([&](int phase) {
     for_items(items, phase, [&](Item& it) {
+      if (!it.masks.finish(0, 0, a, steps, it.state)) return;
       repeat<Cell::kStates>([&](int s) {
         if (it.valid) a.last[s][it.offset] = to_element<Element>(it.state[s]);
       });

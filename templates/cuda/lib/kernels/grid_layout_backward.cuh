@@ -59,6 +59,7 @@ struct Item : GridItem<Plan> {
   Vec<Element, Cell::kSaved> saved;
   Vec<Element, 1> before[Cell::kStates], d_output[Cell::kStates];
   BackwardMasks<1, 1> masks;
+  RestartsAhead restarts;
   Unweighted<1, 1> unweighted;
 };
 using Items = Item[Sizes::kThreadItems];

@@ -51,6 +51,7 @@ struct Item : GridItem<Plan> {
   Saved saved;
   Vec<Element, Cell::kInputGates> input;
   ForwardMasks<1, 1> masks;
+  RestartsAhead restarts;
   Unweighted<1, 1> unweighted;
 };
 using Items = Item[Sizes::kThreadItems];

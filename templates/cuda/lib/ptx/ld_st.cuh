@@ -54,6 +54,11 @@ RNNC_INLINE u64 ld_global_u64(const void* from) {
 }
 
 // Loads of data that nobody writes during the launch.
+RNNC_INLINE u32 ld_global_nc_u8(const void* from) {
+  u32 byte;
+  asm volatile("ld.global.nc.u8 %0, [%1];" : "=r"(byte) : "l"(from));
+  return byte;
+}
 RNNC_INLINE void ld_global_nc(u16 (&w)[1], const void* from) {
   asm volatile("ld.global.nc.u16 %0, [%1];" : "=h"(w[0]) : "l"(from));
 }

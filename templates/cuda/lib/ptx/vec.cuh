@@ -80,6 +80,9 @@ struct Vec {
       repeat<n>([&](int i) { words[i] = to_element<T>(values[i]).bits; });
     }
   }
+  RNNC_MEMBER void clear_unless(bool keep) {
+    repeat<kWords>([&](int i) { words[i] = keep ? words[i] : Word{0}; });
+  }
 };
 
 template <typename T>
@@ -89,6 +92,7 @@ struct Vec<T, 0> {
   RNNC_MEMBER void store(void*) const {}
   RNNC_MEMBER real operator[](int) const { return 0; }
   RNNC_MEMBER void set(const real (&)[1]) {}
+  RNNC_MEMBER void clear_unless(bool) {}
 };
 
 }  // namespace rnnc

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "lib/cell/item_backward.cuh"
-#include "lib/cell/mask_backward.cuh"
 #include "lib/cell/unweighted.cuh"
+#include "lib/kernels/alternating/masks.cuh"
 #include "lib/kernels/alternating/workspace.cuh"
 
 namespace rnnc::alternating {
@@ -14,7 +14,7 @@ struct BackwardInputs {
   States before, after, d_state;
   Params param;
   Diagonal diagonal;
-  BackwardMasks<1, 1> masks;
+  BackwardMasks masks;
   Unweighted<1, 1> unweighted;
 
   RNNC_MEMBER void load(const BackwardArguments& a, const Workspace& workspace,
@@ -23,9 +23,7 @@ struct BackwardInputs {
                 size = workspace.batch * plane;
     const TimeOrder time(a.steps, item.n, workspace.heads);
     const int64 t_offset = time.at(t) * size + item.row, step_stride = time.stride(size);
-    masks.place_row(0, item.b);
-    masks.place_unit(0, unit);
-    masks.begin_single(a, time, t);
+    masks.load(a, time, t, item.b, unit);
     unweighted.place_row(0, item.b);
     unweighted.place_unit(0, item.n, item.d);
     unweighted.load(a, time, t, a.steps);
@@ -48,7 +46,7 @@ struct BackwardInputs {
     });
     States last;
     assign(last, before);
-    masks.select_before(0, 0, a, before, last);
+    masks.select_before(a, before, last);
     load_unit_weights(param, diagonal, a, plane, unit);
   }
 };
@@ -105,12 +103,12 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   unpack_saved(saved, inputs.saved);
   inputs.unweighted.set_read(saved, 0, 0);
   const auto& masks = inputs.masks;
-  if (masks.has_restarted(0)) masks.end_gradient(0, 0, a, true, d_state);
+  if (masks.has_restarted()) masks.end_gradient(a, d_state);
   assign(carried, d_state);
   repeat<Cell::kStates>([&](int s) { d_state[s] += inputs.d_state[s]; });
   apply_pointwise_backward(saved, inputs.before, inputs.after, inputs.param, d_state, d_gate,
                            d_param);
-  masks.select_gradients(0, d_state, d_gate, d_param, carried);
+  masks.select_gradients(d_state, d_gate, d_param, carried);
 
   for_source_pairs([&](int source, int i) {
     const int pairs = kSourcePairs[source];
@@ -127,7 +125,7 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   pack_gates(d_wx, d_no_input, d_gate);
   d_wx.store(a.d_wx + t_offset * Cell::kInputGates);
   d_no_input.store(a.d_gates_no_input + t_offset * kGatesNoInput);
-  if (!masks.holds(0)) add_to_sums(carry.sums, d_gate, d_param, inputs.before);
+  if (!masks.holds()) add_to_sums(carry.sums, d_gate, d_param, inputs.before);
   const bool ends = t % kPartSteps == 0;
   repeat<Cell::kSums>([&](int i) {
     if (ends) {
@@ -141,11 +139,9 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
 // The gradients of the initial states, and the sums over time, summed over the batch in order.
 RNNC_INLINE void backward_last(const BackwardArguments& a, const Workspace& workspace,
                                const ItemIndex& item, States& d_state) {
-  BackwardMasks<1, 1> masks;
-  masks.place_row(0, item.b);
-  masks.place_unit(0, item.unit);
-  masks.begin_single(a, TimeOrder(a.steps, item.n, workspace.heads), -1);
-  if (masks.has_restarted(0)) masks.end_gradient(0, 0, a, true, d_state);
+  BackwardMasks masks;
+  masks.load(a, TimeOrder(a.steps, item.n, workspace.heads), -1, item.b, item.unit);
+  if (masks.has_restarted()) masks.end_gradient(a, d_state);
   repeat<Cell::kStates>(
       [&](int s) { a.d_initial_states[s][item.row] = to_element<Element>(d_state[s]); });
   if (item.b != 0) return;

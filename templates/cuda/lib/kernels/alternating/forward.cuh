@@ -2,8 +2,8 @@
 #pragma once
 
 #include "lib/cell/item_forward.cuh"
-#include "lib/cell/mask_forward.cuh"
 #include "lib/cell/unweighted.cuh"
+#include "lib/kernels/alternating/masks.cuh"
 #include "lib/kernels/alternating/workspace.cuh"
 
 namespace rnnc::alternating {
@@ -14,7 +14,7 @@ struct ForwardInputs {
   Gates gate;
   Params param;
   Diagonal diagonal;
-  ForwardMasks<1, 1> masks;
+  ForwardMasks masks;
 
   RNNC_MEMBER void load(const ForwardArguments& a, const Workspace& workspace,
                         const ItemIndex& item, int64 t) {
@@ -25,9 +25,7 @@ struct ForwardInputs {
         a.wx + time.at(t) * a.wx_time + item.b * a.wx_row + unit * Cell::kInputGates;
     x.load(wx);
     if (t + 1 < a.steps) prefetch_l2(wx + time.stride(a.wx_time));
-    masks.place_row(0, item.b);
-    masks.place_unit(0, unit);
-    masks.begin_single(a, time, t);
+    masks.load(a, time, t, item.b, unit);
     load_unit_weights(param, diagonal, a, plane, unit);
     repeat<Cell::kGates>([&](int g) { gate[g] = 0; });
     repeat<Cell::kBiasGates>([&](int i) {
@@ -53,11 +51,9 @@ RNNC_INLINE void forward_begin(const ForwardArguments& a, const Workspace& works
     if (a.steps == 0) a.last[s][item.row] = value;
   });
   const TimeOrder time(a.steps, item.n, workspace.heads);
-  ForwardMasks<1, 1> masks;
-  masks.place_row(0, item.b);
-  masks.place_unit(0, item.unit);
-  masks.begin_single(a, time, 0);
-  masks.begin_states(0, 0, a, time, state);
+  ForwardMasks masks;
+  masks.load(a, time, 0, item.b, item.unit);
+  masks.begin_states(a, time, state);
   repeat<Cell::kStates>([&](int s) { workspace.states[s][item.row] = state[s]; });
   repeat<Cell::kSources>([&](int source) {
     workspace.factors[source][factor_offset(workspace, item, 0, 1, 0)] =
@@ -76,7 +72,7 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& worksp
   with_sigmoid<false>([&](auto& sigmoid) {
     apply_pointwise_forward(gate, state, inputs.param, next, saved, sigmoid);
   });
-  inputs.masks.select(0, 0, next, state);
+  inputs.masks.select(next, state);
   assign(state, next);
 
   const TimeOrder time(a.steps, item.n, workspace.heads);
@@ -87,7 +83,7 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& worksp
   });
   repeat<Cell::kStates>([&](int s) {
     workspace.states[s][item.row] = state[s];
-    const real result = inputs.masks.results(0, 0, state)[s];
+    const real result = inputs.masks.results(state)[s];
     if (a.states[s]) a.states[s][t_offset] = to_element<Element>(result);
     if (t == a.steps - 1) a.last[s][item.row] = to_element<Element>(state[s]);
   });

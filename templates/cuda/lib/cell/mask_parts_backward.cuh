@@ -1,0 +1,115 @@
+// BackwardParts: how a thread's items take the steps of the backward, several at once.
+//
+// The steps run in parts that need no branch for what is rare. A part ends where a row's gradient
+// begins or ends, or where a row restarted from values that differ between steps.
+#pragma once
+
+#include "lib/cell/mask_backward.cuh"
+
+namespace rnnc {
+
+#ifdef RNNC_MASKED
+
+// Of one batch row of `units` units.
+template <int units>
+struct BackwardParts : BackwardMasks<units, 1> {
+  using Masks = BackwardMasks<units, 1>;
+  u32 restarts;  // bit 0: before the step after this one; bit 1: before this one; and so on
+  bool own;      // the steps of this part are the row's own
+  bool begins;   // its gradient begins with the first step of this part
+  bool notable;  // some gradient is needed that ends within this part
+
+  // Before step t: returns the last step of the part. All lanes of a warp call this; they have
+  // rows of one group. state(i) is the gradient of the states after step t.
+  template <typename Arguments, typename State>
+  RNNC_MEMBER int begin_part(const Arguments& a, const TimeOrder& time, int64 tile_row, int t, int64 steps,
+                             const State& state) {
+    constexpr int kMost = 31;
+    const int edge = this->edge[0], lane = threadIdx.x & 31, step = t + 1 - lane;
+    const bool exists = step >= 0 && step < steps;
+    const u32 byte = exists ? ld_global_nc_u8(restarts_of(a, tile_row) + time.at(step)) : 0;
+    repeat<kMaskRows>([&](int r) {
+      const u32 of_row = __ballot_sync(~0u, byte >> r & 1);
+      if (this->row[0] % kMaskRows == r) restarts = of_row;
+    });
+    int last = maximum(t + 1 - kMost, 0);
+    if (edge <= t) last = maximum(last, kReversed && edge < t ? edge + 1 : edge);
+    if (edge == t + 1) last = t;
+    own = is_own_step(t, edge);
+    begins = !kReversed && edge == t + 1;
+    if (begins) repeat<units>([&](int i) { this->load_last(i, 0, a, state(i)); });
+    const u32 before = restarts >> 1;
+    if (kReversed && edge == t && t > 0) {
+      restarts |= 2;
+      repeat<units>([&](int i) { this->load_initial(i, 0, a); });
+    } else if (this->vary && before) {
+      const int next = t + 1 - __ffs(before);
+      last = maximum(last, next);
+      repeat<units>([&](int i) { this->load_reset(i, 0, a, time.at(next)); });
+    }
+    const bool ends = (this->is_learned && restarts) || (kReversed && edge == t + 1);
+    notable = __any_sync(~0u, ends);
+    repeat<5>([&](int i) { last = maximum(last, __shfl_xor_sync(~0u, last, 1 << i)); });
+    return last;
+  }
+  // After each step.
+  RNNC_MEMBER void advance() {
+    restarts >>= 1;
+    begins = false;
+  }
+
+  RNNC_MEMBER bool runs(int) const { return own; }
+  RNNC_MEMBER void select_before(int i, int, States& before, const States& state) const {
+    repeat<Cell::kStates>([&](int s) {
+      before[s] = kReads[s] && (restarts & 2) ? this->reset[i][0][s] : state[s];
+    });
+  }
+  RNNC_MEMBER real carried(int, real part) const { return restarts & 1 ? real(0) : part; }
+  RNNC_MEMBER real arrived(int, real part) const {
+    return (restarts & 1) || begins ? real(0) : part;
+  }
+  template <typename Arguments>
+  RNNC_MEMBER bool ends(const Arguments&) const {
+    return notable;
+  }
+  // Of step t.
+  template <typename Arguments>
+  RNNC_MEMBER void end_gradient(int i, const Arguments& a, int t, bool valid,
+                                const States& d_state) const {
+    if (!valid) return;
+    const bool is_edge = t + 1 == this->edge[0];
+    const int64 offset = state_offset(a, this->row[0], this->unit[i]);
+    repeat<Cell::kStates>([&](int s) {
+      if ((restarts & 1) && !is_edge && a.d_reset_to[s]) {
+        red_add(a.d_reset_to[s] + offset, SumOverTime(d_state[s]));
+      }
+      if (kReversed && is_edge) a.d_initial_states[s][offset] = to_element<Element>(d_state[s]);
+    });
+  }
+  // After all steps, once the gradient of the states before the first is complete.
+  template <typename Arguments>
+  RNNC_MEMBER void end(int i, const Arguments& a, bool valid, States& d_state) const {
+    if (valid && this->is_learned) end_gradient(i, a, -1, valid, d_state);
+    repeat<Cell::kStates>([&](int s) { d_state[s] = carried(0, d_state[s]); });
+    if (!kReversed && this->edge[0] == 0) this->load_last(i, 0, a, d_state);
+  }
+};
+
+#else
+
+template <int units>
+struct BackwardParts : BackwardMasks<units, 1> {
+  template <typename Arguments, typename State>
+  RNNC_MEMBER int begin_part(const Arguments&, const TimeOrder&, int64, int, int64, const State&) {
+    return 0;
+  }
+  RNNC_MEMBER void advance() {}
+  template <typename Arguments>
+  RNNC_MEMBER void end_gradient(int, const Arguments&, int, bool, const States&) const {}
+  template <typename Arguments>
+  RNNC_MEMBER void end(int, const Arguments&, bool, const States&) const {}
+};
+
+#endif
+
+}  // namespace rnnc
