@@ -40,6 +40,11 @@ __device__ void __threadfence();
 __device__ void __threadfence_system();
 __device__ void __nanosleep(unsigned);
 __device__ int __any_sync(unsigned, int);
+__device__ unsigned __ballot_sync(unsigned, int);
+__device__ int __reduce_max_sync(unsigned, int);
+__device__ int __reduce_min_sync(unsigned, int);
+__device__ unsigned __reduce_or_sync(unsigned, unsigned);
+__device__ int __ffs(int);
 template <typename T>
 __device__ T __shfl_sync(unsigned, T, int, int width = 32);
 template <typename T>

@@ -210,6 +210,25 @@ inline unsigned __ballot_sync(unsigned, bool value) {
   });
   return bits;
 }
+template <typename T, typename Join>
+T reduce(T value, const Join& join) {
+  T found = value;
+  emulation::exchange({static_cast<unsigned>(value)}, [&] {
+    for (int lane = 0; lane < 32; ++lane) {
+      found = join(found, static_cast<T>(emulation::words_of(lane)[0]));
+    }
+  });
+  return found;
+}
+inline int __reduce_min_sync(unsigned, int value) {
+  return reduce(value, [](int a, int b) { return a < b ? a : b; });
+}
+inline int __reduce_max_sync(unsigned, int value) {
+  return reduce(value, [](int a, int b) { return a < b ? b : a; });
+}
+inline unsigned __reduce_or_sync(unsigned, unsigned value) {
+  return reduce(value, [](unsigned a, unsigned b) { return a | b; });
+}
 inline int __ffs(unsigned bits) { return __builtin_ffs(bits); }
 template <typename T>
 T __ldg(const T* from) {

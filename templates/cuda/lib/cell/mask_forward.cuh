@@ -24,6 +24,9 @@ struct ForwardMasks {
   int edge[rows];
   u32 bit[rows];               // of the row in a byte of restarts
   u32 replaced[rows];          // bit i: the states before the step i + 1 steps from here are others
+  int block;                   // from the step after this one, a lane each has 32 steps' restarts
+  u32 bytes;                   // those of this lane's step
+  u32 coming;                  // the same of the next block
   bool runs[rows];             // whether the stored results are of a step of the row's own
   States reset[units][rows];   // what the next step may begin from
   States stored[units][rows];  // the results of this step
@@ -89,6 +92,13 @@ struct ForwardMasks {
   RNNC_MEMBER void advance() {
     repeat<rows>([&](int j) { replaced[j] >>= 1; });
   }
+  // Before the first part: the first 32 steps' restarts are on their way.
+  template <typename Arguments>
+  RNNC_MEMBER void begin_parts(const Arguments& a, const TimeOrder& time, int64 tile_row,
+                               int steps) {
+    block = -kBlockSteps;
+    load_restarts(a, time, tile_row, steps);
+  }
   // Before step t, and again before the step that it returns: what is rare. The steps until there
   // need no branch. They are at most 32, and end where a row ends or begins, or restarts from values
   // that differ between steps. All lanes of a warp call this, of which each four have all of its
@@ -97,15 +107,19 @@ struct ForwardMasks {
   template <int lag, typename Valid, typename At>
   RNNC_MEMBER int begin_part(const ForwardArguments& a, const TimeOrder& time, int64 tile_row,
                              int t, int steps, const Valid& valid, const At& at) {
-    const int lane = threadIdx.x & 31, own = t + 1 + lane;
-    const u32 byte = own < steps ? ld_global_nc_u8(restarts_of(a, tile_row) + time.at(own)) : 0;
-    int stop = minimum(t + 32, steps);
-    repeat<rows>([&](int j) {
-      replaced[j] = 0;
-      repeat<kMaskRows>([&](int r) {
-        const u32 restarts = __ballot_sync(~0u, byte >> r & 1);
-        if (row[j] % kMaskRows == r) replaced[j] = restarts;
+    const bool is_next_block = t == block + kBlockSteps;
+    if (is_next_block) block = t, bytes = coming;
+    if (is_next_block) load_restarts(a, time, tile_row, steps);
+    // NOTE: not within a branch, though once per block would do: the compiler could not know that a
+    // warp's lanes stay together.
+    repeat<kMaskRows>([&](int r) {
+      const u32 of_row = __ballot_sync(~0u, bytes >> r & 1);
+      repeat<rows>([&](int j) {
+        if (row[j] % kMaskRows == r) replaced[j] = of_row >> (t - block);
       });
+    });
+    int stop = minimum(block + kBlockSteps, steps);
+    repeat<rows>([&](int j) {
       if (vary && replaced[j] && !(kReversed && edge[j] > t)) {
         const int next = t + __ffs(replaced[j]);
         stop = minimum(stop, next);
@@ -127,8 +141,9 @@ struct ForwardMasks {
       if (kReversed && edge[j] > t && edge[j] - t <= 32) replaced[j] |= 1u << (edge[j] - t - 1);
       runs[j] = is_own_step(t - lag, edge[j]);
     });
-    stop = minimum(stop, __shfl_xor_sync(~0u, stop, 1));
-    return minimum(stop, __shfl_xor_sync(~0u, stop, 2));
+    // NOTE: of all lanes, though four would do: so the compiler knows that a warp's lanes stay
+    // together.
+    return __reduce_min_sync(~0u, stop);
   }
 
   // Before the results of step t are stored.
@@ -171,6 +186,16 @@ struct ForwardMasks {
   }
 
  private:
+  static constexpr int kBlockSteps = 32;
+
+  // Each lane loads a step's byte of the block after this one. It is needed a block later: who
+  // needs it at once waits for a round trip to memory.
+  template <typename Arguments>
+  RNNC_MEMBER void load_restarts(const Arguments& a, const TimeOrder& time, int64 tile_row,
+                                 int steps) {
+    const int lane = threadIdx.x & 31, t = block + kBlockSteps + 1 + lane;
+    coming = t < steps ? ld_global_nc_u8(restarts_of(a, tile_row) + time.at(t)) : 0;
+  }
   template <typename Arguments>
   RNNC_MEMBER real initial(int i, int j, const Arguments& a, int s) const {
     return to_real(a.initial_states[s][state_offset(a, row[j], unit[i])]);
@@ -197,6 +222,8 @@ struct ForwardMasks {
   RNNC_MEMBER void ahead(const Arguments&, const TimeOrder&, int, u32) {}
   RNNC_MEMBER void select(int, int, const States&) {}
   RNNC_MEMBER void advance() {}
+  template <typename Arguments>
+  RNNC_MEMBER void begin_parts(const Arguments&, const TimeOrder&, int64, int) {}
   template <int lag, typename Valid, typename At>
   RNNC_MEMBER int begin_part(const ForwardArguments&, const TimeOrder&, int64, int, int steps,
                              const Valid&, const At&) {

@@ -15,24 +15,36 @@ template <int units>
 struct BackwardParts : BackwardMasks<units, 1> {
   using Masks = BackwardMasks<units, 1>;
   u32 restarts;  // bit 0: before the step after this one; bit 1: before this one; and so on
+  int block;     // the step from which a lane each has the restarts of 32 steps
+  u32 bytes;     // those of this lane's step
+  u32 coming;    // the same of the next block
   bool own;      // the steps of this part are the row's own
   bool begins;   // its gradient begins with the first step of this part
-  bool notable;  // some gradient is needed that ends within this part
+  u32 notable;   // not 0: some gradient is needed that ends within this part
 
+  // Before the first part: the restarts of the first block are on their way.
+  template <typename Arguments>
+  RNNC_MEMBER void begin_parts(const Arguments& a, const TimeOrder& time, int64 tile_row,
+                               int steps) {
+    block = steps - 1 + kBlockSteps;
+    load_restarts(a, time, tile_row, steps);
+  }
   // Before step t: returns the last step of the part. All lanes of a warp call this; they have
   // rows of one group. state(i) is the gradient of the states after step t.
   template <typename Arguments, typename State>
-  RNNC_MEMBER int begin_part(const Arguments& a, const TimeOrder& time, int64 tile_row, int t, int64 steps,
-                             const State& state) {
-    constexpr int kMost = 31;
-    const int edge = this->edge[0], lane = threadIdx.x & 31, step = t + 1 - lane;
-    const bool exists = step >= 0 && step < steps;
-    const u32 byte = exists ? ld_global_nc_u8(restarts_of(a, tile_row) + time.at(step)) : 0;
+  RNNC_MEMBER int begin_part(const Arguments& a, const TimeOrder& time, int64 tile_row, int t,
+                             int steps, const State& state) {
+    const bool is_next_block = t == block - kBlockSteps;
+    if (is_next_block) block = t, bytes = coming;
+    if (is_next_block) load_restarts(a, time, tile_row, steps);
+    // NOTE: not within a branch, though once per block would do: the compiler could not know that a
+    // warp's lanes stay together.
     repeat<kMaskRows>([&](int r) {
-      const u32 of_row = __ballot_sync(~0u, byte >> r & 1);
-      if (this->row[0] % kMaskRows == r) restarts = of_row;
+      const u32 of_row = __ballot_sync(~0u, bytes >> r & 1);
+      if (this->row[0] % kMaskRows == r) restarts = of_row >> (block - t);
     });
-    int last = maximum(t + 1 - kMost, 0);
+    const int edge = this->edge[0];
+    int last = maximum(block + 1 - kBlockSteps, 0);
     if (edge <= t) last = maximum(last, kReversed && edge < t ? edge + 1 : edge);
     if (edge == t + 1) last = t;
     own = is_own_step(t, edge);
@@ -48,9 +60,9 @@ struct BackwardParts : BackwardMasks<units, 1> {
       repeat<units>([&](int i) { this->load_reset(i, 0, a, time.at(next)); });
     }
     const bool ends = (this->is_learned && restarts) || (kReversed && edge == t + 1);
-    notable = __any_sync(~0u, ends);
-    repeat<5>([&](int i) { last = maximum(last, __shfl_xor_sync(~0u, last, 1 << i)); });
-    return last;
+    // NOTE: reductions, after which the compiler knows that a warp's lanes stay together.
+    notable = __reduce_or_sync(~0u, static_cast<u32>(ends));
+    return __reduce_max_sync(~0u, last);
   }
   // After each step.
   RNNC_MEMBER void advance() {
@@ -93,14 +105,30 @@ struct BackwardParts : BackwardMasks<units, 1> {
     repeat<Cell::kStates>([&](int s) { d_state[s] = carried(0, d_state[s]); });
     if (!kReversed && this->edge[0] == 0) this->load_last(i, 0, a, d_state);
   }
+
+ private:
+  // A step needs two neighbouring bits of the 32 that the lanes of a warp load.
+  static constexpr int kBlockSteps = 31;
+
+  // Each lane loads a step's byte of the block after this one. It is needed a block later: who
+  // needs it at once waits for a round trip to memory.
+  template <typename Arguments>
+  RNNC_MEMBER void load_restarts(const Arguments& a, const TimeOrder& time, int64 tile_row,
+                                 int steps) {
+    const int lane = threadIdx.x & 31, t = block - kBlockSteps + 1 - lane;
+    const bool exists = t >= 0 && t < steps;
+    coming = exists ? ld_global_nc_u8(restarts_of(a, tile_row) + time.at(t)) : 0;
+  }
 };
 
 #else
 
 template <int units>
 struct BackwardParts : BackwardMasks<units, 1> {
+  template <typename Arguments>
+  RNNC_MEMBER void begin_parts(const Arguments&, const TimeOrder&, int64, int) {}
   template <typename Arguments, typename State>
-  RNNC_MEMBER int begin_part(const Arguments&, const TimeOrder&, int64, int, int64, const State&) {
+  RNNC_MEMBER int begin_part(const Arguments&, const TimeOrder&, int64, int, int, const State&) {
     return 0;
   }
   RNNC_MEMBER void advance() {}

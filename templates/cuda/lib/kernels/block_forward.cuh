@@ -158,6 +158,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   Items items;
   items.load(a, head, first_row, first_unit, lane);
   items.begin_masks(a, TimeOrder(steps, head, a.heads), steps);
+  items.masks.begin_parts(a, TimeOrder(steps, head, a.heads), first_row, steps);
 
   // Padding in K and rows beyond the batch stay zero throughout.
   for (int i = threadIdx.x; i < 2 * kBufferBytes / 4; i += blockDim.x) {

@@ -61,6 +61,7 @@ RNNC_INLINE void run(const BackwardArguments& a) {
   Items items;
   StepCopies copies;
   items.load(a, at, copies);
+  items.masks.begin_parts(a, at.time(a), at.first_row, steps);
 
   Handover<true> handover(a);
   const auto prefetch = [&](int t, int stage_idx) {

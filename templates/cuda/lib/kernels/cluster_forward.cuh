@@ -216,6 +216,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     items.collect(words, items.state, lane);
     state_push.publish(words);
     items.unweighted.load(a, inputs.time, 0, steps);
+    items.masks.begin_parts(a, inputs.time, first_row, steps);
 #pragma unroll 1
     for (int stage = 0; stage < Plan::kNumStages; ++stage) {
       inputs.prefetch(a, stage, stage, handover);
