@@ -5,7 +5,8 @@
 // stores for the step lies beside them.
 //
 // Selects do what may happen at any step. What happens once per row, at its edge, is behind a
-// branch, and no other thread waits for it.
+// branch, and no other thread waits for it. In kernels that take the steps in parts it lies between
+// two parts, and so do the loads of masks.
 #pragma once
 
 #include "lib/cell/item.cuh"

@@ -206,38 +206,38 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       stop = items.masks.begin_part<1>(a, time, first_row, t, steps, valid, at);
     });
 #pragma unroll 1
-  for (; t < stop; ++t) {
-    Product product;
-    repeat<Weights::kTiles>([&](int tile) { product[tile].clear(); });
-    items.seed(product);
-    weights.multiply(product, [&](int source, int k_tile) {
-      return StateExchange::load(shared + buffer_offset + source * StateExchange::kBytes, fragment,
-                                 k_tile);
-    });
-    // While the product runs: store the results of the last step, and copy a later input into the
-    // stage of this step's.
-    handover.publish(a, t - 2);
-    if (t > 0) {
-      items.store_step(a, t_offset);
-      t_offset += time.stride(step_size);
-    }
-    prefetch(t + Plan::kNumStages, stage_idx);
-    cp_async_wait<Plan::kNumStages - 2>();
-    stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
+    for (; t < stop; ++t) {
+      Product product;
+      repeat<Weights::kTiles>([&](int tile) { product[tile].clear(); });
+      items.seed(product);
+      weights.multiply(product, [&](int source, int k_tile) {
+        return StateExchange::load(shared + buffer_offset + source * StateExchange::kBytes,
+                                   fragment, k_tile);
+      });
+      // While the product runs: store the results of the last step, and copy a later input into the
+      // stage of this step's.
+      handover.publish(a, t - 2);
+      if (t > 0) {
+        items.store_step(a, t_offset);
+        t_offset += time.stride(step_size);
+      }
+      prefetch(t + Plan::kNumStages, stage_idx);
+      cp_async_wait<Plan::kNumStages - 2>();
+      stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
 
-    Items::PerItem<Gates> gate;
-    items.finish_gates(gate, product);
-    items.start_base(inputs + stage_idx * InputCopy::kBytes);
-    items.unweighted.load(a, time, t + 2, steps);
-    buffer_offset ^= kBufferBytes;
-    Items::PerItem<States> next;
-    const auto compute = [&](auto& sigmoid) { items.compute(gate, next, sigmoid); };
-    with_sigmoid<true>(compute, [&] { items.publish(shared + buffer_offset, next); });
-    items.for_each([&](int group, int j) { assign(items.state[group][j], next[group][j]); });
-    items.add_states();
-    items.masks.advance();
-    __syncthreads();
-  }
+      Items::PerItem<Gates> gate;
+      items.finish_gates(gate, product);
+      items.start_base(inputs + stage_idx * InputCopy::kBytes);
+      items.unweighted.load(a, time, t + 2, steps);
+      buffer_offset ^= kBufferBytes;
+      Items::PerItem<States> next;
+      const auto compute = [&](auto& sigmoid) { items.compute(gate, next, sigmoid); };
+      with_sigmoid<true>(compute, [&] { items.publish(shared + buffer_offset, next); });
+      items.for_each([&](int group, int j) { assign(items.state[group][j], next[group][j]); });
+      items.add_states();
+      items.masks.advance();
+      __syncthreads();
+    }
   } while (kMasked && t < steps);
   handover.publish(a, steps - 2);
   if constexpr (kMasked) items.masks.begin_store(steps - 1);

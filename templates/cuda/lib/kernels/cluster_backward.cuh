@@ -91,51 +91,52 @@ RNNC_INLINE void run(const BackwardArguments& a) {
         [&](int item) -> States& { return items.d_state[item][0]; });
     const int stop = steps - last;
 #pragma unroll 1
-  for (; i < stop; ++i) {
-    const int t = steps - 1 - i;
-    char* const buffer = shared + (i & 1) * GradientExchange::kBytes;
-    cp_async_wait<Plan::kNumStages - 1>();
-    __syncwarp();
-    Received received = {};
-    if (!Plan::kLinear && Cell::kSources > 0 && i > 0) receive(i, received);
-    repeat<kItems>([&](int item) {
-      items.apply_map(a, item, items.stage(stage_idx, item, at.warp), received);
-    });
-    items.unweighted.load(a, at.time(a), t - 1, steps);
-    if (Plan::kLinear && Cell::kSources > 0 && i > 0) {
-      receive(i, received);
-      items.add_received(received);
-    }
-    items.publish(buffer, at.column);
-    if constexpr (Cell::kSources > 0) {
-      __syncthreads();
-      Product product;
-      repeat<kWarpTiles>([&](int tile) {
-        repeat<Cell::kSources>([&](int source) { product[tile][source].clear(); });
+    for (; i < stop; ++i) {
+      const int t = steps - 1 - i;
+      char* const buffer = shared + (i & 1) * GradientExchange::kBytes;
+      cp_async_wait<Plan::kNumStages - 1>();
+      __syncwarp();
+      Received received = {};
+      if (!Plan::kLinear && Cell::kSources > 0 && i > 0) receive(i, received);
+      repeat<kItems>([&](int item) {
+        items.apply_map(a, item, items.stage(stage_idx, item, at.warp), received);
       });
-      unroll<Cell::kSources>([&](auto source_index) {
-        constexpr int source = decltype(source_index)::value;
-        weights.template multiply<source, 0>(
-            product, [&](int k_tile) { return GradientExchange::load(buffer, fragment, k_tile); });
-        push.send(product, source, i & 1);
-      });
-      // Thread 0 announces the bytes of iteration i + 1, into the buffer that has just been read.
-      if (i > 0 && is_leader)
-        mbarrier_arrive_expect_tx(barriers + ((i - 1) & 1) * 8, kPartialsBytes);
+      items.unweighted.load(a, at.time(a), t - 1, steps);
+      if (Plan::kLinear && Cell::kSources > 0 && i > 0) {
+        receive(i, received);
+        items.add_received(received);
+      }
+      items.publish(buffer, at.column);
+      if constexpr (Cell::kSources > 0) {
+        __syncthreads();
+        Product product;
+        repeat<kWarpTiles>([&](int tile) {
+          repeat<Cell::kSources>([&](int source) { product[tile][source].clear(); });
+        });
+        unroll<Cell::kSources>([&](auto source_index) {
+          constexpr int source = decltype(source_index)::value;
+          weights.template multiply<source, 0>(product, [&](int k_tile) {
+            return GradientExchange::load(buffer, fragment, k_tile);
+          });
+          push.send(product, source, i & 1);
+        });
+        // Thread 0 announces the bytes of iteration i + 1, into the buffer that has just been read.
+        if (i > 0 && is_leader)
+          mbarrier_arrive_expect_tx(barriers + ((i - 1) & 1) * 8, kPartialsBytes);
+      }
+      // While the partials are in flight: store the results, and copy an earlier step's data into
+      // the stage of this step's.
+      handover.publish(a, t + 1);
+      items.end_gradient(a, t, received);
+      items.store_step(a, at);
+      items.masks.advance();
+      __syncwarp();
+      prefetch(t - Plan::kNumStages, stage_idx);
+      stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
+      if constexpr (kSumsInParts) {
+        if (t % kPartSteps == 0) items.store_sums_at(a, at, t);
+      }
     }
-    // While the partials are in flight: store the results, and copy an earlier step's data into the
-    // stage of this step's.
-    handover.publish(a, t + 1);
-    items.end_gradient(a, t, received);
-    items.store_step(a, at);
-    items.masks.advance();
-    __syncwarp();
-    prefetch(t - Plan::kNumStages, stage_idx);
-    stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
-    if constexpr (kSumsInParts) {
-      if (t % kPartSteps == 0) items.store_sums_at(a, at, t);
-    }
-  }
   } while (kMasked && i < steps);
   handover.publish(a, 0);
   if constexpr (!kSumsInParts) items.store_sums_at(a, at, 0);

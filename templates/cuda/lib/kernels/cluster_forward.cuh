@@ -235,48 +235,48 @@ RNNC_INLINE void run(const ForwardArguments& a) {
       });
     }
 #pragma unroll 1
-  for (; t < stop; ++t) {
-    ItemGates gate;
-    if (computes) {
-      cp_async_wait<Plan::kNumStages - 1>();
-      __syncwarp();
-      items.start(gate, inputs.stage(stage_idx));
-      items.unweighted.load(a, inputs.time, t + 1, steps);
+    for (; t < stop; ++t) {
+      ItemGates gate;
+      if (computes) {
+        cp_async_wait<Plan::kNumStages - 1>();
+        __syncwarp();
+        items.start(gate, inputs.stage(stage_idx));
+        items.unweighted.load(a, inputs.time, t + 1, steps);
+      }
+      if constexpr (Cell::kSources > 0) {
+        Product product;
+        repeat<Weights::kTiles>([&](int tile) { product[tile].clear(); });
+        seed(product, gate, split);
+        const u32 buffer = (t & 1) * kBufferBytes;
+        const u32 words_at = launder(fragments + buffer);
+        mbarrier_wait(barriers + (t & 1) * 8, t >> 1 & 1, Wait{watchdog, t, kNoStep});
+        weights.multiply(product, [&](int source, int k_tile) {
+          return ld_shared_v4(words_at + source * StateExchange::kBytes +
+                              k_tile * StateExchange::kRowsKTileBytes);
+        });
+        Totals total;
+        add_partials(total, product, shared, group, split, lane, computes);
+        finish_gates(gate, total);
+      }
+      if (computes) {
+        Items::PerItem<States> next;
+        Words words;
+        const auto compute = [&](auto& sigmoid) { items.compute(gate, next, sigmoid); };
+        with_sigmoid<true>(compute, [&] { items.collect(words, next, lane); });
+        items.for_each([&](int i, int j) { assign(items.state[i][j], next[i][j]); });
+        if (t + 1 < steps) state_push.publish(words);
+        // While h is in flight: thread 0 announces the bytes of step t + 2, results are stored, and
+        // a later input is copied into the stage of this step's.
+        if (Cell::kSources > 0 && is_leader)
+          mbarrier_arrive_expect_tx(barriers + (t & 1) * 8, kPushedBytes);
+        handover.publish(a, t - 1);
+        items.store_step(a);
+        items.masks.advance();
+        __syncwarp();
+        inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
+      }
+      stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
     }
-    if constexpr (Cell::kSources > 0) {
-      Product product;
-      repeat<Weights::kTiles>([&](int tile) { product[tile].clear(); });
-      seed(product, gate, split);
-      const u32 buffer = (t & 1) * kBufferBytes;
-      const u32 words_at = launder(fragments + buffer);
-      mbarrier_wait(barriers + (t & 1) * 8, t >> 1 & 1, Wait{watchdog, t, kNoStep});
-      weights.multiply(product, [&](int source, int k_tile) {
-        return ld_shared_v4(words_at + source * StateExchange::kBytes +
-                            k_tile * StateExchange::kRowsKTileBytes);
-      });
-      Totals total;
-      add_partials(total, product, shared, group, split, lane, computes);
-      finish_gates(gate, total);
-    }
-    if (computes) {
-      Items::PerItem<States> next;
-      Words words;
-      const auto compute = [&](auto& sigmoid) { items.compute(gate, next, sigmoid); };
-      with_sigmoid<true>(compute, [&] { items.collect(words, next, lane); });
-      items.for_each([&](int i, int j) { assign(items.state[i][j], next[i][j]); });
-      if (t + 1 < steps) state_push.publish(words);
-      // While h is in flight: thread 0 announces the bytes of step t + 2, results are stored, and a
-      // later input is copied into the stage of this step's.
-      if (Cell::kSources > 0 && is_leader)
-        mbarrier_arrive_expect_tx(barriers + (t & 1) * 8, kPushedBytes);
-      handover.publish(a, t - 1);
-      items.store_step(a);
-      items.masks.advance();
-      __syncwarp();
-      inputs.prefetch(a, t + Plan::kNumStages, stage_idx, handover);
-    }
-    stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
-  }
   } while (kMasked && t < steps);
   if (computes) {
     handover.publish(a, steps - 1);
