@@ -28,11 +28,6 @@ def matching(pattern: str, new: str) -> Edit:
     return lambda text: re.sub(pattern, new, text)
 
 
-# In the call of the generated function.
-SWAPPED = matching(
-    r"(?s)(\bpointwise_backward\([^;]*?)before\[0\]([^;]*?)before\[1\]", r"\1before[1]\2before[0]"
-)
-
 # A fault is an edit of a header, by its name, or of the generated text (""); or a row of the table
 # of functions with another pullback.
 CPU: dict[str, tuple[str, Edit]] = {
@@ -87,8 +82,11 @@ CUDA: dict[str, tuple[str, Edit]] = {
         ),
     ),
     "states swapped": (
-        "",
-        SWAPPED,
+        "",  # in the call of the generated function
+        matching(
+            r"(?s)(\bpointwise_backward\([^;]*?)before\[0\]([^;]*?)before\[1\]",
+            r"\1before[1]\2before[0]",
+        ),
     ),
     "a bias missed": (
         "item_forward.cuh",
