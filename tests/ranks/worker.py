@@ -3,7 +3,7 @@
     python tests/ranks/worker.py RANK RANKS PORT DEVICE [--go-on] [NAME ...]
 
 It prints `ok NAME SECONDS` for each check, and ends at the first that fails, or goes on with the
-next one.
+next one. The exit code is 1 if one failed.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import traceback
 from datetime import timedelta
 from pathlib import Path
 
+import pytest
 import torch
 import torch.distributed as dist
 
@@ -37,6 +38,7 @@ def main(rank: int, ranks: int, port: str, device: str, names: list[str]) -> Non
     mesh = dist.init_device_mesh(device, (ranks,), mesh_dim_names=("ranks",))
     if names == ["late"]:
         importlib.import_module("late").wait_for_a_late_rank(mesh)
+    failed = False
     for name in MODULES:
         module = importlib.import_module(name)
         for found, check in list(vars(module).items()):  # a check may add a name
@@ -45,18 +47,20 @@ def main(rank: int, ranks: int, port: str, device: str, names: list[str]) -> Non
                 torch.manual_seed(0)
                 try:
                     check(mesh)
-                except Exception:
+                except (Exception, pytest.fail.Exception):  # also where nothing was raised
                     if not goes_on:
                         raise
                     traceback.print_exc()
                     print("FAILED", found, flush=True)
+                    failed = True
                     continue
                 print("ok", found, f"{time.monotonic() - since:.2f}", flush=True)
     if device == "cpu":
-        os._exit(0)  # the other one is lost by now
+        os._exit(failed)  # the other one is lost by now
     # A process that leaves while another one still uses their connection may end both.
     dist.barrier()
     dist.destroy_process_group()
+    sys.exit(failed)
 
 
 if __name__ == "__main__":
