@@ -15,5 +15,5 @@ def test_all_checks_of_two_ranks(on_ranks):
 @pytest.mark.slow
 def test_a_failed_check_is_an_error_where_the_others_go_on(on_ranks):
     """Without a second rank no rank can be lost: that check fails, and the one behind it runs."""
-    with pytest.raises(AssertionError, match="(?s)FAILED check_lost_ranks"):
+    with pytest.raises(AssertionError, match=r"(?s)FAILED check_lost_ranks"):
         on_ranks("cpu", "--go-on", "check_lost_ranks", ranks=1)
