@@ -57,13 +57,16 @@ docs: $(VENV)/site build/wheel
 	RNNC_SITE=1 $(BIN)/python -m pytest -q tests/site
 	@echo "The site is in build/site; open build/site/index.html"
 
+build/site/index.html:
+	$(MAKE) docs
+
 $(VENV)/site: $(VENV)/installed docs/site/requirements.txt docs/site/constraints.txt
 	$(BIN)/python -m pip install --quiet -c constraints.txt -c docs/site/constraints.txt \
 		-r docs/site/requirements.txt
 	touch $@
 
 # Pages in Chromium, headless. Where it is missing, the target says what to install, and fails.
-test-web: $(VENV)/web
+test-web: $(VENV)/web build/site/index.html
 	$(BIN)/python tests/web/browser.py
 	RNNC_WEB=1 OMP_NUM_THREADS=1 $(BIN)/python -m pytest -q -n 2 --dist worksteal tests/web
 

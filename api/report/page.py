@@ -117,6 +117,5 @@ def environment() -> jinja2.Environment:
     )
     environment.filters["size"] = _size
     environment.filters["count"] = lambda number: f"{number:,}"
-    environment.filters["capitalize_first"] = lambda text: text[:1].upper() + text[1:]
     environment.globals["call_bytes"] = _call_bytes
     return environment

@@ -104,7 +104,7 @@ def _entry(facts: Facts) -> str:
 
 ### {facts.name}
 
-<div class="picture" data-search-exclude>{facts.picture}</div>
+<div class="picture" tabindex="0" data-search-exclude>{facts.picture}</div>
 
 {facts.doc}
 

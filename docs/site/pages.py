@@ -1,13 +1,15 @@
 """Copies the Markdown files of the repository to the site, with links that hold there.
 
-The files are written for GitHub. Three things differ on the site: files outside docs/ have other
-places, a fence takes one word, and a picture lies in the site's own folder.
+The files are written for GitHub. Four things differ on the site: files outside docs/ have other
+places, a link that is named after a file gets the title of its page, a fence takes one word, and a
+picture lies in the site's own folder.
 """
 
 from __future__ import annotations
 
 import re
 import shutil
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -27,14 +29,23 @@ GENERATED = {
     },
 }
 _PICTURES = {".png", ".svg"}
-_LINK = re.compile(r"(!?\[[^\]]*\]\()([^)#\s]+)((?:#[^)]*)?\))")
+_LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)#\s]+)((?:#[^)]*)?)\)")
+_ENTRY = re.compile(r"^ +- ([^:\n]+): ([\w/]+\.md)$", re.MULTILINE)
 _FENCE = re.compile(r"^(```\w+) [^\n]*$", re.MULTILINE)
+_SESSION = re.compile(r"^```python(?=\n>>> )", re.MULTILINE)
 _CODE = re.compile(r"(^```.*?^```$|`[^`\n]+`)", re.MULTILINE | re.DOTALL)
 
 
 def names() -> dict[Path, str]:
     """Each Markdown file of the repository that is a page, and its name on the site."""
     return {**{file: file.name for file in sorted(DOCS.glob("*.md"))}, **OTHERS}
+
+
+@cache
+def titles() -> dict[str, str]:
+    """The title of each page in the navigation."""
+    text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
+    return {name: title for title, name in _ENTRY.findall(text)}
 
 
 def write(output: Path) -> None:
@@ -61,15 +72,18 @@ def adapted(file: Path, output: Path) -> str:
     """
 
     def link(found: re.Match[str]) -> str:
-        before, target, after = found.groups()
+        mark, text, target, anchor = found.groups()
         if re.match(r"\w+:", target):
             return found[0]
-        return before + _place(file, target, output) + after
+        place = _place(file, target, output)
+        if text == Path(target).name:
+            text = titles().get(place, text)
+        return f"{mark}[{text}]({place}{anchor})"
 
     # Links are in the text, not in code.
     parts = _CODE.split(file.read_text(encoding="utf-8"))
     text = "".join(p if n % 2 else _LINK.sub(link, p) for n, p in enumerate(parts))
-    return _FENCE.sub(r"\1", text)
+    return _SESSION.sub("```pycon", _FENCE.sub(r"\1", text))
 
 
 def _place(file: Path, target: str, output: Path) -> str:
