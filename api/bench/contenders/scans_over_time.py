@@ -23,6 +23,9 @@ _LINEAR = "another function: h = a h + b without a product of h; a and b ready"
 _MATRIX = "another function: gated linear attention, a matrix per head; q, k, v and gates ready"
 # The largest head that chunk_gla is run with. It is made for heads of up to 256 units.
 _LARGEST_GLA = 256
+# The backward of accelerated-scan 0.3.1 takes steps in blocks of this many, and reads past the end of
+# its tensors in the last block unless that is full. A GPU then stops at times with an illegal access.
+SCAN_BLOCK = 2048
 
 
 def fla_hgrn(row: Row, dtype: str) -> Iterator[Contender]:
@@ -101,10 +104,13 @@ def _gla(inputs: Inputs) -> Call:
 
 def _scan(inputs: Inputs) -> Call:
     run, row = scan_kernel(inputs.device), inputs.row
-    sizes = (row.batch, row.hidden, row.steps)
+    # With a unit more, tensors do not fill the 2 MiB that the allocator rounds them up to, and what is
+    # read past their end exists.
+    units = row.hidden + (row.steps % SCAN_BLOCK > 0)
+    sizes = (row.batch, units, row.steps)
     b = inputs.draw(*sizes)
     a = torch.sigmoid(inputs.draw(*sizes, scale=1, grad=False)).requires_grad_()
-    seed = inputs.d_h.flatten(2).permute(1, 2, 0).contiguous()
+    seed = F.pad(inputs.d_h.flatten(2).permute(1, 2, 0), (0, 0, 0, units - row.hidden)).contiguous()
     return Call(lambda: run(a, b), seed, [a, b])
 
 

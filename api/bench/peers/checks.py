@@ -22,7 +22,7 @@ from ...runtime.nn.modules import GRU, LSTM
 from ...runtime.scan import scan
 from ..contenders.haste import haste_layer
 from ..contenders.kinds import Kind
-from ..contenders.scans_over_time import hgrn_kernel, scan_kernel
+from ..contenders.scans_over_time import SCAN_BLOCK, hgrn_kernel, scan_kernel
 from ..contenders.torch_rnn import MODULES
 from ..contenders.torchrl import torchrl_run
 from ..inputs import DTYPES
@@ -198,7 +198,8 @@ def _linear(
         return scan(load("hgrn"), wx, backend=backend)[0][0][:, :, 0]
 
     def over_time(given: dict[str, Tensor]) -> Tensor:
-        return scan_kernel(device)(*(each.mT.contiguous() for each in given.values())).mT
+        full = (F.pad(each.mT, (0, -steps % SCAN_BLOCK)).contiguous() for each in given.values())
+        return scan_kernel(device)(*full)[..., :steps].mT
 
     def loop(given: dict[str, Tensor]) -> Tensor:
         h, outputs = torch.zeros_like(given["b"][:, 0]), []
