@@ -23,8 +23,8 @@ _LINEAR = "another function: h = a h + b without a product of h; a and b ready"
 _MATRIX = "another function: gated linear attention, a matrix per head; q, k, v and gates ready"
 # The largest head that chunk_gla is run with. It is made for heads of up to 256 units.
 _LARGEST_GLA = 256
-# The backward of accelerated-scan 0.3.1 takes steps in blocks of this many, and reads past the end of
-# its tensors in the last block unless that is full. A GPU then stops at times with an illegal access.
+# The backward of accelerated-scan 0.3.1 takes steps in blocks of this many. It reads past the end
+# of its tensors unless the last block is full, at times with an illegal access.
 SCAN_BLOCK = 2048
 
 
@@ -104,8 +104,8 @@ def _gla(inputs: Inputs) -> Call:
 
 def _scan(inputs: Inputs) -> Call:
     run, row = scan_kernel(inputs.device), inputs.row
-    # With a unit more, tensors do not fill the 2 MiB that the allocator rounds them up to, and what is
-    # read past their end exists.
+    # With a unit more, tensors do not fill the 2 MiB that the allocator rounds them up to, and what
+    # is read past their end exists.
     units = row.hidden + (row.steps % SCAN_BLOCK > 0)
     sizes = (row.batch, units, row.steps)
     b = inputs.draw(*sizes)
