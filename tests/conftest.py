@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import importlib.util
 import os
 import sys
@@ -17,6 +18,15 @@ import rnnc
 import torch
 from rnnc.runtime.cuda.driver.device import cupy_nvrtc
 from torch import Tensor
+
+# The objects of torch, sympy and thousands of tests stay until the end: to look for cycles among
+# them takes a tenth of the time.
+gc.set_threshold(50_000)
+
+
+def pytest_collection_finish() -> None:
+    """Leave what lives until the end out of the search for cycles."""
+    gc.freeze()
 
 
 @dataclass
