@@ -12,6 +12,12 @@ from rnnc.cellspec.expression.node import ordered
 from rnnc.codegen.derive import derive
 
 BOUND = 0.2
+pytestmark = [
+    pytest.mark.usefixtures("compiled"),
+    pytest.mark.parametrize(
+        "compiled", ["quick", pytest.param("shipped", marks=pytest.mark.slow)], indirect=True
+    ),
+]
 
 
 @rnnc.cell

@@ -41,9 +41,14 @@ def expression(chooser: random.Random, depth: int) -> str:
 
 
 @pytest.mark.parametrize(
-    "seed", [0, 1, 2, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 12))]
+    ("seed", "compiled"),
+    [
+        *((seed, "quick") for seed in range(3)),
+        *(pytest.param(seed, "shipped", marks=pytest.mark.slow) for seed in range(12)),
+    ],
+    indirect=["compiled"],
 )
-def test_many_random_states_in_one_kernel(seed, inputs_for):
+def test_many_random_states_in_one_kernel(seed, compiled, inputs_for):
     """Twelve expressions a kernel, so that one compilation tests them all."""
     chooser = random.Random(seed)
     updates = []
