@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 import torch
 from rich.table import Table
@@ -19,16 +20,20 @@ from ..verify.findings import TOLERANCE, Comparison, Inspection, inspect
 from .console import print_error, print_lines, print_table, terminal
 from .find import find_cells
 from .gpu import need_gpu
+from .picture import Mark, check_picture, write_picture
 from .progress import track
 
 
-def check_cells(words: list[str], seed: int | None, device: str) -> bool:
+def check_cells(
+    words: list[str], seed: int | None, device: str, picture: Path | None = None
+) -> bool:
     """Check cells and print what was found.
 
     Args:
         words: cells as `rnnc show` takes them, and files.
         seed: of the random inputs; None for a new one.
         device: "cpu" or "cuda".
+        picture: a file for a picture of all errors.
 
     Returns:
         Whether all of them are right.
@@ -36,6 +41,7 @@ def check_cells(words: list[str], seed: int | None, device: str) -> bool:
     Raises:
         NoGpuError: the device is "cuda", and there is no GPU.
     """
+    check_picture(picture)
     drawn = random.randrange(2**31) if seed is None else seed
     if device == "cuda":
         command = f"rnnc check {' '.join(words)}"
@@ -44,9 +50,11 @@ def check_cells(words: list[str], seed: int | None, device: str) -> bool:
     found = [each for word in words for each in _found(word)]
     what = f"checking {counted(len(found), 'cell')}"
     cells = track(found, what, name=lambda each: getattr(each, "name", ""))
-    right = True
+    right, marks = True, list[Mark]()
     for each in cells:
-        right &= _passes(each, drawn, run)
+        right &= _passes(each, drawn, run, marks)
+    title = f"rnnc check, seed {drawn}"
+    write_picture(picture, title, "error as a share of the largest value", marks)
     return right
 
 
@@ -59,23 +67,28 @@ def _found(word: str) -> Sequence[Cell | BrokenCell | RnncError]:
 
 
 def _passes(
-    cell: Cell | BrokenCell | RnncError, seed: int, run: Callable[[Cell, int], bool]
+    cell: Cell | BrokenCell | RnncError,
+    seed: int,
+    run: Callable[[Cell, int, list[Mark]], bool],
+    marks: list[Mark],
 ) -> bool:
-    """Whether a cell is right; what was found is printed."""
+    """Whether a cell is right; what was found is printed, and its errors are added."""
     try:
         if isinstance(cell, RnncError):
             raise cell
         if isinstance(cell, BrokenCell):
             raise cell.error
-        return run(cell, seed)
+        return run(cell, seed, marks)
     except RnncError as error:
         print_error(error)
         return False
 
 
-def _on_cpu(cell: Cell, seed: int) -> bool:
+def _on_cpu(cell: Cell, seed: int, marks: list[Mark]) -> bool:
     found = inspect(cell, seed)
     _print_inspection(found)
+    for row in (*found.outputs, *found.gradients):
+        marks += _marks(f"{cell.name}: {row.name}", row.error, TOLERANCE)
     return not found.failures
 
 
@@ -116,11 +129,19 @@ def _comparison_table(rows: Sequence[Comparison]) -> Table:
     return table
 
 
-def _on_gpu(cell: Cell, seed: int) -> bool:
+def _marks(row: str, error: float, bound: float) -> list[Mark]:
+    """An error of zero stands at the left, where a rounding of float64 is."""
+    return [Mark(row, "error", max(error, 1e-17), ours=True), Mark(row, "allowed", bound)]
+
+
+def _on_gpu(cell: Cell, seed: int, marks: list[Mark]) -> bool:
     limits = device_limits(torch.cuda.current_device())
     print_lines(f"{cell.name} on {limits.name}, seed {seed}")
     rows = list(check_gpu(cell, limits, seed))
     print_table(_table(rows))
+    for row in rows:
+        if row.worst:
+            marks += _marks(f"{cell.name}: {_size(row)}", row.error, row.bound)
     failures = [row for row in rows if row.failure]
     for row in failures:
         print_lines(f"  failed: {_size(row)}: {row.failure}")

@@ -6,6 +6,7 @@ import glob
 from enum import StrEnum
 from importlib import resources
 from importlib.metadata import entry_points
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -82,4 +83,9 @@ ReverseOption = Annotated[
 ]
 SaveOption = Annotated[
     SaveWord, typer.Option("--save", help="What the forward saves for the backward.")
+]
+
+Plot = Annotated[
+    Path | None,
+    typer.Option("--plot", help="A file for a picture of the table, such as table.svg."),
 ]

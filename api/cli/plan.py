@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
 from rich.table import Table
 
 from ..codegen.cuda.cost.fitted import constants_for, is_fitted
@@ -13,10 +16,13 @@ from ..codegen.shape import PlanError, Shape
 from ..define import Cell
 from .console import print_lines, print_table
 from .find import find_cell
+from .picture import Mark, check_picture, write_picture
 from .progress import stage
 
 
-def print_plan(cell: str, shape: Shape, gpu: str, variant: str) -> None:
+def print_plan(
+    cell: str, shape: Shape, gpu: str, variant: str, picture: Path | None = None
+) -> None:
     """Print the plan of a cell on a GPU, and the estimates of all kinds of plans.
 
     Args:
@@ -24,33 +30,55 @@ def print_plan(cell: str, shape: Shape, gpu: str, variant: str) -> None:
         shape: the sizes.
         gpu: a GPU by name.
         variant: the kind of plan, or "auto".
+        picture: a file for a picture of the table.
 
     Raises:
         RnncError: there is no such cell, GPU or plan.
     """
+    check_picture(picture)
     found, limits = find_cell(cell), limits_of(gpu)
     with stage(f"planning {found.name}"):
         plan = plan_for(found, shape, limits, variant)
+        plans = dict(_plans(found, shape, limits))
     print_lines(f"{found.name}, {shape}\n{limits}\n")
-    print_table(_table(found, shape, limits, plan))
+    print_table(_table(shape, plan, plans))
     parts = f"forward {plan.forward.estimate}, backward {plan.backward.estimate}"
     print_lines(f"  * in ns: {parts}")
     if not is_fitted(limits):
         print_lines(f"  (estimated with constants fitted on an {constants_for(limits).fitted_on})")
     print_lines(f"\n* {plan}")
+    title = f"{found.name}, {shape}, on {limits.name}; taken: {plan.variant}"
+    write_picture(picture, title, "ns per step, estimated", list(_marks(plan, plans)))
 
 
-def _table(cell: Cell, shape: Shape, limits: Limits, taken: Plan) -> Table:
+def _plans(cell: Cell, shape: Shape, limits: Limits) -> Iterator[tuple[str, Plan | PlanError]]:
+    """The plan of each kind, or why there is none."""
+    for variant in KINDS:
+        try:
+            yield variant, plan_for(cell, shape, limits, variant)
+        except PlanError as error:
+            yield variant, error
+
+
+def _marks(taken: Plan, plans: Mapping[str, Plan | PlanError]) -> Iterator[Mark]:
+    for variant, plan in plans.items():
+        if isinstance(plan, Plan):
+            forward, backward = plan.nanoseconds
+            yield Mark(variant, "forward", forward)
+            yield Mark(variant, "backward", backward)
+    for direction, kernel in (("forward", taken.forward), ("backward", taken.backward)):
+        yield Mark(kernel.kind, f"{direction}, taken", kernel.nanoseconds, ours=True)
+
+
+def _table(shape: Shape, taken: Plan, plans: Mapping[str, Plan | PlanError]) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
     table.add_column("  estimate")
     for column in ("forward", "backward", f"T = {shape.steps}"):
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("")
-    for variant in KINDS:
-        try:
-            plan = plan_for(cell, shape, limits, variant)
-        except PlanError as error:
-            table.add_row(f"  {variant}", "-", "-", "-", f"does not fit: wants {error.wanted}")
+    for variant, plan in plans.items():
+        if isinstance(plan, PlanError):
+            table.add_row(f"  {variant}", "-", "-", "-", f"does not fit: wants {plan.wanted}")
             continue
         binds = f"binds: {plan.binding}" if plan.binding else "fits"
         table.add_row(*_estimate(plan, taken, shape.steps), binds)

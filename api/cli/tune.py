@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 import torch
 from rich.table import Table
@@ -16,10 +17,13 @@ from ..runtime.errors import NoCudaError
 from ..runtime.store.tuned import Asked
 from .console import print_lines, print_table
 from .find import find_cell
+from .picture import Mark, check_picture, write_picture
 from .progress import stage
 
 
-def print_tuning(cell: str, shape: Shape, save: Save, candidates: int | None) -> None:
+def print_tuning(
+    cell: str, shape: Shape, save: Save, candidates: int | None, picture: Path | None = None
+) -> None:
     """Time plans on this machine's GPU, remember the fastest, and print them all.
 
     Args:
@@ -27,10 +31,12 @@ def print_tuning(cell: str, shape: Shape, save: Save, candidates: int | None) ->
         shape: the sizes.
         save: what the forward saves for the backward.
         candidates: how many plans are timed; None for the usual number.
+        picture: a file for a picture of the table.
 
     Raises:
         RnncError: there is no such cell or plan, or no GPU.
     """
+    check_picture(picture)
     found = find_cell(cell)
     limits = device_limits(_device())
     tf32 = rounds(getattr(torch, shape.dtype), None)
@@ -40,6 +46,15 @@ def print_tuning(cell: str, shape: Shape, save: Save, candidates: int | None) ->
         tuning = tune(asked, _device(), CANDIDATES if candidates is None else candidates)
     print_table(_table(tuning))
     print_lines(f"\n* {tuning.winner}")
+    title = f"{found.name}, {shape}, on {limits.name}"
+    write_picture(picture, title, "us per step, forward + backward", list(_marks(tuning)))
+
+
+def _marks(tuning: Tuning) -> Iterator[Mark]:
+    for trial in tuning.trials:
+        yield Mark(trial.plan.brief, "estimate", sum(trial.plan.nanoseconds) / 1000)
+        took = sum(trial.microseconds) if trial.microseconds else None
+        yield Mark(trial.plan.brief, "measured", took, ours=True)
 
 
 def _device() -> int:

@@ -60,8 +60,8 @@ def with_sizes(cubin: bytes) -> bytes:
     """A binary in which no function ends after its section.
 
     NVRTC 13.0.88 writes a negative size for a function that is not inlined, such as the trap of a
-    cluster's watchdog. nvdisasm 13.2 to 13.5 refuses such a binary. Here the function ends where
-    the next one of its section begins, or with the section.
+    watchdog. nvdisasm refuses such a binary: 13.0.85, 13.2.51, 13.4.92 and 13.5.37 do. Here the
+    function ends where the next one of its section begins, or with the section.
 
     Args:
         cubin: an ELF file of 64 bits, for reading only.

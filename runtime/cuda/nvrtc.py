@@ -236,7 +236,9 @@ def _run(nvrtc, source: Source | Unit, flags: tuple[str, ...]):  # type: ignore[
     texts = [text.encode() for _, text in source.headers]
     program = nvrtc.createProgram(source.code, f"{source.name}.cu", texts, names)
     try:
-        nvrtc.compileProgram(program, flags)
+        # From its own cache, which it has since 12.9, NVRTC gives no registers and spills.
+        own = ("--no-cache",) if nvrtc.getVersion() >= (12, 9) else ()
+        nvrtc.compileProgram(program, (*flags, *own))
     except Exception as error:
         # NVRTC's own error type lives in the module that may be missing.
         log = nvrtc.getProgramLog(program)

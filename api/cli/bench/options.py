@@ -78,6 +78,9 @@ class BenchOptions:
     json: Path | None = _option(  # noqa: RUF009 - likewise
         "With --users or --peers: a JSON file to add to. Cases that it has are not measured again."
     )
+    plot: Path | None = _option(  # noqa: RUF009 - likewise
+        "A file for a picture of the table, such as users.svg."
+    )
     output: Path | None = _option(  # noqa: RUF009 - likewise
         "The folder for a JSON file and a picture."
     )

@@ -31,9 +31,11 @@ from ...codegen.shape import Dtype, PlanError, Shape
 from ...runtime.cuda.driver.device import device_limits
 from ...runtime.cuda.products.precision import rounds
 from ..console import print_lines, print_table
+from ..picture import write_picture
 from ..progress import stage, stages
 from .merged import earlier_results
 from .options import BenchOptions
+from .pictures import peers_marks
 
 _SCHEMA = 1
 _PACKAGES = ("flash-linear-attention", "fla-core", "accelerated-scan", "torchrl", "haste_pytorch")
@@ -87,6 +89,9 @@ def bench_peers(options: BenchOptions, device: str, command: str) -> None:
                 record.check(own, deadline)
     print_table(checks_table([Check(**check) for check in record.checks.values()]))
     print_table(peers_table(list(record.cases.values())))
+    title = f"rnnc bench --peers: {machine_line(record.machine)}, {record.today}"
+    marks = list(peers_marks(list(record.cases.values())))
+    write_picture(options.plot, title, "ms of forward + backward", marks)
     for path in record.paths:
         print_lines(f"wrote {path}")
 
@@ -96,8 +101,8 @@ class _Record:
 
     def __init__(self, options: BenchOptions, device: str, command: str) -> None:
         self._options, self._device = options, device
-        self._today, self.machine = date.today().isoformat(), machine(device) | _versions()
-        stem = f"comparison-{file_stem(device, self.machine['device'], self._today)}.json"
+        self.today, self.machine = date.today().isoformat(), machine(device) | _versions()
+        stem = f"comparison-{file_stem(device, self.machine['device'], self.today)}.json"
         paths = (options.json, options.output and options.output / stem)
         self.paths: list[Path] = [path for path in paths if path]
         cases = earlier_results(options.json, self.machine, "cases")
@@ -141,7 +146,7 @@ class _Record:
         clock = "CUDA events behind queued work" if self._device == "cuda" else "the host's clock"
         content = {
             "schema": _SCHEMA,
-            "date": self._today,
+            "date": self.today,
             "command": "; ".join(self._commands),
             "commands": self._commands,
             "machine": self.machine,

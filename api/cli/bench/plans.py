@@ -17,9 +17,11 @@ from ...bench.users.plans import Candidates, PlanResult, measure_plans
 from ...bench.users.plans_text import plans_summary, plans_table
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
+from ..picture import write_picture
 from ..progress import stages
 from .merged import earlier_results
 from .options import BenchOptions
+from .pictures import plans_marks
 
 _SCHEMA = 1
 
@@ -70,6 +72,8 @@ def bench_plans(options: BenchOptions, device: str, command: str) -> None:
             if options.json is not None:  # after each case, so that nothing is lost
                 write_record(_record(found, today, on, command), options.json)
     print_table(plans_table(found))
+    title = f"rnnc bench --users --plans: {on['device']}, {today}"
+    write_picture(options.plot, title, "ms of a kernel", list(plans_marks(found)))
     for name, value in plans_summary(found).items():
         print_lines(f"{name}: {value:.3f}" if isinstance(value, float) else f"{name}: {value}")
     if late:

@@ -12,8 +12,10 @@ from ...bench.ragged.measure import measure_ragged
 from ...bench.ragged.text import ragged_table
 from ...bench.report import file_stem, machine, machine_line, write_record
 from ..console import print_lines, print_table
+from ..picture import write_picture
 from ..progress import stages
 from .options import BenchOptions
+from .pictures import ragged_marks
 
 _SCHEMA = 1
 _SECONDS = 60.0  # of all cases, where there is no limit; those that take longer run less often
@@ -54,5 +56,8 @@ def bench_ragged(options: BenchOptions, device: str, command: str) -> None:
         for path in paths:  # after each case, so that nothing is lost if one takes too long
             write_record(record, path)
     print_table(ragged_table(found, device))
+    title = f"rnnc bench --ragged: {machine_line(on)}, {today}"
+    label = "ms of forward + backward, by wall-clock"
+    write_picture(options.plot, title, label, list(ragged_marks(found)))
     for path in paths:
         print_lines(f"wrote {path}")

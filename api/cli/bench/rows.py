@@ -26,6 +26,7 @@ from ...codegen.shape import counted
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
 from ..find import find_cell
+from ..picture import check_picture
 from ..progress import stage, stages
 from .options import BenchOptions
 from .peers import bench_peers
@@ -44,6 +45,7 @@ def bench(options: BenchOptions, command: str) -> None:
         RnncError: an option is wrong.
     """
     began = time.monotonic()
+    check_picture(options.plot)
     if options.users:
         bench_users(options, _device(options.device), command)
         return
@@ -81,10 +83,12 @@ def bench(options: BenchOptions, command: str) -> None:
     if len(found) > 1 and settings.device == "cuda":
         print_lines("")
         print_table(summary_table(found))
+    title = f"{on['device']}, torch {on['torch']}, {today}"
     if options.output is not None:
         print_lines(f"wrote {options.output / f'{stem}.json'}")
-        title = f"{on['device']}, torch {on['torch']}, {today}"
         _plot(found, title, options.output / f"{stem}.svg")
+    if options.plot is not None:
+        _plot(found, title, options.plot)
 
 
 def _settings(options: BenchOptions) -> Settings:

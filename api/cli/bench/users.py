@@ -21,9 +21,11 @@ from ...cellspec.library import load
 from ...codegen.shape import Shape, counted
 from ...runtime.cuda.driver.device import device_limits
 from ..console import print_lines, print_table
+from ..picture import write_picture
 from ..progress import stage, stages
 from .merged import earlier_results
 from .options import BenchOptions
+from .pictures import users_marks
 from .plans import bench_plans
 
 _SCHEMA = 1
@@ -68,6 +70,8 @@ def bench_users(options: BenchOptions, device: str, command: str) -> None:
             write_record(_record(found, options, today, on, command), path)
     print_table(users_table(found, device))
     print_lines(summary(found))
+    title = f"rnnc bench --users: {machine_line(on)}, {today}"
+    write_picture(options.plot, title, "ms by wall-clock", list(users_marks(found)))
     for path in paths:
         print_lines(f"wrote {path}")
 

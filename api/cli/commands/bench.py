@@ -37,11 +37,11 @@ bench_command.__signature__ = _signature()  # type: ignore[attr-defined]
 
 
 def _command_line(context: typer.Context) -> str:
-    """The command line without --output, which differs from machine to machine."""
+    """The command line without --output and --plot, which differ from machine to machine."""
     words = ["rnnc bench"]
     for parameter in context.command.params:
         name, value = parameter.name or "", context.params.get(parameter.name or "")
         source = context.get_parameter_source(name)
-        if name != "output" and source is not None and source.name == "COMMANDLINE":
+        if name not in ("output", "plot") and source is not None and source.name == "COMMANDLINE":
             words += [parameter.opts[0]] if value is True else [parameter.opts[0], str(value)]
     return " ".join(words)

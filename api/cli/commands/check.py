@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from ..options import CELL, Device, cell_words
+from ..options import CELL, Device, Plot, cell_words
 
 
 def check_command(
@@ -25,6 +25,7 @@ def check_command(
     device: Annotated[
         Device, typer.Option(help="Where the kernels run; on a GPU, those of every plan that fits.")
     ] = Device.CPU,
+    plot: Plot = None,
 ) -> None:
     """Check the compiled kernels of cells.
 
@@ -36,5 +37,5 @@ def check_command(
     """
     from ..check import check_cells
 
-    if not check_cells(cell, seed, device.value):
+    if not check_cells(cell, seed, device.value, plot):
         raise typer.Exit(1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..options import CellOption, Heads
+from ..options import CellOption, Heads, Plot
 
 if TYPE_CHECKING:
     from ...codegen.cuda.largest import LargestHeadDims
@@ -30,6 +30,7 @@ def limits_command(
     dtype: Annotated[Element, typer.Option(help="The type of R.")] = Element.BFLOAT16,
     heads: Heads = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    plot: Plot = None,
 ) -> None:
     """Show the largest head dim of each kind of plan that keeps R on chip, on each GPU.
 
@@ -43,7 +44,10 @@ def limits_command(
     from ...codegen.cuda.limits import PRESETS
     from ..console import print_lines, print_table
     from ..find import find_cell
+    from ..picture import Mark, check_picture, write_picture
     from ..progress import track
+
+    check_picture(plot)
 
     found = find_cell(cell)
     gpus = track(PRESETS, f"planning {found.name} for each GPU", name=lambda each: each.name)
@@ -67,6 +71,11 @@ def limits_command(
             *(f"{heads} x {dim}" if dim else "-" for dim in each.dims.values()),
         )
     print_table(table)
+    marks = [
+        Mark(each.limits.name, kind, dim) for each in largest for kind, dim in each.dims.items()
+    ]
+    title = f"{found.name}, {dtype.value}: the largest of {heads} heads with R on chip"
+    write_picture(plot, title, "units per head", marks)
 
 
 def _json(

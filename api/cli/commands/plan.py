@@ -10,6 +10,7 @@ from ..options import (
     Gpu,
     HeadDim,
     Heads,
+    Plot,
     Scalar,
     VariantOption,
 )
@@ -23,6 +24,7 @@ def plan_command(
     dtype: DtypeOption = Scalar.BFLOAT16,
     batch: Batch = 16,
     variant: VariantOption = "auto",
+    plot: Plot = None,
 ) -> None:
     """Show the plan of a cell's kernels on a GPU: what fits and which limit binds.
 
@@ -31,4 +33,4 @@ def plan_command(
     """
     from ..plan import print_plan
 
-    print_plan(cell, Shape(heads, head_dim, batch, dtype=dtype.value), gpu, variant)
+    print_plan(cell, Shape(heads, head_dim, batch, dtype=dtype.value), gpu, variant, plot)

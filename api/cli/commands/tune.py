@@ -7,7 +7,17 @@ from typing import Annotated
 import typer
 
 from ...codegen.shape import Shape
-from ..options import Batch, CellWord, DtypeOption, HeadDim, Heads, SaveOption, SaveWord, Scalar
+from ..options import (
+    Batch,
+    CellWord,
+    DtypeOption,
+    HeadDim,
+    Heads,
+    Plot,
+    SaveOption,
+    SaveWord,
+    Scalar,
+)
 
 
 def tune_command(
@@ -21,6 +31,7 @@ def tune_command(
         int | None,
         typer.Option(help="How many plans are timed, those with the lowest estimates first."),
     ] = None,
+    plot: Plot = None,
 ) -> None:
     """Time the best few plans of a cell's kernels on this GPU, and remember the fastest.
 
@@ -31,4 +42,4 @@ def tune_command(
     from ..tune import print_tuning
 
     shape = Shape(heads, head_dim, batch, dtype=dtype.value)
-    print_tuning(cell, shape, save.value, candidates)
+    print_tuning(cell, shape, save.value, candidates, plot)

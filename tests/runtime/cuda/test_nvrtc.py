@@ -223,3 +223,31 @@ def test_a_cupy_for_another_cuda_is_refused(cache, monkeypatch, asked_again):
     assert "with torch for CUDA 11.8" in text
     assert "wanted: CuPy for CUDA 11, and no other CuPy" in text
     assert 'pip install "rnnc[cuda11]"' in text
+
+
+@pytest.mark.parametrize(("version", "own"), [((12, 8), False), ((12, 9), True), ((13, 0), True)])
+def test_nvrtc_does_not_take_its_own_cache_which_has_no_registers(version, own, monkeypatch):
+    class Compiler:
+        def __init__(self):
+            self.flags = ()
+
+        def createProgram(self, *_):  # noqa: N802
+            return 1
+
+        def compileProgram(self, _, flags):  # noqa: N802
+            self.flags = flags
+
+        def getVersion(self):  # noqa: N802
+            return version
+
+        def getPTX(self, _):  # noqa: N802
+            return b"text"
+
+        def destroyProgram(self, _):  # noqa: N802
+            pass
+
+    compiler = Compiler()
+    monkeypatch.setattr(nvrtc, "cupy_nvrtc", lambda: compiler)
+    source = rnnc.cells.elman.cuda(head_dim=32)
+    nvrtc.ptx_of(source.units[0], "sm_90")
+    assert ("--no-cache" in compiler.flags) == own

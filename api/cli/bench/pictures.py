@@ -1,0 +1,61 @@
+"""The figures of the tables of `rnnc bench`, for their pictures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from ...bench.ragged.measure import RaggedResult
+from ...bench.users.measure import UserResult
+from ...bench.users.plans import PlanResult
+from ..picture import Mark
+
+
+def users_marks(found: Sequence[UserResult]) -> Iterator[Mark]:
+    """Wall-clock times of rnnc, of its stepper and of torch.
+
+    Args:
+        found: what was measured.
+    """
+    for result in found:
+        row = str(result.case)
+        yield Mark(row, "rnnc", result.ours and result.ours.wall, ours=True)
+        yield Mark(row, "rnnc, stepper", result.stepper and result.stepper.wall)
+        yield Mark(row, "torch", result.peer and result.peer.wall)
+
+
+def ragged_marks(found: Sequence[RaggedResult]) -> Iterator[Mark]:
+    """Wall-clock times of all contenders.
+
+    Args:
+        found: what was measured.
+    """
+    for result in found:
+        for name, side in result.sides.items():
+            yield Mark(str(result.case), name, side.wall, ours=name == "rnnc")
+
+
+def peers_marks(cases: Sequence[dict[str, Any]]) -> Iterator[Mark]:
+    """Times of a forward and its backward of all contenders.
+
+    Args:
+        cases: what `measure_peers` gave.
+    """
+    for case in cases:
+        for each in case["contenders"]:
+            name = f"{each['name']}, {each['dtype']}"
+            ours = each["name"].startswith("rnnc")
+            yield Mark(case["name"], name, each["forward_backward"], ours)
+
+
+def plans_marks(found: Sequence[PlanResult]) -> Iterator[Mark]:
+    """Times of the plans that `"auto"` chose, of the fastest, and of the model.
+
+    Args:
+        found: what was measured.
+    """
+    for each in found:
+        row = f"{each.case}, {each.direction}"
+        yield Mark(row, "auto", each.auto.took, ours=True)
+        yield Mark(row, "the fastest", each.best.took)
+        yield Mark(row, "auto by the model", each.auto.estimate)

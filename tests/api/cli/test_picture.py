@@ -1,0 +1,114 @@
+"""`--plot`: the pictures of tables."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from pathlib import Path
+
+import pytest
+import rnnc
+from rnnc.bench.ragged.cases import ragged_cases
+from rnnc.bench.ragged.measure import RaggedResult
+from rnnc.bench.users.measure import Side, UserResult
+from rnnc.bench.users.plans import PlanResult, Tiling
+from rnnc.cli.bench.pictures import peers_marks, plans_marks, ragged_marks, users_marks
+from rnnc.cli.picture import Mark, write_picture
+from rnnc.codegen.cuda.limits import limits_of
+
+RESULTS = Path(__file__).parents[3] / "benchmarks" / "results"
+
+pytestmark = pytest.mark.usefixtures("folder")
+
+
+def texts(file):
+    """The texts of an SVG, which matplotlib writes as comments above their outlines."""
+    return re.findall(r"<!-- (.*?) -->", Path(file).read_text())
+
+
+def test_a_plan_has_a_mark_for_each_kind_and_direction(shown):
+    said = shown("plan", "lstm", "--heads", "12", "--plot", "plan.svg")
+    assert said.endswith("wrote plan.svg\n")
+    found = texts("plan.svg")
+    plan = rnnc.plan_for(rnnc.cells.lstm, rnnc.Shape(12, 64), limits_of("H200"))
+    kinds = ["block", "cluster", "grid", "alternating"]
+    assert [text for text in found if text in kinds] == kinds
+    assert f"lstm, 12 x 64, batch 16, 1024 steps, bfloat16, on H200; taken: {plan.variant}" in found
+    assert {"forward", "backward", "forward, taken", "backward, taken"} <= set(found)
+
+
+@pytest.mark.parametrize(
+    "words", [["limits", "--cell", "elman"], ["check", "elman", "--seed", "1"]], ids=" ".join
+)
+def test_standard_output_is_the_same_but_for_the_last_line(words, shown):
+    lines = shown(*words, "--plot", "table.png").splitlines()
+    assert lines[-1] == "wrote table.png"
+    assert lines[:-1] == shown(*words).splitlines()
+    assert Path("table.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_rows_of_a_benchmark_have_a_picture_without_a_folder(shown):
+    sizes = "--heads 1 --head-dim 4 --batch 1 --steps 2 --repeat 1 --device cpu".split()
+    said = shown("bench", *sizes, "--contenders", "scan", "--plot", "rows.svg")
+    assert "wrote rows.svg" in said
+    assert any("rnnc" in text for text in texts("rows.svg"))
+
+
+def test_another_ending_is_refused_before_anything_runs(refused):
+    message = refused("check", "elman", "--plot", "table.jpg")
+    assert "found:  a file that ends in .jpg" in message
+    assert "write:  --plot table.svg" in message
+
+
+def test_a_missing_matplotlib_is_named_before_anything_runs(refused, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    message = refused("bench", "--users", "--device", "cpu", "--plot", "users.svg")
+    assert 'write:  pip install "rnnc[plots]"' in message
+
+
+def test_figures_that_are_missing_have_no_mark(capsys):
+    marks = [Mark("a", "rnnc", 2.0, ours=True), Mark("b", "rnnc", None), Mark("c", "x", 0.0)]
+    write_picture(Path("some.svg"), "a title", "ms", marks)
+    found = texts("some.svg")
+    assert "a" in found
+    assert "b" not in found
+    assert "c" not in found
+    write_picture(Path("none.svg"), "a title", "ms", marks[1:])
+    assert not Path("none.svg").exists()
+    assert capsys.readouterr().out == "wrote some.svg\n"
+
+
+def test_users_have_marks_of_both_sides():
+    record = json.loads((RESULTS / "users-cuda-h200-2026-11-23.json").read_text())["cases"][0]
+    ours, stepper, peer = users_marks([UserResult.of_record(record)])
+    assert (ours.row, ours.value, ours.ours) == (record["name"], record["ours"]["wall"], True)
+    assert stepper.value == (record["stepper"] and record["stepper"]["wall"])
+    assert peer.value == min(side["wall"] for side in record["peers"].values())
+
+
+def test_plans_have_marks_of_the_choice_of_the_fastest_and_of_the_model():
+    tilings = (
+        Tiling("block", "4 rows", 1.5, 2.0, "", {}),
+        Tiling("block", "8 rows", 1.75, 1.25, "", {}),
+        Tiling("grid", "8 rows", 3.0, None, "no room", {}),
+    )
+    found = PlanResult("a case", "forward", 256, 0, tilings)
+    assert [mark.value for mark in plans_marks([found])] == [2.0, 1.25, 1.5]
+
+
+def test_ragged_rows_and_peers_have_marks_of_each_contender():
+    case = ragged_cases("cpu")[0]
+    sides = {"rnnc": Side(1.0, None, None, 3), "torch": Side(2.0, None, None, 3)}
+    assert list(ragged_marks([RaggedResult(case, sides)])) == [
+        Mark(str(case), "rnnc", 1.0, ours=True),
+        Mark(str(case), "torch", 2.0),
+    ]
+    contenders = [
+        {"name": "rnnc auto", "dtype": "float32", "forward_backward": 3.0},
+        {"name": "Haste", "dtype": "float32", "forward_backward": None},
+    ]
+    assert list(peers_marks([{"name": "a case", "contenders": contenders}])) == [
+        Mark("a case", "rnnc auto, float32", 3.0, ours=True),
+        Mark("a case", "Haste, float32", None),
+    ]
