@@ -56,6 +56,8 @@ def main() -> None:
 
     shapes = [(size.context, size.batch), (given.long, 2)]
     runs = [(style, *shapes[0]) for style in ("one", *STYLES)]
+    # As many rows on each GPU as one GPU had before.
+    runs += [(style, size.context, mesh.size() * size.batch) for style in ("ddp", "fsdp-kept")]
     runs += [(style, *shapes[1]) for style in ("one", "steps", "heads")]
     told["collectives"] = collectives(mesh, size)
     write()

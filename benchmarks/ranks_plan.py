@@ -95,16 +95,21 @@ def data_parallel(costs: Costs, gpus: int, batches: int) -> float:
     return compute + max(0.0, exchange - BACKWARD * compute)
 
 
-def fully_sharded(costs: Costs, gpus: int, batches: int) -> float:
+def fully_sharded(costs: Costs, gpus: int, batches: int, gathers: int = 2) -> float:
     """The same under FSDP2: weights gathered in bfloat16 twice, gradients scattered in float32."""
     share = gpus / batches
     compute = (
         costs.rest / share + costs.layers * costs.layer(costs.half_rows, share) + costs.adam / gpus
     )
-    gathered = _reduced(costs, "all_gather", 2 * HALF * costs.params, gpus)
+    gathered = _reduced(costs, "all_gather", gathers * HALF * costs.params, gpus)
     scattered = _reduced(costs, "all_reduce", SINGLE * costs.params, gpus)
     exposed = max(0.0, gathered + scattered - compute)
     return compute + exposed + (gathered + scattered) / (2 * costs.layers)
+
+
+def sharded_and_kept(costs: Costs, gpus: int, batches: int) -> float:
+    """The same with weights that stay gathered from the forward to the backward."""
+    return fully_sharded(costs, gpus, batches, gathers=1)
 
 
 def headwise(costs: Costs, gpus: int, batches: int) -> float:
@@ -135,7 +140,13 @@ def sequence(costs: Costs, gpus: int, batches: int) -> float:
     return compute + summed + _between(costs, copies)
 
 
-STYLES = {"ddp": data_parallel, "fsdp": fully_sharded, "heads": headwise, "steps": sequence}
+STYLES = {
+    "ddp": data_parallel,
+    "fsdp": fully_sharded,
+    "fsdp-kept": sharded_and_kept,
+    "heads": headwise,
+    "steps": sequence,
+}
 
 
 def _reduced(costs: Costs, kind: str, size: float, gpus: int) -> float:
@@ -165,21 +176,32 @@ def lines_of(told: dict[str, Any], context: int) -> list[str]:
         context: tokens of a sequence.
     """
     costs, ranks = costs_of(told, context), told["ranks"]
-    rows = {row["style"]: row for row in told["rows"] if row["context"] == context}
-    one = rows["one"]
+    one = next(r for r in told["rows"] if r["context"] == context and r["style"] == "one")
+    rows = {
+        (row["style"], row["batch"] // one["batch"]): row
+        for row in told["rows"]
+        if row["context"] == context
+    }
     lines = [
         f"style|{ranks} GPUs, tokens/s|times one GPU|by the formula|memory, GB|8 GPUs, planned|256",
         f"one GPU|{one['tokens_per_second'] / 1e3:.0f} k|1||{one['memory'] / 1e9:.1f}||",
     ]
     for style, seconds in STYLES.items():
-        plan = [costs.tokens * n / seconds(costs, n, n) for n in (8, 256)]
-        here = costs.tokens / seconds(costs, ranks, 1) / one["tokens_per_second"]
-        row, found = rows.get(style), ["not measured", "", f"{here:.2f}", ""]
-        if row is not None:
-            rate = row["tokens_per_second"]
-            times = f"{rate / one['tokens_per_second']:.2f}"
-            found = [f"{rate / 1e3:.0f} k", times, f"{here:.2f}", f"{row['memory'] / 1e9:.1f}"]
-        lines.append("|".join([style, *found, *(f"{each / 1e6:.1f} M" for each in plan)]))
+        plan = [f"{costs.tokens * n / seconds(costs, n, n) / 1e6:.1f} M" for n in (8, 256)]
+        # The batch of one GPU, and as many rows on each GPU as one had.
+        for batches in (1, ranks):
+            row = rows.get((style, batches))
+            if row is None and batches > 1:
+                continue
+            rate = costs.tokens * batches / seconds(costs, ranks, batches)
+            by_formula = f"{rate / one['tokens_per_second']:.2f}"
+            found = ["not measured", "", by_formula, ""]
+            if row is not None:
+                times = row["tokens_per_second"] / one["tokens_per_second"]
+                measured = f"{row['tokens_per_second'] / 1e3:.0f} k"
+                found = [measured, f"{times:.2f}", by_formula, f"{row['memory'] / 1e9:.1f}"]
+            name = style if batches == 1 else f"{style}, {row['batch']} rows"
+            lines.append("|".join([name, *found, *(plan if batches == 1 else ("", ""))]))
     return lines
 
 

@@ -23,8 +23,9 @@ from .models import LanguageModel, Recurrence, Size
 from .tokens import Tokens
 from .training import BETAS, CHUNK, CLIP, DECAY, Settings, Training
 
-# What ranks share: rows of a batch (with copies of the weights, or parts of them), heads, or steps.
-STYLES = "ddp", "fsdp", "heads", "steps"
+# What ranks share: rows of a batch, heads, or steps. With rows each rank has all weights, or parts
+# of them, which are gathered for each use ("fsdp") or once for both directions ("fsdp-kept").
+STYLES = "ddp", "fsdp", "fsdp-kept", "heads", "steps"
 
 
 def train(
@@ -119,12 +120,14 @@ class RanksTraining(Training):
         mesh = self.mesh
         if self.style == "ddp":
             return DistributedDataParallel(loss)
-        if self.style == "fsdp":
+        if self.style in ("fsdp", "fsdp-kept"):
             half = None if self.single else self.dtype
             policy = MixedPrecisionPolicy(param_dtype=half, reduce_dtype=torch.float32)
+            how: dict[str, Any] = {"mesh": mesh, "mp_policy": policy}
+            how["reshard_after_forward"] = self.style == "fsdp"
             for block in self.model.blocks:
-                fully_shard(block, mesh=mesh, mp_policy=policy)
-            return fully_shard(loss, mesh=mesh, mp_policy=policy)
+                fully_shard(block, **how)
+            return fully_shard(loss, **how)
         if self.style in ("heads", "steps"):
             style = HeadwiseParallel if self.style == "heads" else SequenceParallel
             for block in self.model.blocks:
