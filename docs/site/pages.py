@@ -12,6 +12,8 @@ import shutil
 from functools import cache
 from pathlib import Path
 
+import pictures
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
@@ -94,6 +96,8 @@ def _place(file: Path, target: str, output: Path) -> str:
     if path.suffix in _PICTURES and path.exists():
         folder = output / "pictures"
         folder.mkdir(exist_ok=True)
+        if name := pictures.drawn(path, folder):
+            return f"pictures/{name}"
         shutil.copyfile(path, folder / path.name)
         return f"pictures/{path.name}"
     raise ValueError(f"{file.name} links to {target}, which is not on the site")
