@@ -31,6 +31,9 @@ class LSTM(Sequences, nn.LSTM):
     on the same parameters: other devices, half precision on the CPU, `proj_size`, `torch.func`,
     forward-mode derivatives, `torch.jit`, and wherever there is no compiler.
 
+    A call may also have `lengths`, `reset` and `reset_to`, as one of `rnnc.RNN`; without kernels
+    they are a `TensorError`.
+
     Args:
         input_size: features of the input.
         hidden_size: units of each direction of a layer.
@@ -47,6 +50,7 @@ class LSTM(Sequences, nn.LSTM):
         ValueError: an argument has a wrong value, as in torch.
         TypeError: an argument has a wrong type, as in torch.
         RuntimeError: a tensor of a call does not fit, as in torch.
+        TensorError: lengths or resets of a call do not fit, or no kernels serve a call with them.
 
     Example:
         >>> import torch, rnnc

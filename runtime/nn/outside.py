@@ -11,12 +11,13 @@ import torch
 
 
 @torch.compiler.disable(reason="rnnc.nn runs its kernels directly, between two graphs")
-def between_graphs(module: Any, input: Any, hx: Any) -> Any:
+def between_graphs(module: Any, input: Any, hx: Any, masks: dict[str, Any]) -> Any:
     """What a module's forward gives, of which Dynamo traces nothing.
 
     Args:
         module: of this package.
         input: of the caller.
         hx: of the caller.
+        masks: lengths, resets and reset values of the caller, by name.
     """
-    return module.forward(input, hx)
+    return module.forward(input, hx, **masks)

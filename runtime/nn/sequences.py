@@ -14,12 +14,14 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ..autograd.settings import Settings
 from ..composed.leaf import as_leaf
+from ..composed.ragged import ragged_of
 from ..layers import run_plain_call, scan_layers
+from ..ragged.given import Ragged
 from ..targets import Target
 from ..tensors import States
 from .base import OnKernels
 from .kinds import kind_of
-from .own import run_torch
+from .masks import check_packed, named_masks, run_without_kernels
 from .packed import run_packed
 from .serve import is_strided, kernels_serve
 
@@ -35,49 +37,70 @@ class Sequences(OnKernels):
     proj_size: int
     _all_weights: list[list[str]]
 
-    def forward(self, input: Any, hx: Any = None) -> Any:
+    def forward(
+        self,
+        input: Any,
+        hx: Any = None,
+        *,
+        lengths: Tensor | None = None,
+        reset: Tensor | None = None,
+        reset_to: Sequence[Tensor] | None = None,
+    ) -> Any:
         """Run all layers over a sequence, as torch's module does.
 
         Args:
             input: (T, B, input), or (B, T, input) with `batch_first`, or (T, input) for one
                 sequence, or a `PackedSequence`.
             hx: the states before the first step as torch's module takes them; zeros by default.
+            lengths: as in `rnnc.RNN`, which torch's module does not have.
+            reset: as in `rnnc.RNN`, likewise.
+            reset_to: as in `rnnc.RNN`, likewise.
 
         Returns:
             The output and the states after the last step, as torch's module gives them.
+
+        Raises:
+            TensorError: lengths, resets or reset values do not fit, or no kernels serve a call that
+                has them.
         """
+        masks = lengths, reset, reset_to
         # Dynamo traces no method of torch's subclasses, and no sizes of packed rows. Here it stops,
         # or it would trace each function below by itself.
         packed = isinstance(input, PackedSequence)
         if packed if torch.compiler.is_dynamo_compiling() else get_eval_frame_callback():
             from .outside import between_graphs
 
-            return between_graphs(self, input, hx)
+            return between_graphs(self, input, hx, named_masks(masks))
         states = self._states_of(hx)
         if not torch.compiler.is_compiling():
             if torch._C._get_tracing_state() is not None:
-                return run_torch(self, input, hx)
-            known = self._calls.find_sequence(self, input, states)
+                return run_without_kernels(self, input, hx, masks)
+            known = self._calls.find_sequence(self, input, states, masks)
             if known is not None:
                 y, last = run_plain_call(known[0], self._dropout, known[1])
                 return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
             if isinstance(input, Proxy):
-                return as_leaf(cast(torch.nn.Module, self), input, hx)
+                module = cast(torch.nn.Module, self)
+                return as_leaf(module, input, hx, **named_masks(masks))
         if packed:
+            check_packed(masks)
             return run_packed(self, input, hx)
         settings = self._settings()
         weights = self._weights()
         if settings is None or not is_strided(input) or input.ndim not in (2, 3):
-            return run_torch(self, input, hx)
+            return run_without_kernels(self, input, hx, masks)
         batch = () if input.ndim == 2 else (input.shape[0 if self.batch_first else 1],)
         if not self._fits(settings, input, batch, states, weights):
-            return run_torch(self, input, hx)
+            return run_without_kernels(self, input, hx, masks)
+        names = [state.name for state in settings.cell.states]
+        sizes = self.num_layers * len(settings.choices), [self.hidden_size] * len(names)
+        ragged = ragged_of(names, sizes, input, self.batch_first, *masks)
         if input.ndim == 2:
             given = None if states is None else [state.unsqueeze(1) for state in states]
-            y, last = self._scan(settings, input.unsqueeze(1), given, weights)
+            y, last = self._scan(settings, input.unsqueeze(1), given, weights, ragged)
             return y.squeeze(1), self._hx_of(tuple([state.squeeze(1) for state in last]))
         x = input.transpose(0, 1) if self.batch_first else input
-        y, last = self._scan(settings, x, states, weights)
+        y, last = self._scan(settings, x, states, weights, ragged)
         return (y.transpose(0, 1) if self.batch_first else y), self._hx_of(last)
 
     def _scan(
@@ -86,12 +109,13 @@ class Sequences(OnKernels):
         x: Tensor,
         states: Sequence[Tensor] | None,
         weights: Sequence[Tensor | None],
+        ragged: Ragged | None = None,
     ) -> tuple[Tensor, States]:
         """All layers, time first, batched."""
         remember = None
         if not torch.compiler.is_compiling():
             remember = partial(self._calls.remember, self, x, states, settings)
-        return scan_layers(settings, self.training, x, states, weights, remember)
+        return scan_layers(settings, self.training, x, states, weights, remember, ragged)
 
     def _settings(self) -> Settings | None:
         """What the module is, besides its weights; None if there is no such cell."""

@@ -63,6 +63,23 @@ CPU: dict[str, tuple[str, Edit]] = {
             "for (int64_t d = 0; d < n / 4 * 4; ++d) to[d] += a[d] * b[d];",
         ),
     ),
+    "a gradient across a reset": (
+        "masked_backward.h",
+        swap("std::memset(d_before, 0, (size_t)task_.units * sizeof(real));", ""),
+    ),
+    "the reset values of another row": (
+        "masks.h",
+        swap("row * masks_.reset_rows[state]", "0 * masks_.reset_rows[state]"),
+    ),
+    "the last state of the padding": (
+        "masked_forward.h",
+        swap("while (steps > 0 && masks_.at(steps - 1, row) == kHold) --steps;", ""),
+    ),
+    "a reversed row that begins at the end of the padding": (
+        "masks.h",
+        swap("states_before(how == kFirst ? 0 : step,", "states_before(step,"),
+    ),
+    "the input of another step": ("layout.h", swap("time * strides[0]", "0 * strides[0]")),
 }
 CUDA: dict[str, tuple[str, Edit]] = {
     "an index of another space": (
@@ -103,6 +120,26 @@ CUDA: dict[str, tuple[str, Edit]] = {
             "if (!masks.holds(j)) add_to_sums(",
         ),
     ),
+    "a gradient across a reset": ("mask_backward.cuh", swap("      d_state[s] = 0;\n", "")),
+    "the reset values of another row": (
+        "mask.cuh",
+        swap("row * a.masks.reset_row[state]", "0 * a.masks.reset_row[state]"),
+    ),
+    "the last state of the padding": (
+        "mask_forward.cuh",
+        swap(
+            "const real kept = holds ? state[s] : next_state[s];",
+            "const real kept = next_state[s];",
+        ),
+    ),
+    "a reversed row that begins at the end of the padding": (
+        "mask_backward.cuh",
+        swap("if (now[j] != kFirst) return;", "return;"),
+    ),
+    "the input of another step": (
+        "unweighted.cuh",
+        swap("time.at(t) * given.time[k]", "0 * given.time[k]"),
+    ),
 }
 DERIVATIVES = {
     # silu' has a second term: x sigmoid(x) sigmoid(-x).
@@ -129,6 +166,12 @@ def may_show(fault: str, case: Case) -> bool:
         "a tail that is not masked": bool(case.dim % 16 or case.batch % 4),
         "a dropped term of a derivative": "silu" in functions_used(cell),
         "a clip of the wrong sign": "clip_gradient" in functions_used(cell),
+        "a gradient across a reset": bool(case.resets),
+        "the reset values of another row": bool(case.resets) and case.reset_to == "rows",
+        "the last state of the padding": bool(case.lengths),
+        "a reversed row that begins at the end of the padding": bool(case.lengths)
+        and (case.reverse or case.both),
+        "the input of another step": any(i.form != "units" for i in cell.inputs),
     }[fault]
 
 
