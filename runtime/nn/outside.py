@@ -1,17 +1,13 @@
-"""Calls of a module between two graphs of Dynamo.
-
-Imported where Dynamo is already: its import takes a second.
-"""
+"""Calls of a module between two graphs of Dynamo."""
 
 from __future__ import annotations
 
 from typing import Any
 
-import torch
+from ..autograd.marks import outside_of_graphs
 
 
-@torch.compiler.disable(reason="rnnc.nn runs its kernels directly, between two graphs")
-def between_graphs(module: Any, input: Any, hx: Any, masks: dict[str, Any]) -> Any:
+def _call(module: Any, input: Any, hx: Any, masks: dict[str, Any]) -> Any:
     """What a module's forward gives, of which Dynamo traces nothing.
 
     Args:
@@ -21,3 +17,6 @@ def between_graphs(module: Any, input: Any, hx: Any, masks: dict[str, Any]) -> A
         masks: lengths, resets and reset values of the caller, by name.
     """
     return module.forward(input, hx, **masks)
+
+
+between_graphs = outside_of_graphs(_call)

@@ -22,6 +22,7 @@ from ..tensors import States
 from .base import OnKernels
 from .kinds import kind_of
 from .masks import check_packed, named_masks, run_without_kernels
+from .outside import between_graphs
 from .packed import run_packed
 from .serve import is_strided, kernels_serve
 
@@ -68,8 +69,6 @@ class Sequences(OnKernels):
         # or it would trace each function below by itself.
         packed = isinstance(input, PackedSequence)
         if packed if torch.compiler.is_dynamo_compiling() else get_eval_frame_callback():
-            from .outside import between_graphs
-
             return between_graphs(self, input, hx, named_masks(masks))
         states = self._states_of(hx)
         if not torch.compiler.is_compiling():

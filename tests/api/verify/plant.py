@@ -116,25 +116,25 @@ CUDA: dict[str, tuple[str, Edit]] = {
     "a tail that is not masked": (
         "block_backward.cuh",
         swap(
-            "if (valid[half][j] && !masks.holds(j)) add_to_sums(",
-            "if (!masks.holds(j)) add_to_sums(",
+            "if (valid[half][j] && masks.runs(j)) add_to_sums(",
+            "if (masks.runs(j)) add_to_sums(",
         ),
     ),
-    "a gradient across a reset": ("mask_backward.cuh", swap("      d_state[s] = 0;\n", "")),
+    "a gradient across a reset": (
+        "mask_backward.cuh",
+        swap("return cut[j] ? real(0) : part;", "return part;"),
+    ),
     "the reset values of another row": (
         "mask.cuh",
         swap("row * a.masks.reset_row[state]", "0 * a.masks.reset_row[state]"),
     ),
     "the last state of the padding": (
         "mask_forward.cuh",
-        swap(
-            "const real kept = holds ? state[s] : next_state[s];",
-            "const real kept = next_state[s];",
-        ),
+        swap("if (edge[j] > 0) return false;", "if (edge[j] > 0) return true;"),
     ),
     "a reversed row that begins at the end of the padding": (
         "mask_backward.cuh",
-        swap("if (now[j] != kFirst) return;", "return;"),
+        swap("(now & bit[j]) || (kReversed && step == edge[j])", "now & bit[j]"),
     ),
     "the input of another step": (
         "unweighted.cuh",
