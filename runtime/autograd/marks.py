@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-import torch
+from torch._compile import _disable_dynamo
 
 P = ParamSpec("P")
 Result = TypeVar("Result")
@@ -30,4 +30,4 @@ def outside_of_graphs(function: Callable[P, Result]) -> Callable[P, Result]:
     Args:
         function: what it calls; the first call imports `torch._dynamo`.
     """
-    return torch._disable_dynamo(function)
+    return _disable_dynamo(function)
