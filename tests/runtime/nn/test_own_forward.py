@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc.runtime.cpu.target import CpuTarget
 from rnnc.runtime.errors import NoCompilerError
-from rnnc.runtime.nn import sequences, serve
+from rnnc.runtime.nn import masks, serve
 from torch import nn
 from torch.autograd import forward_ad
 
@@ -25,8 +25,8 @@ def pair(name, *sizes, **options):
 def ran(monkeypatch):
     """How often torch's own forward ran."""
     calls = []
-    run = sequences.run_torch
-    monkeypatch.setattr(sequences, "run_torch", lambda *args: calls.append(1) or run(*args))
+    run = masks.run_torch
+    monkeypatch.setattr(masks, "run_torch", lambda *args: calls.append(1) or run(*args))
     return calls
 
 
