@@ -102,10 +102,10 @@ def test_the_text_of_a_command_is_the_same_with_progress(run, at_once, folder, m
 
 def test_colours_by_the_environment_do_not_reach_a_pipe_that_holds_results(run, at_once, folder):
     result = CliRunner(env={"FORCE_COLOR": "1", "TERM": "xterm"}).invoke(
-        app, ["limits", "--cell", "elman"]
+        app, ["limits", "--cell", "indrnn"]
     )
     assert result.exit_code == 0, result.output
-    assert "planning elman for each GPU" in result.stderr
+    assert "planning indrnn for each GPU" in result.stderr
     assert "\x1b[" in result.stderr  # a bar
     assert "planning" not in result.stdout
 
