@@ -37,7 +37,7 @@ namespace rnnc {
 
 RNNC_INLINE real sigmoid(real x) { return real(1) / (real(1) + exp(-x)); }
 
-// 9 operations a unit
+// 9 operations per unit
 RNNC_INLINE void pointwise_forward(real r, real z, real n, real m, real h, real& h_next,
     real& sigmoid_r, real& sigmoid_z) {
   sigmoid_r = sigmoid(r);
@@ -45,7 +45,7 @@ RNNC_INLINE void pointwise_forward(real r, real z, real n, real m, real h, real&
   h_next = (real(1) - sigmoid_z)*tanh(n + sigmoid_r*m) + sigmoid_z*h;
 }
 
-// 18 operations a unit
+// 18 operations per unit
 RNNC_INLINE void pointwise_backward(real sigmoid_r, real sigmoid_z, real n, real m, real h,
     real h_next, real d_h_next, real& d_m, real& d_n, real& d_r, real& d_z, real& d_h) {
   const real t0 = real(1) - sigmoid_z;

@@ -38,7 +38,7 @@ namespace rnnc {
 
 RNNC_INLINE real sigmoid(real x) { return real(1) / (real(1) + exp(-x)); }
 
-// 9 operations a unit
+// 9 operations per unit
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
     real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z) {
   sigmoid_f = sigmoid(f);
@@ -49,7 +49,7 @@ RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real 
   h_next = sigmoid_o*tanh(c_next);
 }
 
-// 20 operations a unit
+// 20 operations per unit
 RNNC_INLINE void pointwise_backward(real sigmoid_i, real sigmoid_f, real tanh_z, real sigmoid_o,
     real h, real c, real h_next, real c_next, real d_h_next, real d_c_next, real& d_f, real& d_i,
     real& d_o, real& d_z, real& d_h, real& d_c) {

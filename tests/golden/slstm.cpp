@@ -45,7 +45,7 @@ RNNC_INLINE real minimum(real a, real b) { return (a < b || a != a) ? a : b; }
 RNNC_INLINE real where(bool condition, real a, real b) { return condition ? a : b; }
 RNNC_INLINE real stop_gradient(real x) { return x; }
 
-// 20 operations a unit
+// 20 operations per unit
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real n, real m,
     real& h_next, real& c_next, real& n_next, real& m_next, real& sigmoid_o, real& tanh_z) {
   sigmoid_o = sigmoid(o);
@@ -59,7 +59,7 @@ RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real 
   h_next = sigmoid_o*c_next/n_next;
 }
 
-// 39 operations a unit
+// 39 operations per unit
 RNNC_INLINE void pointwise_backward(real i, real f, real tanh_z, real sigmoid_o, real h, real c,
     real n, real m, real h_next, real c_next, real n_next, real m_next, real d_h_next,
     real d_c_next, real d_n_next, real d_m_next, real& d_f, real& d_i, real& d_o, real& d_z,
