@@ -30,6 +30,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 from rnnc import Constant, Gate, State, constant, gate, sigmoid, tanh
+from rnnc.cli.progress import stages
 from torch import Tensor, nn
 
 # torch starts with an empty cache, so that the compile time is that of a first compilation.
@@ -154,7 +155,7 @@ def main(
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     results: dict[str, dict[str, float]] = {}
-    for size in hidden or [64, 256]:
+    for size in stages(hidden or [64, 256], "measuring hidden size"):
         long = {"nn.LSTM": nn.LSTM(size, size), "eager loop": EagerLoop(size)}
         cells = [rnnc.cells.get(n) for n in ("lstm", "slstm", "gru", "elman")]
         long |= {f"rnnc {c.name}": rnnc.RNN(c, size, size) for c in (*cells, novel)}

@@ -25,6 +25,7 @@ from error_plot import plot
 from rnnc.bench.inputs import DTYPES, Inputs
 from rnnc.bench.report import file_stem, machine
 from rnnc.bench.rows import Row
+from rnnc.cli.progress import track
 from rnnc.runtime.call import Choice
 from rnnc.runtime.cuda.choose import choose_plan
 from torch import Tensor
@@ -50,7 +51,7 @@ def main(
     path = output / f"error-over-time-{stem}.json"
     cases: list[dict[str, Any]] = []
     wanted = [(c, s, d) for c in cells.split(",") for s in SIZES for d in dtypes.split(",")]
-    for cell, (heads, dim), dtype in wanted:
+    for cell, (heads, dim), dtype in track(wanted, "measuring errors over time"):
         if time.monotonic() - began > limit:
             typer.echo(f"time limit reached before {cell}, {heads} x {dim}, {dtype}")
             break

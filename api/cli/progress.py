@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, TypeVar
@@ -32,6 +33,7 @@ class Stage:
 
     def __init__(self, what: str, total: int | None = None, start: int = 0) -> None:
         self._what, self._total, self._done, self._now = what, total, start, ""
+        self._began = time.monotonic()
         self._lock = threading.Lock()
         self._ended = False
         self._live: tuple[Progress, TaskID] | None = None
@@ -95,24 +97,35 @@ class Stage:
             TimeElapsedColumn,
             TimeRemainingColumn,
         )
+        from rich.table import Column
 
         columns = (
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
-            *([BarColumn(), TextColumn("{task.completed}/{task.total}")] if self._total else []),
+            *(
+                [BarColumn(bar_width=24), TextColumn("{task.completed}/{task.total}")]
+                if self._total
+                else []
+            ),
             TimeElapsedColumn(),
             *([TimeRemainingColumn()] if self._total else []),
-            TextColumn("{task.fields[now]}", markup=False),
+            TextColumn(
+                "{task.fields[now]}",
+                markup=False,
+                table_column=Column(ratio=1, no_wrap=True, overflow="ellipsis"),
+            ),
         )
         live = Progress(
             *columns,
             console=console,  # type: ignore[arg-type]
             transient=True,
+            expand=True,
             refresh_per_second=4,  # a measurement in the same process notices more
             # Results that go to a file must not go to the bar's terminal.
             redirect_stdout=sys.stdout.isatty(),
         )
         task = live.add_task(self._what, total=self._total, now="")
+        live.tasks[0].start_time = self._began
         live.start()
         return live, task
 
