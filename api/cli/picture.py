@@ -87,7 +87,7 @@ def write_picture(path: Path | None, title: str, label: str, marks: Sequence[Mar
         own = [mark for mark in drawn if mark.series == name]
         colour = OURS if own[0].ours else _COLOURS[number % len(_COLOURS)]
         axes.plot(
-            [mark.value for mark in own],
+            [mark.value or 0 for mark in own],
             [rows.index(mark.row) for mark in own],
             linestyle="none",
             marker=_MARKERS[number % len(_MARKERS)],

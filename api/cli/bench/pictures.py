@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ...bench.ragged.measure import RaggedResult
-from ...bench.users.measure import UserResult
+from ...bench.users.measure import Side, UserResult
 from ...bench.users.plans import PlanResult
 from ..picture import Mark
 
@@ -19,9 +19,13 @@ def users_marks(found: Sequence[UserResult]) -> Iterator[Mark]:
     """
     for result in found:
         row = str(result.case)
-        yield Mark(row, "rnnc", result.ours and result.ours.wall, ours=True)
-        yield Mark(row, "rnnc, stepper", result.stepper and result.stepper.wall)
-        yield Mark(row, "torch", result.peer and result.peer.wall)
+        yield Mark(row, "rnnc", _wall(result.ours), ours=True)
+        yield Mark(row, "rnnc, stepper", _wall(result.stepper))
+        yield Mark(row, "torch", _wall(result.peer))
+
+
+def _wall(side: Side | None) -> float | None:
+    return side.wall if side else None
 
 
 def ragged_marks(found: Sequence[RaggedResult]) -> Iterator[Mark]:
