@@ -7,7 +7,7 @@ import copy
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.nn import packed, sequences, steps
+from rnnc.runtime.nn import masks, packed, steps
 from torch import nn
 from torch.nn.utils.rnn import PackedSequence, pack_sequence
 
@@ -23,7 +23,7 @@ def by_kernels(monkeypatch):
     def refuse(*_):
         raise AssertionError("torch's own forward ran")
 
-    for room in (packed, sequences, steps):
+    for room in (packed, masks, steps):
         monkeypatch.setattr(room, "run_torch", refuse)
 
 
@@ -195,3 +195,36 @@ def test_after_a_move():
             torch.testing.assert_close(ours(x.cuda())[0].cpu(), wanted[0], rtol=1e-3, atol=1e-3)
         ours.cpu()
         torch.testing.assert_close(ours(x), wanted)
+
+
+@EACH
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True, "batch_first": True}])
+def test_lengths_and_resets(name, options, by_kernels):
+    """Against the kernels of the CPU in float64; without states, which are zero then."""
+    exact = getattr(rnnc.nn, name)(12, 24, 2, **options, dtype=torch.float64)
+    ours = getattr(rnnc.nn, name)(12, 24, 2, **options)
+    ours.load_state_dict(exact.state_dict())
+    steps, batch, first = 40, 6, ours.batch_first
+    lengths = torch.tensor([40, 0, 7, 33, 1, 20])
+    reset = torch.rand(steps, batch) < 0.2
+    reset[0] = True
+    pad = (torch.arange(steps)[:, None] >= lengths)[..., None]
+    x = torch.randn(steps, batch, 12).masked_fill(pad, float("nan"))
+    x, reset = (v.transpose(0, 1) if first else v for v in (x, reset))
+    parts, states = 4 if ours.bidirectional else 2, 2 if name == "LSTM" else 1
+    values = [torch.randn(parts, 24) for _ in range(states)]
+    found = []
+    for module, device in ((exact, "cpu"), (ours, "cuda")):
+        like = next(module.to(device).parameters())
+        given = [value.to(like).requires_grad_() for value in values]
+        masks = {"lengths": lengths.to(device), "reset": reset.to(device), "reset_to": given}
+        y, h = module(x.to(like), **masks)
+        h = h if name == "LSTM" else (h,)
+        y.cos().sum().add(sum(each.sin().sum() for each in h)).backward()
+        named = {n: p.grad for n, p in module.named_parameters()}
+        named |= {f"reset_to {i}": value.grad for i, value in enumerate(given)}
+        found.append({"y": y} | {f"last {i}": each for i, each in enumerate(h)} | named)
+    for key, wanted in found[0].items():
+        torch.testing.assert_close(
+            found[1][key].cpu().double(), wanted, rtol=1e-3, atol=1e-3, msg=key
+        )
