@@ -5,13 +5,16 @@ from __future__ import annotations
 import linecache
 import os
 import re
+import signal
 import sys
+import traceback
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any, cast
+from typing import Any, NoReturn, cast
 
 import jinja2
 from markupsafe import Markup
@@ -28,21 +31,23 @@ from ..report.mathml import equations_of
 from ..report.page import environment
 from ..report.terms import Terms
 from .question import Question, Remark
+from .remarks import MEMORY, out_of_time
 
 Part = dict[str, Any]
 _PREFIX = "a"
 
 
-def answer(question: Question, send: Callable[[Part], None]) -> None:
+def answer(question: Question, send: Callable[[Part], None], seconds: float = 0) -> None:
     """Run the text, and send what is known of its cell, part by part.
 
     Args:
         question: the text and the sizes.
         send: gets `{"ran": True}` after the text has run, then `{"cells": …}` with the names and
             the remarks, then `{"texts": …}` twice with HTML by tab.
+        seconds: after which the text is interrupted; 0 for no limit.
     """
     remarks: list[Remark] = []
-    module = _run(question, remarks)
+    module = _run(question, remarks, seconds)
     # From here on only the compiler runs, which has a limit of its own.
     send({"ran": True})
     found = cells_of(module) if module else {}
@@ -76,25 +81,47 @@ _NO_CELL = Remark(
 )
 
 
-def _run(question: Question, remarks: list[Remark]) -> ModuleType | None:
+class _OutOfTime(BaseException):
+    """The text has not ended in time; not an `Exception`, which texts catch."""
+
+
+@contextmanager
+def _within(seconds: float) -> Iterator[None]:
+    """Interrupt what runs longer, so that the cells above that line can be shown."""
+
+    def stop(*_: object) -> NoReturn:
+        raise _OutOfTime
+
+    before = signal.signal(signal.SIGALRM, stop)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def _run(question: Question, remarks: list[Remark], seconds: float) -> ModuleType | None:
     os.chdir(question.folder)
     # Messages quote lines of the text, which is in no file.
     lines = question.code.splitlines(keepends=True)
     linecache.cache[question.file] = (len(question.code), None, lines, question.file)
     path = Path(question.file)
     try:
-        return load_file(path, question.code.encode("utf-8", "surrogatepass"))
+        with _within(seconds):
+            return load_file(path, question.code.encode("utf-8", "surrogatepass"))
     except MemoryError:
         remarks.append(Remark(f"more than {MEMORY}", "a text that runs with less"))
     except RnncError as error:
         remarks.append(_remark(error, question.file))
+    except _OutOfTime as error:
+        frames = traceback.extract_tb(error.__traceback__)
+        lines_of_it = [f.lineno or 0 for f in frames if f.filename == question.file]
+        remarks.append(out_of_time(lines_of_it[-1] if lines_of_it else 0))
     except BaseException as error:  # such as KeyboardInterrupt, which the text may raise
         remarks.append(Remark(f"{type(error).__name__}", "a text that runs to its end"))
     # The cells above the line that failed can be shown.
     return sys.modules.get(f"rnnc_file_{path.stem}")
-
-
-MEMORY = "1 GiB of memory"
 
 
 def _remark(error: RnncError, file: str) -> Remark:

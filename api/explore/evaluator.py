@@ -141,17 +141,16 @@ class Evaluator:
 
     async def _read(self, process: asyncio.subprocess.Process) -> None:
         assert process.stdout is not None
-        with contextlib.suppress(ValueError):  # a line above the limit
-            while line := await process.stdout.readline():
-                found = json.loads(line)
-                if "ready" in found:
-                    self.ready.set()
-                    self._expect()
-                elif self._current is not None and found["id"] == self._current.number:
-                    asked = self._current
-                    if "end" in found:
-                        self._next()
-                    asked.listen(found)
+        while line := await _line_of(process.stdout):
+            found = json.loads(line)
+            if "ready" in found:
+                self.ready.set()
+                self._expect()
+            elif self._current is not None and found["id"] == self._current.number:
+                asked = self._current
+                if "end" in found:
+                    self._next()
+                asked.listen(found)
         try:
             await asyncio.wait_for(process.wait(), 1)
         except TimeoutError:
@@ -169,3 +168,11 @@ class Evaluator:
             if self._current is None and self._waiting:
                 self._current = self._waiting.pop(next(iter(self._waiting)))
             await self.start()
+
+
+async def _line_of(stream: asyncio.StreamReader) -> bytes:
+    """The next line, or nothing at the end and for a line above the limit."""
+    try:
+        return await stream.readline()
+    except ValueError:
+        return b""

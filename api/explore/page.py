@@ -27,6 +27,7 @@ TABS = {
 PAUSE_SECONDS = 0.15
 _PRINTED = 10_000  # characters
 _THEMES = {False: "vscodeLight", True: "vscodeDark"}
+_NOTHING = '<p class="note">This is filled when the text has run.</p>'
 _WARNING = (
     "The page runs what you type, while you type it, on this machine with your rights. It is no"
     " sandbox: paste only what you would run."
@@ -74,9 +75,9 @@ class Page:
 
     async def connected(self) -> None:
         """Begin when the browser is there."""
-        dark = await ui.run_javascript('matchMedia("(prefers-color-scheme: dark)").matches')
-        self._follow(bool(dark))
         self._later(0)
+        query = 'matchMedia("(prefers-color-scheme: dark)").matches'
+        self._follow(bool(await ui.run_javascript(query, timeout=30)))
 
     def closed(self) -> None:
         """End what runs for this page."""
@@ -127,12 +128,14 @@ class Page:
         self._several.props('dense options-dense aria-label="Cell of the text"').set_visibility(
             False
         )
+        self._old = ui.label("This text has no cell: below is the last one.").classes("old")
+        self._old.set_visibility(False)
         self._answers: dict[str, ui.html] = {}
         with ui.tab_panels(tabs, value="equations", animated=False):
             for key in TABS:
                 with ui.tab_panel(key):
                     # The text that runs could write HTML here. The browser takes scripts out.
-                    self._answers[key] = ui.html("", sanitize=True).classes("answer")
+                    self._answers[key] = ui.html(_NOTHING, sanitize=True).classes("answer")
 
     # What the person does.
 
@@ -192,18 +195,22 @@ class Page:
         if "end" in found:
             self._ended(found)
             return
-        part = found["part"]
+        try:
+            self._take(found["part"])
+        except Exception as error:
+            # The text can forge an answer. NiceGUI refuses scripts in it, for one.
+            self._remarks.append(Remark(f"an answer that cannot be shown: {error}"))
+
+    def _take(self, part: dict[str, Any]) -> None:
         for each in part.get("remarks", ()):
             self._remarks.append(Remark(**each))
         if "cells" in part:
             self._offer(part["cells"], part["cell"])
         for key, text in part.get("texts", {}).items():
-            if key in self._answers:
-                self._answers[key].set_content(text)
-                self._answers[key].classes(remove="stale")
+            self._answers[key].set_content(text)
 
     def _ended(self, end: dict[str, Any]) -> None:
-        ended = remark_of(end, self._evaluator.seconds)
+        ended = remark_of(end)
         if ended:
             self._remarks.append(ended)
         self._say(self._remarks, end["printed"])
@@ -215,9 +222,8 @@ class Page:
             self._status.set_text(f"Ready: {seconds:.2f} s" if self._asked_at else "Ready")
 
     def _offer(self, names: list[str], shown: str) -> None:
+        self._old.set_visibility(not shown and bool(self._cell))
         if not shown:
-            for element in self._answers.values():
-                element.classes(add="stale")
             return
         self._cell = shown
         self._several.set_visibility(len(names) > 1)

@@ -6,23 +6,28 @@ from typing import Any
 
 from .question import Remark
 
-_UNDER_MAIN = 'what calls the cell under `if __name__ == "__main__":`, or out of the text'
+MEMORY = "1 GiB of memory"
+_UNDER_MAIN = 'what calls the cell below `if __name__ == "__main__":`, which the page does not run'
 
 
-def remark_of(end: dict[str, Any], seconds: float) -> Remark | None:
+def out_of_time(line: int) -> Remark:
+    """The remark on a text that did not end in time.
+
+    Args:
+        line: that ran, or 0.
+    """
+    return Remark("stopped: it did not end in time", "a text that runs in 2 s", _UNDER_MAIN, line)
+
+
+def remark_of(end: dict[str, Any]) -> Remark | None:
     """Why a text was ended, or None if it ran to its end.
 
     Args:
         end: the last line of an answer.
-        seconds: that a text may run.
     """
     line, status = end["line"], end["status"]
     if end["end"] == "time":
-        if not line:
-            return Remark(
-                "stopped: no answer in time", f"a text that runs in {seconds:g} s", _UNDER_MAIN
-            )
-        return Remark(f"stopped after {seconds:g} s", "a text that ends", _UNDER_MAIN, line)
+        return out_of_time(line)
     if end["end"] == "printed":
         return Remark("stopped: it printed more than 1 MB", "a text that prints less", "less print")
     if end["end"] == "answered":

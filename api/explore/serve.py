@@ -71,6 +71,7 @@ def serve(start: object, port: int, browser: bool, say: Callable[[str], None]) -
         guard.app = Policy(_application(start), number)
         config = uvicorn.Config(
             guard,
+            loop="asyncio",  # uvloop leaves sockets of this process open in the warm one
             log_level="warning",
             access_log=False,  # it would hold the token
             server_header=False,
@@ -103,8 +104,7 @@ def _application(start: object) -> App:
         client = ui.context.client
         shown = Page(evaluator, start)
         client.on_delete(shown.closed)
-        await client.connected()
-        await shown.connected()
+        client.on_connect(shown.connected)
 
     ui.page("/", title="rnnc explore", language="en-US")(page)
     outer = FastAPI(docs_url=None, redoc_url=None, openapi_url=None)
@@ -115,6 +115,7 @@ def _application(start: object) -> App:
         tailwind=False,
         gzip_middleware_factory=None,  # the policy reads the page
         binding_refresh_interval=None,
+        reconnect_timeout=10,  # of a busy machine
         show_welcome_message=False,
     )
     app.config.socket_io_js_transports = ["websocket"]  # the guard refuses POST

@@ -25,8 +25,9 @@ from .system import adopt_orphans, end, limit
 
 # Of the text alone; then of the compiler, which meets the text's cell and no more of the text.
 TEXT_SECONDS, WHOLE_SECONDS = 2.0, 10.0
-# The stack is written down this long before the end, to know the line.
-_EARLIER = 0.25
+# Parts of a text's time: then Python interrupts it, and then the stack is written down, to know the
+# line of what cannot be interrupted.
+_SOFT, _STACK = 0.8, 0.9
 PRINTED, ANSWERED = 1_000_000, 16_000_000  # bytes
 _POLL = 0.02  # seconds
 # Where answers go. A text's process closes it.
@@ -114,10 +115,11 @@ class _Run:
             for pipe in (_OUT, self.parts, self.prints):
                 os.close(pipe)
             # The watcher is a thread that needs no lock of Python's. There are no others.
-            faulthandler.dump_traceback_later(max(self.seconds - _EARLIER, 0.01), file=self.stack)
+            faulthandler.dump_traceback_later(_STACK * self.seconds, file=self.stack)
             limit()
             signal.signal(signal.SIGINT, signal.SIG_DFL)
-            answer(self.question, lambda part: self._send(parts, part))
+            soft = _SOFT * self.seconds
+            answer(self.question, lambda part: self._send(parts, part), soft)
             sys.stdout.flush()
             sys.stderr.flush()
             self._send(parts, {"done": True})

@@ -13,14 +13,20 @@ WANTED = os.environ.get("RNNC_WEB") == "1"
 collect_ignore_glob = [] if WANTED else ["test_*.py"]
 
 
+def beside(name):
+    """A module of this folder."""
+    path = Path(__file__).with_name(f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
 @pytest.fixture(scope="session")
 def browser():
     from playwright.sync_api import sync_playwright
 
-    path = Path(__file__).with_name("browser.py")
-    spec = importlib.util.spec_from_file_location("browser", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = beside("browser")
     with sync_playwright() as playwright:
         # As root, as in a container, Chromium has no sandbox.
         flags = ["--no-sandbox"] if os.geteuid() == 0 else []
@@ -48,3 +54,18 @@ def opened(browser):
     yield open_file
     for context in contexts:
         context.close()
+
+
+@pytest.fixture(scope="session")
+def explorers():
+    return beside("explorers")
+
+
+@pytest.fixture(scope="module")
+def explorer(browser, explorers):
+    """A running explorer, for all tests of a file."""
+    with explorers.server("--no-open", "--port", "0") as link:
+        found = explorers.Explorer(link, browser)
+        yield found
+        for context in found.contexts:
+            context.close()
