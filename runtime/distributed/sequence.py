@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -193,7 +194,9 @@ class Sequential(Parallel):
         if weight is None:
             return x.new_empty(x.shape[1], steps.total, self.heads // ranks, dim, 0)
         local(weight)  # says what is wrong with a weight that is not spread over ranks
-        whole = weight.redistribute(self._mesh, [Replicate()]).to_local(grad_placements=[Partial()])
+        with _without_inference():
+            whole = weight.redistribute(self._mesh, [Replicate()])
+        whole = whole.to_local(grad_placements=[Partial()])
         W = self._form._matrices(whole)
         assert W is not None
         wx = target_of(x.device, self.backend).project(x, W).transpose(0, 1)
@@ -274,3 +277,13 @@ class Sequential(Parallel):
         return DTensor.from_local(
             y, self._mesh, [Shard(0)], run_check=False, shape=shape, stride=stride
         )
+
+
+def _without_inference() -> AbstractContextManager[Any]:
+    """Without gradients rather than in inference mode, in which torch 2.11 gathers no DTensor."""
+    if not torch.is_inference_mode_enabled():
+        return nullcontext()
+    stack = ExitStack()
+    stack.enter_context(torch.inference_mode(False))
+    stack.enter_context(torch.no_grad())
+    return stack
