@@ -281,7 +281,7 @@ class Sequential(Parallel):
 
 def _without_inference() -> AbstractContextManager[Any]:
     """Without gradients rather than in inference mode, in which torch 2.11 gathers no DTensor."""
-    if not torch.is_inference_mode_enabled():
+    if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
         return nullcontext()
     stack = ExitStack()
     stack.enter_context(torch.inference_mode(False))
