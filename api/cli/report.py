@@ -60,12 +60,14 @@ def write_report(
             with stage(f"{what} of {cell.name}"):
                 getattr(reports[-1], part)
     path = output or Path("-".join(cell.name for cell in found) + ".html")
-    page = page_of(reports, command_of(found, shape, gpu, variant))
+    page = page_of(reports, command_of(found, shape, gpu, variant, measure))
     path.write_text(page, encoding="utf-8")
     print_lines(f"{path}: {len(page.encode()) / 1e3:.0f} kB")
 
 
-def command_of(cells: Sequence[object], shape: Shape, gpu: str, variant: str) -> str:
+def command_of(
+    cells: Sequence[object], shape: Shape, gpu: str, variant: str, measure: bool = False
+) -> str:
     """The command that makes the page again, with names of cells and no path of this machine.
 
     Args:
@@ -73,9 +75,11 @@ def command_of(cells: Sequence[object], shape: Shape, gpu: str, variant: str) ->
         shape: the sizes.
         gpu: a GPU by name.
         variant: the kind of plan.
+        measure: whether it measures, on the GPU of the machine.
     """
     names = [str(getattr(cell, "name", cell)) for cell in cells]
     words = ["rnnc", "report", *names, "--heads", f"{shape.heads}"]
     words += ["--head-dim", f"{shape.head_dim}", "--batch", f"{shape.batch}"]
-    words += ["--dtype", shape.dtype, "--gpu", gpu, "--variant", variant]
+    words += ["--dtype", shape.dtype, "--variant", variant]
+    words += ["--measure"] if measure else ["--gpu", gpu]
     return shlex.join(words)

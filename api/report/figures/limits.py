@@ -74,9 +74,10 @@ def rooflines_of(cell: CellSpec, shape: Shape, limits: Limits, kernels: Kernels)
         kernels: per direction the plan, where it keeps its data, and its estimated time.
     """
     peers = _peers(cell, shape, data("peers.json"))
+    gpus = data("gpus.json")["gpus"]  # by their presets, and as devices call themselves
+    gpu = next((g for g in gpus if limits.name in (g["name"], *g["devices"])), None)
     # At the report's size, and on its GPU: only these belong into its plots.
-    near = [p for p in peers if p.same and f"NVIDIA {limits.name}," in p.source]
-    gpu = next((g for g in data("gpus.json")["gpus"] if g["name"] == limits.name), None)
+    near = [p for p in peers if gpu and p.same and f"NVIDIA {gpu['name']}," in p.source]
     return Rooflines(
         latency=_latency(limits, kernels, near),
         memory=_memory(cell, shape, gpu, kernels, near) if gpu else None,

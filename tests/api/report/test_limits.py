@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,16 @@ def test_other_packages_of_this_size_are_dots_at_their_measured_times():
     operations = 2 * 4 * 64 * 16 * 12 * 64  # of a step: four gates of heads of 64 units
     rates = [dot.y for dot in lines.memory.dots if dot.other]
     assert rates == pytest.approx([operations / forward / 1e6, operations / backward / 1e6])
+
+
+def test_a_device_has_the_figures_of_its_preset():
+    preset = limits_of("H200")
+    shape = rnnc.Shape(12, 64)
+    device = Report.of(LSTM, shape, replace(preset, name="NVIDIA H200")).rooflines
+    own = Report.of(LSTM, shape, preset).rooflines
+    assert device.memory == own.memory
+    assert device.latency == own.latency
+    assert Report.of(LSTM, shape, replace(preset, name="NVIDIA H200 NVL")).rooflines.memory is None
 
 
 @pytest.mark.parametrize(("sizes", "gpu"), [((12, 32, 16), "H200"), ((12, 64, 16), "A100")])

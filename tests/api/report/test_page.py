@@ -10,6 +10,7 @@ import xml.etree.ElementTree as ET
 
 import rnnc
 from rnnc.cli.app import app
+from rnnc.cli.report import command_of
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plans_for
 from rnnc.report.contents import Report
@@ -160,3 +161,11 @@ def test_a_long_docstring_leaves_room_for_the_answers(page):
     order = [text.index(words) for words in ("The first.", "What does it keep?", "The second p")]
     assert order == sorted(order)
     assert "The third." in text
+
+
+def test_the_command_that_measures_names_no_gpu():
+    words = command_of([rnnc.cells.elman], rnnc.Shape(2, 32), "NVIDIA H200", "auto", measure=True)
+    assert words.endswith("--variant auto --measure")
+    assert "NVIDIA" not in words
+    words = command_of([rnnc.cells.elman], rnnc.Shape(2, 32), "H200", "auto")
+    assert words.endswith("--variant auto --gpu H200")
