@@ -50,10 +50,11 @@ build/peers/installed: tests/peers/requirements.txt tests/peers/constraints.txt 
 	touch $@
 
 # The site, in build/site: pages of docs/, the gallery of cells, the notebooks, the reference. Nothing
-# is fetched after the installation. Then tests of the built pages.
+# is fetched after the installation, and the same commit gives the same files. Then tests of the pages.
 docs: $(VENV)/site build/wheel
 	$(BIN)/python docs/site/prepare.py
-	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
+	NO_MKDOCS_2_WARNING=1 SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct 2>/dev/null || echo 0) \
+		$(BIN)/python -m mkdocs build --strict --quiet
 	RNNC_SITE=1 $(BIN)/python -m pytest -q tests/site
 	@echo "The site is in build/site; open build/site/index.html"
 
