@@ -200,3 +200,16 @@ def test_the_parts_of_a_step_differ_in_colour_for_everyone(scheme, seen):
     for one, other in itertools.combinations(colours, 2):
         distance = sum((a - b) ** 2 for a, b in zip(lab(one, seen), lab(other, seen), strict=True))
         assert distance**0.5 > 15, (one, other)
+
+
+def test_a_long_docstring_is_folded_on_a_screen_and_whole_in_print(opened, tmp_path):
+    doc = "The first paragraph.\n\nThe second paragraph."
+    cell = rnnc.cells.elman.model_copy(update={"doc": doc})
+    page = opened(write(tmp_path / "page.html", cell))
+    second = page.get_by_text("The second paragraph.")
+    assert not second.is_visible()
+    page.locator("details.more summary").click()
+    assert second.is_visible()
+    page.locator("details.more summary").click()
+    page.emulate_media(media="print")
+    assert second.is_visible()
