@@ -67,7 +67,9 @@ def test_pictures_have_a_text_in_their_place(name: str) -> None:
 
 def target_of(file: Path, address: str) -> Path:
     path = unquote(urlsplit(address).path)
-    found = SITE / path.lstrip("/") if path.startswith("/") else file.parent / path
+    # The page of unknown addresses has absolute links, below the address of the site.
+    top = urlsplit(os.environ.get("SITE_URL", "")).path or "/"
+    found = SITE / path.removeprefix(top) if path.startswith("/") else file.parent / path
     found = found.resolve() if path else file
     return found / "index.html" if found.is_dir() else found
 
