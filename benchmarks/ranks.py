@@ -47,7 +47,10 @@ def main() -> None:
     mesh = dist.init_device_mesh(device, (dist.get_world_size(),))
     size = SIZES[given.size]
     told: dict[str, Any] = {"date": str(date.today()), "machine": machine(device), "rows": []}
-    told |= {"ranks": mesh.size(), "size": given.size, "command": f"torchrun {' '.join(sys.argv)}"}
+    told |= {"ranks": mesh.size(), "size": given.size}
+    words = ["--nproc-per-node", str(mesh.size()), "benchmarks/ranks.py", "--size", given.size]
+    words += ["--steps", str(given.steps), "--limit", f"{given.limit:g}", "--out", given.out.name]
+    told["command"] = " ".join(["torchrun", *words])
     told |= {"model": {"layers": size.layers, "width": size.width}}
 
     def write() -> None:

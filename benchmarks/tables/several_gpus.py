@@ -20,7 +20,8 @@ def several_gpus(results: Path) -> str:
     found = newest(results, "ranks-*.json")
     if found is None:
         return missing("torchrun --nproc-per-node 2 benchmarks/ranks.py --out ranks.json")
-    shapes = sorted({(row["context"], row["batch"]) for row in found["rows"]})
+    alone = [row for row in found["rows"] if row["style"] == "one"]
+    shapes = sorted({(row["context"], row["batch"]) for row in alone})
     parts = [
         f"{batch} rows of {context} steps:\n\n{table(lines_of(found, context))}"
         for context, batch in shapes
