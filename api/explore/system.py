@@ -25,9 +25,10 @@ def limit(memory: int = _GIB, processor_seconds: int = 30) -> None:
         processor_seconds: an end even if nobody is left to end it.
     """
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    _lower(resource.RLIMIT_DATA, memory)
-    # Shared memory is not data.
-    _lower(resource.RLIMIT_AS, _reserved() + memory)
+    if sys.platform == "linux":  # macOS takes no limit below what is reserved
+        _lower(resource.RLIMIT_DATA, memory)
+        # Shared memory is not data.
+        _lower(resource.RLIMIT_AS, _reserved() + memory)
     _lower(resource.RLIMIT_CPU, processor_seconds)
     # A cell needs no process and no thread. The kernel exempts the superuser.
     _lower(resource.RLIMIT_NPROC, 0)
