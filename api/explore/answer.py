@@ -31,7 +31,7 @@ from ..report.mathml import equations_of
 from ..report.page import environment
 from ..report.terms import Terms
 from .question import Question, Remark
-from .remarks import MEMORY, out_of_time
+from .remarks import MEMORY, UNDER_MAIN, out_of_time
 
 Part = dict[str, Any]
 _PREFIX = "a"
@@ -111,7 +111,7 @@ def _run(question: Question, remarks: list[Remark], seconds: float) -> ModuleTyp
         with _within(seconds):
             return load_file(path, question.code.encode("utf-8", "surrogatepass"))
     except MemoryError:
-        remarks.append(Remark(f"more than {MEMORY}", "a text that runs with less"))
+        remarks.append(Remark(f"more than {MEMORY}", "a text that needs less"))
     except RnncError as error:
         remarks.append(_remark(error, question.file))
     except _OutOfTime as error:
@@ -127,10 +127,20 @@ def _run(question: Question, remarks: list[Remark], seconds: float) -> ModuleTyp
 def _remark(error: RnncError, file: str) -> Remark:
     place = re.search(rf"(?:^|, ){re.escape(file)}:(\d+)$", error.where)
     found = error.found
-    if found.startswith("MemoryError"):
-        return Remark(f"{found}: more than {MEMORY}", "less", "", int(place[1]) if place else 0)
+    line = int(place[1]) if place else 0
+    for name, more, wanted in _LIMITS:
+        if found.startswith(name):
+            return Remark(f"{found}: {more}", wanted, UNDER_MAIN, line)
     where = "" if place else f"{error.where}: "
-    return Remark(where + found, error.wanted, error.write, int(place[1]) if place else 0)
+    return Remark(where + found, error.wanted, error.write, line)
+
+
+# Errors that the limits of `system.py` lead to.
+_LIMITS = (
+    ("MemoryError", f"it wants more than {MEMORY}", "a text that needs less"),
+    ("BlockingIOError", "the page lets no text start a process", "a text without processes"),
+    ("RuntimeError: can't start", "the page lets no text start one", "a text without threads"),
+)
 
 
 def _parts(cell: Cell, question: Question) -> Iterator[Part]:

@@ -7,7 +7,7 @@ from typing import Any
 from .question import Remark
 
 MEMORY = "1 GiB of memory"
-_UNDER_MAIN = 'what calls the cell below `if __name__ == "__main__":`, which the page does not run'
+UNDER_MAIN = 'what calls the cell below `if __name__ == "__main__":`, which the page does not run'
 
 
 def out_of_time(line: int) -> Remark:
@@ -16,7 +16,7 @@ def out_of_time(line: int) -> Remark:
     Args:
         line: that ran, or 0.
     """
-    return Remark("stopped: it did not end in time", "a text that runs in 2 s", _UNDER_MAIN, line)
+    return Remark("stopped: it did not end in time", "a text that runs in 2 s", UNDER_MAIN, line)
 
 
 def remark_of(end: dict[str, Any]) -> Remark | None:
