@@ -195,8 +195,8 @@ class Sequential(Parallel):
             return x.new_empty(x.shape[1], steps.total, self.heads // ranks, dim, 0)
         local(weight)  # says what is wrong with a weight that is not spread over ranks
         with _without_inference():
-            whole = weight.redistribute(self._mesh, [Replicate()])
-        whole = whole.to_local(grad_placements=[Partial()])
+            gathered = weight.redistribute(self._mesh, [Replicate()])
+        whole = gathered.to_local(grad_placements=[Partial()])
         W = self._form._matrices(whole)
         assert W is not None
         wx = target_of(x.device, self.backend).project(x, W).transpose(0, 1)
