@@ -88,21 +88,22 @@ def call_of(
 
 @lru_cache(maxsize=512)
 def cell_of(text: str) -> CellSpec:
-    """The cell that an operator's text argument describes: its JSON is the first line."""
-    return CellSpec.from_json(text.partition("\n")[0])
+    """The cell that an operator's text argument describes: its JSON ends before the first tab."""
+    return CellSpec.from_json(text.partition("\t")[0])
 
 
 @constant_in_graphs
 def text_in_graph(text: str) -> str:
     """An operator's text argument in a graph that `torch.compile` makes.
 
-    Its second line tells versions of this package apart. Inductor keeps compiled graphs on disk,
-    with the sizes of what an operator saves, and finds them by the graph's constants.
+    What follows its tab tells versions of this package apart. Inductor keeps compiled graphs on
+    disk, with the sizes of what an operator saves, and finds them by the graph's constants. It is
+    one line: torch 2.11 writes it into a comment.
 
     Args:
         text: the cell as JSON.
     """
-    return text if torch.compiler.is_exporting() else f"{text}\n{runtime_digest()}"
+    return text if torch.compiler.is_exporting() else f"{text}\t{runtime_digest()}"
 
 
 def stored_states(cell: str, over_time: Sequence[bool], for_backward: bool) -> tuple[bool, ...]:

@@ -97,14 +97,20 @@ def timed(run: Callable[[], object], device: str, ahead: float = 0) -> tuple[flo
         torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         for _ in range(2)
     )
-    if ahead:
-        torch.cuda._sleep(int(ahead * _CYCLES_PER_MILLISECOND))  # type: ignore[no-untyped-call]
-    start.record()
-    begin = time.perf_counter()
-    kept = run()
-    host = 1e3 * (time.perf_counter() - begin)
-    end.record()
-    end.synchronize()
+    while True:
+        if ahead:
+            torch.cuda._sleep(int(ahead * _CYCLES_PER_MILLISECOND))  # type: ignore[no-untyped-call]
+        start.record()
+        begin = time.perf_counter()
+        kept = run()
+        host = 1e3 * (time.perf_counter() - begin)
+        end.record()
+        # A GPU that began before all was queued may have waited for the host.
+        late = 0 < ahead < _MOST_AHEAD and start.query()
+        end.synchronize()
+        if not late:
+            break
+        ahead, kept = min(2 * ahead, _MOST_AHEAD), None
     # Freed after the clock has stopped, because freeing the graph of a long loop takes time.
     del kept
     return start.elapsed_time(end), host

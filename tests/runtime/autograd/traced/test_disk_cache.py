@@ -44,7 +44,9 @@ def test_a_scan_in_a_graph_has_the_version():
     torch._dynamo.reset()
     wx, R = torch.randn(1, 2, 1, 4, 1), torch.randn(1, 1, 4, 4)
     torch.compile(rnnc.scan, backend=backend)(rnnc.cells.elman, wx, R)
-    assert f"{rnnc.cells.elman.text}\n{call.runtime_digest()}" in texts
+    assert f"{rnnc.cells.elman.text}\t{call.runtime_digest()}" in texts
+    # torch 2.11 writes them into comments of its code, each of which is one line.
+    assert not any("\n" in text for text in texts)
 
 
 def test_an_exported_graph_is_of_no_version():
