@@ -19,6 +19,8 @@ or given `--minutes` goes on where it stopped. A run of other settings is not ta
 
 import json
 import math
+import shlex
+import sys
 import time
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
@@ -35,7 +37,7 @@ from parity import LONGEST, PASS, TRAINED, WIDTH, Classifier, Count, sequence_mo
 from rnnc.bench.report import machine, machine_line
 from rnnc.cli.progress import track
 from torch import Tensor, nn
-from tracking_results import Results, best_rate, draw, extrapolated, show, summary
+from tracking_results import PUBLISHED, Results, best_rate, draw, extrapolated, show, summary
 from tracking_tasks import TASKS
 
 RATES, USUAL_RATE = (3e-4, 1e-3, 3e-3), parity.LEARNING_RATE
@@ -215,7 +217,8 @@ def main(
     if missing := [task for task in wanted if count.get(task, 0) < len(used) * seeds]:
         rich.print(f"unfinished: {', '.join(missing)}; the same command goes on")
     on = machine(parity.DEVICE)
-    record = {"date": str(date.today()), "machine": on, "steps": steps}
+    record = {"date": str(date.today()), "machine": on, "steps": steps, "published": PUBLISHED}
+    record["command"] = shlex.join(["python", "examples/state_tracking.py", *sys.argv[1:]])
     record["results"] = {
         task: {model: summary(runs) for model, runs in found.items()}
         for task, found in results.items()

@@ -20,12 +20,19 @@ from figures import missing, newest, source, table
 from language import language_model
 from ragged import ragged
 from several_gpus import several_gpus
+from tracking import state_tracking
 from users import plans, users
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
 MEASURED_ON = json.loads((ROOT / "benchmarks" / "anchors.json").read_text())["measured_on"]
-_DOCS = ("performance.md", "language_model.md", "comparison.md", "distributed.md")
+_DOCS = (
+    "performance.md",
+    "language_model.md",
+    "comparison.md",
+    "distributed.md",
+    "state_tracking.md",
+)
 PAGES = (ROOT / "README.md", *(ROOT / "docs" / name for name in _DOCS))
 _PLACE = re.compile(r"(<!-- figures: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _BENCH = (
@@ -160,6 +167,7 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "ragged": ragged,
     "language_model": language_model,
     "several_gpus": several_gpus,
+    "state_tracking": state_tracking,
     **comparison.TABLES,
 }
 
