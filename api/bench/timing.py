@@ -106,7 +106,7 @@ def timed(run: Callable[[], object], device: str, ahead: float = 0) -> tuple[flo
         host = 1e3 * (time.perf_counter() - begin)
         end.record()
         # A GPU that began before all was queued may have waited for the host.
-        late = 0 < ahead < _MOST_AHEAD and start.query()
+        late = 0 < ahead < _MOST_AHEAD and start.query()  # type: ignore[no-untyped-call]
         end.synchronize()
         if not late:
             break
