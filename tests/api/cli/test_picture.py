@@ -39,7 +39,9 @@ def test_a_plan_has_a_mark_for_each_kind_and_direction(shown):
 
 
 @pytest.mark.parametrize(
-    "words", [["plan", "elman", "--head-dim", "64"], ["check", "elman", "--seed", "1"]], ids=" ".join
+    "words",
+    [["plan", "elman", "--head-dim", "64"], ["check", "elman", "--seed", "1"]],
+    ids=" ".join,
 )
 def test_standard_output_is_the_same_but_for_the_last_line(words, shown):
     lines = shown(*words, "--plot", "table.png").splitlines()
