@@ -22,7 +22,7 @@ class Question:
         head_dim: of the plan.
         batch: of the plan.
         dtype: of the plan.
-        gpu: by name.
+        gpu: the name of a GPU.
         variant: the kind of plan, or "auto".
     """
 

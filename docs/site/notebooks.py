@@ -39,7 +39,7 @@ def write(output: Path) -> None:
 
 
 def executed(file: Path) -> tuple[str, dict[str, bytes]]:
-    """The Markdown of a notebook with its outputs, and its pictures by name.
+    """The Markdown of a notebook with its outputs, and its named pictures.
 
     Args:
         file: a notebook.

@@ -14,7 +14,7 @@ def _call(module: Any, input: Any, hx: Any, masks: dict[str, Any]) -> Any:
         module: of this package.
         input: of the caller.
         hx: of the caller.
-        masks: lengths, resets and reset values of the caller, by name.
+        masks: the caller's lengths, resets and reset values under the names of their arguments.
     """
     return module.forward(input, hx, **masks)
 

@@ -36,11 +36,11 @@ def browser():
 
 
 @pytest.fixture
-def opened(browser):
-    """Opens a file, and gives the page with the lists of its console's messages and requests."""
+def visited(browser):
+    """Opens an address, and gives the page with the lists of its messages and requests."""
     contexts = []
 
-    def open_file(path, **context):
+    def visit(address, wait_until="load", **context):
         context = {"viewport": {"width": 1280, "height": 900}} | context
         contexts.append(browser.new_context(**context))
         page = contexts[-1].new_page()
@@ -48,12 +48,22 @@ def opened(browser):
         page.on("console", lambda message: page.said.append(message.text))
         page.on("pageerror", lambda error: page.said.append(str(error)))
         page.on("request", lambda request: page.asked.append(request.url))
-        page.goto(Path(path).as_uri())
+        page.goto(address, wait_until=wait_until)
         return page
 
-    yield open_file
+    yield visit
     for context in contexts:
         context.close()
+
+
+@pytest.fixture
+def opened(visited):
+    """The same for a file."""
+
+    def open_file(path, **context):
+        return visited(Path(path).as_uri(), **context)
+
+    return open_file
 
 
 @pytest.fixture(scope="session")

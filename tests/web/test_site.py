@@ -43,31 +43,17 @@ def address():
 
 
 @pytest.fixture
-def visited(browser, address):
-    contexts = []
-
-    def visit(name, **context):
-        context = {"viewport": {"width": 1280, "height": 900}} | context
-        contexts.append(browser.new_context(**context))
-        page = contexts[-1].new_page()
-        page.said, page.asked = [], []
-        page.on("console", lambda message: page.said.append(message.text))
-        page.on("pageerror", lambda error: page.said.append(str(error)))
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.goto(address + name, wait_until="networkidle")
-        return page
-
-    yield visit
-    for context in contexts:
-        context.close()
+def on_site(visited, address):
+    """Opens a page of the site."""
+    return lambda name, **context: visited(address + name, "networkidle", **context)
 
 
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
 @pytest.mark.parametrize("name", PAGES)
 def test_a_page_opens_without_an_error_or_a_request_to_another_host(
-    name, width, scheme, visited, address
+    name, width, scheme, on_site, address
 ):
-    page = visited(name, color_scheme=scheme, viewport={"width": width, "height": 800})
+    page = on_site(name, color_scheme=scheme, viewport={"width": width, "height": 800})
     assert page.said == []
     assert page.asked
     assert [url for url in page.asked if not url.startswith((address, "data:"))] == []
@@ -77,8 +63,8 @@ def test_a_page_opens_without_an_error_or_a_request_to_another_host(
     assert [(v["id"], v["nodes"][0]["html"][:120]) for v in serious if v["id"] not in THEME] == []
 
 
-def test_the_search_finds_a_cell_and_a_public_name(visited, address):
-    page = visited("index.html")
+def test_the_search_finds_a_cell_and_a_public_name(on_site, address):
+    page = on_site("index.html")
     places = {
         "slstm": "[href*='gallery.html'][href$='#slstm']",
         "rnnc.scan": "[href*='reference/running.html'][href$='#rnnc.scan']",
@@ -93,16 +79,16 @@ def test_the_search_finds_a_cell_and_a_public_name(visited, address):
     assert page.said == []
 
 
-def test_the_choice_of_dark_mode_stays_on_the_next_page(visited):
-    page = visited("index.html", color_scheme="light")
+def test_the_choice_of_dark_mode_stays_on_the_next_page(on_site):
+    page = on_site("index.html", color_scheme="light")
     page.locator("label[title='Dark mode']").click()
     page.get_by_role("link", name="Gallery").first.click()
     page.wait_for_url("**/gallery.html")
     assert page.locator("body").get_attribute("data-md-color-scheme") == "slate"
 
 
-def test_a_report_opens_from_the_gallery(visited):
-    page = visited("gallery.html")
+def test_a_report_opens_from_the_gallery(on_site):
+    page = on_site("gallery.html")
     page.get_by_role("link", name=re.compile("^Report of lstm$")).click()
     page.wait_for_url("**/reports/lstm.html")
     assert page.locator("h1").inner_text() == "lstm"
