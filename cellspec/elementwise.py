@@ -5,16 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
-
-import sympy
+from typing import TYPE_CHECKING, Any
 
 from .errors import CellError
 from .expression.node import Node, call, call_of_its_own, node_of
 from .tracing.refusing import shown
 from .tracing.tracer import Arithmetic, Condition, Tracer, expression, shared_owner
 
-Pullback = Callable[..., tuple[sympy.Expr | None, ...]]
+if TYPE_CHECKING:
+    import sympy
+
+Pullback = Callable[..., "tuple[sympy.Expr | None, ...]"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,6 +55,8 @@ class ElementwiseFunction:
     @property
     def symbol(self) -> Any:
         """The sympy function of this name."""
+        import sympy
+
         # Explicit, because sympy would infer them from the arguments, and a condition has neither.
         return sympy.Function(self.name, nargs=len(self.arguments), real=True, commutative=True)
 

@@ -8,11 +8,12 @@ is a row, and a call of it on a gate or a state returns the expression.
 from __future__ import annotations
 
 import math
-from typing import Any
-
-import sympy
+from typing import TYPE_CHECKING, Any
 
 from .elementwise import ElementwiseFunction
+
+if TYPE_CHECKING:
+    import sympy  # takes half a second to import, and only pullbacks need it
 
 TABLE: dict[str, ElementwiseFunction] = {}
 
@@ -87,8 +88,8 @@ elu = _row(
         where.of(x <= 0, d * (exp.of(minimum.of(x, 0)) - 1), 0),
     ),
 )
-_GELU_SCALE = sympy.Float(math.sqrt(2 / math.pi))
-_GELU_CUBE = sympy.Float(0.044715)
+_GELU_SCALE = math.sqrt(2 / math.pi)
+_GELU_CUBE = 0.044715
 
 
 def _gelu_pullback(d: sympy.Expr, y: sympy.Expr, x: sympy.Expr) -> tuple[sympy.Expr]:
@@ -198,15 +199,21 @@ cos = _row(
 erf = _row(
     "erf(x)",
     "the Gauss error function",
-    pullback=lambda d, y, x: (d * sympy.Float(2 / math.sqrt(math.pi)) * exp.of(-(x**2)),),
+    pullback=lambda d, y, x: (d * (2 / math.sqrt(math.pi)) * exp.of(-(x**2)),),
 )
 
 
 def _extremum_pullback(
-    d: sympy.Expr, first_loses: sympy.Basic, second_loses: sympy.Basic, tie: sympy.Basic
+    d: sympy.Expr,
+    a: sympy.Expr,
+    b: sympy.Expr,
+    first_loses: sympy.Basic,
+    second_loses: sympy.Basic,
 ) -> tuple[sympy.Expr, sympy.Expr]:
+    import sympy
+
     # As in torch: at a tie each side gets half, at a NaN each side gets all.
-    kept = where.of(tie, d / 2, d)
+    kept = where.of(sympy.Eq(a, b), d / 2, d)
     return where.of(first_loses, 0, kept), where.of(second_loses, 0, kept)
 
 
@@ -214,14 +221,14 @@ maximum = _row(
     "maximum(a, b)",
     "the larger of two; at a tie each gets half the gradient",
     cpp="(a > b || a != a) ? a : b",
-    pullback=lambda d, y, a, b: _extremum_pullback(d, a < b, b < a, sympy.Eq(a, b)),
+    pullback=lambda d, y, a, b: _extremum_pullback(d, a, b, a < b, b < a),
     latex=r"\max",
 )
 minimum = _row(
     "minimum(a, b)",
     "the smaller of two; at a tie each gets half the gradient",
     cpp="(a < b || a != a) ? a : b",
-    pullback=lambda d, y, a, b: _extremum_pullback(d, a > b, b > a, sympy.Eq(a, b)),
+    pullback=lambda d, y, a, b: _extremum_pullback(d, a, b, a > b, b > a),
     latex=r"\min",
 )
 clip = _row(
@@ -231,9 +238,9 @@ clip = _row(
     torch="torch.where((x >= low) & (x <= high), x,"
     " torch.where(x < low, low, torch.where(x > high, high, x.detach())))",
     pullback=lambda d, y, x, low, high: (
-        where.of(sympy.And(x >= low, x <= high), d, 0),
+        where.of((x >= low) & (x <= high), d, 0),
         where.of(x < low, d, 0),
-        where.of(sympy.And(x > high, x >= low), d, 0),
+        where.of((x > high) & (x >= low), d, 0),
     ),
 )
 where = _row(

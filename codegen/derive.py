@@ -9,7 +9,6 @@ from ..cellspec.cell import CellSpec
 from ..cellspec.expression.graph import rewritten
 from ..cellspec.expression.node import Node, ordered, symbol
 from ..cellspec.functions import TABLE
-from .adjoint import adjoint
 from .linearity import linear
 from .origins import joined, of_terms, rewritten_origins
 from .program import Program, Statement
@@ -100,6 +99,10 @@ def derive(cell: CellSpec, activations: bool = True) -> Pointwise:
 
 
 def _derive(cell: CellSpec, activations: bool) -> Pointwise:
+    # Not at the top: sympy takes half a second to import, and kernels in the cache folder need no
+    # derivation.
+    from .adjoint import adjoint
+
     updates = {f"{s.name}_next": u for s, u in zip(cell.states, cell.updates, strict=True)}
     known = {u: symbol(new) for new, u in updates.items() if not u.is_leaf}
     wanted = [d.name for d in (*cell.gates, *cell.states, *cell.inputs, *cell.params)]

@@ -7,7 +7,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.fx.experimental.symbolic_shapes import has_static_value
 
 from ...call import text_in_graph
 from ...module.forms import flat_weights
@@ -82,7 +81,7 @@ def run_operator(
         *(variant, save, precision, settings.order),
         rows=isinstance(settings.form, RowsForm),
     )
-    if both and torch.compiler.is_compiling() and not _is_exported() and has_static_value(batch):
+    if both and torch.compiler.is_compiling() and not _is_exported() and _is_static(batch):
         # Under a batch of any size, each direction is a call of its own.
         asked = options._replace(given=())
         joint = _joins(tuple(asked), target, needs_grad, x.dtype, x.device, batch)
@@ -96,6 +95,14 @@ def run_operator(
 def _is_exported() -> bool:
     """Whether `torch.export` traces, which `torch.compile` claims of itself before torch 2.13."""
     return torch.compiler.is_exporting()
+
+
+def _is_static(size: int) -> bool:
+    """Whether a graph holds for this size alone."""
+    # Imports sympy, which takes half a second, and which whatever traces has imported.
+    from torch.fx.experimental.symbolic_shapes import has_static_value
+
+    return has_static_value(size)
 
 
 @constant_in_graphs
