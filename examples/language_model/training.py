@@ -2,6 +2,7 @@
 
 import math
 import os
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from time import perf_counter
@@ -124,36 +125,40 @@ class Training:
     def backward(self, batch: Tensor) -> Tensor:
         """The mean loss of a batch; its gradients are added to the weights'.
 
-        Logits of all tokens would not fit into memory, so the gradient of each chunk is taken
-        before the next chunk.
+        The gradient of each chunk is taken before the next chunk.
         """
         with self.autocast():
             hidden = self.model(batch[:, :-1])
-        leaf, targets = hidden.detach().requires_grad_(), batch[:, 1:].flatten()
+        leaf, targets = hidden.detach().requires_grad_(), batch[:, 1:]
         total = torch.zeros((), device=self.device)
-        chunks = zip(leaf.flatten(0, 1).split(CHUNK), targets.split(CHUNK), strict=True)
-        for part, wanted in chunks:
+        for part, wanted in self.chunks(leaf.flatten(0, 1), targets):
             with self.autocast():
                 logits = self.model.logits(part)
-                loss = functional.cross_entropy(logits, wanted, reduction="sum") / len(targets)
+                loss = functional.cross_entropy(logits, wanted, reduction="sum") / targets.numel()
             self.scaler.scale(loss).backward()
             total += loss.detach()
         hidden.backward(leaf.grad)
         return total
 
+    def chunks(self, hidden: Tensor, targets: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Parts of a batch: the logits of all tokens would not fit into memory."""
+        return zip(hidden.split(CHUNK), targets.flatten().split(CHUNK), strict=True)
+
     @torch.no_grad()
     def perplexity(self, most: int | None = None) -> float:
         """Of the validation text, or of about its first `most` tokens."""
         self.model.eval()
-        size, total = max(1, CHUNK // self.settings.context), 0.0
+        total = torch.zeros((), dtype=torch.float64, device=self.device)
         windows = self.held_out.windows
         windows = windows[: max(1, most // self.settings.context)] if most else windows
-        for batch in windows.split(size):
+        for batch in windows.split(self.settings.batch):
             tokens = batch.long()
             with self.autocast():
-                logits = self.model.logits(self.model(tokens[:, :-1])).flatten(0, 1)
-                loss = functional.cross_entropy(logits, tokens[:, 1:].flatten(), reduction="sum")
-            total += loss.double()
+                hidden = self.model(tokens[:, :-1]).flatten(0, 1)
+                for part, wanted in self.chunks(hidden, tokens[:, 1:]):
+                    total += functional.cross_entropy(
+                        self.model.logits(part), wanted, reduction="sum"
+                    )
         self.model.train()
         mean = float(total) / windows[:, 1:].numel()
         return math.exp(mean) if mean < 100 else math.inf
