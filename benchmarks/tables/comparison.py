@@ -55,14 +55,29 @@ def _over(axis: str, wanted: Callable[[Case], bool]) -> Callable[[Path], str]:
 def _legend(found: dict[str, Any]) -> str:
     note = (
         "ms on the GPU: forward / forward + backward. + with the product of the input, * another"
-        f" function. {source(found)}{_flashrnn(found)}"
+        " function."
     )
-    return note if found["checks"] else f"{note} {_LATER}"
+    return f"{note} {_run(found)}" if found["checks"] else f"{note} {source(found)} {_LATER}"
 
 
-def _flashrnn(found: dict[str, Any]) -> str:
-    """Where FlashRNN's times are from, if not from the run."""
-    return f" FlashRNN in earlier runs: {'; '.join(found['flashrnn'])}." * bool(found["flashrnn"])
+def _run(found: dict[str, Any]) -> str:
+    """The machine and the date, with a link to the commands, which are long."""
+    return f"{found['machine']['device']}, {found['date']}; [commands](#runs)."
+
+
+def runs(results: Path) -> str:
+    """The machine, the date and the commands of the tables, and where FlashRNN's times are from."""
+    found = found_in(results)
+    if found is None:
+        return missing(COMMAND)
+    machine = found["machine"]
+    where = f"{machine['device']}, torch {machine['torch']}, {found['date']}"
+    lines = [f"`benchmarks/results/{found['path'].name}`: {where}, by", ""]
+    lines += [f"- `{command}`" for command in found.get("commands", [found["command"]])]
+    if found["flashrnn"]:
+        lines += ["", "FlashRNN's times are of earlier runs:", ""]
+        lines += [f"- {each}" for each in found["flashrnn"]]
+    return "\n".join(lines)
 
 
 def _main(case: Case) -> bool:
@@ -146,7 +161,7 @@ def unmeasured(results: Path) -> str:
     lines = ["contender|cases|the first of them|why"]
     lines += [f"{n}|{len(own)}|{own[0]}|{why}" for (n, why), own in reasons.items()]
     own = table(lines) if reasons else "All contenders ran in all their cases."
-    return f"{own}\n\n{source(found)}"
+    return f"{own}\n\n{_run(found)}"
 
 
 def losses(results: Path) -> str:
@@ -175,7 +190,7 @@ def losses(results: Path) -> str:
         words = [name, count, named(case), times(peer), times(ours)]
         lines.append("|".join([*words, f"{ratio:.2f} times"]))
     parts += [table(lines)] if len(lines) > 1 else []
-    return "\n\n".join([*parts, source(found) + _flashrnn(found)])
+    return "\n\n".join([*parts, _run(found)])
 
 
 def _pairs(cases: Iterable[Case]) -> Iterable[tuple[float, Case, Contender, Contender]]:
@@ -245,7 +260,7 @@ def accuracy(results: Path) -> str:
     note = f"Relative errors against float64; {units} units, B {batch}, T {steps}."
     gone = {c["name"]: c["failure"] for c in found["checks"] if c["failure"]}
     note += "".join(f" {name} did not run: {why}." for name, why in gone.items())
-    return f"{table(lines)}\n\n{note} {source(found)}"
+    return f"{table(lines)}\n\n{note} {_run(found)}"
 
 
 def largest(results: Path) -> str:
@@ -277,4 +292,5 @@ TABLES: dict[str, Callable[[Path], str]] = {
     "linear": linear,
     "accuracy": accuracy,
     "largest": largest,
+    "comparison_runs": runs,
 }

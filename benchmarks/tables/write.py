@@ -190,7 +190,10 @@ def _peers_note(content: dict[str, Any]) -> str:
 
 
 def _wrapped(line: str) -> str:
-    return textwrap.fill(line, 100, break_long_words=False, break_on_hyphens=False)
+    indent = "  " if line.startswith("- ") else ""  # of an item of a list
+    return textwrap.fill(
+        line, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _sizes(row: dict[str, Any]) -> str:

@@ -84,7 +84,10 @@ def test_losses_come_first_and_are_of_the_same_terms(comparison, results):
     assert f"{lost} 0.80 times |" in text
     worst = "| torch SDPA | 1 of 2 | lstm, 12 x 64, B 16, T 1024 | 0.1 / 0.4 | 0.3 / 0.8 |"
     assert f"{worst} 0.50 times |" in text
-    assert "NVIDIA H200, torch 2.11, 2026-11-24: `rnnc bench --peers`." in text
+    assert "NVIDIA H200, 2026-11-24; [commands](#runs)." in text
+    runs = comparison.runs(results)
+    assert "`benchmarks/results/comparison-cuda-h200.json`: NVIDIA H200, torch 2.11, 2026" in runs
+    assert "- `rnnc bench --peers`" in runs
 
 
 def test_tables_over_one_size_have_its_cases(comparison, results):
@@ -121,8 +124,9 @@ def test_flashrnn_s_times_may_be_of_earlier_runs(comparison, results):
     assert "| FlashRNN |" in lines[0]
     assert "| 2.79 / 7.49 |" in lines[1]
     assert "| 5 / 13.2 |" in lines[2]
-    assert "1.0.8: NVIDIA H200, torch 2.11, 2026-11-21: `rnnc bench`" in text
-    assert "1.0.5: `benchmarks/anchors.json`, one H200, 2026-11-20, whose" in text
+    runs = comparison.runs(results)
+    assert "- 1.0.8: NVIDIA H200, torch 2.11, 2026-11-21: `rnnc bench`" in runs
+    assert "- 1.0.5: `benchmarks/anchors.json`, one H200, 2026-11-20, whose" in runs
     assert "in 1 of 4 pairs" in comparison.losses(results)
 
 
