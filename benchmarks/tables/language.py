@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
 from figures import missing, newest, source, table
 
+# One holds the speeds too. Others are of the same models on another text.
+_FILES = "language-model-*.json"
 _COMPARISONS = {
     "tokens": "At equal tokens (a model that is too slow ends where it is)",
     "time": "At equal wall-clock",
@@ -15,20 +18,30 @@ _COMPARISONS = {
 
 def language_model(results: Path) -> str:
     """Perplexities of both comparisons, tokens per second, and the recurrences by themselves."""
-    found = newest(results, "language-model-*.json")
+    found = newest(results, _FILES, lambda content: bool(content["speed"]))
     if found is None:
         return missing("python examples/language_model.py compare")
-    parts = []
-    for by, title in _COMPARISONS.items():
-        runs = [run for run in found["runs"] if run["by"] == by]
-        if runs:
-            parts += [f"{title}:", _runs(runs)]
+    parts = _comparisons(found)
     if found["speed"]:
         parts += ["Tokens per second of training:", _speed(found["speed"]["rows"])]
         alone = found["speed"]["recurrences"]
         parts += ["An LSTM layer by itself, forward and backward:", _alone(alone)] if alone else []
     parts += [_pictures(found["path"]), _corpus(found["corpus"]), source(found)]
+    for path in sorted(results.glob(_FILES)):
+        other = json.loads(path.read_text())
+        if not other["speed"] and other["date"] >= found["date"]:
+            parts += [_corpus(other["corpus"]), *_comparisons(other), source(other)]
     return "\n\n".join(part for part in parts if part)
+
+
+def _comparisons(found: dict[str, Any]) -> list[str]:
+    """The runs of a file, by what they have in common."""
+    parts = []
+    for by, title in _COMPARISONS.items():
+        runs = [run for run in found["runs"] if run["by"] == by]
+        if runs:
+            parts += [f"{title}:", _runs(runs)]
+    return parts
 
 
 def _runs(runs: list[dict[str, Any]]) -> str:

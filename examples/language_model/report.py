@@ -14,6 +14,7 @@ from .runs import Places
 
 COMMITTED = Path(__file__).parents[2] / "benchmarks" / "results"
 COMPARISONS = {"tokens": "equal tokens", "time": "equal wall-clock"}
+STYLES, HIGHEST = ("-", "--", ":"), 1000.0  # of curves; the perplexity at the top of a picture
 RUN = (
     "name label model size by context batch parameters steps tokens passes seconds"
     " tokens_per_second perplexity memory complete rate compiled seed curve"
@@ -61,7 +62,7 @@ def committed(digest: str) -> tuple[dict[str, float | None], str]:
     found = [each for each in results if each["corpus"]]  # others hold speeds alone
     if not found:
         return {}, ""
-    last = max(found, key=lambda each: each["date"])
+    last = max(found, key=lambda each: (each["date"], len(each["runs"])))
     if last["corpus"]["digest"] != digest:
         return {}, (
             "The committed result is of the corpus of another machine"
@@ -138,24 +139,32 @@ def write(result: dict[str, Any], out: Path) -> None:
 
 
 def draw_curves(runs: list[dict[str, Any]], path: Path) -> None:
-    """Perplexity over tokens, and over seconds."""
+    """Perplexity over tokens, and over seconds: a colour per model, a style per shape."""
+    models = list(dict.fromkeys(run["label"] for run in runs))
+    shapes = list(dict.fromkeys((run["context"], run["batch"]) for run in runs))
     figure = Figure(figsize=(11, 4), layout="constrained")
     for axes, (by, title) in zip(figure.subplots(1, 2), COMPARISONS.items(), strict=True):
         over = "tokens" if by == "tokens" else "seconds"
         for run in (each for each in runs if each["by"] == by):
-            _curve(axes, run, over)
+            shape = run["context"], run["batch"]
+            style = STYLES[shapes.index(shape) % len(STYLES)]
+            _curve(axes, run, over, f"C{models.index(run['label'])}", style)
         axes.set(xlabel=over, ylabel="perplexity", yscale="log", title=f"At {title}")
         if axes.lines:
-            axes.legend()
+            # A run that learned nothing would leave no room for the others.
+            axes.set_ylim(top=min(axes.get_ylim()[1], HIGHEST))
+            axes.legend(fontsize="small")
     figure.savefig(path, dpi=110)
 
 
-def _curve(axes: Axes, run: dict[str, Any], over: str) -> None:
+def _curve(axes: Axes, run: dict[str, Any], over: str, colour: str, style: str) -> None:
+    """The perplexity of a part of the text while training, and that of all of it as a dot."""
     points = [(p[over], p["perplexity"]) for p in run["curve"]]
-    if run["perplexity"] is not None:
-        points = [p for p in points if p[0] != run[over]] + [(run[over], run["perplexity"])]
     shape = f"{run['context']} x {run['batch']}"
-    axes.plot(*zip(*points, strict=True) if points else ([], []), label=f"{run['label']}, {shape}")
+    line = {"color": colour, "linestyle": style, "label": f"{run['label']}, {shape}"}
+    axes.plot(*zip(*points, strict=True) if points else ([], []), **line)
+    if run["perplexity"] is not None:
+        axes.plot(run[over], run["perplexity"], "o", color=colour)
 
 
 def draw_speed(rows: list[dict[str, Any]], path: Path) -> None:

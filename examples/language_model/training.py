@@ -146,11 +146,12 @@ class Training:
 
     @torch.no_grad()
     def perplexity(self, most: int | None = None) -> float:
-        """Of the validation text, or of about its first `most` tokens."""
+        """Of the validation text, or of windows at equal distances with about `most` tokens."""
         self.model.eval()
         total = torch.zeros((), dtype=torch.float64, device=self.device)
         windows = self.held_out.windows
-        windows = windows[: max(1, most // self.settings.context)] if most else windows
+        wanted = max(1, most // self.settings.context) if most else len(windows)
+        windows = windows[:: max(1, len(windows) // wanted)][:wanted]
         for batch in windows.split(self.settings.batch):
             tokens = batch.long()
             with self.autocast():
