@@ -6,6 +6,7 @@ strings of the trained lengths, by step), by_length (None where nothing is asked
 
 import math
 import statistics
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,9 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def draw(results: Results, path: Path) -> None:
-    figure = Figure(figsize=(4 * len(results), 4), layout="constrained")
+    figure = Figure(figsize=(4 * len(results) + 1, 4), layout="constrained")
+    colours = {model: f"C{i}" for i, model in enumerate(dict.fromkeys(chain(*results.values())))}
+    lines = {}
     for axes, (task, models) in zip(
         figure.subplots(1, len(results), squeeze=False)[0], results.items(), strict=True
     ):
@@ -65,19 +68,14 @@ def draw(results: Results, path: Path) -> None:
             )
             asked = ~curves[0].isnan()
             lengths, curves = torch.arange(1, LONGEST + 1)[asked], curves[:, asked]
-            (line,) = axes.plot(lengths, curves.mean(0), label=model)
-            axes.fill_between(
-                lengths,
-                curves.amin(0),
-                curves.amax(0),
-                color=line.get_color(),
-                alpha=0.2,
-                linewidth=0,
-            )
+            colour, spread = colours[model], (curves.amin(0), curves.amax(0))
+            (lines[model],) = axes.plot(lengths, curves.mean(0), color=colour)
+            axes.fill_between(lengths, *spread, color=colour, alpha=0.2, linewidth=0)
         axes.axvspan(1, TRAINED, color="0.9")
         axes.axhline(TASKS[task].chance(), color="0.5", linestyle=":")
         axes.set(xlabel="length in tokens", title=TASKS[task].title, ylim=(0, 1.05))
-        axes.legend(loc="center right", fontsize="small")
+    figure.supylabel("accuracy")
+    figure.legend(lines.values(), lines, loc="outside right center")
     figure.savefig(path, dpi=100)
 
 
