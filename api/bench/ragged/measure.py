@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from ..time_limit import TooLong, within
 from ..timing import free, warm_up
 from ..users.measure import Side, in_a_line, in_turns
 from .cases import RaggedCase
@@ -44,7 +46,9 @@ class RaggedResult:
         return {"name": str(self.case), **asdict(self), "times": times}
 
 
-def measure_ragged(case: RaggedCase, device: str, repeat: int, seconds: float) -> RaggedResult:
+def measure_ragged(
+    case: RaggedCase, device: str, repeat: int, seconds: float, ready: float = math.inf
+) -> RaggedResult:
     """Time a forward and its backward of all contenders of a case.
 
     Args:
@@ -52,12 +56,17 @@ def measure_ragged(case: RaggedCase, device: str, repeat: int, seconds: float) -
         device: "cpu" or "cuda".
         repeat: timed runs of each.
         seconds: after which each has the fewest runs.
+        ready: seconds in which a contender must be compiled and warm.
     """
     found, runs, ahead = RaggedResult(case), dict[str, Run](), dict[str, float]()
     for name, make in contenders(case, ragged_inputs(case, device)):
         try:
-            runs[name] = make()
-            ahead[name] = warm_up(runs[name], device, _WARM_UPS).ahead
+            with within(ready):
+                runs[name] = make()
+                ahead[name] = warm_up(runs[name], device, _WARM_UPS).ahead
+        except TooLong:
+            runs.pop(name, None)
+            found.failures[name] = f"it was not compiled within {ready:.0f} s"
         except Exception as error:
             # Any error is a line of the table, and the others go on.
             runs.pop(name, None)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from datetime import date
 
@@ -19,6 +20,7 @@ from .pictures import ragged_marks
 
 _SCHEMA = 1
 _SECONDS = 60.0  # of all cases, where there is no limit; those that take longer run less often
+_LEAST_READY = 20.0  # of the limit, for a contender to be compiled
 
 
 def bench_ragged(options: BenchOptions, device: str, command: str) -> None:
@@ -41,8 +43,10 @@ def bench_ragged(options: BenchOptions, device: str, command: str) -> None:
     paths = [path for path in (options.json, folder and folder / f"{stem}.json") if path]
     found = []
     for number, case in enumerate(stages(cases, "case")):
-        seconds = (deadline - time.monotonic()) / (len(cases) - number)
-        found.append(measure_ragged(case, device, options.repeat, seconds))
+        left = deadline - time.monotonic()
+        seconds = left / (len(cases) - number)
+        ready = math.inf if options.limit is None else max(_LEAST_READY, left / 3)
+        found.append(measure_ragged(case, device, options.repeat, seconds, ready))
         record = {
             "schema": _SCHEMA,
             "date": today,

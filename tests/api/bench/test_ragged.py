@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 import torch
 from rich.console import Console
@@ -71,6 +73,17 @@ def test_a_contender_that_fails_is_a_line(monkeypatch):
     console = Console(width=200, record=True)
     console.print(ragged_table([found], "cpu"))
     assert "broken: division by zero" in console.export_text()
+
+
+def test_a_contender_that_compiles_for_too_long_is_a_line(monkeypatch):
+    def contenders(case, given):
+        yield "rnnc", lambda: lambda: None
+        yield "slow", lambda: time.sleep(60)
+
+    monkeypatch.setattr(measure, "contenders", contenders)
+    found = measure.measure_ragged(RESETS, "cpu", 3, 0.1, ready=0.2)
+    assert found.failures == {"slow": "it was not compiled within 0 s"}
+    assert list(found.sides) == ["rnnc"]
 
 
 def test_the_cases_have_names_of_their_own():
