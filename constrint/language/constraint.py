@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Any, NoReturn
 
 from ..errors import ModelError
 from .expression import Binary, Constant, Expression, Negation, integer
@@ -192,33 +193,73 @@ def as_constraint(value: Constraint | bool, where: str) -> Constraint:
 
 def variables(node: Constraint | Expression) -> Iterator[Variable]:
     """The variables of a constraint or an expression, with repetitions, from left to right."""
-    match node:
-        case Variable():
+    left: list[Any] = [node]
+    while left:
+        node = left.pop()
+        if isinstance(node, Variable):
             yield node
-        case Negation(operand=inner) | Member(expression=inner):
-            yield from variables(inner)
-        case Binary() | Comparison() | _Pair():
-            yield from variables(node.left)
-            yield from variables(node.right)
+        elif isinstance(node, _PAIRS):
+            left += (node.right, node.left)
+        elif isinstance(node, Negation):
+            left.append(node.operand)
+        elif isinstance(node, Member):
+            left.append(node.expression)
 
 
-def python(node: Constraint | Expression) -> str:
-    """The node as a Python expression over a list `v` of values in declared order."""
+_PAIRS = (Binary, Comparison, _Pair)
+
+
+def function(node: Constraint | Expression) -> Callable[[Sequence[int]], int]:
+    """The node as a Python function of the values of all variables in declared order.
+
+    The evaluated text contains only operators, indices and names of numbers, and no name of the
+    model.
+    """
+    numbers: list[object] = []
+    text = python(node, numbers)
+    return _made(text, len(numbers))(*numbers)
+
+
+@lru_cache(maxsize=4096)
+def _made(text: str, count: int) -> Callable[..., Callable[[Sequence[int]], int]]:
+    """Makes a function from its numbers, in which most models of a kind differ."""
+    numbers = ", ".join(f"c{i}" for i in range(count))
+    out: Callable[..., Callable[[Sequence[int]], int]]
+    out = eval(f"lambda {numbers}: lambda v: {text}", {"__builtins__": {}})
+    return out
+
+
+def python(node: Constraint | Expression, numbers: list[object] | None = None) -> str:
+    """The node as a Python expression over a list `v` of values in declared order.
+
+    Args:
+        node: a constraint or an expression.
+        numbers: receives the numbers of the node, which the text names `c0`, `c1` and so on; None
+            writes them into the text.
+    """
+
+    def written(value: object) -> str:
+        if numbers is None:
+            return f"({value})"
+        numbers.append(value)
+        return f"c{len(numbers) - 1}"
+
     match node:
         case Variable(index=i):
             return f"v[{i}]"
         case Constant(value=value):
-            return f"({value})"
+            return written(value)
         case Truth(holds=holds):
             return str(holds)
         case Negation(operand=operand):
-            return f"(-{python(operand)})"
+            return f"(-{python(operand, numbers)})"
         case Binary(operator=word) | Comparison(operator=word):
-            return f"({python(node.left)} {word} {python(node.right)})"
+            return f"({python(node.left, numbers)} {word} {python(node.right, numbers)})"
         case Member(expression=inner, values=values, inside=inside):
-            return f"({python(inner)} {'in' if inside else 'not in'} {set(values)})"
+            word = "in" if inside else "not in"
+            return f"({python(inner, numbers)} {word} {written(set(values))})"
         case Implication():
-            return f"(not {python(node.left)} or {python(node.right)})"
+            return f"(not {python(node.left, numbers)} or {python(node.right, numbers)})"
         case Both() | Either():
-            return f"({python(node.left)} {node.word} {python(node.right)})"
+            return f"({python(node.left, numbers)} {node.word} {python(node.right, numbers)})"
     raise AssertionError(f"no such node: {node!r}")  # pragma: no cover

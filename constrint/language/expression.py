@@ -34,41 +34,41 @@ class Expression:
     high: int
 
     def __add__(self, other: Expression | int) -> Expression:
-        return Binary("+", self, lift(other, f"{self} + ..."))
+        return Binary("+", self, lift(other, self, "+"))
 
     def __radd__(self, other: int) -> Expression:
         # `sum(...)` starts at 0, which messages need not show.
-        return self if other == 0 else Binary("+", lift(other, f"... + {self}"), self)
+        return self if other == 0 else Binary("+", lift(other, self, "+", swapped=True), self)
 
     def __sub__(self, other: Expression | int) -> Expression:
-        return Binary("-", self, lift(other, f"{self} - ..."))
+        return Binary("-", self, lift(other, self, "-"))
 
     def __rsub__(self, other: int) -> Expression:
-        return Binary("-", lift(other, f"... - {self}"), self)
+        return Binary("-", lift(other, self, "-", swapped=True), self)
 
     def __mul__(self, other: Expression | int) -> Expression:
-        return Binary("*", self, lift(other, f"{self} * ..."))
+        return Binary("*", self, lift(other, self, "*"))
 
     def __rmul__(self, other: int) -> Expression:
-        return Binary("*", lift(other, f"... * {self}"), self)
+        return Binary("*", lift(other, self, "*", swapped=True), self)
 
     def __floordiv__(self, other: Expression | int) -> Expression:
-        return Binary("//", self, lift(other, f"{self} // ..."))
+        return Binary("//", self, lift(other, self, "//"))
 
     def __rfloordiv__(self, other: int) -> Expression:
-        return Binary("//", lift(other, f"... // {self}"), self)
+        return Binary("//", lift(other, self, "//", swapped=True), self)
 
     def __mod__(self, other: Expression | int) -> Expression:
-        return Binary("%", self, lift(other, f"{self} % ..."))
+        return Binary("%", self, lift(other, self, "%"))
 
     def __rmod__(self, other: int) -> Expression:
-        return Binary("%", lift(other, f"... % {self}"), self)
+        return Binary("%", lift(other, self, "%", swapped=True), self)
 
     def __pow__(self, other: Expression | int) -> Expression:
-        return Binary("**", self, lift(other, f"{self} ** ..."))
+        return Binary("**", self, lift(other, self, "**"))
 
     def __rpow__(self, other: int) -> Expression:
-        return Binary("**", lift(other, f"... ** {self}"), self)
+        return Binary("**", lift(other, self, "**", swapped=True), self)
 
     def __neg__(self) -> Expression:
         return Negation(self)
@@ -241,17 +241,23 @@ def integer(value: object, where: str) -> int:
     )
 
 
-def lift(value: Expression | int, where: str) -> Expression:
-    """The value as an expression."""
+def lift(
+    value: Expression | int, other: Expression, operator: str, *, swapped: bool = False
+) -> Expression:
+    """An operand as an expression; `other` is the other one, on the right side if `swapped`."""
     if isinstance(value, Expression):
         return value
+    if type(value) is int:
+        return Constant(value)
+    # Only here: the text of a long expression takes longer than all else.
+    where = f"... {operator} {other}" if swapped else f"{other} {operator} ..."
     return Constant(integer(value, f"`{where}`"))
 
 
 def _compare(operator: str, left: Expression, right: Expression | int) -> Comparison:
     from .constraint import Comparison
 
-    return Comparison(operator, left, lift(right, f"{left} {operator} ..."))
+    return Comparison(operator, left, lift(right, left, operator))
 
 
 def _no_true_division(found: str, write: str) -> ModelError:

@@ -17,13 +17,15 @@ class Linear:
     the remainder of the sum, and a number that divides all other terms divides this term's share.
     """
 
-    __slots__ = ("large", "operator", "polynomial", "right", "terms")
+    __slots__ = ("large", "operator", "parts", "polynomial", "right", "terms")
 
     def __init__(self, operator: str, polynomial: Polynomial, store: Store) -> None:
         self.operator = operator
         self.polynomial = polynomial
         self.right = -polynomial.get(ONE, 0)
         self.terms = [Term(c, m, store) for m, c in polynomial.items() if m != ONE]
+        # Read in each revision: one tuple is read faster than the attributes of a term.
+        self.parts = [(t.alone, t.plain, t.coefficient, t) for t in self.terms]
         self.large = any(store.high[x] - store.low[x] >= LISTED for m in polynomial for x, _ in m)
 
     @property
@@ -41,15 +43,14 @@ class Linear:
         unfixed = []
         low = high = 0
         lows, highs = store.low, store.high
-        for term in self.terms:
-            x, plain, c = term.alone, term.plain, term.coefficient
+        for x, plain, c, term in self.parts:
             if x is not None:
                 a, b = lows[x], highs[x]
             elif plain is not None:
                 a = b = 1
-                for x in plain:
-                    a *= lows[x]
-                    b *= highs[x]
+                for y in plain:
+                    a *= lows[y]
+                    b *= highs[y]
             else:
                 a, b = term.bounds(store)
             if a == b:
@@ -160,6 +161,7 @@ class Linear:
         left = self.right
         lows, highs = store.low, store.high
         numbers: list[int] = []
+        units = 0
         # The only unknown of each term, or None if it has several.
         lone: list[int | None] = []
         for term in self.terms:
@@ -179,6 +181,9 @@ class Linear:
                 x = unknown[0][0] if len(unknown) == 1 and unknown[0][1] == 1 else None
             numbers.append(known)
             lone.append(x)
+            units += -1 <= known <= 1
+            if units > 1:
+                return  # nothing but 1 divides all numbers, or all but one
         # G divides the sum of the other terms, so this term equals the remainder modulo G.
         for place, x in enumerate(lone):
             if x is not None:

@@ -159,19 +159,25 @@ class Exact:
     __slots__ = ("_final", "_holds", "_make", "scope")
 
     def __init__(
-        self, scope: Sequence[int], make: Callable[[], Callable[..., bool]], *, final: bool
+        self,
+        scope: Sequence[int],
+        make: Callable[[], Callable[[Sequence[int]], int]],
+        *,
+        final: bool,
     ) -> None:
         self.scope = scope
         self._make = make
         self._final = final
-        self._holds: Callable[..., bool] | None = None
+        self._holds: Callable[[Sequence[int]], int] | None = None
 
     def revise(self, store: Store) -> bool:
         """Narrow the domains; true if the constraint now holds for all values left."""
         low, high = store.low, store.high
+        if self._final:
+            for x in self.scope:
+                if low[x] != high[x]:
+                    return False
         free = [x for x in self.scope if low[x] != high[x]]
-        if free and self._final:
-            return False
         combinations = 1
         if len(free) > 1:
             for x in free:

@@ -24,12 +24,19 @@ def plus(a: Mapping[Monomial, int], b: Mapping[Monomial, int], sign: int = 1) ->
     """The sum of two polynomials, or their difference if `sign` is -1."""
     out = dict(a)
     for monomial, coefficient in b.items():
-        out[monomial] = out.get(monomial, 0) + sign * coefficient
-    return {monomial: coefficient for monomial, coefficient in out.items() if coefficient}
+        total = out.get(monomial, 0) + sign * coefficient
+        if total:
+            out[monomial] = total
+        else:
+            out.pop(monomial, None)
+    return out
 
 
 def times(a: Polynomial, b: Polynomial) -> Polynomial:
     """The product of two polynomials."""
+    for factor, other in ((a, b), (b, a)):
+        if len(factor) == 1 and ONE in factor:  # a number
+            return {monomial: c * factor[ONE] for monomial, c in other.items()}
     out: Polynomial = {}
     for m, c in a.items():
         for n, d in b.items():

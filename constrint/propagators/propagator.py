@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from .linear import Linear
 from .polynomial import Polynomial
@@ -22,8 +22,7 @@ class Revises(Protocol):
         """Narrow the domains; true if the constraint now holds for all values left."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Propagator:
+class Propagator(NamedTuple):
     """An action that narrows domains for one constraint.
 
     Attributes:

@@ -26,9 +26,12 @@ class Term:
         self.coefficient = coefficient
         self.factors = factors
         # Domains only shrink, so a variable that cannot be negative now stays so.
-        self.natural = all(store.low[x] >= 0 for x, _ in factors)
-        once = all(e == 1 for _, e in factors)
-        self.plain = tuple(x for x, _ in factors) if self.natural and once else None
+        low = store.low
+        self.natural = once = True
+        for x, e in factors:
+            self.natural = self.natural and low[x] >= 0
+            once = once and e == 1
+        self.plain = tuple([x for x, _ in factors]) if self.natural and once else None
         self.alone = factors[0][0] if once and len(factors) == 1 else None
 
     def bounds(self, store: Store) -> integers.Interval:

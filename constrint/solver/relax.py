@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..language.constraint import Comparison, python
+from ..language.constraint import Comparison, function
 from ..language.expression import Binary, Constant, Expression
 from ..language.variable import Variable
 from .budget import Budget
@@ -108,7 +108,7 @@ def relax(
                     raise
                 if values is not None:
                     strict = operator in ("<", ">")
-                    by = sign * (_value(excess, values) + strict)
+                    by = sign * (function(excess)(values) + strict)
                     moves.append(_move(operator, left, right, by, solution(values)))
         moves.sort(key=lambda move: abs(move.by))
     return Relaxation(target.name, text, False, True, tuple(moves), solution(free))
@@ -120,11 +120,6 @@ def _turned(comparison: Comparison) -> Comparison:
     return Comparison(operator, comparison.right, comparison.left)
 
 
-def _value(expression: Expression, values: list[int]) -> int:
-    out: int = eval(f"{python(expression)}", {"__builtins__": {}}, {"v": values})
-    return out
-
-
 def _smallest(
     declared: Sequence[Variable], named: Sequence[Named], excess: Expression, budget: Budget
 ) -> list[int] | None:
@@ -133,14 +128,14 @@ def _smallest(
     best = some_solution(declared, [*named, low], budget)
     if best is None:
         return None
-    least, most = 0, _value(excess, best)
+    least, most = 0, function(excess)(best)
     while least < most:
         middle = (least + most) // 2
         trial = some_solution(declared, [*named, low, Named("", excess <= middle)], budget)
         if trial is None:
             least = middle + 1
         else:
-            best, most = trial, _value(excess, trial)
+            best, most = trial, function(excess)(trial)
     return best
 
 

@@ -190,15 +190,22 @@ def grid_problem(
         "no more accumulators than needed",
     )
     m.require(matrix == K_TILE_REGISTERS * kept * tiles, "R in registers")
-    m.require(streamed <= elsewhere, "only k-tiles beyond the registers are streamed")
-    m.require(
-        (streaming == 1).implies(streamed >= 1), "a plan that streams streams at least one k-tile"
-    )
-    m.require(
-        (streaming == 0).implies(streamed == 0), "a plan that does not stream streams no k-tile"
-    )
-    m.require((streaming == 1).implies(warps == _STREAMING_WARPS), "warps per block that streams")
-    m.require((streaming == 1).implies(cluster <= _STREAMING_CLUSTER), "cluster sizes that stream")
+    if streams:
+        m.require(streamed <= elsewhere, "only k-tiles beyond the registers are streamed")
+        m.require(
+            (streaming == 1).implies(streamed >= 1),
+            "a plan that streams streams at least one k-tile",
+        )
+        m.require(
+            (streaming == 0).implies(streamed == 0),
+            "a plan that does not stream streams no k-tile",
+        )
+        m.require(
+            (streaming == 1).implies(warps == _STREAMING_WARPS), "warps per block that streams"
+        )
+        m.require(
+            (streaming == 1).implies(cluster <= _STREAMING_CLUSTER), "cluster sizes that stream"
+        )
     needed = matrix + working + each_vector * gathered + each_sum * sums + each_item * items
     needed += STREAM_REGISTERS * streaming
     if padding := wide_padding_registers(shape, tf32):
@@ -223,8 +230,9 @@ def grid_problem(
     work += RING_BYTES * warps * streaming
     in_shared = elsewhere - streamed
     m.require(shared == work + _TILE_BYTES * warps * tiles * in_shared, "R in shared memory")
-    m.require(
-        (streamed >= 1).implies(shared + _TILE_BYTES * warps * tiles > limits.shared_per_block),
-        "only what shared memory cannot hold is streamed",
-    )
+    if streams:
+        m.require(
+            (streamed >= 1).implies(shared + _TILE_BYTES * warps * tiles > limits.shared_per_block),
+            "only what shared memory cannot hold is streamed",
+        )
     return m

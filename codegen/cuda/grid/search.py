@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 
@@ -77,30 +78,44 @@ def _candidates(
     near: float,
 ) -> tuple[GridPlan, ...]:
     inputs = CostInputs.of(cell, shape, limits, tf32)
+    sizes = (cell, _sizes(shape), limits)
+
+    def ranked(cut: Rows, direction: Direction) -> tuple[_Priced, ...]:
+        return _ranked(*sizes, direction, cut, tf32, streams)
+
     found: list[GridPlan] = []
     for tiles, phases in _ROWS:
-        rows = TILE_N * tiles
-        wanted = math.ceil(shape.batch / rows)
-        if tiles > 1 and 2 * wanted * rows > 3 * (shape.batch + TILE_N):
-            continue  # too many rows would be padding
-        for waves in range(1, wanted + 1):
-            groups = math.ceil(wanted / waves)  # waves of nearly the same size
-            if groups > limits.multiprocessors or math.ceil(wanted / groups) < waves:
-                continue
-            if streams and max(groups, phases) > 1:
-                continue  # each group and phase would stream R again
-            cut = Rows(tiles, phases, groups)
-            sizes = (cell, _sizes(shape), limits)
-            both = {d: _ranked(*sizes, d, cut, tf32, streams) for d in DIRECTIONS}
-            if not all(both.values()):
-                continue
-            for kernel in _near(both[direction], near):
-                start = grid_start(inputs, kernel)
-                estimate = StepEstimate.of(grid_step(inputs, kernel), start)
-                binding = _binding(kernel, shape, limits)
-                found.append(replace(kernel, estimate=estimate, binding=binding))
-            break  # more waves are never better
+        cuts = [Rows(tiles, phases, groups) for groups in _groups(shape, limits, TILE_N * tiles)]
+        if streams:  # each group and phase would stream R again
+            cuts = [cut for cut in cuts if max(cut.groups, cut.phases) == 1]
+        cut = _first_that_fits(cuts, lambda cut: all(ranked(cut, d) for d in DIRECTIONS))
+        if cut is None:
+            continue
+        for kernel in _near(ranked(cut, direction), near):
+            start = grid_start(inputs, kernel)
+            estimate = StepEstimate.of(grid_step(inputs, kernel), start)
+            binding = _binding(kernel, shape, limits)
+            found.append(replace(kernel, estimate=estimate, binding=binding))
     return tuple(found)
+
+
+def _groups(shape: Shape, limits: Limits, rows: int) -> Iterator[int]:
+    """How many groups of blocks may run at once if each has this many rows, the most first."""
+    wanted = math.ceil(shape.batch / rows)
+    if rows > TILE_N and 2 * wanted * rows > 3 * (shape.batch + TILE_N):
+        return  # too many rows would be padding
+    for waves in range(1, wanted + 1):
+        groups = math.ceil(wanted / waves)  # waves of nearly the same size
+        if groups <= limits.multiprocessors and math.ceil(wanted / groups) == waves:
+            yield groups
+
+
+def _first_that_fits(cuts: Sequence[Rows], fits: Callable[[Rows], bool]) -> Rows | None:
+    """The first cut that fits; where one does, all with fewer groups do, which follow it."""
+    if not cuts or fits(cuts[0]):
+        return cuts[0] if cuts else None
+    at = bisect_left(cuts, True, lo=1, key=fits)
+    return cuts[at] if at < len(cuts) else None
 
 
 _Priced = tuple[GridPlan, float]
