@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,7 +66,7 @@ def _library(source: Any, folder: Path) -> Any:
     )
     code = code.replace('extern "C" __global__ void', "static void")
     name = f"rnnc_{source.plan.direction}"
-    code = f"""#include "{_ROOM / "blocks.h"}"
+    code = f"""#include "blocks.h"
 {code}
 extern "C" void run(const void* arguments, unsigned x, unsigned y, unsigned z, unsigned threads,
                     unsigned cluster) {{
@@ -75,18 +76,20 @@ extern "C" void run(const void* arguments, unsigned x, unsigned y, unsigned z, u
     library = root / "kernel.so"
     if not library.exists():
         (root / "kernel.cpp").write_text(code)
-        # Names of one library are not those of another.
-        flags = "-std=c++20 -O1 -w -shared -fPIC -fno-gnu-unique"
-        made = subprocess.run(
-            f"g++ {flags} -I . kernel.cpp -o made.so".split(),
-            cwd=root,
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-        assert made.returncode == 0, made.stderr[:3000]
+        if not (folder / "blocks.h.gch").exists():
+            # Parsed once for all kernels: this takes as long as the rest of a compilation.
+            shutil.copy(_ROOM / "blocks.h", folder)
+            _compiled(folder, "-x c++-header blocks.h -o blocks.h.gch")
+        _compiled(root, f"-shared -I . -I {folder} kernel.cpp -o made.so")
         (root / "made.so").rename(library)
     return ctypes.CDLL(str(library))
+
+
+def _compiled(folder: Path, words: str) -> None:
+    # Names of one library are not those of another.
+    command = f"g++ -std=c++20 -O1 -w -fPIC -fno-gnu-unique {words}".split()
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[:3000]
 
 
 @contextmanager

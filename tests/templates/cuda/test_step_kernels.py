@@ -33,7 +33,7 @@ def marks_of(name):
 def test_every_kernel_compiles_without_spills(name):
     cell, turn = rnnc.cells.get(name), CELLS.index(name)
     # Every eighth cell in make test, each in another dtype.
-    some = DTYPES[:2] if name == "lstm" else [DTYPES[turn // 8 % len(DTYPES)]]
+    some = DTYPES[:1] if name == "lstm" else [DTYPES[turn // 8 % len(DTYPES)]]
     dtypes = DTYPES if SLOW else some
     for arch, dtype in zip((ARCHS[turn % 4 :] + ARCHS), dtypes, strict=False):
         for plan in plans_of(cell, arch, dtype):

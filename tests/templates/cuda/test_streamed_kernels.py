@@ -15,7 +15,7 @@ from rnnc.codegen.shape import Shape
 
 pytestmark = pytest.mark.usefixtures("compiler")
 ARCHS = ["sm_80", "sm_90a", "sm_100a", "sm_120"]
-# The compiler takes many seconds for each: an architecture meets some.
+# The compiler takes many seconds for each: an architecture meets some, in `make test-slow`.
 LARGE = [
     ("lstm", Shape(1, 2560), ("sm_80", "sm_90a")),
     ("gru", Shape(1, 2560), ("sm_100a", "sm_120")),
@@ -32,18 +32,10 @@ SMALL = [
 ]
 
 
-def marks_of(shape, arch):
-    """The shape whose kernels compile fastest, in `make test`."""
-    return () if (shape, arch) == (Shape(1, 2560), "sm_100a") else pytest.mark.slow
-
-
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "shape", "arch"),
-    [
-        pytest.param(name, shape, arch, marks=marks_of(shape, arch))
-        for name, shape, archs in LARGE
-        for arch in archs
-    ],
+    [(name, shape, arch) for name, shape, archs in LARGE for arch in archs],
     ids=str,
 )
 def test_no_spills(name, shape, arch, compiles_as_planned):
