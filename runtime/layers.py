@@ -198,7 +198,7 @@ def plain_call(
     kind = None if ragged is None else ragged.kind
     stack = stack_of(settings, target, needs_grad, dropout, tf32, kind)
     runs = stack.target
-    if settings.both and ragged is None and isinstance(runs, JointTarget):
+    if settings.both and isinstance(runs, JointTarget):
         sizes = x.shape[-2], settings.heads, settings.dim
         if runs.joins(stack.calls[0], x, *sizes):
             stack = made_joint(stack)

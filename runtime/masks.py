@@ -30,12 +30,12 @@ class Masks:
     Attributes:
         steps: (T, B) of uint8, contiguous: HOLD, RUN, RESTART or FIRST, by time, not by the order
             in which steps run. In the reverse direction the byte of t - 1 is RESTART where the
-            caller resets at t.
+            caller resets at t. Where one call runs both directions of a layer: (2, T, B), of each.
         longest: (B,) of int32, the number of steps that each row runs, 0 to T; None where all rows
             run all steps.
         reset_to: the values of each state after a reset, (N, D), (B, N, D) or (B, T, N, D), which
-            is read at the time of the byte: in the reverse direction it lacks its first step. None
-            for the cell's initial values.
+            is read at the time of the byte: in the reverse direction it lacks its first step, but
+            not where one call runs both directions. None for the cell's initial values.
         restarts: where `steps` is RESTART, in the form in which a target's kernels read it; None
             where it is not made yet. It is no part of `flat`.
     """
@@ -147,7 +147,7 @@ def masks_of(
     return found if reset is None else with_reset_values(found, reset_to, reverse)
 
 
-def with_reset_values(masks: Masks, reset_to: Sequence[Tensor] | None, reverse: bool) -> Masks:
+def with_reset_values(masks: Masks, reset_to: Sequence[Tensor] | None, reverse: Reverse) -> Masks:
     """The same masks with reset values.
 
     Args:
@@ -159,7 +159,7 @@ def with_reset_values(masks: Masks, reset_to: Sequence[Tensor] | None, reverse: 
     return Masks(masks.steps, masks.longest, values, masks.restarts)
 
 
-def _by_time(value: Tensor, reverse: bool) -> Tensor:
+def _by_time(value: Tensor, reverse: Reverse) -> Tensor:
     """Reset values as `Masks` has them; stored states are data, through which no gradient passes.
 
     The reverse direction restarts at t - 1 with what is stored at t.
@@ -167,7 +167,7 @@ def _by_time(value: Tensor, reverse: bool) -> Tensor:
     if value.ndim < 4:
         return value
     value = value.detach()
-    return value[:, 1:] if reverse else value
+    return value[:, 1:] if reverse is True else value
 
 
 def read_states(
@@ -188,11 +188,13 @@ def read_states(
         masks: of the call.
         states: after each step, (T, B, N, D); those that no recurrent weight reads may be empty.
         initial_states: before the first step, (B, N, D) each.
-        reverse: whether the cell runs from the last step to the first.
+        reverse: which heads run from the last step to the first.
 
     Returns:
         The states, of which nobody reads the last that runs, and the initial states.
     """
+    if reverse == "half":
+        return _read_by_half(cell, masks, states, initial_states)
     layout, found, firsts = layout_of(cell), list(states), list(initial_states)
     sources = dict.fromkeys((*layout.sources.values, *layout.diagonal_sources.values))
     steps = len(masks.steps)
@@ -224,3 +226,23 @@ def read_states(
         torch.where(how[later] == RESTART, values, part, out=part)
         found[i] = read
     return found, firsts
+
+
+def _read_by_half(
+    cell: CellSpec, masks: Masks, states: Sequence[Tensor], initial_states: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """`read_states` of a call of both directions of a layer."""
+    found = []
+    for number, reverse in enumerate((False, True)):
+
+        def half(tensor: Tensor, number: int = number) -> Tensor:
+            return tensor.chunk(2, -2)[number]
+
+        values = None if masks.reset_to is None else [half(v) for v in masks.reset_to]
+        own = with_reset_values(Masks(masks.steps[number], masks.longest, None), values, reverse)
+        parts = [half(s) for s in states], [half(s) for s in initial_states]
+        found.append(read_states(cell, own, *parts, reverse))
+    (sequences, firsts), (later, later_firsts) = found
+    pairs = zip(sequences, later, strict=True), zip(firsts, later_firsts, strict=True)
+    read, read_firsts = ([torch.cat(pair, -2) for pair in each] for each in pairs)
+    return read, read_firsts

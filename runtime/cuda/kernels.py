@@ -281,5 +281,5 @@ def _as_read(cell: CellSpec, saved: Saved, reset_to: Sequence[Tensor], reverse: 
     if saved.masks is None:
         return saved
     states, firsts = ([packed(t) for t in s] for s in (saved.states, saved.initial_states))
-    read = states_read(cell, saved.masks, states, firsts, reset_to, bool(reverse))
+    read = states_read(cell, saved.masks, states, firsts, reset_to, reverse)
     return replace(saved, states=read[0], initial_states=read[1])

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from ...codegen.shape import Reverse
 from ..masks import Masks, masks_of, with_reset_values
 from .given import Ragged, by_heads
 
@@ -30,18 +31,21 @@ class MadeMasks(NamedTuple):
         direction: int,
         reset_to: Sequence[Tensor] | None,
         sizes: tuple[int, int],
-        reverse: bool,
+        reverse: Reverse,
     ) -> Masks:
-        """The masks of a direction of a layer.
+        """The masks of a direction of a layer, or of both where one call runs them.
 
         Args:
             direction: its number.
             reset_to: of the direction, as in `Ragged` without their first axis.
             sizes: heads, and units per head.
-            reverse: whether it runs from the last step to the first.
+            reverse: which heads run from the last step to the first.
         """
-        restarts = None if self.restarts is None else self.restarts[direction]
-        found = Masks(self.steps[direction], self.longest, None, restarts)
+        steps, restarts = self.steps, self.restarts
+        if reverse != "half":
+            steps = steps[direction]
+            restarts = None if restarts is None else restarts[direction]
+        found = Masks(steps, self.longest, None, restarts)
         if reset_to is None:
             return found
         return with_reset_values(found, [by_heads(v, *sizes) for v in reset_to], reverse)

@@ -33,8 +33,7 @@ def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
     kind = RaggedKind(True, False, 0) if call.masked else None
     tf32 = target.rounds(computed, settings.choice.precision)
     stack = stack_of(settings, name, backward, 0.0, tf32, kind)
-    joint = settings.both and kind is None and not call.apart
-    if joint and isinstance(target, JointTarget):
+    if settings.both and not call.apart and isinstance(target, JointTarget):
         like = torch.empty(0, dtype=computed, device=device)
         if target.joins(stack.calls[0], like, call.batch, settings.heads, settings.dim):
             return joint_stack(made_joint(stack))

@@ -47,9 +47,12 @@ struct PackArguments {
   int64 count, batch;          // T, B
 };
 
+// Which units run from the last step in memory to the first.
+enum Order { kForwards, kReversed, kReversedHalf };
+
 // A row of a tensor is one of [N, D]; its elements are copied as words of word_bytes.
 struct ReadArguments {
-  const unsigned char* steps;    // [T, B]
+  const unsigned char* steps;    // [T, B], or [2, T, B] of both directions
   const void* states;            // [T, B, words], after each step
   const void* initial;           // [B, words]
   const void* reset;             // by its strides
@@ -57,7 +60,7 @@ struct ReadArguments {
   void* first;                   // [B, words]: what the first step reads
   int64 count, batch, words;     // T, B
   int64 reset_time, reset_row;   // in words
-  int64 reverse;                 // whether the first step is the last in memory
+  int64 reverse;                 // an Order
   int64 word_bytes;
 };
 
@@ -123,12 +126,17 @@ RNNC_INLINE void move_rows(const MoveArguments& a) {
 template <typename Word>
 RNNC_INLINE void read_states(const ReadArguments& a) {
   each_word(a, [&](int64 t, int64 row, int64 place, int64 k) {
-    const int64 before = a.reverse ? t + 1 : t - 1;  // the step that ran before
+    // Where both directions are one call, the units of the second one, and their masks, come last.
+    const bool is_second = a.reverse == kReversedHalf && 2 * k >= a.words;
+    const bool reversed = a.reverse == kReversed || is_second;
+    const int64 before = reversed ? t + 1 : t - 1;  // the step that ran before
     const bool is_first = before < 0 || before >= a.count;
-    const u32 how = a.steps[place];
+    const u32 how = a.steps[is_second ? a.count * a.batch + place : place];
     const Word* from = nullptr;
     if (how == kRestart) {
-      from = static_cast<const Word*>(a.reset) + t * a.reset_time + row * a.reset_row;
+      // As in lib/cell/mask.cuh.
+      const int64 time = is_second ? t + 1 : t;
+      from = static_cast<const Word*>(a.reset) + time * a.reset_time + row * a.reset_row;
     } else if (how != kHold && (is_first || how == kFirst)) {
       from = static_cast<const Word*>(a.initial) + row * a.words;
     } else if (how != kHold) {

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from ...call import Call
 from ...layers_call import LayerWeights
+from ...ragged.given import Ragged
 from ..moves import Moves
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ def joint_stack(stack: Stack) -> Stack:
     """
     ahead = stack.calls[0]
     choice = ahead.choice._replace(reverse="half")
-    both = Call(ahead.cell, ahead.target, ahead.for_backward, ahead.stored, choice, ahead.tf32)
+    kind = ahead.cell, ahead.target, ahead.for_backward, ahead.stored
+    both = Call(*kind, choice, ahead.tf32, ahead.masked)
     return stack._replace(calls=(both,), heads=2 * stack.heads, joint=False)
 
 
@@ -72,6 +74,33 @@ def joint_states(states: Sequence[Tensor], moves: Moves) -> list[Tensor]:
         pairs = state.reshape(count // 2, 2, batch, hidden).transpose(1, 2)
         found.append(moves.packed(pairs).view(count // 2, batch, 2 * hidden))
     return found
+
+
+def joint_ragged(ragged: Ragged | None, moves: Moves) -> Ragged | None:
+    """Lengths and resets with the values after a reset of all heads.
+
+    Args:
+        ragged: of the call; None where all rows run all steps.
+        moves: copies the values.
+
+    Returns:
+        The same with values whose first axis is layers and whose last one is both hidden.
+    """
+    if ragged is None or ragged.reset_to is None:
+        return ragged
+    values = [moves.cat((v[0::2], v[1::2]), v.ndim - 1) for v in ragged.reset_to]
+    return ragged._replace(reset_to=values)
+
+
+def split_resets(gradient: Tensor | None) -> Tensor | None:
+    """The gradient of the values after a reset of each direction of each layer.
+
+    Args:
+        gradient: of values as `joint_ragged` gives them; None where there is none.
+    """
+    if gradient is None:
+        return None
+    return gradient.unflatten(-1, (2, -1)).movedim(-2, 1).flatten(0, 1)
 
 
 def split_gradients(layer: Sequence[Tensor | None]) -> list[Tensor | None]:

@@ -8,7 +8,14 @@ from typing import Any
 from torch import Tensor
 
 from ...ragged.rows import layer_rows
-from ..directions.joint import joint_stack, joint_states, joint_weights, split_gradients
+from ..directions.joint import (
+    joint_ragged,
+    joint_stack,
+    joint_states,
+    joint_weights,
+    split_gradients,
+    split_resets,
+)
 from ..moves import moves_of, packed_weights
 from .forward import stacked
 from .stack import Stack
@@ -54,7 +61,8 @@ def backward_layers(
             each = zip(*sweep.d_firsts, strict=True)
             d_states = [stacked(stack, d_firsts, moves) for d_firsts in each]
     split = split_gradients if stack.joint else list
-    d_states += sweep.d_ragged()
+    d_ragged = sweep.d_ragged()
+    d_states += map(split_resets, d_ragged) if stack.joint else d_ragged
     return [d_y, *d_states, *(d for layer in sweep.d_weights for d in split(layer))]
 
 
@@ -80,7 +88,8 @@ def _joint(
     with moves_of(stack.target) as moves:
         states, weights = joint_states(saved.states, moves), joint_weights(saved.weights, moves)
         d_lasts = [None if d is None else joint_states([d], moves)[0] for d in d_lasts]
-    own = saved._replace(states=states, weights=weights)
+        ragged = joint_ragged(saved.ragged, moves)
+    own = saved._replace(states=states, weights=weights, ragged=ragged)
     batch = layer_rows(both, saved.x, saved.ragged).sizes[1]
     firsts = list(both.initial_states(saved.x, batch, states))
     first, count = saved.others, len(saved.weights[0].flat())

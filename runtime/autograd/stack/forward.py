@@ -17,7 +17,7 @@ from ...ragged.given import Ragged
 from ...ragged.made import MadeMasks, made_masks
 from ...ragged.rows import LayerRows, layer_rows
 from ...tensors import Forward, ScanInputs, States
-from ..directions.joint import joint_stack, joint_states, joint_weights
+from ..directions.joint import joint_ragged, joint_stack, joint_states, joint_weights
 from ..directions.lanes import NOTHING
 from ..moves import Moves, moves_of, packed_weights
 from .stack import Stack
@@ -69,6 +69,7 @@ def forward_layers(
         run = joint_stack(stack)
         with moves_of(stack.target) as moves:
             states, weights = joint_states(states, moves), joint_weights(weights, moves)
+            ragged = joint_ragged(ragged, moves)
     elif stack.by_head:
         weights = packed_weights(stack.target, weights)
     firsts = list(run.initial_states(x, batch, states))

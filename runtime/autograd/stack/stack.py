@@ -140,7 +140,7 @@ class Stack(NamedTuple):
             return None
         values, direction = ragged.reset_to, index % len(self.calls)
         own = None if values is None else [value[index] for value in values]
-        return made.of(direction, own, (self.heads, self.dim), self.reverses[direction])
+        return made.of(direction, own, (self.heads, self.dim), self.calls[direction].choice.reverse)
 
     @property
     def zero(self) -> tuple[bool, ...]:

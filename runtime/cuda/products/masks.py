@@ -15,6 +15,7 @@ from ....cellspec.cell import CellSpec
 from ....codegen.cuda.kernel_plan import LaunchShape
 from ....codegen.layout import layout_of
 from ....codegen.render import cuda_unit
+from ....codegen.shape import Reverse
 from ...masks import RESTART, Masks, read_states
 from ..driver.capture import beside_captures
 from ..driver.device import device_limits
@@ -84,7 +85,10 @@ def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor |
         reset_to: what `without_gaps` gave.
     """
     strides = [_strides(value) for value in reset_to]
-    restarts = restarts_of(masks.steps) if masks.restarts is None else masks.restarts
+    restarts = masks.restarts
+    if restarts is None:
+        both = [restarts_of(steps) for steps in masks.steps.view(-1, *masks.steps.shape[-2:])]
+        restarts = both[0] if len(both) == 1 else torch.stack(both)
     return [
         *(restarts, masks.longest),
         *(time for time, _ in strides),
@@ -152,7 +156,7 @@ def states_read(
     states: Sequence[Tensor],
     initial_states: Sequence[Tensor],
     reset_to: Sequence[Tensor],
-    reverse: bool,
+    reverse: Reverse,
 ) -> tuple[list[Tensor], list[Tensor]]:
     """`read_states` of `runtime/masks.py` in one launch per state.
 
@@ -162,13 +166,14 @@ def states_read(
         states: after each step, (T, B, N, D), contiguous.
         initial_states: (B, N, D) each, contiguous.
         reset_to: what `without_gaps` gave.
-        reverse: whether the cell runs from the last step to the first.
+        reverse: which heads run from the last step to the first.
     """
     if not masks.steps.is_cuda or not masks.steps.numel():
         return read_states(cell, masks, states, initial_states, reverse)
     layout, found, firsts = layout_of(cell), list(states), list(initial_states)
     sources = dict.fromkeys((*layout.sources.values, *layout.diagonal_sources.values))
-    count, batch = masks.steps.shape
+    count, batch = masks.steps.shape[-2:]
+    order = 2 if reverse == "half" else int(reverse)
     device = masks.steps.device
     with on_device(device):
         kernel = mask_kernel("rnnc_read_states", device.index)
@@ -180,9 +185,10 @@ def states_read(
             time, row = _strides(value)
             size = state.element_size()
             lengths = [n * size for n in (initial[0].numel(), time, row)]
-            word = widest_word((*places, *lengths))
+            # A word is of one direction.
+            word = widest_word((*places, *lengths, lengths[0] // max(order, 1)))
             words, reset_time, reset_row = (n // word for n in lengths)
-            sizes = count, batch, words, reset_time, reset_row, int(reverse), word
+            sizes = count, batch, words, reset_time, reset_row, order, word
             given = _Read(masks.steps.data_ptr(), *places, *sizes)
             kernel(blocks_of(count * batch * words, device.index), given)
             found[i], firsts[i] = read, first

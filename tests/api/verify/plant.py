@@ -134,7 +134,7 @@ CUDA: dict[str, tuple[str, Edit]] = {
     ),
     "a reversed row that begins at the end of the padding": (
         "mask_backward.cuh",
-        swap("(now & bit[j]) || (kReversed && step == edge[j])", "now & bit[j]"),
+        swap("(now & bit[j]) || (reversed && step == edge[j])", "now & bit[j]"),
     ),
     "the input of another step": (
         "unweighted.cuh",

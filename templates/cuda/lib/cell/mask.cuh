@@ -20,13 +20,26 @@ namespace rnnc {
 
 constexpr bool kMasked = true;
 
+// Whether rows run from the last step in memory to the first. The compiler knows it, unless both
+// directions of a layer run in one launch: then it follows from the head, which a block shares.
 #ifdef RNNC_REVERSE_HALF
-#error "a call with masks has one direction of time"
-#endif
-#ifdef RNNC_REVERSE
-constexpr bool kReversed = true;
+constexpr bool kBothDirections = true;
+struct RowOrder {
+  bool reversed;
+  RowOrder() = default;
+  RNNC_MEMBER explicit RowOrder(const TimeOrder& time) : reversed(time.reversed) {}
+};
 #else
-constexpr bool kReversed = false;
+constexpr bool kBothDirections = false;
+struct RowOrder {
+#ifdef RNNC_REVERSE
+  static constexpr bool reversed = true;
+#else
+  static constexpr bool reversed = false;
+#endif
+  RowOrder() = default;
+  RNNC_MEMBER explicit RowOrder(const TimeOrder&) {}
+};
 #endif
 
 // How many steps a tile of batch rows runs: as many as its longest row, and at least one if there is
@@ -59,10 +72,10 @@ RNNC_INLINE int row_steps(const Arguments& a, int64 row) {
 // The edge of a row in a tile that runs `steps`: the step before which its padding begins or, if the
 // cell runs from the last step in memory to the first, before which its padding ends.
 template <typename Arguments>
-RNNC_INLINE int edge_of(const Arguments& a, int64 row, int64 steps) {
-  if (!a.masks.longest) return kReversed ? -1 : static_cast<int>(steps);
+RNNC_INLINE int edge_of(const Arguments& a, int64 row, int64 steps, bool reversed) {
+  if (!a.masks.longest) return reversed ? -1 : static_cast<int>(steps);
   const int count = row_steps(a, row);
-  return kReversed ? static_cast<int>(steps) - count : count;
+  return reversed ? static_cast<int>(steps) - count : count;
 }
 // Whether any lane of a warp says so. NOTE: behind a branch that the whole grid takes or not, this
 // keeps the compiler from deciding both in one, for each thread and in each step.
@@ -73,17 +86,21 @@ RNNC_INLINE bool is_any(const int (&edge)[n], int t) {
   repeat<n>([&](int j) { any |= edge[j] == t; });
   return any;
 }
-RNNC_INLINE bool is_own_step(int t, int edge) { return kReversed ? t >= edge : t < edge; }
+RNNC_INLINE bool is_own_step(int t, int edge, bool reversed) {
+  return reversed ? t >= edge : t < edge;
+}
 
 // Which of eight rows restart before a step: a byte per step. There are kMaskPadding bytes of zeros on
-// both sides of all steps.
+// both sides of all steps. Those of the other direction of the launch follow those of all rows.
 constexpr int kMaskRows = 8, kMaskPadding = 4;
 RNNC_INLINE u32 restart_bit(int64 row) { return 1u << static_cast<int>(row) % kMaskRows; }
 // The bytes of the rows beside `row`; the first step in memory is aligned to 4 bytes.
 template <typename Arguments>
-RNNC_INLINE const char* restarts_of(const Arguments& a, int64 row) {
+RNNC_INLINE const char* restarts_of(const Arguments& a, int64 row, bool reversed) {
   const int64 pitch = (a.steps + 3) / 4 * 4 + 2 * kMaskPadding;
-  const unsigned char* const rows = a.masks.restarts + row / kMaskRows * pitch + kMaskPadding;
+  const int64 before = kBothDirections && reversed ? (a.batch + kMaskRows - 1) / kMaskRows : 0;
+  const int64 group = row / kMaskRows + before;
+  const unsigned char* const rows = a.masks.restarts + group * pitch + kMaskPadding;
   return launder(reinterpret_cast<const char*>(rows));
 }
 
@@ -98,8 +115,8 @@ struct RestartsCopy {
 
   // One of the threads that wait for a stage copies.
   template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments& a, int64 first_row, bool is_one) {
-    bytes = restarts_of(a, first_row);
+  RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 first_row, bool is_one) {
+    bytes = restarts_of(a, first_row, RowOrder(time).reversed);
     copies = launder(static_cast<int>(is_one));
   }
   RNNC_MEMBER void issue(char* stage, int64 place) const {
@@ -115,12 +132,12 @@ struct RestartsAhead {
   const char* from;  // of the step that is loaded next
   u32 coming;
 
+  // Those of step t first; the next ones are `by` places further on.
   template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments& a, int64 row, int64 place, int64 by) {
-    from = restarts_of(a, row) + place;
+  RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 row, int64 t, int64 by) {
+    from = restarts_of(a, row, RowOrder(time).reversed) + time.at(t);
     next(by);
   }
-  // `by` places further on than the last one.
   RNNC_MEMBER u32 next(int64 by) {
     const u32 found = coming;
     coming = ld_global_nc_u8(from);
@@ -141,12 +158,14 @@ RNNC_INLINE bool resets_vary(const Arguments& a) {
 }
 
 // Where the reset value of an item lies: of a state, at a place in memory, of a row, and of a unit
-// in [N, D].
+// in [N, D]. In reverse a row restarts with the value of the place after it: the tensor of a launch
+// of one direction begins there.
 template <typename Arguments>
-RNNC_INLINE const Element* reset_value(const Arguments& a, int state, int64 t, int64 row,
-                                       int64 unit) {
-  return a.masks.reset_to[state] + t * a.masks.reset_time[state] + row * a.masks.reset_row[state] +
-         unit;
+RNNC_INLINE const Element* reset_value(const Arguments& a, int state, int64 place, int64 row,
+                                       int64 unit, bool reversed) {
+  const int64 time = kBothDirections && reversed ? place + 1 : place;
+  return a.masks.reset_to[state] + time * a.masks.reset_time[state] +
+         row * a.masks.reset_row[state] + unit;
 }
 // Its place in a tensor of states, [B, N, D].
 template <typename Arguments>
@@ -163,13 +182,13 @@ template <class Copy>
 struct RestartsCopy {
   static constexpr bool kStaged = false;
   template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments&, int64, bool) {}
+  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64, bool) {}
   RNNC_MEMBER void issue(char*, int64) const {}
   RNNC_MEMBER u32 read(const char*, int64) const { return 0; }
 };
 struct RestartsAhead {
   template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments&, int64, int64, int64) {}
+  RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64, int64, int64) {}
   RNNC_MEMBER u32 next(int64) { return 0; }
 };
 

@@ -17,7 +17,7 @@ namespace rnnc {
 
 // Of `rows` batch rows of `units` units; the rows are of one group of kMaskRows.
 template <int units, int rows>
-struct BackwardMasks {
+struct BackwardMasks : RowOrder {
   int row[rows], unit[units];  // in the batch; in [N, D]
   int edge[rows];
   u32 bit[rows], learned;      // of the row in a byte of restarts; of rows that have gradients there
@@ -35,12 +35,13 @@ struct BackwardMasks {
   // Before the first `advance`.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 steps) {
+    RowOrder::operator=(RowOrder(time));
     vary = resets_vary(a);
     is_learned = false;
     repeat<Cell::kStates>([&](int s) { is_learned |= a.d_reset_to[s] != nullptr; });
     learned = 0;
     repeat<rows>([&](int j) {
-      edge[j] = launder(edge_of(a, row[j], steps));
+      edge[j] = launder(edge_of(a, row[j], steps, reversed));
       bit[j] = launder(restart_bit(row[j]));
       if (is_learned) learned |= bit[j];
       ran[j] = false;
@@ -62,13 +63,13 @@ struct BackwardMasks {
     --step;
     repeat<rows>([&](int j) {
       cut[j] = later & bit[j];
-      dropped[j] = cut[j] || (!kReversed && at_edge(j));
+      dropped[j] = cut[j] || (!reversed && at_edge(j));
     });
     find_step(a, time);
   }
 
   // Whether this step, or the one after it, is the row's own.
-  RNNC_MEMBER bool runs(int j) const { return is_own_step(step, edge[j]); }
+  RNNC_MEMBER bool runs(int j) const { return is_own_step(step, edge[j], reversed); }
   RNNC_MEMBER bool has_run(int j) const { return ran[j]; }
   // Packed results of a row, or zeros.
   template <typename T, int n>
@@ -79,7 +80,7 @@ struct BackwardMasks {
   // The states that the step began from; `state` are those after the step before, or the initial
   // states before the first of all steps.
   RNNC_MEMBER void select_before(int i, int j, States& before, const States& state) const {
-    const bool replaced = (now & bit[j]) || (kReversed && step == edge[j]);
+    const bool replaced = (now & bit[j]) || (reversed && step == edge[j]);
     repeat<Cell::kStates>([&](int s) {
       before[s] = kReads[s] && replaced ? reset[i][j][s] : state[s];
     });
@@ -92,7 +93,7 @@ struct BackwardMasks {
   // At the edge of a row whose own steps come next: the gradient begins as that of its last states.
   template <typename Arguments>
   RNNC_MEMBER void begin_gradient(int i, int j, const Arguments& a, States& d_state) const {
-    if (kReversed || !a.masks.longest || !any_lane(at_edge(j))) return;
+    if (reversed || !a.masks.longest || !any_lane(at_edge(j))) return;
     if (at_edge(j)) load_last(i, j, a, d_state);
   }
   // Whether the gradient of the states before the step after this one is needed besides.
@@ -112,7 +113,7 @@ struct BackwardMasks {
       if ((learned & later & bit[j]) && a.d_reset_to[s]) {
         red_add(a.d_reset_to[s] + offset, SumOverTime(d_state[s]));
       }
-      if (kReversed && at_edge(j)) {
+      if (reversed && at_edge(j)) {
         a.d_initial_states[s][offset] = to_element<Element>(d_state[s]);
       }
     });
@@ -139,7 +140,7 @@ struct BackwardMasks {
   // the row runs none.
   template <typename Arguments>
   RNNC_MEMBER bool finish(int i, int j, const Arguments& a, int64 steps, States& d_state) const {
-    if (!kReversed || edge[j] <= 0) return true;
+    if (!reversed || edge[j] <= 0) return true;
     if (edge[j] < steps) return false;
     load_last(i, j, a, d_state);
     return true;
@@ -149,7 +150,7 @@ struct BackwardMasks {
 
   template <typename Arguments>
   RNNC_MEMBER void find_step(const Arguments& a, const TimeOrder& time) {
-    if (kReversed && a.masks.longest && any_lane(is_any(edge, step))) {
+    if (reversed && a.masks.longest && any_lane(is_any(edge, step))) {
       repeat<rows>([&](int j) {
         if (step != edge[j]) return;
         repeat<units>([&](int i) { load_initial(i, j, a); });
@@ -166,7 +167,8 @@ struct BackwardMasks {
   template <typename Arguments>
   RNNC_MEMBER void load_reset(int i, int j, const Arguments& a, int64 place) {
     repeat<Cell::kStates>([&](int s) {
-      reset[i][j][s] = kReads[s] ? to_real(*reset_value(a, s, place, row[j], unit[i])) : real(0);
+      const Element* const value = reset_value(a, s, place, row[j], unit[i], reversed);
+      reset[i][j][s] = kReads[s] ? to_real(*value) : real(0);
     });
   }
   template <typename Arguments>

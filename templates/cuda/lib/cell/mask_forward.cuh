@@ -20,7 +20,7 @@ namespace rnnc {
 
 // Of `rows` batch rows of `units` units; the rows are of one group of kMaskRows.
 template <int units, int rows>
-struct ForwardMasks {
+struct ForwardMasks : RowOrder {
   int row[rows], unit[units];  // in the batch; in [N, D]
   int edge[rows];
   u32 bit[rows];               // of the row in a byte of restarts
@@ -39,12 +39,13 @@ struct ForwardMasks {
   // Before the first of all steps.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int steps) {
+    RowOrder::operator=(RowOrder(time));
     vary = resets_vary(a);
     repeat<rows>([&](int j) {
-      edge[j] = launder(edge_of(a, row[j], steps));
+      edge[j] = launder(edge_of(a, row[j], steps, reversed));
       bit[j] = launder(restart_bit(row[j]));
       repeat<units>([&](int i) {
-        if (kReversed && edge[j] > 0) {
+        if (reversed && edge[j] > 0) {
           // At its edge the row's own steps begin.
           repeat<Cell::kStates>([&](int s) { reset[i][j][s] = initial(i, j, a, s); });
         } else if (!vary) {
@@ -57,9 +58,10 @@ struct ForwardMasks {
   template <typename Arguments>
   RNNC_MEMBER void begin_states(int i, int j, const Arguments& a, const TimeOrder& time,
                                 States& state) const {
-    if (!(ld_global_nc_u8(restarts_of(a, row[j]) + time.at(0)) & bit[j])) return;
-    repeat<Cell::kStates>(
-        [&](int s) { state[s] = to_real(*reset_value(a, s, time.at(0), row[j], unit[i])); });
+    if (!(ld_global_nc_u8(restarts_of(a, row[j], reversed) + time.at(0)) & bit[j])) return;
+    repeat<Cell::kStates>([&](int s) {
+      state[s] = to_real(*reset_value(a, s, time.at(0), row[j], unit[i], reversed));
+    });
   }
 
   // Once per step, well before its `select`, with the rows that restart before the next one: loads
@@ -68,9 +70,9 @@ struct ForwardMasks {
   RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t, u32 restarts) {
     const u32 next = restarts;
     repeat<rows>([&](int j) {
-      replaced[j] = (next & bit[j]) || (kReversed && t + 1 == edge[j]) ? 1 : 0;
+      replaced[j] = (next & bit[j]) || (reversed && t + 1 == edge[j]) ? 1 : 0;
     });
-    if (kReversed && a.masks.longest && !vary && any_lane(is_any(edge, t))) {
+    if (reversed && a.masks.longest && !vary && any_lane(is_any(edge, t))) {
       repeat<rows>([&](int j) {
         if (t == edge[j]) repeat<units>([&](int i) { load_reset(i, j, a, 0); });
       });
@@ -121,14 +123,14 @@ struct ForwardMasks {
     });
     int stop = minimum(block + kBlockSteps, steps);
     repeat<rows>([&](int j) {
-      if (vary && replaced[j] && !(kReversed && edge[j] > t)) {
+      if (vary && replaced[j] && !(reversed && edge[j] > t)) {
         const int next = t + __ffs(replaced[j]);
         stop = minimum(stop, next);
         repeat<units>([&](int i) { load_reset(i, j, a, time.at(next)); });
       }
       if (edge[j] == t && t > 0) {
         repeat<units>([&](int i) {
-          if (kReversed) {
+          if (reversed) {
             if (!vary) load_reset(i, j, a, 0);
             return;
           }
@@ -139,8 +141,8 @@ struct ForwardMasks {
       }
       if (lag > 0 && edge[j] == t) stop = minimum(stop, t + lag);
       if (edge[j] > t) stop = minimum(stop, edge[j]);
-      if (kReversed && edge[j] > t && edge[j] - t <= 32) replaced[j] |= 1u << (edge[j] - t - 1);
-      runs[j] = is_own_step(t - lag, edge[j]);
+      if (reversed && edge[j] > t && edge[j] - t <= 32) replaced[j] |= 1u << (edge[j] - t - 1);
+      runs[j] = is_own_step(t - lag, edge[j], reversed);
     });
     // NOTE: of all lanes, though four would do: so the compiler knows that a warp's lanes stay
     // together.
@@ -149,7 +151,7 @@ struct ForwardMasks {
 
   // Before the results of step t are stored.
   RNNC_MEMBER void begin_store(int t) {
-    repeat<rows>([&](int j) { runs[j] = is_own_step(t, edge[j]); });
+    repeat<rows>([&](int j) { runs[j] = is_own_step(t, edge[j], reversed); });
   }
   RNNC_MEMBER const States& results(int i, int j, const States&) const { return stored[i][j]; }
   // Packed results of a row, or zeros.
@@ -167,7 +169,7 @@ struct ForwardMasks {
   template <typename Valid, typename At>
   RNNC_MEMBER void store_last(const ForwardArguments& a, int t, const Valid& valid,
                               const At& at) const {
-    if (kReversed || !a.masks.longest || !any_lane(is_any(edge, t + 1))) return;
+    if (reversed || !a.masks.longest || !any_lane(is_any(edge, t + 1))) return;
     repeat<rows>([&](int j) {
       if (t + 1 != edge[j]) return;
       repeat<units>([&](int i) {
@@ -180,7 +182,7 @@ struct ForwardMasks {
   // After the last step: whether `state` are the row's last states; replaces them if it runs none.
   template <typename Arguments>
   RNNC_MEMBER bool finish(int i, int j, const Arguments& a, int steps, States& state) const {
-    if (kReversed || edge[j] >= steps) return true;
+    if (reversed || edge[j] >= steps) return true;
     if (edge[j] > 0) return false;
     repeat<Cell::kStates>([&](int s) { state[s] = initial(i, j, a, s); });
     return true;
@@ -195,7 +197,7 @@ struct ForwardMasks {
   RNNC_MEMBER void load_restarts(const Arguments& a, const TimeOrder& time, int64 tile_row,
                                  int steps) {
     const int lane = threadIdx.x & 31, t = block + kBlockSteps + 1 + lane;
-    coming = t < steps ? ld_global_nc_u8(restarts_of(a, tile_row) + time.at(t)) : 0;
+    coming = t < steps ? ld_global_nc_u8(restarts_of(a, tile_row, reversed) + time.at(t)) : 0;
   }
   template <typename Arguments>
   RNNC_MEMBER real initial(int i, int j, const Arguments& a, int s) const {
@@ -203,8 +205,9 @@ struct ForwardMasks {
   }
   template <typename Arguments>
   RNNC_MEMBER void load_reset(int i, int j, const Arguments& a, int64 place) {
-    repeat<Cell::kStates>(
-        [&](int s) { reset[i][j][s] = to_real(*reset_value(a, s, place, row[j], unit[i])); });
+    repeat<Cell::kStates>([&](int s) {
+      reset[i][j][s] = to_real(*reset_value(a, s, place, row[j], unit[i], reversed));
+    });
   }
 };
 

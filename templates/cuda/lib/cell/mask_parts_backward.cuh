@@ -45,13 +45,13 @@ struct BackwardParts : BackwardMasks<units, 1> {
     });
     const int edge = this->edge[0];
     int last = maximum(block + 1 - kBlockSteps, 0);
-    if (edge <= t) last = maximum(last, kReversed && edge < t ? edge + 1 : edge);
+    if (edge <= t) last = maximum(last, this->reversed && edge < t ? edge + 1 : edge);
     if (edge == t + 1) last = t;
-    own = is_own_step(t, edge);
-    begins = !kReversed && edge == t + 1;
+    own = is_own_step(t, edge, this->reversed);
+    begins = !this->reversed && edge == t + 1;
     if (begins) repeat<units>([&](int i) { this->load_last(i, 0, a, state(i)); });
     const u32 before = restarts >> 1;
-    if (kReversed && edge == t && t > 0) {
+    if (this->reversed && edge == t && t > 0) {
       restarts |= 2;
       repeat<units>([&](int i) { this->load_initial(i, 0, a); });
     } else if (this->vary && before) {
@@ -59,7 +59,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
       last = maximum(last, next);
       repeat<units>([&](int i) { this->load_reset(i, 0, a, time.at(next)); });
     }
-    const bool ends = (this->is_learned && restarts) || (kReversed && edge == t + 1);
+    const bool ends = (this->is_learned && restarts) || (this->reversed && edge == t + 1);
     // NOTE: reductions, after which the compiler knows that a warp's lanes stay together.
     notable = __reduce_or_sync(~0u, static_cast<u32>(ends));
     return __reduce_max_sync(~0u, last);
@@ -95,7 +95,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
       if ((restarts & 1) && !is_edge && a.d_reset_to[s]) {
         red_add(a.d_reset_to[s] + offset, SumOverTime(d_state[s]));
       }
-      if (kReversed && is_edge) a.d_initial_states[s][offset] = to_element<Element>(d_state[s]);
+      if (this->reversed && is_edge) a.d_initial_states[s][offset] = to_element<Element>(d_state[s]);
     });
   }
   // After all steps, once the gradient of the states before the first is complete.
@@ -103,7 +103,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
   RNNC_MEMBER void end(int i, const Arguments& a, bool valid, States& d_state) const {
     if (valid && this->is_learned) end_gradient(i, a, -1, valid, d_state);
     repeat<Cell::kStates>([&](int s) { d_state[s] = carried(0, d_state[s]); });
-    if (!kReversed && this->edge[0] == 0) this->load_last(i, 0, a, d_state);
+    if (!this->reversed && this->edge[0] == 0) this->load_last(i, 0, a, d_state);
   }
 
  private:
@@ -117,7 +117,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
                                  int steps) {
     const int lane = threadIdx.x & 31, t = block - kBlockSteps + 1 - lane;
     const bool exists = t >= 0 && t < steps;
-    coming = exists ? ld_global_nc_u8(restarts_of(a, tile_row) + time.at(t)) : 0;
+    coming = exists ? ld_global_nc_u8(restarts_of(a, tile_row, this->reversed) + time.at(t)) : 0;
   }
 };
 

@@ -157,7 +157,7 @@ struct StepCopy {
     plane = a.heads * Plan::kHeadDim;
     step_size = a.batch * plane;
     time = TimeOrder(steps, head, a.heads);
-    restarts.begin(a, first_row, threadIdx.x == 0);
+    restarts.begin(a, time, first_row, threadIdx.x == 0);
     saved.prepare(first_row, a.batch);
     state.prepare(first_row, a.batch);
   }

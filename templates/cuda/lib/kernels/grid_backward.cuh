@@ -52,7 +52,7 @@ RNNC_INLINE void load_items(Items& items, const BackwardArguments& a, const Plac
     it.unweighted.place_row(0, it.row);
     it.unweighted.place_unit(0, place.head, it.unit - place.head * Plan::kHeadDim);
     it.masks.begin(a, place.time(a), steps);
-    it.restarts.begin(a, it.row, place.time(a).at(steps - 1), -place.time(a).stride(1));
+    it.restarts.begin(a, place.time(a), it.row, steps - 1, -place.time(a).stride(1));
     it.masks.advance(a, place.time(a), it.restarts.next(-place.time(a).stride(1)));
   });
 }

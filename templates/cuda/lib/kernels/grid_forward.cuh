@@ -49,7 +49,7 @@ RNNC_INLINE void load_items(Items& items, const ForwardArguments& a, const Place
     it.unweighted.place_row(0, it.row);
     it.unweighted.place_unit(0, place.head, it.unit - place.head * Plan::kHeadDim);
     it.masks.begin(a, place.time(a), static_cast<int>(place.tile.of(a)));
-    it.restarts.begin(a, it.row, place.time(a).at(1), place.time(a).stride(1));
+    it.restarts.begin(a, place.time(a), it.row, 1, place.time(a).stride(1));
     it.masks.begin_states(0, 0, a, place.time(a), it.state);
     look_ahead(it, a, place, 0);
   });

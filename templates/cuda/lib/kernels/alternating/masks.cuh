@@ -24,12 +24,14 @@ template <typename Arguments>
 RNNC_INLINE How load_how(const Arguments& a, const TimeOrder& time, int64 t, int64 row) {
   if (t < 0 || t >= a.steps) return How::kRun;
   const int64 place = time.at(t), count = row_steps(a, row);
+  const bool reversed = RowOrder(time).reversed;
   if (place >= count) return How::kHold;
-  if (ld_global_nc_u8(restarts_of(a, row) + place) & restart_bit(row)) return How::kRestart;
-  return place == (kReversed ? count - 1 : 0) ? How::kFirst : How::kRun;
+  const u32 restarts = ld_global_nc_u8(restarts_of(a, row, reversed) + place);
+  if (restarts & restart_bit(row)) return How::kRestart;
+  return place == (reversed ? count - 1 : 0) ? How::kFirst : How::kRun;
 }
 
-struct ForwardMasks {
+struct ForwardMasks : RowOrder {
   int64 row, unit;  // in the batch; in [N, D]
   How now, next;    // this step, and the next one
   States reset;     // what the next one may begin from
@@ -37,20 +39,23 @@ struct ForwardMasks {
 
   RNNC_MEMBER void load(const ForwardArguments& a, const TimeOrder& time, int64 t, int64 batch_row,
                         int64 plane_unit) {
+    RowOrder::operator=(RowOrder(time));
     row = batch_row;
     unit = plane_unit;
     now = load_how(a, time, t, row);
     next = load_how(a, time, t + 1, row);
     if (next != How::kRestart) return;
-    repeat<Cell::kStates>(
-        [&](int s) { reset[s] = to_real(*reset_value(a, s, time.at(t + 1), row, unit)); });
+    repeat<Cell::kStates>([&](int s) {
+      reset[s] = to_real(*reset_value(a, s, time.at(t + 1), row, unit, reversed));
+    });
   }
   // Before the first step: replaces initial states that it does not begin from.
   RNNC_MEMBER void begin_states(const ForwardArguments& a, const TimeOrder& time,
                                 States& state) const {
     if (now != How::kRestart) return;
-    repeat<Cell::kStates>(
-        [&](int s) { state[s] = to_real(*reset_value(a, s, time.at(0), row, unit)); });
+    repeat<Cell::kStates>([&](int s) {
+      state[s] = to_real(*reset_value(a, s, time.at(0), row, unit, reversed));
+    });
   }
   // From the states after the step, if the row runs it: what is stored, and what comes next.
   RNNC_MEMBER void select(States& next_state, const States& state) {
@@ -64,7 +69,7 @@ struct ForwardMasks {
   RNNC_MEMBER const States& results(const States&) const { return stored; }
 };
 
-struct BackwardMasks {
+struct BackwardMasks : RowOrder {
   int64 row, unit;  // in the batch; in [N, D]
   How now;
   bool restarted;   // the step after this one
@@ -73,13 +78,14 @@ struct BackwardMasks {
   // Before step t; or after all steps, if t is -1.
   RNNC_MEMBER void load(const BackwardArguments& a, const TimeOrder& time, int64 t,
                         int64 batch_row, int64 plane_unit) {
+    RowOrder::operator=(RowOrder(time));
     row = batch_row;
     unit = plane_unit;
     restarted = load_how(a, time, t + 1, row) == How::kRestart;
     now = load_how(a, time, t, row);
     if (now != How::kRestart) return;
     repeat<Cell::kStates>([&](int s) {
-      if (kReads[s]) reset[s] = to_real(*reset_value(a, s, time.at(t), row, unit));
+      if (kReads[s]) reset[s] = to_real(*reset_value(a, s, time.at(t), row, unit, reversed));
     });
   }
   RNNC_MEMBER bool holds() const { return now == How::kHold; }
@@ -93,7 +99,7 @@ struct BackwardMasks {
       before[s] = kReads[s] && now == How::kRestart ? reset[s] : state[s];
     });
     // In reverse, not at the first of all steps if the row is shorter than others.
-    if (!kReversed || now != How::kFirst) return;
+    if (!reversed || now != How::kFirst) return;
     repeat<Cell::kStates>([&](int s) {
       if (kReads[s]) before[s] = to_real(a.initial_states[s][state_offset(a, row, unit)]);
     });
