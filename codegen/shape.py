@@ -33,6 +33,9 @@ class PlanError(RnncError):
 class Shape:
     """The sizes of a call: B batch rows, T steps, N heads, D units per head, and the dtype.
 
+    `fill` is the share of the steps of all rows that run, where rows come in the order of their
+    lengths, the longest first. It is 1 where all rows run all steps, or in any other order.
+
     Raises:
         PlanError: a size is not positive, or the dtype is unknown.
 
@@ -47,6 +50,7 @@ class Shape:
     batch: int = 16
     steps: int = 1024
     dtype: Dtype = "bfloat16"
+    fill: float = 1.0
 
     def __post_init__(self) -> None:
         for word in ("heads", "head_dim", "batch", "steps"):
@@ -58,6 +62,8 @@ class Shape:
                     "a whole number, at least 1",
                     f"{word}=1",
                 )
+        if not 0 < self.fill <= 1:
+            raise PlanError("shape", f"fill={self.fill!r}", "more than 0, at most 1", "fill=1")
         if self.dtype not in ELEMENT_BYTES:
             raise PlanError(
                 "shape",
@@ -72,8 +78,10 @@ class Shape:
         return ELEMENT_BYTES[self.dtype]
 
     def __str__(self) -> str:
+        filled = "" if self.fill == 1 else f", {self.fill:.0%} of the rows' steps"
         return (
-            f"{self.heads} x {self.head_dim}, batch {self.batch}, {self.steps} steps, {self.dtype}"
+            f"{self.heads} x {self.head_dim}, batch {self.batch}, {self.steps} steps{filled},"
+            f" {self.dtype}"
         )
 
 

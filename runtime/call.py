@@ -19,19 +19,35 @@ from .store.facts import facts_of
 # How the layers of a call run: at the same time, one after the other, or what is faster.
 Order = Literal["auto", "wavefront", "sequential"]
 ORDERS: tuple[Order, ...] = ("auto", "wavefront", "sequential")
+_FILLS = 8  # how many values `Choice.fill` has: not each call has plans of its own
 
 
 class Choice(NamedTuple):
     """What a caller chose among the kernels of a device: as in `rnnc.scan`.
 
     There `reverse` is a bool. A module also has `"half"`: both directions of a layer in one call,
-    the heads of the one that runs forwards first.
+    the heads of the one that runs forwards first. `fill` is that of `Shape`, which no caller says:
+    a call of packed rows has it, since other plans are faster there.
     """
 
     variant: str = "auto"
     save: Save = "gates"
     precision: Precision = None
     reverse: Reverse = False
+    fill: float = 1.0
+
+
+def filled(choice: Choice, total: int, steps: int, batch: int) -> Choice:
+    """The same choice for packed rows, the longest sequence first.
+
+    Args:
+        choice: the caller's.
+        total: packed rows.
+        steps: of the longest sequence.
+        batch: sequences.
+    """
+    share = round(_FILLS * total / max(steps * batch, 1))
+    return choice._replace(fill=min(max(share, 1), _FILLS) / _FILLS)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

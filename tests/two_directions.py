@@ -9,6 +9,9 @@ from rnnc.runtime.targets import TARGETS
 from rnnc.runtime.tensors import ScanInputs, saved_of
 from torch import Tensor
 
+NAN = float("nan")
+FORMS = ("init", "shared", "rows", "stored")  # of the values after a reset
+
 
 class Drawn:
     """The inputs of a call and the gradients of its results: at all steps, and last."""
@@ -100,3 +103,77 @@ def check_both(name: str, sizes, dtype, backend: str, device="cpu", **options) -
             torch.testing.assert_close(value, wanted, rtol=1e-4, atol=1e-5, msg=key)
         else:
             assert torch.equal(value, wanted), key
+
+
+class RaggedCall:
+    """A call of a module of both directions, whose padding holds NaN, and gradients of its results.
+
+    Args:
+        cell: of the module.
+        sizes: B, T, the size of the input, heads and D.
+        form: of the values after a reset, one of `FORMS`; None for no resets.
+        dtype: of the tensors.
+        device: of the tensors.
+        lengths: whether rows end.
+        layers: of the module.
+    """
+
+    def __init__(
+        self, cell, sizes, form, dtype=torch.float32, device="cpu", lengths=True, layers=2
+    ) -> None:
+        batch, steps, features, heads, dim = sizes
+        on = {"dtype": dtype, "device": device}
+        self.kind = cell, features, heads * dim
+        self.options = {"heads": heads, "num_layers": layers, "bidirectional": True}
+        self.options |= {"precision": "ieee", "device": device}
+        self.weights = rnnc.RNN(*self.kind, **self.options, dtype=dtype).state_dict()
+        parts, hidden = 2 * layers, heads * dim
+        self.lengths = self.reset = self.values = None
+        pad = torch.zeros(steps, batch, dtype=torch.bool, device=device)
+        if lengths:
+            self.lengths = torch.randint(0, steps + 1, (batch,), device=device)
+            few = torch.tensor([0, 1, steps], device=device)
+            self.lengths[torch.randperm(batch, device=device)[:3]] = few
+            pad = torch.arange(steps, device=device)[:, None] >= self.lengths
+        if form is not None:
+            self.reset = torch.rand(steps, batch, device=device) < 0.3
+        shape = {"shared": (), "rows": (batch,), "stored": (steps, batch)}.get(form)
+        if shape is not None:
+            self.values = [torch.rand(parts, *shape, hidden, **on) + 0.5 for _ in cell.states]
+        if form == "stored":
+            unread = (~self.reset | pad)[..., None]
+            self.values = [v.masked_fill(unread, NAN) for v in self.values]
+        self.learned = form in ("shared", "rows")
+        self.x = torch.randn(steps, batch, features, **on).masked_fill(pad[..., None], NAN)
+        self.states = [torch.rand(parts, batch, hidden, **on) + 0.5 for _ in cell.states]
+        seed = torch.randn(steps, batch, 2 * hidden, **on).masked_fill(pad[..., None], NAN)
+        self.seeds = [seed, *map(torch.randn_like, self.states)]
+
+    def run(self, backend: str, double: bool = False, **choice) -> dict[str, Tensor]:
+        """All results and gradients by name.
+
+        Args:
+            backend: as for `rnnc.RNN`.
+            double: whether all tensors are float64.
+            **choice: variant and save.
+        """
+        dtype = torch.float64 if double else self.x.dtype
+        rnn = rnnc.RNN(*self.kind, **self.options, backend=backend, dtype=dtype, **choice)
+        rnn.load_state_dict(self.weights)
+
+        def leaf(tensor: Tensor, needs: bool = True) -> Tensor:
+            return tensor.to(dtype, copy=True).requires_grad_(needs)
+
+        x, states = leaf(self.x), [leaf(s) for s in self.states]
+        values = self.values and [leaf(v, self.learned) for v in self.values]
+        given = {"lengths": self.lengths, "reset": self.reset, "reset_to": values}
+        y, last = rnn(x, states, **given)
+        found = {"y": y} | {f"last {i}": s for i, s in enumerate(last)}
+        leaves = {"x": x} | dict(rnn.named_parameters())
+        leaves |= {f"states {i}": s for i, s in enumerate(states)}
+        if self.learned:
+            leaves |= {f"reset to {i}": v for i, v in enumerate(values)}
+        seeds = [leaf(s, False) for s in self.seeds]
+        gradients = torch.autograd.grad(list(found.values()), list(leaves.values()), seeds)
+        found |= {f"d {n}": g for n, g in zip(leaves, gradients, strict=True)}
+        return {name: value.detach() for name, value in found.items()}

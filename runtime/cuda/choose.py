@@ -92,7 +92,7 @@ def asked_for(
     tf32: bool,
 ) -> Asked:
     """What a plan is asked for, by the arguments of `choose_plan`."""
-    shape = Shape(heads, dim, max(batch, 1), dtype=DTYPES[dtype])
+    shape = Shape(heads, dim, max(batch, 1), dtype=DTYPES[dtype], fill=choice.fill)
     return Asked(cell, shape, device_limits(device), choice.save, tf32)
 
 

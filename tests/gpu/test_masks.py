@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.cuda.target import CudaTarget
 
 NAN = float("nan")
 DTYPES = ("float32", "bfloat16", "float16", "float64")
@@ -117,6 +118,41 @@ def test_every_kind_of_plan(
         case = Case(rnnc.cells.lstm, inputs, seeds_for(rnnc.cells.lstm, inputs), what, reverse)
         save = ("gates", "states")[number % 2]
         case.check(errors_are_small, variant=variant, save=save, precision="ieee")
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_both_directions_in_one_launch(
+    dtype, variant, sizes, two_directions, errors_are_small, monkeypatch, poisoned
+):
+    """A module with the values after a reset in all forms; padding holds NaN."""
+    if dtype == "float64" and variant != "alternating":
+        pytest.skip("alternating plans alone compute in float64")
+    monkeypatch.setattr(CudaTarget, "joins", lambda *_: True)
+    batch, steps, heads, dim = sizes
+    given = rnnc.cells.lstm, (batch, steps, 8, heads, dim)
+    options = {"dtype": getattr(torch, dtype), "device": "cuda"}
+    for number, form in enumerate((None, *two_directions.FORMS)):
+        call = two_directions.RaggedCall(*given, form, **options)
+        got = call.run("cuda", variant=variant, save=("gates", "states")[number % 2])
+        for name, value in got.items():
+            assert not value.isnan().any(), f"{form}, {name}: NaN"
+        errors_are_small(got, call.run("reference"), call.run("reference", double=True))
+
+
+@pytest.mark.parametrize("name", ["gru", "slstm", "unicornn"])
+def test_both_directions_of_other_cells(
+    name, variant, sizes, two_directions, errors_are_small, monkeypatch, poisoned
+):
+    cell = rnnc.cells.get(name)
+    if variant == "grid" and not cell.dense_pairs:
+        pytest.skip("a grid plan needs dense gates")
+    monkeypatch.setattr(CudaTarget, "joins", lambda *_: True)
+    batch, steps, heads, dim = sizes
+    given = cell, (batch, steps, 8, heads, dim)
+    for form, lengths in (("rows", True), ("shared", False)):
+        call = two_directions.RaggedCall(*given, form, device="cuda", lengths=lengths)
+        got = call.run("cuda", variant=variant)
+        errors_are_small(got, call.run("reference"), call.run("reference", double=True))
 
 
 @pytest.mark.parametrize("reverse", [False, True])

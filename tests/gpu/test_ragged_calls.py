@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.replay import replays
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
@@ -39,11 +40,13 @@ def test_a_module(options):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("both", [False, True])
+@pytest.mark.parametrize("way", ["one direction", "two streams", "one launch"])
 @pytest.mark.parametrize("name", ["float32", "bfloat16"])
 @pytest.mark.parametrize("steps", [16, 40])
-def test_one_node_and_its_replays_have_the_bits_of_a_first_call(steps, name, both, monkeypatch):
+def test_one_node_and_its_replays_have_the_bits_of_a_first_call(steps, name, way, monkeypatch):
     """The fourth call is replayed, in two streams too; padding holds NaN each time."""
+    both = way != "one direction"
+    monkeypatch.setattr(CudaTarget, "joins", lambda *_: way == "one launch")
     computed, run = [], replays.Replays.run
 
     def counted(self, key, tensors, compute, **options):
@@ -93,6 +96,23 @@ def test_packed_rows_have_the_results_of_padded_ones():
     padded, _ = pad_packed_sequence(found)
     for got, wanted in zip((padded, *own), (y, *last), strict=True):
         torch.testing.assert_close(got, wanted, rtol=1e-3, atol=1e-3)
+
+
+def test_packed_rows_of_several_lengths_beside_whole_ones():
+    """Of more tiles than a GPU holds at once; which plan runs depends on the lengths."""
+    lstm = rnnc.nn.LSTM(64, 384, bidirectional=True, device="cuda", dtype=torch.float16)
+    twin = torch.nn.LSTM(64, 384, bidirectional=True, device="cuda", dtype=torch.float64)
+    twin.load_state_dict(lstm.state_dict())
+    for lengths in (torch.randint(5, 60, (64,)), torch.randint(50, 60, (64,))):
+        x = torch.randn(60, 64, 64, device="cuda", dtype=torch.float16)
+        given = pack_padded_sequence(x, lengths, enforce_sorted=False)
+        got, wanted = lstm(given), twin(given._replace(data=given.data.double()))
+        torch.testing.assert_close(got[0].data.double(), wanted[0].data, rtol=1e-2, atol=1e-2)
+        seed = torch.randn_like(got[0].data)
+        ours = torch.autograd.grad(got[0].data, list(lstm.parameters()), seed)
+        theirs = torch.autograd.grad(wanted[0].data, list(twin.parameters()), seed.double())
+        for one, other in zip(ours, theirs, strict=True):
+            assert (one.double() - other).norm() < 1e-2 * other.norm()
 
 
 def test_packed_sequences():

@@ -20,6 +20,7 @@ import math
 
 from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
+from ..cost.waves import waves_of
 from ..mma import FRAGMENT_REGISTERS, SCHEDULERS
 from .plan import BlockPlan
 
@@ -66,9 +67,10 @@ def block_start(inputs: CostInputs, plan: BlockPlan) -> float:
     return waves * (block.start.of(direction) + load)
 
 
-def _waves(inputs: CostInputs, plan: BlockPlan) -> tuple[int, int]:
+def _waves(inputs: CostInputs, plan: BlockPlan) -> tuple[int, float]:
     """Blocks per SM, which hide each other's latency, not each other's work; and waves of them."""
     multiprocessors = inputs.limits.multiprocessors
-    blocks = inputs.shape.heads * math.ceil(inputs.shape.batch / plan.rows)
+    tiles = math.ceil(inputs.shape.batch / plan.rows)
+    blocks = inputs.shape.heads * tiles
     per_sm = min(math.ceil(blocks / multiprocessors), plan.resident)
-    return per_sm, math.ceil(blocks / (multiprocessors * per_sm))
+    return per_sm, waves_of(inputs.shape, tiles, multiprocessors * per_sm)

@@ -24,6 +24,7 @@ import math
 from ...layout import layout_of
 from ..cost.estimate import Step
 from ..cost.inputs import CostInputs
+from ..cost.waves import waves_of
 from ..limits import KIB
 from ..mma import FRAGMENT_REGISTERS, GROUP_UNITS, SCHEDULERS, TILE_N, WARP
 from .plan import ClusterPlan
@@ -71,14 +72,15 @@ def cluster_start(inputs: CostInputs, plan: ClusterPlan) -> float:
     return waves * (cluster.start.of(direction) + load)
 
 
-def _waves(inputs: CostInputs, plan: ClusterPlan) -> tuple[int, int]:
+def _waves(inputs: CostInputs, plan: ClusterPlan) -> tuple[int, float]:
     """Clusters that share SMs, which hide each other's latency, not each other's work; and waves of
     them.
     """
-    clusters = inputs.shape.heads * math.ceil(inputs.shape.batch / TILE_N)
+    tiles = math.ceil(inputs.shape.batch / TILE_N)
+    clusters = inputs.shape.heads * tiles
     room = max(inputs.limits.resident(plan.cluster) // plan.cluster, 1)
     per_sm = min(math.ceil(clusters / room), plan.resident)
-    return per_sm, math.ceil(clusters / (room * per_sm))
+    return per_sm, waves_of(inputs.shape, tiles, room * per_sm)
 
 
 def _push(inputs: CostInputs, plan: ClusterPlan) -> float:

@@ -71,9 +71,9 @@ class CostInputs:
     def traffic(self) -> float:
         """The time of a step's reads and writes of inputs, states and saved values.
 
-        It is the same for every plan.
+        It is the same for every plan. Where rows end early, it is the mean of all steps.
         """
         shape, cell = self.shape, self.pointwise.cell
         elements = shape.batch * shape.heads * shape.head_dim * shape.element_bytes
         values = len(cell.gates) + len(cell.states) + len(self.pointwise.saved)
-        return elements * values / self.constants.chip.memory_bandwidth
+        return elements * values * shape.fill / self.constants.chip.memory_bandwidth

@@ -28,6 +28,7 @@ from ..cost.constants import PerDirection
 from ..cost.estimate import Step
 from ..cost.fitted import constants_for
 from ..cost.inputs import CostInputs
+from ..cost.waves import launches_of
 from ..limits import KIB, Limits
 from ..mma import K_TILE_BYTES, K_TILE_REGISTERS, SCHEDULERS, SECTOR_BYTES, TILE_N, WARP
 from .plan import GridPlan
@@ -93,9 +94,10 @@ def grid_start(inputs: CostInputs, plan: GridPlan) -> float:
     return _waves(inputs, plan) * (grid.start.of(direction) + kib * grid.load.of(direction))
 
 
-def _waves(inputs: CostInputs, plan: GridPlan) -> int:
-    """The number of launches."""
-    return math.ceil(math.ceil(inputs.shape.batch / plan.rows) / plan.groups)
+def _waves(inputs: CostInputs, plan: GridPlan) -> float:
+    """The number of launches that run all steps, or as many shorter ones."""
+    launches = math.ceil(math.ceil(inputs.shape.batch / plan.rows) / plan.groups)
+    return launches_of(inputs.shape, launches)
 
 
 def _multiply(inputs: CostInputs, plan: GridPlan, tiles: int) -> float:

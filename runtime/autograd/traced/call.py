@@ -57,7 +57,7 @@ def run_operator(
         needs_grad: whether a backward may follow.
     """
     cell, layers, both, heads, dim, *_ = settings
-    variant, save, precision, _ = settings.choice
+    variant, save, precision, *_ = settings.choice
     steps, batch, _ = x.shape
     directions, hidden = len(settings.choices), heads * dim
     if not states and _is_exported():

@@ -14,7 +14,7 @@ import rnnc
 import torch
 from rnnc.codegen.render import cuda_unit
 from rnnc.runtime.cuda.products import masks, packing, rows
-from rnnc.runtime.masks import RESTART, masks_of, read_states, with_reset_values
+from rnnc.runtime.masks import RESTART, Masks, masks_of, read_states, with_reset_values
 from rnnc.runtime.ragged.given import Ragged
 from rnnc.runtime.ragged.packing import TorchPacking
 
@@ -118,6 +118,39 @@ def test_states_that_products_read(units, form, reverse, launches):
     read = slice(1, None) if reverse else slice(0, -1)
     assert torch.equal(got[read], wanted[read])
     assert torch.equal(got_first, wanted_first)
+
+
+@pytest.mark.parametrize("form", [(), (4,), (4, 7)], ids=str)
+@pytest.mark.parametrize("units", [1, 3, 8, 24])
+def test_states_that_products_of_both_directions_read(units, form, launches):
+    """The units of the direction that runs backwards lie behind the others."""
+    cell, dtype = rnnc.cells.gru, random.choice((torch.float64, torch.float16))
+    lengths, reset = drawn(4, 7, "both")
+    values = [torch.randn(*form, 2, units).to(dtype)]
+    each = [
+        masks_of(lengths, reset, None, (4, 7), torch.device("cpu"), reverse)
+        for reverse in (False, True)
+    ]
+    steps = torch.stack([masks.steps for masks in each])
+    both = with_reset_values(Masks(steps, each[0].longest, None), values, "half")
+    states = [torch.randn(7, 4, 2, units).to(dtype)]
+    first = [torch.randn(4, 2, units).to(dtype)]
+    given = cell, both, states, first
+    (got,), (got_first,) = masks.states_read(*given, both.reset_to, "half")
+    for number, (own, read) in enumerate(zip(each, (slice(0, -1), slice(1, None)), strict=True)):
+        head, reverse = slice(number, number + 1), bool(number)
+        own = with_reset_values(own, [v[..., head, :] for v in values], reverse)
+        parts = [states[0][:, :, head]], [first[0][:, head]]
+        (wanted,), (wanted_first,) = read_states(cell, own, *parts, reverse)
+        assert torch.equal(got[read, :, head], wanted[read])
+        assert torch.equal(got_first[:, head], wanted_first)
+    halves = read_states(*given, "half")
+    assert torch.equal(halves[0][0][1:-1], got[1:-1])
+    assert torch.equal(halves[1][0], got_first)
+    assert torch.equal(
+        masks.mask_fields(both, values)[0],
+        torch.stack([expected_restarts(own.steps) for own in each]),
+    )
 
 
 @pytest.mark.parametrize("features", [1, 6, 16, 40])

@@ -5,78 +5,21 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
+from rnnc import Gate, Param, State, clip_gradient, sigmoid, tanh
+from rnnc.runtime.nn import packed
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
 
-NAN = float("nan")
 # B, T and D of each kind of plan: several tiles of rows, and blocks that share a head.
-SIZES = {"block": (9, 37, 24), "cluster": (9, 35, 72), "grid": (9, 5, 72), "alternating": (9, 5, 8)}
-FORMS = ("init", "shared", "rows", "stored")
-INPUT, LAYERS = 5, 2
+SIZES = {"block": (9, 37, 24), "cluster": (9, 35, 72), "grid": (9, 5, 72)}
 slow = pytest.mark.slow  # half a minute each, most of it in the C++ compiler
 
 
-class Call:
-    """A call of a module whose padding holds NaN, and the gradients of its results."""
-
-    def __init__(self, cell, sizes, form, dtype=torch.float32, lengths=True, resets=True):
-        batch, steps, dim = sizes
-        options = {"num_layers": LAYERS, "bidirectional": True, "dtype": dtype}
-        self.rnn = rnnc.RNN(cell, INPUT, dim, precision="ieee", **options)
-        parts, hidden = 2 * LAYERS, dim
-        self.lengths = self.reset = self.values = None
-        pad = torch.zeros(steps, batch, dtype=torch.bool)
-        if lengths:
-            self.lengths = torch.randint(0, steps + 1, (batch,))
-            self.lengths[torch.randperm(batch)[:3]] = torch.tensor([0, 1, steps])
-            pad = torch.arange(steps)[:, None] >= self.lengths
-        if resets:
-            self.reset = torch.rand(steps, batch) < 0.3
-        shape = {"shared": (), "rows": (batch,), "stored": (steps, batch)}.get(form)
-        if resets and shape is not None:
-            self.values = [torch.rand(parts, *shape, hidden).to(dtype) + 0.5 for _ in cell.states]
-            if form == "stored":
-                unread = (~self.reset | pad)[..., None]
-                self.values = [v.masked_fill(unread, NAN) for v in self.values]
-        self.learned = form in ("shared", "rows")
-        self.x = torch.randn(steps, batch, INPUT).to(dtype).masked_fill(pad[..., None], NAN)
-        states = [torch.rand(parts, batch, hidden).to(dtype) + 0.5 for _ in cell.states]
-        self.states = states
-        seed = torch.randn(steps, batch, 2 * hidden).to(dtype).masked_fill(pad[..., None], NAN)
-        self.seeds = [seed, *map(torch.randn_like, states)]
-
-    def run(self, backend, double=False, **choice):
-        """All results and gradients by name."""
-        rnn = rnnc.RNN(
-            self.rnn.cell, INPUT, self.rnn.hidden_size, num_layers=LAYERS, bidirectional=True,
-            backend=backend, dtype=torch.float64 if double else self.x.dtype, precision="ieee",
-            **choice,
-        )  # fmt: skip
-        rnn.load_state_dict(self.rnn.state_dict())
-
-        def leaf(tensor, needs=True):
-            tensor = tensor.double() if double else tensor
-            return tensor.detach().clone().requires_grad_(needs)
-
-        x, states = leaf(self.x), [leaf(s) for s in self.states]
-        values = self.values and [leaf(v, self.learned) for v in self.values]
-        given = {"lengths": self.lengths, "reset": self.reset, "reset_to": values}
-        y, last = rnn(x, states, **given)
-        found = {"y": y} | {f"last {i}": s for i, s in enumerate(last)}
-        leaves = {"x": x} | dict(rnn.named_parameters())
-        leaves |= {f"states {i}": s for i, s in enumerate(states)}
-        if values and self.learned:
-            leaves |= {f"reset to {i}": v for i, v in enumerate(values)}
-        seeds = [leaf(s, False) for s in self.seeds]
-        gradients = torch.autograd.grad(list(found.values()), list(leaves.values()), seeds)
-        found |= {f"d {n}": g for n, g in zip(leaves, gradients, strict=True)}
-        return {name: value.detach() for name, value in found.items()}
-
-
-def check(call, launched, **choice):
-    """The kernels against torch's loop in float64; each layer is a launch per direction of time."""
+def check(call, plans, kind, save="gates"):
+    """The kernels against torch's loop in float64."""
     wanted = call.run("reference", double=True)
-    got = call.run("simulated", **choice)
-    assert [plan.reverse for plan in launched] == ["half"] * len(launched)
+    got = call.run("simulated", variant=kind, save=save)
+    assert {(plan.kind, plan.reverse, plan.masked) for plan in plans} == {(kind, "half", True)}
     bound = 3e-5 if call.x.dtype == torch.float32 else 4e-2
     for name, value in wanted.items():
         assert not got[name].isnan().any(), name
@@ -84,16 +27,69 @@ def check(call, launched, **choice):
         assert error < bound, f"{name}: {error}"
 
 
-CASES = [
-    pytest.param(kind, form, marks=() if (kind, form) == ("block", "rows") else slow)
-    for kind in ("block", "cluster", "grid")
-    for form in FORMS
-]
+def call_of(two_directions, kind, form, cell=rnnc.cells.lstm, **options):
+    batch, steps, dim = SIZES[kind]
+    return two_directions.RaggedCall(cell, (batch, steps, 5, 1, dim), form, **options)
 
 
-@pytest.mark.parametrize(("kind", "form"), CASES)
-def test_lengths_and_resets(kind, form, emulated_blocks, poisoned):
-    call = Call(rnnc.cells.lstm, SIZES[kind], form)
-    save = ("gates", "states")[FORMS.index(form) % 2]
-    check(call, emulated_blocks, variant=kind, save=save)
-    assert {plan.kind for plan in emulated_blocks} == {kind}
+def test_lengths_and_resets(two_directions, emulated_blocks, poisoned):
+    check(call_of(two_directions, "block", "rows"), emulated_blocks, "block")
+
+
+@slow
+@pytest.mark.parametrize("form", ["init", "shared", "rows", "stored"])
+@pytest.mark.parametrize("kind", SIZES)
+def test_all_values_after_a_reset(kind, form, two_directions, emulated_blocks, poisoned):
+    save = "states" if form in ("shared", "stored") else "gates"
+    check(call_of(two_directions, kind, form), emulated_blocks, kind, save)
+
+
+@slow
+@pytest.mark.parametrize("kind", SIZES)
+def test_lengths_alone_and_resets_alone(kind, two_directions, emulated_blocks, poisoned):
+    check(call_of(two_directions, kind, None), emulated_blocks, kind)
+    check(call_of(two_directions, kind, "rows", lengths=False), emulated_blocks, kind)
+
+
+@rnnc.cell
+def clipped(g: Gate, f: Gate, h: State, c: State, w: Param):
+    """A cell whose backward is not linear in the gradients of its states."""
+    c = sigmoid(f) * c + tanh(clip_gradient(g, 0.5) + w * h)
+    return tanh(c), c
+
+
+@slow
+@pytest.mark.parametrize("kind", SIZES)
+@pytest.mark.parametrize("name", ["gru", "slstm", "clipped"])
+def test_other_cells(name, kind, two_directions, emulated_blocks, poisoned):
+    """Gates without input, four states, params, a nonlinear backward."""
+    cell = clipped if name == "clipped" else rnnc.cells.get(name)
+    check(call_of(two_directions, kind, "rows", cell), emulated_blocks, kind)
+
+
+@slow
+@pytest.mark.parametrize("kind", SIZES)
+def test_half_precision(kind, two_directions, emulated_blocks, poisoned):
+    for form in ("shared", "stored"):
+        call = call_of(two_directions, kind, form, dtype=torch.bfloat16)
+        check(call, emulated_blocks, kind)
+
+
+@slow
+@pytest.mark.parametrize("kind", SIZES)
+def test_packed_rows(kind, emulated_blocks, torch_twins, monkeypatch, poisoned):
+    monkeypatch.setattr(packed, "run_torch", lambda *_: pytest.fail("torch's own forward ran"))
+    _, steps, dim = SIZES[kind]
+    theirs = nn.LSTM(5, dim, 2, bidirectional=True)
+    ours = rnnc.nn.LSTM(5, dim, 2, bidirectional=True)
+    ours.load_state_dict(theirs.state_dict())
+    settings = ours._settings()
+    choice = settings.choice._replace(variant=kind, precision="ieee")
+    settings = settings._replace(backend="simulated", choice=choice)
+    monkeypatch.setattr(ours, "_settings", lambda: settings)
+    lengths = (steps, steps, steps - 1, steps - 2, 3, 2, 2, 1, 1)
+    given = pack_sequence([torch.randn(n, 5) for n in lengths])
+    got, wanted = torch_twins.named(ours, given), torch_twins.named(theirs, given)
+    for name, value in wanted.items():
+        torch.testing.assert_close(got[name], value, rtol=1e-3, atol=1e-4, msg=name)
+    assert {(plan.reverse, plan.masked) for plan in emulated_blocks} == {("half", True)}

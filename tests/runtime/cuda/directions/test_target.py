@@ -54,6 +54,24 @@ def test_a_layer_is_one_launch_where_both_directions_are_one_call(
     assert simulated_gpu[launches:] == ["rnnc_backward"] * launches
 
 
+@pytest.mark.parametrize("form", [None, (), (3,), (5, 3)], ids=str)
+def test_lengths_and_resets_are_one_launch_too(form, simulated_gpu):
+    options = {"bidirectional": True, "backend": "simulated", "num_layers": 2}
+    module = rnnc.RNN(LSTM, 8, 64, **options, dtype=torch.bfloat16)
+    values = None
+    if form is not None:
+        values = [torch.zeros(4, *form, 64, dtype=torch.bfloat16) for _ in LSTM.states]
+        values = [value.requires_grad_(len(form) < 2) for value in values]
+    reset = torch.rand(5, 3) < 0.5 if form is not None else None
+    x = torch.randn(5, 3, 8, dtype=torch.bfloat16)
+    y, _ = module(x, lengths=torch.tensor([5, 0, 2]), reset=reset, reset_to=values)
+    y.sum().backward()
+    assert simulated_gpu == ["rnnc_forward"] * 2 + ["rnnc_backward"] * 2
+    for value in values or ():
+        assert (value.grad is not None) == value.requires_grad
+        assert value.grad is None or value.grad.shape == value.shape
+
+
 def test_layers_of_both_directions_never_run_at_the_same_time(simulated_gpu, monkeypatch):
     """A layer reads all steps of the layer below, of which the last ones come first."""
     target = TARGETS["simulated"]
