@@ -36,6 +36,11 @@ class Choice(NamedTuple):
     reverse: Reverse = False
     fill: float = 1.0
 
+    @property
+    def of_scan(self) -> tuple[str, Save, Precision, Reverse]:
+        """What the operators of a scan take."""
+        return self.variant, self.save, self.precision, self.reverse
+
 
 def filled(choice: Choice, total: int, steps: int, batch: int) -> Choice:
     """The same choice for packed rows, the longest sequence first.

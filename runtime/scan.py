@@ -209,7 +209,7 @@ def _scan_kernels(
         _check_kinds(cell, target, inputs, computed)
         if torch.compiler.is_compiling():
             cell = text_in_graph(cell)
-        options = (cell, for_backward, over_time, *choice[:4], *schemas.to_last(inputs))
+        options = (cell, for_backward, over_time, *choice.of_scan, *schemas.to_last(inputs))
         results = forward_from(scan_op(*schemas.to_scan(inputs), *options))
     else:
         tf32 = target.rounds(computed, choice.precision)

@@ -144,7 +144,7 @@ class Scan(torch.autograd.Function):
             check_gradients(gradients)
             seeds = list(gradients[:count]), list(gradients[count : 2 * count])
             precision: Precision = "tf32" if call.tf32 else "ieee"
-            options = (call.cell.text, *call.choice._replace(precision=precision))
+            options = (call.cell.text, *call.choice._replace(precision=precision).of_scan)
             tensors, more = schemas.to_backward(saved), schemas.to_last(saved)
             results = torch.ops.rnnc.scan_backward(*seeds, *tensors, *options, *more)
             found = schemas.from_results(results, count, len(saved.unweighted))

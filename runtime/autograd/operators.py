@@ -162,7 +162,7 @@ def _backward(ctx: Any, gradients: Sequence[Tensor | None]) -> tuple[Any, ...]:
     d_states, d_last = list(gradients[:count]), list(gradients[count : 2 * count])
     tensors, more = schemas.to_backward(saved), schemas.to_last(saved)
     results = torch.ops.rnnc.scan_backward(
-        d_states, d_last, *tensors, ctx.cell, *ctx.choice, *more
+        d_states, d_last, *tensors, ctx.cell, *ctx.choice.of_scan, *more
     )  # fmt: skip
     found = schemas.from_results(results, count, unweighted)
     return schemas.to_scan_gradients(found, saved, ctx.has_bias)[: ctx.given]

@@ -52,4 +52,4 @@ def longest_of(shape: Shape, part: float) -> float:
         shape: of the call.
         part: of the rows, from 0 to 1.
     """
-    return (1 - part) ** (1 / shape.fill - 1)
+    return math.pow(1 - part, 1 / shape.fill - 1)

@@ -100,7 +100,8 @@ def split_resets(gradient: Tensor | None) -> Tensor | None:
     """
     if gradient is None:
         return None
-    return gradient.unflatten(-1, (2, -1)).movedim(-2, 1).flatten(0, 1)
+    pairs = gradient.view(*gradient.shape[:-1], 2, gradient.shape[-1] // 2)
+    return pairs.movedim(-2, 1).flatten(0, 1)
 
 
 def split_gradients(layer: Sequence[Tensor | None]) -> list[Tensor | None]:
