@@ -56,8 +56,7 @@ struct TileSteps {
     for (int64 row = first_row; row < first_row + rows && row < a.batch; ++row) {
       longest = maximum(longest, __ldg(a.masks.longest + row));
     }
-    // NOTE: a reduction, after which the compiler knows that a warp's lanes stay together.
-    count = __reduce_max_sync(~0u, minimum(longest, count));
+    count = minimum(longest, count);
   }
   template <typename Arguments>
   RNNC_MEMBER int64 of(const Arguments&) const {
