@@ -177,7 +177,7 @@ def plain_call(
     Args:
         settings: of the module.
         dropout: the probability of dropping a feature between layers.
-        x: (T, B, input), or (B, input) of a single step.
+        x: (T, B, input), (B, input) of a single step, or (total, input) of packed rows.
         given: the caller's states, or none.
         weights: the parameters, in the form of `settings`.
         ragged: lengths and resets, if there are any.
@@ -190,22 +190,23 @@ def plain_call(
         return None
     target, x, given, weights, needs_grad = found
     given, values = given[:count], given[count:]
+    batch = x.shape[-2]
     if ragged is not None:
         own = [tensor for tensor in (ragged.lengths, ragged.reset) if tensor is not None]
         if not all_plain(own) or not getattr(TARGETS[target], "takes_masks", False):
             return None
         ragged = ragged.on(x.device)._replace(reset_to=values or None)
         if ragged.starts is not None and ragged.lengths is not None:
-            sizes = len(x), len(ragged.starts) - 1, len(ragged.lengths)
-            settings = settings._replace(choice=filled(settings.choice, *sizes))
+            batch = len(ragged.lengths)
+            choice = filled(settings.choice, len(x), len(ragged.starts) - 1, batch)
+            settings = settings._replace(choice=choice)
     tf32 = TARGETS[target].rounds(x.dtype, settings.choice.precision)
     kind = None if ragged is None else ragged.kind
     stack = stack_of(settings, target, needs_grad, dropout, tf32, kind)
     runs = stack.target
     if settings.both and isinstance(runs, JointTarget):
-        sizes = x.shape[-2], settings.heads, settings.dim
-        if runs.joins(stack.calls[0], x, *sizes):
-            stack = made_joint(stack)
+        sizes = batch, settings.heads, settings.dim
+        stack = made_joint(stack) if runs.joins(stack.calls[0], x, *sizes) else stack
     return PlainCall(stack, x, given, weights, needs_grad, ragged=ragged)
 
 

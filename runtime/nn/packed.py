@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -89,8 +88,8 @@ def _ragged(batch_sizes: Tensor, device: torch.device) -> Ragged:
 
 def _in_order(batch_sizes: Tensor, total: int) -> bool:
     """Whether there are as many rows as they say, the longest sequence first."""
-    sizes = batch_sizes.tolist()
-    return sum(sizes) == total and all(size >= later for size, later in pairwise(sizes))
+    falls = batch_sizes[:-1] >= batch_sizes[1:]
+    return int(batch_sizes.sum()) == total and bool(falls.all())
 
 
 def _by_torch(

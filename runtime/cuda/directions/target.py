@@ -55,4 +55,4 @@ def _joins(call: Call, batch: int, heads: int, dim: int, dtype: torch.dtype, dev
         )
     except PlanError:
         return False
-    return joined(one, both)
+    return joined(one, both, call.choice.fill)

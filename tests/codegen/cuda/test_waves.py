@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import rnnc
 from rnnc.codegen.cuda.cost.waves import launches_of, longest_of, waves_of
+from rnnc.codegen.cuda.directions import joined
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.shape import PlanError, Shape
@@ -43,6 +44,23 @@ def test_other_plans_are_faster_where_rows_end_early():
     assert found[1.0].backward.kind == "grid"
     assert found[0.5].backward.kind == "cluster"
     assert sum(found[0.5].nanoseconds) < 0.75 * sum(found[1.0].nanoseconds)
+
+
+def test_directions_of_short_rows_share_the_gpu_as_two_calls():
+    """As one call where all their tiles run at once."""
+    for sizes, fill, joint in (
+        ((384, 64), 1.0, True),
+        ((384, 64), 0.5, False),
+        ((128, 32), 1.0, True),
+        ((128, 32), 0.5, True),
+    ):
+        dim, batch = sizes
+        shape = Shape(heads=1, head_dim=dim, batch=batch, dtype="float16", fill=fill)
+        one, both = (
+            plan_for(rnnc.cells.lstm, replace(shape, heads=heads), limits_of("H200"))
+            for heads in (1, 2)
+        )
+        assert joined(one, both, fill) == joint, (sizes, fill)
 
 
 @pytest.mark.parametrize("fill", [0, -1, 1.1, math.nan])

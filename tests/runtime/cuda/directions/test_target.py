@@ -6,7 +6,9 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.call import Choice, call_of
+from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.targets import TARGETS
+from torch.nn.utils.rnn import pack_sequence
 
 LSTM = rnnc.cells.lstm
 
@@ -70,6 +72,30 @@ def test_lengths_and_resets_are_one_launch_too(form, simulated_gpu):
     for value in values or ():
         assert (value.grad is not None) == value.requires_grad
         assert value.grad is None or value.grad.shape == value.shape
+
+
+@pytest.mark.parametrize(
+    ("lengths", "fill"), [((40, 39, 2), 0.625), ((40, 40, 39), 1.0), ((40, 1, 1), 0.375)]
+)
+def test_packed_rows_are_one_launch_too(lengths, fill, simulated_gpu, monkeypatch):
+    """Their plan is asked for the batch of sequences, and for the share of steps that run."""
+    asked = []
+    joins = CudaTarget.joins
+    target = TARGETS["simulated"]
+
+    def noted(call, like, batch, heads, dim):
+        asked.append((call.choice.fill, batch))
+        return joins(target, call, like, batch, heads, dim)
+
+    monkeypatch.setattr(target, "joins", noted)
+    lstm = rnnc.nn.LSTM(8, 64, bidirectional=True)
+    settings = lstm._settings()._replace(backend="simulated")
+    monkeypatch.setattr(lstm, "_settings", lambda: settings)
+    rows = [torch.randn(n, 8) for n in lengths]
+    found, _ = lstm(pack_sequence(rows))
+    found.data.sum().backward()
+    assert asked == [(fill, 3)]
+    assert simulated_gpu == ["rnnc_forward", "rnnc_backward"]
 
 
 def test_layers_of_both_directions_never_run_at_the_same_time(simulated_gpu, monkeypatch):
