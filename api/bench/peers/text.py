@@ -17,7 +17,7 @@ def peers_table(cases: Sequence[dict[str, Any]]) -> Table:
     Args:
         cases: what `measure_peers` gave.
     """
-    table = _table("ms, behind queued work; + with its input product; * another function or size")
+    table = _table("ms; + with its input product; * another function or size")
     for column in ("case", "contender"):
         table.add_column(column)
     for column in ("forward", "+ backward", "inference", "MiB"):
