@@ -124,8 +124,13 @@ def shared(count: int) -> rnnc.Cell:
     return substeps
 
 
-@pytest.mark.parametrize("cell", [chain(1000), chain(5000), added(5000), shared(8), shared(50)])
-def test_long_and_shared_cells_are_data(cell):
+@pytest.mark.parametrize(
+    ("made", "count"),
+    [(chain, 1000), (chain, 5000), (added, 5000), (shared, 8), (shared, 50)],
+    ids=[f"cell{number}" for number in range(5)],
+)
+def test_long_and_shared_cells_are_data(made, count):
+    cell = made(count)
     """Their text does not explode, and no step is a call inside a call."""
     text = cell.to_json()
     assert len(text) < 40 * len(ordered(cell.updates)) + 1000

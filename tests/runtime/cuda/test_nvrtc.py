@@ -38,6 +38,12 @@ def source_of(name="elman", dtype="bfloat16", variant="alternating"):
     return render(derive(cell), plan_for(cell, shape, limits_of("A100"), variant).forward)
 
 
+def small_source():
+    """A kernel that compiles at once, where only the entry in the cache matters."""
+    code = 'extern "C" __global__ void rnnc_forward_step(float* x) { x[threadIdx.x] += 1; }'
+    return dataclasses.replace(source_of(), code=code)
+
+
 def entries(cache):
     return sorted(path for path in cache.iterdir() if path.suffix == ".cubin")
 
@@ -73,12 +79,12 @@ def test_what_is_compiled_once_is_found_again(cache, monkeypatch):
     ids=["empty", "foreign", "short", "one bit", "no fields", "a list"],
 )
 def test_a_broken_entry_is_made_again(cache, break_it, monkeypatch):
-    first = compile_cuda(source_of(), "sm_80")
+    first = compile_cuda(small_source(), "sm_80")
     (path,) = entries(cache)
     path.write_bytes(break_it(path.read_bytes()))
-    assert compile_cuda(source_of(), "sm_80").cubin == first.cubin
+    assert compile_cuda(small_source(), "sm_80").cubin == first.cubin
     refuse_to_compile(monkeypatch)
-    assert compile_cuda(source_of(), "sm_80").cubin == first.cubin
+    assert compile_cuda(small_source(), "sm_80").cubin == first.cubin
 
 
 def test_names_depend_on_all_that_makes_the_binary(cache, monkeypatch):
