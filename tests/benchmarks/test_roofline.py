@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from itertools import product
 
 import pytest
 import rnnc
@@ -26,9 +27,14 @@ def source_of(variant, direction="forward"):
     return kernel_source(cell, getattr(plan, direction))
 
 
-@pytest.mark.parametrize("direction", DIRECTIONS)
-@pytest.mark.parametrize("without", ["product", "pointwise"])
-@pytest.mark.parametrize("variant", SIZES)
+# Half of the cases in `make test`: each kind of plan with each part and each direction.
+WITHOUT = [
+    pytest.param(*case, marks=pytest.mark.slow if number.bit_count() % 2 else ())
+    for number, case in enumerate(product(SIZES, ("product", "pointwise"), DIRECTIONS))
+]
+
+
+@pytest.mark.parametrize(("variant", "without", "direction"), WITHOUT)
 def test_kernels_compile_without_a_part(script, variant, without, direction, tmp_path, monkeypatch):
     try:
         cupy_nvrtc()

@@ -76,7 +76,9 @@ def test_the_order_of_declarations_decides_no_bit(seed, mixed_cells):
     assert largest_error(again, wanted) < 1e-11
 
 
-@pytest.mark.parametrize("seed", range(24))
+@pytest.mark.parametrize(
+    "seed", [pytest.param(s, marks=pytest.mark.slow if s % 2 else ()) for s in range(24)]
+)
 def test_the_order_of_declarations_decides_no_statement(seed, mixed_cells):
     """The derived programs are the same, statement by statement."""
     spec = mixed_cells.mixed(seed)

@@ -95,8 +95,8 @@ def test_only_a_layer_of_a_wavefront_has_another_source(kind, direction):
     ("kind", "direction", "heads", "dim", "dtype"),
     [
         ("block", "forward", 12, 64, "bfloat16"),
-        ("block", "backward", 2, 32, "float32"),
-        ("cluster", "forward", 1, 128, "float32"),
+        pytest.param("block", "backward", 2, 32, "float32", marks=pytest.mark.slow),
+        pytest.param("cluster", "forward", 1, 128, "float32", marks=pytest.mark.slow),
         ("cluster", "backward", 12, 64, "bfloat16"),
     ],
 )

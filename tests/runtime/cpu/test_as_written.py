@@ -230,7 +230,9 @@ def spiking(g: Gate = INPUT, v: State = state(), s: State = state()):
 
 
 @pytest.mark.parametrize("backend", ["cpu", "reference"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)], ids=str
+)
 def test_a_surrogate_s_spikes_are_binary(dtype, backend):
     wx = torch.randn(4, 30, 1, 40, 1, dtype=dtype, requires_grad=True)
     (_, spikes), _ = rnnc.scan(spiking, wx, backend=backend)
@@ -300,7 +302,9 @@ def test_a_value_less_itself_is_no_rounding_error_of_a_product():
     assert "- t0" not in text
 
 
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, pytest.param(torch.float64, marks=pytest.mark.slow)]
+)
 def test_a_straight_through_value_is_binary(dtype):
     wx = torch.randn(3, 7, 1, 33, 4, dtype=dtype)
     (h,), _ = rnnc.scan(straight_through, wx, backend="cpu")

@@ -31,6 +31,17 @@ def values(request):
     return [torch.rand(request.param, dtype=torch.float64, requires_grad=True)]
 
 
+# Seconds each: values of each row in make test, and values that all rows share in make test-slow.
+some_values = pytest.mark.parametrize(
+    "values",
+    [
+        pytest.param((N, D), marks=pytest.mark.slow, id="values0"),
+        pytest.param((B, N, D), id="values1"),
+    ],
+    indirect=True,
+)
+
+
 def gradients(outputs, tensors):
     seeds = [torch.linspace(-1, 1, o.numel(), dtype=o.dtype).view(o.shape) for o in outputs]
     return torch.autograd.grad(outputs, [t for t in tensors if t.requires_grad], seeds)
@@ -47,6 +58,7 @@ def test_under_a_compiler(inputs_for, values):
         assert torch.equal(one, other)
 
 
+@some_values
 def test_the_operators(inputs_for, values):
     inputs = inputs_for(CELL, B, T, N, D)
     steps = torch.tensor([[3, 0, 2], [2, 0, 1], [1, 0, 2], [1, 0, 0]], dtype=torch.uint8)
@@ -57,6 +69,7 @@ def test_the_operators(inputs_for, values):
         torch.library.opcheck(torch.ops.rnnc.scan, (*arguments, *options, *masks))
 
 
+@some_values
 def test_gradcheck_and_second_derivatives(inputs_for, values):
     run, tensors = call(inputs_for(CELL, B, T, N, D), values, "reference")
     assert torch.autograd.gradgradcheck(run, tensors, gen_non_contig_grad_outputs=True)

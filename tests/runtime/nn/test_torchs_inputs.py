@@ -19,7 +19,11 @@ NAMES = ["LSTM", "GRU", "RNN", "LSTMCell", "GRUCell", "RNNCell"]
 EACH = pytest.mark.parametrize("name", NAMES)
 KINDS = pytest.mark.parametrize(
     ("dtype", "training"),
-    [(torch.float32, True), (torch.float64, True), (torch.float64, False)],
+    [
+        (torch.float32, True),
+        pytest.param(torch.float64, True, marks=pytest.mark.slow),
+        (torch.float64, False),
+    ],
 )
 
 
