@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import os
 from functools import partial
 
 import pytest
@@ -170,12 +171,18 @@ def check_sharded_activation_checkpointing(mesh):
 
 
 def check_sharded_and_compiled(mesh):
-    """Each of them under `torch.compile`, in one graph where torch can."""
+    """Each of them under `torch.compile`, in one graph where torch can.
+
+    In `make test` those of this package; those of torch alone, FSDP2 and DDP, take as long again.
+    """
+    all_of_them = mesh.device_type == "cuda" or "RNNC_SLOW" in os.environ
     rnn, x = made(mesh, rnnc.cells.lstm), drawn(mesh, T, B, 5)
     y, _ = rnn(x)
     y.square().sum().backward()
     wanted, theirs = y.detach(), gradients(rnn)
     for name, wrap in list(LAYOUTS.items())[1:]:
+        if name not in ("heads", "steps") and not all_of_them:
+            continue
         own = wrap(copy.deepcopy(rnn), mesh)
         torch._dynamo.reset()
         run = torch.compile(own, backend="aot_eager", fullgraph=name in ("heads", "steps"))
@@ -186,10 +193,11 @@ def check_sharded_and_compiled(mesh):
             {"y": y} | gradients(own),
             {"y": own_steps(wanted, mesh) if name == "steps" else wanted} | theirs,
         )
-    rnn.zero_grad()
-    run = torch.compile(DistributedDataParallel(rnn), backend="aot_eager")
-    run(x)[0].square().sum().backward()
-    assert_alike(gradients(rnn), theirs)
+    if all_of_them:
+        rnn.zero_grad()
+        run = torch.compile(DistributedDataParallel(rnn), backend="aot_eager")
+        run(x)[0].square().sum().backward()
+        assert_alike(gradients(rnn), theirs)
 
 
 def check_sharded_weights_are_drawn_as_in_one_process(mesh):

@@ -27,7 +27,8 @@ def results(rnn, x, states, seeds):
 @pytest.mark.parametrize(
     ("name", "batch", "heads", "hidden", "given"),
     [
-        *((name, 3, 2, 12, True) for name in ("lstm", "nas_cell")),
+        ("lstm", 3, 2, 12, True),
+        pytest.param("nas_cell", 3, 2, 12, True, marks=pytest.mark.slow),
         *((name, 33, 2, 12, True) for name in ("gru", "indrnn", "nas_cell")),
         ("lstm", 33, 1, 12, True),
         ("gru", 33, 1, 7, False),
@@ -64,9 +65,9 @@ def test_outputs_and_gradients(name, batch, heads, hidden, given, emulated_gpu):
         ("lstm", 9, 2, 24, 8, torch.float32, False),
         ("lstm", 33, 1, 40, 72, torch.bfloat16, False),
         ("gru", 70, 2, 18, 7, torch.float16, False),
-        ("gru", 70, 1, 24, 8, torch.bfloat16, True),
+        pytest.param("gru", 70, 1, 24, 8, torch.bfloat16, True, marks=pytest.mark.slow),
         ("scrn", 17, 1, 20, 300, torch.float32, True),
-        ("nas_cell", 40, 1, 17, 5, torch.float32, False),
+        pytest.param("nas_cell", 40, 1, 17, 5, torch.float32, False, marks=pytest.mark.slow),
         ("fastgrnn", 12, 1, 9, 16, torch.bfloat16, False),
         ("indrnn", 20, 1, 12, 9, torch.float32, False),
     ],

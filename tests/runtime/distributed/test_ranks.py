@@ -13,6 +13,14 @@ def test_all_checks_of_two_ranks(on_ranks):
 
 
 @pytest.mark.slow
+def test_all_modules_of_two_ranks_are_compiled(on_ranks, monkeypatch):
+    """Also FSDP2 and DDP, which the test above leaves out."""
+    monkeypatch.setenv("RNNC_SLOW", "1")
+    first, _ = on_ranks("cpu", "check_sharded_and_compiled")
+    assert "ok check_sharded_and_compiled" in first
+
+
+@pytest.mark.slow
 def test_a_failed_check_is_an_error_where_the_others_go_on(on_ranks):
     """Without a second rank no rank can be lost: that check fails, and the one behind it runs."""
     with pytest.raises(AssertionError, match=r"(?s)FAILED check_lost_ranks"):
