@@ -8,7 +8,9 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from multiprocessing.connection import Connection, wait
+from multiprocessing.context import ForkServerContext, SpawnContext
 from typing import Any
 
 import torch
@@ -37,10 +39,10 @@ class Worker:
     """A process that runs cases, one at a time."""
 
     def __init__(self) -> None:
-        # A CUDA context does not survive a fork.
-        context = multiprocessing.get_context("spawn")
+        context = _context()
         self.pipe, other = context.Pipe()
-        self.process = context.Process(target=_serve, args=(other,), daemon=True)
+        args = other, dict(os.environ)
+        self.process = context.Process(target=_serve, args=args, daemon=True)
         self.process.start()
         other.close()
         self.number = -1
@@ -86,7 +88,23 @@ class Worker:
         return Worker()
 
 
-def _serve(pipe: Connection) -> None:
+@cache
+def _context() -> ForkServerContext | SpawnContext:
+    """How processes start: from one that has imported torch, which takes seconds.
+
+    It has no CUDA context, which would not survive a fork.
+    """
+    if "forkserver" not in multiprocessing.get_all_start_methods():
+        return multiprocessing.get_context("spawn")
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload([__name__])
+    return context
+
+
+def _serve(pipe: Connection, environment: dict[str, str]) -> None:
+    # Of now, not of when the first process started.
+    os.environ.clear()
+    os.environ.update(environment)
     while True:
         try:
             case = pipe.recv()
