@@ -50,14 +50,16 @@ class Step(torch.autograd.Function):
         run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::step"):
             found = replayed(replays, "forward", (x, *flat), run, alike=True)
-        others = found[1:]
-        saved = (x, *flat, *others)
+        y, *new, kept = found
+        saved = (x, *flat, kept)
         ctx.stack, ctx.composed, ctx.given = stack, composed, given
         ctx.inputs, ctx.device, ctx.replays = 1 + len(flat), x.device, replays
         ctx.kinds = [None if t is None else (t.shape, t.dtype) for t in saved]
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*saved)
-        return found[0], *others[:-1]
+        # A caller may change new states in place, as those of torch's modules: see `_new_states`.
+        ctx.new = [(state.detach(), state._version) for state in new]
+        return y, *new
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Any, ...]:
@@ -71,10 +73,11 @@ class Step(torch.autograd.Function):
             inputs = saved[: ctx.inputs]
             again = partial(composed_step, ctx.composed, *_named(ctx, inputs))
             return None, None, None, None, *differentiable(again, inputs, needs, gradients)
-        run = partial(_backward, ctx, saved, gradients, needs)
+        new = _new_states(ctx, saved)
+        run = partial(_backward, ctx, saved, new, gradients, needs)
         with profiled("rnnc::step_backward"), without_autocast(ctx.device.type):
             key = needs, tuple([d is None for d in gradients])
-            found = replayed(ctx.replays, key, (*saved, *gradients), run)
+            found = replayed(ctx.replays, key, (*saved, *new, *gradients), run)
         return None, None, None, None, *found
 
 
@@ -86,7 +89,11 @@ def _forward(stack: Stack, given: int, x: Tensor, flat: Sequence[Tensor | None])
 
 
 def _backward(
-    ctx: Any, saved: Sequence[Any], gradients: Sequence[Tensor | None], needs: Sequence[bool]
+    ctx: Any,
+    saved: Sequence[Any],
+    new: States,
+    gradients: Sequence[Tensor | None],
+    needs: Sequence[bool],
 ) -> list[Tensor | None]:
     """The gradient of each input, by kernels."""
     stack: Stack = ctx.stack
@@ -94,14 +101,24 @@ def _backward(
         check_gradients(gradients)
         gradients = tuple(plain_gradients(gradients))
     saved = _left(ctx, saved)
-    *last, kept = saved[ctx.inputs :]
-    stepped = Stepped(last[0], tuple(last), kept)
     x, states, parameters = _named(ctx, saved[: ctx.inputs])
+    stepped = Stepped(new[0], new, saved[ctx.inputs])
     weights, first = stack.flat_weights(parameters), 1 + ctx.given
     wanted = [*needs[:first], *stack.form.needs(needs[first:], stack.parts)]
     target: Any = stack.target
     found = target.step_backward(stack, x, states, weights, stepped, gradients, wanted)
     return [*found[:first], *stack.form.gradients(found[first:], needs[first:], stack.parts)]
+
+
+def _new_states(ctx: Any, saved: Sequence[Any]) -> States:
+    """The new states as the forward computed them. They are computed again where the caller has
+    changed them since, and in a second backward: a node keeps none after its first one.
+    """
+    kept, ctx.new = ctx.new, None
+    if kept is not None and all(state._version == version for state, version in kept):
+        return tuple([state for state, _ in kept])
+    x, *flat = _left(ctx, saved)[: ctx.inputs]
+    return tuple(_forward(ctx.stack, ctx.given, x, flat)[1:-1])
 
 
 def composed_step(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
+from operator import is_
 from typing import Any, cast
 
 import torch
@@ -37,6 +38,9 @@ class Sequences(OnKernels):
     bidirectional: bool
     proj_size: int
     _all_weights: list[list[str]]
+    _flat_weights: Any
+    _flat_weights_names: list[str]
+    _update_flat_weights: Callable[[], None]
 
     def forward(
         self,
@@ -157,6 +161,20 @@ class Sequences(OnKernels):
             for name in (*names[:2], *(names[2:4] if self.bias else (None, None)))
         ]
 
+    def _weights(self) -> list[Tensor | None]:
+        flat: Any = self.__dict__.get("_flat_weights")
+        if flat is None or torch.compiler.is_compiling():
+            return super()._weights()
+        # Torch's own forward reads this list. Callers may change it, and torch brings it up to date
+        # with parametrized weights, which it computes more than once for a call.
+        names, set_by_hand = self._flat_weights_names, self.__dict__
+        own = [self._parameters.get(name, set_by_hand.get(name)) for name in names]
+        if len(own) != len(flat) or not all(map(is_, own, flat)):
+            self._update_flat_weights()
+            flat = self._flat_weights
+        by_name = dict(zip(names, flat, strict=False))
+        return [None if name is None else by_name.get(name) for name in self._names()]
+
     def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
         """What may be set between calls, of the module and of torch."""
         sizes = self.input_size, self.hidden_size, self.num_layers, self.bidirectional
@@ -167,6 +185,7 @@ class Sequences(OnKernels):
             self.proj_size,
             self._dropout,
             target.rounds(dtype, None),
+            tuple(map(id, self.__dict__.get("_flat_weights", ()))),
         )
 
     @property

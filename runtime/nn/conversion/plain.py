@@ -142,9 +142,14 @@ def change_class(module: nn.Module, to: type[nn.Module]) -> None:
         module: of one of `CLASSES`, or of torch's.
         to: another class for the same class of torch.
     """
-    for name in ("_known_calls", "_own_order", *_KEPT_BY_TORCH):
+    theirs = issubclass(to, nn.RNNBase)
+    for name in ("_known_calls", "_own_order", *(() if theirs else _KEPT_BY_TORCH)):
         module.__dict__.pop(name, None)
     module.__class__ = to
-    if isinstance(module, nn.RNNBase):
+    if not isinstance(module, nn.RNNBase):
+        return
+    if "_flat_weights" in module.__dict__:
+        module.flatten_parameters()
+    else:
         module.__dict__["_flat_weights"], module.__dict__["_flat_weight_refs"] = [], []
         module._init_flat_weights()

@@ -123,13 +123,26 @@ def test_hooks_on_saved_tensors_that_change_shapes_are_found(simulated_gpu):
         torch.autograd.grad(y.sum(), x)
 
 
-def test_a_state_changed_in_place_is_found(simulated_gpu):
-    rnn = module_of(rnnc.cells.lstm, layers=1, backend="simulated")
+@pytest.mark.parametrize("layers", [1, 2])
+def test_states_changed_in_place_leave_the_gradient(layers):
+    rnn = module_of(rnnc.cells.lstm, layers=layers)
     x = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
+    (wanted,) = torch.autograd.grad(rnn.step(x)[0].sum(), x)
     y, last = rnn.step(x)
-    last[1].detach().zero_()
+    for state in last:
+        state.detach().zero_()
+    for _ in range(2):  # the second one after the node has given up its states
+        (found,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
+        assert torch.equal(found, wanted)
+
+
+def test_an_input_changed_in_place_is_found(simulated_gpu):
+    rnn = module_of(rnnc.cells.lstm, layers=1, backend="simulated")
+    x = torch.randn(2, 5, dtype=torch.float64)
+    y, _ = rnn.step(x)
+    x.zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        torch.autograd.grad(y.sum(), x)
+        y.sum().backward()
 
 
 def test_a_batch_without_rows(simulated_gpu):
