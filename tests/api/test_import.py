@@ -20,11 +20,9 @@ from rnnc.runtime.autograd.marks import constant_in_graphs, outside_of_graphs
 HEAVY = {"torch", "sympy", "pydantic", "jinja2"}
 STUB = Path(rnnc.__file__).with_suffix(".pyi")
 # What a process may import first. The slow ones meet torch and the operators in further orders.
-FIRST = [
-    "import rnnc.runtime.scan",
-    "import torch, rnnc",
-]
+FIRST = ["import rnnc.runtime.scan"]
 FURTHER = [
+    "import torch, rnnc",
     "from rnnc import *",
     "import rnnc.runtime.check",
     "import rnnc.runtime.errors",

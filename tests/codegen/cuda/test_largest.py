@@ -34,7 +34,14 @@ def dims_of(cell, limits, dtype="bfloat16", heads=1):
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
-@every_gpu
+@pytest.mark.parametrize(
+    "limits",
+    [
+        pytest.param(g, marks=() if g.name in ("A100", "H100", "RTX 5090") else pytest.mark.slow)
+        for g in PRESETS
+    ],
+    ids=lambda limits: limits.name,
+)
 def test_the_planner_takes_the_largest_and_refuses_the_next(limits, dtype):
     for variant, dim in dims_of(LSTM, limits, dtype).items():
         for batch in (1, 16, 64):

@@ -132,8 +132,16 @@ def check(text, function, backend, dtype):
     assert wrong == [], "\n".join(wrong)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
+# Kernels of float64 have the text of those of float32.
+@pytest.mark.parametrize(
+    ("backend", "dtype"),
+    [
+        pytest.param("cpu", torch.float64, marks=pytest.mark.slow, id="cpu-dtype0"),
+        pytest.param("reference", torch.float64, id="reference-dtype0"),
+        pytest.param("cpu", torch.float32, id="cpu-dtype1"),
+        pytest.param("reference", torch.float32, id="reference-dtype1"),
+    ],
+)
 @pytest.mark.parametrize("text", [*ONE, *TWO])
 def test_values_and_slopes_are_torchs(text, backend, dtype):
     check(text, (ONE | TWO)[text], backend, dtype)

@@ -102,10 +102,10 @@ def test_names_depend_on_all_that_makes_the_binary(cache, monkeypatch):
 
 
 def test_another_compiler_is_another_entry(cache, monkeypatch):
-    compile_cuda(source_of(), "sm_80")
+    compile_cuda(small_source(), "sm_80")
 
     monkeypatch.setattr(nvrtc, "nvrtc_version", lambda: "wheel 99.0.1")
-    compile_cuda(source_of(), "sm_80")
+    compile_cuda(small_source(), "sm_80")
     assert len(entries(cache)) == 2
 
 

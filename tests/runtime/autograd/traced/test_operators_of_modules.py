@@ -61,7 +61,9 @@ def test_opcheck(name, way):
     torch.library.opcheck(rnn_op, (x, [], *others))
 
 
-@pytest.mark.parametrize(("name", "way"), WAYS)
+@pytest.mark.parametrize(
+    ("name", "way"), [*WAYS[:2], pytest.param(*WAYS[2], marks=pytest.mark.slow), *WAYS[3:]]
+)
 def test_opcheck_of_the_backward(name, way):
     x, states, weights, masks, _, *options = arguments(rnnc.cells.get(name), 2, way, 0.3)
     with torch.no_grad():
