@@ -142,6 +142,71 @@ def policy(hidden: int, batch: int, steps: int) -> tuple[nn.Module, Call]:
     return model, call
 
 
+def codec(hidden: int, batch: int, steps: int) -> tuple[nn.Module, Call]:
+    """The encoder of transformers' EnCodec: two layers over frames, added to their input."""
+    from transformers import EncodecConfig, EncodecModel
+
+    ratios = {"upsampling_ratios": [4, 2], "num_filters": 4, "sampling_rate": 800}
+    config = EncodecConfig(hidden_size=hidden, codebook_dim=hidden, codebook_size=16, **ratios)
+    model, x = EncodecModel(config).encoder, torch.randn(batch, 1, 8 * steps)
+
+    def call(model: nn.Module) -> dict[str, Tensor]:
+        return {"frames": model(like(model, x))}
+
+    return model, call
+
+
+class Graphs(nn.Module):
+    """Layers of torch_geometric with recurrent modules: over nodes of a graph, and over rounds."""
+
+    def __init__(self, hidden: int, rounds: int) -> None:
+        from torch_geometric.nn import GatedGraphConv, LSTMAggregation, Set2Set
+
+        super().__init__()
+        self.messages = GatedGraphConv(hidden, rounds)
+        self.nodes = LSTMAggregation(hidden, hidden)
+        self.sets = Set2Set(hidden, rounds)
+
+    def forward(self, x: Tensor, edges: Tensor, graph: Tensor) -> dict[str, Tensor]:
+        """The nodes after all messages, and two summaries of each graph."""
+        x = self.messages(x, edges)
+        return {"x": x, "nodes": self.nodes(x, graph), "sets": self.sets(x, graph)}
+
+
+def graphs(hidden: int, batch: int, steps: int) -> tuple[nn.Module, Call]:
+    """Layers for graphs of different sizes: GRU cells, padded nodes, single steps of an LSTM."""
+    model, sizes = Graphs(hidden, 3), torch.randint(1, steps + 1, (batch,))
+    graph = torch.arange(batch).repeat_interleave(sizes)
+    x, edges = torch.randn(len(graph), hidden), torch.randint(len(graph), (2, 4 * len(graph)))
+
+    def call(model: nn.Module) -> dict[str, Tensor]:
+        where = next(model.parameters()).device
+        return model(like(model, x), edges.to(where), graph.to(where))
+
+    return model, call
+
+
+def replayed(hidden: int, batch: int, steps: int) -> tuple[nn.Module, Call]:
+    """Torchrl's memory of a policy on sampled trajectories, with episodes that start in them."""
+    from tensordict import TensorDict
+    from torchrl.modules import LSTMModule, set_recurrent_mode
+
+    model = LSTMModule(input_size=6, hidden_size=hidden, in_key="seen", out_key="features")
+    zeros = torch.zeros(batch, steps, 1, hidden)
+    states = {"recurrent_state_h": zeros, "recurrent_state_c": zeros}
+    given = states | {"seen": torch.randn(batch, steps, 6)}
+    begins = torch.rand(batch, steps, 1) < 0.1
+
+    def call(model: nn.Module) -> dict[str, Tensor]:
+        inputs = {name: like(model, tensor) for name, tensor in given.items()}
+        inputs["is_init"] = begins.to(inputs["seen"].device)
+        with set_recurrent_mode(True):
+            found = model(TensorDict(inputs, [batch, steps], inputs["seen"].device))
+        return {"features": found["features"], "h": found["next", "recurrent_state_h"]}
+
+    return model, call
+
+
 @dataclass(frozen=True)
 class Network:
     """A network with the sizes that its users have.
@@ -164,4 +229,7 @@ NETWORKS = {
     "gluonts DeepAR, loss": Network("gluonts", forecast, (40, 32, 72)),
     "gluonts DeepAR, samples": Network("gluonts", sampled, (40, 32, 72)),
     "sb3-contrib policy": Network("sb3_contrib", policy, (256, 8, 128)),
+    "transformers EnCodec": Network("transformers", codec, (128, 8, 75)),
+    "torch_geometric layers": Network("torch_geometric", graphs, (64, 64, 30)),
+    "torchrl LSTMModule": Network("torchrl", replayed, (128, 16, 64)),
 }
