@@ -63,7 +63,7 @@ def test_outputs_and_gradients(name, batch, heads, hidden, given, emulated_gpu):
     ("name", "batch", "heads", "hidden", "size", "dtype", "much"),
     [
         ("lstm", 9, 2, 24, 8, torch.float32, False),
-        ("lstm", 33, 1, 40, 72, torch.bfloat16, False),
+        pytest.param("lstm", 33, 1, 40, 72, torch.bfloat16, False, marks=pytest.mark.slow),
         ("gru", 70, 2, 18, 7, torch.float16, False),
         pytest.param("gru", 70, 1, 24, 8, torch.bfloat16, True, marks=pytest.mark.slow),
         ("scrn", 17, 1, 20, 300, torch.float32, True),

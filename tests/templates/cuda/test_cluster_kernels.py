@@ -88,7 +88,12 @@ def test_the_turns_reach_every_dim_dtype_cluster_and_split():
 
 @second
 @pytest.mark.parametrize(
-    ("heads", "dim"), [(6, 128), pytest.param(3, 256, marks=pytest.mark.slow), (1, 512)]
+    ("heads", "dim"),
+    [
+        (6, 128),
+        pytest.param(3, 256, marks=pytest.mark.slow),
+        pytest.param(1, 512, marks=pytest.mark.slow),
+    ],
 )
 def test_the_target_shapes_compile_as_planned(heads, dim, rank, compiles_as_planned):
     plan = plans_of("lstm", "H200", dim, "bfloat16", heads=heads)[rank]

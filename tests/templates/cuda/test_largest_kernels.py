@@ -14,7 +14,7 @@ LSTM = rnnc.cells.lstm
 pytestmark = pytest.mark.usefixtures("compiler")
 # Long sums, whose additions the compiler would put off and keep their products in registers.
 LONG_FLOAT32 = [
-    ("slstm", "cluster", 192),
+    pytest.param("slstm", "cluster", 192, marks=pytest.mark.slow),
     ("slstm", "grid", 192),
     pytest.param("fastgrnn", "cluster", 384, marks=pytest.mark.slow),
     pytest.param("lstm", "grid", 768, marks=pytest.mark.slow),
@@ -25,7 +25,6 @@ QUICK = {
     "sm_80": "grid",
     "sm_86": "block",
     "sm_90": "cluster",
-    "sm_100": "block",
     "sm_120": "cluster",
 }
 FIRST = {limits.arch: limits for limits in reversed(PRESETS)}
