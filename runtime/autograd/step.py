@@ -58,7 +58,9 @@ class Step(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         ctx.save_for_backward(*saved)
         # A caller may change new states in place, as those of torch's modules: see `_new_states`.
-        ctx.new = [(state.detach(), state._version) for state in new]
+        # None where hooks say what a graph keeps, as those of `torch.utils.checkpoint` do.
+        hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+        ctx.new = None if hooks else [(state.detach(), state._version) for state in new]
         return y, *new
 
     @staticmethod
@@ -112,7 +114,8 @@ def _backward(
 
 def _new_states(ctx: Any, saved: Sequence[Any]) -> States:
     """The new states as the forward computed them. They are computed again where the caller has
-    changed them since, and in a second backward: a node keeps none after its first one.
+    changed them since, under hooks on saved tensors, and in a second backward: a node keeps none
+    after its first one.
     """
     kept, ctx.new = ctx.new, None
     if kept is not None and all(state._version == version for state, version in kept):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import weakref
+
 import pytest
 import rnnc
 import torch
@@ -134,6 +136,20 @@ def test_states_changed_in_place_leave_the_gradient(layers):
     for _ in range(2):  # the second one after the node has given up its states
         (found,) = torch.autograd.grad(y.sum(), x, retain_graph=True)
         assert torch.equal(found, wanted)
+
+
+def test_a_step_under_hooks_keeps_no_states():
+    rnn = module_of(rnnc.cells.lstm)
+    x = torch.randn(2, 5, dtype=torch.float64, requires_grad=True)
+    (wanted,) = torch.autograd.grad(rnn.step(x)[0].sum(), x)
+    kept = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t) or t, lambda t: t):
+        y, last = rnn.step(x)
+    assert kept
+    states = [weakref.ref(state.untyped_storage()) for state in last]
+    del last
+    assert [state() for state in states] == [None, None]
+    assert torch.equal(torch.autograd.grad(y.sum(), x)[0], wanted)
 
 
 def test_an_input_changed_in_place_is_found(simulated_gpu):
