@@ -150,7 +150,7 @@ class RaggedCall:
         self.seeds = [seed, *map(torch.randn_like, self.states)]
 
     def run(self, backend: str, double: bool = False, **choice) -> dict[str, Tensor]:
-        """All results and gradients by name.
+        """All results and gradients under their names.
 
         Args:
             backend: as for `rnnc.RNN`.

@@ -7,7 +7,6 @@ import random
 import pytest
 import rnnc
 import torch
-from rnnc import Gate, Param, State, clip_gradient, sigmoid, tanh
 
 NAN = float("nan")
 # B, T, N, D of each kind of plan: several tiles of rows, and blocks that share a head.
@@ -100,17 +99,10 @@ def test_lengths_and_resets(kind, reverse, emulated_blocks, inputs_for, poisoned
     assert {plan.kind for plan in emulated_blocks} == {kind}
 
 
-@rnnc.cell
-def clipped(g: Gate, f: Gate, h: State, c: State, w: Param):
-    """A cell whose backward is not linear in the gradients of its states."""
-    c = sigmoid(f) * c + tanh(clip_gradient(g, 0.5) + w * h)
-    return tanh(c), c
-
-
 @slow
 @pytest.mark.parametrize("kind", SIZES)
 @pytest.mark.parametrize("name", ["gru", "slstm", "clipped", "elman"])
-def test_other_cells(name, kind, emulated_blocks, inputs_for, poisoned):
+def test_other_cells(name, kind, clipped, emulated_blocks, inputs_for, poisoned):
     """Gates without input, four states, params, a nonlinear backward, one state."""
     cell = clipped if name == "clipped" else rnnc.cells.get(name)
     reverse = random.random() < 0.5

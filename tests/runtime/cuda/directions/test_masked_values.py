@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc import Gate, Param, State, clip_gradient, sigmoid, tanh
 from rnnc.runtime.nn import packed
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence
@@ -51,17 +50,10 @@ def test_lengths_alone_and_resets_alone(kind, two_directions, emulated_blocks, p
     check(call_of(two_directions, kind, "rows", lengths=False), emulated_blocks, kind)
 
 
-@rnnc.cell
-def clipped(g: Gate, f: Gate, h: State, c: State, w: Param):
-    """A cell whose backward is not linear in the gradients of its states."""
-    c = sigmoid(f) * c + tanh(clip_gradient(g, 0.5) + w * h)
-    return tanh(c), c
-
-
 @slow
 @pytest.mark.parametrize("kind", SIZES)
 @pytest.mark.parametrize("name", ["gru", "slstm", "clipped"])
-def test_other_cells(name, kind, two_directions, emulated_blocks, poisoned):
+def test_other_cells(name, kind, clipped, two_directions, emulated_blocks, poisoned):
     """Gates without input, four states, params, a nonlinear backward."""
     cell = clipped if name == "clipped" else rnnc.cells.get(name)
     check(call_of(two_directions, kind, "rows", cell), emulated_blocks, kind)
