@@ -59,7 +59,7 @@ struct BackwardItems {
   RNNC_MEMBER void store_initial(const BackwardArguments& a, int64 steps, const Valid& valid,
                                  const At& at) {
     for_each([&](int i, int j) {
-      if (!masks.finish(i, j, a, steps, d_state[i][j])) return;
+      if (!masks.finish(i, j, a, steps, valid(i, j), d_state[i][j])) return;
       repeat<Cell::kStates>([&](int s) {
         if (valid(i, j)) {
           *at(a.d_initial_states[s], i, j) = to_element<Element>(d_state[i][j][s]);

@@ -145,6 +145,25 @@ struct RestartsAhead {
   }
 };
 
+// Loads those of 32 steps at once, a lane of a warp those of one, a block of steps before they are
+// needed: who needs them at once waits for a round trip to memory.
+struct RestartsInBlocks {
+  u32 bytes, coming;  // of this lane's step, and of its step in the next block
+
+  // Step t, a lane's of the next block, of the rows that `restarts_of` gave.
+  RNNC_MEMBER void load(const char* rows, const TimeOrder& time, int t, int steps) {
+    const bool exists = t >= 0 && t < steps;
+    coming = exists ? ld_global_nc_u8(rows + time.at(t)) : 0;
+  }
+  // found(r, bits) for row r of the tile: bit i of `bits` is that of lane i.
+  template <typename Found>
+  RNNC_MEMBER void each_row(const Found& found) const {
+    // NOTE: not within a branch, though once per block would do: the compiler could not know that a
+    // warp's lanes stay together.
+    repeat<kMaskRows>([&](int r) { found(r, __ballot_sync(~0u, bytes >> r & 1)); });
+  }
+};
+
 // What a kernel with masks keeps in a register: otherwise it would be computed again in each step.
 RNNC_INLINE int64 kept(int64 x) { return launder(x); }
 

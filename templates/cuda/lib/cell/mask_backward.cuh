@@ -27,6 +27,7 @@ struct BackwardMasks : RowOrder {
   bool cut[rows], dropped[rows];  // of the gradients of the states before it: what was carried from
                                   // its pointwise map, and what arrives from products, ends
   States reset[units][rows];   // what this step may begin from
+  SumOverTime d_reset[units][rows][Cell::kStates] = {};  // gradients of reset values, so far
   bool vary, is_learned;       // reset values differ between steps; they have gradients
 
   RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
@@ -106,21 +107,18 @@ struct BackwardMasks : RowOrder {
   // initial states.
   template <typename Arguments>
   RNNC_MEMBER void end_gradient(int i, int j, const Arguments& a, bool valid,
-                                const States& d_state) const {
-    if (!valid) return;
-    const int64 offset = state_offset(a, row[j], unit[i]);
+                                const States& d_state) {
     repeat<Cell::kStates>([&](int s) {
-      if ((learned & later & bit[j]) && a.d_reset_to[s]) {
-        red_add(a.d_reset_to[s] + offset, SumOverTime(d_state[s]));
-      }
-      if (reversed && at_edge(j)) {
+      if (learned & later & bit[j]) d_reset[i][j][s] += SumOverTime(d_state[s]);
+      if (reversed && at_edge(j) && valid) {
+        const int64 offset = state_offset(a, row[j], unit[i]);
         a.d_initial_states[s][offset] = to_element<Element>(d_state[s]);
       }
     });
   }
   // All of that, if the whole gradient is at hand; valid(i, j), and state(i, j) is the gradient.
   template <typename Arguments, typename Valid, typename State>
-  RNNC_MEMBER void cross(const Arguments& a, const Valid& valid, const State& state) const {
+  RNNC_MEMBER void cross(const Arguments& a, const Valid& valid, const State& state) {
     if (ends(a)) {
       repeat<units>([&](int i) {
         repeat<rows>([&](int j) {
@@ -136,10 +134,15 @@ struct BackwardMasks : RowOrder {
       });
     });
   }
-  // After all steps: whether `d_state` is the gradient of the row's initial states; replaces it if
-  // the row runs none.
+  // After all steps: stores the gradients of reset values. Whether `d_state` is the gradient of the
+  // row's initial states; replaces it if the row runs none.
   template <typename Arguments>
-  RNNC_MEMBER bool finish(int i, int j, const Arguments& a, int64 steps, States& d_state) const {
+  RNNC_MEMBER bool finish(int i, int j, const Arguments& a, int64 steps, bool valid,
+                          States& d_state) const {
+    repeat<Cell::kStates>([&](int s) {
+      if (!valid || !a.d_reset_to[s]) return;
+      a.d_reset_to[s][state_offset(a, row[j], unit[i])] = d_reset[i][j][s];
+    });
     if (!reversed || edge[j] <= 0) return true;
     if (edge[j] < steps) return false;
     load_last(i, j, a, d_state);
@@ -217,7 +220,8 @@ struct BackwardMasks {
   template <typename Arguments, typename Valid, typename State>
   RNNC_MEMBER void cross(const Arguments&, const Valid&, const State&) const {}
   template <typename Arguments>
-  static RNNC_MEMBER constexpr bool finish(int, int, const Arguments&, int64, const States&) {
+  static RNNC_MEMBER constexpr bool finish(int, int, const Arguments&, int64, bool,
+                                           const States&) {
     return true;
   }
 };

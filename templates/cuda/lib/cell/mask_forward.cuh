@@ -26,8 +26,7 @@ struct ForwardMasks : RowOrder {
   u32 bit[rows];               // of the row in a byte of restarts
   u32 replaced[rows];          // bit i: the states before the step i + 1 steps from here are others
   int block;                   // from the step after this one, a lane each has 32 steps' restarts
-  u32 bytes;                   // those of this lane's step
-  u32 coming;                  // the same of the next block
+  RestartsInBlocks restarts;
   bool runs[rows];             // whether the stored results are of a step of the row's own
   States reset[units][rows];   // what the next step may begin from
   States stored[units][rows];  // the results of this step
@@ -67,8 +66,7 @@ struct ForwardMasks : RowOrder {
   // Once per step, well before its `select`, with the rows that restart before the next one: loads
   // what that begins from, if reset values differ between steps.
   template <typename Arguments>
-  RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t, u32 restarts) {
-    const u32 next = restarts;
+  RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t, u32 next) {
     repeat<rows>([&](int j) {
       replaced[j] = (next & bit[j]) || (reversed && t + 1 == edge[j]) ? 1 : 0;
     });
@@ -100,7 +98,7 @@ struct ForwardMasks : RowOrder {
   RNNC_MEMBER void begin_parts(const Arguments& a, const TimeOrder& time, int64 tile_row,
                                int steps) {
     block = -kBlockSteps;
-    load_restarts(a, time, tile_row, steps);
+    load_next_block(a, time, tile_row, steps);
   }
   // Before step t, and again before the step that it returns: what is rare. The steps until there
   // need no branch. They are at most 32, and end where a row ends or begins, or restarts from values
@@ -111,12 +109,9 @@ struct ForwardMasks : RowOrder {
   RNNC_MEMBER int begin_part(const ForwardArguments& a, const TimeOrder& time, int64 tile_row,
                              int t, int steps, const Valid& valid, const At& at) {
     const bool is_next_block = t == block + kBlockSteps;
-    if (is_next_block) block = t, bytes = coming;
-    if (is_next_block) load_restarts(a, time, tile_row, steps);
-    // NOTE: not within a branch, though once per block would do: the compiler could not know that a
-    // warp's lanes stay together.
-    repeat<kMaskRows>([&](int r) {
-      const u32 of_row = __ballot_sync(~0u, bytes >> r & 1);
+    if (is_next_block) block = t, restarts.bytes = restarts.coming;
+    if (is_next_block) load_next_block(a, time, tile_row, steps);
+    restarts.each_row([&](int r, u32 of_row) {
       repeat<rows>([&](int j) {
         if (row[j] % kMaskRows == r) replaced[j] = of_row >> (t - block);
       });
@@ -191,13 +186,11 @@ struct ForwardMasks : RowOrder {
  private:
   static constexpr int kBlockSteps = 32;
 
-  // Each lane loads a step's byte of the block after this one. It is needed a block later: who
-  // needs it at once waits for a round trip to memory.
   template <typename Arguments>
-  RNNC_MEMBER void load_restarts(const Arguments& a, const TimeOrder& time, int64 tile_row,
-                                 int steps) {
-    const int lane = threadIdx.x & 31, t = block + kBlockSteps + 1 + lane;
-    coming = t < steps ? ld_global_nc_u8(restarts_of(a, tile_row, reversed) + time.at(t)) : 0;
+  RNNC_MEMBER void load_next_block(const Arguments& a, const TimeOrder& time, int64 tile_row,
+                                   int steps) {
+    const int lane = threadIdx.x & 31;
+    restarts.load(restarts_of(a, tile_row, reversed), time, block + kBlockSteps + 1 + lane, steps);
   }
   template <typename Arguments>
   RNNC_MEMBER real initial(int i, int j, const Arguments& a, int s) const {

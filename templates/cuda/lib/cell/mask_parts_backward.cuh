@@ -16,8 +16,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
   using Masks = BackwardMasks<units, 1>;
   u32 restarts;  // bit 0: before the step after this one; bit 1: before this one; and so on
   int block;     // the step from which a lane each has the restarts of 32 steps
-  u32 bytes;     // those of this lane's step
-  u32 coming;    // the same of the next block
+  RestartsInBlocks blocks;
   bool own;      // the steps of this part are the row's own
   bool begins;   // its gradient begins with the first step of this part
   u32 notable;   // not 0: some gradient is needed that ends within this part
@@ -27,7 +26,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
   RNNC_MEMBER void begin_parts(const Arguments& a, const TimeOrder& time, int64 tile_row,
                                int steps) {
     block = steps - 1 + kBlockSteps;
-    load_restarts(a, time, tile_row, steps);
+    load_next_block(a, time, tile_row, steps);
   }
   // Before step t: returns the last step of the part. All lanes of a warp call this; they have
   // rows of one group. state(i) is the gradient of the states after step t.
@@ -35,12 +34,9 @@ struct BackwardParts : BackwardMasks<units, 1> {
   RNNC_MEMBER int begin_part(const Arguments& a, const TimeOrder& time, int64 tile_row, int t,
                              int steps, const State& state) {
     const bool is_next_block = t == block - kBlockSteps;
-    if (is_next_block) block = t, bytes = coming;
-    if (is_next_block) load_restarts(a, time, tile_row, steps);
-    // NOTE: not within a branch, though once per block would do: the compiler could not know that a
-    // warp's lanes stay together.
-    repeat<kMaskRows>([&](int r) {
-      const u32 of_row = __ballot_sync(~0u, bytes >> r & 1);
+    if (is_next_block) block = t, blocks.bytes = blocks.coming;
+    if (is_next_block) load_next_block(a, time, tile_row, steps);
+    blocks.each_row([&](int r, u32 of_row) {
       if (this->row[0] % kMaskRows == r) restarts = of_row >> (block - t);
     });
     const int edge = this->edge[0];
@@ -87,20 +83,19 @@ struct BackwardParts : BackwardMasks<units, 1> {
   // Of step t.
   template <typename Arguments>
   RNNC_MEMBER void end_gradient(int i, const Arguments& a, int t, bool valid,
-                                const States& d_state) const {
-    if (!valid) return;
+                                const States& d_state) {
     const bool is_edge = t + 1 == this->edge[0];
-    const int64 offset = state_offset(a, this->row[0], this->unit[i]);
     repeat<Cell::kStates>([&](int s) {
-      if ((restarts & 1) && !is_edge && a.d_reset_to[s]) {
-        red_add(a.d_reset_to[s] + offset, SumOverTime(d_state[s]));
+      if ((restarts & 1) && !is_edge) this->d_reset[i][0][s] += SumOverTime(d_state[s]);
+      if (this->reversed && is_edge && valid) {
+        const int64 offset = state_offset(a, this->row[0], this->unit[i]);
+        a.d_initial_states[s][offset] = to_element<Element>(d_state[s]);
       }
-      if (this->reversed && is_edge) a.d_initial_states[s][offset] = to_element<Element>(d_state[s]);
     });
   }
   // After all steps, once the gradient of the states before the first is complete.
   template <typename Arguments>
-  RNNC_MEMBER void end(int i, const Arguments& a, bool valid, States& d_state) const {
+  RNNC_MEMBER void end(int i, const Arguments& a, bool valid, States& d_state) {
     if (valid && this->is_learned) end_gradient(i, a, -1, valid, d_state);
     repeat<Cell::kStates>([&](int s) { d_state[s] = carried(0, d_state[s]); });
     if (!this->reversed && this->edge[0] == 0) this->load_last(i, 0, a, d_state);
@@ -110,14 +105,12 @@ struct BackwardParts : BackwardMasks<units, 1> {
   // A step needs two neighbouring bits of the 32 that the lanes of a warp load.
   static constexpr int kBlockSteps = 31;
 
-  // Each lane loads a step's byte of the block after this one. It is needed a block later: who
-  // needs it at once waits for a round trip to memory.
   template <typename Arguments>
-  RNNC_MEMBER void load_restarts(const Arguments& a, const TimeOrder& time, int64 tile_row,
-                                 int steps) {
-    const int lane = threadIdx.x & 31, t = block - kBlockSteps + 1 - lane;
-    const bool exists = t >= 0 && t < steps;
-    coming = exists ? ld_global_nc_u8(restarts_of(a, tile_row, this->reversed) + time.at(t)) : 0;
+  RNNC_MEMBER void load_next_block(const Arguments& a, const TimeOrder& time, int64 tile_row,
+                                   int steps) {
+    const int lane = threadIdx.x & 31;
+    const char* const tile = restarts_of(a, tile_row, this->reversed);
+    blocks.load(tile, time, block - kBlockSteps + 1 - lane, steps);
   }
 };
 

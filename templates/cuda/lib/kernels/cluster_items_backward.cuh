@@ -203,7 +203,7 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
     });
   }
   // If the gradient of the states before the step after step t, with what the peers sent, ends there.
-  RNNC_MEMBER void end_gradient(const BackwardArguments& a, int t, const Received& received) const {
+  RNNC_MEMBER void end_gradient(const BackwardArguments& a, int t, const Received& received) {
     if (!masks.ends(a)) return;
     repeat<kItems>([&](int item) {
       States total;

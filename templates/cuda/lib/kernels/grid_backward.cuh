@@ -224,7 +224,7 @@ RNNC_INLINE void run(const GridArguments<BackwardArguments>& grid) {
   if constexpr (kMasked) store_zeros(items, a, place, steps);
   repeat<Plan::kPhases>([&](int phase) {
     for_items(items, phase, [&](Item& it) {
-      if (!it.masks.finish(0, 0, a, steps, it.d_state)) return;
+      if (!it.masks.finish(0, 0, a, steps, it.valid, it.d_state)) return;
       repeat<Cell::kStates>([&](int s) {
         if (it.valid) a.d_initial_states[s][it.offset] = to_element<Element>(it.d_state[s]);
       });
