@@ -56,12 +56,13 @@ def summary(runs: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def draw(results: Results, path: Path) -> None:
-    figure = Figure(figsize=(4 * len(results) + 1, 4), layout="constrained")
+    columns = min(3, len(results))
+    rows = math.ceil(len(results) / columns)
+    figure = Figure(figsize=(4 * columns + 1, 3.6 * rows), layout="constrained")
+    panels = [*figure.subplots(rows, columns, squeeze=False).flat]
     colours = {model: f"C{i}" for i, model in enumerate(dict.fromkeys(chain(*results.values())))}
     lines = {}
-    for axes, (task, models) in zip(
-        figure.subplots(1, len(results), squeeze=False)[0], results.items(), strict=True
-    ):
+    for axes, (task, models) in zip(panels, results.items(), strict=False):
         for model, runs in models.items():
             curves = torch.tensor(
                 [[math.nan if a is None else a for a in run["by_length"]] for run in runs]
@@ -74,9 +75,11 @@ def draw(results: Results, path: Path) -> None:
         axes.axvspan(1, TRAINED, color="0.9")
         axes.axhline(TASKS[task].chance(), color="0.5", linestyle=":")
         axes.set(xlabel="length in tokens", title=TASKS[task].title, ylim=(0, 1.05))
+    for axes in panels[len(results) :]:
+        axes.axis("off")
     figure.supylabel("accuracy")
     figure.legend(lines.values(), lines, loc="outside right center")
-    figure.savefig(path, dpi=100)
+    figure.savefig(path, dpi=90)  # below 200 kB
 
 
 def show(task: str, models: dict[str, list[dict[str, Any]]]) -> None:
