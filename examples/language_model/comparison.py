@@ -14,7 +14,8 @@ from .runs import Places, run, steps_within
 from .tokens import Tokens
 from .training import Settings
 
-RATES = 1e-3, 2e-3, 4e-3  # that are tried
+RATES = 1e-3, 2e-3, 4e-3  # that are tried first
+MOST_RATES = 6  # of a model: where the best is the lowest or the highest one, more are tried
 TUNED = "25m"  # the size at which they are tried
 RATE = 2e-3  # if none was tried
 SECONDS = {"tiny": 15.0, "25m": 90.0, "120m": 180.0}  # of a run
@@ -58,9 +59,8 @@ def rate_of(model: str, size: str, places: Places) -> tuple[float, str]:
     found = json.loads(path.read_text()) if path.exists() else {}
     for name in (model, model.removesuffix("-fp16"), f"{model}-fp16"):
         if tried := found.get(name):
-            best = min(tried, key=lambda rate: tried[rate] or float("inf"))
             scale = min(1.0, models.SIZES[TUNED].width / models.SIZES[size].width)
-            return float(best) * scale, "tuned"
+            return float(best_rate(tried)) * scale, "tuned"
     return RATE * min(1.0, models.SIZES[TUNED].width / models.SIZES[size].width), "default"
 
 
@@ -72,9 +72,7 @@ def tune(
     found: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
     scratch = replace(places, out=places.work / "tuning", tensorboard=False)
     for name in names:
-        for rate in RATES:
-            if f"{rate:g}" in found.get(name, {}):
-                continue
+        while rate := next_rate(found.get(name, {})):
             if not _fits(f"{name} at {rate:g}", seconds, conditions):
                 return False
             settings = _timed(name, rate, conditions, tokens, seconds)
@@ -89,6 +87,27 @@ def tune(
             path.write_text(json.dumps(found, indent=1) + "\n")
             rich.print(f"{name} at {rate:g}: perplexity {told and told['perplexity']}")
     return True
+
+
+def next_rate(tried: dict[str, float | None]) -> float | None:
+    """The rate to try next, or None: first RATES, then half the lowest or twice the highest.
+
+    Args:
+        tried: the perplexity of each rate; None where a run ended without one.
+    """
+    for rate in RATES:
+        if f"{rate:g}" not in tried:
+            return rate
+    if len(tried) >= MOST_RATES:
+        return None
+    beyond = {min(tried, key=float): 0.5, max(tried, key=float): 2.0}
+    best = best_rate(tried)
+    return float(best) * beyond[best] if best in beyond else None
+
+
+def best_rate(tried: dict[str, float | None]) -> str:
+    """The rate of the lowest perplexity."""
+    return min(tried, key=lambda rate: tried[rate] or float("inf"))
 
 
 def compare(

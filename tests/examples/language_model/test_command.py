@@ -114,6 +114,7 @@ def test_comparisons_leave_small_files_without_names_of_machines(
 
 def test_a_rate_is_chosen_and_scaled_with_the_width(call, command, tmp_path, monkeypatch):
     monkeypatch.setattr(command.comparison, "RATES", (1e-6, 1e-2))
+    monkeypatch.setattr(command.comparison, "MOST_RATES", 2)
     monkeypatch.setattr(command.comparison, "steps_within", lambda *_: 6)
     call("tune", "--size", "tiny", "--model", "transformer", "--seconds", 0.5, "--threads", 1)
     tried = json.loads((tmp_path / "out/rates.json").read_text())["transformer"]
@@ -125,6 +126,22 @@ def test_a_rate_is_chosen_and_scaled_with_the_width(call, command, tmp_path, mon
     assert rate_of("lstm", "120m", places) == (1e-3, "default")
     assert (tmp_path / "out").exists()
     assert not (tmp_path / "out/runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("perplexities", "expected"),
+    [
+        ({}, 1e-3),
+        ({"0.001": 9.0, "0.004": 8.0}, 2e-3),
+        ({"0.001": 9.0, "0.002": 8.0, "0.004": 8.5}, None),
+        ({"0.001": 7.0, "0.002": 8.0, "0.004": None}, 5e-4),
+        ({"0.001": 9.0, "0.002": 8.0, "0.004": 7.0}, 8e-3),
+        ({"0.0005": 8.0, "0.001": 7.0, "0.002": 8.0, "0.004": 9.0}, None),
+        ({f"{1e-3 * 2**power:g}": 9.0 + power for power in range(-3, 3)}, None),
+    ],
+)
+def test_rates_are_tried_until_the_best_is_in_the_middle(command, perplexities, expected):
+    assert command.comparison.next_rate(perplexities) == expected
 
 
 def test_a_command_ends_before_its_limit(call, command, tmp_path, monkeypatch):
