@@ -21,14 +21,21 @@ def inputs_of(variant):
 
 
 def peak(step, *args, **options):
-    """The memory that a call needs at most, in states at all steps."""
+    """The memory that a call needs at most, in states at all steps.
+
+    The largest of three: autograd's thread may free a call's tensors after the call has returned,
+    on a busy machine even within the next one, which hides some of that one's peak.
+    """
     step(*args, **options)  # what is made on first use, is made
-    gc.collect()  # or what earlier tests left is freed meanwhile, and hides some of the peak
-    torch.cuda.synchronize()
-    before = torch.cuda.memory_allocated()
-    torch.cuda.reset_peak_memory_stats()
-    step(*args, **options)
-    return (torch.cuda.max_memory_allocated() - before) / (STEPS * BATCH * UNITS * 2)
+    found = []
+    for _ in range(3):
+        gc.collect()  # or what earlier tests left is freed meanwhile, and hides some of the peak
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+        torch.cuda.reset_peak_memory_stats()
+        step(*args, **options)
+        found.append(torch.cuda.max_memory_allocated() - before)
+    return max(found) / (STEPS * BATCH * UNITS * 2)
 
 
 def test_a_training_step_holds_the_gates_once(variant, needs_plan):

@@ -54,7 +54,7 @@ _SLOW: tuple[Kind, ...] = (
 )
 # nvcc takes half a minute for each size of FlashRNN, so it takes part where it is asked for.
 _DEFAULT = tuple(kind for kind in KINDS if not kind.startswith("flashrnn"))
-_MOST_READY = 60.0  # seconds in which a contender must be compiled
+_READY = 60.0  # seconds in which a contender must be compiled, unless its share is larger
 
 
 def bench_peers(options: BenchOptions, device: str, command: str) -> None:
@@ -79,13 +79,17 @@ def bench_peers(options: BenchOptions, device: str, command: str) -> None:
         wait = _submitted(pool, cases) if ahead else lambda case, until: None
         quick = tuple(kind for kind in kinds if kind not in _SLOW)
         slow = [(kind,) for kind in _SLOW if kind in kinds]
-        for own in (quick, *slow):
+        groups = [own for own in (quick, *slow) if own]
+        waiting = len(cases) * len(groups)
+        for own in groups:
             named = stages(cases, f"{', '.join(own)}, case")
             for number, case in enumerate(named):
                 now = time.monotonic()
                 share = (deadline - now) / (len(cases) - number)
                 wait(case, deadline)
-                record.time(case, own, now + max(share, min(_MOST_READY, deadline - now)), deadline)
+                until = now + max(share, min(_READY, deadline - now))
+                record.time(case, own, until, deadline, _ready(deadline - now, waiting))
+                waiting -= 1
             if own == quick:
                 record.check(own, deadline)
         # A check compiles again, for another size, so it must not take time from the next cases.
@@ -116,8 +120,10 @@ class _Record:
         commands = earlier_results(options.json, self.machine, "commands")
         self._commands = list(dict.fromkeys([*commands, command]))
 
-    def time(self, case: PeerCase, kinds: Sequence[Kind], until: float, deadline: float) -> None:
-        """Time the contenders of a case that were not timed yet."""
+    def time(
+        self, case: PeerCase, kinds: Sequence[Kind], until: float, deadline: float, ready: float
+    ) -> None:
+        """Time the contenders of a case that were not timed yet; each compiles within `ready`."""
         name, before = str(case), self.cases.get(str(case))
         there = {f"{c['name']}, {c['dtype']}" for c in before["contenders"]} if before else set()
         asked = [kind for kind in case.kinds if kind in kinds]
@@ -126,8 +132,7 @@ class _Record:
         if not asked or now > deadline:
             return
         until = min(until, deadline)
-        repeat, ready = self._options.repeat, _ready(deadline - now)
-        found = measure_peers(case, self._device, asked, repeat, until, ready)
+        found = measure_peers(case, self._device, asked, self._options.repeat, until, ready)
         self.cases[name] = merged(before, found)
         print_lines(f"{name}, {', '.join(asked)}: {time.monotonic() - now:.1f} s")
         self._write()
@@ -177,9 +182,15 @@ _KIND_OF: dict[str, Kind] = {
 }
 
 
-def _ready(left: float) -> float:
-    """Seconds that a contender may compile for, so that it leaves time to the others."""
-    return min(_MOST_READY, max(10.0, left / 3))
+def _ready(left: float, waiting: int = 0) -> float:
+    """Seconds that a contender may compile for, so that it leaves time to the others.
+
+    Args:
+        left: seconds of all; infinite without a limit.
+        waiting: groups of contenders that are still to come, if their number is known.
+    """
+    share = left / waiting if waiting and not math.isinf(left) else 0.0
+    return max(share, min(_READY, max(10.0, left / 3)))
 
 
 def _key(check: dict[str, Any]) -> tuple[str, str, str]:
