@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..autograd.settings import Settings
 from ..check.plain import all_plain, is_watched
 from ..layers import plain_call, run_plain_call
+from ..module_call import PlainCall
 from ..ragged.given import Ragged
 from ..tensors import States
 from .own import run_torch, torch_layers
@@ -33,63 +34,106 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
         A `PackedSequence`, and the states after each sequence's last step, in the caller's order.
     """
     data, batch_sizes, to_sorted, to_given = input
-    settings, weights = module._settings(), module._weights()
     states = module._states_of(hx)
-    if settings is None or torch.compiler.is_compiling() or is_watched() or not len(batch_sizes):
+    watched = torch.compiler.is_compiling() or is_watched()
+    places = None if watched or data.ndim != 2 else _places(batch_sizes, len(data))
+    if places is None:
         return run_torch(module, input, hx)
-    rows = int(batch_sizes[0])
-    present = [weight for weight in weights if weight is not None]
-    if (
-        data.ndim != 2
-        or not module._fits(settings, data, (rows,), states, weights)
-        or not all_plain([data, *(states or ()), *present])
-        or not _in_order(batch_sizes, len(data))
-    ):
-        return run_torch(module, input, hx)
-    if states is not None and to_sorted is not None:
-        states = [state.index_select(1, to_sorted) for state in states]
-    last: Any
+    rows, x, ragged = int(batch_sizes[0]), data, None
     if int(batch_sizes[-1]) == rows:  # all sequences are as long as the first
         x = data.view(-1, rows, data.shape[1])
-        y, last = module._scan(settings, x, states, weights)
-        y = y.reshape(len(data), -1)
     else:
-        dropout, ragged = module._dropout, _ragged(batch_sizes, data.device)
-        _, call = module._calls.find(module, data, states, ragged) or (None, None)
+        there = places.to(data.device, non_blocking=True)
+        ragged = Ragged(there[-rows:], None, None, there[: len(batch_sizes) + 1])
+    if states is not None:  # they are checked before they are sorted
+        if not _served(module, data, rows, states):
+            return run_torch(module, input, hx)
+        if to_sorted is not None:
+            states = [state.index_select(1, to_sorted) for state in states]
+    known = module._calls.find(module, x, states, ragged)  # a call like it passed all checks
+    if known is None and states is None and not _served(module, data, rows, states):
+        return run_torch(module, input, hx)
+    settings = module._settings() if known is None else known[0]
+    assert settings is not None
+    last: Any
+    if known is None and ragged is None:
+        y, last = module._scan(settings, x, states, module._weights())
+    else:
+        call = known[1] if known else _first_call(module, settings, data, states, ragged)
         if call is None:
-            call = plain_call(settings, dropout, data, tuple(states or ()), weights, ragged)
-            if call is None:
-                return run_torch(module, input, hx)
-            module._calls.remember(module, data, states, settings, call)
-        again = partial(_by_torch, settings, dropout, batch_sizes)
-        y, last = run_plain_call(settings, dropout, call, again)
+            return run_torch(module, input, hx)
+        again = None
+        if ragged is not None:
+            again = partial(_by_torch, settings, module._dropout, batch_sizes)
+        y, last = run_plain_call(settings, module._dropout, call, again)
     if to_given is not None:
         last = tuple([state.index_select(1, to_given) for state in last])
-    return PackedSequence(y, batch_sizes, to_sorted, to_given), module._hx_of(tuple(last))
+    rows_of_y = y.reshape(len(data), -1)
+    return PackedSequence(rows_of_y, *input[1:]), module._hx_of(tuple(last))
 
 
-def _ragged(batch_sizes: Tensor, device: torch.device) -> Ragged:
-    """Where packed rows lie, and the steps of each sequence, on the device of the rows.
+def _served(module: Sequences, data: Tensor, rows: int, states: Sequence[Any] | None) -> bool:
+    """Whether kernels can take a call, whose rows are in order.
 
     Args:
-        batch_sizes: of each step, on the CPU, never increasing.
-        device: of the rows.
+        module: has the parameters.
+        data: the rows.
+        rows: of the first step.
+        states: in the caller's order.
+    """
+    settings, weights = module._settings(), module._weights()
+    if settings is None or not module._fits(settings, data, (rows,), states, weights):
+        return False
+    return all_plain([data, *(states or ()), *weights])
+
+
+def _first_call(
+    module: Sequences,
+    settings: Settings,
+    data: Tensor,
+    states: Sequence[Tensor] | None,
+    ragged: Ragged | None,
+) -> PlainCall | None:
+    """The call of kernels, which is known when a like one comes again; None if there is none.
+
+    Args:
+        module: has the parameters.
+        settings: of the module.
+        data: the rows.
+        states: in the order of the rows.
+        ragged: where they lie.
+    """
+    given, weights = tuple(states or ()), module._weights()
+    call = plain_call(settings, module._dropout, data, given, weights, ragged)
+    if call is not None:
+        module._calls.remember(module, data, states, settings, call)
+    return call
+
+
+def _places(batch_sizes: Tensor, total: int) -> Tensor | None:
+    """Where packed rows lie, and the steps of each sequence; None where rows are not in order.
+
+    Args:
+        batch_sizes: of each step, on the CPU.
+        total: packed rows.
+
+    Returns:
+        The first row of each step and their number, (T + 1); then, aligned for replays, the steps
+        of each sequence, (rows of the first step).
     """
     steps = len(batch_sizes)
-    rows, place = int(batch_sizes[0]), steps + 1 + (steps + 1) % 2  # aligned for replays
-    both = batch_sizes.new_zeros(place + rows)
-    torch.cumsum(batch_sizes, 0, out=both[1 : steps + 1])
+    if not steps or batch_sizes.dtype != torch.int64:
+        return None
+    if not bool((batch_sizes[:-1] >= batch_sizes[1:]).all()) or int(batch_sizes[-1]) < 1:
+        return None
+    rows, place = int(batch_sizes[0]), steps + 1 + (steps + 1) % 2
+    found = batch_sizes.new_zeros(place + rows)
+    torch.cumsum(batch_sizes, 0, out=found[1 : steps + 1])
+    if int(found[steps]) != total:
+        return None
     # The steps with more sequences than the number of one: those that it runs.
-    runs_no_more = torch.searchsorted(batch_sizes.flip(0), torch.arange(rows), right=True)
-    torch.sub(steps, runs_no_more, out=both[place:])
-    both = both.to(device, non_blocking=True)
-    return Ragged(both[place:], None, None, both[: steps + 1])
-
-
-def _in_order(batch_sizes: Tensor, total: int) -> bool:
-    """Whether there are as many rows as they say, the longest sequence first."""
-    falls = batch_sizes[:-1] >= batch_sizes[1:]
-    return int(batch_sizes.sum()) == total and bool(falls.all())
+    torch.searchsorted(batch_sizes.neg(), torch.arange(0, -rows, -1), out=found[place:])
+    return found
 
 
 def _by_torch(

@@ -138,3 +138,28 @@ def test_what_torch_refuses_or_takes_unchecked(monkeypatch):
             torch.testing.assert_close(*found)
         else:
             assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("given", [False, True], ids=("zeros", "states"))
+@pytest.mark.parametrize("lengths", [(3, 5, 2), (4, 4, 4)], ids=str)
+def test_a_call_that_comes_again_is_not_checked_again(lengths, given, monkeypatch):
+    ours, theirs = pair("LSTM", 4, 5, dtype=torch.float64)
+    checked, fits = [], type(ours)._fits
+    monkeypatch.setattr(type(ours), "_fits", lambda *a: checked.append(a) or fits(*a))
+    for number in range(5):
+        rows = pack_sequence(rows_of(*lengths), enforce_sorted=False)
+        hx = states_of("LSTM", 1, 3, 5) if given else None
+        (y, last), (wanted, wanted_last) = ours(rows, hx), theirs(rows, hx)
+        for got, want in zip((y.data, *last), (wanted.data, *wanted_last), strict=True):
+            torch.testing.assert_close(got, want)
+        # States are checked before they are sorted.
+        assert len(checked) == (number + 1 if given else min(number + 1, 2))
+
+
+def test_batch_sizes_that_are_not_in_order():
+    """No kernel reads rows by them: torch says what it thinks of each."""
+    rows = pack_sequence(rows_of(3, 2))
+    assert packed._places(rows.batch_sizes, 5).tolist() == [0, 2, 4, 5, 3, 2]
+    for sizes in ([1, 2, 2], [2, 2, 2], [2, 2, 1, 0], [], [5, 1, -1]):
+        assert packed._places(torch.tensor(sizes, dtype=torch.int64), 5) is None
+    assert packed._places(rows.batch_sizes.int(), 5) is None
