@@ -7,6 +7,7 @@ input and from activations, which no time here includes.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -21,7 +22,7 @@ _FLA = ("flash-linear-attention", "pip install flash-linear-attention")
 _SCAN = ("accelerated-scan", "pip install accelerated-scan")
 _LINEAR = "another function: h = a h + b without a product of h; a and b ready"
 _MATRIX = "another function: gated linear attention, a matrix per head; q, k, v and gates ready"
-# The largest head that chunk_gla is run with. It is made for heads of up to 256 units.
+# The largest head of gated linear attention. Its kernels are made for heads of up to 256 units.
 _LARGEST_GLA = 256
 # The backward of accelerated-scan 0.3.1 takes steps in blocks of this many. It reads past the end
 # of its tensors unless the last block is full, at times with an illegal access.
@@ -39,14 +40,18 @@ def fla_hgrn(row: Row, dtype: str) -> Iterator[Contender]:
 
 
 def fla_gla(row: Row, dtype: str) -> Iterator[Contender]:
-    """`chunk_gla` for the heads of a row.
+    """Gated linear attention for the heads of a row: step by step, and by chunks.
 
     Args:
         row: the sizes.
         dtype: a key of `DTYPES`.
     """
-    if row.head_dim <= _LARGEST_GLA:
-        yield Contender("fla chunk_gla", dtype, False, "wx ready", _gla, note=_MATRIX)
+    if row.head_dim > _LARGEST_GLA:
+        return
+    # Those by chunks try some hundred configurations, which take minutes to compile.
+    for kernel in ("fused_recurrent_gla", "chunk_gla"):
+        prepare = partial(_gla, kernel)
+        yield Contender(f"fla {kernel}", dtype, False, "wx ready", prepare, note=_MATRIX)
 
 
 def accelerated_scan(row: Row, dtype: str) -> Iterator[Contender]:
@@ -92,8 +97,8 @@ def _hgrn(inputs: Inputs) -> Call:
     return Call(lambda: run(x, g), seed, [x, g])
 
 
-def _gla(inputs: Inputs) -> Call:
-    run = package("fla.ops.gla", *_FLA, inputs.device).chunk_gla
+def _gla(kernel: str, inputs: Inputs) -> Call:
+    run = getattr(package("fla.ops.gla", *_FLA, inputs.device), kernel)
     row = inputs.row
     sizes = (row.batch, row.steps, row.heads, row.head_dim)
     q, k, v = (inputs.draw(*sizes, scale=1) for _ in range(3))

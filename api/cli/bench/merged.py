@@ -1,4 +1,4 @@
-"""A result file that several runs of `rnnc bench --users` add to."""
+"""A result file that several runs of `rnnc bench` add to."""
 
 from __future__ import annotations
 
@@ -39,3 +39,16 @@ def earlier_results(path: Path | None, machine: dict[str, str], name: str) -> li
             "--json and the name of a new file",
         )
     return found
+
+
+def known_machine(path: Path | None, machine: dict[str, str]) -> dict[str, str]:
+    """The machine of all runs of a file: packages that one run had stay named in the next ones.
+
+    Args:
+        path: the file; None or a path without a file if there is none.
+        machine: of this run.
+    """
+    if path is None or not path.exists():
+        return machine
+    earlier: dict[str, str] = json.loads(path.read_text())["machine"]
+    return earlier | machine

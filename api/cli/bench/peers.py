@@ -33,7 +33,7 @@ from ...runtime.cuda.products.precision import rounds
 from ..console import print_lines, print_table
 from ..picture import write_picture
 from ..progress import stage, stages
-from .merged import earlier_results
+from .merged import earlier_results, known_machine
 from .options import BenchOptions
 from .pictures import peers_marks
 
@@ -114,6 +114,7 @@ class _Record:
         paths = (options.json, options.output and options.output / stem)
         self.paths: list[Path] = [path for path in paths if path]
         cases = earlier_results(options.json, self.machine, "cases")
+        self.machine = known_machine(options.json, self.machine)
         self.cases = {case["name"]: case for case in cases}
         checks = earlier_results(options.json, self.machine, "checks")
         self.checks = {_key(check): check for check in checks}
@@ -160,9 +161,10 @@ class _Record:
             "command": "; ".join(self._commands),
             "commands": self._commands,
             "machine": self.machine,
-            "method": f"milliseconds: {clock}; median of at most {self._options.repeat} runs after"
-            " 5, contenders in turns, those that compile long after the others; gradients of all"
-            " inputs and weights. Errors: norm of the difference from float64 over the norm",
+            "method": f"milliseconds: {clock}; median of at most as many runs as --repeat says, 30"
+            " by default, after 5; contenders in turns, those that compile long after the others;"
+            " gradients of all inputs and weights. Errors: norm of the difference from float64 over"
+            " the norm",
             "checks": list(self.checks.values()),
             "cases": list(self.cases.values()),
         }
