@@ -67,6 +67,9 @@ def check_lengths(
             below 0 or above T.
     """
     shape = (batch,) if shape is None else shape
+    fits = isinstance(lengths, Tensor) and lengths.shape == shape and lengths.dtype in _INTEGERS
+    if fits and not (batch and values_visible(lengths)):
+        return
     wanted = f"{shape} whole numbers from 0 to {steps}, one for each row"
     if not isinstance(lengths, Tensor):
         write = "lengths=torch.tensor(lengths)"
@@ -75,8 +78,6 @@ def check_lengths(
         raise shape_error("lengths", lengths, wanted, f"lengths of the shape {shape}")
     if lengths.dtype not in _INTEGERS:
         raise TensorError("lengths", f"dtype {lengths.dtype}", wanted, "lengths.long()")
-    if not batch or not values_visible(lengths):
-        return
     for value in map(int, lengths.aminmax()):
         if not 0 <= value <= steps:
             write = f"lengths.clamp(0, {steps})"
@@ -223,6 +224,10 @@ def values_visible(tensor: Tensor) -> bool:
     Args:
         tensor: an argument.
     """
-    if torch.compiler.is_compiling() or is_watched() or not all_plain((tensor,)):
+    if torch.compiler.is_compiling():
         return False
-    return tensor.is_cpu or (tensor.is_cuda and os.environ.get("RNNC_CHECK", "") not in ("", "0"))
+    # First what takes the least time: lengths on a GPU are asked about in each call.
+    if not tensor.is_cpu and os.environ.get("RNNC_CHECK", "") in ("", "0"):
+        return False
+    visible = tensor.is_cpu or tensor.is_cuda
+    return visible and not is_watched() and all_plain((tensor,))

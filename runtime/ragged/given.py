@@ -81,7 +81,7 @@ class Ragged(NamedTuple):
             device: of the call.
         """
         lengths = self.lengths
-        if lengths is None:
+        if lengths is None or (lengths.dtype == torch.int64 and lengths.device == device):
             return self
         return self._replace(lengths=lengths.to(device, torch.int64, non_blocking=True))
 
