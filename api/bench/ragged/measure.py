@@ -71,7 +71,8 @@ def measure_ragged(
             # Any error is a line of the table, and the others go on.
             runs.pop(name, None)
             found.failures[name] = in_a_line(error)
-    found.sides = in_turns(runs, device, ahead, repeat, time.monotonic() + seconds)
+    until = time.monotonic() + seconds
+    found.sides = in_turns(runs, device, ahead, repeat, until, shuffled=True)
     runs.clear()
     free(device)
     return found

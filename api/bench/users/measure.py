@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Self, TypeVar
 
@@ -154,7 +156,12 @@ def in_a_line(error: Exception) -> str:
 
 
 def in_turns(
-    runs: dict[str, Run], device: str, ahead: dict[str, float], repeat: int, until: float
+    runs: dict[str, Run],
+    device: str,
+    ahead: dict[str, float],
+    repeat: int,
+    until: float,
+    shuffled: bool = False,
 ) -> dict[str, Side]:
     """Time contenders in turns, first from an idle device and then with a full queue.
 
@@ -164,12 +171,15 @@ def in_turns(
         ahead: milliseconds for which the GPU is kept busy while the host queues a run, by name.
         repeat: timed runs of each.
         until: the `time.monotonic()` by which it should end.
+        shuffled: whether each round has an order of its own, as `orders` gives it.
     """
     half = until if device == "cpu" else (time.monotonic() + until) / 2
-    walls = _times(runs, lambda name: _wall(runs[name], device), repeat, half)
+    walls = _times(runs, lambda name: _wall(runs[name], device), repeat, half, shuffled)
     if device == "cpu":
         return {name: Side(_median(w), None, None, len(w)) for name, w in walls.items()}
-    queued = _times(runs, lambda name: timed(runs[name], device, ahead[name]), repeat, until)
+    queued = _times(
+        runs, lambda name: timed(runs[name], device, ahead[name]), repeat, until, shuffled
+    )
     return {
         name: Side(
             _median(walls[name]),
@@ -181,16 +191,45 @@ def in_turns(
     }
 
 
+def orders(names: Sequence[str]) -> Iterator[list[str]]:
+    """The order of each round: one drawn at random, the same in each process, then its reverse.
+
+    A run right behind one of other code finds the caches of the processor cold, which takes 0.1 ms
+    of the host, and a run behind one of the same code does not. So neither of two contenders may
+    run behind the other more often than the other behind it.
+
+    Args:
+        names: of the contenders.
+
+    Example:
+        >>> from itertools import islice
+        >>> from rnnc.bench.users.measure import orders
+        >>> first, second = islice(orders(["a", "b", "c"]), 2)
+        >>> first == second[::-1]
+        True
+    """
+    draw = random.Random(0)
+    while True:
+        order = draw.sample(names, len(names))
+        yield order
+        yield order[::-1]
+
+
 def _times(
-    names: Iterable[str], clock: Callable[[str], Time], repeat: int, until: float
+    names: Iterable[str],
+    clock: Callable[[str], Time],
+    repeat: int,
+    until: float,
+    shuffled: bool,
 ) -> dict[str, list[Time]]:
     """What a clock gives for each name, in turns."""
     found: dict[str, list[Time]] = {name: [] for name in names}
-    for turn in range(repeat):
+    rounds = orders(list(found)) if shuffled else itertools.repeat(list(found))
+    for turn, order in enumerate(itertools.islice(rounds, repeat)):
         if turn >= _LEAST_RUNS and time.monotonic() > until:
             break
-        for name, times in found.items():
-            times.append(clock(name))
+        for name in order:
+            found[name].append(clock(name))
     return found
 
 

@@ -53,7 +53,8 @@ def bench_ragged(options: BenchOptions, device: str, command: str) -> None:
             "command": command,
             "machine": on,
             "method": f"milliseconds of a forward and its backward; medians of at most"
-            f" {options.repeat} runs after 4, contenders in turns; wall: host's clock, from an idle"
+            f" {options.repeat} runs after 4, contenders in turns, in an order drawn for every two"
+            " rounds, of which the second has its reverse; wall: host's clock, from an idle"
             " device until it is idle again; device: CUDA events behind queued work",
             "cases": [result.record() for result in found],
         }

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 import torch
@@ -13,6 +15,7 @@ from rnnc.bench.ragged.cases import RaggedCase, ragged_cases
 from rnnc.bench.ragged.inputs import ragged_inputs
 from rnnc.bench.ragged.text import ragged_table
 from rnnc.bench.rows import BenchError
+from rnnc.bench.users import measure as users
 from torch.nn.utils.rnn import pack_padded_sequence
 
 ENDS = RaggedCase("lstm", 6, 5, 9, layers=2, both=True, shortest=2)
@@ -97,3 +100,20 @@ def test_a_word_that_names_no_case_is_refused():
     assert ragged_cases("cuda", "2") == ragged_cases("cuda")[1:2]
     with pytest.raises(BenchError, match="--cases 'grus'"):
         ragged_cases("cuda", "grus")
+
+
+def test_no_contender_runs_behind_another_more_often_than_the_other_behind_it(monkeypatch):
+    """The second of two calls finds warm caches, so a fixed order measures the order."""
+    ran = []
+    runs = {name: lambda name=name: ran.append(name) for name in "abcde"}
+    monkeypatch.setattr(users, "_wall", lambda run, _: run() or 0.0)
+    later = time.monotonic() + 60
+    users.in_turns(runs, "cpu", {}, 8, later, shuffled=True)
+    rounds = [ran[first : first + 5] for first in range(0, 40, 5)]
+    assert all(sorted(each) == list("abcde") for each in rounds)
+    behind = Counter(pair for each in rounds for pair in pairwise(each))
+    assert all(count == behind[second, first] for (first, second), count in behind.items())
+    assert len({tuple(each) for each in rounds}) > 2
+    ran.clear()
+    users.in_turns(runs, "cpu", {}, 3, later)
+    assert ran == list("abcde") * 3
