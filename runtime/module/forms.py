@@ -93,21 +93,34 @@ class TorchForm:
 
     split: bool
 
-    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+    def weights(
+        self,
+        parameters: Sequence[Tensor | None],
+        parts: int,
+        by_kernels: bool = False,
+        biases: bool = True,
+    ) -> list[LayerWeights]:
         """As in `Form`; matrices are views, and biases are added anew.
 
         Args:
             parameters: of the module.
             parts: layers times directions.
+            by_kernels: whether no operation of torch follows a gradient: biases are added at once.
+            biases: whether anyone reads them; else they hold other values.
         """
+        pairs = [
+            None if ih is None or hh is None else (ih, hh)
+            for ih, hh in zip(parameters[2::4], parameters[3::4], strict=True)
+        ]
+        sums = iter(self._biases([pair for pair in pairs if pair], by_kernels) if biases else ())
         found = []
-        for first in range(0, 4 * parts, 4):
-            weight_ih, weight_hh, bias_ih, bias_hh = parameters[first : first + 4]
+        for part, pair in enumerate(pairs):
+            weight_ih, weight_hh = parameters[4 * part : 4 * part + 2]
             assert weight_ih is not None
             assert weight_hh is not None
             dim, b = weight_hh.shape[1], None
-            if bias_ih is not None and bias_hh is not None:
-                b = self._bias(bias_ih, bias_hh, dim).view(-1, 1, dim)
+            if pair is not None:
+                b = (next(sums) if biases else pair[0]).view(-1, 1, dim)
             W = weight_ih.reshape(-1, 1, dim, weight_ih.shape[1])
             found.append(LayerWeights(W, weight_hh.reshape(-1, 1, dim, dim), b, None, ()))
         return found
@@ -121,12 +134,20 @@ class TorchForm:
         """
         return flat_weights(self, parameters, parts)
 
-    def _bias(self, bias_ih: Tensor, bias_hh: Tensor, dim: int) -> Tensor:
-        """Gate by gate: (gates * dim)."""
+    def _biases(self, pairs: Sequence[tuple[Tensor, Tensor]], at_once: bool) -> list[Tensor]:
+        """Of each pair, gate by gate: (gates * dim)."""
+        counts = [len(ih) // 3 * 2 if self.split else len(ih) for ih, _ in pairs]
+        added = [(ih[:n], hh[:n]) for (ih, hh), n in zip(pairs, counts, strict=True)]
+        if at_once and len(added) > 1:
+            sums = torch._foreach_add([ih for ih, _ in added], [hh for _, hh in added])
+        else:
+            sums = tuple([ih + hh for ih, hh in added])
         if not self.split:
-            return bias_ih + bias_hh
-        both = bias_ih[:-dim] + bias_hh[:-dim]
-        return torch.cat((both, bias_ih[-dim:], bias_hh[-dim:]))
+            return list(sums)
+        return [
+            torch.cat((both, ih[n:], hh[n:]))
+            for both, (ih, hh), n in zip(sums, pairs, counts, strict=True)
+        ]
 
     def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
         """As in `Form`.

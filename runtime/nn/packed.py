@@ -132,7 +132,8 @@ def _places(batch_sizes: Tensor, total: int) -> Tensor | None:
     if int(found[steps]) != total:
         return None
     # The steps with more sequences than the number of one: those that it runs.
-    torch.searchsorted(batch_sizes.neg(), torch.arange(0, -rows, -1), out=found[place:])
+    numbers = torch.arange(0, -rows, -1, device=batch_sizes.device)
+    torch.searchsorted(batch_sizes.neg(), numbers, out=found[place:])
     return found
 
 

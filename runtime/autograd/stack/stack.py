@@ -11,7 +11,7 @@ from torch import Tensor
 from ...call import Call, Order
 from ...layers_call import LayersCall, LayerWeights
 from ...masks import Masks
-from ...module.forms import OWN, Form
+from ...module.forms import OWN, Form, TorchForm
 from ...module.rows import RowsForm
 from ...ragged.given import Ragged, RaggedKind
 from ...ragged.made import MadeMasks
@@ -49,16 +49,23 @@ class Stack(NamedTuple):
     form: Form = OWN
     ragged: RaggedKind | None = None
 
-    def weights(self, parameters: Sequence[Tensor | None]) -> list[LayerWeights]:
-        """Those of each direction of each layer.
+    def weights(
+        self, parameters: Sequence[Tensor | None], forward: bool = True
+    ) -> list[LayerWeights]:
+        """Those of each direction of each layer, where kernels read them.
 
         Args:
             parameters: the caller's.
+            forward: whether a forward reads them; else biases may hold other values, unless the
+                gates are computed again.
         """
         form = self.form
         if isinstance(form, RowsForm):
             by_address = getattr(self.target, "reads_by_address", False)
             return form.weights(parameters, self.parts, by_address)
+        if isinstance(form, TorchForm):
+            again = self.target.computes_gates_again(self.calls[0].choice.save)
+            return form.weights(parameters, self.parts, by_kernels=True, biases=forward or again)
         return form.weights(parameters, self.parts)
 
     def flat_weights(self, parameters: Sequence[Tensor | None]) -> Sequence[Tensor | None]:

@@ -71,7 +71,7 @@ def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
     return StackSaved(
         flat[0],
         states,
-        stack.weights(flat[first:weights]),
+        stack.weights(flat[first:weights], forward=False),
         flat[weights : weights + masks],
         [results[place : place + each] for place in range(0, len(results), each)],
         ragged,

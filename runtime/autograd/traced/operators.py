@@ -107,7 +107,7 @@ def _backward(
     tensors = gradients, x, states, weights, masks, results
     gradients = check_backward(key, stack, options, *tensors)
     parts = to_parts(stack, results)
-    named = stack.weights(list(options.spread(weights, None)))
+    named = stack.weights(list(options.spread(weights, None)), forward=False)
     saved = StackSaved(x, states, named, _by_layer(masks), parts)
     count = 1 + len(states)
     wanted = [*needs[:count], *options.spread(needs[count:], False)]
