@@ -19,7 +19,7 @@ sys.path.append(str(Path(__file__).parent / "tables"))
 from peers_files import COLUMNS, contender_of, with_flashrnn
 
 OURS = "#d1495b"
-PEERS = ("#264653", "#2a9d8f", "#e9c46a", "#8d99ae", "#6a4c93", "#f4a261", "#1982c4", "#8ac926")
+PEERS = ("#264653", "#2a9d8f", "#e9c46a", "#8d99ae", "#6a4c93", "#1982c4", "#8ac926")
 # The title of a panel, the size on its axis, and the sizes that are the same in it.
 PANELS = (
     ("heads of 16 to 768, B 16, T 1024", "head_dim", {"batch": 16, "steps": 1024}),

@@ -22,7 +22,6 @@ COLUMNS = {
     "cuDNN, bfloat16 +": ("nn.LSTM", "bfloat16"),
     "SDPA *": ("torch SDPA", "bfloat16"),
     "fla chunk_gla *": ("fla chunk_gla", "bfloat16"),
-    "fla fused_recurrent_gla *": ("fla fused_recurrent_gla", "bfloat16"),
     "fla chunk_hgrn *": ("fla chunk_hgrn", "bfloat16"),
     "accelerated-scan *": ("accelerated-scan", "bfloat16"),
 }
