@@ -12,6 +12,7 @@ namespace rnnc {
 
 // Whether a head runs from the last step in memory to the first. The compiler knows it, unless both
 // directions of a layer run in one launch: then it follows from the head, one of so many.
+// With masks, also whether rows restart from values that differ between steps.
 struct Order {
 #ifdef RNNC_REVERSE_HALF
   bool reversed;
@@ -26,6 +27,9 @@ struct Order {
 #endif
   Order() = default;
   RNNC_MEMBER Order(int64, int64) {}
+#endif
+#ifdef RNNC_MASKED
+  bool varies = false;
 #endif
 };
 
@@ -44,6 +48,20 @@ RNNC_INLINE void in_order(int64 head, int64 heads, const Body& body) {
   body(Order(head, heads));
 #endif
 }
+// The same, and whether reset values differ between steps.
+template <typename Body>
+RNNC_INLINE void in_order(int64 head, int64 heads, bool varies, const Body& body) {
+#ifdef RNNC_MASKED
+  if (varies) {
+    in_order(head, heads, [&](Order order) {
+      order.varies = true;
+      body(order);
+    });
+    return;
+  }
+#endif
+  in_order(head, heads, body);
+}
 
 #if defined(RNNC_REVERSE) || defined(RNNC_REVERSE_HALF)
 struct TimeOrder : Order {
@@ -59,7 +77,7 @@ struct TimeOrder : Order {
 #else
 struct TimeOrder : Order {
   TimeOrder() = default;
-  RNNC_MEMBER TimeOrder(int64, const Order&) {}
+  RNNC_MEMBER TimeOrder(int64, const Order& order) : Order(order) {}
   RNNC_MEMBER int64 at(int64 t) const { return t; }
   RNNC_MEMBER int64 stride(int64 step_size) const { return step_size; }
 };

@@ -221,6 +221,7 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
         items.store_step(a, t_offset);
         t_offset += time.stride(step_size);
       }
+      items.masks.look_ahead(t, steps);
       prefetch(t + Plan::kNumStages, stage_idx);
       cp_async_wait<Plan::kNumStages - 2>();
       stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
@@ -252,7 +253,7 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
 }
 
 RNNC_INLINE void run(const ForwardArguments& a) {
-  in_order(blockIdx.x, a.heads, [&](const Order& order) { run_head(a, order); });
+  in_order(blockIdx.x, a.heads, resets_vary(a), [&](const Order& order) { run_head(a, order); });
 }
 
 }  // namespace rnnc::block_forward

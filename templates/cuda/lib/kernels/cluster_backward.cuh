@@ -101,6 +101,7 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
       repeat<kItems>([&](int item) {
         items.apply_map(a, item, items.stage(stage_idx, item, at.warp), received);
       });
+      items.masks.look_ahead(t, steps);
       items.unweighted.load(a, at.time(a), t - 1, steps);
       if (Plan::kLinear && Cell::kSources > 0 && i > 0) {
         receive(i, received);
@@ -156,7 +157,8 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
 }
 
 RNNC_INLINE void run(const BackwardArguments& a) {
-  in_order(a.first_head + blockIdx.y, a.heads, [&](const Order& order) { run_head(a, order); });
+  in_order(a.first_head + blockIdx.y, a.heads, resets_vary(a),
+           [&](const Order& order) { run_head(a, order); });
 }
 
 }  // namespace rnnc::cluster_backward

@@ -244,6 +244,7 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
         __syncwarp();
         items.start(gate, inputs.stage(stage_idx));
         items.unweighted.load(a, inputs.time, t + 1, steps);
+        items.masks.look_ahead(t, steps);
       }
       if constexpr (Cell::kSources > 0) {
         Product product;
@@ -290,7 +291,8 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
 }
 
 RNNC_INLINE void run(const ForwardArguments& a) {
-  in_order(a.first_head + blockIdx.y, a.heads, [&](const Order& order) { run_head(a, order); });
+  in_order(a.first_head + blockIdx.y, a.heads, resets_vary(a),
+           [&](const Order& order) { run_head(a, order); });
 }
 
 }  // namespace rnnc::cluster_forward
