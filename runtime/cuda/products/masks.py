@@ -59,17 +59,10 @@ class _Read(ctypes.Structure):
 def without_gaps(values: Sequence[Tensor]) -> list[Tensor]:
     """Reset values whose heads and units have no gaps.
 
-    Kernels count the bytes from a step to the next one in 32 bits.
-
     Args:
         values: of each state, (N, D), (B, N, D) or (B, T, N, D).
     """
-
-    def serves(value: Tensor) -> bool:
-        step = _strides(value)[0] * value.element_size()
-        return value.stride()[-2:] == (value.shape[-1], 1) and step < 2**31
-
-    return [value if serves(value) else value.contiguous() for value in values]
+    return [v if v.stride()[-2:] == (v.shape[-1], 1) else v.contiguous() for v in values]
 
 
 def _strides(value: Tensor) -> tuple[int, int]:

@@ -13,7 +13,6 @@
 #include "lib/ptx/cp_async.cuh"
 #include "lib/ptx/launder.cuh"
 #include "lib/ptx/ld_st.cuh"
-#include "lib/ptx/vec.cuh"
 
 namespace rnnc {
 
@@ -21,10 +20,26 @@ namespace rnnc {
 
 constexpr bool kMasked = true;
 
+// Whether rows run from the last step in memory to the first. The compiler knows it, unless both
+// directions of a layer run in one launch: then it follows from the head, which a block shares.
 #ifdef RNNC_REVERSE_HALF
 constexpr bool kBothDirections = true;
+struct RowOrder {
+  bool reversed;
+  RowOrder() = default;
+  RNNC_MEMBER explicit RowOrder(const TimeOrder& time) : reversed(time.reversed) {}
+};
 #else
 constexpr bool kBothDirections = false;
+struct RowOrder {
+#ifdef RNNC_REVERSE
+  static constexpr bool reversed = true;
+#else
+  static constexpr bool reversed = false;
+#endif
+  RowOrder() = default;
+  RNNC_MEMBER explicit RowOrder(const TimeOrder&) {}
+};
 #endif
 
 // How many steps a tile of batch rows runs: as many as its longest row, and at least one if there is
@@ -100,7 +115,7 @@ struct RestartsCopy {
   // One of the threads that wait for a stage copies.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 first_row, bool is_one) {
-    bytes = restarts_of(a, first_row, time.reversed);
+    bytes = restarts_of(a, first_row, RowOrder(time).reversed);
     copies = launder(static_cast<int>(is_one));
   }
   RNNC_MEMBER void issue(char* stage, int64 place) const {
@@ -119,7 +134,7 @@ struct RestartsAhead {
   // Those of step t first; the next ones are `by` places further on.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 row, int64 t, int64 by) {
-    from = restarts_of(a, row, time.reversed) + time.at(t);
+    from = restarts_of(a, row, RowOrder(time).reversed) + time.at(t);
     next(by);
   }
   RNNC_MEMBER u32 next(int64 by) {
@@ -176,68 +191,9 @@ RNNC_INLINE int64 state_offset(const Arguments& a, int64 row, int64 unit) {
   return row * (a.heads * a.dim) + unit;
 }
 
-// Reset values that differ between steps, for kernels that take several steps at once: those of a
-// step are loaded a step before it needs them, whether the row restarts or not. They stay as they
-// lie in memory until then: who converts them waits for the load. needs(s): whether state s is read.
-// NOTE: no predicate at the load, which would become a branch.
-template <int units, int rows, class Needs>
-struct ResetsAhead {
-  Vec<Element, 1> value[units][rows][Cell::kStates];
-  const char* first[units][rows][Cell::kStates];  // of the first step
-  int stride[Cell::kStates];                      // from a step to the next one, in bytes
-
-  template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, const int (&row)[rows],
-                         const int (&unit)[units]) {
-    repeat<Cell::kStates>([&](int s) {
-      const int64 bytes = time.stride(a.masks.reset_time[s]) * int64{sizeof(Element)};
-      stride[s] = launder(static_cast<int>(bytes));
-      repeat<rows>([&](int j) {
-        const Element* const from = reset_value(a, s, time.at(0), row[j], unit[0], time.reversed);
-        const char* const bytes = launder(reinterpret_cast<const char*>(from));
-        repeat<units>([&](int i) {
-          first[i][j][s] = bytes + (unit[i] - unit[0]) * static_cast<int>(sizeof(Element));
-        });
-      });
-    });
-  }
-  // Of step t, or of the nearest step that has values: in reverse the first one has none. NOTE: the
-  // stride is laundered, or the compiler would multiply by 64 bits in each step.
-  RNNC_MEMBER void load(int i, int j, int t, int steps, bool reversed) {
-    const int near = reversed ? maximum(minimum(t, steps), 1) : maximum(minimum(t, steps - 1), 0);
-    repeat<Cell::kStates>([&](int s) {
-      if (Needs::needs(s)) value[i][j][s].load(first[i][j][s] + int64{near} * launder(stride[s]));
-    });
-  }
-  template <typename Arguments>
-  RNNC_MEMBER void load_initial(int i, int j, const Arguments& a, int64 offset) {
-    repeat<Cell::kStates>([&](int s) {
-      if (Needs::needs(s)) value[i][j][s].load(a.initial_states[s] + offset);
-    });
-  }
-  // Moves those of a step to L2, of all rows of a tile.
-  template <typename Arguments>
-  static RNNC_MEMBER void prefetch(const Arguments& a, int64 place, int64 tile_row,
-                                   const int (&unit)[units], bool reversed) {
-    repeat<Cell::kStates>([&](int s) {
-      if (!Needs::needs(s)) return;
-#pragma unroll 1
-      for (int64 row = tile_row; row < tile_row + kMaskRows && row < a.batch; ++row) {
-        repeat<units>([&](int i) {
-          prefetch_l2(reset_value(a, s, place, row, unit[i], reversed));
-        });
-      }
-    });
-  }
-};
-
 #else
 
 constexpr bool kMasked = false;
-template <typename Arguments>
-RNNC_INLINE bool resets_vary(const Arguments&) {
-  return false;
-}
 RNNC_INLINE int64 kept(int64 x) { return x; }
 
 template <class Copy>

@@ -20,7 +20,7 @@ namespace rnnc {
 
 // Of `rows` batch rows of `units` units; the rows are of one group of kMaskRows.
 template <int units, int rows>
-struct ForwardMasks : Order {
+struct ForwardMasks : RowOrder {
   int row[rows], unit[units];  // in the batch; in [N, D]
   int edge[rows];
   u32 bit[rows];               // of the row in a byte of restarts
@@ -31,12 +31,6 @@ struct ForwardMasks : Order {
   States reset[units][rows];   // what the next step may begin from
   States stored[units][rows];  // the results of this step
   bool vary;                   // reset values differ between steps
-  // The same, in kernels that take several steps at once; and those values. The compiler knows it.
-  bool streamed;
-  struct Needs {
-    static RNNC_MEMBER constexpr bool needs(int) { return true; }
-  };
-  ResetsAhead<units, rows, Needs> ahead_resets;
 
   RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
   RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
@@ -44,10 +38,8 @@ struct ForwardMasks : Order {
   // Before the first of all steps.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int steps) {
-    Order::operator=(time);
+    RowOrder::operator=(RowOrder(time));
     vary = resets_vary(a);
-    streamed = time.varies;
-    if (streamed) ahead_resets.begin(a, time, row, unit);
     repeat<rows>([&](int j) {
       edge[j] = launder(edge_of(a, row[j], steps, reversed));
       bit[j] = launder(restart_bit(row[j]));
@@ -97,18 +89,6 @@ struct ForwardMasks : Order {
     const bool is_replaced = replaced[j] & 1;
     repeat<Cell::kStates>([&](int s) { state[s] = is_replaced ? reset[i][j][s] : state[s]; });
   }
-  // In step t, well before its `select`, for kernels that take several steps at once: its reset
-  // values have arrived, and those of the next `select` are loaded.
-  RNNC_MEMBER void look_ahead(int t, int steps) {
-    if (!streamed) return;
-    repeat<units>([&](int i) {
-      repeat<rows>([&](int j) {
-        repeat<Cell::kStates>(
-            [&](int s) { reset[i][j][s] = ahead_resets.value[i][j][s][0]; });
-        ahead_resets.load(i, j, t + 2, steps, reversed);
-      });
-    });
-  }
   // After the `select` of a step, for those that take several steps at once.
   RNNC_MEMBER void advance() {
     repeat<rows>([&](int j) { replaced[j] >>= 1; });
@@ -121,10 +101,10 @@ struct ForwardMasks : Order {
     load_next_block(a, time, tile_row, steps);
   }
   // Before step t, and again before the step that it returns: what is rare. The steps until there
-  // need no branch. They are at most 32, and end where a row ends or begins. All lanes of a warp
-  // call this, of which each four have all of its rows. During a step the results of the step `lag`
-  // before it are stored; those of rows that end with step t - 1 are last states: valid(i, j) and
-  // at(tensor, 1, i, j) as for `store_last`.
+  // need no branch. They are at most 32, and end where a row ends or begins, or restarts from values
+  // that differ between steps. All lanes of a warp call this, of which each four have all of its
+  // rows. During a step the results of the step `lag` before it are stored; those of rows that end
+  // with step t - 1 are last states: valid(i, j) and at(tensor, 1, i, j) as for `store_last`.
   template <int lag, typename Valid, typename At>
   RNNC_MEMBER int begin_part(const ForwardArguments& a, const TimeOrder& time, int64 tile_row,
                              int t, int steps, const Valid& valid, const At& at) {
@@ -138,22 +118,15 @@ struct ForwardMasks : Order {
     });
     int stop = minimum(block + kBlockSteps, steps);
     repeat<rows>([&](int j) {
-      if (streamed && steps > 0) {
-        const bool begins = reversed && edge[j] == t + 1;
-        repeat<units>([&](int i) {
-          if (begins) {
-            ahead_resets.load_initial(i, j, a, state_offset(a, row[j], unit[i]));
-          } else {
-            ahead_resets.load(i, j, t + 1, steps, reversed);
-          }
-        });
-        // The step before a row's first has a part to itself: it loads the initial states.
-        if (reversed && edge[j] > t + 1) stop = minimum(stop, edge[j] - 1);
+      if (vary && replaced[j] && !(reversed && edge[j] > t)) {
+        const int next = t + __ffs(replaced[j]);
+        stop = minimum(stop, next);
+        repeat<units>([&](int i) { load_reset(i, j, a, time.at(next)); });
       }
       if (edge[j] == t && t > 0) {
         repeat<units>([&](int i) {
           if (reversed) {
-            if (!streamed) load_reset(i, j, a, 0);
+            if (!vary) load_reset(i, j, a, 0);
             return;
           }
           repeat<Cell::kStates>([&](int s) {
@@ -216,9 +189,8 @@ struct ForwardMasks : Order {
   template <typename Arguments>
   RNNC_MEMBER void load_next_block(const Arguments& a, const TimeOrder& time, int64 tile_row,
                                    int steps) {
-    const int lane = threadIdx.x & 31, t = block + kBlockSteps + 1 + lane;
-    restarts.load(restarts_of(a, tile_row, reversed), time, t, steps);
-    if (streamed && t < steps) ahead_resets.prefetch(a, time.at(t), tile_row, unit, reversed);
+    const int lane = threadIdx.x & 31;
+    restarts.load(restarts_of(a, tile_row, reversed), time, block + kBlockSteps + 1 + lane, steps);
   }
   template <typename Arguments>
   RNNC_MEMBER real initial(int i, int j, const Arguments& a, int s) const {
@@ -246,7 +218,6 @@ struct ForwardMasks {
   template <typename Arguments>
   RNNC_MEMBER void ahead(const Arguments&, const TimeOrder&, int, u32) {}
   RNNC_MEMBER void select(int, int, const States&) {}
-  RNNC_MEMBER void look_ahead(int, int) {}
   RNNC_MEMBER void advance() {}
   template <typename Arguments>
   RNNC_MEMBER void begin_parts(const Arguments&, const TimeOrder&, int64, int) {}

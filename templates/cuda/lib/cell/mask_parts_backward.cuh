@@ -1,7 +1,7 @@
 // BackwardParts: how a thread's items take the steps of the backward, several at once.
 //
 // The steps run in parts that need no branch for what is rare. A part ends where a row's gradient
-// begins or ends.
+// begins or ends, or where a row restarted from values that differ between steps.
 #pragma once
 
 #include "lib/cell/mask_backward.cuh"
@@ -17,12 +17,6 @@ struct BackwardParts : BackwardMasks<units, 1> {
   u32 restarts;  // bit 0: before the step after this one; bit 1: before this one; and so on
   int block;     // the step from which a lane each has the restarts of 32 steps
   RestartsInBlocks blocks;
-  // Whether reset values differ between steps, which the compiler knows; and those values.
-  bool streamed;
-  struct Needs {
-    static RNNC_MEMBER constexpr bool needs(int s) { return kReads[s]; }
-  };
-  ResetsAhead<units, 1, Needs> ahead_resets;
   bool own;      // the steps of this part are the row's own
   bool begins;   // its gradient begins with the first step of this part
   u32 notable;   // not 0: some gradient is needed that ends within this part
@@ -32,8 +26,6 @@ struct BackwardParts : BackwardMasks<units, 1> {
   RNNC_MEMBER void begin_parts(const Arguments& a, const TimeOrder& time, int64 tile_row,
                                int steps) {
     block = steps - 1 + kBlockSteps;
-    streamed = time.varies;
-    if (streamed) ahead_resets.begin(a, time, this->row, this->unit);
     load_next_block(a, time, tile_row, steps);
   }
   // Before step t: returns the last step of the part. All lanes of a warp call this; they have
@@ -54,26 +46,19 @@ struct BackwardParts : BackwardMasks<units, 1> {
     own = is_own_step(t, edge, this->reversed);
     begins = !this->reversed && edge == t + 1;
     if (begins) repeat<units>([&](int i) { this->load_last(i, 0, a, state(i)); });
-    if (streamed && steps > 0) {
-      repeat<units>([&](int i) { ahead_resets.load(i, 0, t, steps, this->reversed); });
-    }
+    const u32 before = restarts >> 1;
     if (this->reversed && edge == t && t > 0) {
       restarts |= 2;
-      repeat<units>([&](int i) {
-        this->load_initial(i, 0, a);
-        if (!streamed) return;
-        ahead_resets.load_initial(i, 0, a, state_offset(a, this->row[0], this->unit[i]));
-      });
+      repeat<units>([&](int i) { this->load_initial(i, 0, a); });
+    } else if (this->vary && before) {
+      const int next = t + 1 - __ffs(before);
+      last = maximum(last, next);
+      repeat<units>([&](int i) { this->load_reset(i, 0, a, time.at(next)); });
     }
     const bool ends = (this->is_learned && restarts) || (this->reversed && edge == t + 1);
     // NOTE: reductions, after which the compiler knows that a warp's lanes stay together.
     notable = __reduce_or_sync(~0u, static_cast<u32>(ends));
     return __reduce_max_sync(~0u, last);
-  }
-  // Once the states that step t began from are known.
-  RNNC_MEMBER void look_ahead(int t, int steps) {
-    if (!streamed) return;
-    repeat<units>([&](int i) { ahead_resets.load(i, 0, t - 1, steps, this->reversed); });
   }
   // After each step.
   RNNC_MEMBER void advance() {
@@ -84,8 +69,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
   RNNC_MEMBER bool runs(int) const { return own; }
   RNNC_MEMBER void select_before(int i, int, States& before, const States& state) const {
     repeat<Cell::kStates>([&](int s) {
-      const real value = streamed ? ahead_resets.value[i][0][s][0] : this->reset[i][0][s];
-      before[s] = kReads[s] && (restarts & 2) ? value : state[s];
+      before[s] = kReads[s] && (restarts & 2) ? this->reset[i][0][s] : state[s];
     });
   }
   RNNC_MEMBER real carried(int, real part) const { return restarts & 1 ? real(0) : part; }
@@ -124,11 +108,9 @@ struct BackwardParts : BackwardMasks<units, 1> {
   template <typename Arguments>
   RNNC_MEMBER void load_next_block(const Arguments& a, const TimeOrder& time, int64 tile_row,
                                    int steps) {
-    const int lane = threadIdx.x & 31, t = block - kBlockSteps + 1 - lane;
-    blocks.load(restarts_of(a, tile_row, this->reversed), time, t, steps);
-    if (streamed && t >= (this->reversed ? 1 : 0) && t < steps) {
-      ahead_resets.prefetch(a, time.at(t), tile_row, this->unit, this->reversed);
-    }
+    const int lane = threadIdx.x & 31;
+    const char* const tile = restarts_of(a, tile_row, this->reversed);
+    blocks.load(tile, time, block - kBlockSteps + 1 - lane, steps);
   }
 };
 
@@ -142,7 +124,6 @@ struct BackwardParts : BackwardMasks<units, 1> {
   RNNC_MEMBER int begin_part(const Arguments&, const TimeOrder&, int64, int, int, const State&) {
     return 0;
   }
-  RNNC_MEMBER void look_ahead(int, int) {}
   RNNC_MEMBER void advance() {}
   template <typename Arguments>
   RNNC_MEMBER void end_gradient(int, const Arguments&, int, bool, const States&) const {}

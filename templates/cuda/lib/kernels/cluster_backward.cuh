@@ -36,11 +36,11 @@
 
 namespace rnnc::cluster_backward {
 
-RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
+RNNC_INLINE void run(const BackwardArguments& a) {
   const u32 rank = cluster_ctarank(), shared_begin = shared_address(shared);
   const u32 barriers = shared_begin + kBarriersOffset;
   Position at;
-  at.load(a, rank, order);
+  at.load(a, rank);
   // NOTE: laundered, so that it stays in registers: a kernel argument would be loaded again in each
   // wait.
   const int64 watchdog = launder(a.watchdog);
@@ -101,7 +101,6 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
       repeat<kItems>([&](int item) {
         items.apply_map(a, item, items.stage(stage_idx, item, at.warp), received);
       });
-      items.masks.look_ahead(t, steps);
       items.unweighted.load(a, at.time(a), t - 1, steps);
       if (Plan::kLinear && Cell::kSources > 0 && i > 0) {
         receive(i, received);
@@ -154,11 +153,6 @@ RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
       [&](Element* tensor, int item, int) { return element_at(tensor, items.offset_bytes[item]); });
   if constexpr (kMasked) items.store_zeros(a, at);
   cluster_sync();
-}
-
-RNNC_INLINE void run(const BackwardArguments& a) {
-  in_order(a.first_head + blockIdx.y, a.heads, resets_vary(a),
-           [&](const Order& order) { run_head(a, order); });
 }
 
 }  // namespace rnnc::cluster_backward
