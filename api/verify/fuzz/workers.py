@@ -74,10 +74,12 @@ class Worker:
         return done
 
     def stop(self) -> None:
-        """End the process."""
+        """End the process. An idle one ends by itself, so that it frees its semaphores."""
+        self.pipe.close()
+        if self.case is None:
+            self.process.join(5)
         self.process.kill()
         self.process.join(10)
-        self.pipe.close()
 
     def or_another(self, outcome: Outcome) -> Worker:
         """This worker, or a new one if the outcome has ended it."""

@@ -15,6 +15,7 @@ from rnnc.verify.fuzz.run import Outcome, run_case
 from rnnc.verify.fuzz.shrink import shrink
 from rnnc.verify.fuzz.tensors import VIEWS, draw_values, lay
 from rnnc.verify.fuzz.twin import loop_of, run_twin
+from rnnc.verify.fuzz.workers import Worker
 
 CELLS, PARTS, SEED = 150, 2, 20
 RUN = 10  # of them in make test: some are compiled twice, for both directions of time or for masks
@@ -182,3 +183,12 @@ def test_a_report_runs_and_can_fail(through, option):
     exec(compile(broken, "<report>", "exec"), scope)
     with pytest.raises(AssertionError):
         scope["test_drawn"]()
+
+
+def test_an_idle_process_ends_by_itself_and_a_busy_one_is_killed():
+    idle, busy = Worker(), Worker()
+    busy.case = draw_case(SEED, 0, Settings(compiled=0.0))
+    idle.stop()
+    busy.stop()
+    assert idle.process.exitcode == 0  # one that is killed leaves its semaphores to the system
+    assert busy.process.exitcode < 0
