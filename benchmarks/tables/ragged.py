@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from figures import missing, newest, source, table
 
 
 def ragged(results: Path) -> str:
-    """What each contender of each case took, and how many times as fast rnnc is."""
-    found = newest(results, "ragged-cuda-*.json")
-    if found is None:
-        return missing("rnnc bench --ragged")
+    """What each contender of each case took, and how many times as fast rnnc is: GPU, then CPU."""
+    files = [newest(results, f"ragged-{device}-*.json") for device in ("cuda", "cpu")]
+    return "\n\n".join(_one(found) for found in files if found) or missing("rnnc bench --ragged")
+
+
+def _one(found: dict[str, Any]) -> str:
+    """The table of one file."""
     lines = ["case|contender|wall-clock, ms|GPU, ms|rnnc is faster"]
     for case in found["cases"]:
         name = case["name"]
         for contender, side in case["sides"].items():
-            times = case["times"].get(contender)
+            times, queued = case["times"].get(contender), side["device"]
             shown = f"{times:.2f} times" if times else ""
-            cells = [f"{side['wall']:.3g}", f"{side['device']:.3g}", shown]
+            cells = [f"{side['wall']:.3g}", f"{queued:.3g}" if queued else "-", shown]
             lines.append("|".join([name, contender, *cells]))
             name = ""
         for contender, failure in case["failures"].items():

@@ -72,10 +72,10 @@ def test_it_follows_an_edit_and_names_the_seconds(explorer):
     page.get_by_text(re.compile(r"Ready: \d")).wait_for()
     shown = time.monotonic() - began
     print(f"equations after {equations:.2f} s, all tabs after {shown:.2f} s")
-    assert "0.9" in page.locator(".answer .equations").inner_text()
+    expect(page.locator(".answer .equations")).to_contain_text("0.9")
     assert shown < 10
     tab(page, "C++")
-    assert "real(0.1)" in page.locator(".answer").inner_text()
+    page.locator(".answer", has_text="real(0.1)").wait_for()
 
 
 def test_quick_typing_loses_no_key(explorer):
@@ -91,14 +91,14 @@ def test_an_error_is_shown_at_its_line_and_goes(explorer):
     page = explorer.open()
     write(page, LEAKY.replace("    return", "    if g > 0:\n        h = g\n    return"))
     messages(page).get_by_text("where(condition, a, b)").wait_for()
-    assert messages(page).get_by_role("button").inner_text() == "Line 7"
-    assert page.locator(".wrong-line").inner_text().strip() == "if g > 0:"
-    assert page.get_by_text("This text has no cell").is_visible()
+    expect(messages(page).get_by_role("button")).to_have_text("Line 7")
+    expect(page.locator(".wrong-line")).to_have_text("if g > 0:")
+    expect(page.get_by_text("This text has no cell")).to_be_visible()
     assert serious(page) == []
     write(page, LEAKY)
     page.get_by_role("heading", name="leaky").wait_for()
     page.get_by_text("No messages.").wait_for()
-    assert page.locator(".wrong-line").count() == 0
+    expect(page.locator(".wrong-line")).to_have_count(0)
 
 
 @pytest.mark.parametrize("line", ["while True: pass", "x = 9**9**9"])
@@ -106,10 +106,10 @@ def test_a_text_without_an_end_gets_a_message_and_the_page_lives_on(explorer, li
     page = explorer.open()
     write(page, f"{LEAKY}\n{line}\n")
     messages(page).get_by_text("it did not end in time").wait_for()
-    assert messages(page).get_by_role("button").inner_text() == "Line 9"
+    expect(messages(page).get_by_role("button")).to_have_text("Line 9")
     write(page, LEAKY.replace("0.9", "0.8"))
     page.get_by_text("No messages.").wait_for()
-    assert "0.8" in page.locator(".answer .equations").inner_text()
+    expect(page.locator(".answer .equations")).to_contain_text("0.8")
 
 
 def test_what_it_prints_is_text(explorer):
@@ -163,7 +163,7 @@ def test_pointing_at_a_term_lights_its_lines(explorer):
     tab(page, "CUDA")
     page.locator("[aria-label='CUDA, forward']").wait_for()
     page.locator(".answer .term[class*=' c']").first.hover()
-    assert page.locator("[aria-label='CUDA, forward'] .lit").count() > 0
+    page.locator("[aria-label='CUDA, forward'] .lit").first.wait_for()
 
 
 def test_a_cell_of_the_library_replaces_the_text(explorer):
@@ -175,7 +175,7 @@ def test_a_cell_of_the_library_replaces_the_text(explorer):
     expect(page.get_by_role("option")).to_have_count(sum("gru" in n for n in cells.names()))
     page.get_by_role("option", name="gru", exact=True).click()
     page.get_by_role("heading", name="gru", exact=True).wait_for()
-    assert "def gru(" in page.locator(".cm-content").inner_text()
+    expect(page.locator(".cm-content")).to_contain_text("def gru(")
 
 
 def test_of_several_cells_one_is_chosen(explorer):
