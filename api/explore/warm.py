@@ -28,6 +28,7 @@ TEXT_SECONDS, WHOLE_SECONDS = 2.0, 10.0
 # Parts of a text's time: then Python interrupts it, and then the stack is written down, to know the
 # line of what cannot be interrupted.
 _SOFT, _STACK = 0.8, 0.9
+_GRACE = 0.5  # seconds more for the stack of a process that started late
 PRINTED, ANSWERED = 1_000_000, 16_000_000  # bytes
 _POLL = 0.02  # seconds
 # Where answers go. A text's process closes it.
@@ -143,6 +144,8 @@ class _Run:
         while not why:
             ready, _, _ = select.select([*self.open, lines.pipe], [], [], _POLL)
             why = self._read(ready) or self._over() or ("replaced" if lines.waiting else "")
+        if why == "time" and not self.ran:
+            self._wait_for_stack()
         end(self.pid)
         line = self._line() if why == "time" else 0
         self.stack.close()
@@ -190,6 +193,12 @@ class _Run:
         self.status = dead.si_status if dead.si_code == os.CLD_EXITED else -dead.si_status
         ready, _, _ = select.select([*self.open], [], [], 0)
         return "" if ready else "done" if self.done else "ended"
+
+    def _wait_for_stack(self) -> None:
+        """Wait for the stack of a process that started late, as one does on a busy machine."""
+        until = time.monotonic() + _GRACE
+        while time.monotonic() < until and not os.fstat(self.stack.fileno()).st_size:
+            time.sleep(_POLL)
 
     def _line(self) -> int:
         """The innermost line of the text that was running, or 0."""
