@@ -20,26 +20,10 @@ namespace rnnc {
 
 constexpr bool kMasked = true;
 
-// Whether rows run from the last step in memory to the first. The compiler knows it, unless both
-// directions of a layer run in one launch: then it follows from the head, which a block shares.
 #ifdef RNNC_REVERSE_HALF
 constexpr bool kBothDirections = true;
-struct RowOrder {
-  bool reversed;
-  RowOrder() = default;
-  RNNC_MEMBER explicit RowOrder(const TimeOrder& time) : reversed(time.reversed) {}
-};
 #else
 constexpr bool kBothDirections = false;
-struct RowOrder {
-#ifdef RNNC_REVERSE
-  static constexpr bool reversed = true;
-#else
-  static constexpr bool reversed = false;
-#endif
-  RowOrder() = default;
-  RNNC_MEMBER explicit RowOrder(const TimeOrder&) {}
-};
 #endif
 
 // How many steps a tile of batch rows runs: as many as its longest row, and at least one if there is
@@ -115,7 +99,7 @@ struct RestartsCopy {
   // One of the threads that wait for a stage copies.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 first_row, bool is_one) {
-    bytes = restarts_of(a, first_row, RowOrder(time).reversed);
+    bytes = restarts_of(a, first_row, time.reversed);
     copies = launder(static_cast<int>(is_one));
   }
   RNNC_MEMBER void issue(char* stage, int64 place) const {
@@ -134,7 +118,7 @@ struct RestartsAhead {
   // Those of step t first; the next ones are `by` places further on.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 row, int64 t, int64 by) {
-    from = restarts_of(a, row, RowOrder(time).reversed) + time.at(t);
+    from = restarts_of(a, row, time.reversed) + time.at(t);
     next(by);
   }
   RNNC_MEMBER u32 next(int64 by) {

@@ -17,7 +17,7 @@ namespace rnnc {
 
 // Of `rows` batch rows of `units` units; the rows are of one group of kMaskRows.
 template <int units, int rows>
-struct BackwardMasks : RowOrder {
+struct BackwardMasks : Order {
   int row[rows], unit[units];  // in the batch; in [N, D]
   int edge[rows];
   u32 bit[rows], learned;      // of the row in a byte of restarts; of rows that have gradients there
@@ -36,7 +36,7 @@ struct BackwardMasks : RowOrder {
   // Before the first `advance`.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 steps) {
-    RowOrder::operator=(RowOrder(time));
+    Order::operator=(time);
     vary = resets_vary(a);
     is_learned = false;
     repeat<Cell::kStates>([&](int s) { is_learned |= a.d_reset_to[s] != nullptr; });

@@ -20,7 +20,7 @@ namespace rnnc {
 
 // Of `rows` batch rows of `units` units; the rows are of one group of kMaskRows.
 template <int units, int rows>
-struct ForwardMasks : RowOrder {
+struct ForwardMasks : Order {
   int row[rows], unit[units];  // in the batch; in [N, D]
   int edge[rows];
   u32 bit[rows];               // of the row in a byte of restarts
@@ -38,7 +38,7 @@ struct ForwardMasks : RowOrder {
   // Before the first of all steps.
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int steps) {
-    RowOrder::operator=(RowOrder(time));
+    Order::operator=(time);
     vary = resets_vary(a);
     repeat<rows>([&](int j) {
       edge[j] = launder(edge_of(a, row[j], steps, reversed));

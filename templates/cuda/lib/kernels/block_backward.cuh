@@ -47,11 +47,11 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
   PerItem<int> saved_offset, state_offset;  // in a stage, in bytes
 
   RNNC_MEMBER void load(const BackwardArguments& a, int64 head, int64 first_row, int first_unit,
-                        int lane, const TileSteps& tile_steps) {
+                        int lane, const TileSteps& tile_steps, const Order& order) {
     unit = first_unit + (lane >> 2);
     quad = lane & 3;
     const int64 plane = a.heads * Plan::kHeadDim, row = first_row + Plan::kThreadRows * quad;
-    const TimeOrder time(tile_steps.of(a), head, a.heads);
+    const TimeOrder time(tile_steps.of(a), order);
     constexpr bool whole = Plan::kHeadDim % kWarpUnits == 0;
     first_unit_offset = head * Plan::kHeadDim + (whole || unit < Plan::kHeadDim ? unit : 0);
     bool row_valid[Plan::kThreadRows];
@@ -152,11 +152,12 @@ struct StepCopy {
   int64 plane, step_size;  // units of [N, D] and of [B, N, D]
   TimeOrder time;
 
-  RNNC_MEMBER void prepare(const BackwardArguments& a, int64 head, int64 first_row, int steps) {
+  RNNC_MEMBER void prepare(const BackwardArguments& a, int64 head, int64 first_row, int steps,
+                           const Order& order) {
     first_unit = head * Plan::kHeadDim;
     plane = a.heads * Plan::kHeadDim;
     step_size = a.batch * plane;
-    time = TimeOrder(steps, head, a.heads);
+    time = TimeOrder(steps, order);
     restarts.begin(a, time, first_row, threadIdx.x == 0);
     saved.prepare(first_row, a.batch);
     state.prepare(first_row, a.batch);
@@ -181,7 +182,7 @@ struct StepCopy {
   }
 };
 
-RNNC_INLINE void run(const BackwardArguments& a) {
+RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
   const TileSteps tile_steps(a, first_row, Plan::kBlockRows);
@@ -195,13 +196,13 @@ RNNC_INLINE void run(const BackwardArguments& a) {
     return unit;
   });
   Items items;
-  items.load(a, head, first_row, first_unit, lane, tile_steps);
+  items.load(a, head, first_row, first_unit, lane, tile_steps, order);
   for (int i = threadIdx.x; i < 2 * GradientExchange::kBytes / 4; i += blockDim.x) {
     reinterpret_cast<u32*>(shared)[i] = 0u;
   }
 
   StepCopy copy;
-  copy.prepare(a, head, first_row, steps);
+  copy.prepare(a, head, first_row, steps, order);
   char* const stages = shared + 2 * GradientExchange::kBytes;
   Handover<true> handover(a);
   const auto prefetch = [&](int t, int stage_idx) {
@@ -287,6 +288,10 @@ RNNC_INLINE void run(const BackwardArguments& a) {
           [&](int half, int j) { items.store_gates(half, j, d_wx, d_no_input, none); });
     }
   }
+}
+
+RNNC_INLINE void run(const BackwardArguments& a) {
+  in_order(blockIdx.x, a.heads, [&](const Order& order) { run_head(a, order); });
 }
 
 }  // namespace rnnc::block_backward

@@ -147,7 +147,7 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
   }
 };
 
-RNNC_INLINE void run(const ForwardArguments& a) {
+RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int64 head = blockIdx.x, first_row = (a.first_tile + blockIdx.y) * Plan::kBlockRows;
   const TileSteps tile_steps(a, first_row, Plan::kBlockRows);
@@ -157,8 +157,8 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   weights.load(a.R, a.heads, head, first_unit + (lane >> 2), 0, lane);
   Items items;
   items.load(a, head, first_row, first_unit, lane);
-  items.begin_masks(a, TimeOrder(steps, head, a.heads), steps);
-  items.masks.begin_parts(a, TimeOrder(steps, head, a.heads), first_row, steps);
+  items.begin_masks(a, TimeOrder(steps, order), steps);
+  items.masks.begin_parts(a, TimeOrder(steps, order), first_row, steps);
 
   // Padding in K and rows beyond the batch stay zero throughout.
   for (int i = threadIdx.x; i < 2 * kBufferBytes / 4; i += blockDim.x) {
@@ -168,7 +168,7 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   items.publish(shared, items.state);
 
   // Copies wx of later steps: a step is shorter than a round trip to memory.
-  const TimeOrder time(steps, head, a.heads);
+  const TimeOrder time(steps, order);
   InputCopy input;
   input.prepare(first_row, a.batch);
   const Element* next_input =
@@ -249,6 +249,10 @@ RNNC_INLINE void run(const ForwardArguments& a) {
 #pragma unroll 1
     for (int64 t = steps; t < a.steps; ++t) items.store_zeros(a, t * step_size);
   }
+}
+
+RNNC_INLINE void run(const ForwardArguments& a) {
+  in_order(blockIdx.x, a.heads, [&](const Order& order) { run_head(a, order); });
 }
 
 }  // namespace rnnc::block_forward

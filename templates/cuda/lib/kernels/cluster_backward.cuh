@@ -36,11 +36,11 @@
 
 namespace rnnc::cluster_backward {
 
-RNNC_INLINE void run(const BackwardArguments& a) {
+RNNC_INLINE void run_head(const BackwardArguments& a, const Order& order) {
   const u32 rank = cluster_ctarank(), shared_begin = shared_address(shared);
   const u32 barriers = shared_begin + kBarriersOffset;
   Position at;
-  at.load(a, rank);
+  at.load(a, rank, order);
   // NOTE: laundered, so that it stays in registers: a kernel argument would be loaded again in each
   // wait.
   const int64 watchdog = launder(a.watchdog);
@@ -153,6 +153,10 @@ RNNC_INLINE void run(const BackwardArguments& a) {
       [&](Element* tensor, int item, int) { return element_at(tensor, items.offset_bytes[item]); });
   if constexpr (kMasked) items.store_zeros(a, at);
   cluster_sync();
+}
+
+RNNC_INLINE void run(const BackwardArguments& a) {
+  in_order(a.first_head + blockIdx.y, a.heads, [&](const Order& order) { run_head(a, order); });
 }
 
 }  // namespace rnnc::cluster_backward

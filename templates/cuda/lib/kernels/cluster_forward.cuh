@@ -43,7 +43,7 @@ struct Items : ForwardItems<1, kItems> {
   int input_offset[kItems];
 
   RNNC_MEMBER void load(const ForwardArguments& a, int64 head, int unit, int64 first_row, int lane,
-                        const TileSteps& tile_steps) {
+                        const TileSteps& tile_steps, const Order& order) {
     exists = Plan::kCluster * Plan::kUnits == Plan::kHeadDim || unit < Plan::kHeadDim;
     const int64 plane = a.heads * Plan::kHeadDim,
                 real_unit = head * Plan::kHeadDim + (exists ? unit : 0);
@@ -64,7 +64,7 @@ struct Items : ForwardItems<1, kItems> {
         state[0][j][s] = to_real(*element_at(a.initial_states[s], offset_bytes[j]));
       });
     });
-    const TimeOrder time(tile_steps.of(a), head, a.heads);
+    const TimeOrder time(tile_steps.of(a), order);
     const int64 step_bytes = a.batch * plane * int64{sizeof(Element)};
     t_stride_bytes = time.stride(step_bytes);
     repeat<kItems>(
@@ -130,10 +130,11 @@ struct Inputs {
   char* stages;  // in shared memory
 
   RNNC_MEMBER void start(const ForwardArguments& a, u32 shared_begin, int64 head, int first_unit,
-                         int64 first_row, int warp, int lane, const TileSteps& tile_steps) {
+                         int64 first_row, int warp, int lane, const TileSteps& tile_steps,
+                         const Order& order) {
     pieces.prepare(lane, first_unit, first_row, kItems == 2 ? 1 : 2, a.batch);
     tile = tile_steps;
-    time = TimeOrder(tile.of(a), head, a.heads);
+    time = TimeOrder(tile.of(a), order);
     const Element* const first_input = a.wx + time.at(0) * a.wx_time;
     copy.start(pieces, first_input + head * Plan::kHeadDim * Cell::kInputGates, a.wx_row);
     stages = shared_pointer(pin(shared_begin + kInputsOffset + warp * InputCopy::kBytes));
@@ -171,7 +172,7 @@ RNNC_INLINE void finish_gates(ItemGates& gate, const Totals& total) {
   });
 }
 
-RNNC_INLINE void run(const ForwardArguments& a) {
+RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
   const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
   const int group = warp / Plan::kSplits, split = warp % Plan::kSplits;
   // Whether this warp has items; the other warps only compute partials.
@@ -199,14 +200,15 @@ RNNC_INLINE void run(const ForwardArguments& a) {
   const int steps = static_cast<int>(tile_steps.of(a));
   const bool is_leader = launder(static_cast<int>(threadIdx.x)) == 0;
   Items items;
-  items.load(a, head, unit, first_row + first_column, lane, tile_steps);
+  items.load(a, head, unit, first_row + first_column, lane, tile_steps, order);
 
   StatePush state_push;
   state_push.prepare(shared_begin, rank, first_unit, split & 1, lane);
 
   Inputs inputs;
   inputs.start(a, shared_begin, head, first_unit, first_row + first_column,
-               Plan::kSplits == 1 ? group : group * 2 + (split & 1), lane, tile_steps);
+               Plan::kSplits == 1 ? group : group * 2 + (split & 1), lane, tile_steps,
+               order);
 
   Handover<false> handover(a);
   cluster_sync();
@@ -285,6 +287,10 @@ RNNC_INLINE void run(const ForwardArguments& a) {
     if constexpr (kMasked) items.store_zeros(a, steps);
   }
   cluster_sync();
+}
+
+RNNC_INLINE void run(const ForwardArguments& a) {
+  in_order(a.first_head + blockIdx.y, a.heads, [&](const Order& order) { run_head(a, order); });
 }
 
 }  // namespace rnnc::cluster_forward

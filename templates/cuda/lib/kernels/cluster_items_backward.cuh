@@ -15,10 +15,12 @@ namespace rnnc::cluster_backward {
 // (l / 4) + s / 2 and column 2 (l % 4) + s % 2. So 32 items are 4 units of all columns.
 struct Position {
   TileSteps tile;
+  Order order;
   int steps, lane, warp, item_unit, column, block_unit;
   int64 head, first_row, plane, step_size;
 
-  RNNC_MEMBER void load(const BackwardArguments& a, u32 rank) {
+  RNNC_MEMBER void load(const BackwardArguments& a, u32 rank, const Order& head_order) {
+    order = head_order;
     // NOTE: laundered, or the compiler would derive offsets from the index again in every step.
     lane = launder(static_cast<int>(threadIdx.x & 31));
     warp = threadIdx.x >> 5;
@@ -33,7 +35,7 @@ struct Position {
     step_size = a.batch * plane;
   }
   RNNC_MEMBER TimeOrder time(const BackwardArguments& a) const {
-    return TimeOrder(tile.of(a), head, a.heads);
+    return TimeOrder(tile.of(a), order);
   }
 };
 

@@ -49,7 +49,7 @@ struct GridPlace {
   }
   template <typename Arguments>
   RNNC_MEMBER TimeOrder time(const Arguments& a) const {
-    return TimeOrder(tile.of(a), head, a.heads);
+    return TimeOrder(tile.of(a), Order(head, a.heads));
   }
 };
 

@@ -21,7 +21,7 @@ struct BackwardInputs {
                         const ItemIndex& item, int64 t) {
     const int64 unit = item.unit, plane = workspace.heads * workspace.dim,
                 size = workspace.batch * plane;
-    const TimeOrder time(a.steps, item.n, workspace.heads);
+    const TimeOrder time(a.steps, Order(item.n, workspace.heads));
     const int64 t_offset = time.at(t) * size + item.row, step_stride = time.stride(size);
     masks.load(a, time, t, item.b, unit);
     unweighted.place_row(0, item.b);
@@ -118,7 +118,7 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
   add_diagonal_gradient(d_state, inputs.diagonal, d_gate);
   repeat<Cell::kStates>([&](int s) { workspace.states[s][item.row] = d_state[s]; });
   const int64 size = workspace.size();
-  const TimeOrder time(a.steps, item.n, workspace.heads);
+  const TimeOrder time(a.steps, Order(item.n, workspace.heads));
   const int64 t_offset = time.at(t) * size + item.row;
   Vec<Element, Cell::kInputGates> d_wx;
   Vec<Element, kGatesNoInput> d_no_input;
@@ -140,7 +140,7 @@ RNNC_INLINE void backward_item(const BackwardArguments& a, const Workspace& work
 RNNC_INLINE void backward_last(const BackwardArguments& a, const Workspace& workspace,
                                const ItemIndex& item, States& d_state) {
   BackwardMasks masks;
-  masks.load(a, TimeOrder(a.steps, item.n, workspace.heads), -1, item.b, item.unit);
+  masks.load(a, TimeOrder(a.steps, Order(item.n, workspace.heads)), -1, item.b, item.unit);
   if (masks.has_restarted()) masks.end_gradient(a, d_state);
   repeat<Cell::kStates>(
       [&](int s) { a.d_initial_states[s][item.row] = to_element<Element>(d_state[s]); });

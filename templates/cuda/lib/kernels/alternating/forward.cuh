@@ -19,7 +19,7 @@ struct ForwardInputs {
   RNNC_MEMBER void load(const ForwardArguments& a, const Workspace& workspace,
                         const ItemIndex& item, int64 t) {
     const int64 unit = item.unit, plane = workspace.heads * workspace.dim;
-    const TimeOrder time(a.steps, item.n, workspace.heads);
+    const TimeOrder time(a.steps, Order(item.n, workspace.heads));
     Vec<Element, Cell::kInputGates> x;
     const Element* wx =
         a.wx + time.at(t) * a.wx_time + item.b * a.wx_row + unit * Cell::kInputGates;
@@ -50,7 +50,7 @@ RNNC_INLINE void forward_begin(const ForwardArguments& a, const Workspace& works
     state[s] = to_real(value);
     if (a.steps == 0) a.last[s][item.row] = value;
   });
-  const TimeOrder time(a.steps, item.n, workspace.heads);
+  const TimeOrder time(a.steps, Order(item.n, workspace.heads));
   ForwardMasks masks;
   masks.load(a, time, 0, item.b, item.unit);
   masks.begin_states(a, time, state);
@@ -75,7 +75,7 @@ RNNC_INLINE void forward_item(const ForwardArguments& a, const Workspace& worksp
   inputs.masks.select(next, state);
   assign(state, next);
 
-  const TimeOrder time(a.steps, item.n, workspace.heads);
+  const TimeOrder time(a.steps, Order(item.n, workspace.heads));
   const int64 t_offset = time.at(t) * workspace.size() + item.row;
   repeat<Cell::kSources>([&](int source) {
     workspace.factors[source][factor_offset(workspace, item, t + 1, 1, 0)] =

@@ -24,14 +24,14 @@ template <typename Arguments>
 RNNC_INLINE How load_how(const Arguments& a, const TimeOrder& time, int64 t, int64 row) {
   if (t < 0 || t >= a.steps) return How::kRun;
   const int64 place = time.at(t), count = row_steps(a, row);
-  const bool reversed = RowOrder(time).reversed;
+  const bool reversed = time.reversed;
   if (place >= count) return How::kHold;
   const u32 restarts = ld_global_nc_u8(restarts_of(a, row, reversed) + place);
   if (restarts & restart_bit(row)) return How::kRestart;
   return place == (reversed ? count - 1 : 0) ? How::kFirst : How::kRun;
 }
 
-struct ForwardMasks : RowOrder {
+struct ForwardMasks : Order {
   int64 row, unit;  // in the batch; in [N, D]
   How now, next;    // this step, and the next one
   States reset;     // what the next one may begin from
@@ -39,7 +39,7 @@ struct ForwardMasks : RowOrder {
 
   RNNC_MEMBER void load(const ForwardArguments& a, const TimeOrder& time, int64 t, int64 batch_row,
                         int64 plane_unit) {
-    RowOrder::operator=(RowOrder(time));
+    Order::operator=(time);
     row = batch_row;
     unit = plane_unit;
     now = load_how(a, time, t, row);
@@ -69,7 +69,7 @@ struct ForwardMasks : RowOrder {
   RNNC_MEMBER const States& results(const States&) const { return stored; }
 };
 
-struct BackwardMasks : RowOrder {
+struct BackwardMasks : Order {
   int64 row, unit;  // in the batch; in [N, D]
   How now;
   bool restarted;   // the step after this one
@@ -78,7 +78,7 @@ struct BackwardMasks : RowOrder {
   // Before step t; or after all steps, if t is -1.
   RNNC_MEMBER void load(const BackwardArguments& a, const TimeOrder& time, int64 t,
                         int64 batch_row, int64 plane_unit) {
-    RowOrder::operator=(RowOrder(time));
+    Order::operator=(time);
     row = batch_row;
     unit = plane_unit;
     restarted = load_how(a, time, t + 1, row) == How::kRestart;
