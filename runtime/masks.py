@@ -7,7 +7,7 @@ holds may be anything, NaN included.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -38,12 +38,16 @@ class Masks:
             not where one call runs both directions. None for the cell's initial values.
         restarts: where `steps` is RESTART, in the form in which a target's kernels read it; None
             where it is not made yet. It is no part of `flat`.
+        order: (2, B) of int32, the order in which the tiles of `restarts` have rows: the row at
+            each place, the longest first, and the place of each row. None where both are the same.
+            It is no part of `flat` either.
     """
 
     steps: Tensor
     longest: Tensor | None
     reset_to: Sequence[Tensor] | None
     restarts: Tensor | None = None
+    order: Tensor | None = None
 
     def flat(self, states: int) -> tuple[Tensor | None, ...]:
         """All tensors in one tuple, as long for all masks of a cell; `masks_from` is the inverse.
@@ -62,7 +66,7 @@ class Masks:
         if self.reset_to is None:
             return self
         values = tuple([change(t) for t in self.reset_to])
-        return Masks(self.steps, self.longest, values, self.restarts)
+        return replace(self, reset_to=values)
 
     @property
     def learned(self) -> bool:
@@ -156,7 +160,7 @@ def with_reset_values(masks: Masks, reset_to: Sequence[Tensor] | None, reverse: 
         reverse: as in `masks_of`.
     """
     values = None if reset_to is None else tuple([_by_time(value, reverse) for value in reset_to])
-    return Masks(masks.steps, masks.longest, values, masks.restarts)
+    return replace(masks, reset_to=values)
 
 
 def _by_time(value: Tensor, reverse: Reverse) -> Tensor:

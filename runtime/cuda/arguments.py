@@ -26,7 +26,7 @@ def mask_arguments(states: int) -> type[ctypes.Structure]:
 
     class MaskArguments(ctypes.Structure):
         _fields_ = [
-            *((name, ctypes.c_void_p) for name in ("restarts", "longest")),
+            *((name, ctypes.c_void_p) for name in ("restarts", "longest", "order")),
             ("reset_time", ctypes.c_int64 * states),
             ("reset_row", ctypes.c_int64 * states),
             ("reset_to", ctypes.c_void_p * states),

@@ -20,11 +20,13 @@ class MadeMasks(NamedTuple):
         steps: (directions, T, B) of uint8; of a direction as in `Masks`.
         restarts: of a direction as in `Masks`, where the target reads them; else None.
         longest: as in `Masks`.
+        order: as in `Masks`; it belongs to `restarts`.
     """
 
     steps: Tensor
     restarts: Tensor | None
     longest: Tensor | None
+    order: Tensor | None = None
 
     def of(
         self,
@@ -45,7 +47,7 @@ class MadeMasks(NamedTuple):
         if reverse != "half":
             steps = steps[direction]
             restarts = None if restarts is None else restarts[direction]
-        found = Masks(steps, self.longest, None, restarts)
+        found = Masks(steps, self.longest, None, restarts, self.order)
         if reset_to is None:
             return found
         return with_reset_values(found, [by_heads(v, *sizes) for v in reset_to], reverse)

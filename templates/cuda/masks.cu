@@ -10,8 +10,15 @@ constexpr int kMaskRows = 8, kMaskPadding = 4;  // as in lib/cell/mask.cuh
 enum How { kHold, kRun, kRestart, kFirst };
 
 // Mirrored by runtime/cuda/products/masks.py.
+struct OrderArguments {
+  const int64* lengths;  // [B]
+  int* order;            // [2, B]: the row at each place, and the place of each row
+  int64 count, batch;    // T, B
+};
+
 struct MakeArguments {
   const int64* lengths;         // [B]; null if all rows run all steps
+  const int* order;             // as in OrderArguments; null: rows as they lie
   const unsigned char* reset;   // bool, by its strides; null for none
   unsigned char* steps;         // [directions, T, B]
   unsigned char* restarts;      // [directions, B / 8, T + padding], as in PackArguments
@@ -43,7 +50,8 @@ struct MoveArguments {
 
 struct PackArguments {
   const unsigned char* steps;  // [T, B]
-  unsigned char* restarts;     // [B / 8, T + padding]: a bit per row, the first lowest
+  const int* order;            // as in OrderArguments; null: rows as they lie
+  unsigned char* restarts;     // [B / 8, T + padding]: a bit per place, the first lowest
   int64 count, batch;          // T, B
 };
 
@@ -63,6 +71,13 @@ struct ReadArguments {
   int64 reverse;                 // an Order
   int64 word_bytes;
 };
+
+// How many of `count` steps a row runs.
+RNNC_INLINE int64 steps_of(int64 length, int64 count) {
+  return length < 0 ? 0 : length < count ? length : count;
+}
+
+RNNC_INLINE int64 row_at(const int* order, int64 place) { return order ? order[place] : place; }
 
 // How a row takes step t; `end` is its length.
 RNNC_INLINE u32 how_of(const MakeArguments& a, bool reverse, int64 t, int64 row, int64 end) {
@@ -90,7 +105,7 @@ RNNC_INLINE void each_word(const Arguments& a, Body body) {
   }
 }
 
-// Stores which rows of a group restart before step t; with the first step, zeros on both sides.
+// Stores which of a group's places restart before step t; with the first step, zeros on both sides.
 RNNC_INLINE void store_restarts(unsigned char* all, int64 group, int64 count, int64 t, u32 bits) {
   const int64 pitch = (count + 3) / 4 * 4 + 2 * kMaskPadding;
   unsigned char* const steps = all + group * pitch + kMaskPadding;
@@ -150,7 +165,27 @@ RNNC_INLINE void read_states(const ReadArguments& a) {
 
 }  // namespace rnnc
 
-// blockIdx.y: the direction. A thread has a step of kMaskRows rows.
+// A warp finds the place of a row: before it are all rows that are longer, and those of its length
+// that lie before it.
+extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
+rnnc_order_rows(const __grid_constant__ rnnc::OrderArguments a) {
+  using namespace rnnc;
+  const int64 row = (int64{blockIdx.x} * kThreads + threadIdx.x) / 32;
+  if (row >= a.batch) return;
+  const int64 own = steps_of(a.lengths[row], a.count);
+  int place = 0;
+  for (int64 other = threadIdx.x % 32; other < a.batch; other += 32) {
+    const int64 length = steps_of(a.lengths[other], a.count);
+    place += length > own || (length == own && other < row);
+  }
+#pragma unroll
+  for (int lanes = 16; lanes > 0; lanes /= 2) place += __shfl_xor_sync(~0u, place, lanes);
+  if (threadIdx.x % 32 != 0) return;
+  a.order[place] = static_cast<int>(row);
+  a.order[a.batch + row] = place;
+}
+
+// blockIdx.y: the direction. A thread has a step of the rows at kMaskRows places.
 extern "C" __global__ void __launch_bounds__(rnnc::kThreads)
 rnnc_make_masks(const __grid_constant__ rnnc::MakeArguments a) {
   using namespace rnnc;
@@ -164,12 +199,12 @@ rnnc_make_masks(const __grid_constant__ rnnc::MakeArguments a) {
   u32 restarts = 0;
 #pragma unroll
   for (int k = 0; k < kMaskRows; ++k) {
-    const int64 row = group * kMaskRows + k;
-    if (row >= a.batch) break;
+    const int64 place = group * kMaskRows + k;
+    if (place >= a.batch) break;
+    const int64 row = row_at(a.order, place);
     int64 end = a.count;
     if (a.lengths) {
-      const int64 length = a.lengths[row];
-      end = length < 0 ? 0 : length < end ? length : end;
+      end = steps_of(a.lengths[row], a.count);
       if (t == 0 && direction == 0) a.longest[row] = static_cast<int>(end);
     }
     const u32 how = how_of(a, reverse, t, row, end);
@@ -210,8 +245,10 @@ rnnc_pack_masks(const __grid_constant__ rnnc::PackArguments a) {
   u32 restarts = 0;
 #pragma unroll
   for (int k = 0; k < kMaskRows; ++k) {
-    const int64 row = group * kMaskRows + k;
-    if (row < a.batch) restarts |= static_cast<u32>(a.steps[t * a.batch + row] == kRestart) << k;
+    const int64 place = group * kMaskRows + k;
+    if (place >= a.batch) break;
+    const int64 row = row_at(a.order, place);
+    restarts |= static_cast<u32>(a.steps[t * a.batch + row] == kRestart) << k;
   }
   store_restarts(a.restarts, group, a.count, t, restarts);
 }

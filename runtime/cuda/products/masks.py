@@ -25,15 +25,26 @@ from ..nvrtc import compile_unit
 
 # As in templates/cuda/masks.cu.
 THREADS, ROWS, PADDING = 128, 8, 4
+_ROWS_OF_BLOCK = THREADS // 32  # of `rnnc_order_rows`, which compares each row with all others
+_MOST_COMPARED = 8192  # rows; beyond, sorting takes less time
 _WORDS = (16, 8, 4, 2)  # bytes
 _BLOCKS_PER_MULTIPROCESSOR = 16
+
+
+class _Order(ctypes.Structure):
+    """Mirrors `OrderArguments`."""
+
+    _fields_ = [
+        *((name, ctypes.c_void_p) for name in ("lengths", "order")),
+        *((name, ctypes.c_int64) for name in ("count", "batch")),
+    ]
 
 
 class _Pack(ctypes.Structure):
     """Mirrors `PackArguments`."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("steps", "restarts")),
+        *((name, ctypes.c_void_p) for name in ("steps", "order", "restarts")),
         *((name, ctypes.c_int64) for name in ("count", "batch")),
     ]
 
@@ -85,12 +96,15 @@ def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor |
         reset_to: what `without_gaps` gave.
     """
     strides = [_strides(value) for value in reset_to]
-    restarts = masks.restarts
+    restarts, order = masks.restarts, masks.order
     if restarts is None:
-        both = [restarts_of(steps) for steps in masks.steps.view(-1, *masks.steps.shape[-2:])]
+        each = masks.steps.view(-1, *masks.steps.shape[-2:])
+        if masks.longest is not None:
+            order = order_of(masks.longest.long(), each.shape[1])
+        both = [restarts_of(steps, order) for steps in each]
         restarts = both[0] if len(both) == 1 else torch.stack(both)
     return [
-        *(restarts, masks.longest),
+        *(restarts, masks.longest, order),
         *(time for time, _ in strides),
         *(row for _, row in strides),
         *reset_to,
@@ -126,26 +140,52 @@ def padded_steps(count: int) -> int:
     return math.ceil(count / 4) * 4 + 2 * PADDING
 
 
-def restarts_of(steps: Tensor) -> Tensor:
+def order_of(lengths: Tensor, count: int) -> Tensor:
+    """The order in which tiles have rows, as `Masks` has it; rows of one length keep theirs.
+
+    Args:
+        lengths: (B,) of int64, contiguous; clamped to 0 and T.
+        count: T.
+
+    Returns:
+        (2, B) of int32.
+    """
+    batch = len(lengths)
+    if not lengths.is_cuda or not 0 < batch <= _MOST_COMPARED:
+        rows = lengths.clamp(0, count).sort(stable=True, descending=True).indices
+        return torch.stack((rows, rows.argsort())).to(torch.int32)
+    found = lengths.new_empty(2, batch, dtype=torch.int32)
+    with on_device(lengths.device):
+        given = _Order(lengths.data_ptr(), found.data_ptr(), count, batch)
+        grid = math.ceil(batch / _ROWS_OF_BLOCK), 1, 1
+        mask_kernel("rnnc_order_rows", lengths.device.index)(grid, given)
+    return found
+
+
+def restarts_of(steps: Tensor, order: Tensor | None) -> Tensor:
     """Which rows restart before each step, a bit for each, as `MaskArguments` has it.
 
     Args:
         steps: (T, B) of uint8, contiguous.
+        order: as in `Masks`.
 
     Returns:
-        (B / 8, T + padding on both sides) of uint8; the first of 8 rows has the lowest bit.
+        (B / 8, T + padding on both sides) of uint8; the row at the first of 8 places has the lowest
+        bit.
     """
     count, batch = steps.shape
     groups = math.ceil(batch / ROWS)
     if not steps.is_cuda or not steps.numel():
-        restarts = functional.pad(steps == RESTART, (0, groups * ROWS - batch))
+        placed = steps if order is None else steps[:, order[0]]
+        restarts = functional.pad(placed == RESTART, (0, groups * ROWS - batch))
         bits = restarts.view(count, groups, ROWS).long() << torch.arange(ROWS, device=steps.device)
         after = padded_steps(count) - PADDING - count
         return functional.pad(bits.sum(2).t(), (PADDING, after)).to(torch.uint8)
     found = steps.new_empty(groups, padded_steps(count))
     with on_device(steps.device):
         grid = math.ceil(groups * count / THREADS), 1, 1
-        given = _Pack(steps.data_ptr(), found.data_ptr(), count, batch)
+        place = 0 if order is None else order.data_ptr()
+        given = _Pack(steps.data_ptr(), place, found.data_ptr(), count, batch)
         mask_kernel("rnnc_pack_masks", steps.device.index)(grid, given)
     return found
 

@@ -13,7 +13,7 @@ from ...ragged.given import Ragged
 from ...ragged.made import MadeMasks
 from ...ragged.packing import Packing
 from ..launch import on_device
-from .masks import ROWS, THREADS, blocks_of, mask_kernel, padded_steps, widest_word
+from .masks import ROWS, THREADS, blocks_of, mask_kernel, order_of, padded_steps, widest_word
 from .packing import CudaPacking
 
 
@@ -21,7 +21,10 @@ class _Make(ctypes.Structure):
     """Mirrors `MakeArguments`."""
 
     _fields_ = [
-        *((name, ctypes.c_void_p) for name in ("lengths", "reset", "steps", "restarts", "longest")),
+        *(
+            (name, ctypes.c_void_p)
+            for name in ("lengths", "order", "reset", "steps", "restarts", "longest")
+        ),
         *(
             (name, ctypes.c_int64)
             for name in ("count", "batch", "reset_time", "reset_row", "reverses")
@@ -63,20 +66,21 @@ class CudaRows:
         steps = like.new_empty(len(reverses), count, batch, dtype=torch.uint8)
         padded = padded_steps(count)
         restarts = like.new_empty(len(reverses), groups, padded, dtype=torch.uint8)
-        longest = None
+        longest = order = None
         if lengths is not None:
             lengths = lengths.contiguous()
             longest = like.new_empty(batch, dtype=torch.int32)
-        places = [
-            0 if t is None else t.data_ptr() for t in (lengths, reset, steps, restarts, longest)
-        ]
+        if lengths is not None and ragged.starts is None:  # packed rows lie in order
+            order = order_of(lengths, count)
+        given = lengths, order, reset, steps, restarts, longest
+        places = [0 if t is None else t.data_ptr() for t in given]
         strides = (0, 0) if reset is None else reset.stride()
         bits = sum(reverse << i for i, reverse in enumerate(reverses))
         with on_device(like.device):
             grid = math.ceil(groups * count / THREADS), len(reverses), 1
             kernel = mask_kernel("rnnc_make_masks", like.device.index)
             kernel(grid, _Make(*places, count, batch, *strides, bits))
-        return MadeMasks(steps, restarts, longest)
+        return MadeMasks(steps, restarts, longest, order)
 
     def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing | None:
         """What copies packed rows; None where operators of torch do it.

@@ -18,18 +18,14 @@ from rnnc.runtime.masks import RESTART, Masks, masks_of, read_states, with_reset
 from rnnc.runtime.ragged.given import Ragged
 from rnnc.runtime.ragged.packing import TorchPacking
 
-KERNELS = ("make_masks", "pack_masks", "select_rows", "move_rows", "read_states")
+KERNELS = ("order_rows", "make_masks", "pack_masks", "select_rows", "move_rows", "read_states")
 EMULATED = Path(__file__).parents[2] / "emulated" / "lanes.h"
 RUN = """
 extern "C" void run_{0}(unsigned x, unsigned y, const void* given) {{
-  gridDim = {{x, y, 1}};
-  for (blockIdx.y = 0; blockIdx.y < y; ++blockIdx.y)
-    for (blockIdx.x = 0; blockIdx.x < x; ++blockIdx.x)
-      for (threadIdx.x = 0; threadIdx.x < rnnc::kThreads; ++threadIdx.x)
-        rnnc_{0}(*static_cast<const rnnc::{1}*>(given));
+  emulation::launch(rnnc_{0}, given, {{x, y, 1}}, rnnc::kThreads);
 }}
 """
-ARGUMENTS = ("Make", "Pack", "Select", "Move", "Read")
+ARGUMENTS = ("Order", "Make", "Pack", "Select", "Move", "Read")
 
 
 @pytest.fixture(scope="module")
@@ -70,19 +66,46 @@ def drawn(batch, steps, both):
     return lengths, reset
 
 
-def expected_restarts(steps):
-    """A bit per row and step, between zeros."""
+def expected_order(lengths, count):
+    """The longest rows first, those of one length as they lie; and the place of each row."""
+    ends = lengths.clamp(0, count).tolist()
+    rows_at = sorted(range(len(ends)), key=lambda row: (-ends[row], row))
+    places = [rows_at.index(row) for row in range(len(ends))]
+    return torch.tensor([rows_at, places], dtype=torch.int32)
+
+
+def expected_restarts(steps, rows_at=None):
+    """A bit per place and step, between zeros."""
     count, batch = steps.shape
     found = torch.zeros(-(-batch // 8), -(-count // 4) * 4 + 8, dtype=torch.uint8)
-    for row in range(batch):
-        bits = (steps[:, row] == RESTART).to(torch.uint8) << row % 8
-        found[row // 8, 4 : 4 + count] |= bits
+    for place, row in enumerate(range(batch) if rows_at is None else rows_at.tolist()):
+        bits = (steps[:, row] == RESTART).to(torch.uint8) << place % 8
+        found[place // 8, 4 : 4 + count] |= bits
     return found
 
 
 def test_restarts_by_operators_of_torch():
     steps = torch.randint(0, 4, (7, 19), dtype=torch.uint8)
-    assert torch.equal(masks.restarts_of(steps), expected_restarts(steps))
+    assert torch.equal(masks.restarts_of(steps, None), expected_restarts(steps))
+    order = masks.order_of(torch.randint(0, 8, (19,)), 7)
+    assert torch.equal(masks.restarts_of(steps, order), expected_restarts(steps, order[0]))
+
+
+@pytest.mark.parametrize("batch", [1, 5, 64, 131])
+def test_rows_by_their_lengths(batch, launches, monkeypatch):
+    """By the kernel, and by operators of torch, which take rows that are too many for it."""
+    for lengths in (
+        torch.randint(-1, 9, (batch,)),
+        torch.randint(0, 2**40, (batch,)),
+        torch.full((batch,), 7),
+    ):
+        wanted = expected_order(lengths, 7)
+        assert torch.equal(masks.order_of(lengths, 7), wanted)
+        with monkeypatch.context() as patch:
+            patch.setattr(masks, "_MOST_COMPARED", 0)
+            patch.setattr(masks, "mask_kernel", None)
+            assert torch.equal(masks.order_of(lengths, 7), wanted)
+    assert torch.equal(wanted, torch.arange(batch, dtype=torch.int32).expand(2, batch))
 
 
 @pytest.mark.parametrize("given", ["lengths", "reset", "both"])
@@ -94,11 +117,23 @@ def test_masks(batch, steps, given, launches):
     for direction, reverse in enumerate((False, True)):
         wanted = masks_of(lengths, reset, None, (batch, steps), torch.device("cpu"), reverse)
         assert torch.equal(made.steps[direction], wanted.steps)
-        restarts = expected_restarts(wanted.steps)
+        order = None if lengths is None else expected_order(lengths, steps)
+        restarts = expected_restarts(wanted.steps, None if order is None else order[0])
         assert torch.equal(made.restarts[direction], restarts)
-        assert torch.equal(masks.restarts_of(wanted.steps), restarts)
+        assert torch.equal(masks.restarts_of(wanted.steps, order), restarts)
+        assert (made.order is None) == (order is None)
         if lengths is not None:
             assert torch.equal(made.longest, wanted.longest)
+            assert torch.equal(made.order, order)
+
+
+def test_packed_rows_lie_in_order(launches):
+    lengths = torch.tensor([9, 4, 4, 1])
+    ragged = Ragged(lengths, None, None, torch.arange(10))
+    made = rows.CudaRows().made_masks(ragged, (4, 9), (False,))
+    assert made.order is None
+    assert torch.equal(made.restarts[0], expected_restarts(made.steps[0]))
+    assert torch.equal(made.longest, lengths.int())
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -147,10 +182,11 @@ def test_states_that_products_of_both_directions_read(units, form, launches):
     halves = read_states(*given, "half")
     assert torch.equal(halves[0][0][1:-1], got[1:-1])
     assert torch.equal(halves[1][0], got_first)
-    assert torch.equal(
-        masks.mask_fields(both, values)[0],
-        torch.stack([expected_restarts(own.steps) for own in each]),
-    )
+    restarts, longest, order, *_ = masks.mask_fields(both, values)
+    assert longest is both.longest
+    assert torch.equal(order, expected_order(lengths, 7))
+    each = [expected_restarts(own.steps, order[0]) for own in each]
+    assert torch.equal(restarts, torch.stack(each))
 
 
 @pytest.mark.parametrize("features", [1, 6, 16, 40])

@@ -23,8 +23,10 @@ struct HandoverArguments {
 #ifdef RNNC_MASKED
 // Which steps each batch row runs, and before which it restarts: lib/cell/mask.cuh.
 struct MaskArguments {
-  const unsigned char* restarts;           // [B / 8, T], a bit per row, the first lowest
+  const unsigned char* restarts;           // [B / 8, T], a bit per place, the first lowest
   const int* longest;                      // [B], a row's steps; null: all rows run all
+  const int* order;                        // [2, B], the row at each place, and the place of each
+                                           // row; null: both are the same
   int64 reset_time[Cell::kStates],
       reset_row[Cell::kStates];            // strides of reset_to, in elements
   const Element* reset_to[Cell::kStates];  // [T, B, N, D]

@@ -26,6 +26,25 @@ constexpr bool kBothDirections = true;
 constexpr bool kBothDirections = false;
 #endif
 
+// Tiles have batch rows by their places, which are in the order of their lengths, the longest first:
+// rows of one tile end at about the same time, and the tiles that start last end first. Results lie
+// where the rows do. Bits of restarts are in the order of places, since a tile reads eight at once.
+//
+// The batch row at a place.
+template <typename Arguments, typename Place>
+RNNC_INLINE Place row_at(const Arguments& a, Place place) {
+  return a.masks.order ? static_cast<Place>(__ldg(a.masks.order + place)) : place;
+}
+// The place of a batch row.
+template <typename Arguments>
+RNNC_INLINE int64 place_of(const Arguments& a, int64 row) {
+  return a.masks.order ? __ldg(a.masks.order + a.batch + row) : row;
+}
+
+template <typename Arguments>
+RNNC_INLINE int row_steps(const Arguments& a, int64 row) {
+  return a.masks.longest ? __ldg(a.masks.longest + row) : static_cast<int>(a.steps);
+}
 // How many steps a tile of batch rows runs: as many as its longest row, and at least one if there is
 // any. Those come first in memory, in both directions of time.
 struct TileSteps {
@@ -37,8 +56,13 @@ struct TileSteps {
       : count(static_cast<int>(a.steps)) {
     if (!a.masks.longest) return;
     int longest = 1;
+    if (a.masks.order && first_row < a.batch) {
+      // The first row is the longest.
+      longest = maximum(longest, row_steps(a, row_at(a, first_row)));
+      rows = 0;
+    }
     for (int64 row = first_row; row < first_row + rows && row < a.batch; ++row) {
-      longest = maximum(longest, __ldg(a.masks.longest + row));
+      longest = maximum(longest, row_steps(a, row));
     }
     count = minimum(longest, count);
   }
@@ -48,10 +72,6 @@ struct TileSteps {
   }
 };
 
-template <typename Arguments>
-RNNC_INLINE int row_steps(const Arguments& a, int64 row) {
-  return a.masks.longest ? __ldg(a.masks.longest + row) : static_cast<int>(a.steps);
-}
 // The edge of a row in a tile that runs `steps`: the step before which its padding begins or, if the
 // cell runs from the last step in memory to the first, before which its padding ends.
 template <typename Arguments>
@@ -76,13 +96,13 @@ RNNC_INLINE bool is_own_step(int t, int edge, bool reversed) {
 // Which of eight rows restart before a step: a byte per step. There are kMaskPadding bytes of zeros on
 // both sides of all steps. Those of the other direction of the launch follow those of all rows.
 constexpr int kMaskRows = 8, kMaskPadding = 4;
-RNNC_INLINE u32 restart_bit(int64 row) { return 1u << static_cast<int>(row) % kMaskRows; }
-// The bytes of the rows beside `row`; the first step in memory is aligned to 4 bytes.
+RNNC_INLINE u32 restart_bit(int64 place) { return 1u << static_cast<int>(place) % kMaskRows; }
+// The bytes of the rows beside that at a place; the first step in memory is aligned to 4 bytes.
 template <typename Arguments>
-RNNC_INLINE const char* restarts_of(const Arguments& a, int64 row, bool reversed) {
+RNNC_INLINE const char* restarts_of(const Arguments& a, int64 place, bool reversed) {
   const int64 pitch = (a.steps + 3) / 4 * 4 + 2 * kMaskPadding;
   const int64 before = kBothDirections && reversed ? (a.batch + kMaskRows - 1) / kMaskRows : 0;
-  const int64 group = row / kMaskRows + before;
+  const int64 group = place / kMaskRows + before;
   const unsigned char* const rows = a.masks.restarts + group * pitch + kMaskPadding;
   return launder(reinterpret_cast<const char*>(rows));
 }
@@ -117,8 +137,9 @@ struct RestartsAhead {
 
   // Those of step t first; the next ones are `by` places further on.
   template <typename Arguments>
-  RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 row, int64 t, int64 by) {
-    from = restarts_of(a, row, time.reversed) + time.at(t);
+  RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 place, int64 t,
+                         int64 by) {
+    from = restarts_of(a, place, time.reversed) + time.at(t);
     next(by);
   }
   RNNC_MEMBER u32 next(int64 by) {
@@ -179,6 +200,10 @@ RNNC_INLINE int64 state_offset(const Arguments& a, int64 row, int64 unit) {
 
 constexpr bool kMasked = false;
 RNNC_INLINE int64 kept(int64 x) { return x; }
+template <typename Arguments, typename Place>
+RNNC_INLINE Place row_at(const Arguments&, Place place) {
+  return place;
+}
 
 template <class Copy>
 struct RestartsCopy {

@@ -19,6 +19,7 @@ namespace rnnc {
 template <int units, int rows>
 struct BackwardMasks : Order {
   int row[rows], unit[units];  // in the batch; in [N, D]
+  int place[rows];             // among the tiles' rows
   int edge[rows];
   u32 bit[rows], learned;      // of the row in a byte of restarts; of rows that have gradients there
   int step;                    // this one
@@ -30,7 +31,11 @@ struct BackwardMasks : Order {
   SumOverTime d_reset[units][rows][Cell::kStates] = {};  // gradients of reset values, so far
   bool vary, is_learned;       // reset values differ between steps; they have gradients
 
-  RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
+  // A row, and its place among those of all tiles.
+  RNNC_MEMBER void place_row(int j, int64 batch_row, int64 row_place) {
+    row[j] = static_cast<int>(batch_row);
+    place[j] = static_cast<int>(row_place);
+  }
   RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
 
   // Before the first `advance`.
@@ -43,7 +48,7 @@ struct BackwardMasks : Order {
     learned = 0;
     repeat<rows>([&](int j) {
       edge[j] = launder(edge_of(a, row[j], steps, reversed));
-      bit[j] = launder(restart_bit(row[j]));
+      bit[j] = launder(restart_bit(place[j]));
       if (is_learned) learned |= bit[j];
       ran[j] = false;
     });
@@ -194,7 +199,7 @@ struct BackwardMasks : Order {
 
 template <int units, int rows>
 struct BackwardMasks {
-  RNNC_MEMBER void place_row(int, int64) {}
+  RNNC_MEMBER void place_row(int, int64, int64) {}
   RNNC_MEMBER void place_unit(int, int64) {}
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int64) {}

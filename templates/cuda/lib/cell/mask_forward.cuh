@@ -22,6 +22,7 @@ namespace rnnc {
 template <int units, int rows>
 struct ForwardMasks : Order {
   int row[rows], unit[units];  // in the batch; in [N, D]
+  int place[rows];             // among the tiles' rows
   int edge[rows];
   u32 bit[rows];               // of the row in a byte of restarts
   u32 replaced[rows];          // bit i: the states before the step i + 1 steps from here are others
@@ -32,7 +33,11 @@ struct ForwardMasks : Order {
   States stored[units][rows];  // the results of this step
   bool vary;                   // reset values differ between steps
 
-  RNNC_MEMBER void place_row(int j, int64 batch_row) { row[j] = static_cast<int>(batch_row); }
+  // A row, and its place among those of all tiles.
+  RNNC_MEMBER void place_row(int j, int64 batch_row, int64 row_place) {
+    row[j] = static_cast<int>(batch_row);
+    place[j] = static_cast<int>(row_place);
+  }
   RNNC_MEMBER void place_unit(int i, int64 plane_unit) { unit[i] = static_cast<int>(plane_unit); }
 
   // Before the first of all steps.
@@ -42,7 +47,7 @@ struct ForwardMasks : Order {
     vary = resets_vary(a);
     repeat<rows>([&](int j) {
       edge[j] = launder(edge_of(a, row[j], steps, reversed));
-      bit[j] = launder(restart_bit(row[j]));
+      bit[j] = launder(restart_bit(place[j]));
       repeat<units>([&](int i) {
         if (reversed && edge[j] > 0) {
           // At its edge the row's own steps begin.
@@ -57,7 +62,7 @@ struct ForwardMasks : Order {
   template <typename Arguments>
   RNNC_MEMBER void begin_states(int i, int j, const Arguments& a, const TimeOrder& time,
                                 States& state) const {
-    if (!(ld_global_nc_u8(restarts_of(a, row[j], reversed) + time.at(0)) & bit[j])) return;
+    if (!(ld_global_nc_u8(restarts_of(a, place[j], reversed) + time.at(0)) & bit[j])) return;
     repeat<Cell::kStates>([&](int s) {
       state[s] = to_real(*reset_value(a, s, time.at(0), row[j], unit[i], reversed));
     });
@@ -113,7 +118,7 @@ struct ForwardMasks : Order {
     if (is_next_block) load_next_block(a, time, tile_row, steps);
     restarts.each_row([&](int r, u32 of_row) {
       repeat<rows>([&](int j) {
-        if (row[j] % kMaskRows == r) replaced[j] = of_row >> (t - block);
+        if (bit[j] == 1u << r) replaced[j] = of_row >> (t - block);
       });
     });
     int stop = minimum(block + kBlockSteps, steps);
@@ -208,7 +213,7 @@ struct ForwardMasks : Order {
 
 template <int units, int rows>
 struct ForwardMasks {
-  RNNC_MEMBER void place_row(int, int64) {}
+  RNNC_MEMBER void place_row(int, int64, int64) {}
   RNNC_MEMBER void place_unit(int, int64) {}
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments&, const TimeOrder&, int) {}

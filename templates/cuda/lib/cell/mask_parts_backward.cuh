@@ -37,7 +37,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
     if (is_next_block) block = t, blocks.bytes = blocks.coming;
     if (is_next_block) load_next_block(a, time, tile_row, steps);
     blocks.each_row([&](int r, u32 of_row) {
-      if (this->row[0] % kMaskRows == r) restarts = of_row >> (block - t);
+      if (this->place[0] % kMaskRows == r) restarts = of_row >> (block - t);
     });
     const int edge = this->edge[0];
     int last = maximum(block + 1 - kBlockSteps, 0);

@@ -5,6 +5,7 @@
 // between the wait and the first read.
 #pragma once
 
+#include "lib/cell/mask.cuh"
 #include "lib/ptx/cp_async.cuh"
 #include "lib/ptx/launder.cuh"
 #include "lib/ptx/vec.cuh"
@@ -28,12 +29,13 @@ struct RowCopy {
   int row[at_least_one(kCopies)], byte[at_least_one(kCopies)];  // of the source
   int offset_bytes[at_least_one(kCopies)];                      // of the destination; -1: none
 
-  // For rows from first_row on. A row beyond `batch` is replaced by row 0.
-  RNNC_MEMBER void prepare(int64 first_row, int64 batch) {
+  // For rows at first_row and the places after it. One beyond the batch is replaced by that at 0.
+  template <typename Arguments>
+  RNNC_MEMBER void prepare(const Arguments& a, int64 first_row) {
     repeat<kCopies>([&](int i) {
       const int piece = threadIdx.x + i * threads, row_idx = piece / kPieces;
-      const int batch_row = static_cast<int>(first_row) + row_idx;
-      row[i] = launder(batch_row < batch ? batch_row : 0);
+      const int place = static_cast<int>(first_row) + row_idx;
+      row[i] = launder(row_at(a, place < a.batch ? place : 0));
       byte[i] = launder(piece % kPieces * kAccess);
       offset_bytes[i] = launder(row_idx < rows ? row_idx * kPitch + piece % kPieces * kAccess : -1);
     });

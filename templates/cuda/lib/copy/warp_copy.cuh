@@ -4,6 +4,7 @@
 // Every thread advances its own pointers through the tensor: two additions per step.
 #pragma once
 
+#include "lib/cell/mask.cuh"
 #include "lib/ptx/cp_async.cuh"
 #include "lib/ptx/launder.cuh"
 #include "lib/ptx/vec.cuh"
@@ -29,14 +30,16 @@ struct WarpCopy {
     int row[at_least_one(kCopies)], byte[at_least_one(kCopies)];  // of the source
     int offset_bytes[at_least_one(kCopies)];                      // of the destination; -1: none
 
-    // For rows first_row, first_row + row_step, …. A row beyond the batch is replaced by row 0;
-    // units beyond the head are not copied.
-    RNNC_MEMBER void prepare(int lane, int first_unit, int64 first_row, int row_step, int64 batch) {
+    // For rows at the places first_row, first_row + row_step, …. One beyond the batch is replaced by
+    // that at 0; units beyond the head are not copied.
+    template <typename Arguments>
+    RNNC_MEMBER void prepare(const Arguments& a, int lane, int first_unit, int64 first_row,
+                             int row_step) {
       repeat<kCopies>([&](int i) {
         const int piece = lane + 32 * i, row_idx = piece / kPieces;
         const int row_byte = piece % kPieces * kAccess;
-        const int batch_row = static_cast<int>(first_row) + row_idx * row_step;
-        row[i] = batch_row < batch ? batch_row : 0;
+        const int place = static_cast<int>(first_row) + row_idx * row_step;
+        row[i] = row_at(a, place < a.batch ? place : 0);
         byte[i] = first_unit * kUnitBytes + row_byte;
         const bool in_bounds = row_idx < rows && byte[i] < head_dim * kUnitBytes;
         offset_bytes[i] = launder(in_bounds ? row_idx * kPitch + row_byte : -1);

@@ -36,8 +36,8 @@ using Weights = GateMajorWeights<K, 1, Plan::kHeadDim* static_cast<int>(sizeof(E
                                  32 * Plan::kWarps, kSharedBytes>;
 
 // Item (half, j) of a thread is unit first_unit + 8 half + lane / 4 and column 2 quad + j, which
-// holds batch row first_row + Plan::kThreadRows quad + j. If there is no such unit or row, the
-// thread computes another item's values and stores none.
+// holds the batch row at place first_row + Plan::kThreadRows quad + j. If there is no such unit or
+// row, the thread computes another item's values and stores none.
 struct Items : BackwardItems<2, Plan::kThreadRows> {
   int unit, quad;
   int64 first_unit_offset;  // of the first unit, in [N, D]
@@ -57,10 +57,10 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
     bool row_valid[Plan::kThreadRows];
     repeat<Plan::kThreadRows>([&](int j) {
       row_valid[j] = row + j < a.batch;
-      masks.place_row(j, row_valid[j] ? row + j : 0);
-      unweighted.place_row(j, row_valid[j] ? row + j : 0);
-      offset_bytes[j] = launder(((row_valid[j] ? row + j : 0) * plane + first_unit_offset) *
-                                int64{sizeof(Element)});
+      const int64 place = row_valid[j] ? row + j : 0, real_row = row_at(a, place);
+      masks.place_row(j, real_row, place);
+      unweighted.place_row(j, real_row);
+      offset_bytes[j] = launder((real_row * plane + first_unit_offset) * int64{sizeof(Element)});
     });
     repeat<2>([&](int half) {
       const bool exists = whole || unit + 8 * half < Plan::kHeadDim;
@@ -159,8 +159,8 @@ struct StepCopy {
     step_size = a.batch * plane;
     time = TimeOrder(steps, order);
     restarts.begin(a, time, first_row, threadIdx.x == 0);
-    saved.prepare(first_row, a.batch);
-    state.prepare(first_row, a.batch);
+    saved.prepare(a, first_row);
+    state.prepare(a, first_row);
   }
   RNNC_MEMBER void issue(const BackwardArguments& a, int t, char* to) const {
     const int64 t_offset = time.at(t) * step_size + first_unit;

@@ -34,8 +34,8 @@ constexpr int kNumAccumulators = Weights::kTiles == 1 || kPack == 1 ? 2 : 1;
 using Product = Accumulator<kNumAccumulators>[Weights::kTiles];
 
 // Item (group, j) of a thread is unit first_unit + 8 group + lane / 4 and column 2 quad + j, which
-// holds batch row first_row + Plan::kThreadRows quad + j. If there is no such unit or row, the
-// thread computes another item's values and stores none.
+// holds the batch row at place first_row + Plan::kThreadRows quad + j. If there is no such unit or
+// row, the thread computes another item's values and stores none.
 struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
   int64
       offset_bytes[Plan::kThreadRows];  // an address is a uniform pointer and one of these offsets
@@ -55,8 +55,8 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
                                : rows_left < Plan::kThreadRows ? 1
                                                                : Plan::kThreadRows);
     repeat<Plan::kThreadRows>([&](int j) {
-      const int64 real_row = j < valid_rows ? row + j : 0;
-      masks.place_row(j, real_row);
+      const int64 place = j < valid_rows ? row + j : 0, real_row = row_at(a, place);
+      masks.place_row(j, real_row, place);
       unweighted.place_row(j, real_row);
       const int64 real_unit = head * Plan::kHeadDim + (whole || unit < Plan::kHeadDim ? unit : 0);
       offset_bytes[j] = launder((real_row * plane + real_unit) * int64{sizeof(Element)});
@@ -170,7 +170,7 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
   // Copies wx of later steps: a step is shorter than a round trip to memory.
   const TimeOrder time(steps, order);
   InputCopy input;
-  input.prepare(first_row, a.batch);
+  input.prepare(a, first_row);
   const Element* next_input =
       a.wx + time.at(0) * a.wx_time + head * Plan::kHeadDim * Cell::kInputGates;
   char* const inputs = shared + 2 * kBufferBytes;

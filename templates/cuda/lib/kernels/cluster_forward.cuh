@@ -32,8 +32,8 @@
 namespace rnnc::cluster_forward {
 
 // Item j of a thread is unit first_unit + lane / 4 and column 2 quad + j, or 2 quad + split, which
-// is the batch row that far from the first. If there is no such unit or row, the thread computes
-// another item's values and stores none; for a unit that does not exist it pushes zeros.
+// is the batch row at the place that far from the first. If there is no such unit or row, the thread
+// computes another item's values and stores none; for a unit that does not exist it pushes zeros.
 struct Items : ForwardItems<1, kItems> {
   bool exists;      // the unit
   int valid_items;  // how many of the items, the first ones, have results to store
@@ -54,11 +54,10 @@ struct Items : ForwardItems<1, kItems> {
     masks.place_unit(0, real_unit);
     unweighted.place_unit(0, head, exists ? unit : 0);
     repeat<kItems>([&](int j) {
-      const int64 row = item_row + j;
-      masks.place_row(j, row < a.batch ? row : 0);
-      unweighted.place_row(j, row < a.batch ? row : 0);
-      offset_bytes[j] =
-          launder(((row < a.batch ? row : 0) * plane + real_unit) * int64{sizeof(Element)});
+      const int64 place = item_row + j < a.batch ? item_row + j : 0, row = row_at(a, place);
+      masks.place_row(j, row, place);
+      unweighted.place_row(j, row);
+      offset_bytes[j] = launder((row * plane + real_unit) * int64{sizeof(Element)});
       input_offset[j] = launder(InputCopy::offset(kItems * quad + j, exists ? lane >> 2 : 0));
       repeat<Cell::kStates>([&](int s) {
         state[0][j][s] = to_real(*element_at(a.initial_states[s], offset_bytes[j]));
@@ -132,7 +131,7 @@ struct Inputs {
   RNNC_MEMBER void start(const ForwardArguments& a, u32 shared_begin, int64 head, int first_unit,
                          int64 first_row, int warp, int lane, const TileSteps& tile_steps,
                          const Order& order) {
-    pieces.prepare(lane, first_unit, first_row, kItems == 2 ? 1 : 2, a.batch);
+    pieces.prepare(a, lane, first_unit, first_row, kItems == 2 ? 1 : 2);
     tile = tile_steps;
     time = TimeOrder(tile.of(a), order);
     const Element* const first_input = a.wx + time.at(0) * a.wx_time;

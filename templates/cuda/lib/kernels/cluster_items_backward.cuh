@@ -73,8 +73,8 @@ struct StepCopies {
     const int64 last = at.time(a).at(at.steps - 1);
     const int64 last_step = last * at.step_size + at.head * Plan::kHeadDim;
     const int first = at.block_unit + (item * Plan::kWarps + at.warp) * kItemUnits;
-    saved_pieces[item].prepare(at.lane, first, at.first_row, 1, a.batch);
-    state_pieces[item].prepare(at.lane, first, at.first_row, 1, a.batch);
+    saved_pieces[item].prepare(a, at.lane, first, at.first_row, 1);
+    state_pieces[item].prepare(a, at.lane, first, at.first_row, 1);
     saved[item].start(saved_pieces[item], a.saved + last_step * Cell::kSaved,
                       at.plane * Cell::kSaved);
     repeat<Cell::kStates>([&](int s) {
@@ -126,10 +126,10 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
   Gradients found[kItems], derivative[kItems][at_least_one(Cell::kSources)];
 
   RNNC_MEMBER void load(const BackwardArguments& a, const Position& at, StepCopies& copies) {
-    const int64 row = at.first_row + at.column;
-    const bool row_valid = row < a.batch;
-    masks.place_row(0, row_valid ? row : 0);
-    unweighted.place_row(0, row_valid ? row : 0);
+    const bool row_valid = at.first_row + at.column < a.batch;
+    const int64 place = row_valid ? at.first_row + at.column : 0, row = row_at(a, place);
+    masks.place_row(0, row, place);
+    unweighted.place_row(0, row);
     repeat<kItems>([&](int item) {
       const int group = item * Plan::kWarps + at.warp;
       active[item] = kItemGroups % Plan::kWarps == 0 || group < kItemGroups;
@@ -137,8 +137,7 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
       const bool exists = active[item] && at.block_unit + unit[item] < Plan::kHeadDim;
       valid[item] = exists && row_valid;
       const int64 real_unit = at.head * Plan::kHeadDim + (exists ? at.block_unit + unit[item] : 0);
-      offset_bytes[item] =
-          launder(((row_valid ? row : 0) * at.plane + real_unit) * int64{sizeof(Element)});
+      offset_bytes[item] = launder((row * at.plane + real_unit) * int64{sizeof(Element)});
       t_offset_bytes[item] =
           offset_bytes[item] +
           at.time(a).at(at.steps - 1) * at.step_size * int64{sizeof(Element)};

@@ -36,7 +36,7 @@ RNNC_INLINE void load_items(Items& items, const BackwardArguments& a, const Plac
   const int steps = static_cast<int>(place.tile.of(a));
   repeat<Sizes::kThreadItems>([&](int i) {
     Item& it = items[i];
-    it.find(static_cast<int>(threadIdx.x) + i * Sizes::kThreads, place, a.batch, kTileBytes);
+    it.find(static_cast<int>(threadIdx.x) + i * Sizes::kThreads, place, a, kTileBytes);
     it.partial_offset = Plan::kCluster > 1
                             ? (it.phase_row / 4 * Plan::kUnits + it.unit_idx) * 4 + it.phase_row % 4
                             : it.unit_idx * kRowPitch + it.phase_row;
@@ -47,12 +47,12 @@ RNNC_INLINE void load_items(Items& items, const BackwardArguments& a, const Plac
       it.after[s] = kReads[s] && steps > 0 ? to_real(last[it.offset]) : real(0);
       it.d_state[s] = a.d_last[s] ? to_real(a.d_last[s][it.offset]) : real(0);
     });
-    it.masks.place_row(0, it.row);
+    it.masks.place_row(0, it.row, it.row_place);
     it.masks.place_unit(0, it.unit);
     it.unweighted.place_row(0, it.row);
     it.unweighted.place_unit(0, place.head, it.unit - place.head * Plan::kHeadDim);
     it.masks.begin(a, place.time(a), steps);
-    it.restarts.begin(a, place.time(a), it.row, steps - 1, -place.time(a).stride(1));
+    it.restarts.begin(a, place.time(a), it.row_place, steps - 1, -place.time(a).stride(1));
     it.masks.advance(a, place.time(a), it.restarts.next(-place.time(a).stride(1)));
   });
 }

@@ -38,18 +38,18 @@ RNNC_INLINE void look_ahead(Item& it, const ForwardArguments& a, const Place& pl
 RNNC_INLINE void load_items(Items& items, const ForwardArguments& a, const Place& place) {
   repeat<Sizes::kThreadItems>([&](int i) {
     Item& it = items[i];
-    it.find(static_cast<int>(threadIdx.x) + i * Sizes::kThreads, place, a.batch, kTileBytes);
+    it.find(static_cast<int>(threadIdx.x) + i * Sizes::kThreads, place, a, kTileBytes);
     it.input_offset = it.row * a.wx_row + it.unit * Cell::kInputGates;
     it.partial_offset = it.phase_row * kPartialPitch + it.unit_idx * kPartialWidth;
     load_bias(it.bias, a, place.plane, it.unit);
     load_unit_weights(it.param, it.diagonal, a, place.plane, it.unit);
     repeat<Cell::kStates>([&](int s) { it.state[s] = to_real(a.initial_states[s][it.offset]); });
-    it.masks.place_row(0, it.row);
+    it.masks.place_row(0, it.row, it.row_place);
     it.masks.place_unit(0, it.unit);
     it.unweighted.place_row(0, it.row);
     it.unweighted.place_unit(0, place.head, it.unit - place.head * Plan::kHeadDim);
     it.masks.begin(a, place.time(a), static_cast<int>(place.tile.of(a)));
-    it.restarts.begin(a, place.time(a), it.row, 1, place.time(a).stride(1));
+    it.restarts.begin(a, place.time(a), it.row_place, 1, place.time(a).stride(1));
     it.masks.begin_states(0, 0, a, place.time(a), it.state);
     look_ahead(it, a, place, 0);
   });

@@ -76,23 +76,27 @@ struct GridItem {
   int phase;       // of each step, in which it is computed
   int phase_row, unit_idx;  // in the phase; in the block
   int64 row, unit;          // in the batch; in [N, D]
+  int64 row_place;          // of the row, among those of all groups
   int64 offset;             // in [B, N, D], in elements
   int exchange_offset;      // in a tile of the exchange buffer, in bytes
 
   // The item of that number among those of the block.
-  RNNC_MEMBER void find(int number, const GridPlace<Plan>& place, int64 batch, int tile_bytes) {
+  template <typename Arguments>
+  RNNC_MEMBER void find(int number, const GridPlace<Plan>& place, const Arguments& a,
+                        int tile_bytes) {
     using Sizes = GridSizes<Plan>;
     const int group_row = number / Plan::kUnits % Sizes::kGroupRows;
     unit_idx = number % Plan::kUnits;
     phase_row = group_row % Sizes::kPhaseRows;
     const int block_unit = place.first_unit + unit_idx;
-    const int64 batch_row = place.group * Sizes::kGroupRows + group_row;
+    const int64 group_place = place.group * Sizes::kGroupRows + group_row;
     const bool exists = number < Sizes::kItems;
-    valid = block_unit < Plan::kHeadDim && batch_row < batch && exists;
+    valid = block_unit < Plan::kHeadDim && group_place < a.batch && exists;
     phase = exists ? group_row / Sizes::kPhaseRows : Plan::kPhases;
     in_bounds = block_unit < Sizes::kDimKTiles * kKTile && exists;
     unit = place.head * Plan::kHeadDim + (valid ? block_unit : 0);
-    row = valid ? batch_row : 0;
+    row_place = valid ? group_place : 0;
+    row = row_at(a, row_place);
     offset = row * place.plane + unit;
     exchange_offset =
         group_row / kTileRows * tile_bytes + word_offset(group_row % kTileRows, block_unit);

@@ -1,7 +1,8 @@
 // Masks in a kernel of an alternating plan, which runs one step: how an item takes it.
 //
 // Unlike the rows of a resident plan, one that does not run a step keeps its states: nothing of it
-// is in registers at its last step.
+// is in registers at its last step. No row ends early, so rows are taken as they lie. A call may
+// step down from a resident plan to this one, with the same masks: a row's bit is found by its place.
 #pragma once
 
 #include "lib/cell/item.cuh"
@@ -23,12 +24,12 @@ enum class How : u32 {
 template <typename Arguments>
 RNNC_INLINE How load_how(const Arguments& a, const TimeOrder& time, int64 t, int64 row) {
   if (t < 0 || t >= a.steps) return How::kRun;
-  const int64 place = time.at(t), count = row_steps(a, row);
+  const int64 step = time.at(t), count = row_steps(a, row), place = place_of(a, row);
   const bool reversed = time.reversed;
-  if (place >= count) return How::kHold;
-  const u32 restarts = ld_global_nc_u8(restarts_of(a, row, reversed) + place);
-  if (restarts & restart_bit(row)) return How::kRestart;
-  return place == (reversed ? count - 1 : 0) ? How::kFirst : How::kRun;
+  if (step >= count) return How::kHold;
+  const u32 restarts = ld_global_nc_u8(restarts_of(a, place, reversed) + step);
+  if (restarts & restart_bit(place)) return How::kRestart;
+  return step == (reversed ? count - 1 : 0) ? How::kFirst : How::kRun;
 }
 
 struct ForwardMasks : Order {
