@@ -73,9 +73,11 @@ struct Block {
   std::map<unsigned, Phases> phases;  // mbarriers, by address
   std::vector<unsigned> words;        // what lanes exchange, 16 each
 };
+constexpr int kStack = 256 << 10;  // bytes
 struct Lane {
   ucontext_t context;
-  std::vector<char> stack = std::vector<char>(256 << 10);
+  // Not filled with zeros: most of it is never touched, and then takes no memory.
+  std::unique_ptr<char[]> stack = std::unique_ptr<char[]>(new char[kStack]);
   Block* block;
   unsigned thread;
   bool done;
@@ -152,7 +154,7 @@ void launch(void (*kernel)(Arguments), const void* arguments, Dim grid, unsigned
       lane.thread = i;
       lane.done = false;
       getcontext(&lane.context);
-      lane.context.uc_stack = {lane.stack.data(), 0, lane.stack.size()};
+      lane.context.uc_stack = {lane.stack.get(), 0, kStack};
       lane.context.uc_link = &scheduler;
       makecontext(&lane.context, run_lane, 0);
     }

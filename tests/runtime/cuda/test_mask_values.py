@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 import rnnc
 import torch
+from rnnc.codegen.cuda.limits import limits_of
+from rnnc.runtime.cuda import choose
 
 NAN = float("nan")
-# B, T, N, D of each kind of plan: several tiles of rows, and blocks that share a head.
-SIZES = {"block": (9, 7, 1, 24), "cluster": (9, 6, 1, 72), "grid": (9, 5, 1, 72)}
+# B, T, N, D of each kind of plan: three tiles of rows, and blocks that share a head.
+SIZES = {"block": (11, 7, 1, 24), "cluster": (19, 6, 1, 72), "grid": (19, 5, 1, 72)}
 FORMS = {"init": None, "shared": (), "rows": ("B",), "stored": ("B", "T")}
 
 
@@ -97,6 +100,18 @@ def test_lengths_and_resets(kind, reverse, emulated_blocks, inputs_for, poisoned
         given = drawn_call(rnnc.cells.lstm, SIZES[kind], form, torch.float32, inputs_for)
         check(rnnc.cells.lstm, given, kind, reverse)
     assert {plan.kind for plan in emulated_blocks} == {kind}
+
+
+@slow
+@pytest.mark.parametrize("reverse", [False, True])
+def test_blocks_of_eight_rows(reverse, emulated_blocks, inputs_for, poisoned, monkeypatch):
+    """They take less time where tiles are more than places."""
+    limits = replace(limits_of("H200"), multiprocessors=1)
+    monkeypatch.setattr(choose, "device_limits", lambda _: limits)
+    for form in ("init", "rows"):
+        given = drawn_call(rnnc.cells.lstm, (19, 7, 1, 24), form, torch.float32, inputs_for)
+        check(rnnc.cells.lstm, given, "block", reverse)
+    assert {(plan.kind, plan.rows) for plan in emulated_blocks} == {("block", 8)}
 
 
 @slow
