@@ -27,7 +27,8 @@ class Choice(NamedTuple):
 
     There `reverse` is a bool. A module also has `"half"`: both directions of a layer in one call,
     the heads of the one that runs forwards first. `fill` is that of `Shape`, which no caller says:
-    a call of packed rows has it, since other plans are faster there.
+    a module's call has it where the host sees how many steps each row runs, since other plans are
+    faster there.
     """
 
     variant: str = "auto"
@@ -42,17 +43,16 @@ class Choice(NamedTuple):
         return self.variant, self.save, self.precision, self.reverse
 
 
-def filled(choice: Choice, total: int, steps: int, batch: int) -> Choice:
-    """The same choice for packed rows, the longest sequence first.
+def fill_of(total: int, steps: int, batch: int) -> float:
+    """The share of the steps of all rows that run, as `Choice` has it.
 
     Args:
-        choice: the caller's.
-        total: packed rows.
-        steps: of the longest sequence.
-        batch: sequences.
+        total: steps that run, of all rows.
+        steps: of the call.
+        batch: rows.
     """
     share = round(_FILLS * total / max(steps * batch, 1))
-    return choice._replace(fill=min(max(share, 1), _FILLS) / _FILLS)
+    return min(max(share, 1), _FILLS) / _FILLS
 
 
 @dataclass(frozen=True, slots=True, eq=False)

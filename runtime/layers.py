@@ -15,7 +15,7 @@ from .autograd.stack.forward import forward_layers, profiled
 from .autograd.step import run_step_node
 from .autograd.traced.call import operator_weights, run_operator
 from .autograd.transforms import check_has_operators, needs_reference
-from .call import filled
+from .call import fill_of
 from .check.plain import all_plain, any_tangent, is_watched
 from .composed.layer_by_layer import composed
 from .layers_call import wavefront_error
@@ -195,11 +195,12 @@ def plain_call(
         own = [tensor for tensor in (ragged.lengths, ragged.reset) if tensor is not None]
         if not all_plain(own) or not getattr(TARGETS[target], "takes_masks", False):
             return None
-        ragged = ragged.on(x.device)._replace(reset_to=values or None)
+        ragged = ragged.on(x)._replace(reset_to=values or None)
+        fill = ragged.fill
         if ragged.starts is not None and ragged.lengths is not None:
             batch = len(ragged.lengths)
-            choice = filled(settings.choice, len(x), len(ragged.starts) - 1, batch)
-            settings = settings._replace(choice=choice)
+            fill = fill_of(len(x), len(ragged.starts) - 1, batch)
+        settings = settings._replace(choice=settings.choice._replace(fill=fill))
     tf32 = TARGETS[target].rounds(x.dtype, settings.choice.precision)
     kind = None if ragged is None else ragged.kind
     stack = stack_of(settings, target, needs_grad, dropout, tf32, kind)

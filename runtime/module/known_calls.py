@@ -181,7 +181,7 @@ class KnownCalls:
 def _key(x: Tensor, states: Sequence[Tensor] | None, ragged: Ragged | None) -> Hashable:
     """What differs between the calls of one loop."""
     wanted = states[0].requires_grad if states else None
-    kind = None if ragged is None else ragged.kind
+    kind = None if ragged is None else (ragged.kind, ragged.fill)
     return x.shape, x.dtype, x.requires_grad, wanted, torch.is_grad_enabled(), kind
 
 
@@ -199,4 +199,4 @@ def _in_time(rows: tuple[Any, Any, Any], batch_first: bool, x: Tensor) -> Ragged
         reset = reset.transpose(0, 1)
         if reset_to is not None:
             reset_to = [v.transpose(1, 2) if v.ndim == 4 else v for v in reset_to]
-    return Ragged(lengths, reset, reset_to).on(x.device)
+    return Ragged(lengths, reset, reset_to).on(x)

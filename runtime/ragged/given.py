@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from ..call import fill_of
+from ..check.masks import values_visible
+
 
 class RaggedKind(NamedTuple):
     """Which tensors of `Ragged` a call has.
@@ -54,12 +57,14 @@ class Ragged(NamedTuple):
             (layers * directions, B, hidden) or (layers * directions, T, B, hidden); None for each
             state's `init`.
         starts: of packed rows, as in `TorchPacking`; None where rows are not packed.
+        fill: as in `Choice`, of rows that are not packed.
     """
 
     lengths: Tensor | None
     reset: Tensor | None
     reset_to: Sequence[Tensor] | None
     starts: Tensor | None = None
+    fill: float = 1.0
 
     @property
     def kind(self) -> RaggedKind:
@@ -74,16 +79,20 @@ class Ragged(NamedTuple):
         packed = [] if self.starts is None else [self.starts]
         return [*found, *(self.reset_to or ()), *packed]
 
-    def on(self, device: torch.device) -> Ragged:
-        """The same with lengths of int64 on a device; nothing waits for it.
+    def on(self, x: Tensor) -> Ragged:
+        """The same with lengths of int64 on the device of x; nothing waits for it. Where only the
+        host saw them, `fill` says how many steps run.
 
         Args:
-            device: of the call.
+            x: (T, B, input), or (total, input) of packed rows.
         """
-        lengths = self.lengths
-        if lengths is None or (lengths.dtype == torch.int64 and lengths.device == device):
+        lengths, fill = self.lengths, self.fill
+        if lengths is None or (lengths.dtype == torch.int64 and lengths.device == x.device):
             return self
-        return self._replace(lengths=lengths.to(device, torch.int64, non_blocking=True))
+        if self.starts is None and _host_alone_sees(lengths, x.device) and values_visible(lengths):
+            fill = fill_of(int(lengths.sum()), *x.shape[:2])
+        lengths = lengths.to(x.device, torch.int64, non_blocking=True)
+        return self._replace(lengths=lengths, fill=fill)
 
     def cleaned(self, x: Tensor) -> Tensor:
         """The input of the first layer with zeros where a row runs no step: no product reads more.
@@ -114,6 +123,11 @@ class Ragged(NamedTuple):
                 value = own.unsqueeze(1) if own.ndim < state.ndim else own
             found.append(torch.where(where, value, state))
         return found
+
+
+def _host_alone_sees(lengths: Tensor, device: torch.device) -> bool:
+    """Whether the host can count their steps without a wait, and the call runs elsewhere."""
+    return lengths.device.type == "cpu" != device.type
 
 
 def by_heads(value: Tensor, heads: int, dim: int) -> Tensor:

@@ -94,3 +94,19 @@ def test_a_graph_of_a_module_follows_the_lengths(joint, monkeypatch):
         for ours, wanted in zip(got, run(rnn), strict=True):
             torch.testing.assert_close(ours, wanted, rtol=1e-3, atol=1e-4)
         rnn.backend = "cuda"
+
+
+def test_plans_for_lengths_that_the_host_sees():
+    """Of more tiles than a GPU holds at once; a call that comes again is replayed."""
+    rnn = rnnc.RNN(CELL, 64, 384, bidirectional=True, device="cuda", dtype=torch.float16)
+    x = torch.randn(60, 64, 64, device="cuda", dtype=torch.float16)
+    seed = torch.randn(60, 64, 768, device="cuda", dtype=torch.float16)
+    drawn = [torch.randint(low, 61, (64,)) for low in (0, 50)]
+    for _ in range(4):
+        for lengths in drawn:
+            results = []
+            for given in (lengths, lengths.cuda()):
+                y, last = rnn(x, lengths=given)
+                results.append((y, *last, *torch.autograd.grad(y, list(rnn.parameters()), seed)))
+            for got, wanted in zip(*results, strict=True):
+                assert (got.double() - wanted.double()).norm() < 1e-2 * wanted.double().norm()

@@ -7,6 +7,7 @@ import rnnc
 import torch
 from rnnc.runtime.call import Choice, call_of
 from rnnc.runtime.cuda.target import CudaTarget
+from rnnc.runtime.ragged import given
 from rnnc.runtime.targets import TARGETS
 from torch.nn.utils.rnn import pack_sequence
 
@@ -74,9 +75,11 @@ def test_lengths_and_resets_are_one_launch_too(form, simulated_gpu):
         assert value.grad is None or value.grad.shape == value.shape
 
 
-@pytest.mark.parametrize(
-    ("lengths", "fill"), [((40, 39, 2), 0.625), ((40, 40, 39), 1.0), ((40, 1, 1), 0.375)]
-)
+# The share of the steps that run, of three rows and 40 steps, in eighths.
+FILLS = {(40, 39, 2): 0.625, (40, 40, 39): 1.0, (40, 1, 1): 0.375}
+
+
+@pytest.mark.parametrize(("lengths", "fill"), FILLS.items())
 def test_packed_rows_are_one_launch_too(lengths, fill, simulated_gpu, monkeypatch):
     """Their plan is asked for the batch of sequences, and for the share of steps that run."""
     asked = []
@@ -96,6 +99,30 @@ def test_packed_rows_are_one_launch_too(lengths, fill, simulated_gpu, monkeypatc
     found.data.sum().backward()
     assert asked == [(fill, 3)]
     assert simulated_gpu == ["rnnc_forward", "rnnc_backward"]
+
+
+def test_lengths_that_the_host_sees_say_how_many_steps_run(simulated_gpu, monkeypatch):
+    """Calls that differ in that alone are not taken for each other."""
+    monkeypatch.setattr(given, "_host_alone_sees", lambda *_: True)
+    module = rnnc.RNN(LSTM, 8, 64, backend="simulated", dtype=torch.bfloat16)
+    x = torch.randn(40, 3, 8, dtype=torch.bfloat16)
+    cases = [(torch.tensor(n, dtype=torch.int32), share) for n, share in FILLS.items()]
+    for _ in range(2):
+        for lengths, _ in cases:
+            module(x, lengths=lengths)
+    for lengths, fill in cases:
+        rows = lengths, None, None
+        _, call = module._known_calls.find_sequence(module, x, None, rows)
+        assert call.stack.calls[0].choice.fill == fill
+
+
+def test_the_host_does_not_wait_for_lengths():
+    lengths = torch.tensor([4, 2, 0, 1], dtype=torch.int32)
+    x = torch.empty(7, 4, 3, device="meta")
+    assert given.Ragged(lengths, None, None).on(x).fill == 0.25
+    for own, where in ((lengths.to("meta"), x), (lengths, x.new_empty(x.shape, device="cpu"))):
+        found = given.Ragged(own, None, None).on(where)
+        assert (found.fill, found.lengths.dtype) == (1.0, torch.int64)
 
 
 def test_layers_of_both_directions_never_run_at_the_same_time(simulated_gpu, monkeypatch):
