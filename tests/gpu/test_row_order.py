@@ -9,7 +9,7 @@ from rnnc.runtime.cuda.target import CudaTarget
 
 CELL = rnnc.cells.lstm
 # B, T, N and D: several tiles of rows, of which the last is not full.
-SIZES = {"block": (37, 29, 2, 40), "cluster": (37, 29, 2, 144), "grid": (37, 29, 1, 264)}
+SIZES = {"block": (37, 29, 2, 40), "cluster": (37, 29, 2, 72), "grid": (37, 29, 1, 264)}
 
 
 def call(tensors, lengths, reset, seeds, **choice):
