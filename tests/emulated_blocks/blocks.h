@@ -73,11 +73,11 @@ struct Block {
   std::map<unsigned, Phases> phases;  // mbarriers, by address
   std::vector<unsigned> words;        // what lanes exchange, 16 each
 };
-constexpr int kStack = 256 << 10;  // bytes
+constexpr int kStackBytes = 256 << 10;
 struct Lane {
   ucontext_t context;
-  // Not filled with zeros: most of it is never touched, and then takes no memory.
-  std::unique_ptr<char[]> stack = std::unique_ptr<char[]>(new char[kStack]);
+  // Not cleared: of a stack only the pages that a lane touches take memory.
+  std::unique_ptr<char[]> stack{new char[kStackBytes]};
   Block* block;
   unsigned thread;
   bool done;
@@ -154,7 +154,7 @@ void launch(void (*kernel)(Arguments), const void* arguments, Dim grid, unsigned
       lane.thread = i;
       lane.done = false;
       getcontext(&lane.context);
-      lane.context.uc_stack = {lane.stack.get(), 0, kStack};
+      lane.context.uc_stack = {lane.stack.get(), 0, kStackBytes};
       lane.context.uc_link = &scheduler;
       makecontext(&lane.context, run_lane, 0);
     }
@@ -175,6 +175,9 @@ void launch(void (*kernel)(Arguments), const void* arguments, Dim grid, unsigned
       swapcontext(&scheduler, &lane.context);
     }
   }
+  // Each kernel is a library with lanes of its own.
+  lanes.clear();
+  blocks.clear();
 }
 
 }  // namespace emulation

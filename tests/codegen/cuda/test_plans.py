@@ -147,10 +147,10 @@ def test_auto_always_finds_a_plan_and_says_why_it_is_no_block(cell, shape, limit
 # All plans of a shape take seconds.
 @pytest.mark.parametrize("examples", [3, pytest.param(30, marks=pytest.mark.slow)])
 def test_auto_is_the_cheapest_of_all_plans_and_each_variant_s_the_cheapest_of_its_kind(examples):
-    settings(max_examples=examples, deadline=None)(auto_is_the_cheapest)()
+    drawn = given(cells, shapes, gpus())(auto_is_the_cheapest)
+    settings(max_examples=examples, deadline=None)(drawn)()
 
 
-@given(cells, shapes, gpus())
 def auto_is_the_cheapest(cell, shape, limits):
     plans = plans_for(cell, shape, limits)
     costs = [sum(plan.costs) for plan in plans]
