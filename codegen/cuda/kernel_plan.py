@@ -146,6 +146,10 @@ class KernelPlan(ABC):
         """The plan without what its source does not depend on: equal for equal sources."""
         return replace(self, estimate=StepEstimate(), binding="")
 
+    def with_more_registers(self) -> Self | None:
+        """The same plan with fewer blocks per SM, which leaves a thread more registers; or None."""
+        return None
+
     def batch_tiles(self, batch: int) -> int:
         """The number of parts into which the plan cuts the batch.
 

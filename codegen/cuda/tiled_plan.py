@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Self
 
 from ...constrint import Solution
@@ -73,6 +73,11 @@ class TiledPlan(ResidentPlan):
             resident=max(resident, found["blocks"]),
             **sizes,
         )
+
+    def with_more_registers(self) -> Self | None:
+        """The same plan with one block less per SM, but at least one."""
+        blocks = self.blocks_per_multiprocessor - 1
+        return replace(self, blocks_per_multiprocessor=blocks) if blocks else None
 
     @property
     def matrix_kib(self) -> float:
