@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+from ..cellspec.cell import CellSpec
 from .cuda.kernel_plan import KernelPlan
 from .shape import DIRECTIONS, Dtype, Reverse, Save
 
@@ -62,6 +63,24 @@ class Plan:
             return self
         both = (replace(p, reverse=reverse, masked=masked) for p in (self.forward, self.backward))
         return Plan(*both)
+
+    def with_stored_resets(self, cell: CellSpec, most: int) -> Plan:
+        """The same plan for values after resets that differ between steps.
+
+        Its kernels have them ready before each step, where there is room.
+
+        Args:
+            cell: the cell.
+            most: bytes of shared memory that a block may ask for.
+        """
+
+        def with_stored(plan: KernelPlan) -> KernelPlan:
+            needed = plan.reset_bytes(cell)
+            if needed is None or plan.launch_shape.shared + needed > most:
+                return replace(plan, resets="late")
+            return replace(plan, resets="ahead", reset_shared=needed)
+
+        return Plan(with_stored(self.forward), with_stored(self.backward))
 
     @cached_property
     def kernels(self) -> dict[str, KernelPlan]:

@@ -21,6 +21,10 @@ SAVES: tuple[Save, ...] = ("gates", "states")
 # the other direction of a layer.
 Reverse = Literal[False, True, "half"]
 
+# Whether batch rows have lengths and resets; "stored": and values after resets that differ between
+# steps.
+Masked = Literal[False, True, "stored"]
+
 Direction = Literal["forward", "backward"]
 DIRECTIONS: tuple[Direction, ...] = ("forward", "backward")
 

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from ..cellspec.cell import CellSpec
 from ..codegen.layout import layout_of
-from ..codegen.shape import Reverse
+from ..codegen.shape import Masked, Reverse
 
 # A byte of `Masks.steps`. A step that is held does not run: the states stand still and outputs are
 # zero. A step runs from the states after the step before it, from the reset values, or from the
@@ -72,6 +72,12 @@ class Masks:
     def learned(self) -> bool:
         """Whether a backward gives gradients of reset values: of all but stored states."""
         return self.reset_to is not None and any(t.ndim < 4 for t in self.reset_to)
+
+    @property
+    def kind(self) -> Masked:
+        """Of the masks: whether values after a reset differ between steps."""
+        stored = self.reset_to is not None and any(t.ndim == 4 for t in self.reset_to)
+        return "stored" if stored else True
 
     def gradients(
         self, d_reset_to: Sequence[Tensor] | None, states: int

@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from typing import ClassVar, Literal, NamedTuple, Self
 
+from ...cellspec.cell import CellSpec
 from ..shape import Direction, Dtype, Reverse, Save
 from .cost.estimate import StepEstimate
 from .mma import WARP
@@ -81,6 +82,9 @@ class KernelPlan(ABC):
         reverse: which heads run from the last step to the first; no size depends on it.
         wavefront: whether its kernel hands over chunks of steps between layers.
         masked: whether batch rows have lengths and resets; no size depends on it.
+        resets: whether values after a reset differ between steps, and then whether the kernel has
+            them ready before each step or loads them where rows restart.
+        reset_shared: bytes of shared memory, besides `shared`, in which it has them ready.
     """
 
     kind: ClassVar[str]
@@ -100,6 +104,8 @@ class KernelPlan(ABC):
     reverse: Reverse = False
     wavefront: bool = False
     masked: bool = False
+    resets: Literal["constant", "ahead", "late"] = "constant"
+    reset_shared: int = 0
 
     @property
     def nanoseconds(self) -> int:
@@ -145,6 +151,17 @@ class KernelPlan(ABC):
     def as_compiled(self) -> Self:
         """The plan without what its source does not depend on: equal for equal sources."""
         return replace(self, estimate=StepEstimate(), binding="")
+
+    def reset_bytes(self, cell: CellSpec) -> int | None:
+        """Bytes of shared memory for the values after a reset of all steps in flight.
+
+        Args:
+            cell: the cell.
+
+        Returns:
+            None where a kernel of this kind has them ready before no step.
+        """
+        return None
 
     def with_more_registers(self) -> Self | None:
         """The same plan with fewer blocks per SM, which leaves a thread more registers; or None."""
@@ -242,7 +259,7 @@ class ResidentPlan(KernelPlan):
     @property
     def launch_shape(self) -> LaunchShape:
         """The blocks, as a launch needs them."""
-        return LaunchShape(self.threads, self.shared)
+        return LaunchShape(self.threads, self.shared + self.reset_shared)
 
     @property
     def agreed(self) -> dict[str, object]:

@@ -14,6 +14,9 @@ TILE_N = 8
 # Half of M. Two gates of the same units interleave in a tile, so plans count units in such groups.
 GROUP_UNITS = TILE_M // 2
 
+# A warp of a cluster's backward computes 4 units of all batch rows at a time: one item per thread.
+ITEM_UNITS = WARP // TILE_N
+
 # A k-tile is the part of K that a thread reads at once: in two-byte elements two instructions.
 K_TILE_BYTES = 64
 FRAGMENT_REGISTERS = 4  # per thread, that hold R for one instruction

@@ -13,7 +13,7 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
-from ...codegen.shape import DIRECTIONS, Direction, Reverse, Shape
+from ...codegen.shape import DIRECTIONS, Direction, Masked, Reverse, Shape
 from ..call import Choice
 from ..check.tensor import DTYPES
 from ..errors import ResidencyError
@@ -39,7 +39,7 @@ def choose_plan(
     choice: Choice,
     tf32: bool,
     direction: Direction | None = None,
-    masked: bool = False,
+    masked: Masked = False,
 ) -> Plan:
     """The plan of a call.
 
@@ -56,7 +56,7 @@ def choose_plan(
         choice: the caller's. In reversed time the same plans serve.
         tf32: whether torch lets float32 products round to tf32.
         direction: that runs, for which a plan from `"auto"` must have room; None for both.
-        masked: whether the call has masks. The same plans serve.
+        masked: which masks the call has. The same plans serve.
 
     Raises:
         PlanError: there is no plan of the variant, or none at all for the device.
@@ -65,13 +65,13 @@ def choose_plan(
     asked = asked_for(cell, heads, dim, batch, dtype, device, choice, tf32)
     reverse = choice.reverse
     if choice.variant != "auto":
-        return planned(asked, choice.variant).in_time(reverse, masked)
+        return _of_call(asked, planned(asked, choice.variant), reverse, masked)
     found = recall(asked)
     if found is None and _tuning_wanted() and not torch.cuda.is_current_stream_capturing():
         found = tune(asked, device).winner
     if found is None:
         found = planned(asked)
-    found = found.in_time(reverse, masked)
+    found = _of_call(asked, found, reverse, masked)
     wanted = DIRECTIONS if direction is None else (direction,)
     if _has_room(cell, found, asked.shape, device, wanted):
         return found
@@ -127,10 +127,18 @@ def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
     return (kernel.resident or 0) >= plan.waiting_blocks(shape.batch, shape.heads)
 
 
-def all_plans(asked: Asked, reverse: Reverse, masked: bool = False) -> list[Plan]:
+def _of_call(asked: Asked, plan: Plan, reverse: Reverse, masked: Masked) -> Plan:
+    """A plan for a direction of time and masks, of which no size depends on them."""
+    found = plan.in_time(reverse, bool(masked))
+    if masked == "stored":
+        return found.with_stored_resets(asked.cell, asked.limits.shared_per_block)
+    return found
+
+
+def all_plans(asked: Asked, reverse: Reverse, masked: Masked = False) -> list[Plan]:
     """All plans, the cheapest first, for a direction of time."""
     plans = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
-    return [plan.in_time(reverse, masked) for plan in plans]
+    return [_of_call(asked, plan, reverse, masked) for plan in plans]
 
 
 def _next_best(
@@ -138,7 +146,7 @@ def _next_best(
     device: int,
     directions: Sequence[Direction],
     reverse: Reverse,
-    masked: bool = False,
+    masked: Masked = False,
 ) -> Plan:
     """The cheapest plan that there is room for: the one place that steps down, and says so."""
     plans = all_plans(asked, reverse, masked)

@@ -11,7 +11,7 @@ import torch
 
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
-from ...codegen.shape import Direction
+from ...codegen.shape import Direction, Masked
 from ...errors import DiagnosticError
 from ..errors import TensorError
 from .choose import Question, all_plans, asked_for
@@ -72,7 +72,7 @@ def with_room(
             return run(own)
         except NO_ROOM as error:
             why = str(error)
-    for plan in _others(asked, own.direction, own.masked):
+    for plan in _others(asked, own.direction, "stored" if own.resets != "constant" else own.masked):
         if plan == own or _lack_of_memory(plan, steps, asked):
             continue
         try:
@@ -124,7 +124,9 @@ def free_bytes(device: int) -> int:
 
 
 @lru_cache(maxsize=64)
-def _others(asked: Question, direction: Direction, masked: bool = False) -> tuple[KernelPlan, ...]:
+def _others(
+    asked: Question, direction: Direction, masked: Masked = False
+) -> tuple[KernelPlan, ...]:
     """All kernel plans of a direction, in the order of the plans that they are of."""
     *_, choice, _ = asked
     plans = all_plans(asked_for(*asked), choice.reverse, masked)

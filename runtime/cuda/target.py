@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.shape import Direction, Precision, Save
+from ...codegen.shape import Direction, Masked, Precision, Save
 from ..call import Call
 from ..check.plain import all_plain, is_watched
 from ..layers_call import LayersCall, LayersRead
@@ -170,7 +170,7 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections):
         """
         wx = inputs.wx
         batch, steps, heads, dim, _ = wx.shape
-        ready = _ready(call, "forward", wx, batch, steps, heads, dim)
+        ready = _ready(call, "forward", wx, batch, steps, heads, dim, inputs.masks)
         return kernels.forward(
             ready,
             inputs,
@@ -200,7 +200,7 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections):
         like = saved.initial_states[0]
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
-        ready = _ready(call, "backward", like, batch, steps, heads, dim)
+        ready = _ready(call, "backward", like, batch, steps, heads, dim, saved.masks)
         multiplies = multiplier(like.dtype, call.tf32)
         return kernels.backward(
             ready,
@@ -250,13 +250,20 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections):
 
 
 def _ready(
-    call: Call, direction: Direction, like: Tensor, batch: int, steps: int, heads: int, dim: int
+    call: Call,
+    direction: Direction,
+    like: Tensor,
+    batch: int,
+    steps: int,
+    heads: int,
+    dim: int,
+    masks: Masks | None = None,
 ) -> Prepared:
     """A direction of a call, prepared; one look-up if the sizes have occurred before."""
     if steps > MOST_COUNT:
         check_counts(steps, batch, heads)
-    dtype = like.dtype
-    return _prepared(call, direction, batch, heads, dim, dtype, like.device.index)
+    dtype, masked = like.dtype, False if masks is None else masks.kind
+    return _prepared(call, direction, batch, heads, dim, dtype, like.device.index, masked)
 
 
 @lru_cache(maxsize=2048)
@@ -268,11 +275,12 @@ def _prepared(
     dim: int,
     dtype: torch.dtype,
     device: int,
+    masked: Masked,
 ) -> Prepared:
     """Choose a plan for a direction of a call, and prepare it."""
     check_counts(0, batch, heads)
     asked = (call.cell, heads, dim, batch, dtype, device, call.choice, call.tf32)
-    plan = getattr(choose_plan(*asked, direction, call.masked), direction)
+    plan = getattr(choose_plan(*asked, direction, masked), direction)
     ready = prepare(call.cell, plan, CallSizes(batch, heads, dim), device)
     if call.choice.variant != "auto":
         return ready

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from ....cellspec.cell import CellSpec
 from ...shape import counted
+from ..copies import row_pitch, states_needed
 from ..tiled_plan import TiledPlan
 
 
@@ -29,6 +31,11 @@ class BlockPlan(TiledPlan):
     def cut(self) -> tuple[int, ...]:
         """How the plan cuts the batch."""
         return (self.rows,)
+
+    def reset_bytes(self, cell: CellSpec) -> int:
+        """Bytes of shared memory for the values after a reset of all steps in flight."""
+        rows = self.rows * row_pitch(1, self.head_dim, self.dtype)
+        return self.ahead * states_needed(cell, self) * rows
 
     def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:
         """The blocks of a launch, in x, y and z.

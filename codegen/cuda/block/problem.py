@@ -10,6 +10,7 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...layout import layout_of
 from ...shape import Direction, Shape
+from ..copies import row_pitch
 from ..limits import Limits
 from ..mma import (
     EXCHANGE_ROW_BYTES,
@@ -89,7 +90,7 @@ def block_problem(
         k_tiles = math.ceil(dim / k_tile)
         m.require(matrix == K_TILE_REGISTERS * k_tiles * tiles, "R in registers")
         exchange = len(layout.sources) * _exchange_bytes(k_tiles)
-        stage = _stage_bytes(len(layout.input_gates), shape, rows)
+        stage = rows * row_pitch(len(layout.input_gates), dim, shape.dtype)
         working: Expression | int = forward_registers(pointwise, shape, groups, tiles, rows)
     else:
         padded = TILE_M * math.ceil(dim / TILE_M)
@@ -97,8 +98,8 @@ def block_problem(
         m.require(tiles == len(layout.sources), "tiles per warp")
         m.require(matrix == K_TILE_REGISTERS * k_tiles, "R in registers")
         exchange = _exchange_bytes(max(k_tiles, 1))
-        stage = _stage_bytes(len(pointwise.saved), shape, rows)
-        stage += 2 * len(layout.states) * _stage_bytes(1, shape, rows)
+        stage = row_pitch(len(pointwise.saved), dim, shape.dtype)
+        stage = rows * (stage + 2 * len(layout.states) * row_pitch(1, dim, shape.dtype))
         working = backward_registers(pointwise, shape, rows)
     m.require(shared == 2 * exchange + ahead * stage, "two exchange buffers and the loads ahead")
     m.require(registers >= matrix + working, "registers per thread")
@@ -113,12 +114,6 @@ def block_problem(
 def _exchange_bytes(k_tiles: int) -> int:
     """Bytes of a buffer through which a block's warps exchange the columns of a product."""
     return TILE_N * _rounded_up(k_tiles * K_TILE_BYTES, EXCHANGE_ROW_BYTES)
-
-
-def _stage_bytes(elements: int, shape: Shape, rows: int) -> int:
-    """Bytes of one step's rows in shared memory; the padding avoids bank conflicts."""
-    unit = elements * shape.element_bytes
-    return rows * (_rounded_up(shape.head_dim * unit, 128) + _rounded_up(4 * unit, 16))
 
 
 def _rounded_up(number: int, multiple: int) -> int:

@@ -5,8 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
+from ....cellspec.cell import CellSpec
 from ...shape import counted
+from ..copies import states_needed, warp_pitch
 from ..kernel_plan import LaunchShape
+from ..mma import GROUP_UNITS, ITEM_UNITS, TILE_N
 from ..tiled_plan import TiledPlan
 
 
@@ -33,7 +36,13 @@ class ClusterPlan(TiledPlan):
     @property
     def launch_shape(self) -> LaunchShape:
         """The blocks, as a launch needs them."""
-        return LaunchShape(self.threads, self.shared, self.cluster, "cluster")
+        return LaunchShape(self.threads, self.shared + self.reset_shared, self.cluster, "cluster")
+
+    def reset_bytes(self, cell: CellSpec) -> int:
+        """Bytes of shared memory for the values after a reset of all steps in flight."""
+        units = GROUP_UNITS if self.direction == "forward" else ITEM_UNITS
+        rows = self.units // units * TILE_N * warp_pitch(1, units, self.dtype)
+        return self.ahead * states_needed(cell, self) * rows
 
     def grid(self, heads: int, tiles: int) -> tuple[int, int, int]:
         """The blocks of a launch, in x, y and z.

@@ -10,10 +10,12 @@ from ....constrint.language.expression import Expression
 from ...derive import derive
 from ...layout import layout_of, states_read_before
 from ...shape import Direction, Shape
+from ..copies import warp_pitch
 from ..limits import Limits
 from ..mma import (
     EXCHANGE_ROW_BYTES,
     GROUP_UNITS,
+    ITEM_UNITS,
     K_TILE_BYTES,
     K_TILE_REGISTERS,
     RESERVED_SHARED,
@@ -29,8 +31,6 @@ BACKWARD_WARPS = (4, 8, 16)  # per block in the backward
 _AHEAD = (8, 6, 4, 3, 2)  # steps
 # A block's units are a multiple of this: half a tile, where gates interleave, or a whole tile.
 _GRANULE = {"forward": GROUP_UNITS, "backward": TILE_M}
-# A warp of the backward computes 4 units of all batch rows at a time: one item per thread.
-_ITEM_UNITS = WARP // TILE_N
 _MOST_ITEMS = 2  # per thread of the backward
 _NAMED_BARRIERS = 15  # per block, besides the one that __syncthreads uses
 _PART_BYTES = 256  # partial sums of half a tile, which one warp writes for another
@@ -141,7 +141,7 @@ def _forward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     m.require(
         (K_TILE_BYTES * (buffer - 1) < taken) | (buffer == read), "a buffer no larger than needed"
     )
-    inputs = groups * TILE_N * _copy_pitch(len(layout.input_gates), GROUP_UNITS, shape)
+    inputs = groups * TILE_N * warp_pitch(len(layout.input_gates), GROUP_UNITS, shape.dtype)
     parts = groups * (splits - 1) * (2 * max(tiles, 1) * _PART_BYTES)
     buffers = 2 * (sources * TILE_N * K_TILE_BYTES) * buffer + parts
     # The same numbers as kNumAccumulators in the kernel: independent accumulators hide an
@@ -175,8 +175,8 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
 
     m.require(TILE_M * slots * warps >= cluster * units, "every tile has a warp")
     m.require(TILE_M * (slots - 1) * warps < cluster * units, "no more tiles per warp than needed")
-    m.require(_ITEM_UNITS * items * warps >= units, "every unit has a warp")
-    m.require(_ITEM_UNITS * (items - 1) * warps < units, "no more units per warp than needed")
+    m.require(ITEM_UNITS * items * warps >= units, "every unit has a warp")
+    m.require(ITEM_UNITS * (items - 1) * warps < units, "no more units per warp than needed")
     k_tiles: Expression | int = 0
     for source, pairs in zip(layout.sources, layout.source_pairs, strict=True):
         found = m.int(f"k_tiles_{layout.states[source]}", 1, math.ceil(most / k_tile))
@@ -188,13 +188,13 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
     m.require(
         2 * row <= k_tiles + (1 if sources else 2), "a row of the buffer no longer than needed"
     )
-    step = _copy_pitch(len(pointwise.saved), _ITEM_UNITS, shape)
+    step = warp_pitch(len(pointwise.saved), ITEM_UNITS, shape.dtype)
     # The states before each step that the backward reads, and the gradients of all states after it.
     reads = sum(states_read_before(pointwise)) + len(layout.states)
-    step += reads * _copy_pitch(1, _ITEM_UNITS, shape)
+    step += reads * warp_pitch(1, ITEM_UNITS, shape.dtype)
     shares = sources * TILE_N * _SUM_BYTES * cluster * units
     buffers = 2 * TILE_N * EXCHANGE_ROW_BYTES * row + 2 * shares
-    inputs = units * (TILE_N * step // _ITEM_UNITS)
+    inputs = units * (TILE_N * step // ITEM_UNITS)
     # The same numbers as kNumAccumulators in the kernel.
     sums = m.int("sums", 0, 4 * sources * (shape.head_dim + TILE_M))
     if shape.element_bytes == 4:
@@ -207,11 +207,3 @@ def _backward(m: Model, cell: CellSpec, shape: Shape) -> _Sizes:
         m.require((slots > 3).implies(sums == sources * slots), "one accumulator per tile")
     working = cluster_backward_registers(pointwise, shape, slots, sums, items)
     return working, inputs, buffers
-
-
-def _copy_pitch(elements: int, units: int, shape: Shape) -> int:
-    """Bytes of a row of neighbouring units in shared memory; the padding avoids bank conflicts."""
-    span = elements * units * shape.element_bytes
-    if not elements:
-        return 0
-    return 16 if span <= 16 else 32 * math.ceil(span / 32) + 16

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, Self
 
+from ....cellspec.cell import CellSpec
 from ...shape import counted
 from ..kernel_plan import BufferBytes, LaunchShape, ResidentPlan
 from ..mma import K_TILE_BYTES, K_TILE_REGISTERS, TILE_N
@@ -51,6 +52,10 @@ class GridPlan(ResidentPlan):
     exchange_k_tiles: int
     tiles: int
     streamed_k_tiles: int = 0
+
+    def reset_bytes(self, cell: CellSpec) -> int:
+        """None in shared memory: a thread loads the values of its items into registers."""
+        return 0
 
     def as_compiled(self) -> Self:
         """The plan without fields that the source does not depend on."""

@@ -68,12 +68,24 @@ class _Read(ctypes.Structure):
 
 
 def without_gaps(values: Sequence[Tensor]) -> list[Tensor]:
-    """Reset values whose heads and units have no gaps.
+    """Reset values whose heads and units have no gaps, at places where kernels can copy them.
 
     Args:
         values: of each state, (N, D), (B, N, D) or (B, T, N, D).
     """
-    return [v if v.stride()[-2:] == (v.shape[-1], 1) else v.contiguous() for v in values]
+    return [
+        v if _has_no_gaps(v) else v.clone(memory_format=torch.contiguous_format) for v in values
+    ]
+
+
+def _has_no_gaps(value: Tensor) -> bool:
+    size, strides = value.element_size(), value.stride()
+    if strides[-2:] != (value.shape[-1], 1):
+        return False
+    if value.ndim < 4 or not value.numel():
+        return True
+    widest = widest_word((value.shape[-1] * size,))
+    return not any(n % widest for n in (value.data_ptr(), *(n * size for n in strides[:2])))
 
 
 def _strides(value: Tensor) -> tuple[int, int]:

@@ -108,6 +108,20 @@ def test_rows_by_their_lengths(batch, launches, monkeypatch):
     assert torch.equal(wanted, torch.arange(batch, dtype=torch.int32).expand(2, batch))
 
 
+def test_reset_values_lie_where_kernels_can_copy_them():
+    """Kernels copy rows of a head by the widest word that divides them."""
+    memory = torch.randn(1 + 2 * 3 * 4 * 8)
+    learned, stored = memory[1:33].view(4, 8), memory[1:].view(2, 3, 4, 8)
+    assert stored.data_ptr() % 16
+    got = masks.without_gaps([learned, stored, stored.contiguous()[:, 1:], stored.mT.mT])
+    assert got[0] is learned
+    for values, wanted in zip(got[1:], (stored, stored[:, 1:], stored), strict=True):
+        assert torch.equal(values, wanted)
+        assert not values.data_ptr() % 16
+        assert values.stride()[-2:] == (8, 1)
+    assert masks.without_gaps([got[1]])[0] is got[1]
+
+
 @pytest.mark.parametrize("given", ["lengths", "reset", "both"])
 @pytest.mark.parametrize(("batch", "steps"), [(1, 1), (5, 16), (3, 33), (130, 40)])
 def test_masks(batch, steps, given, launches):

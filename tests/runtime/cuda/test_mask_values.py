@@ -121,7 +121,7 @@ def test_other_cells(name, kind, clipped, emulated_blocks, inputs_for, poisoned)
     """Gates without input, four states, params, a nonlinear backward, one state."""
     cell = clipped if name == "clipped" else rnnc.cells.get(name)
     reverse = random.random() < 0.5
-    for form, masks in (("rows", {}), ("init", {"with_resets": False})):
+    for form, masks in (("rows", {}), ("stored", {}), ("init", {"with_resets": False})):
         given = drawn_call(cell, SIZES[kind], form, torch.float32, inputs_for, **masks)
         check(cell, given, kind, reverse)
 

@@ -51,6 +51,8 @@ def test_kernels_get_masks_and_reset_values(kind, form, ran):
     for direction in DIRECTIONS:
         plan, found = ran[direction]
         assert (plan.kind, plan.masked) == (kind, True)
+        late = kind == "alternating"
+        assert plan.resets == (("late" if late else "ahead") if form == "stored" else "constant")
         masks = found.masks
         assert masks.restarts
         assert masks.longest
@@ -69,3 +71,6 @@ def test_the_plans_are_those_of_calls_without_masks(kind, simulated_gpu):
     assert plain != masked
     assert plain.in_time(True, masked=True) == masked
     assert all(plan.masked for plan in _others(question, "backward", True))
+    stored = choose_plan(*question, None, "stored")
+    assert stored == masked.with_stored_resets(CELL, 2**20)  # there is room for these sizes
+    assert stored.forward in _others(question, "forward", "stored")

@@ -8,6 +8,13 @@ namespace rnnc {
 
 constexpr int kGatesNoInput = Cell::kGates - Cell::kInputGates;
 
+// How many of the first states the backward reads before each step.
+RNNC_CONSTEXPR int states_read(int states) {
+  int count = 0;
+  for (int s = 0; s < states; ++s) count += kReads[s];
+  return count;
+}
+
 // Gradients of a unit's biases, params and diagonal weights, in this order.
 using GradientSums = real[at_least_one(Cell::kSums)];
 

@@ -16,6 +16,21 @@
 
 namespace rnnc {
 
+// Reset values that differ between steps are there before each step (lib/copy/reset_copy.cuh), in
+// this many bytes of shared memory; or a kernel loads them where rows restart.
+#ifdef RNNC_RESETS_AHEAD
+constexpr bool kResetsAhead = true;
+constexpr int kResetShared = RNNC_RESETS_AHEAD;
+#else
+constexpr bool kResetsAhead = false;
+constexpr int kResetShared = 0;
+#endif
+#ifdef RNNC_RESETS_LATE
+constexpr bool kResetsLate = true;
+#else
+constexpr bool kResetsLate = false;
+#endif
+
 #ifdef RNNC_MASKED
 
 constexpr bool kMasked = true;
@@ -171,14 +186,6 @@ struct RestartsInBlocks {
 
 // What a kernel with masks keeps in a register: otherwise it would be computed again in each step.
 RNNC_INLINE int64 kept(int64 x) { return launder(x); }
-
-// Whether reset values differ between steps.
-template <typename Arguments>
-RNNC_INLINE bool resets_vary(const Arguments& a) {
-  bool vary = false;
-  repeat<Cell::kStates>([&](int s) { vary |= a.masks.reset_time[s] != 0; });
-  return vary;
-}
 
 // Where the reset value of an item lies: of a state, at a place in memory, of a row, and of a unit
 // in [N, D]. In reverse a row restarts with the value of the place after it: the tensor of a launch

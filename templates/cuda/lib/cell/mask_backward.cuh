@@ -29,7 +29,7 @@ struct BackwardMasks : Order {
                                   // its pointwise map, and what arrives from products, ends
   States reset[units][rows];   // what this step may begin from
   SumOverTime d_reset[units][rows][Cell::kStates] = {};  // gradients of reset values, so far
-  bool vary, is_learned;       // reset values differ between steps; they have gradients
+  bool is_learned;             // reset values have gradients
 
   // A row, and its place among those of all tiles.
   RNNC_MEMBER void place_row(int j, int64 batch_row, int64 row_place) {
@@ -42,7 +42,6 @@ struct BackwardMasks : Order {
   template <typename Arguments>
   RNNC_MEMBER void begin(const Arguments& a, const TimeOrder& time, int64 steps) {
     Order::operator=(time);
-    vary = resets_vary(a);
     is_learned = false;
     repeat<Cell::kStates>([&](int s) { is_learned |= a.d_reset_to[s] != nullptr; });
     learned = 0;
@@ -54,7 +53,7 @@ struct BackwardMasks : Order {
     });
     learned = launder(learned);
     now = later = 0;
-    if (!vary) {
+    if (!kResetsLate) {
       repeat<units>([&](int i) { repeat<rows>([&](int j) { load_reset(i, j, a, 0); }); });
     }
     step = static_cast<int>(steps);
@@ -81,6 +80,11 @@ struct BackwardMasks : Order {
   template <typename T, int n>
   static RNNC_MEMBER void clear_unless(bool runs, Vec<T, n>& vec) {
     vec.clear_unless(runs);
+  }
+
+  // What the step may have begun from: `value` is the copy of that for state s.
+  RNNC_MEMBER void set_reset(int i, int j, int s, real value) {
+    if (!reversed || step != edge[j]) reset[i][j][s] = value;
   }
 
   // The states that the step began from; `state` are those after the step before, or the initial
@@ -164,7 +168,7 @@ struct BackwardMasks : Order {
         repeat<units>([&](int i) { load_initial(i, j, a); });
       });
     }
-    if (!vary || !any_lane(now)) return;
+    if (!kResetsLate || !any_lane(now)) return;
     const int64 place = launder(time.at(step));
     repeat<units>([&](int i) {
       repeat<rows>([&](int j) {
@@ -174,6 +178,7 @@ struct BackwardMasks : Order {
   }
   template <typename Arguments>
   RNNC_MEMBER void load_reset(int i, int j, const Arguments& a, int64 place) {
+    if (kResetsAhead) return;
     repeat<Cell::kStates>([&](int s) {
       const Element* const value = reset_value(a, s, place, row[j], unit[i], reversed);
       reset[i][j][s] = kReads[s] ? to_real(*value) : real(0);
@@ -209,6 +214,7 @@ struct BackwardMasks {
   static RNNC_MEMBER constexpr bool has_run(int) { return true; }
   template <typename T, int n>
   static RNNC_MEMBER void clear_unless(bool, const Vec<T, n>&) {}
+  RNNC_MEMBER void set_reset(int, int, int, real) const {}
   RNNC_MEMBER void select_before(int, int, States& before, const States& state) const {
     assign(before, state);
   }

@@ -18,6 +18,7 @@ struct BackwardParts : BackwardMasks<units, 1> {
   int block;     // the step from which a lane each has the restarts of 32 steps
   RestartsInBlocks blocks;
   bool own;      // the steps of this part are the row's own
+  bool starts;   // this part is the first step of a reversed row, which began from initial states
   bool begins;   // its gradient begins with the first step of this part
   u32 notable;   // not 0: some gradient is needed that ends within this part
 
@@ -35,7 +36,6 @@ struct BackwardParts : BackwardMasks<units, 1> {
                              int steps, const State& state) {
     const bool is_next_block = t == block - kBlockSteps;
     if (is_next_block) block = t, blocks.bytes = blocks.coming;
-    if (is_next_block) load_next_block(a, time, tile_row, steps);
     blocks.each_row([&](int r, u32 of_row) {
       if (this->place[0] % kMaskRows == r) restarts = of_row >> (block - t);
     });
@@ -47,10 +47,11 @@ struct BackwardParts : BackwardMasks<units, 1> {
     begins = !this->reversed && edge == t + 1;
     if (begins) repeat<units>([&](int i) { this->load_last(i, 0, a, state(i)); });
     const u32 before = restarts >> 1;
-    if (this->reversed && edge == t && t > 0) {
+    starts = this->reversed && edge == t && t > 0;
+    if (starts) {
       restarts |= 2;
       repeat<units>([&](int i) { this->load_initial(i, 0, a); });
-    } else if (this->vary && before) {
+    } else if (kResetsLate && before) {
       const int next = t + 1 - __ffs(before);
       last = maximum(last, next);
       repeat<units>([&](int i) { this->load_reset(i, 0, a, time.at(next)); });
@@ -58,7 +59,10 @@ struct BackwardParts : BackwardMasks<units, 1> {
     const bool ends = (this->is_learned && restarts) || (this->reversed && edge == t + 1);
     // NOTE: reductions, after which the compiler knows that a warp's lanes stay together.
     notable = __reduce_or_sync(~0u, static_cast<u32>(ends));
-    return __reduce_max_sync(~0u, last);
+    last = __reduce_max_sync(~0u, last);
+    // NOTE: last, or what else is loaded here could wait for this too.
+    if (is_next_block) load_next_block(a, time, tile_row, steps);
+    return last;
   }
   // After each step.
   RNNC_MEMBER void advance() {
@@ -67,6 +71,9 @@ struct BackwardParts : BackwardMasks<units, 1> {
   }
 
   RNNC_MEMBER bool runs(int) const { return own; }
+  RNNC_MEMBER void set_reset(int i, int, int s, real value) {
+    if (!this->reversed || !starts) this->reset[i][0][s] = value;
+  }
   RNNC_MEMBER void select_before(int i, int, States& before, const States& state) const {
     repeat<Cell::kStates>([&](int s) {
       before[s] = kReads[s] && (restarts & 2) ? this->reset[i][0][s] : state[s];
@@ -84,10 +91,10 @@ struct BackwardParts : BackwardMasks<units, 1> {
   template <typename Arguments>
   RNNC_MEMBER void end_gradient(int i, const Arguments& a, int t, bool valid,
                                 const States& d_state) {
-    const bool is_edge = t + 1 == this->edge[0];
+    const bool is_edge = this->reversed && t + 1 == this->edge[0];
     repeat<Cell::kStates>([&](int s) {
       if ((restarts & 1) && !is_edge) this->d_reset[i][0][s] += SumOverTime(d_state[s]);
-      if (this->reversed && is_edge && valid) {
+      if (is_edge && valid) {
         const int64 offset = state_offset(a, this->row[0], this->unit[i]);
         a.d_initial_states[s][offset] = to_element<Element>(d_state[s]);
       }

@@ -1,6 +1,8 @@
 // The backward of a cluster plan: its tiles, items and layout of shared memory.
 #pragma once
 
+#include "lib/cell/item_backward.cuh"
+#include "lib/cell/mask.cuh"
 #include "lib/copy/warp_copy.cuh"
 #include "lib/exchange/block_exchange.cuh"
 #include "lib/mma/gate_major_weights.cuh"
@@ -27,27 +29,24 @@ using StateCopy = WarpCopy<1, kItemUnits, kColumns, Plan::kHeadDim>;
 // Partials of one block for the units of another, for one source.
 constexpr int kPartialBytes = Plan::kUnits * kColumns * static_cast<int>(sizeof(float));
 constexpr int kPartialsBytes = Cell::kSources * Plan::kCluster * kPartialBytes;
-// What a step reads: kept values, the states before it, the gradients of the states after it.
-RNNC_CONSTEXPR int read_states_before(int states) {
-  int count = 0;
-  for (int s = 0; s < states; ++s) count += kReads[s];
-  return count;
-}
-constexpr int kItemBytes =
-    SavedCopy::kBytes + (read_states_before(Cell::kStates) + Cell::kStates) * StateCopy::kBytes;
-// The offsets, among them, of the values of a state before the step and of its gradients after it.
+// What a step reads: kept values, the states before it, the gradients of the states after it; at
+// last what rows may have restarted from. The offsets, among them, of the values of a state before the step and of its gradients after it.
 RNNC_CONSTEXPR int before_offset(int state) {
-  return SavedCopy::kBytes + (read_states_before(state) + state) * StateCopy::kBytes;
+  return SavedCopy::kBytes + (states_read(state) + state) * StateCopy::kBytes;
 }
 RNNC_CONSTEXPR int d_after_offset(int state) {
   return before_offset(state) + kReads[state] * StateCopy::kBytes;
 }
+RNNC_CONSTEXPR int reset_offset(int state) {
+  return before_offset(Cell::kStates) + (kResetsAhead ? states_read(state) * StateCopy::kBytes : 0);
+}
+constexpr int kItemBytes = reset_offset(Cell::kStates);
 constexpr int kStageBytes = kItemGroups * kItemBytes;
 constexpr int kPartialsOffset = 2 * GradientExchange::kBytes;
 constexpr int kReadsOffset = kPartialsOffset + 2 * kPartialsBytes;
 constexpr int kBarriersOffset = kReadsOffset + Plan::kNumStages * kStageBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;
-static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
+static_assert(kSharedBytes == Plan::kPlannedShared + kResetShared, "the plan counted another size");
 
 using Weights =
     GateMajorWeights<K, kWarpTiles, round_up(Plan::kHeadDim* static_cast<int>(sizeof(Element)), 16),

@@ -1,6 +1,7 @@
 // The forward of a cluster: its layout of shared memory, and its part of R in registers.
 #pragma once
 
+#include "lib/copy/reset_copy.cuh"
 #include "lib/copy/warp_copy.cuh"
 #include "lib/exchange/cluster_exchange.cuh"
 #include "lib/mma/gate_weights.cuh"
@@ -21,6 +22,9 @@ constexpr int kBufferBytes = Cell::kSources * StateExchange::kBytes;
 constexpr int kPushedBytes =
     Cell::kSources * Plan::kCluster * Plan::kUnits * kColumns * static_cast<int>(sizeof(Element));
 using InputCopy = WarpCopy<Cell::kInputGates, kGroupUnits, 4 * kItems, Plan::kHeadDim>;
+// What rows may restart from after a step lies behind its inputs.
+using StateCopy = WarpCopy<1, kGroupUnits, 4 * kItems, Plan::kHeadDim>;
+using ResetCopy = rnnc::ResetCopy<Plan, StateCopy, 32>;
 
 using Tiles = GateTiles<1>;
 using Weights = GateWeights<Tiles, kSplitKTiles, Plan::kHeadDim>;
@@ -35,10 +39,11 @@ constexpr int kPartialBytes = kTiles * 32 * static_cast<int>(sizeof(float2));
 constexpr int kPartialsBytes =
     Plan::kSplits == 1 ? 0 : kGroups * 2 * (Plan::kSplits - 1) * kPartialBytes;
 constexpr int kInputsOffset = 2 * kBufferBytes + kPartialsBytes;
-constexpr int kStageBytes = kItemWarps * InputCopy::kBytes;
+constexpr int kWarpStageBytes = InputCopy::kBytes + ResetCopy::kBytes;
+constexpr int kStageBytes = kItemWarps * kWarpStageBytes;
 constexpr int kBarriersOffset = kInputsOffset + Plan::kNumStages * kStageBytes;
 constexpr int kSharedBytes = kBarriersOffset + 16;
-static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
+static_assert(kSharedBytes == Plan::kPlannedShared + kResetShared, "the plan counted another size");
 
 // The totals of each half of each tile, for this thread's columns: with Plan::kSplits > 1, the sum
 // of the partials of the warps of the same units. `computes`: this warp takes one of the columns.

@@ -22,13 +22,16 @@ using GradientExchange = BlockExchange<K::all_k_tiles() * kKTile>;
 using SavedCopy = RowCopy<Cell::kSaved, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
 using StateCopy = RowCopy<1, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
 // What a step reads: saved values, then for each state its values before the step and its gradients
-// after it.
-constexpr int kStageBytes = SavedCopy::kBytes + 2 * Cell::kStates * StateCopy::kBytes;
+// after it; at last what rows may have restarted from.
 RNNC_CONSTEXPR int before_offset(int state) {
   return SavedCopy::kBytes + 2 * state * StateCopy::kBytes;
 }
+RNNC_CONSTEXPR int reset_offset(int state) {
+  return before_offset(Cell::kStates) + (kResetsAhead ? states_read(state) * StateCopy::kBytes : 0);
+}
+constexpr int kStageBytes = reset_offset(Cell::kStates);
 constexpr int kSharedBytes = 2 * GradientExchange::kBytes + Plan::kNumStages * kStageBytes;
-static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
+static_assert(kSharedBytes == Plan::kPlannedShared + kResetShared, "the plan counted another size");
 
 constexpr int kNumAccumulators = kPack == 1 ? 2 : 4;
 using Product = Accumulator<kNumAccumulators>[1][at_least_one(Cell::kSources)];
@@ -98,6 +101,13 @@ struct Items : BackwardItems<2, Plan::kThreadRows> {
             StateCopy::read(states + StateCopy::kBytes, state_offset[half][j])[0];
       }
     });
+    if constexpr (kResetsAhead) {
+      repeat<Cell::kStates>([&](int s) {
+        if (!kReads[s]) return;
+        const real value = StateCopy::read(stage + reset_offset(s), state_offset[half][j])[0];
+        masks.set_reset(half, j, s, launder(value));
+      });
+    }
     masks.select_before(half, j, before, last);
     apply_pointwise_backward(saved, before, after[half][j], param[half], d_state[half][j], d_gate,
                              d_param);
@@ -178,6 +188,13 @@ struct StepCopy {
                     a.d_states[s] + time.at(t) * a.d_states_time[s] + first_unit,
                     a.d_states_row[s]);
       }
+#ifdef RNNC_RESETS_AHEAD
+      // In reverse there is no such value before the first step.
+      if (kReads[s] && (t > 0 || !time.reversed)) {
+        state.issue(to + reset_offset(s), reset_value(a, s, time.at(t), 0, first_unit, time.reversed),
+                    a.masks.reset_row[s]);
+      }
+#endif
     });
   }
 };

@@ -12,6 +12,7 @@
 #pragma once
 
 #include "lib/cell/items_forward.cuh"
+#include "lib/copy/reset_copy.cuh"
 #include "lib/copy/row_copy.cuh"
 #include "lib/exchange/block_exchange.cuh"
 #include "lib/exchange/handover.cuh"
@@ -23,8 +24,12 @@ constexpr int kDimKTiles = ceil_div(Plan::kHeadDim, kKTile);
 using StateExchange = BlockExchange<kDimKTiles * kKTile>;
 constexpr int kBufferBytes = Cell::kSources * StateExchange::kBytes;
 using InputCopy = RowCopy<Cell::kInputGates, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
-constexpr int kSharedBytes = 2 * kBufferBytes + Plan::kNumStages * InputCopy::kBytes;
-static_assert(kSharedBytes == Plan::kPlannedShared, "the plan counted another size");
+// What rows may restart from before a step lies behind its inputs.
+using StateCopy = RowCopy<1, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
+using ResetCopy = rnnc::ResetCopy<Plan, StateCopy, 32 * Plan::kWarps>;
+constexpr int kStageBytes = InputCopy::kBytes + ResetCopy::kBytes;
+constexpr int kSharedBytes = 2 * kBufferBytes + Plan::kNumStages * kStageBytes;
+static_assert(kSharedBytes == Plan::kPlannedShared + kResetShared, "the plan counted another size");
 
 using Tiles = GateTiles<Plan::kUnitGroups>;
 using Weights = GateWeights<Tiles, kDimKTiles, Plan::kHeadDim>;
@@ -40,7 +45,9 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
   int64
       offset_bytes[Plan::kThreadRows];  // an address is a uniform pointer and one of these offsets
   PerItem<bool> valid;
-  PerItem<int> exchange_offset, input_offset;  // in an exchange buffer and in a stage, in bytes
+  // In an exchange buffer and in stages, in bytes.
+  PerItem<int> exchange_offset, input_offset;
+  int reset_offset[Plan::kThreadRows], reset_group[Plan::kUnitGroups];
   // The gates of the next step without the product: ready before h is, they seed the accumulators
   // of two-byte elements.
   PerItem<Gates> base;
@@ -58,12 +65,15 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
       const int64 place = j < valid_rows ? row + j : 0, real_row = row_at(a, place);
       masks.place_row(j, real_row, place);
       unweighted.place_row(j, real_row);
-      const int64 real_unit = head * Plan::kHeadDim + (whole || unit < Plan::kHeadDim ? unit : 0);
+      const int first = whole || unit < Plan::kHeadDim ? unit : 0;
+      const int64 real_unit = head * Plan::kHeadDim + first;
+      reset_offset[j] = kept(StateCopy::offset(Plan::kThreadRows * quad + j, first));
       offset_bytes[j] = launder((real_row * plane + real_unit) * int64{sizeof(Element)});
     });
     repeat<Plan::kUnitGroups>([&](int group) {
       const bool exists = whole || unit + 8 * group < Plan::kHeadDim;
       const int group_unit = exists ? 8 * group : 0, real_unit = exists ? unit + 8 * group : 0;
+      reset_group[group] = StateCopy::offset(0, group_unit);
       load_unit(group, a, plane, head * Plan::kHeadDim + real_unit);
       masks.place_unit(group, head * Plan::kHeadDim + real_unit);
       unweighted.place_unit(group, head, real_unit);
@@ -97,6 +107,15 @@ struct Items : ForwardItems<Plan::kUnitGroups, Plan::kThreadRows> {
       unweighted.set(base[group][j], group, j);
       repeat<Cell::kGates>([&](int g) { base[group][j][g] = launder(base[group][j][g]); });
     });
+  }
+  // What rows that restart before the step of `stage` begin from.
+  RNNC_MEMBER void read_resets(const char* stage) {
+    if constexpr (kResetsAhead) {
+      for_each([&](int group, int j) {
+        const int offset = InputCopy::kBytes + reset_offset[j] + reset_group[group];
+        masks.read_reset(group, j, [&](int s) { return ResetCopy::read(stage, s, offset); });
+      });
+    }
   }
   RNNC_MEMBER void add_states() {
     for_each(
@@ -174,19 +193,24 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
   const Element* next_input =
       a.wx + time.at(0) * a.wx_time + head * Plan::kHeadDim * Cell::kInputGates;
   char* const inputs = shared + 2 * kBufferBytes;
+  ResetCopy reset;
+  reset.start(a, time, 1, threadIdx.x, head, 0, first_row, 1);
   Handover<false> handover(a);
   const int64 row_stride = kept(a.wx_row), time_stride = kept(time.stride(a.wx_time));
-  const auto prefetch = [&](int t, int stage_idx) {
+  const auto prefetch = [&](int t, int stage_idx, bool is_first) {
     if (t < steps) {
       handover.wait(a, t);
-      input.issue(inputs + stage_idx * InputCopy::kBytes, next_input,
-                  kMasked ? row_stride : a.wx_row);
+      char* const stage = inputs + stage_idx * kStageBytes;
+      input.issue(stage, next_input, kMasked ? row_stride : a.wx_row);
       next_input += kMasked ? time_stride : time.stride(a.wx_time);
+      if (!is_first) reset.issue(stage + InputCopy::kBytes);
     }
     cp_async_commit();
   };
 #pragma unroll 1
-  for (int stage_idx = 0; stage_idx < Plan::kNumStages; ++stage_idx) prefetch(stage_idx, stage_idx);
+  for (int stage_idx = 0; stage_idx < Plan::kNumStages; ++stage_idx) {
+    prefetch(stage_idx, stage_idx, stage_idx == 0);
+  }
   items.unweighted.load(a, time, 0, steps);
   cp_async_wait<Plan::kNumStages - 2>();
   __syncthreads();
@@ -214,20 +238,24 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
         return StateExchange::load(shared + buffer_offset + source * StateExchange::kBytes,
                                    fragment, k_tile);
       });
-      // While the product runs: store the results of the last step, and copy a later input into the
-      // stage of this step's.
+      // While the product runs: read what rows may restart from, store the results of the last step,
+      // and copy a later input into the stage of this step's.
+      if constexpr (kResetsAhead) {
+        const int next_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
+        items.read_resets(inputs + next_idx * kStageBytes);
+      }
       handover.publish(a, t - 2);
       if (t > 0) {
         items.store_step(a, t_offset);
         t_offset += time.stride(step_size);
       }
-      prefetch(t + Plan::kNumStages, stage_idx);
+      prefetch(t + Plan::kNumStages, stage_idx, false);
       cp_async_wait<Plan::kNumStages - 2>();
       stage_idx = stage_idx + 1 < Plan::kNumStages ? stage_idx + 1 : 0;
 
       Items::PerItem<Gates> gate;
       items.finish_gates(gate, product);
-      items.start_base(inputs + stage_idx * InputCopy::kBytes);
+      items.start_base(inputs + stage_idx * kStageBytes);
       items.unweighted.load(a, time, t + 2, steps);
       buffer_offset ^= kBufferBytes;
       Items::PerItem<States> next;

@@ -40,7 +40,7 @@ struct Items : ForwardItems<1, kItems> {
   // An address is a uniform pointer and one of these offsets, in bytes: into [B, N, D], and into
   // [T, B, N, D] at the step whose results are stored next.
   int64 offset_bytes[kItems], t_offset_bytes[kItems], t_stride_bytes;
-  int input_offset[kItems];
+  int input_offset[kItems], reset_offset[kItems];  // in stages, in bytes
 
   RNNC_MEMBER void load(const ForwardArguments& a, int64 head, int unit, int64 first_row, int lane,
                         const TileSteps& tile_steps, const Order& order) {
@@ -59,6 +59,7 @@ struct Items : ForwardItems<1, kItems> {
       unweighted.place_row(j, row);
       offset_bytes[j] = launder((row * plane + real_unit) * int64{sizeof(Element)});
       input_offset[j] = launder(InputCopy::offset(kItems * quad + j, exists ? lane >> 2 : 0));
+      reset_offset[j] = kept(StateCopy::offset(kItems * quad + j, exists ? lane >> 2 : 0));
       repeat<Cell::kStates>([&](int s) {
         state[0][j][s] = to_real(*element_at(a.initial_states[s], offset_bytes[j]));
       });
@@ -80,6 +81,15 @@ struct Items : ForwardItems<1, kItems> {
     });
   }
 
+  // What rows that restart after this step begin from.
+  RNNC_MEMBER void read_resets(const char* stage) {
+    if constexpr (kResetsAhead) {
+      repeat<kItems>([&](int j) {
+        const int offset = InputCopy::kBytes + reset_offset[j];
+        masks.read_reset(0, j, [&](int s) { return ResetCopy::read(stage, s, offset); });
+      });
+    }
+  }
   // The gates without the product.
   RNNC_MEMBER void start(PerItem<Gates>& gate, const char* stage) const {
     repeat<kItems>([&](int j) {
@@ -124,6 +134,7 @@ using ItemGates = Items::PerItem<Gates>;
 struct Inputs {
   InputCopy::Pieces pieces;
   InputCopy copy;
+  ResetCopy reset;
   TimeOrder time;
   TileSteps tile;
   char* stages;  // in shared memory
@@ -136,7 +147,8 @@ struct Inputs {
     time = TimeOrder(tile.of(a), order);
     const Element* const first_input = a.wx + time.at(0) * a.wx_time;
     copy.start(pieces, first_input + head * Plan::kHeadDim * Cell::kInputGates, a.wx_row);
-    stages = shared_pointer(pin(shared_begin + kInputsOffset + warp * InputCopy::kBytes));
+    stages = shared_pointer(pin(shared_begin + kInputsOffset + warp * kWarpStageBytes));
+    reset.start(a, time, 1, lane, head, first_unit, first_row, kItems == 2 ? 1 : 2);
   }
   RNNC_MEMBER const char* stage(int stage_idx) const { return stages + stage_idx * kStageBytes; }
   RNNC_MEMBER void prefetch(const ForwardArguments& a, int t, int stage_idx,
@@ -145,6 +157,9 @@ struct Inputs {
       handover.wait(a, t);
       copy.issue(pieces, stages + stage_idx * kStageBytes);
       copy.advance(time.stride(a.wx_time));
+      if (t + 1 < static_cast<int>(tile.of(a))) {
+        reset.issue(stages + stage_idx * kStageBytes + InputCopy::kBytes);
+      }
     }
     cp_async_commit();
   }
@@ -242,6 +257,7 @@ RNNC_INLINE void run_head(const ForwardArguments& a, const Order& order) {
         cp_async_wait<Plan::kNumStages - 1>();
         __syncwarp();
         items.start(gate, inputs.stage(stage_idx));
+        items.read_resets(inputs.stage(stage_idx));
         items.unweighted.load(a, inputs.time, t + 1, steps);
       }
       if constexpr (Cell::kSources > 0) {

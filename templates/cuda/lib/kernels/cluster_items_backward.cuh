@@ -67,6 +67,9 @@ struct StepCopies {
   SavedCopy saved[kItems];
   StateCopy before[kItems][Cell::kStates], initial[kItems][Cell::kStates],
       d_states[kItems][Cell::kStates];
+#ifdef RNNC_RESETS_AHEAD
+  StateCopy reset[kItems][Cell::kStates];
+#endif
 
   // The first copies are of the last step.
   RNNC_MEMBER void start(const BackwardArguments& a, const Position& at, int item) {
@@ -88,6 +91,11 @@ struct StepCopies {
           state_pieces[item],
           a.d_states[s] + last * a.d_states_time[s] + at.head * Plan::kHeadDim,
           a.d_states_row[s]);
+#ifdef RNNC_RESETS_AHEAD
+      reset[item][s].start(state_pieces[item],
+                           reset_value(a, s, last, 0, at.head * Plan::kHeadDim, at.order.reversed),
+                           a.masks.reset_row[s]);
+#endif
     });
   }
   // Copies an item's data of step t, the step before that of the last call.
@@ -103,6 +111,14 @@ struct StepCopies {
         before[item][s].advance(-at.time(a).stride(at.step_size));
         // The state before the first step is in another tensor.
         if (t == 1) assign(before[item][s].from, initial[item][s].from);
+#ifdef RNNC_RESETS_AHEAD
+        // In reverse there is no such value before the first step.
+        constexpr int reset_at = reset_offset(s);
+        if (t > 0 || !at.order.reversed) {
+          reset[item][s].issue(state_pieces[item], stage + reset_at);
+        }
+        reset[item][s].advance(-at.time(a).stride(a.masks.reset_time[s]));
+#endif
       }
       if (a.d_states[s]) {
         d_states[item][s].issue(state_pieces[item], stage + d_at);
@@ -170,6 +186,11 @@ struct Items : BackwardItems<kItems, 1, BackwardParts<kItems>> {
     unroll<Cell::kStates>([&](auto index) {
       constexpr int s = decltype(index)::value, before_at = before_offset(s),
                     d_at = d_after_offset(s);
+      if constexpr (kResetsAhead && kReads[s]) {
+        constexpr int reset_at = reset_offset(s);
+        const real value = StateCopy::read(stage + reset_at, state_offset[item])[0];
+        masks.set_reset(item, 0, s, launder(value));
+      }
       last[item][s] =
           kReads[s] ? StateCopy::read(stage + before_at, state_offset[item])[0] : real(0);
       found[item].state[s] = masks.carried(0, d_state[item][0][s]);

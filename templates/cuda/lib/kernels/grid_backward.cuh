@@ -72,6 +72,11 @@ RNNC_INLINE void prefetch(Items& items, int phase, const BackwardArguments& a, c
         const Element* const before = a.states[s] + (t_offset - stride);
         it.before[s].load(t > 0 ? before : a.initial_states[s] + it.offset);
         if (t > kL2Steps) prefetch_l2(before - kL2Steps * stride);
+        // In reverse there is no such value before the first step.
+        if (kResetsAhead && (t > 0 || !place.time(a).reversed)) {
+          const int64 ahead = t > kL2Steps ? -kL2Steps : 0;
+          it.reset.load(a, place.time(a), s, t, it.row, it.unit, ahead);
+        }
       }
       if (a.d_states[s]) {
         const Element* const d_output =
@@ -111,6 +116,9 @@ RNNC_INLINE void compute_item(Item& it, const BackwardArguments& a, const Place&
   repeat<Cell::kStates>([&](int s) {
     last[s] = kReads[s] ? it.before[s][0] : real(0);
     if (a.d_states[s]) it.d_state[s] += it.d_output[s][0];
+  });
+  repeat<Cell::kStates>([&](int s) {
+    if (kResetsAhead && kReads[s]) it.masks.set_reset(0, 0, s, it.reset[s]);
   });
   it.masks.select_before(0, 0, before, last);
   apply_pointwise_backward(saved, before, it.after, it.param, it.d_state, d_gate, d_param);

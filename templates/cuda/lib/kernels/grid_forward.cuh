@@ -64,6 +64,11 @@ RNNC_INLINE void prefetch(Items& items, int phase, const ForwardArguments& a, co
     it.input.load(from);
     if (t + kL2Steps < steps) prefetch_l2(from + kL2Steps * place.time(a).stride(a.wx_time));
     it.unweighted.load(a, place.time(a), t, steps);
+    if (!kResetsAhead || t + 1 >= steps) return;
+    const int64 ahead = t + 1 + kL2Steps < steps ? kL2Steps : 0;
+    repeat<Cell::kStates>([&](int s) {
+      it.reset.load(a, place.time(a), s, t + 1, it.row, it.unit, ahead);
+    });
   });
 }
 
@@ -123,6 +128,7 @@ RNNC_INLINE void compute_items(Items& items, int phase, const float* partials) {
     with_sigmoid<false>([&](auto& sigmoid) {
       apply_pointwise_forward(gate, it.state, it.param, next, it.saved, sigmoid);
     });
+    if constexpr (kResetsAhead) it.masks.read_reset(0, 0, [&](int s) { return it.reset[s]; });
     it.masks.select(0, 0, next);
     assign(it.state, next);
   });

@@ -5,6 +5,7 @@
 #include "lib/cell/item_backward.cuh"
 #include "lib/cell/mask_backward.cuh"
 #include "lib/cell/unweighted.cuh"
+#include "lib/copy/reset_copy.cuh"
 #include "lib/kernels/grid_layout.cuh"
 #include "lib/ptx/cluster.cuh"
 
@@ -60,6 +61,7 @@ struct Item : GridItem<Plan> {
   Vec<Element, 1> before[Cell::kStates], d_output[Cell::kStates];
   BackwardMasks<1, 1> masks;
   RestartsAhead restarts;
+  ResetLoad reset;  // of the step of `before`
   Unweighted<1, 1> unweighted;
 };
 using Items = Item[Sizes::kThreadItems];

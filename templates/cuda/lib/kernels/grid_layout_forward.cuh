@@ -5,6 +5,7 @@
 #include "lib/cell/item_forward.cuh"
 #include "lib/cell/mask_forward.cuh"
 #include "lib/cell/unweighted.cuh"
+#include "lib/copy/reset_copy.cuh"
 #include "lib/kernels/grid_layout.cuh"
 #include "lib/mma/gate_tiles.cuh"
 
@@ -52,6 +53,7 @@ struct Item : GridItem<Plan> {
   Vec<Element, Cell::kInputGates> input;
   ForwardMasks<1, 1> masks;
   RestartsAhead restarts;
+  ResetLoad reset;  // of the step after the one of `input`
   Unweighted<1, 1> unweighted;
 };
 using Items = Item[Sizes::kThreadItems];

@@ -1,0 +1,49 @@
+"""Copies of a step's rows in shared memory: their sizes, as templates/cuda/lib/copy has them."""
+
+from __future__ import annotations
+
+import math
+
+from ...cellspec.cell import CellSpec
+from ..derive import derive
+from ..layout import states_read_before
+from ..shape import ELEMENT_BYTES, Dtype
+from .kernel_plan import KernelPlan
+
+
+def row_pitch(elements: int, units: int, dtype: Dtype) -> int:
+    """Bytes of a row that a block copies to shared memory; the padding avoids bank conflicts.
+
+    Args:
+        elements: per unit.
+        units: per row.
+        dtype: of the elements.
+    """
+    unit = elements * ELEMENT_BYTES[dtype]
+    return 128 * math.ceil(units * unit / 128) + 16 * math.ceil(4 * unit / 16)
+
+
+def warp_pitch(elements: int, units: int, dtype: Dtype) -> int:
+    """Bytes of a row that a warp copies to shared memory; the padding avoids bank conflicts.
+
+    Args:
+        elements: per unit.
+        units: per row.
+        dtype: of the elements.
+    """
+    span = elements * units * ELEMENT_BYTES[dtype]
+    if not elements:
+        return 0
+    return 16 if span <= 16 else 32 * math.ceil(span / 32) + 16
+
+
+def states_needed(cell: CellSpec, plan: KernelPlan) -> int:
+    """How many states of a row a kernel needs after a reset.
+
+    Args:
+        cell: the cell.
+        plan: of the kernel; a backward needs the states that it reads before each step.
+    """
+    if plan.direction == "forward":
+        return len(cell.states)
+    return sum(states_read_before(derive(cell, activations=plan.save == "gates")))
