@@ -9,7 +9,8 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.runtime.cuda import choose
+from rnnc.codegen.plan import Plan
+from rnnc.runtime.cuda import choose, target
 
 NAN = float("nan")
 # B, T, N, D of each kind of plan: three tiles of rows, and blocks that share a head.
@@ -112,6 +113,29 @@ def test_blocks_of_eight_rows(reverse, emulated_blocks, inputs_for, poisoned, mo
         given = drawn_call(rnnc.cells.lstm, (19, 7, 1, 24), form, torch.float32, inputs_for)
         check(rnnc.cells.lstm, given, "block", reverse)
     assert {(plan.kind, plan.rows) for plan in emulated_blocks} == {("block", 8)}
+
+
+@pytest.fixture
+def no_room(monkeypatch):
+    """No shared memory for values after a reset: kernels load them where rows restart."""
+    with_room = Plan.with_stored_resets
+    monkeypatch.setattr(
+        Plan, "with_stored_resets", lambda plan, cell, most: with_room(plan, cell, 0)
+    )
+    for chosen in (choose.choose_plan, target._prepared):
+        chosen.cache_clear()
+    yield
+    for chosen in (choose.choose_plan, target._prepared):
+        chosen.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("kind", "reverse"), [case for case in CASES if case.values[0] in ("block", "cluster")]
+)
+def test_stored_values_without_room(kind, reverse, no_room, emulated_blocks, inputs_for, poisoned):
+    given = drawn_call(rnnc.cells.lstm, SIZES[kind], "stored", torch.float32, inputs_for)
+    check(rnnc.cells.lstm, given, kind, reverse)
+    assert {(plan.kind, plan.resets) for plan in emulated_blocks} == {(kind, "late")}
 
 
 @slow
