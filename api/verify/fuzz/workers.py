@@ -75,9 +75,10 @@ class Worker:
 
     def stop(self) -> None:
         """End the process. An idle one ends by itself, so that it frees its semaphores."""
+        if self.case is not None:
+            self.process.kill()
         self.pipe.close()
-        if self.case is None:
-            self.process.join(5)
+        self.process.join(5)
         self.process.kill()
         self.process.join(10)
 
