@@ -127,7 +127,7 @@ class Ragged(NamedTuple):
 
 def _host_alone_sees(lengths: Tensor, device: torch.device) -> bool:
     """Whether the host can count their steps without a wait, and the call runs elsewhere."""
-    return lengths.device.type == "cpu" != device.type
+    return lengths.device.type == "cpu" and device.type != "cpu"
 
 
 def by_heads(value: Tensor, heads: int, dim: int) -> Tensor:

@@ -36,7 +36,7 @@ class ClusterPlan(TiledPlan):
     @property
     def launch_shape(self) -> LaunchShape:
         """The blocks, as a launch needs them."""
-        return LaunchShape(self.threads, self.shared + self.reset_shared, self.cluster, "cluster")
+        return super().launch_shape._replace(cluster=self.cluster, waits_for="cluster")
 
     def reset_bytes(self, cell: CellSpec) -> int:
         """Bytes of shared memory for the values after a reset of all steps in flight."""

@@ -122,11 +122,14 @@ def no_room(monkeypatch):
     monkeypatch.setattr(
         Plan, "with_stored_resets", lambda plan, cell, most: with_room(plan, cell, 0)
     )
-    for chosen in (choose.choose_plan, target._prepared):
-        chosen.cache_clear()
+    _forget_plans()
     yield
-    for chosen in (choose.choose_plan, target._prepared):
-        chosen.cache_clear()
+    _forget_plans()
+
+
+def _forget_plans():
+    choose.choose_plan.cache_clear()
+    target._prepared.cache_clear()
 
 
 @pytest.mark.parametrize(

@@ -68,7 +68,7 @@ struct ForwardMasks : Order {
   }
 
   // Once per step, well before its `select`, with the rows that restart before the next one: loads
-  // what that begins from, if reset values differ between steps.
+  // what that begins from, if reset values differ between steps and are not there ahead.
   template <typename Arguments>
   RNNC_MEMBER void ahead(const Arguments& a, const TimeOrder& time, int t, u32 next) {
     repeat<rows>([&](int j) {
@@ -116,9 +116,9 @@ struct ForwardMasks : Order {
   }
   // Before step t, and again before the step that it returns: what is rare. The steps until there
   // need no branch. They are at most 32, and end where a row ends or begins, or restarts from values
-  // that differ between steps. All lanes of a warp call this, of which each four have all of its
-  // rows. During a step the results of the step `lag` before it are stored; those of rows that end
-  // with step t - 1 are last states: valid(i, j) and at(tensor, 1, i, j) as for `store_last`.
+  // that are loaded there. All lanes of a warp call this, of which each four have all of its rows.
+  // During a step the results of the step `lag` before it are stored; those of rows that end with
+  // step t - 1 are last states: valid(i, j) and at(tensor, 1, i, j) as for `store_last`.
   template <int lag, typename Valid, typename At>
   RNNC_MEMBER int begin_part(const ForwardArguments& a, const TimeOrder& time, int64 tile_row,
                              int t, int steps, const Valid& valid, const At& at) {

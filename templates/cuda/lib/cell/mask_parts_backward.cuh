@@ -1,7 +1,7 @@
 // BackwardParts: how a thread's items take the steps of the backward, several at once.
 //
 // The steps run in parts that need no branch for what is rare. A part ends where a row's gradient
-// begins or ends, or where a row restarted from values that differ between steps.
+// begins or ends, or where a row restarted from values that are loaded there.
 #pragma once
 
 #include "lib/cell/mask_backward.cuh"

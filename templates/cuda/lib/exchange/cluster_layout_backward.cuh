@@ -29,8 +29,9 @@ using StateCopy = WarpCopy<1, kItemUnits, kColumns, Plan::kHeadDim>;
 // Partials of one block for the units of another, for one source.
 constexpr int kPartialBytes = Plan::kUnits * kColumns * static_cast<int>(sizeof(float));
 constexpr int kPartialsBytes = Cell::kSources * Plan::kCluster * kPartialBytes;
-// What a step reads: kept values, the states before it, the gradients of the states after it; at
-// last what rows may have restarted from. The offsets, among them, of the values of a state before the step and of its gradients after it.
+// What a step reads: kept values, the states before it, the gradients of the states after it; last,
+// what rows may have restarted from. The offsets, among them, of the values of a state before the
+// step, of its gradients after it, and of what it may have restarted from.
 RNNC_CONSTEXPR int before_offset(int state) {
   return SavedCopy::kBytes + (states_read(state) + state) * StateCopy::kBytes;
 }

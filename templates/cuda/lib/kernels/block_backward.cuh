@@ -22,7 +22,7 @@ using GradientExchange = BlockExchange<K::all_k_tiles() * kKTile>;
 using SavedCopy = RowCopy<Cell::kSaved, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
 using StateCopy = RowCopy<1, 32 * Plan::kWarps, Plan::kBlockRows, Plan::kHeadDim>;
 // What a step reads: saved values, then for each state its values before the step and its gradients
-// after it; at last what rows may have restarted from.
+// after it; last, what rows may have restarted from.
 RNNC_CONSTEXPR int before_offset(int state) {
   return SavedCopy::kBytes + 2 * state * StateCopy::kBytes;
 }
@@ -191,8 +191,9 @@ struct StepCopy {
 #ifdef RNNC_RESETS_AHEAD
       // In reverse there is no such value before the first step.
       if (kReads[s] && (t > 0 || !time.reversed)) {
-        state.issue(to + reset_offset(s), reset_value(a, s, time.at(t), 0, first_unit, time.reversed),
-                    a.masks.reset_row[s]);
+        const Element* const values =
+            reset_value(a, s, time.at(t), 0, first_unit, time.reversed);
+        state.issue(to + reset_offset(s), values, a.masks.reset_row[s]);
       }
 #endif
     });
