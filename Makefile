@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo docs test test-slow test-peers test-gpu test-gpus test-gpu-slow lint types contract unit clean FORCE
+.PHONY: demo docs test test-slow test-peers test-gpu test-gpus test-gpu-slow test-steady lint types contract unit clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/parity.py --out demo
@@ -80,6 +80,11 @@ $(VENV)/web: $(VENV)/installed tests/web/requirements.txt
 test-gpu: build/gpu
 	PYTHONPATH="$<:$$PYTHONPATH" RNNC_TEST_PART="$(PART)" $(PYTHON) -m pytest -q -m "not slow" \
 		$(if $(JOBS),-n $(JOBS) --dist worksteal) tests/gpu
+
+# Wavefronts in fresh processes, beside faults: about 150 cases, ten minutes. JOBS as in test-gpu.
+test-steady: build/gpu
+	PYTHONPATH="$<:$$PYTHONPATH" RNNC_STEADY=1 RNNC_TEST_PART="$(PART)" $(PYTHON) -m pytest -q \
+		$(if $(JOBS),-n $(JOBS) --dist worksteal) tests/gpu/test_steady.py
 
 # Two GPUs of one machine, connected by NCCL. At most eight minutes.
 test-gpus: build/gpu

@@ -10,9 +10,7 @@ from weakref import finalize
 
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan, LaunchShape
-from ...codegen.cuda.mma import WARP
 from .driver.capture import beside_captures
-from .driver.device import device_limits
 from .driver.driver import as_residency
 from .driver.residency import resident_blocks
 from .launch import Kernel, check_room
@@ -45,21 +43,6 @@ def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Ker
             return loaded(_load_module(cell, plan, device), plan.launch_shape, name, device)
     except RuntimeError as error:
         raise as_residency(error, f"load of {name} on cuda:{device}") from None
-
-
-@lru_cache(maxsize=512)
-def load_reserve(cell: CellSpec, plan: KernelPlan, cluster: int, device: int) -> Kernel:
-    """The kernel that keeps multiprocessors free while the layers of a wavefront start.
-
-    Args:
-        cell: the cell.
-        plan: of the layers.
-        cluster: blocks per cluster.
-        device: the device's number; it must be torch's current device.
-    """
-    shape = LaunchShape(WARP, device_limits(device).shared_per_block, cluster)
-    with beside_captures():
-        return loaded(_load_module(cell, plan, device), shape, "rnnc_reserve", device)
 
 
 def loaded(module: LoadedModule, shape: LaunchShape, name: str, device: int) -> Kernel:

@@ -16,6 +16,7 @@ VARIABLE = "RNNC_WATCHDOG_SECONDS"
 _DEFAULT = "2"
 _LATER = 60.0  # seconds after torch's own time-out of a collective
 _LONGEST = 1800.0  # seconds: torch's longest default time-out
+_FOREIGN_WORK = 300 * 10**9  # ns: kFirstDataBound of watchdog.cuh
 _MOST = 10**9  # seconds: its nanoseconds are a 64-bit number
 
 
@@ -30,7 +31,7 @@ def watchdog_bound() -> int:
     Raises:
         SettingError: the variable is no number of seconds.
     """
-    text = os.environ.get("RNNC_WATCHDOG_SECONDS", "").strip() or _default()
+    text = _asked() or _default()
     try:
         seconds = float(text)
     except ValueError:
@@ -44,6 +45,23 @@ def watchdog_bound() -> int:
         )
     # A positive bound stays one: 0 would turn the watchdog off.
     return max(round(seconds * 1e9), 1) if seconds else 0
+
+
+def between_layers(bound: int) -> int:
+    """The bound in nanoseconds of a layer that waits for the one before it; 0 for none.
+
+    A product between them may have no multiprocessor yet, because other work holds it. Where the
+    caller sets no bound, that wait is as long as the one for the first data of a block of a grid.
+
+    Args:
+        bound: of other waits, from `watchdog_bound`.
+    """
+    return bound if _asked() else max(bound, _FOREIGN_WORK)
+
+
+def _asked() -> str:
+    """What the variable says; empty if it is not set."""
+    return os.environ.get("RNNC_WATCHDOG_SECONDS", "").strip()
 
 
 def _default() -> str:

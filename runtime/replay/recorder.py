@@ -112,13 +112,8 @@ class Recorder(TorchDispatchMode):
         self._add(entry, set())
         self._beside, self._launching = set(), True
 
-    def launched(self, entry: Entry) -> None:
-        """Record that the other streams have all their work. Torch runs no operator before.
-
-        Args:
-            entry: does again what follows from it.
-        """
-        self._add(entry, set())
+    def launched(self) -> None:
+        """Record that the other streams have all their work. Torch runs no operator before."""
         self._launching = False
 
     def join(self, entry: Entry) -> None:

@@ -1,8 +1,8 @@
 """Wavefronts: layers that run at the same time, each a chunk of steps behind the one before it.
 
 A layer's kernel runs all steps. Between two layers a matrix product turns a chunk of the results of
-one into the input of the other, on multiprocessors that no layer holds. How many layers run at once
-follows from the room that the driver reports for their blocks.
+one into the input of the other, on multiprocessors that no layer may use. How many layers run at
+once follows from the room of the largest partition that they may have.
 """
 
 from __future__ import annotations
@@ -12,16 +12,12 @@ from typing import NamedTuple
 
 from ..kernel_plan import KernelPlan
 from ..tiled_plan import TiledPlan
+from .partition import clusters_in, partition_sizes
 
 # Steps per chunk. A product of fewer rows leaves much of the chip idle.
 _FEWEST_STEPS, _FEWEST_OF_LARGE_BATCHES, _MOST_STEPS = 64, 32, 256
 _LARGE_BATCH = 64  # rows
 _MOST_CHUNKS, _FEWEST_CHUNKS = 8, 4
-# Multiprocessors that the layers of a wavefront leave to others: a part of the chip, and a number.
-_FREE_PART, _LEAST_FREE = 4, 16
-# Blocks of a cluster that keeps multiprocessors free: of the largest portable cluster, so that
-# kernels with clusters find room there.
-_RESERVE_CLUSTER = 8
 # Operations per ns and multiprocessor of a product between layers.
 _PRODUCT_SPEED = {"bfloat16": 4300.0, "float16": 4300.0, "float32": 350.0, "float64": 350.0}
 _TF32_SPEED = 2200.0
@@ -33,17 +29,15 @@ _HOST_CALL, _HOST_PRODUCT = 100_000, 10_000
 _GROUP = 220_000
 
 
-class Room(NamedTuple):
-    """What a device holds of a layer's kernel.
+class Chip(NamedTuple):
+    """A GPU as the layers of a wavefront see it.
 
     Attributes:
-        multiprocessors: of the device.
-        units: clusters, or blocks of a kernel without clusters, that it holds at once.
-        per_multiprocessor: blocks that share a multiprocessor.
+        multiprocessors: of the GPU.
+        per_multiprocessor: blocks of a layer's kernel that share a multiprocessor.
     """
 
     multiprocessors: int
-    units: int
     per_multiprocessor: int
 
 
@@ -73,12 +67,13 @@ class Wavefront(NamedTuple):
     Attributes:
         groups: how many layers run at once, in the order of computation; all ones where they run
             one after the other.
-        reserved: multiprocessors that are kept free while the layers of a group start.
+        partition: multiprocessors of the partition that the layers of a group run on; 0 where they
+            run one after the other.
         nanoseconds: the estimated time.
     """
 
     groups: tuple[int, ...]
-    reserved: int
+    partition: int
     nanoseconds: float
 
 
@@ -120,55 +115,44 @@ def storing_warps(plan: TiledPlan) -> int:
     return plan.warps // splits * min(splits, 2)
 
 
-def reserve_cluster(plan: KernelPlan) -> int:
-    """Blocks of the clusters that keep multiprocessors free for a wavefront.
-
-    Args:
-        plan: of its layers.
-    """
-    return 16 if plan.launch_shape.cluster > _RESERVE_CLUSTER else _RESERVE_CLUSTER
-
-
 def wavefronts(
-    plan: KernelPlan, sizes: LayerSizes, room: Room, chunk: int
+    plan: KernelPlan, sizes: LayerSizes, chip: Chip, chunk: int
 ) -> tuple[Wavefront, list[Wavefront]]:
     """The estimate for layers one after the other, and each wavefront that there is room for.
+
+    All layers of a group fit its partition together, and the rest of the GPU has room for whatever
+    they wait for.
 
     Args:
         plan: of the layers' kernels.
         sizes: of the call.
-        room: what the device holds of the kernel.
+        chip: the GPU.
         chunk: steps per chunk.
     """
-    shape = plan.launch_shape
+    cluster = plan.launch_shape.cluster
     blocks = layer_blocks(plan, sizes.batch, sizes.heads)
-    units, cluster = blocks // shape.cluster, reserve_cluster(plan)
-    chip, most = room.multiprocessors, room.per_multiprocessor
     product = _product_time(plan, sizes)
     one = sizes.steps * plan.nanoseconds
-    alone = Wavefront((1,) * sizes.layers, 0, sizes.layers * (one + product / chip))
+    time = sizes.layers * (one + product / chip.multiprocessors)
+    alone = Wavefront((1,) * sizes.layers, 0, time)
     found = []
     for size in range(2, sizes.layers + 1):
         groups = _groups(sizes.layers, size)
         if groups[0] != size:
             continue
-        for reserved in range(_up(_LEAST_FREE, cluster), chip, cluster):
-            lost = reserved // cluster * math.ceil(cluster * most / shape.cluster)
-            if room.units - lost < size * units:
-                break
-            used = min(size * blocks, chip - reserved)
-            free = chip - used
-            if free < max(chip / _FREE_PART, _LEAST_FREE):
+        for partition in partition_sizes(chip.multiprocessors):
+            if clusters_in(partition, cluster, chip.per_multiprocessor) * cluster < size * blocks:
                 continue
-            shared = max(size * blocks / used, 1)
-            step = plan.nanoseconds * (1 + _SHARED_STEP * (shared - 1))
-            time = product / chip
+            used = min(size * blocks, partition)
+            free = chip.multiprocessors - used
+            step = plan.nanoseconds * (1 + _SHARED_STEP * (size * blocks / used - 1))
+            time = product / chip.multiprocessors
             for place, group in enumerate(groups, 1):
                 steps = sizes.steps + (group - 1) * chunk
                 # One behind each layer that another one follows.
                 products = group - (place == len(groups))
                 time += max(steps * step, products * product / free) + _GROUP
-            found.append(Wavefront(groups, reserved, time))
+            found.append(Wavefront(groups, partition, time))
     return alone, found
 
 
@@ -197,8 +181,3 @@ def _product_time(plan: KernelPlan, sizes: LayerSizes) -> float:
     speed = _TF32_SPEED if plan.tf32 else _PRODUCT_SPEED[plan.dtype]
     rows = sizes.steps * sizes.batch
     return 2 * rows * sizes.inputs * sizes.inputs * sizes.gates / speed
-
-
-def _up(count: int, multiple: int) -> int:
-    """The next multiple."""
-    return math.ceil(count / multiple) * multiple

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple, Protocol
 
 from .capture import beside_captures
 from .cublas import blas_of, check_status, cuda_library, workspace_bytes
+from .proposals import Proposal, cluster_of, with_small_clusters
 
 # cublas_api.h and library_types.h: CUBLAS_COMPUTE_64F, CUDA_R_32F and CUDA_R_64F.
 _COMPUTE_64F, _FLOAT, _DOUBLE = 70, 0, 1
@@ -23,6 +24,7 @@ _WORKSPACE, _REDUCTIONS, _ALIGNED = 1, 3, (5, 6, 7, 8)
 # Parts of a sum are added where they lie, or in the compute type; never in two-byte elements.
 _EXACT_REDUCTIONS = 1 | 2
 _WIDEST_ACCESS = 16  # bytes
+_MOST_PROPOSALS = 16
 
 
 class Matrix(NamedTuple):
@@ -76,6 +78,10 @@ class Multiplies(Protocol):
     def needs(self) -> int:
         """Bytes of memory that a product uses beside its operands."""
 
+    @property
+    def cluster(self) -> int | None:
+        """Blocks per cluster of its kernel; None where the library does not tell."""
+
     def __call__(
         self, first: int, second: int, to: int, stream: int, workspace: int, size: int
     ) -> None:
@@ -101,31 +107,36 @@ def aligned(address: int) -> int:
 
 
 @lru_cache(maxsize=4096)
-def multiplies(kind: Matmul, device: int) -> Multiplies:
+def multiplies(kind: Matmul, device: int, most_cluster: int | None = None) -> Multiplies:
     """What launches products of a kind; made once.
 
     Args:
         kind: of the products.
         device: the device's number; it must be the current one.
+        most_cluster: blocks per cluster that an algorithm should have at most, if there is such a
+            one; None for any number.
 
     Raises:
         NoCudaError: cuBLAS is missing.
     """
     with beside_captures():
-        algorithm = _algorithm(kind, device)
+        algorithm = _algorithm(kind, device, most_cluster)
     return _ByGemmEx(kind, device) if algorithm is None else algorithm
 
 
 class _ByLt:
     """Products by cuBLASLt, with one algorithm."""
 
-    __slots__ = ("_after", "_before", "_first", "_kept", "_launch", "_middle", "_tail", "needs")
+    __slots__ = (
+        *("_after", "_before", "_first", "_kept", "_launch", "_middle", "_tail"),
+        *("cluster", "needs"),
+    )
 
-    def __init__(
-        self, kept: list[Any], launch: Any, scales: Any, operation: Any, needs: int
-    ) -> None:
-        lt, product, first, second, to, algorithm = operation
-        self._kept, self._launch, self.needs = kept, launch, needs
+    def __init__(self, chosen: Proposal, kept: list[Any], scales: Any, operation: Any) -> None:
+        lt, product, first, second, to = operation
+        self._kept, self._launch = [chosen, *kept], _library().cublasLtMatmul
+        self.needs, self.cluster = chosen.workspace, cluster_of(_library(), chosen)
+        algorithm = ctypes.addressof(chosen)
         self._before = lt, product, scales[0]
         self._first, self._middle = first, (second, scales[1])
         self._after, self._tail = to, algorithm
@@ -148,6 +159,8 @@ class _ByGemmEx:
     """Products by cuBLAS, for one thread at a time."""
 
     __slots__ = ("_blas", "_device", "_kind", "_numbers")
+
+    cluster = None
 
     def __init__(self, kind: Matmul, device: int) -> None:
         self._kind, self._blas, self._numbers = kind, blas_of(device), _numbers(kind)
@@ -186,8 +199,10 @@ def _numbers(kind: Matmul) -> tuple[Any, Any]:
     return number(1), number(kind.add)
 
 
-def _algorithm(kind: Matmul, device: int) -> _ByLt | None:
-    """The first algorithm that cuBLASLt proposes; None if it has none."""
+def _algorithm(kind: Matmul, device: int, most_cluster: int | None) -> _ByLt | None:
+    """The first algorithm that cuBLASLt proposes, or the first with small clusters; None if it has
+    none.
+    """
     library, numbers = _library(), _numbers(kind)
     lt, product, search = _handle(device), ctypes.c_void_p(), ctypes.c_void_p()
     scale = _DOUBLE if kind.compute == _COMPUTE_64F else _FLOAT
@@ -220,29 +235,23 @@ def _algorithm(kind: Matmul, device: int) -> _ByLt | None:
         _ALIGNED, (kind.first, kind.second, kind.to, kind.to), strict=True
     ):
         _set(put, search, attribute, ctypes.c_uint32(matrix.aligned))
-    found, count = _Proposal(), ctypes.c_int()
+    most, count = 1 if most_cluster is None else _MOST_PROPOSALS, ctypes.c_int()
+    proposals = (Proposal * most)()
     status = library.cublasLtMatmulAlgoGetHeuristic(
-        *(lt, product, first, second, to, to, search, 1, ctypes.byref(found), ctypes.byref(count))
+        *(lt, product, first, second, to, to, search, most, proposals, ctypes.byref(count))
     )
     library.cublasLtMatmulPreferenceDestroy(search)
-    if status or not count.value or found.state:
+    # Each of its own memory: an element of the array would keep all of it.
+    found = [Proposal.from_buffer_copy(each) for each in proposals[: count.value]]
+    found = [each for each in found if not each.state]
+    if status or not found:
         return None
+    chosen, operation = found[0], (lt, product, first, second, to)
+    if most_cluster is not None:
+        asked = found, operation, most_cluster, workspace_bytes(device)
+        chosen = with_small_clusters(library, *asked)
     scales = [ctypes.byref(number) for number in numbers]
-    operation = lt, product, first, second, to, ctypes.addressof(found)
-    launch = library.cublasLtMatmul
-    return _ByLt([found, *numbers], launch, scales, operation, found.workspace)
-
-
-class _Proposal(ctypes.Structure):
-    """`cublasLtMatmulHeuristicResult_t`; it begins with the algorithm."""
-
-    _fields_ = [
-        ("algorithm", ctypes.c_uint64 * 8),
-        ("workspace", ctypes.c_size_t),
-        ("state", ctypes.c_int),
-        ("waves", ctypes.c_float),
-        ("reserved", ctypes.c_int * 4),
-    ]
+    return _ByLt(chosen, [*numbers], scales, operation)
 
 
 def _set(function: Any, of: ctypes.c_void_p, attribute: int, value: Any) -> None:
@@ -282,5 +291,8 @@ def _library() -> ctypes.CDLL:
         *(pointer,) * 7,
         *(number, pointer, pointer),
     )
+    library.cublasLtMatmulAlgoConfigGetAttribute.argtypes = (*put, pointer)
+    library.cublasLtMatmulAlgoConfigSetAttribute.argtypes = put
+    library.cublasLtMatmulAlgoCheck.argtypes = (pointer,) * 8
     library.cublasLtMatmul.argtypes = (*(pointer,) * 14, size, pointer)
     return library

@@ -1,87 +1,94 @@
-"""Streams that wait for a number in device memory, or write one.
+"""Streams that write numbers to device memory and wait for others.
 
-A wait holds back what follows it in its stream, and no other stream. The streams are those of
-`new_stream`, which the current one will wait for.
+A wait holds back what follows it in its stream, and no other stream. The streams stay for good, and
+the current one will wait for them.
 """
 
 from __future__ import annotations
 
 import ctypes
+from array import array
+from collections.abc import Sequence
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
-from ...replay.entries import Place, Running
-from ...replay.recorder import recording
+from ...replay.entries import Running
+from ...replay.recorder import Recorder, recording
 from .driver import driver_library
 
-_GREATER_OR_EQUAL = 0  # CU_STREAM_WAIT_VALUE_GEQ
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the default stream
-_DEFAULT = 0  # CU_STREAM_WRITE_VALUE_DEFAULT: after what the stream wrote before
 _MPS_ENABLED = 133  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED
+# `CUstreamBatchMemOpParams` of cuda.h has six words: the operation, the address, the value, flags.
+# CU_STREAM_MEM_OP_WAIT_VALUE_32 goes on when the number is as large as the value (the flag
+# CU_STREAM_WAIT_VALUE_GEQ), CU_STREAM_MEM_OP_WRITE_VALUE_32 writes after what the stream wrote
+# before (CU_STREAM_WRITE_VALUE_DEFAULT).
+_WORDS, _ADDRESS = 6, 1
+_WAIT, _WRITE = 1, 2
+_FLAGS = 0
 
 
-def wait_until(stream: int, address: int, least: int) -> None:
-    """Hold a stream back until a 32-bit number in device memory is large enough.
+class Number(NamedTuple):
+    """A 32-bit number in device memory.
+
+    Attributes:
+        address: of the number.
+        value: what it becomes, or what it must reach.
+    """
+
+    address: int
+    value: int
+
+
+def hand_over(stream: int, writes: Sequence[Number], waits: Sequence[Number]) -> None:
+    """Write numbers after all that a stream was given before, then hold it back until others are
+    large enough.
 
     Args:
         stream: the handle.
-        address: of the number.
-        least: what it must reach.
+        writes: the numbers that it writes.
+        waits: the numbers that it waits for.
     """
-    wait, _ = _operations()
-    _run(wait, stream, address, (least, _GREATER_OR_EQUAL))
-
-
-def write(stream: int, address: int, value: int) -> None:
-    """Write a 32-bit number to device memory after all that a stream was given before.
-
-    Args:
-        stream: the handle.
-        address: of the number.
-        value: the number.
-    """
-    _, put = _operations()
-    _run(put, stream, address, (value, _DEFAULT))
-
-
-def _run(operation: Any, stream: int, address: int, how: tuple[int, int]) -> None:
-    """Run an operation on a number, and record it.
-
-    Args:
-        operation: of the driver.
-        stream: the handle.
-        address: of the number.
-        how: the number that it is compared with or becomes, and the operation's flags.
-    """
-    _check(operation(stream, address, *how))
+    numbers = [*((_WRITE, *number) for number in writes), *((_WAIT, *number) for number in waits)]
+    words = array("Q", [word for number in numbers for word in (*number, _FLAGS, 0, 0)])
+    _issue(stream, words, len(numbers))
     recorder = recording()
     if recorder is not None:
-        place = recorder.place(address)
-        recorder.add(_Again(operation, stream, place, how), [place], beside=True)
+        again = _Again(recorder, stream, words, [address for _, address, _ in numbers])
+        recorder.add(again, again.places, beside=True)
+
+
+def _issue(stream: int, words: array[int], count: int) -> None:
+    """Give a stream its operations."""
+    status = _operation()(stream, count, words.buffer_info()[0], 0)
+    if status:
+        _check(status)
 
 
 class _Again:
-    """An operation of a recorded call on a number.
+    """A handover of a recorded call. One replay uses the streams at a time, and so these words.
 
     Args:
-        operation: as in `_run`.
-        stream: likewise.
-        place: of the number.
-        how: as in `_run`.
+        recorder: records the call.
+        stream: as in `hand_over`.
+        words: of the operations.
+        addresses: of their numbers.
     """
 
-    __slots__ = ("_how", "_operation", "_place", "_stream")
+    __slots__ = ("_count", "_stream", "_words", "places")
 
-    def __init__(self, operation: Any, stream: int, place: Place, how: tuple[int, int]) -> None:
-        self._operation, self._stream, self._place, self._how = operation, stream, place, how
+    def __init__(
+        self, recorder: Recorder, stream: int, words: array[int], addresses: Sequence[int]
+    ) -> None:
+        self._stream, self._words, self._count = stream, words, len(addresses)
+        self.places = [recorder.place(address) for address in addresses]
 
     def __call__(self, running: Running) -> None:
-        """Run it."""
-        slot, offset = self._place
-        value, flags = self._how
-        status = self._operation(self._stream, running.addresses[slot] + offset, value, flags)
-        if status:
-            _check(status)
+        """Hand over."""
+        addresses, words, at = running.addresses, self._words, _ADDRESS
+        for slot, offset in self.places:
+            words[at] = addresses[slot] + offset
+            at += _WORDS
+        _issue(self._stream, words, self._count)
 
 
 def _check(status: int) -> None:
@@ -91,20 +98,15 @@ def _check(status: int) -> None:
     driver.check_status(status)
 
 
-def new_stream(urgent: bool) -> int:
-    """A new stream of the current device, for good; gives its handle.
-
-    Args:
-        urgent: whether its blocks get a multiprocessor before those of other streams.
+def new_stream() -> int:
+    """Make a stream of the current device, for good, whose blocks get a multiprocessor before those
+    of other streams; return its handle.
     """
-    from cupy_backends.cuda.api import driver
-
-    library, check = driver_library(), driver.check_status
-    least, greatest, stream = ctypes.c_int(), ctypes.c_int(), ctypes.c_void_p()
-    check(library.cuCtxGetStreamPriorityRange(ctypes.byref(least), ctypes.byref(greatest)))
-    priority = greatest if urgent else least
+    library, stream = driver_library(), ctypes.c_void_p()
+    least, greatest = ctypes.c_int(), ctypes.c_int()
+    _check(library.cuCtxGetStreamPriorityRange(ctypes.byref(least), ctypes.byref(greatest)))
     create = library.cuStreamCreateWithPriority
-    check(create(ctypes.byref(stream), ctypes.c_uint(_NON_BLOCKING), priority))
+    _check(create(ctypes.byref(stream), ctypes.c_uint(_NON_BLOCKING), greatest))
     return int(stream.value or 0)
 
 
@@ -122,10 +124,8 @@ def shared_with_processes(device: int) -> bool:
 
 
 @cache
-def _operations() -> tuple[Any, Any]:
-    """The driver's wait and write, with their types."""
-    library = driver_library()
-    found = library.cuStreamWaitValue32_v2, library.cuStreamWriteValue32_v2
-    for function in found:
-        function.argtypes = (ctypes.c_void_p, ctypes.c_uint64, ctypes.c_uint32, ctypes.c_uint)
-    return found
+def _operation() -> Any:
+    """The driver's batch of operations, with its types."""
+    operation = driver_library().cuStreamBatchMemOp_v2
+    operation.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_uint)
+    return operation

@@ -14,7 +14,7 @@ from ..prepared import Prepared, prepare
 from ..products.inputs import packed_rows
 from ..products.precision import multiplier
 from .products import Between
-from .run import Chunks, LaterLaunch, run_group
+from .run import Chunks, LaterLaunch, Layers, run_group
 from .schedule import Schedule
 
 
@@ -48,8 +48,8 @@ class _Backward:
 
     Attributes:
         d_y: the gradient of the output of the next layer, (T, B, features), or None for zero.
-        unfinished: the layers whose sums over time are still to be computed: they run beside the
-            next layers.
+        unfinished: the layers whose sums over time are still to be computed: those of a group run
+            beside the next group, and in the last group those of a layer beside the next layers.
     """
 
     def __init__(
@@ -94,21 +94,29 @@ class _Backward:
         steps, chunk = parts[0][0].steps, self.schedule.chunk
         assert chunk is not None
         chunks = Chunks(steps, chunk, descending=True)
+        own = [(layer, *each) for layer, each in zip(group, parts, strict=True)]
         if several:
-            reserved, meanwhile = self.schedule.reserved, self.finish_layers
-            run_group(ready, launches, products, chunks, reserved, meanwhile)
+            assert self.schedule.partition is not None
+            layers = Layers(ready, group, launches, products, chunks)
+            is_last = not group[-1]
+            ended = (lambda place: self._finish(*own[place])) if is_last else None
+            run_group(layers, self.schedule.partition, self.finish_layers, ended)
+            self.unfinished = [] if is_last else own
         else:
             for product in products:
                 product.multiply_all(chunks.indices)
-        self.unfinished += [(layer, *own) for layer, own in zip(group, parts, strict=True)]
-        if not several:
+            self.unfinished += own
             self.finish_layers()
 
     def finish_layers(self) -> None:
         """Compute the sums over time of the layers that have run."""
         unfinished, self.unfinished = self.unfinished, []
-        for layer, own, sums in unfinished:
-            self.finish(layer, own.finish(sums))
+        for each in unfinished:
+            self._finish(*each)
+
+    def _finish(self, layer: int, own: kernels.BackwardParts, sums: Tensor) -> None:
+        """Compute the sums over time of a layer."""
+        self.finish(layer, own.finish(sums))
 
     def _product(self, layer: int, d_wx: Tensor) -> Between:
         """The product to the layer below, whose result becomes `d_y`."""

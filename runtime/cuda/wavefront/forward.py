@@ -12,7 +12,7 @@ from ..launch import on_device
 from ..prepared import Prepared, prepare
 from ..products.inputs import packed_rows
 from .products import Between
-from .run import Chunks, LaterLaunch, run_group
+from .run import Chunks, LaterLaunch, Layers, run_group
 from .schedule import Schedule
 
 
@@ -75,7 +75,9 @@ class _Forward:
             if layer + 1 < len(asked.weights):
                 products.append(self._product(layer + 1))
         if several:
-            run_group(ready, launches, products, self.chunks, self.schedule.reserved)
+            assert self.schedule.partition is not None
+            layers = Layers(ready, group, launches, products, self.chunks)
+            run_group(layers, self.schedule.partition)
         else:
             for product in products:
                 product.multiply_all(self.chunks.indices)

@@ -1,21 +1,18 @@
-"""The streams of wavefronts on a device: one per layer, and one for the products before each."""
+"""The streams of wavefronts on a device: one per layer, and one for the products behind each."""
 
 from __future__ import annotations
 
-import gc
 import threading
+from collections import defaultdict
 from functools import cache
 from typing import Any, NamedTuple
 
 import torch
 
+from ....codegen.cuda.wavefront import items
 from ..driver.capture import beside_captures
+from ..driver.partition import Partition
 from ..driver.stream_memory import new_stream
-
-# Lanes per product. A chunk waits, is launched and is handed over while another is multiplied.
-WAYS = 2
-# In each byte of a counter it is more than any counter reaches.
-_LETS_GO_ON = 0x40
 
 
 class Lane(NamedTuple):
@@ -24,128 +21,120 @@ class Lane(NamedTuple):
     Attributes:
         handle: the driver's.
         stream: as torch has it.
+        event: marks the end of a call's work on it.
     """
 
     handle: int
     stream: Any
+    event: int
 
 
 class Lanes:
     """The streams of a device, used by one call at a time.
 
-    Layers and products have streams of different priority: streams of one priority may share a
-    queue of the device, in which a product would wait for a layer that waits for it.
-
-    A call forks them, launches, says so and joins them; or it gives up.
+    A call forks them, lets each enter before its first use, and joins them. All
+    that has been issued ends by itself (`codegen/cuda/wavefront/items.py`), so a call that fails in
+    between joins them in the same way.
 
     Attributes:
         device: the device.
-        layers: the layers' streams.
-        products: the products' lanes: one for the kernel that keeps multiprocessors free, and for
-            each product `WAYS`, which take its chunks in turn.
-        warm: what has run on the device once, with all kernels loaded.
     """
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
-        self.layers: list[Lane] = []
-        self.products: list[Lane] = []
-        self.warm: set[object] = set()
+        self._layers: dict[Partition, list[Lane]] = defaultdict(list)
+        self._products: list[Lane] = []
         self._lock = threading.Lock()
-        self._events: list[int] = []
         self._fork = self._last = 0  # events
         self._used = False  # whether there was a wavefront before
         # Of the call that uses the streams.
-        self._forked: list[int] = []
-        self._current, self._launching, self._collects = 0, False, False
+        self._entered: list[Lane] = []
+        self._current = 0
 
-    def fork(self, layers: int, products: int, current: int) -> None:
-        """Give a number of streams to a call: they start after the current stream's work so far.
-
-        Two wavefronts never run at the same time: each may need the room of the whole device.
-        Until all is launched, no garbage is collected: that may wait for the device, and a layer
-        for this thread.
+    def of(self, partition: Partition, lanes: set[items.Lane]) -> dict[items.Lane, Lane]:
+        """Return the streams of a call, made on first use.
 
         Args:
-            layers: how many streams of layers.
-            products: how many lanes of products.
+            partition: that the layers run on.
+            lanes: those of the schedule.
+        """
+        with self._lock, beside_captures():
+            self._fork, self._last = self._fork or _event(), self._last or _event()
+            found = {}
+            for lane in sorted(lanes):
+                layer = lane.kind == "layer"
+                made = self._layers[partition] if layer else self._products
+                while len(made) <= lane.layer:
+                    handle = partition.new_stream() if layer else new_stream()
+                    made.append(self._new(handle))
+                found[lane] = made[lane.layer]
+            return found
+
+    def fork(self, current: int) -> None:
+        """Give the streams to a call: what enters starts after the current stream's work so far.
+
+        Two wavefronts never run at the same time: each may need the room of the whole device.
+
+        Args:
             current: the handle of the current stream, of the current device.
         """
         from cupy_backends.cuda.api import runtime
 
         self._lock.acquire()
         try:
-            self._make(layers, products)
             if self._used:
                 runtime.streamWaitEvent(current, self._last)
             runtime.eventRecord(self._fork, current)
-            used = [*self.layers[:layers], *self.products[:products]]
-            self._forked, self._current = [lane.handle for lane in used], current
-            for handle in self._forked:
-                runtime.streamWaitEvent(handle, self._fork)
-            self._launching, self._collects = True, gc.isenabled()
-            gc.disable()
+            self._current = current
         except BaseException:
             self._lock.release()
             raise
 
-    def launched(self) -> None:
-        """Say that the streams have all their work."""
-        if self._launching and self._collects:
-            gc.enable()
-        self._launching = False
-
-    def join(self) -> None:
-        """Let the current stream go on after the others, and other calls use them."""
-        from cupy_backends.cuda.api import runtime
-
-        try:
-            for event, handle in zip(self._events, self._forked, strict=False):
-                runtime.eventRecord(event, handle)
-                runtime.streamWaitEvent(self._current, event)
-            runtime.eventRecord(self._last, self._current)
-            self._used = True
-        finally:
-            self._lock.release()
-
-    def give_up(self, counters: int, size: int) -> None:
-        """Join the streams although some of the work may not have been launched.
+    def enter(self, lane: Lane) -> None:
+        """Let a stream start after the fork.
 
         Args:
-            counters: the address of the numbers that it waits for.
-            size: bytes of them.
+            lane: the stream.
+        """
+        from cupy_backends.cuda.api import runtime
+
+        runtime.streamWaitEvent(lane.handle, self._fork)
+        self._entered.append(lane)
+
+    def leave(self, lane: Lane) -> None:
+        """Let the current stream go on after one that has entered and has all its work.
+
+        Args:
+            lane: the stream.
+        """
+        from cupy_backends.cuda.api import runtime
+
+        runtime.eventRecord(lane.event, lane.handle)
+        runtime.streamWaitEvent(self._current, lane.event)
+        self._entered.remove(lane)
+
+    def join(self) -> None:
+        """Let the current stream go on after those that have entered and have not left, and other
+        calls use all of them.
         """
         from cupy_backends.cuda.api import runtime
 
         try:
-            if self._launching:
-                runtime.memsetAsync(counters, _LETS_GO_ON, size, self._current)
+            for lane in tuple(self._entered):
+                self.leave(lane)
+            runtime.eventRecord(self._last, self._current)
+            self._used = True
         finally:
-            self.launched()
-            self.join()
+            self._entered = []
+            self._lock.release()
 
-    def _make(self, layers: int, products: int) -> None:
-        """Make the streams and events that a call needs, if there are fewer."""
-        if len(self.layers) >= layers and len(self.products) >= products:
-            return
-        count = max(len(self.layers), layers) + max(len(self.products), products)
-        with beside_captures():
-            self._fork, self._last = self._fork or _event(), self._last or _event()
-            while len(self._events) < count:
-                self._events.append(_event())
-            while len(self.layers) < layers:
-                self.layers.append(self._new(urgent=False))
-            while len(self.products) < products:
-                self.products.append(self._new(urgent=True))
-
-    def _new(self, urgent: bool) -> Lane:
+    def _new(self, handle: int) -> Lane:
         make: Any = torch.cuda.ExternalStream
-        handle = new_stream(urgent)
-        return Lane(handle, make(handle, self.device))
+        return Lane(handle, make(handle, self.device), _event())
 
 
 def _event() -> int:
-    """A new event of the current device, for good; gives its handle."""
+    """Make an event of the current device, for good; return its handle."""
     from cupy_backends.cuda.api import runtime
 
     return int(runtime.eventCreateWithFlags(runtime.eventDisableTiming))

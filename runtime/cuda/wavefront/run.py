@@ -1,4 +1,4 @@
-"""The launches of the layers of a wavefront, and of the products between them."""
+"""The layers of a wavefront and the products between them, issued in the order of a schedule."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from ....codegen.cuda.wavefront.groups import reserve_cluster, storing_warps
+from ....codegen.cuda.wavefront import items
+from ....codegen.cuda.wavefront.groups import storing_warps
+from ....codegen.cuda.wavefront.items import Counter, Item, items_of
+from ...layers_call import wavefront_error
 from ...replay.recorder import recording
-from ..driver.clusters import launch_clusters
-from ..driver.stream_memory import wait_until, write
-from ..load import load_kernel, load_reserve
+from ..driver.partition import Partition
+from ..driver.stream_memory import Number, hand_over
+from ..load import load_kernel
 from ..prepared import Prepared
-from .again import fork_again, join_again, launched_again
-from .counters import Counters, ReserveArguments
-from .lanes import WAYS, Lanes, lanes_of
+from ..watchdog import between_layers
+from .again import enter_again, fork_again, join_again, leave_again
+from .counters import Counters
+from .lanes import Lane, Lanes, lanes_of
 from .products import Between
-
-# A block may wait for a product that has no multiprocessor yet, because other work holds it, as
-# long as for the first data of a block that has not started: kFirstDataBound of watchdog.cuh.
-LONGEST_WAIT = 300 * 10**9  # ns
 
 
 class LaterLaunch:
@@ -58,118 +58,144 @@ class Chunks(NamedTuple):
     descending: bool
 
     @property
-    def indices(self) -> Sequence[int]:
+    def indices(self) -> range:
         """The chunks in the order of computation."""
         count = math.ceil(self.steps / self.size)
         return range(count - 1, -1, -1) if self.descending else range(count)
 
 
+class Layers(NamedTuple):
+    """The layers of a wavefront.
+
+    Attributes:
+        ready: each layer's kernel, on the current device.
+        numbers: of the layers in the module, in the order of computation.
+        launches: of each.
+        products: behind each that another layer follows.
+        chunks: of steps.
+    """
+
+    ready: Prepared
+    numbers: Sequence[int]
+    launches: Sequence[LaterLaunch]
+    products: Sequence[Between]
+    chunks: Chunks
+
+
 def run_group(
-    ready: Prepared,
-    launches: Sequence[LaterLaunch],
-    products: Sequence[Between],
-    chunks: Chunks,
-    reserved: int,
+    layers: Layers,
+    partition: Partition,
     meanwhile: Callable[[], None] | None = None,
+    ended: Callable[[int], None] | None = None,
 ) -> None:
     """Run layers at the same time, after the current stream's work so far and before later work.
 
     Args:
-        ready: of each layer's kernel, on the current device.
-        launches: of each layer, in the order of computation.
-        products: between each two of them, and after the last one if a layer follows.
-        chunks: of steps.
-        reserved: multiprocessors that are kept free while the layers start.
+        layers: what runs.
+        partition: the multiprocessors that the layers run on.
         meanwhile: launches other work on the current stream, which runs beside the layers.
+        ended: launches work behind a layer and its products, by its place in the order of
+            computation; it runs beside the next layers.
+
+    Raises:
+        PlanError: a product may need more room than the layers leave it.
     """
-    plan: Any = ready.plan
-    grid = plan.grid(ready.sizes.heads, plan.batch_tiles(ready.sizes.batch))
-    indices, lanes = chunks.indices, lanes_of(ready.device)
-    group = _Group(ready, grid, Counters(len(launches), len(indices), lanes.device), lanes)
-    group.warm_up(products, chunks)
-    current = torch.cuda.current_stream(lanes.device)
-    last, used = len(products) == len(launches), (len(launches), 1 + WAYS * len(products))
+    if not all(product.bounded for product in layers.products):
+        what = f"{layers.ready.plan.direction} of {layers.ready.cell.name}"
+        raise wavefront_error(what, "products that may need more room than layers leave them")
+    lanes, count = lanes_of(layers.ready.device), len(layers.launches)
+    schedule = items_of(count, layers.chunks.indices, len(layers.products) == count)
+    group = _Group(layers, lanes, lanes.of(partition, {item.lane for item in schedule}))
     recorder = recording()
-    lanes.fork(*used, current.cuda_stream)
+    lanes.fork(torch.cuda.current_stream(lanes.device).cuda_stream)
     try:
         if recorder is not None:
-            fork_again(recorder, lanes, *used, group.counters)
-        group.launch(launches, chunks.size, reserved, last)
-        # By diagonals: each product is launched after all that its input depends on.
-        for number in range(len(products) + len(indices) - 1):
-            for place, product in enumerate(products):
-                if 0 <= number - place < len(indices):
-                    group.multiply(place, product, indices[number - place])
-        torch.cuda.set_stream(current)
-        lanes.launched()
+            fork_again(recorder, lanes)
+        for item in schedule:
+            group.issue(item)
         if recorder is not None:
-            launched_again(recorder, lanes)
+            recorder.launched()
         if meanwhile:
             meanwhile()
-    except BaseException:
-        torch.cuda.set_stream(current)
-        lanes.give_up(group.counters.tensor.data_ptr(), group.counters.tensor.nbytes)
-        raise
-    lanes.join()
+        if ended:
+            for place in range(count):
+                group.leave(place)
+                ended(place)
+    finally:
+        lanes.join()
     if recorder is not None:
         join_again(recorder, lanes)
 
 
 class _Group:
-    """Layers that run at the same time."""
+    """Layers that run at the same time.
 
-    def __init__(
-        self, ready: Prepared, grid: tuple[int, int, int], counters: Counters, lanes: Lanes
-    ) -> None:
-        self.ready, self.grid, self.counters, self.lanes = ready, grid, counters, lanes
-        self.blocks = math.prod(grid)
+    Args:
+        layers: what runs.
+        lanes: the streams of the device.
+        found: the stream of each lane of the schedule.
+    """
 
-    def warm_up(self, products: Sequence[Between], chunks: Chunks) -> None:
-        """Run the products once, the first time: loading a kernel may wait for all streams.
-
-        Their results are overwritten.
-        """
-        key = self.ready.cell, self.ready.plan, self.ready.sizes, chunks, products[0].key
-        if key not in self.lanes.warm:
-            for product in products:
-                product.multiply_all(chunks.indices, recorded=False)
-            self.lanes.warm.add(key)
-
-    def launch(
-        self, launches: Sequence[LaterLaunch], steps: int, reserved: int, followed: bool
-    ) -> None:
-        """Launch the kernels of all layers: each starts once all blocks of the one before have.
-
-        So whichever of them have no room yet, the first one that is not over has what it needs.
-        """
-        ready, lanes, counters = self.ready, self.lanes, self.counters
+    def __init__(self, layers: Layers, lanes: Lanes, found: dict[items.Lane, Lane]) -> None:
+        self._layers, self._lanes, self._found = layers, lanes, found
+        ready, chunks = layers.ready, layers.chunks
         plan: Any = ready.plan
-        kernel = load_kernel(ready.cell, plan, f"rnnc_{plan.direction}", ready.device)
-        cluster = reserve_cluster(plan)
-        reserve = load_reserve(ready.cell, plan, cluster, ready.device)
-        last = counters.started(len(launches) - 1)
-        asked = ReserveArguments(counters.reserved, last, self.blocks)
-        launch_clusters(reserve, (reserved, 1, 1), cluster, asked, lanes.products[0].handle)
-        for place, launch in enumerate(launches):
-            arguments: Any = launch.arguments
-            if arguments.watchdog:
-                arguments.watchdog = max(arguments.watchdog, LONGEST_WAIT)
-            stream = lanes.layers[place].handle
-            if place:
-                wait_until(stream, counters.started(place - 1), self.blocks)
-            else:
-                wait_until(stream, counters.reserved, reserved)
-            hands_over = followed or place + 1 < len(launches)
-            handed = counters.handed(arguments, place, steps, hands_over)
-            kernel(self.grid, handed, stream, lane=True)
+        self._kernel = load_kernel(ready.cell, plan, f"rnnc_{plan.direction}", ready.device)
+        self._grid = plan.grid(ready.sizes.heads, plan.batch_tiles(ready.sizes.batch))
+        self._counters = Counters(len(layers.launches), len(chunks.indices), lanes.device)
+        blocks = math.prod(self._grid)
+        # What a counter is when all that writes it has.
+        self._full = {"started": blocks, "done": blocks * storing_warps(plan), "ready": 1}
+        self._entered: set[int] = set()
 
-    def multiply(self, place: int, product: Between, chunk: int) -> None:
-        """Launch a product between two layers, behind the first and ahead of the second."""
-        plan: Any = self.ready.plan
-        warps = self.blocks * storing_warps(plan)
-        way, counters = chunk % WAYS, self.counters
-        lane = self.lanes.products[1 + WAYS * place + way]
-        wait_until(lane.handle, counters.done(place, chunk), warps)
-        product.multiply(chunk, way, lane)
-        if place + 1 < counters.layers:
-            write(lane.handle, counters.ready(place + 1, chunk), 1)
+    def issue(self, item: Item) -> None:
+        """Issue an item of the schedule.
+
+        Args:
+            item: what to issue.
+        """
+        lane = self._found[item.lane]
+        if lane.handle not in self._entered:
+            self._enter(lane)
+        if item.kind == "handover":
+            hand_over(lane.handle, self._numbers(item.signals), self._numbers(item.waits))
+        elif item.kind == "product":
+            self._layers.products[item.lane.layer].multiply(item.chunk, lane)
+        else:
+            self._launch(item.lane.layer, lane)
+
+    def leave(self, place: int) -> None:
+        """Let the current stream go on after a layer and the products behind it.
+
+        Args:
+            place: of the layer in the order of computation.
+        """
+        recorder = recording()
+        for lane in (items.Lane("layer", place), items.Lane("product", place)):
+            if lane in self._found:
+                self._lanes.leave(self._found[lane])
+                if recorder is not None:
+                    leave_again(recorder, self._lanes, self._found[lane])
+
+    def _enter(self, lane: Lane) -> None:
+        """Let a stream start after the fork."""
+        self._lanes.enter(lane)
+        self._entered.add(lane.handle)
+        recorder = recording()
+        if recorder is not None:
+            enter_again(recorder, self._lanes, lane)
+
+    def _numbers(self, counters: Sequence[Counter]) -> list[Number]:
+        """The counters in memory, and what they are when all that writes them has."""
+        return [Number(self._counters.address(c), self._full[c.kind]) for c in counters]
+
+    def _launch(self, place: int, lane: Lane) -> None:
+        """Launch the kernel of a layer."""
+        layers, launch = self._layers, self._layers.launches[place]
+        arguments: Any = launch.arguments
+        arguments.watchdog = between_layers(arguments.watchdog)
+        hands_over = place < len(layers.products)
+        handed = self._counters.handed(
+            arguments, place, layers.numbers[place], layers.chunks.size, hands_over
+        )
+        self._kernel(self._grid, handed, lane.handle, lane=True)

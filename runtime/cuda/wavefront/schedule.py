@@ -19,22 +19,27 @@ from ....codegen.cuda.kernel_plan import MOST_BLOCKS, KernelPlan
 from ....codegen.cuda.limits import MIB
 from ....codegen.cuda.tiled_plan import TiledPlan
 from ....codegen.cuda.wavefront.groups import (
+    Chip,
     LayerSizes,
-    Room,
     Wavefront,
     chunk_steps,
     gains,
+    layer_blocks,
     wavefronts,
 )
+from ....codegen.cuda.wavefront.partition import PORTABLE_CLUSTER, least_free
 from ....codegen.shape import Direction
 from ...call import Call, Order
+from ...errors import NoCudaError
 from ...layers_call import wavefront_error
 from ..choose import choose_plan
 from ..driver.device import device_limits
-from ..driver.residency import resident_blocks
+from ..driver.partition import Partition, partition_of
+from ..driver.residency import blocks_per_multiprocessor
 from ..driver.stream_memory import shared_with_processes
 from ..launch import on_device
 from ..load import load_kernel
+from .products import bounded_products
 
 # The kinds of plans whose wavefronts `"auto"` takes.
 _AUTO_KINDS = frozenset(("block", "cluster"))
@@ -43,7 +48,7 @@ _MOST_BUFFERS = 512 * MIB
 # Streams that share a queue of the device may wait for each other. The driver has so many itself.
 _LEAST_QUEUES = 8
 _MOST_THREADS = 2048  # per multiprocessor, of any GPU so far
-_LEAST_CAPABILITY = (9, 0)  # clusters, which keep multiprocessors free
+_LEAST_CAPABILITY = (9, 0)  # of the GPUs on which partitions were measured
 
 
 class StackSizes(NamedTuple):
@@ -72,14 +77,14 @@ class Schedule(NamedTuple):
     Attributes:
         groups: how many layers run at once, in the order of computation.
         chunk: steps per product between layers; None for all.
-        reserved: multiprocessors that are kept free while the layers of a group start.
-        plan: of the kernels of a group of several layers; None where there is none.
+        partition: the multiprocessors that the layers of a group run on; None where there is none.
+        plan: of the kernels of a group of several layers; likewise.
         why_not: what makes a wavefront impossible; empty if it is possible.
     """
 
     groups: tuple[int, ...]
     chunk: int | None = None
-    reserved: int = 0
+    partition: Partition | None = None
     plan: TiledPlan | None = None
     why_not: str = ""
 
@@ -148,17 +153,26 @@ def _found(
         alone, found = wavefronts(plan, inputs, _most_room(plan, device), chunk)
         if not any(gains(alone, each, inputs, chunk) for each in found):
             return whole
-    alone, found = wavefronts(plan, inputs, _room(call, plan, device), chunk)
-    if not found:
+    rows = chunk * batch
+    if not bounded_products(heads * dim, gates, rows, direction, dtype, call.tf32, device):
+        return whole._replace(why_not="products that may need more room than layers leave them")
+    alone, found = wavefronts(plan, inputs, _chip(call, plan, device), chunk)
+    for best in sorted(found, key=lambda each: each.nanoseconds):
+        try:
+            partition = _partition(call, plan, best, sizes, device)
+        except NoCudaError as error:
+            return whole._replace(why_not=f"a driver without partitions: {error.found}")
+        if partition is not None:
+            break
+    else:
         return whole._replace(why_not="no room for two layers and the products between them")
-    best = min(found, key=lambda each: each.nanoseconds)
     if order == "auto" and not (
         plan.kind in _AUTO_KINDS
         and gains(alone, best, inputs, chunk)
         and (call.for_backward or _buffer_bytes(sizes, best, dtype) <= _MOST_BUFFERS)
     ):
         return whole
-    schedule = Schedule(best.groups, chunk, best.reserved, plan)
+    schedule = Schedule(best.groups, chunk, partition, plan)
     return schedule.one_by_one() if order == "sequential" else schedule
 
 
@@ -191,21 +205,35 @@ def _why_not(plan: KernelPlan, sizes: StackSizes, device: int) -> str:
     return ""
 
 
-def _most_room(plan: TiledPlan, device: int) -> Room:
+def _most_room(plan: TiledPlan, device: int) -> Chip:
     """What a device could hold of a layer's kernel, if it had no registers."""
-    limits, (threads, shared, cluster, _) = device_limits(device), plan.launch_shape
+    limits, (threads, shared, _, _) = device_limits(device), plan.launch_shape
     each = min(_MOST_THREADS // threads, limits.shared_per_multiprocessor // max(shared, 1))
-    return Room(limits.multiprocessors, limits.multiprocessors * each // cluster, each)
+    return Chip(limits.multiprocessors, each)
 
 
 @lru_cache(maxsize=512)
-def _room(call: Call, plan: TiledPlan, device: int) -> Room:
+def _chip(call: Call, plan: TiledPlan, device: int) -> Chip:
     """What a device holds of a layer's kernel."""
-    from cupy_backends.cuda.api import driver
-
     with on_device(torch.device("cuda", device)):
         kernel = load_kernel(call.cell, plan, f"rnnc_{plan.direction}", device)
-        threads, shared, cluster, _ = plan.launch_shape
-        blocks = resident_blocks(kernel.function, threads, shared, cluster, device)
-        each = driver.occupancyMaxActiveBlocksPerMultiprocessor(kernel.function, threads, shared)
-    return Room(device_limits(device).multiprocessors, blocks // cluster, int(each))
+        each = blocks_per_multiprocessor(kernel.function, kernel.threads, kernel.shared)
+    return Chip(device_limits(device).multiprocessors, each)
+
+
+def _partition(
+    call: Call, plan: TiledPlan, found: Wavefront, sizes: StackSizes, device: int
+) -> Partition | None:
+    """The partition of a wavefront; None if the driver reports less room than was estimated.
+
+    Raises:
+        NoCudaError: the driver cannot divide the device.
+    """
+    cluster, whole = plan.launch_shape.cluster, device_limits(device).multiprocessors
+    with on_device(torch.device("cuda", device)):
+        partition = partition_of(device, found.partition, cluster > PORTABLE_CLUSTER)
+        kernel = load_kernel(call.cell, plan, f"rnnc_{plan.direction}", device)
+        room = partition.resident_blocks(kernel.function, kernel.threads, kernel.shared, cluster)
+    blocks = max(found.groups) * layer_blocks(plan, sizes.batch, sizes.heads)
+    fits = blocks <= room and whole - partition.size >= least_free(whole)
+    return partition if fits else None

@@ -5,7 +5,6 @@
 // library_backward.cuh instead.
 #include "example/lstm.cuh"
 
-#include "lib/exchange/reserve.cuh"
 #include "lib/kernels/block_backward.cuh"
 #include "lib/kernels/block_forward.cuh"
 #include "lib/kernels/cluster_backward.cuh"

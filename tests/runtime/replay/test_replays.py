@@ -207,7 +207,7 @@ class Beside:
         self.use("lane", lane, beside=True)
         self.use("waits", part, beside=True)
         if recorder is not None:
-            recorder.launched(lambda _: None)
+            recorder.launched()
         for number in range(3):
             self.use(number, x.new_empty(512))
         if recorder is not None:
@@ -246,7 +246,7 @@ def test_tensors_of_other_streams_are_freed_after_the_join():
             place = recorder.place(lane.data_ptr())
             recorder.fork(lambda _: None)
             recorder.add(lambda running: None, [place], beside=True)
-            recorder.launched(lambda _: None)
+            recorder.launched()
         y = x * 2
         if recorder is not None:
             recorder.join(lambda running: freed.append(running.tensors[place.slot] is None))
@@ -273,7 +273,7 @@ def test_other_streams_are_forked_and_get_no_work_of_torch(forked):
             if forked:
                 recorder.fork(lambda _: None)
                 x + 1
-                recorder.launched(lambda _: None)
+                recorder.launched()
                 recorder.join(lambda _: None)
             else:
                 recorder.add(lambda _: None, [place], beside=True)

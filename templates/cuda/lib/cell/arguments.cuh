@@ -17,6 +17,7 @@ struct HandoverArguments {
   u32* done;         // null: no layer after it
   u32* started;      // counts the blocks that have started
   int64 chunk;       // steps
+  int64 layer;       // its number in the module, for messages
 };
 #endif
 

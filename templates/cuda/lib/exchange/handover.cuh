@@ -9,12 +9,26 @@
 #include "lib/cell/arguments.cuh"
 
 #ifdef RNNC_WAVEFRONT
+#include "lib/ptx/ld_st.cuh"
 #include "lib/ptx/watchdog.cuh"
 #endif
 
 namespace rnnc {
 
 #ifdef RNNC_WAVEFRONT
+
+static __device__ __noinline__ __attribute__((noreturn)) void trap_without_chunk(int step,
+                                                                                 int64 bound,
+                                                                                 int64 layer,
+                                                                                 int chunk) {
+  if (atomicExch(&watchdog_reported, 1u) == 0) {
+    char* to = append(append(watchdog_message, "chunk "), static_cast<int64>(chunk));
+    to = append(append(append(to, " did not reach layer "), layer), " within ");
+    append_seconds(to, bound);
+    trap_with_message(step);
+  }
+  while (true) __nanosleep(1000000);  // until the assertion of the reporting thread ends the launch
+}
 
 // NOTE: all lanes of a warp must make the same calls, in the order of the steps: ascending in a
 // forward, descending in a backward.
@@ -41,7 +55,9 @@ struct Handover {
     const int chunk = static_cast<int>(a.handover.chunk), chunk_idx = t / chunk;
     Watchdog watchdog;
     while (!ld_acquire_gpu(a.handover.ready + chunk_idx)) {
-      watchdog.poll(Wait{a.watchdog, t, kNever});
+      if (watchdog.late(a.watchdog)) {
+        trap_without_chunk(t, a.watchdog, a.handover.layer, chunk_idx);
+      }
     }
     wait_at = kDescending ? chunk_idx * chunk - 1 : (chunk_idx + 1) * chunk;
   }

@@ -34,27 +34,41 @@ RNNC_INLINE u32 ticks() {
   return static_cast<u32>(nanoseconds >> kTickBits);
 }
 
+// Text and numbers of a message, one behind the other.
+RNNC_INLINE char* append(char* to, const char* text) {
+  while (*text) *to++ = *text++;
+  *to = 0;
+  return to;
+}
+RNNC_INLINE char* append(char* to, int64 number) {
+  int64 digit = 1;
+  while (digit * 10 <= number) digit *= 10;
+  for (; digit > 0; digit /= 10) *to++ = static_cast<char>('0' + number / digit % 10);
+  *to = 0;
+  return to;
+}
+RNNC_INLINE char* append_seconds(char* to, int64 bound) {
+  const int64 tenths = bound / 100000000;
+  to = append(append(append(to, tenths / 10), "."), tenths % 10);
+  return append(to, " seconds");
+}
+
 // Set by the first thread of the module that times out, so that only one message is printed.
 static __device__ u32 watchdog_reported;
-static __device__ char watchdog_message[] =
-    "another block's data did not arrive within 2.0 seconds             ";
-constexpr int kMessageNumber = 43;  // position of the number
+static __device__ char watchdog_message[96];
 
-// Reports the plan's name as the file and the step as the line.
+// Prints the message, with the plan's name as the file and the step as the line.
+static __device__ __noinline__ __attribute__((noreturn)) void trap_with_message(int step) {
+  __threadfence_system();
+  __assertfail(watchdog_message, kPlanName, step < 0 ? 0 : step, "rnnc", 1);
+}
+
 static __device__ __noinline__ __attribute__((noreturn)) void trap_timed_out(int step,
                                                                              int64 bound) {
   if (atomicExch(&watchdog_reported, 1u) == 0) {
-    int64 tenths = bound / 100000000, digit = 10;
-    while (digit * 10 <= tenths) digit *= 10;
-    char* to = watchdog_message + kMessageNumber;
-    for (; digit > 0; digit /= 10) {
-      if (digit == 1) *to++ = '.';
-      *to++ = static_cast<char>('0' + tenths / digit % 10);
-    }
-    const char unit[] = {' ', 's', 'e', 'c', 'o', 'n', 'd', 's', '\0'};
-    repeat<9>([&](int i) { *to++ = unit[i]; });
-    __threadfence_system();
-    __assertfail(watchdog_message, kPlanName, step < 0 ? 0 : step, "rnnc", 1);
+    char* to = append(watchdog_message, "another block's data did not arrive within ");
+    append_seconds(to, bound);
+    trap_with_message(step);
   }
   while (true) __nanosleep(1000000);  // until the assertion of the reporting thread ends the launch
 }
@@ -75,6 +89,13 @@ struct Watchdog {
     const bool first = launder(wait.step) == wait.first_step;
     const int64 bound = first && wait.bound < kFirstDataBound ? kFirstDataBound : wait.bound;
     if (wait.bound && now - start > bound >> kTickBits) trap_timed_out(wait.step, bound);
+  }
+  // For every iteration of a loop with a message of its own: whether the bound has passed.
+  RNNC_MEMBER bool late(int64 bound) {
+    if (++polls % kPollsPerCheck) return false;
+    const u32 now = ticks();
+    if (!start) start = now;
+    return bound && now - start > bound >> kTickBits;
   }
 };
 

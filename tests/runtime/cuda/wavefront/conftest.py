@@ -11,13 +11,14 @@ from typing import Any, NamedTuple
 import pytest
 import torch
 from rnnc.codegen.cuda.limits import limits_of
-from rnnc.codegen.cuda.wavefront.groups import Room
-from rnnc.runtime.cuda.driver import clusters, stream_memory
-from rnnc.runtime.cuda.driver.driver import LaunchConfig
+from rnnc.codegen.cuda.wavefront.groups import Chip
+from rnnc.codegen.cuda.wavefront.items import Counter
+from rnnc.runtime.cuda.driver import stream_memory
 from rnnc.runtime.cuda.wavefront import lanes, products, run, schedule
 
 CALLER, FIRST = 0, {"layer": 1000, "product": 2000}
 WORKSPACE = 64  # bytes, of each product
+WORDS, WRITE = 6, 2  # of an operation on device memory; cuda.h
 
 
 class Note(NamedTuple):
@@ -25,8 +26,8 @@ class Note(NamedTuple):
 
     Attributes:
         stream: its name: "layer 0", "product 1" or "caller".
-        what: "kernel", "product", "reserve", "wait", "write", "record" or "wait_event".
-        of: the place of a counter, the addresses of a product, an event's number, or None.
+        what: "kernel", "product", "wait", "write", "record" or "wait_event".
+        of: a wavefront's number and counter, the addresses of a product, an event's number or None.
         value: that is waited for or written.
     """
 
@@ -50,7 +51,7 @@ class Counted(run.Counters):
     struct = 0  # bytes of the arguments that were made last
 
     def __init__(self, layers: int, chunks: int, device: torch.device) -> None:
-        self.shapes[4 * (1 + layers + 2 * layers * chunks)] = layers, chunks
+        self.shapes[4 * (layers + 2 * layers * chunks)] = layers, chunks
         super().__init__(layers, chunks, device)
 
     def handed(self, *arguments: Any) -> ctypes.Structure:
@@ -74,16 +75,16 @@ class Driver:
         self.notes.append(Note(found, *what))
 
     def place(self, address: int) -> Any:
-        """The name of a counter: the wavefront's number, its kind and its indices."""
+        """The name of a counter, behind the wavefront's number."""
         for number, (first, size) in reversed(list(enumerate(self.counters))):
             layers, chunks = Counted.shapes[size]
             index = (address - first) // 4
             if not 0 <= index < size // 4:
                 continue
-            if index <= layers:
-                return (number, "started", index - 1) if index else (number, "reserved")
-            kind, index = divmod(index - 1 - layers, layers * chunks)
-            return number, ("done", "ready")[kind], *divmod(index, chunks)
+            if index < layers:
+                return number, Counter("started", index)
+            kind, index = divmod(index - layers, layers * chunks)
+            return number, Counter(("done", "ready")[kind], *divmod(index, chunks))
         raise AssertionError("no counter")
 
     def fill(self, address: int, byte: int, size: int, stream: int) -> None:
@@ -98,20 +99,14 @@ class Driver:
             end = self._structs.setdefault(function, Counted.struct) // 8
             begin = ctypes.c_void_p.from_address(values).value
             words = (ctypes.c_int64 * end).from_address(begin)
-            found = tuple((word and self.place(word)) or None for word in words[end - 4 : end - 2])
+            found = tuple((word and self.place(word)) or None for word in words[end - 5 : end - 3])
         self.note(stream, "kernel", found)
 
-    def launch_clusters(self, config: Any, *_: Any) -> int:
-        found: LaunchConfig = config._obj
-        self.note(found.stream, "reserve", (found.grid_x, found.grid_y, found.grid_z))
-        return 0
-
-    def wait(self, stream: int, address: int, value: int, _: int) -> int:
-        self.note(stream, "wait", self.place(address), value)
-        return 0
-
-    def write(self, stream: int, address: int, value: int, _: int) -> int:
-        self.note(stream, "write", self.place(address), value)
+    def hand_over(self, stream: int, count: int, address: int, _: int) -> int:
+        words = (ctypes.c_uint64 * (WORDS * count)).from_address(address)
+        for first in range(0, WORDS * count, WORDS):
+            kind, number, value = words[first : first + 3]
+            self.note(stream, "write" if kind == WRITE else "wait", self.place(number), value)
         return 0
 
     def new_event(self, _: int) -> int:
@@ -125,14 +120,16 @@ def driver(simulated_gpu, monkeypatch):
     driver, current = Driver(), [Stream("caller", CALLER)]
     made = dict(FIRST)
 
+    def new_stream(kind: str) -> int:
+        made[kind] += 1
+        return made[kind] - 1
+
     class Lanes(lanes.Lanes):
-        def _new(self, urgent: bool) -> Any:
-            kind = "product" if urgent else "layer"
-            made[kind] += 1
-            return lanes.Lane(made[kind] - 1, None)
+        def _new(self, handle: int) -> Any:
+            return lanes.Lane(handle, None, driver.new_event(0))
 
     class Product:
-        needs = WORKSPACE
+        needs, cluster = WORKSPACE, 1
 
         def __call__(self, *given: int) -> None:
             *addresses, stream, workspace, size = given
@@ -152,23 +149,34 @@ def driver(simulated_gpu, monkeypatch):
     }
     for name, value in runtime.items():
         setattr(api.runtime, name, value)
-    library = SimpleNamespace(cuLaunchKernelEx=driver.launch_clusters)
-    monkeypatch.setattr(clusters, "driver_library", lambda: library)
-    monkeypatch.setattr(stream_memory, "_operations", lambda: (driver.wait, driver.write))
+    monkeypatch.setattr(stream_memory, "_operation", lambda: driver.hand_over)
     monkeypatch.setattr(lanes, "beside_captures", nullcontext)
+    monkeypatch.setattr(lanes, "new_stream", lambda: new_stream("product"))
+
+    class Partition:
+        size = 88
+
+        def new_stream(self) -> int:
+            return new_stream("layer")
+
+        def resident_blocks(self, *_: int) -> int:
+            return 3 * self.size
+
+    partition = Partition()
+    monkeypatch.setattr(schedule, "partition_of", lambda *_: partition)
     own = Lanes(torch.device("cpu"))
     monkeypatch.setattr(run, "lanes_of", lambda _: own)
     monkeypatch.setattr(run, "Counters", Counted)
-    reserve = SimpleNamespace(threads=32, shared=0, function=0)
-    monkeypatch.setattr(run, "load_reserve", lambda *_: reserve)
     monkeypatch.setattr(products, "multiplies", lambda *_: Product())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _=None: current[0])
     monkeypatch.setattr(torch.cuda, "set_stream", lambda s: current.__setitem__(0, s))
     monkeypatch.setattr(schedule, "device_limits", lambda _: limits_of("H200"))
     monkeypatch.setattr(schedule, "shared_with_processes", lambda _: False)
-    monkeypatch.setattr(
-        schedule, "_room", lambda call, plan, _: Room(132, 396 // plan.launch_shape.cluster, 3)
-    )
+    monkeypatch.setattr(schedule, "_chip", lambda *_: Chip(132, 3))
+    kernel = SimpleNamespace(function=0, threads=0, shared=0)
+    monkeypatch.setattr(schedule, "load_kernel", lambda *_: kernel)
     schedule._found.cache_clear()
+    products.bounded_products.cache_clear()
     yield driver.notes
     schedule._found.cache_clear()
+    products.bounded_products.cache_clear()

@@ -6,11 +6,13 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cuda.wavefront import groups
+from rnnc.codegen.cuda.wavefront.items import Counter, items_of
+from rnnc.runtime.cuda.wavefront import run as module_run
 from rnnc.runtime.cuda.wavefront import schedule
-from rnnc.runtime.errors import RnncError
+from rnnc.runtime.errors import NoCudaError, RnncError
 
 LAYERS, CHUNKS, CHUNK, BATCH, HIDDEN = 3, 4, 64, 2, 32
-STREAMS = LAYERS + 1 + 2 * (LAYERS - 1)  # of layers, of the reserve, and two per product
+STREAMS = LAYERS + LAYERS - 1  # of layers, and of the products between them
 
 
 def module(**options):
@@ -45,58 +47,53 @@ def of(notes, stream, *what):
     return [note for note in notes if note.stream == stream and note.what in what]
 
 
-def lane(layer, way):
-    """The stream of the product before a layer; the first lane is that of the reserve."""
-    return f"product {1 + 2 * (layer - 1) + way}"
+def issued(notes):
+    """What streams of a wavefront were given, as the schedule has it, and its number."""
+    numbers = {note.of[0] for note in notes if note.what in ("wait", "write")}
+    (number,) = numbers
+    found = []
+    for note in notes:
+        kind, place = note.stream.split() if " " in note.stream else (note.stream, 0)
+        if note.what in ("kernel", "product", "wait", "write"):
+            of = note.of[1] if note.what in ("wait", "write") else None
+            found.append((note.what, kind, int(place), of))
+    return number, found
 
 
 @pytest.mark.parametrize("direction", [0, 1])
-def test_each_layer_waits_for_the_one_before(run, direction):
+def test_what_is_issued_is_the_schedule(run, direction):
     rnn = module()
-    run(rnn)  # loads all kernels
-    notes = run(rnn)[direction]
-    in_order = range(CHUNKS) if direction == 0 else range(CHUNKS - 1, -1, -1)
-    number = notes[[n.what for n in notes].index("kernel") - 1].of[0]
-    assert not of(notes, "caller", "product")
-    for layer in range(LAYERS):
-        wait, kernel = of(notes, f"layer {layer}", "wait", "kernel")
-        assert (wait.what, kernel.what) == ("wait", "kernel")
-        before = (number, "started", layer - 1) if layer else (number, "reserved")
-        assert wait.of == before
-        ready, done = kernel.of
-        assert ready == ((number, "ready", layer, 0) if layer else None)
-        assert done == ((number, "done", layer, 0) if layer + 1 < LAYERS else None)
-    blocks = of(notes, "layer 1", "wait")[0].value
-    for layer in range(1, LAYERS):
-        for way in (0, 1):  # its chunks take turns
-            found = of(notes, lane(layer, way), "wait", "product", "write")
-            own = [chunk for chunk in in_order if chunk % 2 == way]
-            assert [note.what for note in found] == ["wait", "product", "write"] * len(own)
-            waits, writes = found[::3], found[2::3]
-            assert [note.of for note in waits] == [(number, "done", layer - 1, c) for c in own]
-            assert [note.of for note in writes] == [(number, "ready", layer, c) for c in own]
-            assert all(note.value % blocks == 0 for note in waits)  # warps of all blocks
-            assert {note.value for note in writes} == {1}
+    run(rnn)
+    _, found = issued(run(rnn)[direction])
+    chunks = range(CHUNKS) if direction == 0 else range(CHUNKS - 1, -1, -1)
+    wanted = []
+    for item in items_of(LAYERS, chunks, False):
+        lane = item.lane
+        if item.kind == "handover":
+            wanted += [("write", *lane, counter) for counter in item.signals]
+            wanted += [("wait", *lane, counter) for counter in item.waits]
+        else:
+            wanted.append(("kernel" if item.kind == "layer" else "product", *lane, None))
+    assert found == wanted
 
 
 @pytest.mark.parametrize("direction", [0, 1])
-def test_what_waits_comes_after_what_it_waits_for(run, direction):
+def test_counters_are_full_when_all_that_writes_them_has(run, direction):
     rnn = module()
     run(rnn)
     notes = run(rnn)[direction]
-    kernels = [i for i, note in enumerate(notes) if note.what == "kernel"]
-    products = [i for i, note in enumerate(notes) if note.what == "product"]
-    (reserve,) = (i for i, note in enumerate(notes) if note.what == "reserve")
-    assert reserve < kernels[0] < kernels[-1] < products[0]
-    # A product follows the one whose result its input depends on, and all before it in its layer.
-    done = set()
-    for note in notes:
-        if note.what != "write":
-            continue
-        _, _, layer, chunk = note.of
-        assert layer == 1 or (layer - 1, chunk) in done
-        done.add((layer, chunk))
-    assert len(done) == (LAYERS - 1) * CHUNKS
+    number, _ = issued(notes)
+    for layer in range(LAYERS):
+        (kernel,) = of(notes, f"layer {layer}", "kernel")
+        ready, done = kernel.of
+        assert ready == ((number, Counter("ready", layer)) if layer else None)
+        assert done == ((number, Counter("done", layer)) if layer + 1 < LAYERS else None)
+    (started,) = {
+        note.value for note in notes if note.what == "wait" and note.of[1][0] == "started"
+    }
+    (done,) = {note.value for note in notes if note.what == "wait" and note.of[1][0] == "done"}
+    assert done % started == 0  # warps of all blocks
+    assert {note.value for note in notes if note.what == "write"} == {1}
 
 
 def test_all_streams_follow_the_caller_and_the_caller_follows_them(run):
@@ -106,7 +103,7 @@ def test_all_streams_follow_the_caller_and_the_caller_follows_them(run):
     for notes in (first, second):
         forks = [n for n in notes if n.what == "record" and n.stream == "caller"]
         waits = [n for n in notes if n.what == "wait_event" and n.stream != "caller"]
-        assert len(waits) == STREAMS
+        assert len({n.stream for n in waits}) == len(waits) == STREAMS
         assert {n.of for n in waits} == {forks[0].of}
         joined = [n.of for n in notes if n.what == "record" and n.stream != "caller"]
         after = [n.of for n in notes if n.what == "wait_event" and n.stream == "caller"]
@@ -130,65 +127,54 @@ def test_the_product_after_a_group_runs_behind_its_last_layer(run, direction):
     run(rnn)
     notes = run(rnn)[direction]
     assert not of(notes, "caller", "product")
-    middle = [i for i, note in enumerate(notes) if note.what == "reserve"][1]
+    middle = [i for i, n in enumerate(notes) if (n.stream, n.what) == ("layer 0", "kernel")][1]
     for part, followed in ((notes[:middle], True), (notes[middle:], False)):
         kernels = [note.of for note in part if note.what == "kernel"]
         assert [ready is None for ready, _ in kernels] == [True] + [False] * (LAYERS - 1)
         assert (kernels[-1][1] is not None) == followed
-        for way in (0, 1):
-            behind = of(part, lane(LAYERS, way), "wait", "product", "write")
-            count = CHUNKS // 2 if followed else 0
-            assert [note.what for note in behind] == ["wait", "product"] * count
-            assert {note.of[1:3] for note in behind[::2]} <= {("done", LAYERS - 1)}
+        behind = of(part, f"product {LAYERS - 1}", "wait", "product", "write")
+        assert [note.what for note in behind] == ["wait", "product"] * (CHUNKS * followed)
+        assert {note.of[1][:2] for note in behind[::2]} <= {("done", LAYERS - 1)}
 
 
 def test_auto_multiplies_all_steps_at_once_unless_it_takes_the_wavefront(run, monkeypatch):
-    room = schedule._room
-    monkeypatch.setattr(schedule, "_room", None)  # nothing is compiled for it
+    chip = schedule._chip
+    monkeypatch.setattr(schedule, "_chip", None)  # nothing is compiled for it
     monkeypatch.setattr(schedule, "gains", lambda *_: False)
     for notes in run(module(layers="auto")):
         assert [note.what for note in notes] == ["kernel"] * LAYERS
     schedule._found.cache_clear()
-    monkeypatch.setattr(schedule, "_room", room)
+    monkeypatch.setattr(schedule, "_chip", chip)
     monkeypatch.setattr(schedule, "gains", lambda *_: True)
     for notes in run(module(layers="auto")):
-        assert [note.what for note in notes].count("reserve") == 1
+        assert len(issued(notes)[1]) > LAYERS
 
 
-def test_kernels_are_loaded_by_the_callers_stream_first(run):
-    rnn = module()
-    first, again = run(rnn)[0], run(rnn)[0]
-    assert len(of(first, "caller", "product")) == (LAYERS - 1) * CHUNKS
-    assert not of(again, "caller", "product")
-    whats = [note.what for note in first]
-    assert whats.index("reserve") > max(
-        i for i, n in enumerate(first) if n.what == "product" and n.stream == "caller"
-    )
-
-
-def test_an_error_lets_what_waits_go_on(run, driver, monkeypatch):
-    from rnnc.runtime.cuda.wavefront import run as module_run
-
+@pytest.mark.parametrize("left", range(1, 14))
+def test_an_error_joins_what_has_been_issued(run, driver, monkeypatch, left):
+    """What has been issued ends by itself: nothing is written for it."""
     rnn = module()
     run(rnn)
-    made = []
+    issue, count = module_run._Group.issue, iter(range(left))
 
-    class Kept(module_run.Counters):
-        def __init__(self, *arguments):
-            super().__init__(*arguments)
-            made.append(self)
+    def fails(self, item):
+        if next(count, None) is None:
+            raise KeyboardInterrupt
+        issue(self, item)
 
-    def fails(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(module_run, "Counters", Kept)
-    monkeypatch.setattr(module_run, "write", fails)
     driver.clear()
-    with pytest.raises(KeyboardInterrupt):
-        rnn(torch.randn(CHUNKS * CHUNK, BATCH, 8))
-    assert made[-1].tensor.min() >= 2**30
-    assert driver[-1].what == "record"  # the caller's stream has joined all others
+    with monkeypatch.context() as patch:
+        patch.setattr(module_run._Group, "issue", fails)
+        with pytest.raises(KeyboardInterrupt):
+            rnn(torch.randn(CHUNKS * CHUNK, BATCH, 8))
+    entered = {n.stream for n in driver if n.what == "wait_event" and n.stream != "caller"}
+    recorded = [n for n in driver if n.what == "record" and n.stream != "caller"]
+    assert {n.stream for n in recorded} == entered
+    joined = [n.of for n in driver if n.what == "wait_event" and n.stream == "caller"]
+    assert joined[1:] == [n.of for n in recorded]
+    assert driver[-1][:2] == ("caller", "record")
     assert torch.cuda.current_stream().name == "caller"
+    rnn(torch.randn(CHUNKS * CHUNK, BATCH, 8))  # the streams are free again
 
 
 @pytest.mark.parametrize(
@@ -212,6 +198,10 @@ def test_a_wavefront_that_is_impossible_names_the_reason(driver, options, steps,
     rnn(torch.randn(steps, BATCH, 8, dtype=options.get("dtype", torch.float32)))
 
 
+def no_partition(*_):
+    raise NoCudaError("a partition", "AttributeError: cuGreenCtxCreate", "a driver", "nothing")
+
+
 def test_no_wavefront_without_room_or_queues_or_on_a_cpu(driver, monkeypatch):
     x = torch.randn(256, BATCH, 8)
     with monkeypatch.context() as patch:
@@ -219,9 +209,25 @@ def test_no_wavefront_without_room_or_queues_or_on_a_cpu(driver, monkeypatch):
         with pytest.raises(RnncError, match="CUDA_DEVICE_MAX_CONNECTIONS=1"):
             module()(x)
     schedule._found.cache_clear()
-    monkeypatch.setattr(schedule, "_room", lambda *_: groups.Room(132, 1, 1))
-    with pytest.raises(RnncError, match="no room for two layers"):
-        module()(x)
+    with monkeypatch.context() as patch:
+        patch.setattr(schedule, "_chip", lambda *_: groups.Chip(40, 1))
+        with pytest.raises(RnncError, match="no room for two layers"):
+            module()(x)
+    schedule._found.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(schedule.partition_of(0, 88, False), "resident_blocks", lambda *_: 1)
+        with pytest.raises(RnncError, match="no room for two layers"):
+            module()(x)
+    schedule._found.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(schedule, "partition_of", no_partition)
+        with pytest.raises(RnncError, match="a driver without partitions: AttributeError"):
+            module()(x)
+    schedule._found.cache_clear()
+    with monkeypatch.context() as patch:
+        patch.setattr(schedule, "bounded_products", lambda *_: False)
+        with pytest.raises(RnncError, match="products that may need more room"):
+            module()(x)
     with pytest.raises(RnncError, match="tensors on cpu"):
         rnnc.RNN(rnnc.cells.lstm, 8, HIDDEN, num_layers=2, layers="wavefront", backend="cpu")(x)
 
@@ -230,5 +236,5 @@ def test_one_layer_and_one_step_are_the_same_in_any_order(driver):
     for options, steps in (({"num_layers": 1}, 256), ({}, 1)):
         rnn = module(**options)
         rnn(torch.randn(steps, BATCH, 8))
-        assert "reserve" not in [note.what for note in driver]
+        assert "wait" not in [note.what for note in driver]
     rnn.step(torch.randn(BATCH, 8))

@@ -1,4 +1,4 @@
-"""Wavefronts: their chunks, the room that they need, and the source of their kernels."""
+"""Wavefronts: their chunks and groups, and the source of their kernels."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import kernel_source
 from rnnc.codegen.cuda.wavefront.groups import (
+    Chip,
     LayerSizes,
-    Room,
     chunk_steps,
     layer_blocks,
     wavefronts,
 )
+from rnnc.codegen.cuda.wavefront.partition import least_free
 from rnnc.codegen.shape import DIRECTIONS, Shape
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 
@@ -42,39 +43,36 @@ def test_chunks_are_whole_multiples_of_16_steps_and_at_least_four(batch):
         assert chunk is None or (chunk % 16 == 0 and steps >= 4 * chunk)
 
 
-def test_groups_have_all_layers_and_leave_a_quarter_of_the_chip():
+def test_groups_have_all_layers_and_leave_room_for_what_they_wait_for():
     forward = plan("block")
     blocks = layer_blocks(forward, 16, 12)
     assert blocks == 12 * forward.batch_tiles(16)
-    room = Room(132, 3 * 132, 3)
     for layers in range(2, 9):
-        alone, found = wavefronts(forward, sizes(layers), room, 64)
+        alone, found = wavefronts(forward, sizes(layers), Chip(132, 3), 64)
         assert alone.groups == (1,) * layers
         assert found
         for each in found:
             assert sum(each.groups) == layers
             assert max(each.groups) > 1
             assert max(each.groups) - min(each.groups) <= 1
-            assert 3 * (132 - each.reserved) >= max(each.groups) * blocks
-            assert 132 - min(max(each.groups) * blocks, 132 - each.reserved) >= 33
+            assert 3 * each.partition >= max(each.groups) * blocks
+            assert 132 - each.partition >= least_free(132)
 
 
 def test_layers_that_do_not_fit_together_have_no_wavefront():
     forward = plan("block")
-    blocks = layer_blocks(forward, 16, 12)
-    assert not wavefronts(forward, sizes(), Room(132, 132, 1), 64)[1] or 2 * blocks <= 132 - 33
-    assert not wavefronts(forward, sizes(batch=256), Room(132, 132, 1), 64)[1]
+    assert 2 * layer_blocks(forward, 16, 12) > 88 > 2 * layer_blocks(forward, 14, 12) - 24
+    assert not wavefronts(forward, sizes(), Chip(132, 1), 64)[1]
+    assert not wavefronts(forward, sizes(batch=256), Chip(132, 1), 64)[1]
+    assert not wavefronts(forward, sizes(), Chip(40, 3), 64)[1]  # no partition at all
 
 
-def test_clusters_count_as_the_driver_counts_them():
+def test_large_clusters_need_whole_groups_of_multiprocessors():
     forward = plan("cluster", heads=1, dim=512)
-    cluster = forward.launch_shape.cluster
-    assert cluster == 16
-    found = wavefronts(forward, sizes(heads=1, inputs=512), Room(132, 8, 1), 64)[1]
-    # Two clusters per layer; a cluster's room is kept free, and a quarter of the chip.
-    assert {max(each.groups) for each in found} == {2}
-    assert all(each.reserved % 16 == 0 for each in found)
-    assert not wavefronts(forward, sizes(heads=1, inputs=512), Room(132, 4, 1), 64)[1]
+    assert forward.launch_shape.cluster == 16
+    found = wavefronts(forward, sizes(heads=1, inputs=512), Chip(132, 1), 64)[1]
+    # Two clusters per layer, of which a partition of 72 multiprocessors has room for four.
+    assert {(max(each.groups), each.partition) for each in found} == {(2, 72), (2, 80), (2, 88)}
 
 
 @pytest.mark.parametrize("direction", DIRECTIONS)
@@ -87,7 +85,6 @@ def test_only_a_layer_of_a_wavefront_has_another_source(kind, direction):
     assert "WAVEFRONT" not in theirs.code
     added = [line for line in ours.code.splitlines() if line not in theirs.code.splitlines()]
     assert added[0].startswith("#define RNNC_WAVEFRONT")
-    assert '#include "lib/exchange/reserve.cuh"' in added
     assert alone.as_compiled() != layer.as_compiled()
 
 
@@ -106,4 +103,3 @@ def test_layers_of_a_wavefront_compile_without_spills(kind, direction, heads, di
     own = reports[f"rnnc_{direction}"]
     assert own.spills == 0
     assert own.registers <= layer.registers
-    assert reports["rnnc_reserve"].spills == 0

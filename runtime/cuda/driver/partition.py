@@ -1,0 +1,114 @@
+"""Partitions of a GPU: streams whose kernels run on some of its multiprocessors alone.
+
+A partition is a green context of the driver, which CUDA 12.4 brought. Kernels that are loaded in
+the device's own context run on its streams, and events order them with all other streams.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from functools import lru_cache
+from typing import Any
+
+from ...errors import NoCudaError
+from .capture import beside_captures
+from .driver import driver_library
+from .residency import blocks_per_multiprocessor, resident_clusters
+
+_MULTIPROCESSORS = 1  # CU_DEV_RESOURCE_TYPE_SM
+_LARGE_CLUSTERS = 2  # CU_DEV_SM_RESOURCE_SPLIT_MAX_POTENTIAL_CLUSTER_SIZE
+_DEFAULT_STREAM = 1  # CU_GREEN_CTX_DEFAULT_STREAM
+_NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the default stream
+
+
+class _Resource(ctypes.Structure):
+    """`CUdevResource` of cuda.h; of the multiprocessors, its union begins with their number."""
+
+    _fields_ = [
+        ("kind", ctypes.c_uint),
+        ("padding", ctypes.c_ubyte * 92),
+        ("count", ctypes.c_uint),
+        ("rest", ctypes.c_ubyte * 60),
+    ]
+
+
+class Partition:
+    """Some multiprocessors of a device, for the life of the process.
+
+    Attributes:
+        size: how many multiprocessors.
+    """
+
+    def __init__(self, context: ctypes.c_void_p, size: int) -> None:
+        self._context, self.size = context, size
+        self._stream = self.new_stream()  # by which the driver knows the partition
+
+    def new_stream(self) -> int:
+        """Make a stream of the lowest priority, for good; return its handle."""
+        library, stream = driver_library(), ctypes.c_void_p()
+        least, greatest = ctypes.c_int(), ctypes.c_int()
+        _check(library.cuCtxGetStreamPriorityRange(ctypes.byref(least), ctypes.byref(greatest)))
+        create = library.cuGreenCtxStreamCreate
+        flags = ctypes.c_uint(_NON_BLOCKING)
+        _check(create(ctypes.byref(stream), self._context, flags, least))
+        return int(stream.value or 0)
+
+    def resident_blocks(self, function: int, threads: int, shared: int, cluster: int) -> int:
+        """Return how many blocks of a kernel the partition holds at once, all of it being free.
+
+        Args:
+            function: the driver's handle; its attributes are set.
+            threads: of a block.
+            shared: bytes of dynamic shared memory of a block.
+            cluster: blocks of a cluster, which the kernel was compiled with; 1 for none.
+        """
+        if cluster > 1:
+            return resident_clusters(function, threads, shared, cluster, self._stream) * cluster
+        return blocks_per_multiprocessor(function, threads, shared) * self.size
+
+
+@lru_cache(maxsize=64)
+def partition_of(device: int, size: int, large_clusters: bool) -> Partition:
+    """Return a partition of a device, made on first use.
+
+    Args:
+        device: the device's number; it must be the current device.
+        size: its multiprocessors, at least.
+        large_clusters: whether clusters of more than 8 blocks must fit.
+
+    Raises:
+        NoCudaError: the driver cannot divide the device.
+    """
+    try:
+        with beside_captures():
+            return _divide(device, size, _LARGE_CLUSTERS if large_clusters else 0)
+    except (AttributeError, RuntimeError) as error:
+        raise NoCudaError(
+            f"a partition of {size} multiprocessors of cuda:{device}",
+            f"{type(error).__name__}: {error}",
+            "a driver with green contexts, of CUDA 12.4 or later",
+            'layers="auto"',
+        ) from error
+
+
+def _divide(index: int, size: int, flags: int) -> Partition:
+    """Split multiprocessors off a device, and make the context of that part."""
+    library, reference = driver_library(), ctypes.byref
+    device, context, description = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
+    whole, part, rest, count = _Resource(), _Resource(), _Resource(), ctypes.c_uint(1)
+    _check(library.cuDeviceGet(reference(device), index))
+    _check(library.cuDeviceGetDevResource(device, reference(whole), _MULTIPROCESSORS))
+    split: Any = library.cuDevSmResourceSplitByCount
+    found = reference(part), reference(count), reference(whole), reference(rest)
+    _check(split(*found, ctypes.c_uint(flags), ctypes.c_uint(size)))
+    _check(library.cuDevResourceGenerateDesc(reference(description), reference(part), 1))
+    create = library.cuGreenCtxCreate
+    _check(create(reference(context), description, device, ctypes.c_uint(_DEFAULT_STREAM)))
+    return Partition(context, int(part.count))
+
+
+def _check(status: int) -> None:
+    """Raise the driver's error, if there is one."""
+    from cupy_backends.cuda.api import driver
+
+    driver.check_status(status)

@@ -1,0 +1,202 @@
+"""Runs cases of wavefronts, each in a fresh process; forked before CUDA starts, so imports are paid
+once. Reads a case per line, in JSON, and writes what became of it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+import traceback
+
+import rnnc
+import torch
+from rnnc.runtime.cuda import target  # noqa: F401 - imported once for all cases
+from rnnc.runtime.cuda.driver import stream_memory
+from rnnc.runtime.cuda.wavefront import lanes
+
+STEPS, LIMIT = 1024, 40.0  # seconds
+PAUSE, HELD = 0.03, 50_000_000  # seconds; ns
+SHARED = 200_000  # bytes: no other block of that size beside it
+SPIN = r"""
+extern "C" __global__ void hold(unsigned long long bound) {
+  extern __shared__ char memory[];
+  unsigned long long first, now;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(first));
+  do asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(now)); while (now - first < bound);
+}
+"""
+
+
+@rnnc.cell
+def gated_input(z: rnnc.Gate, n: rnnc.Gate, h: rnnc.State, *, keep: rnnc.Input):
+    """A gated unit whose input scales its memory."""
+    return keep * rnnc.sigmoid(z) * h + (1 - rnnc.sigmoid(z)) * rnnc.tanh(n)
+
+
+class Fault:
+    """What happens while a call is issued or replayed: a pause, or other work on the chip."""
+
+    def __init__(self, kind):
+        self.kind, self.pause, self.issued, self.wavefronts = kind, set(), 0, 0
+        self.first = False  # whether the first layer was issued last
+        if kind in ("half the chip", "32 blocks"):
+            import cupy
+
+            self.kernel = cupy.RawKernel(SPIN, "hold")
+            self.kernel.max_dynamic_shared_size_bytes = SHARED
+            self.side = cupy.cuda.Stream(non_blocking=True)
+        # What live calls and replays have in common: each lane enters before its first item, and a
+        # handover comes before and after each other item.
+        fork, enter, issue = lanes.Lanes.fork, lanes.Lanes.enter, stream_memory._issue
+
+        def forked(*arguments):
+            fork(*arguments)
+            self.wavefronts += 1
+            self.first = True
+
+        def entered(*arguments):
+            self.before()
+            enter(*arguments)
+
+        def issued(*arguments):
+            if self.first and kind == "32 blocks":
+                self.hold(32)
+            self.first = False
+            self.before()
+            issue(*arguments)
+
+        lanes.Lanes.fork, lanes.Lanes.enter, stream_memory._issue = forked, entered, issued
+
+    def hold(self, blocks):
+        import numpy
+
+        with self.side:
+            self.kernel((blocks,), (64,), (numpy.uint64(HELD),), shared_mem=SHARED)
+
+    def before(self):
+        if self.issued in self.pause:
+            time.sleep(PAUSE)
+        self.issued += 1
+
+
+def module(case, order):
+    torch.manual_seed(1)
+    heads, dim = map(int, case["heads"].split("x"))
+    kind = case["kind"]
+    cell = {"gru": rnnc.cells.gru, "input": gated_input}.get(kind, rnnc.cells.lstm)
+    return rnnc.RNN(
+        *(cell, heads * dim, heads * dim),
+        heads=heads,
+        num_layers=case["layers"],
+        dropout=0.3 if kind == "dropout" else 0.0,
+        layers=order,
+        device="cuda",
+        dtype=torch.bfloat16,
+    )
+
+
+def results(rnn, case, x, seed):
+    """The output and, if wanted, the gradients."""
+    torch.manual_seed(2)  # of dropout
+    more = {}
+    if case["kind"] == "input":
+        more["inputs"] = {"keep": torch.full(x.shape[:2], 0.9, device="cuda").bfloat16()}
+    if not case["backward"]:
+        with torch.no_grad():
+            return {"y": rnn(x, **more)[0]}
+    x = x.detach().requires_grad_()
+    y, _ = rnn(x, **more)
+    wanted = {"x": x, **dict(rnn.named_parameters())}
+    found = torch.autograd.grad(y, list(wanted.values()), seed)
+    return {"y": y.detach()} | {f"d {n}": g for n, g in zip(wanted, found, strict=True)}
+
+
+def same(found, wanted, exactly):
+    """Nothing, or the name of what differs."""
+    for name, tensor in wanted.items():
+        other = found[name]
+        if exactly and not torch.equal(other, tensor):
+            return f"{name} differs from that of layers one by one"
+        error = (other.float() - tensor.float()).norm() / tensor.float().norm().clamp_min(1e-6)
+        if not error < 0.05:
+            return f"{name} is off by {float(error):.3g}"
+    return ""
+
+
+def outcome(case):
+    fault, rnn = Fault(case["fault"]), module(case, case["order"])
+    torch.manual_seed(3)
+    x = torch.randn(STEPS, case["batch"], rnn.hidden_size, device="cuda", dtype=torch.bfloat16)
+    seed = torch.randn_like(x) / 8
+    if case["fault"] == "busy threads":
+        for _ in range(2):
+            threading.Thread(target=count, daemon=True).start()
+    try:
+        if case["call"] != "first":
+            half = STEPS // 2
+            results(rnn, case, x[:half], seed[:half])
+            fault.wavefronts = 0
+        calls = []
+        if case["fault"] == "pauses":
+            fault.pause = set(range(0, 10_000, 3))
+        for number in range(5):  # first, known, recorded and replayed
+            if case["fault"] == "half the chip":
+                fault.hold(66)
+            fault.issued = 0
+            calls.append(results(rnn, case, x, seed))
+            if case["fault"] == "pauses":  # in one place, another one in each call
+                fault.pause = {fault.issued * (number + 1) // 6}
+        torch.cuda.synchronize()
+    except rnnc.PlanError as error:
+        if case["order"] == "wavefront":
+            return f"refused: {error.found}"
+        raise
+    wavefronts = fault.wavefronts
+    wanted = results(module(case, "sequential"), case, x, seed)
+    for found in calls:
+        wrong = same(found, wanted, exactly=case["order"] == "wavefront")
+        if wrong:
+            return f"wrong: {wrong}"
+    return f"right, {wavefronts} wavefronts"
+
+
+def count():
+    number = 0
+    while True:
+        number += 1
+
+
+def child(case):
+    """Run a case and write what became of it; never returns."""
+    begin = time.monotonic()
+    try:
+        found = outcome(case)
+    except BaseException:
+        found = "error: " + traceback.format_exc()
+    found += f", {time.monotonic() - begin:.1f} s"
+    os.write(1, (json.dumps(found) + "\n").encode())
+    os._exit(0)
+
+
+def main():
+    for line in sys.stdin:
+        process = os.fork()
+        if not process:
+            child(json.loads(line))
+        end = time.monotonic() + LIMIT
+        while not os.waitpid(process, os.WNOHANG)[0]:
+            if time.monotonic() > end:
+                os.kill(process, signal.SIGKILL)
+                os.waitpid(process, 0)
+                os.write(1, (json.dumps(f"hangs: no end within {LIMIT} s") + "\n").encode())
+                break
+            time.sleep(0.01)
+        os.write(1, b'"ended"\n')
+
+
+if __name__ == "__main__":
+    main()
