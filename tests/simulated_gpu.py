@@ -7,8 +7,8 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import ModuleType, SimpleNamespace
+from typing import TYPE_CHECKING
 
-import pytest
 import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.runtime.cuda import choose, launch, load, prepared, target
@@ -21,6 +21,9 @@ from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.cuda.wavefront import backward as wavefront_backward
 from rnnc.runtime.multiplier import TORCH
 from rnnc.runtime.targets import register_target, unregister_target
+
+if TYPE_CHECKING:
+    import pytest
 
 # Keep kernels of the simulated driver, and plans for its device.
 CACHES = (

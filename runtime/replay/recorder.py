@@ -71,6 +71,12 @@ class Recorder(TorchDispatchMode):
         self._split: set[int] | None = None
         self.refused = not aligned([t.data_ptr() for t in inputs]) or overlap(self._slots)
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        # Otherwise torch wraps `__torch_dispatch__`, and its first call imports torch._dynamo. A
+        # call that is compiled is an operator, so nothing that is recorded is traced.
+        return False
+
     def __enter__(self) -> Recorder:
         _here.recorder = self
         return super().__enter__()  # type: ignore[no-untyped-call, no-any-return]
