@@ -7,11 +7,14 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from types import ModuleType, SimpleNamespace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.runtime.cuda import choose, launch, load, prepared, target
+from rnnc.runtime.cuda.driver import driver as launching
+from rnnc.runtime.cuda.driver import library
+from rnnc.runtime.cuda.driver import room as queues
 from rnnc.runtime.cuda.memory import constants
 from rnnc.runtime.cuda.products import inputs
 from rnnc.runtime.cuda.step import backward as step_backward
@@ -32,6 +35,9 @@ CACHES = (
     target._prepared,
     choose.choose_plan,
     step_ready.step_ready,
+    library.keeping,
+    library.letting_go,
+    queues._room,
 )
 
 
@@ -55,6 +61,47 @@ def _fill(address: int, byte: int, size: int, stream: int) -> None:
     ctypes.memset(address, byte, size)
 
 
+class Library:
+    """The driver's functions: what they are asked goes to CuPy's functions of the same purpose."""
+
+    def __init__(self) -> None:
+        self._events = 0
+
+    def function(self, _: object, name: str) -> Callable[..., int]:
+        """A function, as `library._function` gives it."""
+        run = getattr(self, name, None)
+
+        def entered(*given: Any) -> int:
+            if run is not None:
+                run(*given)
+            return 0
+
+        return entered
+
+    def cuLaunchKernelEx(self, config: int, function: int, values: int, _: None) -> None:  # noqa: N802
+        found = launching.LaunchConfig.from_address(config)
+        sizes = [getattr(found, f"{of}_{axis}") for of in ("grid", "block") for axis in "xyz"]
+        given = function, *sizes, found.shared_bytes, found.stream or 0, values, 0
+        _api().driver.launchKernel(*given)
+
+    def cuMemsetD8Async(self, *given: int) -> None:  # noqa: N802
+        _api().runtime.memsetAsync(*given)
+
+    def cuEventCreate(self, event: Any, _: int) -> None:  # noqa: N802
+        self._events += 1
+        event._obj.value = self._events
+
+    def cuEventRecord(self, event: int, stream: int) -> None:  # noqa: N802
+        _api().runtime.eventRecord(event, stream)
+
+    def cuStreamWaitEvent(self, stream: int, event: int, _: int) -> None:  # noqa: N802
+        _api().runtime.streamWaitEvent(stream, event)
+
+
+def _api() -> Any:
+    return sys.modules["cupy_backends.cuda.api"]
+
+
 @contextmanager
 def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """Register the target `"simulated"`; gives the names of the kernels that are launched."""
@@ -76,6 +123,9 @@ def simulated(patch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     for room in (step_forward, step_backward):
         patch.setattr(room, "gemm_of", lambda *_: gemm)
 
+    patch.setattr(library, "_function", Library().function)
+    # Nothing runs, and so nothing is waited for.
+    patch.setattr(queues, "_BETWEEN_MARKS", 10**18)
     driver = SimpleNamespace(
         launchKernel=note, launchCooperativeKernel=note, funcSetAttribute=lambda *_: None
     )

@@ -16,11 +16,15 @@ from torch import Tensor
 
 from ..errors import ResidencyError
 from ..replay.recorder import recording, refuse_recording
-from .driver.driver import as_residency
-from .relaunch import fill_again, relaunch
+from .driver.driver import check_launch, configured
+from .driver.library import check, keeping, letting_go
+from .driver.room import make_room
+from .relaunch import COOPERATIVE, fill_again, relaunch
 
 _ONE_POINTER = ctypes.c_void_p * 1
 _NOTHING = nullcontext()
+# The handles of kernels that were launched once: the first launch may load a kernel, and wait.
+_LOADED: set[int] = set()
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,7 @@ class Kernel:
         Raises:
             ResidencyError: the blocks wait for each other, and the device cannot hold all of them.
         """
-        from cupy_backends.cuda.api import driver
-
-        # Where this does not fit, CuPy's own launch takes a smaller grid; the driver names no size.
+        # The driver names no size where this does not fit.
         if self.resident is not None:
             check_room(self, grid[0] * grid[1] * grid[2], self.resident)
         if stream is not None:
@@ -85,22 +87,16 @@ class Kernel:
             stream = torch._C._cuda_getCurrentRawStream(self.device)
             if torch.cuda.is_current_stream_capturing():
                 never_unload(self)
-        pointers = _ONE_POINTER(ctypes.addressof(arguments))
-        launch = (
-            self.function,
-            *grid,
-            *(self.threads, 1, 1),
-            self.shared,
-            stream,
-            ctypes.addressof(pointers),
-        )
-        try:
-            if self.resident is None:
-                driver.launchKernel(*launch, 0)
             else:
-                driver.launchCooperativeKernel(*launch)
-        except RuntimeError as error:
-            raise as_residency(error, f"launch of {self.name} on cuda:{self.device}") from None
+                make_room(self.device, stream)
+        cooperative = None if self.resident is None else COOPERATIVE
+        config = configured(grid, self.threads, self.shared, stream, cooperative)
+        pointers = _ONE_POINTER(ctypes.addressof(arguments))
+        function = (keeping if self.function in _LOADED else letting_go)("cuLaunchKernelEx")
+        status = function(config.address, self.function, ctypes.addressof(pointers), None)
+        if status:
+            check_launch(status, f"launch of {self.name} on cuda:{self.device}")
+        _LOADED.add(self.function)
         recorder = recording()
         if recorder is not None:
             relaunch(recorder, self, grid, arguments, stream if lane else None)
@@ -113,10 +109,10 @@ def fill_bytes(tensor: Tensor, byte: int) -> None:
         tensor: without gaps.
         byte: 0 to 255.
     """
-    from cupy_backends.cuda.api import runtime
-
     stream = torch._C._cuda_getCurrentRawStream(tensor.device.index)
-    runtime.memsetAsync(tensor.data_ptr(), byte, tensor.nbytes, stream)
+    status = keeping("cuMemsetD8Async")(tensor.data_ptr(), byte, tensor.nbytes, stream)
+    if status:
+        check(status)
     recorder = recording()
     if recorder is not None:
         fill_again(recorder, tensor, byte)

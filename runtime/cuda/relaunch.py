@@ -11,12 +11,17 @@ from torch import Tensor
 
 from ..replay.entries import Place, Running
 from ..replay.recorder import Recorder
-from .driver.driver import as_residency
+from .driver.driver import Configured, check_launch, configured
+from .driver.library import check, keeping
+from .driver.room import make_room
 
 if TYPE_CHECKING:
     from .launch import Kernel
 
 _WORD = 8  # bytes
+COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+# A launch takes the host some 4 us with what is around it.
+_LAUNCHES_PER_ROOM = 64
 
 
 class Arguments:
@@ -71,6 +76,9 @@ def relaunch(
         lane: the handle of the forked stream that it was launched on; None for the current one.
     """
     again = Arguments(recorder, arguments)
+    recorder.launches += 1
+    if not recorder.launches % _LAUNCHES_PER_ROOM:
+        recorder.add(lambda running: make_room(kernel.device, running.stream), [])
     recorder.add(_Relaunch(kernel, grid, again, lane), again.places, lane is not None)
 
 
@@ -84,32 +92,32 @@ class _Relaunch:
         lane: the handle of its stream; None for the current one.
     """
 
-    __slots__ = ("_arguments", "_before", "_kernel", "_lane", "_launch", "_resident")
+    __slots__ = ("_arguments", "_config", "_function", "_given", "_kernel", "_lane", "_launch")
 
     def __init__(
         self, kernel: Kernel, grid: tuple[int, int, int], arguments: Arguments, lane: int | None
     ) -> None:
-        from cupy_backends.cuda.api import driver
-
-        self._resident = kernel.resident is not None
-        launch: Any = driver.launchCooperativeKernel if self._resident else driver.launchKernel
-        self._kernel, self._launch, self._lane = kernel, launch, lane
-        self._before = (kernel.function, *grid, kernel.threads, 1, 1, kernel.shared)
-        self._arguments = arguments
+        self._kernel, self._function, self._lane = kernel, kernel.function, lane
+        cooperative = None if kernel.resident is None else COOPERATIVE
+        self._given = grid, kernel.threads, kernel.shared, cooperative
+        self._launch, self._arguments = keeping("cuLaunchKernelEx"), arguments
+        self._config = self._on(lane or 0)
 
     def __call__(self, running: Running) -> None:
         """Launch it."""
         values, _kept = self._arguments.filled(running)
-        lane = self._lane
-        where = *self._before, running.stream if lane is None else lane, values
-        try:
-            if self._resident:
-                self._launch(*where)
-            else:
-                self._launch(*where, 0)
-        except RuntimeError as error:
-            what = f"launch of {self._kernel.name} on cuda:{self._kernel.device}"
-            raise as_residency(error, what) from None
+        stream = running.stream if self._lane is None else self._lane
+        config = self._config
+        if config.stream != stream:
+            config = self._config = self._on(stream)
+        status = self._launch(config.address, self._function, values, None)
+        if status:
+            check_launch(status, f"launch of {self._kernel.name} on cuda:{self._kernel.device}")
+
+    def _on(self, stream: int) -> Configured:
+        """Return what the driver reads of the launch on a stream."""
+        grid, threads, shared, cooperative = self._given
+        return configured(grid, threads, shared, stream, cooperative)
 
 
 def fill_again(recorder: Recorder, tensor: Tensor, byte: int) -> None:
@@ -136,14 +144,16 @@ class _Refill:
     __slots__ = ("_byte", "_fill", "_place", "_size")
 
     def __init__(self, place: Place, byte: int, size: int) -> None:
-        from cupy_backends.cuda.api import runtime
-
-        self._place, self._byte, self._size, self._fill = place, byte, size, runtime.memsetAsync
+        self._place, self._byte, self._size = place, byte, size
+        self._fill = keeping("cuMemsetD8Async")
 
     def __call__(self, running: Running) -> None:
         """Set them."""
         slot, offset = self._place
-        self._fill(running.addresses[slot] + offset, self._byte, self._size, running.stream)
+        begin = running.addresses[slot] + offset
+        status = self._fill(begin, self._byte, self._size, running.stream)
+        if status:
+            check(status)
 
 
 @lru_cache(maxsize=256)

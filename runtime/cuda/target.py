@@ -26,6 +26,7 @@ from .ahead import CudaAhead
 from .choose import choose_plan
 from .directions.target import CudaDirections
 from .driver.device import find_cuda
+from .driver.room import make_room
 from .launch import CallSizes, is_here
 from .memory.constants import constant
 from .memory.kept import freed_with_memory
@@ -103,7 +104,8 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections):
         return found
 
     def stream_of(self, device: torch.device) -> int | None:
-        """The stream that a recorded call can be replayed on; None if there is none now.
+        """The stream that a recorded call can be replayed on, with room for its launches; None if
+        there is none now.
 
         Args:
             device: of the call.
@@ -111,7 +113,9 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections):
         index = device.index
         if not is_here(index) or torch._C._cuda_isCurrentStreamCapturing():
             return None
-        return torch._C._cuda_getCurrentRawStream(index)
+        stream = torch._C._cuda_getCurrentRawStream(index)
+        make_room(index, stream)
+        return stream
 
     def moves(self) -> CudaMoves:
         """What copies tensors into new ones, by a launch for all of them."""

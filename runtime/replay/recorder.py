@@ -53,10 +53,12 @@ class Recorder(TorchDispatchMode):
 
     Attributes:
         refused: whether the call cannot be replayed.
+        launches: how many were recorded.
     """
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
+        self.launches = 0
         self._entries: list[Entry] = []
         self._used: list[set[int]] = []  # the slots of each entry
         self._as_tensors: set[int] = set()  # the slots that operators of torch read or write

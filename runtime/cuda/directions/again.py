@@ -9,6 +9,7 @@ import torch
 
 from ...replay.entries import Running
 from ...replay.recorder import Recorder
+from ..driver.events import follow
 
 # Gives the stream beside the current one of a device, for the calling thread.
 Beside = Callable[[torch.device, Any], Any]
@@ -26,11 +27,11 @@ def split_again(recorder: Recorder, device: torch.device, beside: Beside) -> Non
     def split(running: Running) -> None:
         current = torch.cuda.current_stream(device)
         running.beside = side = beside(device, current)
-        side.wait_stream(current)
+        follow(side.cuda_stream, current.cuda_stream, device.index)
 
         def undo() -> None:
             _to(running, current)
-            current.wait_stream(side)
+            follow(current.cuda_stream, side.cuda_stream, device.index)
 
         running.undo.append(undo)
 
@@ -62,7 +63,7 @@ def unsplit_again(recorder: Recorder) -> None:
     def unsplit(running: Running) -> None:
         running.undo.pop()
         side = running.beside
-        torch.cuda.current_stream(side.device).wait_stream(side)
+        follow(running.stream, side.cuda_stream, side.device.index)
         running.beside = None
 
     recorder.unsplit(unsplit)

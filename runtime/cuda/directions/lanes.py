@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from ...replay.recorder import recording
+from ..driver.events import follow
 from .again import change_streams_again, split_again, unsplit_again
 
 
@@ -32,14 +33,14 @@ class TwoLanes:
         self._side = stream_beside(device, self._current)
 
     def __enter__(self) -> TwoLanes:
-        self._side.wait_stream(self._current)
+        self._follow(self._side, self._current)
         recorder = recording()
         if recorder is not None:
             split_again(recorder, self._device, stream_beside)
         return self
 
     def __exit__(self, *_: Any) -> None:
-        self._current.wait_stream(self._side)
+        self._follow(self._current, self._side)
         recorder = recording()
         if recorder is not None:
             unsplit_again(recorder)
@@ -51,6 +52,10 @@ class TwoLanes:
             number: 0 or 1.
         """
         return self._beside() if number else nullcontext()
+
+    def _follow(self, stream: Any, other: Any) -> None:
+        """Hold a stream back until another one has done what it was given before."""
+        follow(stream.cuda_stream, other.cuda_stream, self._device.index)
 
     @contextmanager
     def _beside(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from .driver import driver_library
+from .library import keeping
 
 _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
@@ -19,7 +19,7 @@ def beside_captures() -> Iterator[None]:
     comes. They are harmless to it where they touch none of its memory and kernels.
     """
     mode = ctypes.c_int(_RELAXED)
-    exchange = driver_library().cuThreadExchangeStreamCaptureMode
+    exchange = keeping("cuThreadExchangeStreamCaptureMode")
     done = exchange(ctypes.byref(mode)) == 0  # not in a thread that the driver does not know yet
     try:
         yield

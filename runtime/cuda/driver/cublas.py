@@ -163,11 +163,12 @@ def _library() -> ctypes.CDLL:
     return _typed(cuda_library("cublas"))
 
 
-def cuda_library(stem: str) -> ctypes.CDLL:
+def cuda_library(stem: str, kind: type[ctypes.CDLL] = ctypes.CDLL) -> ctypes.CDLL:
     """A library of CUDA that torch has loaded, or the one of the CUDA wheels.
 
     Args:
         stem: of its name, such as `cublas`.
+        kind: `ctypes.PyDLL` for functions that keep the interpreter's lock.
 
     Raises:
         NoCudaError: it is missing.
@@ -175,13 +176,13 @@ def cuda_library(stem: str) -> ctypes.CDLL:
     major = (torch.version.cuda or "13").split(".")[0]
     name = f"{stem}64_{major}.dll" if sys.platform == "win32" else f"lib{stem}.so.{major}"
     try:
-        return ctypes.CDLL(name)
+        return kind(name)
     except OSError:
         pass
     try:
         from cuda.pathfinder import load_nvidia_dynamic_lib
 
-        return ctypes.CDLL(load_nvidia_dynamic_lib(stem).abs_path)
+        return kind(load_nvidia_dynamic_lib(stem).abs_path)
     except Exception as error:
         # Whatever the search raises, the remedy is the same.
         wheel = "nvidia-cublas" if int(major) >= 13 else f"nvidia-cublas-cu{major}"

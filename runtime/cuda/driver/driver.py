@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import sys
-from functools import cache
+from functools import cache, lru_cache
+from typing import Any, NamedTuple
 
 from ...errors import ResidencyError
+from .library import check, driver_path
 
 # Of cuda.h: what the driver says where a device, or the part of it that a client of MPS or a green
 # context may use, cannot take a kernel's blocks or clusters.
@@ -35,7 +36,64 @@ class LaunchConfig(ctypes.Structure):
 @cache
 def driver_library() -> ctypes.CDLL:
     """The loaded driver."""
-    return ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    return ctypes.CDLL(driver_path())
+
+
+class _Attribute(ctypes.Structure):
+    """`CUlaunchAttribute`; its value is a union of 64 bytes, of which these kinds take an int."""
+
+    _fields_ = [
+        ("id", ctypes.c_uint),
+        ("padding", ctypes.c_char * 4),
+        ("value", ctypes.c_int),
+        ("rest", ctypes.c_char * 60),
+    ]
+
+
+class Configured(NamedTuple):
+    """A launch besides its kernel and its argument.
+
+    Attributes:
+        stream: the handle of its stream.
+        address: of what the driver reads.
+        kept: what lies there.
+    """
+
+    stream: int
+    address: int
+    kept: Any
+
+
+@lru_cache(maxsize=4096)
+def configured(
+    grid: tuple[int, int, int], threads: int, shared: int, stream: int, attribute: int | None = None
+) -> Configured:
+    """Return what the driver reads of a launch; made once for all that are alike.
+
+    Args:
+        grid: blocks in x, y and z.
+        threads: of a block.
+        shared: bytes of dynamic shared memory of a block.
+        stream: the handle of the stream.
+        attribute: of the launch, a `CUlaunchAttributeID` that is switched on; None for none.
+    """
+    given = None if attribute is None else _Attribute(id=attribute, value=1)
+    place = None if given is None else ctypes.addressof(given)
+    config = LaunchConfig(*grid, threads, 1, 1, shared, stream, place, given is not None)
+    return Configured(stream, ctypes.addressof(config), (config, given))
+
+
+def check_launch(status: int, where: str) -> None:
+    """Raise the driver's error, if there is one, as `as_residency` gives it.
+
+    Args:
+        status: what a launch returned.
+        where: what was tried.
+    """
+    try:
+        check(status)
+    except RuntimeError as error:
+        raise as_residency(error, where) from None
 
 
 def as_residency(error: RuntimeError, where: str) -> RuntimeError:

@@ -153,6 +153,8 @@ class _ByLt:
             *(self._tail, workspace, size, stream),
         )
         check_status("cublasLtMatmul", status)
+        # Its kernel is loaded: it does not wait again.
+        self._launch = _keeping()
 
 
 class _ByGemmEx:
@@ -269,6 +271,14 @@ def _handle(device: int) -> ctypes.c_void_p:
     handle = ctypes.c_void_p()
     _made(_library().cublasLtCreate(ctypes.byref(handle)))
     return handle
+
+
+@cache
+def _keeping() -> Any:
+    """Return the function that launches products and keeps the interpreter's lock."""
+    launch = cuda_library("cublasLt", ctypes.PyDLL).cublasLtMatmul
+    launch.argtypes = _library().cublasLtMatmul.argtypes
+    return launch
 
 
 @cache

@@ -7,23 +7,13 @@ from functools import cache
 
 from ...replay.recorder import refuse_recording
 from ..launch import Kernel
-from .driver import LaunchConfig, driver_library
+from .driver import configured
+from .library import check, keeping
 
 # cuda.h: CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION
 _PROGRAMMATIC_SERIALIZATION = 6
 # Graphs keep such an order since 12.3: CUDA C++ Programming Guide, "Use in CUDA Graphs".
 _FIRST_DRIVER = 12030
-
-
-class _Attribute(ctypes.Structure):
-    """`CUlaunchAttribute`; its value is a union of 64 bytes, of which this kind takes an int."""
-
-    _fields_ = [
-        ("id", ctypes.c_uint),
-        ("padding", ctypes.c_char * 4),
-        ("value", ctypes.c_int),
-        ("rest", ctypes.c_char * 60),
-    ]
 
 
 @cache
@@ -43,26 +33,14 @@ def launch_overlapping(
     touch what that one reads or writes before its `griddepcontrol.wait`.
 
     Args:
-        kernel: of the current device.
+        kernel: of the current device; it was launched before.
         grid: blocks in x, y and z.
         arguments: passed by value.
         stream: the handle of a stream.
     """
-    from cupy_backends.cuda.api import driver
-
     refuse_recording()
-    attribute = _Attribute(id=_PROGRAMMATIC_SERIALIZATION, value=1)
-    config = LaunchConfig(
-        *grid,
-        *(kernel.threads, 1, 1),
-        kernel.shared,
-        stream,
-        ctypes.addressof(attribute),
-        1,
-    )
+    given = grid, kernel.threads, kernel.shared, stream
+    config = configured(*given, attribute=_PROGRAMMATIC_SERIALIZATION)
     values = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
-    driver.check_status(
-        driver_library().cuLaunchKernelEx(
-            ctypes.byref(config), ctypes.c_void_p(kernel.function), values, None
-        )
-    )
+    launch = keeping("cuLaunchKernelEx")
+    check(launch(config.address, kernel.function, ctypes.addressof(values), None))

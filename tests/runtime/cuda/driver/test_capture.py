@@ -38,7 +38,7 @@ def driver(monkeypatch):
     cuda = pytest.importorskip("cupy.cuda")
     found = Driver()
     found.streams, found.destroyed, found.interrupted_at = [], [], None
-    monkeypatch.setattr(capture, "driver_library", lambda: found)
+    monkeypatch.setattr(capture, "keeping", lambda name: getattr(found, name))
     monkeypatch.setattr(cuda, "Stream", type("Made", (Stream,), {"made": found.streams}))
 
     def interrupt(place):

@@ -15,6 +15,7 @@ from rnnc.codegen.shape import Shape
 from rnnc.runtime.call import Choice
 from rnnc.runtime.cuda import choose, launch, load, step_down
 from rnnc.runtime.cuda.arguments import forward_arguments
+from rnnc.runtime.cuda.driver import library
 from rnnc.runtime.cuda.driver.driver import as_residency
 from rnnc.runtime.cuda.kernels import launched
 from rnnc.runtime.cuda.launch import CallSizes, Kernel
@@ -45,14 +46,20 @@ class DriverError(RuntimeError):
 
 @pytest.fixture
 def driver(monkeypatch):
-    """CuPy's driver module, whose launches raise what a test sets."""
+    """The driver, whose launches fail as a test sets."""
 
     def fail(*_):
         raise DriverError(fake.status)
 
-    fake = SimpleNamespace(
-        launchKernel=fail, launchCooperativeKernel=fail, funcSetAttribute=fail, status=720
-    )
+    def check(status):
+        assert status == fake.status
+        fail()
+
+    fake = SimpleNamespace(check_status=check, funcSetAttribute=fail, status=720)
+    monkeypatch.setattr(library, "_function", lambda kind, name: lambda *_: fake.status)
+    monkeypatch.setattr(launch, "make_room", lambda *_: None)
+    library.keeping.cache_clear()
+    library.letting_go.cache_clear()
     module = ModuleType("cupy_backends.cuda.api")
     module.driver = fake
     for name in ("cupy_backends", "cupy_backends.cuda"):
@@ -60,7 +67,9 @@ def driver(monkeypatch):
     monkeypatch.setitem(sys.modules, "cupy_backends.cuda.api", module)
     monkeypatch.setattr(torch.cuda, "is_current_stream_capturing", lambda: False)
     monkeypatch.setattr(torch._C, "_cuda_getCurrentRawStream", lambda index: 0, raising=False)
-    return fake
+    yield fake
+    library.keeping.cache_clear()
+    library.letting_go.cache_clear()
 
 
 @pytest.mark.parametrize("status", NO_ROOM)
@@ -96,7 +105,7 @@ def test_a_load_without_room_is_a_residency_error(driver, monkeypatch):
 
 
 def test_a_kernel_is_kept_once_a_graph_has_it(driver, monkeypatch):
-    driver.launchKernel = lambda *_: None
+    driver.status = 0
     monkeypatch.setattr(launch, "_FOR_GOOD", {})
     kernel = Kernel("rnnc_forward", 7, 256, 0, None, 0)
     kernel((1, 1, 1), ARGUMENTS)

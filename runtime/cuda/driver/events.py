@@ -1,0 +1,57 @@
+"""Events of the driver: order between streams."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+
+from .capture import beside_captures
+from .library import check, keeping
+
+_DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
+_here = threading.local()
+
+
+def new_event() -> int:
+    """Make an event of the current device; return its handle."""
+    event = ctypes.c_void_p()
+    with beside_captures():
+        check(keeping("cuEventCreate")(ctypes.byref(event), _DISABLE_TIMING))
+    return int(event.value or 0)
+
+
+def record_event(event: int, stream: int) -> None:
+    """Let an event stand for all that a stream was given before.
+
+    Args:
+        event: the handle.
+        stream: the handle.
+    """
+    check(keeping("cuEventRecord")(event, stream))
+
+
+def wait_event(stream: int, event: int) -> None:
+    """Hold a stream back until an event has happened.
+
+    Args:
+        stream: the handle.
+        event: the handle.
+    """
+    check(keeping("cuStreamWaitEvent")(stream, event, 0))
+
+
+def follow(stream: int, other: int, device: int) -> None:
+    """Hold a stream back until another one has done what it was given before.
+
+    Args:
+        stream: the handle.
+        other: the handle of the other one.
+        device: the number of the device of both, the current one.
+    """
+    # Each thread has its own: between the two calls another thread may run.
+    events = _here.__dict__.setdefault("events", {})
+    event = events.get(device)
+    if event is None:
+        event = events[device] = new_event()
+    record_event(event, other)
+    wait_event(stream, event)
