@@ -1,5 +1,6 @@
 // Sums over the parts of tensors, with their axes permuted and their elements converted: what a call
 // does to weights and gradients besides its products. Several tensors per launch, one per block.y.
+// RNNC_TO is the type of what is written: a unit of all types takes three times as long to compile.
 namespace rnnc {
 using real = float;  // of vectors without elements
 }
@@ -15,7 +16,7 @@ constexpr int kTile = 32;  // rows and columns that are transposed at once
 struct Job {
   const void* from;
   void* to;
-  int64 kind;           // how elements are converted
+  int64 converted;      // whether `Sums::Other` is read
   int64 way;            // how threads share the elements
   int64 parts;          // to = the sum of so many tensors
   int64 part;           // elements between them
@@ -35,6 +36,24 @@ struct Jobs {
 };
 
 // Sums of elements that are kept in 4 bytes or more are taken in double.
+template <typename To>
+struct Sums {
+  using Other = float;  // what is converted
+  using Sum = float;
+};
+
+template <>
+struct Sums<float> {
+  using Other = double;
+  using Sum = double;
+};
+
+template <>
+struct Sums<double> {
+  using Other = double;
+  using Sum = double;
+};
+
 template <typename From, typename To, typename Sum, int n>
 RNNC_INLINE void in_order(const Job& job) {
   const u32 inner = static_cast<u32>(job.inner / n);
@@ -108,14 +127,8 @@ extern "C" __global__ void __launch_bounds__(rnnc::kThreads, 4)
 rnnc_rearrange(const __grid_constant__ rnnc::Jobs given) {
   using namespace rnnc;
   __shared__ double tile[kTile * (kTile + 1)];
+  using To = RNNC_TO;
   const Job& job = given.jobs[blockIdx.y];
-  switch (static_cast<int>(job.kind)) {
-    case 0: return rearrange<float, float, double>(job, tile);
-    case 1: return rearrange<double, double, double>(job, tile);
-    case 2: return rearrange<double, float, double>(job, tile);
-    case 3: return rearrange<bfloat16, bfloat16, float>(job, tile);
-    case 4: return rearrange<float16, float16, float>(job, tile);
-    case 5: return rearrange<float, bfloat16, float>(job, tile);
-    case 6: return rearrange<float, float16, float>(job, tile);
-  }
+  if (job.converted) return rearrange<Sums<To>::Other, To, Sums<To>::Sum>(job, tile);
+  rearrange<To, To, Sums<To>::Sum>(job, tile);
 }

@@ -8,7 +8,10 @@ from rnnc.runtime.cuda.products import rearrange as module
 from rnnc.runtime.cuda.products.moves import CudaMoves
 from rnnc.runtime.cuda.products.rearrange import Job, in_order, rearrange
 
-KINDS = list(module._KINDS)
+KINDS = [
+    *((dtype, dtype) for dtype in module._CONVERTED),
+    *((read, dtype) for dtype, read in module._CONVERTED.items() if read is not None),
+]
 
 
 @pytest.fixture

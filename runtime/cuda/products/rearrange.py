@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from ....codegen.cuda.kernel_plan import LaunchShape
-from ....codegen.render import cuda_unit
+from ....codegen.render import Unit, cuda_unit
 from ..driver.capture import beside_captures
 from ..driver.device import device_limits
 from ..launch import Kernel, on_device
@@ -27,20 +27,27 @@ from ..nvrtc import compile_unit
 # As in templates/cuda/rearrange.cu.
 _THREADS, _WIDE, _MOST, _TILE = 256, 4, 16, 32
 _ONE, _SEVERAL, _TRANSPOSED = 0, 1, 2
-_KINDS = {
-    (torch.float32, torch.float32): 0,
-    (torch.float64, torch.float64): 1,
-    (torch.float64, torch.float32): 2,
-    (torch.bfloat16, torch.bfloat16): 3,
-    (torch.float16, torch.float16): 4,
-    (torch.float32, torch.bfloat16): 5,
-    (torch.float32, torch.float16): 6,
+# What the kernel of a dtype converts to it, besides what it copies.
+_CONVERTED = {
+    torch.float32: torch.float64,
+    torch.float64: None,
+    torch.bfloat16: torch.float32,
+    torch.float16: torch.float32,
+}
+# The dtypes as the kernels spell them.
+_TYPES = {
+    torch.float32: "float",
+    torch.float64: "double",
+    torch.bfloat16: "bfloat16",
+    torch.float16: "float16",
 }
 _WIDEST_ACCESS = 16  # bytes
 _OUTER = 3  # axes besides the parts and the last one
 _MOST_ITEMS = 2**31
 _BLOCKS_PER_MULTIPROCESSOR = 8
 _WORDS = 17  # of a job
+# The blocks that a job can use, and its struct.
+_Words = tuple[int, list[int]]
 
 
 class Job(NamedTuple):
@@ -76,7 +83,7 @@ def rearrange(jobs: Sequence[Job]) -> None:
     Args:
         jobs: of one device.
     """
-    found: list[tuple[int, list[int]]] = []
+    found: dict[torch.dtype, list[_Words]] = {}
     for job in jobs:
         if not job.to.numel():
             continue
@@ -84,16 +91,22 @@ def rearrange(jobs: Sequence[Job]) -> None:
         if words is None:
             by_torch(job)
         else:
-            found.append(words)
-    for first in range(0, len(found), _MOST):
-        some = found[first : first + _MOST]
-        numbers = array("q", [word for _, words in some for word in words])
-        numbers.extend([0] * (_MOST * _WORDS - len(numbers)))
-        device = jobs[0].to.device
-        with on_device(device):
-            kernel, most = _kernel(device.index)
-            blocks = max(count for count, _ in some)
-            kernel((min(blocks, most), len(some), 1), _Jobs.from_buffer(numbers))
+            found.setdefault(job.to.dtype, []).append(words)
+    for dtype, each in found.items():
+        for first in range(0, len(each), _MOST):
+            _launch(each[first : first + _MOST], dtype, jobs[0].to.device)
+
+
+def _launch(
+    some: Sequence[tuple[int, list[int]]], dtype: torch.dtype, device: torch.device
+) -> None:
+    """Write some tensors of a dtype by one launch."""
+    numbers = array("q", [word for _, words in some for word in words])
+    numbers.extend([0] * (_MOST * _WORDS - len(numbers)))
+    with on_device(device):
+        kernel, most = _kernel(dtype, device.index)
+        blocks = max(count for count, _ in some)
+        kernel((min(blocks, most), len(some), 1), _Jobs.from_buffer(numbers))
 
 
 def in_order(tensor: Tensor) -> tuple[Tensor, list[Job]]:
@@ -174,15 +187,17 @@ def by_torch(job: Job) -> None:
     to.copy_(parts[0] if len(parts) == 1 else parts.sum(0))
 
 
-def _words(job: Job) -> tuple[int, list[int]] | None:
+def _words(job: Job) -> _Words | None:
     """The blocks that a job can use, and its struct; None if the kernel does not take it."""
     to, parts = job
-    kind = _KINDS.get((parts.dtype, to.dtype))
+    converted = parts.dtype != to.dtype
     *sizes, inner = to.shape
     part, *strides, inner_stride = parts.stride()
     *to_strides, last = to.stride()
     part = part if len(parts) > 1 else 0
-    if not to.is_cuda or kind is None or len(sizes) > _OUTER or to.numel() >= _MOST_ITEMS:
+    if not to.is_cuda or len(sizes) > _OUTER or to.numel() >= _MOST_ITEMS:
+        return None
+    if to.dtype not in _TYPES or (converted and parts.dtype != _CONVERTED[to.dtype]):
         return None
     if last != 1 and inner > 1:
         return None
@@ -200,7 +215,7 @@ def _words(job: Job) -> tuple[int, list[int]] | None:
         way, blocks = _TRANSPOSED, math.prod(sizes[:-1]) * tiles
     else:
         return None
-    return blocks, [*places, kind, way, len(parts), part, *outer, inner, inner_stride]
+    return blocks, [*places, int(converted), way, len(parts), part, *outer, inner, inner_stride]
 
 
 def jobs_of_splits(
@@ -221,11 +236,22 @@ def jobs_of_splits(
         first += count
 
 
+def unit_of(dtype: torch.dtype) -> Unit:
+    """Return the text of the kernel of a dtype.
+
+    Args:
+        dtype: of what is written.
+    """
+    unit, spelled = cuda_unit("rearrange"), _TYPES[dtype]
+    code = f"#define RNNC_TO {spelled}\n{unit.code}"
+    return unit._replace(name=f"{unit.name}_{spelled}", code=code)
+
+
 @lru_cache(maxsize=64)
-def _kernel(device: int) -> tuple[Kernel, int]:
-    """The kernel on a device, and the most blocks of a launch."""
+def _kernel(dtype: torch.dtype, device: int) -> tuple[Kernel, int]:
+    """The kernel of a dtype on a device, and the most blocks of a launch."""
     limits = device_limits(device)
     with beside_captures():
-        module = LoadedModule(compile_unit(cuda_unit("rearrange"), limits.arch).cubin)
+        module = LoadedModule(compile_unit(unit_of(dtype), limits.arch).cubin)
         kernel = loaded(module, LaunchShape(_THREADS), "rnnc_rearrange", device)
     return kernel, limits.multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
