@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -21,6 +21,8 @@ from ..replay.replays import Replays
 from ..targets import Target, replays_of
 from .weights import Named
 
+# A sequence's x is (T, B, input), of packed rows (total, input), a step's (B, input).
+Kind = Literal["sequence", "packed", "step"]
 _MOST = 64
 NO_ROWS = None, None, None  # all rows run all steps
 
@@ -65,8 +67,8 @@ class _Known(NamedTuple):
 
 
 class KnownCalls:
-    """The calls of one module that passed all checks: sequences, (T, B, input), and single steps,
-    (B, input). A copy of the module begins without any.
+    """The calls of one module that passed all checks, by their kind: what one method has checked
+    answers for no other. A copy of the module begins without any.
     """
 
     def __init__(self) -> None:
@@ -100,14 +102,15 @@ class KnownCalls:
             ragged = _in_time(rows, rnn.batch_first, x)
             if ragged is None:
                 return None
-        return self.find(rnn, x, states, ragged)
+        return self.find("sequence", rnn, x, states, ragged)
 
     def find(
-        self, rnn: Module, x: Any, states: Any, ragged: Ragged | None = None
+        self, kind: Kind, rnn: Module, x: Any, states: Any, ragged: Ragged | None = None
     ) -> tuple[Settings, PlainCall] | None:
         """The settings and what a call becomes, if a like one is known.
 
         Args:
+            kind: of the call.
             rnn: the module.
             x: of the caller.
             states: of the caller.
@@ -117,7 +120,7 @@ class KnownCalls:
         if torch.compiler.is_compiling() or any_function_mode() or forward_ad._current_level >= 0:
             return None
         try:
-            known = self._known.get(_key(x, states, ragged))
+            known = self._known.get(_key(kind, x, states, ragged))
             if known is None:
                 return None
             options, alike, settings, stack, needs_grad, replays = known
@@ -137,6 +140,7 @@ class KnownCalls:
 
     def remember(
         self,
+        kind: Kind,
         rnn: Module,
         x: Tensor,
         states: Sequence[Tensor] | None,
@@ -146,15 +150,15 @@ class KnownCalls:
         """Remember a call that passed all checks.
 
         Args:
+            kind: of the call.
             rnn: the module.
             x: of the caller.
             states: of the caller.
             settings: of the module.
             call: what it became.
         """
-        key = _key(x, states, call.ragged)
-        in_time = x.ndim == 3 or call.ragged is not None
-        if in_time and key not in self._seen:
+        key = _key(kind, x, states, call.ragged)
+        if kind != "step" and key not in self._seen:
             # Sequences may have another length each time: only what comes again is worth it.
             if len(self._seen) >= _MOST:
                 self._seen.clear()
@@ -174,15 +178,15 @@ class KnownCalls:
             self._known.clear()
         guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)
         options = rnn._kind(call.stack.target, x.dtype)
-        kind = settings, call.stack, call.needs_grad
-        self._known[key] = _Known(options, guards.check, *kind, replays_of(call.stack.target))
+        became = settings, call.stack, call.needs_grad
+        self._known[key] = _Known(options, guards.check, *became, replays_of(call.stack.target))
 
 
-def _key(x: Tensor, states: Sequence[Tensor] | None, ragged: Ragged | None) -> Hashable:
+def _key(kind: Kind, x: Tensor, states: Sequence[Tensor] | None, ragged: Ragged | None) -> Hashable:
     """What differs between the calls of one loop."""
     wanted = states[0].requires_grad if states else None
-    kind = None if ragged is None else (ragged.kind, ragged.fill)
-    return x.shape, x.dtype, x.requires_grad, wanted, torch.is_grad_enabled(), kind
+    rows = None if ragged is None else (ragged.kind, ragged.fill)
+    return kind, x.shape, x.dtype, x.requires_grad, wanted, torch.is_grad_enabled(), rows
 
 
 def _in_time(rows: tuple[Any, Any, Any], batch_first: bool, x: Tensor) -> Ragged | None:

@@ -292,6 +292,6 @@ class RNN(Steps, Options, Weighted):
             return scan_projected(settings, projection, *call, ragged, every, unweighted)
         if every:
             return scan_all_states(settings, *call, ragged, unweighted)
-        remember = partial(self._known_calls.remember, self, x, states, settings)
+        remember = partial(self._known_calls.remember, "sequence", self, x, states, settings)
         y, last = scan_layers(settings, *call, remember, ragged, unweighted)
         return [y], last

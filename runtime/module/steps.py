@@ -70,7 +70,7 @@ class Steps(nn.Module):
         if not (reset is None and reset_to is None):
             given = self._after_reset(x, given, reset, reset_to)
         plain = inputs is None and not rnn._takes_inputs
-        known = rnn._known_calls.find(rnn, x, given) if plain else None
+        known = rnn._known_calls.find("step", rnn, x, given) if plain else None
         if known is not None:
             return run_plain_step(*known)
         if rnn.bidirectional:
@@ -165,5 +165,5 @@ class Steps(nn.Module):
         if found is None:
             return step_as_sequence(settings, training, x, states, weights, unweighted)
         if training == self.training:
-            rnn._known_calls.remember(rnn, x, states, settings, found)
+            rnn._known_calls.remember("step", rnn, x, states, settings, found)
         return run_plain_step(settings, found)

@@ -13,6 +13,7 @@ from torch.nn.utils.rnn import PackedSequence
 from ..autograd.settings import Settings
 from ..check.plain import all_plain, is_watched
 from ..layers import plain_call, run_plain_call
+from ..module.known_calls import Kind
 from ..module_call import PlainCall
 from ..ragged.given import Ragged
 from ..tensors import States
@@ -50,7 +51,8 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
             return run_torch(module, input, hx)
         if to_sorted is not None:
             states = [state.index_select(1, to_sorted) for state in states]
-    known = module._calls.find(module, x, states, ragged)  # a call like it passed all checks
+    kind: Kind = "sequence" if ragged is None else "packed"
+    known = module._calls.find(kind, module, x, states, ragged)
     if known is None and states is None and not _served(module, data, rows, states):
         return run_torch(module, input, hx)
     settings = module._settings() if known is None else known[0]
@@ -106,7 +108,7 @@ def _first_call(
     given, weights = tuple(states or ()), module._weights()
     call = plain_call(settings, module._dropout, data, given, weights, ragged)
     if call is not None:
-        module._calls.remember(module, data, states, settings, call)
+        module._calls.remember("packed", module, data, states, settings, call)
     return call
 
 

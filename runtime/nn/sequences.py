@@ -117,7 +117,7 @@ class Sequences(OnKernels):
         """All layers, time first, batched."""
         remember = None
         if not torch.compiler.is_compiling():
-            remember = partial(self._calls.remember, self, x, states, settings)
+            remember = partial(self._calls.remember, "sequence", self, x, states, settings)
         return scan_layers(settings, self.training, x, states, weights, remember, ragged)
 
     def _settings(self) -> Settings | None:

@@ -68,7 +68,7 @@ class Cells(OnKernels):
         """The output and the new states, (1, B, hidden); None where no kernel serves."""
         compiled = torch.compiler.is_compiling()
         if not compiled:
-            known = self._calls.find(self, x, states)
+            known = self._calls.find("step", self, x, states)
             if known is not None:
                 return run_plain_step(*known)
         settings, weights = kind.settings(1, False, self.hidden_size, 0.0), self._weights()
@@ -77,7 +77,7 @@ class Cells(OnKernels):
         found = plain_step(settings, False, x, states, weights)
         if found is None:
             return step_as_sequence(settings, False, x, states, weights)
-        self._calls.remember(self, x, states, settings, found)
+        self._calls.remember("step", self, x, states, settings, found)
         return run_plain_step(settings, found)
 
     def _fits(

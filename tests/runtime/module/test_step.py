@@ -183,3 +183,28 @@ def test_a_step_needs_one_direction():
     rnn = module_of(rnnc.cells.lstm, bidirectional=True)
     with pytest.raises(rnnc.TensorError, match="a bidirectional module"):
         rnn.step(torch.randn(4, 5, dtype=torch.float64))
+
+
+def remembered(rnn, x):
+    """`forward` then knows calls like this one."""
+    for _ in range(2):
+        rnn(x)
+    return rnn
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_a_known_sequence_answers_for_no_step(steps):
+    x = torch.randn(steps, 4, 5, dtype=torch.float64)
+    with pytest.raises(rnnc.TensorError, match=r"wanted: \(B, input\) or \(input\)"):
+        remembered(module_of(rnnc.cells.lstm), x).step(x)
+    with pytest.raises(rnnc.TensorError, match="a bidirectional module"):
+        remembered(module_of(rnnc.cells.lstm, bidirectional=True), x).step(x)
+
+
+def test_a_known_step_answers_for_no_sequence():
+    rnn = module_of(rnnc.cells.lstm)
+    x = torch.randn(4, 5, dtype=torch.float64)
+    wanted = rnn(x)[0]
+    for _ in range(2):
+        rnn.step(x)
+    assert torch.equal(rnn(x)[0], wanted)
