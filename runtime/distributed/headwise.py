@@ -29,7 +29,7 @@ class HeadwiseParallel(ParallelStyle):
       `reset_to`. DTensors are taken too.
     - `lengths`, `reset` and `inputs` are the same on all ranks.
     - The gradient of a weight is complete on the rank that has the rows: nobody reduces it. The
-      gradient of the input is summed over the ranks.
+      gradients of the input and of `inputs` are summed over the ranks.
 
     Args:
         input_layouts: of a plain input: `Replicate()`, the default, or `Shard(-1)`.

@@ -175,10 +175,8 @@ class Parallel(RNN):
         """Of the cell's inputs, the same on all ranks, the parts for this rank's heads."""
         count = self.heads // self._mesh.size()
         first = self._mesh.get_local_rank() * count
-        return [
-            entered(each, self._mesh)[:, :, first : first + count] if each.shape[2] > 1 else each
-            for each in inputs
-        ]
+        whole = [entered(each, self._mesh) for each in inputs]
+        return [x[:, :, first : first + count] if x.shape[2] > 1 else x for x in whole]
 
     def _states_out(self, lasts: Sequence[States]) -> States:
         """Each state of all layers: of this rank's heads, or as DTensors."""

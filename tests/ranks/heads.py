@@ -18,7 +18,8 @@ def run(module, mesh, x, states=None, whole=True, **more):
     x = x.clone().requires_grad_()
     given = None if states is None else [s.clone().requires_grad_() for s in states]
     own = given if given is None or whole else [heads_of(s, mesh) for s in given]
-    y, last, *rest = module(x, own, **more)
+    inputs = {name: each.clone().requires_grad_() for name, each in more.pop("inputs", {}).items()}
+    y, last, *rest = module(x, own, inputs=inputs or None, **more)
     loss = (y * drawn(mesh, *y.shape, seed=3)).sum()
     for state in last:
         full = (*state.shape[:-1], state.shape[-1] * (1 if whole else mesh.size()))
@@ -30,6 +31,7 @@ def run(module, mesh, x, states=None, whole=True, **more):
     for name, state in (rest[0] if rest else {}).items():
         outputs[f"all {name}"] = state.detach()
     found = gradients(module) | {"x": x.grad}
+    found |= {f"input {name}": each.grad for name, each in inputs.items()}
     for i, state in enumerate(given or ()):
         gradient = state.grad if whole else heads_of(state.grad, mesh)
         found[f"state {i}"] = gradient if whole else joined(gradient, mesh, -1)
@@ -168,5 +170,5 @@ def inputs_of(mesh, *shape):
 
 
 def check_heads_inputs_of_the_cell(mesh):
-    for shape in ((T, B), (T, B, 24)):
+    for shape in ((T, B), (1, B), (T, B, 24)):
         compare(mesh, leaky, {"inputs": inputs_of(mesh, *shape)}, num_layers=2)
