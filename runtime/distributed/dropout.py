@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import torch
-import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 
@@ -11,16 +10,33 @@ def dropped(x: Tensor, probability: float, rank: int) -> Tensor:
     """Dropout whose mask differs between ranks, also where all ranks have the same seed.
 
     The mask follows from torch's generator of the CPU, which `torch.manual_seed` sets and which
-    activation checkpointing restores. A compiler draws it by torch's own dropout.
+    activation checkpointing restores.
 
     Args:
         x: of any shape.
         probability: of dropping a feature.
         rank: of the mesh.
     """
-    if torch.compiler.is_compiling():
-        return F.dropout(x, probability)
-    seed = int(torch.randint(2**62, ())) + rank
-    generator = torch.Generator(x.device).manual_seed(seed)
-    kept = torch.empty_like(x, requires_grad=False).bernoulli_(1 - probability, generator=generator)
+    kept = _kept(x.detach(), torch.randint(2**62, ()), rank, probability)
     return x * kept * (1 / (1 - probability) if probability < 1 else 0.0)
+
+
+# An operator, since compilers trace no generators. It has no state: its result follows from the
+# seed, which torch draws, so what computes it again needs nothing else. CUDA graphs leave it out.
+@torch.library.custom_op("rnnc::kept_features", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
+def _kept(x: Tensor, seed: Tensor, rank: int, probability: float) -> Tensor:
+    """The features of x that a rank keeps, 1, and those that it drops, 0.
+
+    Args:
+        x: gives the shape, the dtype and the device.
+        seed: of all ranks, an int64 on the CPU.
+        rank: of the mesh.
+        probability: of dropping a feature.
+    """
+    generator = torch.Generator(x.device).manual_seed(int(seed) + rank)
+    return torch.empty_like(x).bernoulli_(1 - probability, generator=generator)
+
+
+@_kept.register_fake
+def _(x: Tensor, *_: object) -> Tensor:
+    return torch.empty_like(x)

@@ -159,6 +159,24 @@ def check_heads_dropout(mesh):
     assert_alike({"y": own(x)[0]}, {"y": rnn(x)[0]})
 
 
+def check_heads_dropout_compiled(mesh):
+    """A compiled module drops what it drops otherwise."""
+    rnn = made(mesh, rnnc.cells.elman, num_layers=2, dropout=0.5)
+    own = spread(rnn, mesh, HeadwiseParallel()).train()
+    x, found = drawn(mesh, T, B, 5), []
+    compiled = torch.compile(own, backend="aot_eager", fullgraph=True)
+    for module in (own, compiled, compiled):
+        torch.manual_seed(5)
+        y, _ = module(x)
+        y.square().sum().backward()
+        found.append({"y": y.detach()} | gradients(own))
+        own.zero_grad()
+    for other in found[1:]:
+        assert_alike(other, found[0])
+    with torch.no_grad():
+        assert not torch.equal(compiled(x)[0], y)
+
+
 @rnnc.cell
 def leaky(n: rnnc.Gate, h: rnnc.State, rate: rnnc.Input, w: rnnc.Param):
     """A cell with an input of its own."""
