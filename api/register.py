@@ -14,12 +14,15 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _RUNTIME = f"{__package__}.runtime"
+# What defines the operators of a scan, and of all layers of a module.
+_OPERATORS = (f"{_RUNTIME}.autograd.operators", f"{_RUNTIME}.autograd.traced.operators")
 
 
 def register_operators() -> None:
     """Register the operators, if torch is imported."""
     if "torch" in sys.modules:
-        import_module(f"{_RUNTIME}.autograd.operators")
+        for name in _OPERATORS:
+            import_module(name)
 
 
 def register_operators_after_torch() -> None:

@@ -44,7 +44,7 @@ for name in rnnc.__all__:
     assert globals()[name] is getattr(rnnc, name), name
 lstm = cells.lstm
 assert pickle.loads(pickle.dumps(lstm)) == lstm and type(lstm) is Cell
-assert torch.ops.rnnc.scan
+assert torch.ops.rnnc.scan and torch.ops.rnnc.rnn
 print(pickle.dumps((lstm, RNN, scan)).hex())
 """
 
@@ -72,7 +72,7 @@ def test_operators_are_registered_where_torch_is_imported_last() -> None:
     # To ask whether torch is there is not to import it.
     run(
         "import importlib.util, sys, rnnc; importlib.util.find_spec('torch')\n"
-        "import torch; torch.ops.rnnc.scan_backward\n"
+        "import torch; torch.ops.rnnc.scan_backward, torch.ops.rnnc.rnn_backward\n"
         "assert not any(type(f).__module__ == 'rnnc.register' for f in sys.meta_path)"
     )
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ast
+import subprocess
+import sys
+
 import pytest
 import rnnc
 import torch
@@ -255,6 +259,19 @@ def test_export_and_its_file(tmp_path):
     for shape in ((5, 3, 4), (7, 2, 4)):
         x = torch.randn(shape)
         assert torch.equal(loaded(x)[0], rnn(x)[0])
+
+
+@pytest.mark.parametrize("first", ["import rnnc, torch", "import torch, rnnc"])
+def test_a_process_that_imports_rnnc_loads_an_export(first, tmp_path):
+    rnn, x, path = rnnc.RNN(rnnc.cells.lstm, 4, 6), torch.ones(5, 3, 4), tmp_path / "rnn.pt2"
+    torch.export.save(torch.export.export(rnn, (x,)), path)
+    code = (
+        f"{first}\nrun = torch.export.load({str(path)!r}).module()\n"
+        "print(run(torch.ones(5, 3, 4))[0].tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert torch.equal(torch.tensor(ast.literal_eval(done.stdout)), rnn(x)[0])
 
 
 @pytest.mark.slow
