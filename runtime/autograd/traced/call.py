@@ -82,8 +82,9 @@ def run_operator(
         rows=isinstance(settings.form, RowsForm),
     )
     if both and torch.compiler.is_compiling() and not _is_exported() and _is_static(batch):
-        # Under a batch of any size, each direction is a call of its own.
-        asked = options._replace(given=())
+        # Under a batch of any size, each direction is a call of its own. Plain values alone are
+        # asked about: what is dropped does not matter, and may be a symbol.
+        asked = options._replace(given=(), dropout=0.0)
         joint = _joins(tuple(asked), target, needs_grad, x.dtype, x.device, batch)
         options = options._replace(joint=joint)
     present = [weight for weight in weights if weight is not None]

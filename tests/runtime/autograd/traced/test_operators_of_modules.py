@@ -172,6 +172,15 @@ def test_new_sizes_compile_once_more_and_then_never():
     assert counter.frame_count <= 2
 
 
+@pytest.mark.parametrize("shape", [(4, 1, 3), (4, 3), (1, 2, 3)], ids=str)
+@pytest.mark.parametrize("both", [False, True], ids=("forwards", "both ways"))
+def test_sizes_that_a_dynamic_graph_knows(both, shape):
+    """Torch takes 1 for a number, and numbers that a module has for symbols."""
+    rnn, x = rnnc.RNN(rnnc.cells.gru, 3, 6, num_layers=2, bidirectional=both), torch.randn(shape)
+    compiled = torch.compile(rnn, fullgraph=True, dynamic=True, backend="eager")
+    torch.testing.assert_close(compiled(x)[0], rnn(x)[0])
+
+
 def test_the_flag_of_precision_is_a_constant_of_the_graph(monkeypatch):
     """A graph for each value: that of the forward holds for its backward."""
     seen = []
