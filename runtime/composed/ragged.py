@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -78,7 +78,8 @@ def ragged_of(
         lengths: (B,), or () for one sequence.
         reset: in x's layout without its last axis.
         reset_to: for each state (layers * directions, hidden), the same with B or, for what is
-            stored for each step, with x's first axes in between.
+            stored for each step, with x's first axes in between: (L, B, T, hidden) where x is
+            (B, T, input).
 
     Raises:
         TensorError: an argument does not fit.
@@ -98,8 +99,12 @@ def ragged_of(
     if reset_to is not None:
         if reset is None:
             raise no_reset_error()
-        rows = () if single else ((parts, batch),)
-        _check_values(names, reset_to, ((parts,), *rows, (parts, *outer)), widths, x)
+        shapes: dict[str, tuple[int, ...]] = {"L": (parts,)}
+        if not single:
+            shapes["L, B"] = parts, batch
+        over_time = "T" if single else "B, T" if batch_first else "T, B"
+        shapes[f"L, {over_time}"] = (parts, *outer)
+        _check_values(names, reset_to, shapes, widths, x)
         if single:
             reset_to = [v.unsqueeze(2) if v.ndim == 3 else v for v in reset_to]
         elif batch_first:
@@ -132,20 +137,24 @@ def reset_of_step(
         raise no_reset_error()
     check_reset(reset, outer, "(B,)" if outer else "()", "x", x)
     if reset_to is not None:
-        _check_values(names, reset_to, ((layers,), (layers, *outer)), widths, x)
+        shapes = {"L": (layers,)} | ({"L, B": (layers, *outer)} if outer else {})
+        _check_values(names, reset_to, shapes, widths, x)
     return Ragged(None, reset, reset_to)
 
 
 def _check_values(
     names: Sequence[str],
     values: Any,
-    outer: Sequence[tuple[int, ...]],
+    outer: Mapping[str, tuple[int, ...]],
     widths: Sequence[int],
     x: Tensor,
 ) -> None:
-    """Check what the states become, each of one of the shapes `outer` with its features last."""
+    """Check what the states become, each of one of the shapes `outer` with its features last.
+
+    Their keys name the axes; L is layers times directions.
+    """
     check_count(values, names, "reset_to")
+    axes = ", ".join(f"({own}, features)" for own in outer) + " with L = layers * directions"
     for name, value, width in zip(names, values, widths, strict=True):
-        shapes = [(*shape, width) for shape in outer]
-        axes = "layers * directions first, the state's features last"
+        shapes = [(*shape, width) for shape in outer.values()]
         check_reset_value(f"reset_to[{name}]", value, shapes, axes, x)

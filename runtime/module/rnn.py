@@ -219,8 +219,8 @@ class RNN(Steps, Options, Weighted):
             lengths: (B,), or () for one sequence; as in `rnnc.scan`, in all layers.
             reset: (T, B), (B, T) with `batch_first`, or (T,); as in `rnnc.scan`, in all layers.
             reset_to: for each state (num_layers, hidden) or (num_layers, B, hidden), or what is
-                stored for each step, (num_layers, T, B, hidden) in the layout of `x`; as in
-                `rnnc.scan`.
+                stored for each step, (num_layers, T, B, hidden), or (num_layers, B, T, hidden) with
+                `batch_first`; as in `rnnc.scan`.
             inputs: a tensor for each `Input` of the cell, by name, for all layers: of the first
                 axes of `x`, (T, B) for example; or with hidden, or heads and units per head, behind
                 them. A size may be 1 where all have one value.

@@ -254,3 +254,16 @@ def test_what_does_not_fit(argument, options):
         with pytest.raises(rnnc.TensorError) as error:
             module().step(x[0], **{k: v for k, v in options.items() if k != "lengths"})
         assert error.value.argument.startswith("reset")
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+def test_stored_values_in_the_other_layout_are_refused(batch_first):
+    rnn, outer = module(batch_first=batch_first), (B, T) if batch_first else (T, B)
+    x = torch.zeros(*outer, INPUT, dtype=torch.float64)
+    other = [x.new_zeros(1, *outer[::-1], HIDDEN) for _ in CELL.states]
+    with pytest.raises(rnnc.TensorError) as error:
+        rnn(x, reset=torch.ones(outer, dtype=torch.bool), reset_to=other)
+    assert f"shape {(1, *outer[::-1], HIDDEN)}" in error.value.found
+    layout = "(L, B, T, features)" if batch_first else "(L, T, B, features)"
+    axes = f"(L, features), (L, B, features), {layout} with L = layers * directions"
+    assert error.value.wanted.endswith(axes)
