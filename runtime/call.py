@@ -10,9 +10,11 @@ from typing import Literal, NamedTuple
 import torch
 
 from ..cellspec.cell import CellSpec
+from ..codegen.cuda.kinds import variants
 from ..codegen.layout import layout_of
-from ..codegen.shape import Precision, Reverse, Save
+from ..codegen.shape import SAVES, Precision, Reverse, Save
 from .autograd.marks import constant_in_graphs
+from .check.module import check_choice
 from .store.digest import runtime_digest
 from .store.facts import facts_of
 
@@ -102,7 +104,12 @@ def call_of(
         choice: among the kernels of a GPU.
         tf32: whether products may round factors of float32 to TF32.
         masked: whether it has masks.
+
+    Raises:
+        TensorError: there is no such variant, or nothing like it to save, on any device.
     """
+    check_choice("variant", choice.variant, variants())
+    check_choice("save", choice.save, SAVES)
     stored = () if over_time is None else stored_states(cell, over_time, for_backward)
     return Call(cell_of(cell), target, for_backward, stored, choice, tf32, masked)
 

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec
-from ..codegen.shape import PRECISIONS, Precision, Save
+from ..codegen.cuda.kinds import variants
+from ..codegen.shape import PRECISIONS, SAVES, Precision, Save
 from .autograd import flops, schemas  # noqa: F401  (`flops` registers formulas with torch)
 from .autograd.function import Scan
 from .autograd.marks import constant_in_graphs
@@ -101,7 +102,8 @@ def scan(
         `reset_to` and `inputs`.
 
     Raises:
-        TensorError: a tensor is missing or does not fit; names it and what was expected.
+        TensorError: a tensor is missing or does not fit, or an option has no such value; names it
+            and what was expected.
         PlanError: there is no plan of the variant for these sizes.
         CompileError: the kernels could not be built.
 
@@ -124,6 +126,10 @@ def scan(
         call = _with_unweighted(cell, call, inputs)
     if not torch.compiler.is_compiling():  # under a compiler, the operator's fake checks shapes
         check_scan(cell, call)
+        if variant not in variants():
+            check_choice("variant", variant, variants())
+        if save not in SAVES:
+            check_choice("save", save, SAVES)
         if precision not in PRECISIONS:
             check_choice("precision", precision, PRECISIONS)
         if not isinstance(reverse, bool):

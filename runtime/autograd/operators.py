@@ -30,7 +30,7 @@ from .transforms import OPERATOR_TARGETS, check_gradients
 
 
 def _choice(variant: str, save: str, precision: str | None, reverse: bool) -> Choice:
-    """A choice from an operator's arguments; `plan_for` refuses a variant that does not exist."""
+    """A choice from an operator's arguments; `call_of` refuses a variant that does not exist."""
     return Choice(variant, cast(Save, save), cast(Precision, precision), reverse)
 
 

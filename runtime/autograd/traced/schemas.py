@@ -97,7 +97,7 @@ class Options(NamedTuple):
 
     @property
     def choice(self) -> Choice:
-        """What the caller chose; `plan_for` refuses a variant that does not exist."""
+        """What the caller chose; `call_of` refuses a variant that does not exist."""
         return Choice(self.variant, cast(Save, self.save), cast(Precision, self.precision))
 
     def stack(self, x: Tensor, keep: bool) -> Stack:

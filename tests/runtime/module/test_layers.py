@@ -130,14 +130,26 @@ def test_no_steps_and_no_rows(shape):
     assert all(p.grad is not None and not p.grad.any() for p in rnn.parameters())
 
 
-@pytest.mark.parametrize("precision", ["high", True])
-def test_a_precision_that_does_not_exist(precision):
-    with pytest.raises(TensorError, match="precision"):
-        rnnc.RNN(rnnc.cells.lstm, 3, 6, precision=precision)
-    with pytest.raises(TensorError, match="precision"):
-        rnnc.scan(
-            rnnc.cells.elman,
-            torch.randn(1, 2, 1, 4, 1),
-            torch.randn(1, 1, 4, 4),
-            precision=precision,
-        )
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("precision", "high"), ("precision", True), ("variant", "warp"), ("save", "all")],
+)
+def test_an_option_that_does_not_exist(option, value):
+    with pytest.raises(TensorError, match=option):
+        rnnc.RNN(rnnc.cells.lstm, 3, 6, **{option: value})
+    wx, R = torch.randn(1, 2, 1, 4, 1), torch.randn(1, 1, 4, 4)
+    for backend in ("cpu", "reference"):
+        with pytest.raises(TensorError, match=option) as error:
+            rnnc.scan(rnnc.cells.elman, wx, R, backend=backend, **{option: value})
+        assert error.value.argument == option
+
+
+@pytest.mark.parametrize(("option", "value"), [("variant", "warp"), ("save", "all")])
+def test_an_option_that_no_check_of_arguments_has_seen(option, value):
+    """A changed attribute of a module; and compilers leave checks of arguments out."""
+    rnn, x = rnnc.RNN(rnnc.cells.elman, 3, 6), torch.randn(4, 2, 3)
+    setattr(rnn, option, value)
+    with pytest.raises(TensorError, match=option):
+        rnn(x)
+    with pytest.raises(TensorError, match=option):
+        torch.compile(rnn, backend="eager")(x)
