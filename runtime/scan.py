@@ -72,8 +72,8 @@ def scan(
         variant: which plan a GPU runs. R stays on chip with a head in one block (`"block"`), in a
             cluster of blocks (`"cluster"`) or in blocks all over the chip (`"grid"`);
             `"alternating"` takes one or two launches per step; `"auto"` is the cheapest that fits.
-        save: what a GPU saves for the backward: `"gates"`, or `"states"` alone, from which it
-            computes the gates again.
+        save: what the forward saves for the backward: the values of `"gates"`, or `"states"` alone.
+            Then the backward computes the gates again, from wx.
         precision: of the products of float32 on a GPU: `"tf32"` rounds their factors to 10 bits of
             mantissa, `"ieee"` keeps 23; None does what `torch.backends.cudnn.rnn.fp32_precision`
             says, as `nn.LSTM` does: TF32 by default. The backward does what its forward did. The

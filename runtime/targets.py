@@ -286,9 +286,11 @@ def runs_one_step(target: Target, choice: Choice) -> TypeGuard[SteppingTarget]:
 
     Args:
         target: any.
-        choice: the caller's. A variant other than "auto" asks for a kernel of sequences.
+        choice: the caller's. A variant other than "auto" asks for a kernel of sequences, and so
+            does saving states alone.
     """
-    return choice.variant == "auto" and bool(getattr(target, "steps_as_sequences", False))
+    asks = choice.variant != "auto" or choice.save != "gates"
+    return not asks and bool(getattr(target, "steps_as_sequences", False))
 
 
 def stepping(target: Target) -> SteppingTarget | None:

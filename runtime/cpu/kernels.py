@@ -21,7 +21,7 @@ from .tasks import sizes_of
 
 
 def forward(
-    cell: CellSpec, plan: CpuPlan, inputs: ScanInputs, for_backward: bool, stored: Sequence[bool]
+    cell: CellSpec, plan: CpuPlan, inputs: ScanInputs, keeps: bool, stored: Sequence[bool]
 ) -> Forward:
     """Run all steps.
 
@@ -29,14 +29,14 @@ def forward(
         cell: the cell.
         plan: its plan.
         inputs: of the call, in the plan's dtype; wx may have any strides.
-        for_backward: whether a backward may follow.
+        keeps: whether the values of gates that a backward reads are kept.
         stored: which states are returned at all steps.
     """
     wx, counts, new = inputs.wx, counts_of(cell), inputs.wx.new_empty
     batch, steps, heads, dim, _ = wx.shape
     states = [new(steps, batch, heads, dim) for _ in stored]
     last = [new(batch, heads, dim) for _ in stored]
-    saved = new(steps if for_backward else 0, batch, heads, counts.saved, dim)
+    saved = new(steps if keeps else 0, batch, heads, counts.saved, dim)
     # C gets the addresses of these tensors: they must live until the call returns.
     R_diag, b = _packed(inputs.R_diag), _packed(inputs.b)
     R, R_strides = _matrices(inputs.R, heads, dim)
@@ -61,7 +61,7 @@ def forward(
         *addresses(initial_states),
         *addresses(states),
         *addresses(last),
-        address(saved if for_backward else None),
+        address(saved if keeps else None),
         *unweighted_fields(inputs.unweighted),
         *mask_fields(masks, values),
     )
@@ -97,7 +97,8 @@ def backward(
         d_last: the gradient of each last state, (B, N, D), or None for zero.
     """
     counts = counts_of(cell)
-    values, states = saved.saved.contiguous(), [s.contiguous() for s in saved.states]
+    values = _kept_again(cell, plan, saved) if saved.wx is not None else saved.saved.contiguous()
+    states = [s.contiguous() for s in saved.states]
     initial_states = [s.contiguous() for s in saved.initial_states]
     steps, (batch, heads, dim) = len(values), initial_states[0].shape
     R, R_strides = _matrices(saved.R, heads, dim)
@@ -161,6 +162,17 @@ def backward(
         d_unweighted=_last_gates(d_gates, counts.unweighted),
         d_reset_to=d_reset_to,
     )
+
+
+def _kept_again(cell: CellSpec, plan: CpuPlan, saved: Saved) -> Tensor:
+    """What a forward keeps, by the same kernel in all steps once more: so it has the same bits."""
+    assert saved.wx is not None
+    batch, steps, heads, dim, _ = saved.wx.shape
+    if not counts_of(cell).saved:
+        return saved.wx.new_empty(steps, batch, heads, 0, dim)
+    tensors = saved.wx, saved.R, saved.b, saved.initial_states, saved.R_diag, saved.params
+    inputs = ScanInputs(*tensors, saved.masks, saved.unweighted)
+    return forward(cell, plan, inputs, True, (False,) * len(saved.states)).saved
 
 
 def _last_gates(d_gates: Tensor, count: int) -> Sequence[Tensor]:

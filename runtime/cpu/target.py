@@ -173,18 +173,19 @@ class CpuTarget(CpuSteps):
             cell: the cell.
             sizes: T, B, N and D.
             for_backward: whether a backward may follow.
-            save: the caller's choice; not used.
+            save: the caller's choice.
         """
         steps, batch, heads, dim = sizes
-        return (steps if for_backward else 0, batch, heads, len(facts_of(cell).saved), dim)
+        keeps = for_backward and not self.computes_gates_again(save)
+        return (steps if keeps else 0, batch, heads, len(facts_of(cell).saved), dim)
 
     def computes_gates_again(self, save: Save) -> bool:
-        """Whether a backward computes the gates again, from wx and b; never on the CPU.
+        """Whether a backward computes the gates again, from wx and b.
 
         Args:
-            save: the caller's choice; not used.
+            save: the caller's choice.
         """
-        return False
+        return save == "states"
 
     def load_ahead(
         self,
@@ -216,7 +217,8 @@ class CpuTarget(CpuSteps):
             donated: whether nobody reads wx again; not used.
         """
         plan = plan_of(inputs.wx.dtype, call.choice.reverse, masked=call.masked)
-        return kernels.forward(call.cell, plan, inputs, call.for_backward, call.stored)
+        keeps = call.for_backward and not self.computes_gates_again(call.choice.save)
+        return kernels.forward(call.cell, plan, inputs, keeps, call.stored)
 
     def backward(
         self,
