@@ -26,7 +26,10 @@ _NAMES = {
     ".codegen.shape": "PlanError Shape",
     ".define": "Cell cell",
     ".runtime.cuda.memory.kept": "free_memory",
-    ".runtime.errors": "CompileError NoCompilerError NoCudaError TensorError",
+    ".runtime.errors": """
+        BackwardError CompileError NoCompilerError NoCudaError ResidencyError SecondOrderError
+        SettingError TensorError TransformError
+    """,
     ".runtime.module.earlier": "upgrade_optimizer_state",
     ".runtime.module.rnn": "RNN",
     ".runtime.module.stepper": "Stepper",

@@ -38,7 +38,17 @@ from .define import Cell, cell
 from .errors import RnncError
 from .runtime.composed.packed import scan_packed
 from .runtime.cuda.memory.kept import free_memory
-from .runtime.errors import CompileError, NoCompilerError, NoCudaError, TensorError
+from .runtime.errors import (
+    BackwardError,
+    CompileError,
+    NoCompilerError,
+    NoCudaError,
+    ResidencyError,
+    SecondOrderError,
+    SettingError,
+    TensorError,
+    TransformError,
+)
 from .runtime.module.earlier import upgrade_optimizer_state
 from .runtime.module.rnn import RNN
 from .runtime.module.stepper import Stepper
@@ -50,6 +60,7 @@ __version__: str
 
 __all__ = [
     "RNN",
+    "BackwardError",
     "Cell",
     "CellError",
     "CompileError",
@@ -61,11 +72,15 @@ __all__ = [
     "NoCudaError",
     "Param",
     "PlanError",
+    "ResidencyError",
     "RnncError",
+    "SecondOrderError",
+    "SettingError",
     "Shape",
     "State",
     "Stepper",
     "TensorError",
+    "TransformError",
     "UnknownGpuError",
     "cell",
     "cells",

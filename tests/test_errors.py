@@ -19,14 +19,14 @@ IN_FOUR_PARTS = (
     rnnc.TensorError,
     rnnc.UnknownGpuError,
     NoGpuError,
-    errors.CompileError,
-    errors.NoCompilerError,
-    errors.NoCudaError,
-    errors.SecondOrderError,
-    errors.TransformError,
-    errors.BackwardError,
-    errors.SettingError,
-    errors.ResidencyError,
+    rnnc.CompileError,
+    rnnc.NoCompilerError,
+    rnnc.NoCudaError,
+    rnnc.SecondOrderError,
+    rnnc.TransformError,
+    rnnc.BackwardError,
+    rnnc.SettingError,
+    rnnc.ResidencyError,
     ModelError,
     UnknownVariableError,
 )
@@ -80,6 +80,12 @@ def test_users_catch_them_by_the_same_bases():
     assert issubclass(TextError, ConstrintError)
     assert not issubclass(ModelError, RnncError)
     assert errors.TensorError(*PARTS).argument == "here"
+
+
+def test_every_error_of_the_runtime_is_public():
+    kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
+    assert len(kinds) == 10
+    assert all(getattr(rnnc, kind.__name__) is kind for kind in kinds)
 
 
 def test_the_base_of_errors_imports_nothing():

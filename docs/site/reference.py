@@ -64,7 +64,8 @@ PAGES = {
         "Errors",
         "All errors that rnnc raises on purpose.",
         "rnnc.RnncError rnnc.CellError rnnc.TensorError rnnc.PlanError rnnc.CompileError"
-        " rnnc.NoCompilerError rnnc.NoCudaError rnnc.UnknownGpuError",
+        " rnnc.NoCompilerError rnnc.NoCudaError rnnc.UnknownGpuError rnnc.SecondOrderError"
+        " rnnc.TransformError rnnc.BackwardError rnnc.SettingError rnnc.ResidencyError",
     ),
 }
 FUNCTIONS = "functions"

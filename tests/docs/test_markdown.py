@@ -154,6 +154,13 @@ def test_the_function_table_is_complete() -> None:
         assert signature == TABLE[name].signature
 
 
+def test_the_table_of_errors_is_complete() -> None:
+    table = (ROOT / "docs" / "api.md").read_text().partition("| error | cause |")[2]
+    shown = re.findall(r"`(\w+Error)`(?:,| \|)", table)
+    public = {name for name in dir(rnnc) if name.endswith("Error")}
+    assert set(shown) == public - {"RnncError"}
+
+
 def test_the_readme_is_a_landing_page() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= 150
 
