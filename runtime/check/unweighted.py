@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ..errors import TensorError
 from .tensor import check_same, check_strided, check_tensor, shape_error
+
+# How many bits of a number a dtype of two bytes keeps.
+_BITS = {torch.bfloat16: 8, torch.float16: 11}
 
 
 def check_names_of_inputs(cell: CellSpec, inputs: Any) -> None:
@@ -92,7 +96,7 @@ def _with_axes(
     else:
         write = f"{name} of the shape {full[:-2]}, for one value per row and step"
         raise shape_error(name, tensor, wanted, write)
-    check_same(name, tensor, "wx", like)
+    check_kind_of_input(name, tensor, "wx", like)
     return found
 
 
@@ -106,6 +110,30 @@ def spreads_over(shape: Sequence[int], full: Sequence[int]) -> bool:
     return len(shape) == len(full) and all(
         own in (1, size) for own, size in zip(shape, full, strict=True)
     )
+
+
+def check_kind_of_input(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
+    """Check that an input has the dtype and the device of a call.
+
+    Args:
+        name: of the argument.
+        tensor: the argument.
+        other_name: of `other`, for messages.
+        other: a tensor of the call.
+
+    Raises:
+        TensorError: it has another device or, except under autocast, another dtype.
+    """
+    bits = _BITS.get(other.dtype)
+    if tensor.dtype == torch.float32 and bits and not torch.is_autocast_enabled(other.device.type):
+        raise TensorError(
+            name,
+            f"dtype {tensor.dtype}",
+            f"{other.dtype}, the dtype of {other_name}: kernels of two bytes read all values so",
+            f"{name}.to({other.dtype}), which keeps {bits} bits; docs/language.md says how to pass"
+            " more of a time stamp",
+        )
+    check_same(name, tensor, other_name, other)
 
 
 def check_unweighted(cell: CellSpec, unweighted: Sequence[Any], wx: Tensor) -> None:
@@ -128,7 +156,7 @@ def check_unweighted(cell: CellSpec, unweighted: Sequence[Any], wx: Tensor) -> N
         check_tensor(name, tensor, wanted)
         if not spreads_over(tensor.shape, full):
             raise shape_error(name, tensor, wanted, f"{name} of four axes")
-        check_same(name, tensor, "wx", wx)
+        check_kind_of_input(name, tensor, "wx", wx)
 
 
 def check_takes_inputs(target: object, name: str) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ..check.tensor import check_same, check_strided, check_tensor, shape_error
-from ..check.unweighted import check_names_of_inputs, spreads_over
+from ..check.tensor import check_strided, check_tensor, shape_error
+from ..check.unweighted import check_kind_of_input, check_names_of_inputs, spreads_over
 
 
 def unweighted_of(
@@ -53,7 +53,7 @@ def _by_heads(name: str, given: Any, x: Tensor, axes: str, heads: int, dim: int)
     )
     if not fits:
         raise shape_error(name, given, wanted, f"{name} of the shape {outer}")
-    check_same(name, given, "x", x)
+    check_kind_of_input(name, given, "x", x)
     found: Tensor = given
     if not units:
         found = given.view(*shape, 1, 1)

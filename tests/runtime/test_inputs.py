@@ -253,6 +253,26 @@ def test_mixed_precision():
     torch.testing.assert_close(found.float(), wanted, rtol=0.05, atol=0.05)
 
 
+@rnnc.cell
+def clocked(g: Gate, h: State, t: Input, rest: Input):
+    """A phase from a time stamp in two parts."""
+    return tanh(g) + rnnc.cos(t + rest)
+
+
+@pytest.mark.parametrize(("dtype", "bits"), [(torch.bfloat16, 8), (torch.float16, 11)], ids=str)
+def test_a_module_of_two_bytes_rounds_a_time_stamp_unless_it_comes_in_two_parts(dtype, bits):
+    rnn = rnnc.RNN(clocked, 4, 8)
+    x, stamps = torch.randn(5, 2, 4), 5001 + torch.arange(10.0).view(5, 2)
+    wanted = rnn(x, inputs={"t": stamps, "rest": 0 * stamps})[0]
+    half, x = rnn.to(dtype), x.to(dtype)
+    with pytest.raises(rnnc.TensorError, match=f"keeps {bits} bits"):
+        half(x, inputs={"t": stamps, "rest": stamps})
+    t = stamps.to(dtype)
+    rest = (stamps - t).to(dtype)
+    found = half(x, inputs={"t": t, "rest": rest})[0]
+    torch.testing.assert_close(found.float(), wanted, rtol=0.05, atol=0.05)
+
+
 def test_a_cell_with_inputs_is_a_value():
     again = rnnc.Cell.from_json(decayed.to_json())
     assert again == decayed
