@@ -17,7 +17,7 @@ def dropped(x: Tensor, probability: float, rank: int) -> Tensor:
         probability: of dropping a feature.
         rank: of the mesh.
     """
-    kept = _kept(x.detach(), torch.randint(2**62, ()), rank, probability)
+    kept: Tensor = _kept(x.detach(), torch.randint(2**62, ()), rank, probability)
     return x * kept * (1 / (1 - probability) if probability < 1 else 0.0)
 
 
