@@ -286,11 +286,9 @@ def runs_one_step(target: Target, choice: Choice) -> TypeGuard[SteppingTarget]:
 
     Args:
         target: any.
-        choice: the caller's. A variant other than "auto" asks for a kernel of sequences, and so
-            does saving states alone.
+        choice: the caller's. A variant or a save but the default asks for kernels of sequences.
     """
-    asks = choice.variant != "auto" or choice.save != "gates"
-    return not asks and bool(getattr(target, "steps_as_sequences", False))
+    return choice[:2] == Choice()[:2] and bool(getattr(target, "steps_as_sequences", False))
 
 
 def stepping(target: Target) -> SteppingTarget | None:
