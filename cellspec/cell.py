@@ -14,6 +14,7 @@ from pydantic import (
     ConfigDict,
     PlainSerializer,
     SerializerFunctionWrapHandler,
+    ValidationError,
     model_serializer,
     model_validator,
 )
@@ -24,7 +25,7 @@ from .errors import CellError
 from .expression.graph import with_canonical_tags
 from .expression.node import Node
 from .printing.equations import equation_lines, latex_block
-from .printing.json_form import node_from, updates_as_text, updates_from_text
+from .printing.json_form import node_from, refused, updates_as_text, updates_from_text
 
 # `repr` may shorten an update here, because a cell writes all of its updates together.
 Expression = Annotated[Node, BeforeValidator(node_from), PlainSerializer(repr, return_type=str)]
@@ -174,8 +175,8 @@ class CellSpec(BaseModel):
         """
         try:
             return cls.model_validate_json(text)
-        except ValueError as error:
-            raise CellError(str(error), "the JSON of a cell", "cell.to_json()") from error
+        except ValidationError as error:
+            raise refused(error) from error
 
     def equations(self) -> tuple[str, ...]:
         """The cell as one line per gate and state; `h'` is the new value of a state `h`.

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from ..errors import RnncError
 
+#: The most letters of a part of a message: a name or an expression may have any number.
+_LONGEST = 1000
+
 
 class CellError(RnncError):
     """A mistake in a cell: says where it is, what was found and what to write.
@@ -20,7 +23,7 @@ class CellError(RnncError):
     """
 
     def __init__(self, found: str, wanted: str, write: str, where: str = "") -> None:
-        super().__init__(where, found, wanted, write)
+        super().__init__(*map(_shortened, (where, found, wanted, write)))
 
     def at(self, where: str) -> CellError:
         """This error with its place filled in; an error that has a place is returned as it is."""
@@ -28,6 +31,12 @@ class CellError(RnncError):
 
     def __str__(self) -> str:
         return f"{self.where or 'cell'}\n{self.details}"
+
+
+def _shortened(part: str) -> str:
+    if len(part) <= _LONGEST:
+        return part
+    return f"{part[: _LONGEST // 2]} … {part[-_LONGEST // 4 :]}"
 
 
 def kind_of(value: object) -> str:

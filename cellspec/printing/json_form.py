@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import CellError
+from pydantic import ValidationError
+
+from ..errors import CellError, kind_of
 from ..expression.node import Node, node_of
 from ..expression.sharing import exactly_named_values
 from ..expression.text import from_text, to_exact_text
@@ -29,11 +33,14 @@ def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a cell with shared values in place of their names.
 
     Raises:
-        CellError: a shared value is not a pair of a name and a text.
+        CellError: the shared values are not a list of pairs of a name and a text.
     """
     rest = {name: value for name, value in fields.items() if name != "shared"}
     known: dict[str, Node] = {}
-    for pair in fields.get("shared", ()):
+    shared = fields.get("shared", ())
+    if not isinstance(shared, list | tuple):
+        raise CellError(f"{shared!r} as the shared values", "a list of pairs", '[["t0", "g*h"]]')
+    for pair in shared:
         match pair:
             case [str() as name, str() as text]:
                 known[name] = from_text(text, known)
@@ -45,14 +52,60 @@ def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
     return rest
 
 
-def node_from(value: Any) -> Any:
-    """The node of an update, which may be a text, a number, a node or a sympy expression."""
+def node_from(value: Any) -> Node:
+    """The node of an update, which may be a text, a number, a node or a sympy expression.
+
+    Raises:
+        CellError: it is none of these.
+    """
     if isinstance(value, str):
         return from_text(value)
-    if isinstance(value, Node) or value is None:
+    if isinstance(value, Node):
         return value
+    if isinstance(value, numbers.Real) and not isinstance(value, bool):
+        return node_of(value)
     if hasattr(value, "free_symbols"):
         from ..expression.symbolic import from_sympy
 
         return from_sympy(value)
-    return node_of(value)
+    raise CellError(
+        f"{value!r} as the new value of a state", "an expression", 'a text such as "tanh(g)"'
+    )
+
+
+def refused(error: ValidationError) -> CellError:
+    """The first of pydantic's complaints about a JSON text, in the four parts of a message."""
+    problems = error.errors(include_url=False)
+    kind, given, said = (problems[0][key] for key in ("type", "input", "msg"))
+    path = _path(problems[0]["loc"])
+    wanted = "the JSON of a cell"
+    if kind == "json_invalid":
+        found = f"a text that is not JSON: {said.removeprefix('Invalid JSON: ')}"
+    elif kind == "json_type":
+        found = kind_of(given)
+    elif kind == "missing":
+        found = f"no field `{path}`"
+    elif kind == "extra_forbidden":
+        found = f"a field `{path}`, which a cell lacks"
+    else:
+        written = json.dumps(given)
+        shown = written if len(written) <= _LONGEST_VALUE else f"{written[:_LONGEST_VALUE]}…"
+        found = f"{shown} as `{path}`" if path else shown
+        either = 'true, false or "diagonal"'
+        wanted = either if path.endswith(_EITHER) else said.removeprefix("Input should be ")
+    others = len({_path(problem["loc"]) for problem in problems}) - 1
+    found += f", and {others} more mistakes" if others > 1 else ", and one more" * others
+    return CellError(found, wanted, "the text that cell.to_json() gives")
+
+
+#: The most letters of a wrong value in a message.
+_LONGEST_VALUE = 80
+#: The field of two types. Pydantic gives each a place and a complaint of its own.
+_EITHER = ".recurrent"
+
+
+def _path(place: Sequence[int | str]) -> str:
+    """The place of a value, as Python writes it: `gates[0].bias`."""
+    parts = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
+    before, either, _ = parts.partition(_EITHER)
+    return f"{before}{either}".removeprefix(".")

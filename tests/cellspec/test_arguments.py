@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 
 import pytest
 import rnnc
@@ -53,11 +54,31 @@ def test_gate_options(options):
         (('"init": 0.0', '"init": NaN'), "finite"),
         (('"gates"', '"gate"'), "gates"),
         (("{", "["), "JSON"),
+        (('["tanh(g)"]', "[true]"), "True as the new value"),
+        (('["tanh(g)"]', "[[]]"), r"\[\] as the new value"),
+        (('["tanh(g)"]', "[null]"), "None as the new value"),
+        (('"updates"', '"shared": 5, "updates"'), "5 as the shared values"),
+        (('"updates"', '"shared": null, "updates"'), "None as the shared values"),
+        (('"recurrent": true', '"recurrent": 2'), r"2 as `gates\[0\].recurrent`\n.*diagonal"),
+        (('"bias": true', f'"bias": "{100_000 * "x"}"'), r"xx… as `gates\[0\].bias`$"),
+        (('"name": "g"', f'"name": "{100_000 * "x"}"'), "the unknown symbol `g`"),
+        (('"name": "elman"', f'"{100_000 * "x"}": 5'), "no field `name`, and one more"),
     ],
+    ids=[f"case{number}" for number in range(18)],
 )
 def test_bad_json(change, found):
-    with pytest.raises(rnnc.CellError, match=found):
-        rnnc.Cell.from_json(rnnc.cells.elman.to_json().replace(*change))
+    text = rnnc.cells.elman.to_json()
+    assert text.replace(*change) != text
+    with pytest.raises(rnnc.CellError, match=f"(?m){found}") as caught:
+        rnnc.Cell.from_json(text.replace(*change))
+    assert re.fullmatch(r".*\n  found:  .+\n  wanted: .+\n  write:  .+", str(caught.value))
+    assert len(str(caught.value)) < 3000
+
+
+@pytest.mark.parametrize("text", ["", "[]", "null", b"\xff", None, 5])
+def test_what_is_no_json_of_a_cell(text):
+    with pytest.raises(rnnc.CellError, match=r"cell.to_json\(\)"):
+        rnnc.Cell.from_json(text)
 
 
 def test_unknown_cell_of_the_library():
