@@ -162,7 +162,7 @@ def _write(output: Path, gpu: str, torch_version: str, dtype: str, found: dict[i
     record |= {"dtype": dtype, "unit": "ms of GPU time", "rows": found}
     stem = gpu.removeprefix("NVIDIA ").split()[0].lower()
     path = output / f"compare-{stem}-{date.today()}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
 
 
 def _numbers(words: str) -> list[int]:

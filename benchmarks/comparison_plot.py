@@ -83,5 +83,5 @@ def _panel(axes: Any, cases: list[dict[str, Any]], axis: str, named: dict[str, A
 if __name__ == "__main__":
     for name in sys.argv[1:]:
         file = Path(name)
-        content = with_flashrnn(json.loads(file.read_text()), file.parent)
+        content = with_flashrnn(json.loads(file.read_text("utf-8")), file.parent)
         draw(content, file.with_suffix(".png"))

@@ -133,7 +133,7 @@ def machine() -> dict[str, str]:
     info = Path("/proc/cpuinfo")
     names = [
         line.partition(":")[2].strip()
-        for line in (info.read_text().splitlines() if info.exists() else [])
+        for line in (info.read_text("utf-8").splitlines() if info.exists() else [])
         if line.startswith("model name")
     ]
     compiler = subprocess.run(["c++", "--version"], capture_output=True, text=True, check=True)
@@ -196,7 +196,7 @@ def main(
             "start_seconds": starts,
         }
         path = output / f"cpu-{today}.json"
-        path.write_text(json.dumps(record, indent=2) + "\n")
+        path.write_text(json.dumps(record, indent=2) + "\n", "utf-8")
         console.print(f"wrote {path}")
 
 

@@ -65,7 +65,7 @@ def main():
         about = {"torch": torch.__version__, "threads": torch.get_num_threads()}
         about |= {"machine": platform.processor() or platform.machine(), "cases": cases}
         file = options.output / f"cpu-nn-{date.today()}.json"
-        file.write_text(json.dumps(about, indent=1) + "\n")
+        file.write_text(json.dumps(about, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

@@ -97,7 +97,7 @@ def main(
     print(f"worst {ratios[worst]:.2f} ({worst})")
     print(f"over 1.1: {sum(ratio > 1.1 for ratio in ratios.values())}")
     if output is not None:
-        output.write_text(json.dumps(table, indent=1) + "\n")
+        output.write_text(json.dumps(table, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

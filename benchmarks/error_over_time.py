@@ -71,7 +71,7 @@ def main(
             "cases": cases,
         }
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1) + "\n")
+        path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
     if cases:
         plot(record, path.with_suffix(".png"))
         typer.echo(f"wrote {path} and its picture")

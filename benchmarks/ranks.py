@@ -55,7 +55,7 @@ def main() -> None:
 
     def write() -> None:
         if dist.get_rank() == 0:
-            given.out.write_text(json.dumps(told, indent=1) + "\n")
+            given.out.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
 
     shapes = [(size.context, size.batch), (given.long, 2)]
     runs = [(style, *shapes[0]) for style in ("one", *STYLES)]

@@ -206,6 +206,6 @@ def lines_of(told: dict[str, Any], context: int) -> list[str]:
 
 
 if __name__ == "__main__":
-    given = json.loads(Path(sys.argv[1]).read_text())
+    given = json.loads(Path(sys.argv[1]).read_text("utf-8"))
     for steps in sorted({row["context"] for row in given["rows"]}):
         print(f"\nContext {steps}:", *lines_of(given, steps), sep="\n")

@@ -92,7 +92,7 @@ def main(
     output.mkdir(parents=True, exist_ok=True)
     stem = file_stem(device, here["device"], today).removeprefix("cuda-")
     path = output / f"roofline-{stem}.json"
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    path.write_text(json.dumps(content, indent=1) + "\n", "utf-8")
     console.print(f"wrote {path}")
 
 

@@ -137,7 +137,7 @@ def _run(ncu: str, command: Sequence[str], kernels: str, metrics: Sequence[str])
             )
         except subprocess.TimeoutExpired as error:
             raise NcuError("ncu took longer than 300 s") from error
-        text = log.read_text() if log.exists() else ""
+        text = log.read_text("utf-8") if log.exists() else ""
         return text, f"{text}\n{done.stdout[-3000:]}\n{done.stderr[-3000:]}"
 
 

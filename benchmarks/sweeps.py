@@ -107,7 +107,7 @@ def main(
     if points:
         _write(path, points, here, today, repeat)
         picture = path.with_suffix(".png")
-        plot(json.loads(path.read_text()), picture)
+        plot(json.loads(path.read_text("utf-8")), picture)
         console.print(f"wrote {path} and {picture}")
 
 
@@ -170,7 +170,7 @@ def _known(path: Path, here: dict[str, str], digest: str) -> dict[str, Any]:
     """The points of a file that this machine measured with this code."""
     if not path.exists():
         return {}
-    content = json.loads(path.read_text())
+    content = json.loads(path.read_text("utf-8"))
     if content["machine"] != here:
         return {}
     points: dict[str, Any] = content["points"]
@@ -195,7 +195,7 @@ def _write(
         "points": points,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1) + "\n")
+    path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
 
 
 def _line(point: dict[str, Any]) -> str:

@@ -108,7 +108,7 @@ def cuda_unit(name: str) -> Unit:
     Args:
         name: of its template, without a suffix.
     """
-    code = resources.files("rnnc.templates").joinpath(f"cuda/{name}.cu").read_text()
+    code = resources.files("rnnc.templates").joinpath(f"cuda/{name}.cu").read_text("utf-8")
     return Unit(name, code, _headers("cuda/lib"))
 
 
@@ -176,4 +176,4 @@ def _headers(folder: str) -> tuple[tuple[str, str], ...]:
     path = resources.files("rnnc.templates").joinpath(folder)
     with resources.as_file(path) as root:
         files = sorted(f for f in root.rglob("*") if f.suffix in {".h", ".cuh"})
-        return tuple((f"lib/{f.relative_to(root).as_posix()}", f.read_text()) for f in files)
+        return tuple((f"lib/{f.relative_to(root).as_posix()}", f.read_text("utf-8")) for f in files)

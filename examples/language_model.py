@@ -242,7 +242,7 @@ def measure(
     shapes = [shape(size, context, batch)] if context or batch else speed.defaults(size)
     dtypes = [torch.bfloat16, torch.float16] if device == "cuda" else [torch.float32]
     path, on = out / "speed.json", machine(device)
-    old = json.loads(path.read_text()) if path.exists() else {}
+    old = json.loads(path.read_text("utf-8")) if path.exists() else {}
     old = old if old.get("machine") == on else {"rows": [], "recurrences": []}
 
     def key(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -263,7 +263,7 @@ def measure(
     told = {"date": str(date.today()), "machine": on}
     told |= {"rows": [*found.values()], "recurrences": [*alone.values()]}
     out.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(told, indent=1) + "\n")
+    path.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
     rich.print(report.speed_table(told))
 
 

@@ -154,7 +154,7 @@ def write_sources(folder: Path) -> None:
             here = device_limits(torch.cuda.current_device())
             source = cell.cuda(head_dim=WIDTH, dtype="float32", gpu=here, batch=BATCH)
             kind = "cu"
-        (folder / f"{cell.name}.{kind}").write_text(source.code)
+        (folder / f"{cell.name}.{kind}").write_text(source.code, "utf-8")
 
 
 def main(out: Path = Path("demo"), steps: Count = 1500, seed: int = 0, threads: Count = 2) -> None:

@@ -260,7 +260,7 @@ def main(
     out.mkdir(parents=True, exist_ok=True)
     record = {"date": str(date.today()), "machine": on, "env": env, "cell": cell}
     record |= {"settings": SETTINGS, "environments": ENVIRONMENTS, "hidden": HIDDEN, "runs": runs}
-    (out / "recurrent_ppo.json").write_text(json.dumps(record) + "\n")
+    (out / "recurrent_ppo.json").write_text(json.dumps(record) + "\n", "utf-8")
     draw(runs, labels, env, out / "recurrent_ppo.png")
     rich.print(table, f"The curves are in {out}.")
 

@@ -131,7 +131,7 @@ def train(run: Run, folder: Path, threads: int = 1, quiet: bool = True) -> Path:
     file = run.file(folder)
     file.parent.mkdir(parents=True, exist_ok=True)
     unfinished = file.with_suffix(".part")
-    unfinished.write_text(json.dumps(vars(run) | found) + "\n")
+    unfinished.write_text(json.dumps(vars(run) | found) + "\n", "utf-8")
     unfinished.rename(file)
     return file
 
@@ -161,7 +161,7 @@ def train_all(
 def read(run: Run, folder: Path) -> dict[str, Any] | None:
     """What a run left; None if it was not made."""
     file = run.file(folder)
-    return json.loads(file.read_text()) if file.exists() else None
+    return json.loads(file.read_text("utf-8")) if file.exists() else None
 
 
 def collect(
@@ -224,7 +224,7 @@ def main(
         for task, found in results.items()
     }
     out.mkdir(parents=True, exist_ok=True)
-    (out / "state_tracking.json").write_text(json.dumps(record) + "\n")
+    (out / "state_tracking.json").write_text(json.dumps(record) + "\n", "utf-8")
     if results:
         draw(results, out / "state_tracking.png")
     rich.print(machine_line(on), f"Tables and picture are in {out}.", sep="\n")

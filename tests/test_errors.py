@@ -90,6 +90,6 @@ def test_every_error_of_the_runtime_is_public():
 
 def test_the_base_of_errors_imports_nothing():
     source = DiagnosticError.__init__.__code__.co_filename
-    with open(source) as file:
+    with open(source, encoding="utf-8") as file:
         nodes = ast.walk(ast.parse(file.read()))
     assert not [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]

@@ -42,7 +42,7 @@ def read_anchors(path: Path) -> Anchors:
         BenchError: the file cannot be read, or is not of this form.
     """
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text("utf-8"))
         rows = {int(number): _times(row) for number, row in content["rows"].items()}
         return Anchors(content.get("measured_on"), rows)
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:

@@ -103,7 +103,7 @@ def machine(device: str) -> dict[str, str]:
             continue
     if device == "cpu":
         info = Path("/proc/cpuinfo")
-        names = re.findall(r"model name\s*: (.*)", info.read_text()) if info.exists() else []
+        names = re.findall(r"model name\s*: (.*)", info.read_text("utf-8")) if info.exists() else []
         name = names[0] if names else platform.processor()
         return {"device": f"{name}, {torch.get_num_threads()} threads", **versions}
     return {
@@ -127,7 +127,7 @@ def machine_line(on: dict[str, str]) -> str:
 def _driver() -> str:
     try:
         asked = ["nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"]
-        done = subprocess.run(asked, capture_output=True, text=True, timeout=20, check=True)
+        done = subprocess.run(asked, capture_output=True, encoding="utf-8", timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return "unknown"
     return done.stdout.splitlines()[0].strip() if done.stdout else "unknown"
@@ -240,7 +240,7 @@ def write_record(content: dict[str, Any], path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         new = path.with_name(f".{path.name}.new")
-        new.write_text(json.dumps(content, indent=2) + "\n")
+        new.write_text(json.dumps(content, indent=2) + "\n", "utf-8")
         new.replace(path)
     except OSError as error:
         raise BenchError(

@@ -76,9 +76,9 @@ def _write(built: list[_Built], folder: Path) -> None:
         for each in built:
             for path, text in each.source.headers:
                 (folder / path).parent.mkdir(parents=True, exist_ok=True)
-                (folder / path).write_text(text)
-            (folder / f"{each.stem}.cu").write_text(each.source.code)
-            (folder / f"{each.stem}.ptx").write_text(each.ptx)
+                (folder / path).write_text(text, "utf-8")
+            (folder / f"{each.stem}.cu").write_text(each.source.code, "utf-8")
+            (folder / f"{each.stem}.ptx").write_text(each.ptx, "utf-8")
             # CuPy removes the last byte, a zero; tools that read the file need it.
             (folder / f"{each.stem}.cubin").write_bytes(each.binary.cubin + b"\0")
     except OSError as error:

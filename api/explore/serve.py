@@ -131,7 +131,8 @@ def _text(room: str, name: str) -> str:
 def _opened(guard: Guard, folder: Path) -> Iterator[None]:
     """Open the page. A file leads to it: all users can read the arguments of a browser."""
     file = folder / "open.html"
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as out:
+    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with open(descriptor, "w", encoding="utf-8") as out:
         out.write(f'<meta http-equiv="refresh" content="0;url={escape(guard.link)}">')
     guard.used = lambda: file.unlink(missing_ok=True)
     if sys.platform != "linux" or os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"):

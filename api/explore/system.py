@@ -67,7 +67,7 @@ def _children() -> list[int]:
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
             # The name in brackets may hold anything.
-            words = entry.read_text(errors="replace").rpartition(")")[2].split()
+            words = entry.read_text(errors="replace", encoding="utf-8").rpartition(")")[2].split()
             if words[1] == me:
                 found.append(int(entry.parent.name))
     return found
@@ -76,7 +76,7 @@ def _children() -> list[int]:
 def _reserved() -> int:
     """The bytes of address space that this process has."""
     with contextlib.suppress(OSError):
-        return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        return int(Path("/proc/self/statm").read_text("utf-8").split()[0]) * resource.getpagesize()
     return 0
 
 

@@ -102,7 +102,7 @@ def _call_bytes(shape: Shape, per_unit: int) -> str:
 
 @cache
 def _text(name: str) -> str:
-    return resources.files("rnnc.report").joinpath("templates").joinpath(name).read_text()
+    return resources.files("rnnc.report").joinpath("templates").joinpath(name).read_text("utf-8")
 
 
 @cache

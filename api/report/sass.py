@@ -44,7 +44,8 @@ def disassembled(program: str, cubin: bytes) -> str:
         done = subprocess.run(
             [program, "--print-line-info-inline", "--print-code", file.name],
             capture_output=True,
-            text=True,
+            encoding="utf-8",
+            errors="replace",
             check=False,
         )
     if done.returncode:

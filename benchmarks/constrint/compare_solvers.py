@@ -57,7 +57,7 @@ def main() -> None:
     _print(rows)
     options.output.mkdir(parents=True, exist_ok=True)
     file = options.output / f"constrint-{options.date}.json"
-    file.write_text(json.dumps({**_machine(options.date), "rows": rows}, indent=1) + "\n")
+    file.write_text(json.dumps({**_machine(options.date), "rows": rows}, indent=1) + "\n", "utf-8")
     print(f"written to {file.name}")
 
 
@@ -179,7 +179,7 @@ def _machine(date: str) -> Row:
     cpu = next(
         (
             line.split(":", 1)[1].strip()
-            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            for line in Path("/proc/cpuinfo").read_text("utf-8").splitlines()
             if line.startswith("model name")
         ),
         platform.processor(),

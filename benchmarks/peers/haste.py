@@ -105,16 +105,18 @@ def main(
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "haste"
         _source(source, folder)
-        old = (folder / "Makefile").read_text()
+        old = (folder / "Makefile").read_text("utf-8")
         new = patched(old, capability)
-        (folder / "Makefile").write_text(new)
+        (folder / "Makefile").write_text(new, "utf-8")
         print(changes(old, new))
         _library(folder, environment)
         if only_library:
             return
         # As its Makefile does it.
-        parts = [(folder / "build" / n).read_text() for n in ("common.py", "setup.pytorch.py")]
-        (folder / "setup.py").write_text("".join(parts))
+        parts = [
+            (folder / "build" / n).read_text("utf-8") for n in ("common.py", "setup.pytorch.py")
+        ]
+        (folder / "setup.py").write_text("".join(parts), "utf-8")
         install = [sys.executable, "-m", "pip", "install", "-q", "--no-deps"]
         subprocess.run(
             [*install, "--no-build-isolation", "."], cwd=folder, env=environment, check=True

@@ -120,7 +120,7 @@ def main(
         kind = "cpu" if device == "cpu" else torch.cuda.get_device_name().split()[-1].lower()
         record = {"date": str(date.today()), "machine": on, "force": force, "networks": found}
         file = output / f"peers-{kind}-{date.today()}.json"
-        file.write_text(json.dumps(record, indent=1) + "\n")
+        file.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

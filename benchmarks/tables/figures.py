@@ -26,7 +26,7 @@ def newest(
 
     contents = []
     for path in sorted(results.glob(pattern)):
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text("utf-8"))
         if wanted(content):
             contents.append(content | {"path": path})
     return max(contents, key=key, default=None)

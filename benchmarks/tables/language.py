@@ -28,7 +28,7 @@ def language_model(results: Path) -> str:
         parts += ["An LSTM layer by itself, forward and backward:", _alone(alone)] if alone else []
     parts += [_pictures(found["path"]), _corpus(found["corpus"]), source(found)]
     for path in sorted(results.glob(_FILES)):
-        other = json.loads(path.read_text())
+        other = json.loads(path.read_text("utf-8"))
         if not other["speed"] and other["date"] >= found["date"]:
             parts += [_corpus(other["corpus"]), *_comparisons(other), source(other)]
     return "\n\n".join(part for part in parts if part)

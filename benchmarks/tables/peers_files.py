@@ -70,7 +70,7 @@ def with_flashrnn(found: dict[str, Any], results: Path) -> dict[str, Any]:
             where = f"`benchmarks/anchors.json`, {anchors['anchors_measured_on']}"
             sources[place_of(row)] = f"1.0.5: {where}, whose command was not kept"
     for path in sorted(results.glob("cuda-*flashrnn*.json")):
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text("utf-8"))
         for row in content["rows"]:
             own = contender_of(row, *COLUMNS["FlashRNN"])
             if own and own["forward_backward"]:

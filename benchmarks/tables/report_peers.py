@@ -48,8 +48,8 @@ def _entry(row: dict[str, Any], name: str, dtype: str, times: Any, note: str) ->
 
 
 def _anchors() -> Iterator[dict[str, Any]]:
-    anchors = json.loads((BENCHMARKS / "anchors.json").read_text())
-    sizes = json.loads((BENCHMARKS / next(iter(RUNS))).read_text())["rows"]
+    anchors = json.loads((BENCHMARKS / "anchors.json").read_text("utf-8"))
+    sizes = json.loads((BENCHMARKS / next(iter(RUNS))).read_text("utf-8"))["rows"]
     source = f"{anchors['measured_on']}: benchmarks/anchors.json"
     packages = (("flashrnn", "FlashRNN 1.0.5", "bfloat16"), ("cudnn", "cuDNN", "float16"))
     for size in sizes:
@@ -67,7 +67,7 @@ def _note(row: dict[str, Any], package: str) -> str:
 
 
 def _sweeps() -> Iterator[dict[str, Any]]:
-    content = json.loads((BENCHMARKS / SWEEPS).read_text())
+    content = json.loads((BENCHMARKS / SWEEPS).read_text("utf-8"))
     for point in content["points"].values():
         if point["steps"] == STEPS and point["heads"] == 1 and "us" in point.get("nn", {}):
             us = point["nn"]["us"]
@@ -81,7 +81,7 @@ def _sweeps() -> Iterator[dict[str, Any]]:
 
 def _runs() -> Iterator[dict[str, Any]]:
     for path, release in RUNS.items():
-        content = json.loads((BENCHMARKS / path).read_text())
+        content = json.loads((BENCHMARKS / path).read_text("utf-8"))
         for row in content["rows"]:
             for each in row["contenders"]:
                 both = each["forward"] and each["forward_backward"]
@@ -109,7 +109,7 @@ def main() -> None:
     content = peers()
     entries = ",\n".join("  " + json.dumps(entry) for entry in content["peers"])
     head = json.dumps({k: v for k, v in content.items() if k != "peers"}, indent=1)[:-2]
-    FILE.write_text(f'{head},\n "peers": [\n{entries}\n ]\n}}\n')
+    FILE.write_text(f'{head},\n "peers": [\n{entries}\n ]\n}}\n', "utf-8")
 
 
 if __name__ == "__main__":

@@ -25,7 +25,7 @@ from users import plans, users
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "benchmarks" / "results"
-MEASURED_ON = json.loads((ROOT / "benchmarks" / "anchors.json").read_text())["measured_on"]
+MEASURED_ON = json.loads((ROOT / "benchmarks" / "anchors.json").read_text("utf-8"))["measured_on"]
 _DOCS = (
     "performance.md",
     "language_model.md",
@@ -238,4 +238,4 @@ def _numbers(values: Iterable[Any]) -> str:
 
 if __name__ == "__main__":
     for path in PAGES:
-        path.write_text(filled(path.read_text()))
+        path.write_text(filled(path.read_text("utf-8")), "utf-8")

@@ -34,7 +34,7 @@ def drawn(png: Path, folder: Path) -> str | None:
         if png.stem.startswith(start) and png.stem.endswith(end) and file.exists():
             name = f"{png.stem}.svg"
             mpl.rc_file(Path(__file__).with_name("matplotlibrc"))
-            draw(json.loads(file.read_text()), folder / name)
+            draw(json.loads(file.read_text("utf-8")), folder / name)
             return name
     return None
 

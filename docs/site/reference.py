@@ -123,7 +123,7 @@ def _copy_texts() -> None:
     for file in (*WHEEL.rglob("*.py"), *WHEEL.rglob("*.pyi")):
         copy = TEXTS / file.relative_to(WHEEL)
         copy.parent.mkdir(parents=True, exist_ok=True)
-        copy.write_text(_EXAMPLE.sub(r"\1Examples:", file.read_text()), encoding="utf-8")
+        copy.write_text(_EXAMPLE.sub(r"\1Examples:", file.read_text("utf-8")), encoding="utf-8")
 
 
 def _functions() -> str:

@@ -56,7 +56,7 @@ def rate_of(model: str, size: str, places: Places) -> tuple[float, str]:
     It is that of the smaller size, times the ratio of widths.
     """
     path = rates_file(places)
-    found = json.loads(path.read_text()) if path.exists() else {}
+    found = json.loads(path.read_text("utf-8")) if path.exists() else {}
     for name in (model, model.removesuffix("-fp16"), f"{model}-fp16"):
         if tried := found.get(name):
             scale = min(1.0, models.SIZES[TUNED].width / models.SIZES[size].width)
@@ -69,7 +69,7 @@ def tune(
 ) -> bool:
     """Train each model for some seconds at each rate; keep the perplexities. Whether all ran."""
     path = rates_file(places)
-    found: dict[str, dict[str, Any]] = json.loads(path.read_text()) if path.exists() else {}
+    found: dict[str, dict[str, Any]] = json.loads(path.read_text("utf-8")) if path.exists() else {}
     scratch = replace(places, out=places.work / "tuning", tensorboard=False)
     for name in names:
         while rate := next_rate(found.get(name, {})):
@@ -84,7 +84,7 @@ def tune(
             )
             found.setdefault(name, {})[f"{rate:g}"] = told and told["perplexity"]
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(json.dumps(found, indent=1) + "\n")
+            path.write_text(json.dumps(found, indent=1) + "\n", "utf-8")
             rich.print(f"{name} at {rate:g}: perplexity {told and told['perplexity']}")
     return True
 

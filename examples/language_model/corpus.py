@@ -107,5 +107,11 @@ def source_digest(data: Path | None, *, small: bool) -> str:
             f"{p.name} {p.path.stat().st_size} {p.path.stat().st_mtime_ns}"
             for p in files.folder(data)
         ]
-    rules = [Path(module.__file__).read_text() for module in (files, duplicates) if module.__file__]
-    return sha256("\n".join([*told, *rules, Path(__file__).read_text()]).encode()).hexdigest()
+    rules = [
+        Path(module.__file__).read_text("utf-8")
+        for module in (files, duplicates)
+        if module.__file__
+    ]
+    return sha256(
+        "\n".join([*told, *rules, Path(__file__).read_text("utf-8")]).encode()
+    ).hexdigest()

@@ -28,7 +28,7 @@ def gather(places: Places, corpus: dict[str, Any] | None) -> dict[str, Any]:
         places: the folders.
         corpus: the summary of the corpus; None if no text was read.
     """
-    runs = [json.loads(p.read_text()) for p in sorted((places.out / "runs").glob("*.json"))]
+    runs = [json.loads(p.read_text("utf-8")) for p in sorted((places.out / "runs").glob("*.json"))]
     speed = _read(places.out / "speed.json")
     machines = {json.dumps(each["machine"]) for each in [*runs, *([speed] if speed else [])]}
     digests = {each["corpus"] for each in runs}
@@ -49,7 +49,7 @@ def gather(places: Places, corpus: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _read(path: Path) -> dict[str, Any]:
-    return json.loads(path.read_text()) if path.exists() else {}
+    return json.loads(path.read_text("utf-8")) if path.exists() else {}
 
 
 def committed(digest: str) -> tuple[dict[str, float | None], str]:
@@ -58,7 +58,9 @@ def committed(digest: str) -> tuple[dict[str, float | None], str]:
     Returns:
         The perplexities, and a sentence.
     """
-    results = [json.loads(path.read_text()) for path in COMMITTED.glob("language-model-*.json")]
+    results = [
+        json.loads(path.read_text("utf-8")) for path in COMMITTED.glob("language-model-*.json")
+    ]
     found = [each for each in results if each["corpus"]]  # others hold speeds alone
     if not found:
         return {}, ""
@@ -127,7 +129,7 @@ def gigabytes(value: int | None) -> str:
 def write(result: dict[str, Any], out: Path) -> None:
     """The file and the pictures of what there is."""
     out.mkdir(parents=True, exist_ok=True)
-    (out / "language_model.json").write_text(json.dumps(result, indent=1) + "\n")
+    (out / "language_model.json").write_text(json.dumps(result, indent=1) + "\n", "utf-8")
     sizes = sorted({run["size"] for run in result["runs"] if run["by"]})
     for size in sizes:
         draw_curves(

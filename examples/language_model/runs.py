@@ -111,7 +111,7 @@ def run(
         "date": str(date.today()),
     }
     told |= facts or {}
-    record.write_text(json.dumps(told, indent=1) + "\n")
+    record.write_text(json.dumps(told, indent=1) + "\n", "utf-8")
     if not keep:
         checkpoint.unlink()
     return told

@@ -50,15 +50,16 @@ def prepare(
         data: a folder or a file of text in place of the installed packages.
         small: whether a part of the standard library is enough, in their place.
     """
-    rules = f"{vocabulary} {corpus.source_digest(data, small=small)}\n{Path(__file__).read_text()}"
+    ours = Path(__file__).read_text("utf-8")
+    rules = f"{vocabulary} {corpus.source_digest(data, small=small)}\n{ours}"
     at = work / f"corpus-{sha256(rules.encode()).hexdigest()[:16]}"
     if not (at / "tokens.pt").exists():
         if vocabulary != BYTES:
             import_tokenizers()
         at.mkdir(parents=True, exist_ok=True)
         built = corpus.build(data, small=small)
-        (at / "manifest.csv").write_text(built.manifest)
-        (at / "corpus.json").write_text(json.dumps(built.summary()))
+        (at / "manifest.csv").write_text(built.manifest, "utf-8")
+        (at / "corpus.json").write_text(json.dumps(built.summary()), "utf-8")
         splits = {"train": built.train, "validation": built.validation}
         if vocabulary == BYTES:
             encoded = {name: as_bytes(texts) for name, texts in splits.items()}
@@ -70,7 +71,7 @@ def prepare(
         (at / f"tokens-{os.getpid()}.pt").rename(at / "tokens.pt")
     encoded = torch.load(at / "tokens.pt")
     return Tokens(
-        **encoded, vocabulary=vocabulary, corpus=json.loads((at / "corpus.json").read_text())
+        **encoded, vocabulary=vocabulary, corpus=json.loads((at / "corpus.json").read_text("utf-8"))
     )
 
 

@@ -74,11 +74,11 @@ def _places() -> Iterator[str]:
 
 def _built_in(folder: Path, source: Source, compiler: str, flags: tuple[str, ...]) -> bytes:
     code, target = folder / f"{source.name[:80]}.cpp", folder / "library.so"
-    code.write_text(source.code)
+    code.write_text(source.code, "utf-8")
     for name, text in source.headers:
         header = folder / name
         header.parent.mkdir(exist_ok=True)
-        header.write_text(text)
+        header.write_text(text, "utf-8")
     if compiler not in _openmp:
         _openmp[compiler] = _has_openmp(compiler, folder)
     used = [*flags, "-fopenmp" if _openmp[compiler] else "-fopenmp-simd"]
@@ -98,7 +98,7 @@ _openmp: dict[str, bool] = {}
 
 def _has_openmp(compiler: str, folder: Path) -> bool:
     probe = folder / "probe.cpp"
-    probe.write_text("#include <omp.h>\nint threads() { return omp_get_max_threads(); }\n")
+    probe.write_text("#include <omp.h>\nint threads() { return omp_get_max_threads(); }\n", "utf-8")
     command = [compiler, "-fopenmp", str(probe), "-o", os.devnull, "-shared", "-fPIC"]
     return _run(command, folder).returncode == 0
 
@@ -107,7 +107,14 @@ def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the compiler; a folder without room is an `OSError`, whoever met it."""
     # Its messages in English; what lies between its stages goes to the same folder.
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        command,
+        env=environment,
+        capture_output=True,
+        encoding="utf-8",
+        errors="replace",
+        check=False,
+    )
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
         if done.returncode != 0 and os.strerror(number) in done.stderr:
             raise OSError(number, os.strerror(number))
@@ -131,5 +138,5 @@ def _processor() -> str:
         return f"{platform.machine()} {platform.processor()}"
     wanted = ("model name", "flags", "Features", "CPU part")
     return "\n".join(
-        sorted({line for line in info.read_text().splitlines() if line.startswith(wanted)})
+        sorted({line for line in info.read_text("utf-8").splitlines() if line.startswith(wanted)})
     )

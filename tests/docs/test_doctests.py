@@ -28,7 +28,7 @@ def has_examples(name: str) -> bool:
     spec = importlib.util.find_spec(name)
     assert spec is not None
     assert spec.origin is not None
-    return ">>> " in Path(spec.origin).read_text()
+    return ">>> " in Path(spec.origin).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("name", filter(has_examples, modules()))

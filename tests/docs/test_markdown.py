@@ -65,7 +65,7 @@ def run_block(block: Block, page: str, names: dict[str, Any]) -> str | None:
 def run_python(block: Block, page: str, names: dict[str, Any]) -> str:
     file = re.match(r"# (\w+\.py)\n", block.text)
     if file:
-        Path(file[1]).write_text(block.text)
+        Path(file[1]).write_text(block.text, encoding="utf-8")
     # Empty lines above, so that a traceback shows the page's own line.
     code = compile("\n" * (block.line - 1) + block.text, page, "exec")
     with contextlib.redirect_stdout(io.StringIO()) as printed:
@@ -112,9 +112,9 @@ def test_blocks_run(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
     with mock.patch.dict(os.environ):  # a page may set variables
-        now = filled(page.read_text(), str(page))
+        now = filled(page.read_text(encoding="utf-8"), str(page))
     # On a difference: `python tests/docs/test_markdown.py` writes the pages anew.
-    assert page.read_text() == now
+    assert page.read_text(encoding="utf-8") == now
 
 
 def test_a_wrong_block_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,14 +133,14 @@ def test_a_wrong_block_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_links_lead_to_files(page: Path) -> None:
-    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text()):
+    for target in re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", page.read_text(encoding="utf-8")):
         assert (page.parent / target).exists(), target
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_make_targets_exist(page: Path) -> None:
     targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE)
-    for block in blocks_of(page.read_text()):
+    for block in blocks_of(page.read_text(encoding="utf-8")):
         for target in re.findall(r"^make ([\w-]+)", block.text, re.MULTILINE):
             assert target in targets
 
@@ -173,7 +173,7 @@ def test_the_readme_names_every_page() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_named_files_exist(page: Path) -> None:
     rooms = "api|benchmarks|cellspec|codegen|constrint|runtime|templates|tests"
-    for file in re.findall(rf"`((?:{rooms})/[\w./]+)`", page.read_text()):
+    for file in re.findall(rf"`((?:{rooms})/[\w./]+)`", page.read_text(encoding="utf-8")):
         assert (ROOT / file).exists(), file
 
 

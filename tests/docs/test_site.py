@@ -41,7 +41,7 @@ def test_there_are_notebooks_that_define_inspect_and_train() -> None:
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
 def test_a_notebook_is_committed_without_outputs(file: Path) -> None:
-    assert outputs_of(json.loads(file.read_text())) == []
+    assert outputs_of(json.loads(file.read_text(encoding="utf-8"))) == []
 
 
 def outputs_of(notebook: dict) -> list[str]:
@@ -59,7 +59,7 @@ def test_a_notebook_with_outputs_is_noticed() -> None:
 
 @pytest.mark.parametrize("file", NOTEBOOKS, ids=lambda file: file.stem)
 def test_pictures_of_a_notebook_have_a_text_in_their_place(file: Path) -> None:
-    cells = json.loads(file.read_text())["cells"]
+    cells = json.loads(file.read_text(encoding="utf-8"))["cells"]
     shown = [cell for cell in cells if "plt.show()" in "".join(cell["source"])]
     assert shown
     assert all(cell["metadata"].get("alt") for cell in shown)

@@ -131,7 +131,7 @@ def test_the_file_that_opens_the_browser_leads_to_the_page(browser, explorers, t
             time.sleep(0.1)
         file = Path(urlsplit(address.read_text().strip()).path)
         assert file.stat().st_mode & 0o777 == 0o600
-        assert link in file.read_text()
+        assert link in file.read_text(encoding="utf-8")
         context = browser.new_context()
         page = context.new_page()
         page.goto(file.as_uri())

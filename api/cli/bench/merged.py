@@ -23,7 +23,7 @@ def earlier_results(path: Path | None, machine: dict[str, str], name: str) -> li
     if path is None or not path.exists():
         return []
     try:
-        content = json.loads(path.read_text())
+        content = json.loads(path.read_text("utf-8"))
         found: list[Any] = content[name]
         device = content["machine"]["device"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -50,5 +50,5 @@ def known_machine(path: Path | None, machine: dict[str, str]) -> dict[str, str]:
     """
     if path is None or not path.exists():
         return machine
-    earlier: dict[str, str] = json.loads(path.read_text())["machine"]
+    earlier: dict[str, str] = json.loads(path.read_text("utf-8"))["machine"]
     return earlier | machine

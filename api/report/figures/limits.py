@@ -90,7 +90,7 @@ def rooflines_of(cell: CellSpec, shape: Shape, limits: Limits, kernels: Kernels)
 @cache
 def data(name: str) -> Any:
     """One of the report's data files, by its name."""
-    text = resources.files("rnnc.report").joinpath("data").joinpath(name).read_text()
+    text = resources.files("rnnc.report").joinpath("data").joinpath(name).read_text("utf-8")
     return json.loads(text)
 
 

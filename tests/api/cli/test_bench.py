@@ -52,7 +52,8 @@ def test_rows_are_measured_and_written(folder):
 def test_a_cell_of_the_caller_s_own_and_a_loop_at_few_steps():
     Path("mine.py").write_text(
         "import rnnc\nfrom rnnc import Gate, State, tanh\n\n\n@rnnc.cell\n"
-        "def mine(g: Gate, h: State):\n    return tanh(g)\n"
+        "def mine(g: Gate, h: State):\n    return tanh(g)\n",
+        encoding="utf-8",
     )
     outcome = run(*TINY, "--cell", "mine.py:mine", "--steps", "5", "--contenders", "scan")
     assert outcome.exit_code == 0, outcome.output

@@ -41,7 +41,7 @@ def test_a_record_replaces_the_last_one_as_a_whole(tmp_path, monkeypatch):
     report.write_record({"a": 1}, path)
 
     def cut(self: Path, text: str) -> None:
-        with self.open("w") as file:
+        with self.open("w", encoding="utf-8") as file:
             file.write(text[:3])
         raise KeyboardInterrupt
 

@@ -35,7 +35,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def write(name: str, text: str) -> None:
-    Path(name).write_text(text)
+    Path(name).write_text(text, encoding="utf-8")
 
 
 def test_check_passes_a_good_cell(run: Callable[..., Result]) -> None:

@@ -34,7 +34,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def write(name: str, text: str) -> None:
-    Path(name).write_text(text)
+    Path(name).write_text(text, encoding="utf-8")
 
 
 def test_show_finds_a_cell_in_a_file(run: Callable[..., Result]) -> None:

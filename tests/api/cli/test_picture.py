@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 def texts(file):
     """The texts of an SVG, which matplotlib writes as comments above their outlines."""
-    return re.findall(r"<!-- (.*?) -->", Path(file).read_text())
+    return re.findall(r"<!-- (.*?) -->", Path(file).read_text(encoding="utf-8"))
 
 
 def test_a_plan_has_a_mark_for_each_kind_and_direction(shown):

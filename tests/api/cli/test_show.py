@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("folder")
 
 
 def write(name: str, text: str) -> None:
-    Path(name).write_text(text)
+    Path(name).write_text(text, encoding="utf-8")
 
 
 def test_show_gives_the_equations(run: Callable[..., Result]) -> None:

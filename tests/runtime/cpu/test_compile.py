@@ -45,6 +45,32 @@ def run(program=PROGRAM, **environment):
     )
 
 
+ASCII = {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+ASCII_PROGRAM = f"""
+import locale, warnings
+assert locale.getpreferredencoding() == "ANSI_X3.4-1968"
+warnings.filterwarnings("error", category=EncodingWarning, module="rnnc")
+{PROGRAM}
+from rnnc.cli.app import app
+app(["report", "irnn", "-o", "irnn.html"])
+"""
+
+
+def test_a_kernel_compiles_and_a_page_is_written_under_a_locale_of_ascii(empty_cache, tmp_path):
+    """Also ends where a file is opened in the locale's encoding and happens to have ASCII only."""
+    done = subprocess.run(
+        [sys.executable, "-X", "warn_default_encoding", "-c", ASCII_PROGRAM],
+        env={**os.environ, **ASCII},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout.splitlines()[0]) == scan_irnn(None)
+    assert "→" in (tmp_path / "irnn.html").read_text("utf-8")
+
+
 def scan_irnn(_):
     (h,), _ = rnnc.scan(rnnc.cells.irnn, torch.ones(1, 2, 1, 3, 1), torch.ones(1, 1, 3, 3))
     return h.sum().item()
