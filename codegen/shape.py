@@ -9,6 +9,8 @@ from ..errors import RnncError
 
 Dtype = Literal["float32", "float64", "bfloat16", "float16"]
 ELEMENT_BYTES: dict[Dtype, int] = {"float32": 4, "float64": 8, "bfloat16": 2, "float16": 2}
+#: Heads, units per head, rows or steps of a call: kernels count them in an int.
+MOST_COUNT = 2**31 - 2**10
 
 # The precision of products of float32 on a GPU; None for what torch says of recurrent networks.
 Precision = Literal["ieee", "tf32"] | None
@@ -41,7 +43,7 @@ class Shape:
     lengths, the longest first. It is 1 where all rows run all steps, or in any other order.
 
     Raises:
-        PlanError: a size is not positive, or the dtype is unknown.
+        PlanError: a size is not positive or too large for an int, or the dtype is unknown.
 
     Example:
         >>> from rnnc.codegen.shape import Shape
@@ -65,6 +67,13 @@ class Shape:
                     f"{word}={number!r}",
                     "a whole number, at least 1",
                     f"{word}=1",
+                )
+            if number > MOST_COUNT:
+                raise PlanError(
+                    "shape",
+                    f"{word}={number}" if number < 10**30 else f"{word} of more than 30 digits",
+                    f"at most {MOST_COUNT}: kernels count in 32 bits",
+                    f"{word}={MOST_COUNT}",
                 )
         if not 0 < self.fill <= 1:
             raise PlanError("shape", f"fill={self.fill!r}", "more than 0, at most 1", "fill=1")

@@ -11,15 +11,13 @@ import torch
 
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
-from ...codegen.shape import Direction, Masked
+from ...codegen.shape import MOST_COUNT, Direction, Masked
 from ...errors import DiagnosticError
 from ..errors import TensorError
 from .choose import Question, all_plans, asked_for
 from .prepared import LARGE_BUFFERS, NO_ROOM
 
 Result = TypeVar("Result")
-
-MOST_COUNT = 2**31 - 2**10  # steps, rows or heads: kernels count some of them in an int
 
 
 def check_counts(steps: int, batch: int, heads: int) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ...codegen.shape import Direction, Masked, Precision, Save
+from ...codegen.shape import MOST_COUNT, Direction, Masked, Precision, Save
 from ..call import Call
 from ..check.plain import all_plain, is_watched
 from ..layers_call import LayersCall, LayersRead
@@ -36,7 +36,7 @@ from .products.moves import CudaMoves
 from .products.precision import multiplier, rounds
 from .products.rows import CudaRows
 from .step.target import CudaSteps
-from .step_down import MOST_COUNT, check_counts, with_room
+from .step_down import check_counts, with_room
 from .wavefront.layers import backward_layers, forward_layers
 
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch

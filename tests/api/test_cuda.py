@@ -118,6 +118,11 @@ def test_wrong_arguments_are_named() -> None:
     assert "found:  heads=0\n  wanted: a whole number, at least 1" in wrong(heads=0)
     assert "found:  head_dim=6.5\n" in wrong(head_dim=6.5)
     assert "found:  batch=True\n" in wrong(batch=True)
+    for size in ("heads", "head_dim", "batch"):
+        assert f"found:  {size}=2147483647\n  wanted: at most 2147482624" in wrong(
+            **{size: 2**31 - 1}
+        )
+        assert f"found:  {size} of more than 30 digits" in wrong(**{size: 10**5000})
     assert "found:  variant='fused'\n  wanted: one of auto, block, " in wrong(variant="fused")
     assert "found:  save='all'\n  wanted: one of gates, states\n" in wrong(save="all")
 

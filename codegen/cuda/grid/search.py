@@ -104,9 +104,9 @@ def _groups(shape: Shape, limits: Limits, rows: int) -> Iterator[int]:
     wanted = math.ceil(shape.batch / rows)
     if rows > TILE_N and 2 * wanted * rows > 3 * (shape.batch + TILE_N):
         return  # too many rows would be padding
-    for waves in range(1, wanted + 1):
-        groups = math.ceil(wanted / waves)  # waves of nearly the same size
-        if groups <= limits.multiprocessors and math.ceil(wanted / groups) == waves:
+    for groups in range(min(wanted, limits.multiprocessors), 0, -1):
+        waves = math.ceil(wanted / groups)
+        if math.ceil(wanted / waves) == groups:  # waves of nearly the same size
             yield groups
 
 

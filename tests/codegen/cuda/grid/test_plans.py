@@ -11,12 +11,12 @@ import rnnc
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from rnnc.codegen.cuda.grid.problem import Rows, grid_problem
-from rnnc.codegen.cuda.grid.search import largest_grid_dim
+from rnnc.codegen.cuda.grid.search import _groups, largest_grid_dim
 from rnnc.codegen.cuda.limits import PRESETS, limits_of
 from rnnc.codegen.cuda.mma import K_TILE_BYTES
 from rnnc.codegen.cuda.planner import plans_of_kind
 from rnnc.codegen.plan import Plan
-from rnnc.codegen.shape import PlanError, Shape
+from rnnc.codegen.shape import MOST_COUNT, PlanError, Shape
 
 H200 = limits_of("H200")
 grid_plans = partial(plans_of_kind, "grid")
@@ -133,3 +133,20 @@ def test_what_a_grid_cannot_do_is_said(name, dtype, words):
 def test_the_problem_explains_itself():
     problem = grid_problem(rnnc.cells.lstm, Shape(1, 768), H200, "backward", Rows(groups=2))
     assert "all blocks are on the chip at once" in problem.constraints
+
+
+@pytest.mark.parametrize("rows", [8, 16, 32])
+def test_groups_of_blocks_are_those_of_waves_of_nearly_the_same_size(rows):
+    for batch in range(1, 3000, 7):
+        tiles = math.ceil(batch / rows)
+        sizes = dict.fromkeys(math.ceil(tiles / waves) for waves in range(1, tiles + 1))
+        wanted = [size for size in sizes if size <= H200.multiprocessors]
+        padded = rows > 8 and 2 * tiles * rows > 3 * (batch + 8)
+        assert list(_groups(Shape(1, 64, batch), H200, rows)) == ([] if padded else wanted)
+
+
+@pytest.mark.timeout(60)
+def test_the_search_does_not_grow_with_the_batch():
+    """It went through each number of waves, for minutes."""
+    many, most = (grid_plan(rnnc.cells.lstm, Shape(1, 64, b), H200) for b in (10**6, MOST_COUNT))
+    assert many.forward.groups == most.forward.groups
