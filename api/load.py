@@ -66,7 +66,7 @@ def load_file(path: Path, code: bytes) -> ModuleType:
             exec(compile(code, str(path), "exec"), module.__dict__)
     except (Exception, SystemExit) as error:
         # A line that uses a broken cell fails because of that cell.
-        raise broken[0].error if broken else _as_cell_error(error, path) from error
+        raise broken[0].error if broken else as_cell_error(error, path) from error
     finally:
         STAND_IN.reset(token)
         sys.path.remove(folder)
@@ -105,8 +105,13 @@ _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
 )
 
 
-def _as_cell_error(error: BaseException, path: Path) -> CellError:
-    """The error that ended a user's file, with the line of the file."""
+def as_cell_error(error: BaseException, path: Path) -> CellError:
+    """The error that ended a user's file, with the line of the file.
+
+    Args:
+        error: what the file raised.
+        path: the file.
+    """
     # `rnnc.cells.name` turns the error of an unknown name into an AttributeError.
     own = error.__cause__ if isinstance(error, AttributeError) else error
     line = _line(error, path)

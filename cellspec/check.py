@@ -23,6 +23,7 @@ def check_cell(cell: CellSpec) -> None:
         CellError: a rule is broken; its place is the cell's name, and `trace` adds file and line.
     """
     try:
+        _check_docstring(cell.doc)
         _check_names(cell)
         _check_states(cell)
         for gate in cell.gates:
@@ -32,6 +33,18 @@ def check_cell(cell: CellSpec) -> None:
         _check_use(cell)
     except CellError as error:
         raise error.at(cell.name) from None
+
+
+def _check_docstring(doc: str) -> None:
+    try:
+        doc.encode()
+    except UnicodeEncodeError as error:
+        half = doc[error.start]
+        raise CellError(
+            f"the docstring's {half!r}, which is half of a letter",
+            "a docstring that UTF-8 can write",
+            f"the letter itself, or {half!r} with two backslashes",
+        ) from error
 
 
 def _check_names(cell: CellSpec) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import sys
 from typing import Annotated, Any
 
 import typer
@@ -24,13 +26,25 @@ from .console import fail
 
 
 class _Commands(TyperGroup):
-    """The commands; an error of rnnc is shown without a traceback."""
+    """The commands; an error of rnnc or of a file is shown without a traceback."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run a command; letters that the output's encoding lacks are printed as numbers."""
+        if isinstance(sys.stdout, io.TextIOWrapper):
+            sys.stdout.reconfigure(errors="backslashreplace")
+        return super().main(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
         except RnncError as error:
             fail(error)
+        except OSError as error:
+            if error.filename is None:  # of no file, such as a pipe that was closed
+                raise
+            path, why = str(error.filename), error.strerror or type(error).__name__
+            wanted = "a file or a folder that rnnc may read or write"
+            fail(RnncError(path, why, wanted, "another path, or `chmod` and `df` to see why"))
 
 
 app = typer.Typer(

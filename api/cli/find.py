@@ -12,7 +12,7 @@ from types import ModuleType
 from .. import cells
 from ..cellspec.errors import CellError, kind_of
 from ..define import Cell
-from ..load import BrokenCell, cells_of, load_file, said
+from ..load import BrokenCell, as_cell_error, cells_of, load_file, said
 
 
 def find_cell(target: str) -> Cell:
@@ -82,7 +82,13 @@ def _named(module: ModuleType, file: str, name: str) -> Cell | BrokenCell:
 
 
 def _loaded(path: Path) -> ModuleType:
-    return load_file(path, _read(path))
+    code = _read(path)
+    try:
+        return load_file(path, code)
+    except (CellError, KeyboardInterrupt):
+        raise
+    except BaseException as error:  # GeneratorExit, or a class of the file's own
+        raise as_cell_error(error, path) from error
 
 
 def _read(path: Path) -> bytes:

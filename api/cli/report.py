@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shlex
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,6 +12,7 @@ import torch
 
 from ..codegen.cuda.limits import limits_of
 from ..codegen.shape import Shape
+from ..errors import RnncError
 from ..report.contents import Report
 from ..report.measured import measured_on_gpu
 from ..report.page import page_of
@@ -42,7 +45,7 @@ def write_report(
         measure: whether to measure on this machine's GPU, which then is the plan's.
 
     Raises:
-        RnncError: there is no such cell or GPU.
+        RnncError: there is no such cell or GPU, or the file cannot be written.
     """
     if measure:
         need_gpu("rnnc report --measure", "rnnc report without --measure, which estimates")
@@ -51,6 +54,8 @@ def write_report(
     else:
         limits = limits_of(gpu)
     found = [find_cell(cell) for cell in cells]
+    path = output or Path("-".join(cell.name for cell in found) + ".html")
+    _check_output(path)
     reports = []
     for cell, prefix in zip(found, "ab", strict=False):
         with stage(f"planning {'and measuring ' * measure}{cell.name}"):
@@ -59,10 +64,23 @@ def write_report(
         for what, part in _LONG_PARTS.items():
             with stage(f"{what} of {cell.name}"):
                 getattr(reports[-1], part)
-    path = output or Path("-".join(cell.name for cell in found) + ".html")
     page = page_of(reports, command_of(found, shape, gpu, variant, measure))
     path.write_text(page, encoding="utf-8")
     print_lines(f"{path}: {len(page.encode()) / 1e3:.0f} kB")
+
+
+def _check_output(path: Path) -> None:
+    """See that the page can be written, before the work for it."""
+    if path.is_dir():
+        found, write = "a folder", path / "report.html"
+    elif not path.parent.is_dir():
+        found, write = f"no folder {path.parent}", Path(path.name)
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        found, write = "no right to write it", Path(tempfile.gettempdir()) / path.name
+    else:
+        return
+    wanted = "a file that rnnc may write"
+    raise RnncError(f"--output {path}", found, wanted, f"--output {shlex.quote(str(write))}")
 
 
 def command_of(

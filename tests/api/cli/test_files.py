@@ -4,7 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
+from rnnc.cli.app import app
+from typer.testing import CliRunner, Result
 
 GOOD = '''\
 import rnnc
@@ -122,18 +123,43 @@ def test_a_broken_declaration_is_shown_with_its_line(refused: Callable[..., str]
         ),
         ("raise SystemExit\n", "cell.py:1\n  1 | raise SystemExit\n  found:  SystemExit\n"),
         (
+            "raise BaseException('x')\n",
+            "cell.py:1\n  1 | raise BaseException('x')\n  found:  BaseException: x\n"
+            "  wanted: a file that loads: rnnc runs it to find its cells\n",
+        ),
+        (
+            "raise GeneratorExit\n",
+            "cell.py:1\n  1 | raise GeneratorExit\n  found:  GeneratorExit\n",
+        ),
+        (
+            GOOD.replace("A leaky unit", r"A \ud800 unit"),
+            "leaky, cell.py:5\n  5 | @rnnc.cell\n  found:  the docstring's '\\ud800', which",
+        ),
+        (
             "x = 1\n",
             "cell.py\n  found:  no cell among the names of the file\n"
             "  wanted: at least one function decorated with @rnnc.cell\n",
         ),
     ],
-    ids=["syntax", "module", "name", "run", "exit", "no cell"],
+    ids=["syntax", "module", "name", "run", "exit", "base", "generator", "surrogate", "no cell"],
 )
 def test_a_file_that_does_not_load_is_one_message(
     text: str, wanted: str, refused: Callable[..., str]
 ) -> None:
     write("cell.py", text)
     assert refused("check", "cell.py").startswith(wanted)
+
+
+def test_a_path_that_the_system_refuses_is_one_message(refused: Callable[..., str]) -> None:
+    name = f"{300 * 'x'}.py"
+    assert refused("show", name).startswith(f"{name}\n  found:  File name too long\n  wanted: ")
+
+
+def test_letters_that_the_output_lacks_are_printed_as_numbers() -> None:
+    write("cell.py", GOOD.replace("A leaky unit", "カ"))
+    latin = CliRunner(charset="latin-1").invoke(app, ["show", "cell.py"])
+    assert latin.exit_code == 0
+    assert latin.stdout.startswith("leaky: \\u30ab.\n")
 
 
 def test_errors_of_rnnc_in_a_file_keep_their_words(refused: Callable[..., str]) -> None:

@@ -8,6 +8,7 @@ import math
 import re
 import xml.etree.ElementTree as ET
 
+import pytest
 import rnnc
 from rnnc.cli.app import app
 from rnnc.cli.report import command_of
@@ -145,6 +146,21 @@ def test_the_command_writes_the_page(tmp_path):
     assert result.exit_code == 0, result.output
     assert "<h1>elman</h1>" in file.read_text()
     assert str(file) in result.output
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [(".", "a folder"), ("", "a folder"), ("none/page.html", "no folder none")],
+)
+def test_a_file_that_cannot_be_written_is_refused_before_the_work(
+    name, found, tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Report, "of", lambda *_: pytest.fail("the work has begun"))
+    result = CliRunner().invoke(app, ["report", "elman", "-o", name])
+    assert result.exit_code == 1
+    assert isinstance(result.exception, SystemExit)
+    assert f"\n  found:  {found}\n  wanted: a file that rnnc may write\n" in result.stderr
 
 
 def test_the_answers_of_an_alternating_plan_say_that_it_is_of_both_directions():
