@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ...cellspec.cell import CellSpec
 from ...codegen.derive import derive
@@ -93,4 +93,11 @@ def facts_of(cell: CellSpec) -> Facts:
         again = derive(cell, activations=False)
         return [list(derived.saved), list(again.saved), list(states_read_before(derived))]
 
-    return Facts(*map(tuple, remembered(cell.name, f"facts {cell.fingerprint}", make)))
+    def read(found: Any) -> Facts:
+        saved, again, reads = map(tuple, found)
+        names, flags = {type(name) for name in (*saved, *again)}, [type(flag) for flag in reads]
+        if not names <= {str} or flags != [bool] * len(cell.states):
+            raise ValueError(f"no facts of {cell.name}: {found!r}")
+        return Facts(saved, again, reads)
+
+    return remembered(cell.name, f"facts {cell.fingerprint}", make, read)

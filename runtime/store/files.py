@@ -18,7 +18,7 @@ import filelock
 import platformdirs
 
 from .private import make_private_folder, private_folder
-from .sealed import UNFINISHED, read_sealed, write_sealed
+from .sealed import UNFINISHED, check_owner, read_sealed, write_sealed
 
 _MIB = 1024 * 1024
 _DEFAULT_SIZE = 1024  # MiB: some thousands of kernels
@@ -101,6 +101,7 @@ def keep(name: str, content: bytes) -> None:
 def _found(folder: Path, name: str) -> Cached | None:
     path = folder / name
     with suppress(OSError):
+        check_owner(folder)
         content = read_sealed(path)
         if content is not None:
             with suppress(OSError):  # a folder that is shared and read-only serves as well
@@ -113,10 +114,12 @@ def _usable_folder(name: str) -> Path | None:
     """The cache folder, or a private one where that cannot be written, or hides the file."""
     try:
         folder = cache_folder()
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(0o755, parents=True, exist_ok=True)
+        check_owner(folder)
         tempfile.TemporaryFile(dir=folder).close()
         with suppress(FileNotFoundError):
-            # Another user's, who keeps it to themselves, is not ours to replace.
+            # Another user's, or root's who keeps it to themselves, is not ours to replace.
+            check_owner(folder / name)
             (folder / name).open("rb").close()
     except (OSError, RuntimeError) as error:
         return make_private_folder(_wish(), error)

@@ -5,23 +5,36 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from .digest import package_digest
-from .files import cached, file_name
+from .files import cached, file_name, keep
+
+Value = TypeVar("Value")
 
 
-def remembered(name: str, made_from: str, make: Callable[[], Any]) -> Any:
-    """What `make` gives, from the cache folder where an earlier process has left it there.
+def remembered(
+    name: str, made_from: str, make: Callable[[], Any], read: Callable[[Any], Value]
+) -> Value:
+    """What is read of what `make` gives, or of what an earlier process has left on disk.
 
     Args:
         name: what the file's name begins with.
         made_from: all that the value depends on, beside this package and its tools.
         make: makes it, of what JSON has; its errors are the caller's.
-
-    Returns:
-        The value, as JSON gives it back.
+        read: makes a value of what JSON gives back. If it raises `ValueError`, `KeyError`,
+            `TypeError` or `AttributeError`, the file is made again.
     """
     digest = hashlib.sha256(f"{made_from} {package_digest()}".encode()).hexdigest()[:32]
-    found = cached(file_name(name, digest, "memo"), lambda: json.dumps(make()).encode())
-    return json.loads(found.content)
+    file = file_name(name, digest, "memo")
+
+    def made() -> bytes:
+        return json.dumps(make()).encode()
+
+    found = cached(file, made).content
+    try:
+        return read(json.loads(found))
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        again = made()
+        keep(file, again)
+        return read(json.loads(again))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ...codegen.cuda.planner import plan_for
 from ...codegen.plan import Plan
 from .memo import remembered
@@ -37,10 +35,9 @@ def planned(asked: Asked, variant: str = "auto") -> Plan:
         PlanError: no plan of that variant exists.
     """
     made_from = (asked.cell.fingerprint, asked.shape, asked.limits, asked.save, asked.tf32, variant)
-    found: Any = remembered(
-        asked.cell.name, f"plan {made_from!r}", lambda: packed_plan(searched(asked, variant))
+    return remembered(
+        asked.cell.name,
+        f"plan {made_from!r}",
+        lambda: packed_plan(searched(asked, variant)),
+        lambda found: unpacked_plan(found, asked.limits.arch),
     )
-    try:
-        return unpacked_plan(found, asked.limits.arch)
-    except (KeyError, TypeError, ValueError):
-        return searched(asked, variant)

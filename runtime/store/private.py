@@ -40,7 +40,7 @@ def make_private_folder(instead_of: str, reason: OSError | RuntimeError) -> Path
         warnings.warn(
             f"rnnc cannot keep its files in the cache folder {instead_of} ({why}). It uses a"
             " private temporary folder, and compiles again in the next process. Set RNNC_CACHE_DIR"
-            " to a folder that can be written.",
+            " to a folder of your own that can be written.",
             RuntimeWarning,
             stacklevel=2,
         )

@@ -1,10 +1,15 @@
-"""Files with a digest at their end: what was cut short, changed or written by others is noticed."""
+"""Files with a digest at their end: what was cut short, changed or written by others is noticed.
+
+Libraries among them are executed, so they must belong to this user or to root.
+"""
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import secrets
+import stat
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +21,7 @@ UNFINISHED = ".part"
 
 
 def write_sealed(path: Path, content: bytes) -> None:
-    """Write a file with its digest; it appears by an atomic rename, with the mode of the umask.
+    """Write a file with its digest. It appears by an atomic rename; its owner alone may write it.
 
     Args:
         path: the file, whose folder exists.
@@ -26,8 +31,8 @@ def write_sealed(path: Path, content: bytes) -> None:
         OSError: it cannot be written; nothing is left behind.
     """
     unfinished = path.with_name(f".{secrets.token_hex(8)}{UNFINISHED}")
-    # Not by `tempfile`, whose files are for their owner alone.
-    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o666)
+    # Not by `tempfile`, whose files nobody else may read.
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o644)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content + _SEAL + _digest(path.name, content) + b"\n")
@@ -39,7 +44,7 @@ def write_sealed(path: Path, content: bytes) -> None:
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """The content of a file that was written under its name; None for anything else.
+    """The content of a file that this user or root wrote under its name; None for anything else.
 
     Args:
         path: the file.
@@ -47,9 +52,35 @@ def read_sealed(path: Path) -> bytes | None:
     Raises:
         OSError: there is none, or it cannot be read.
     """
-    content = path.read_bytes()
+    with path.open("rb") as file:
+        about = os.fstat(file.fileno())
+        if not _is_ours(about) or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            return None
+        content = file.read()
     body, seal = content[:-_LENGTH], content[-_LENGTH:]
     return body if seal == _SEAL + _digest(path.name, body) + b"\n" else None
+
+
+def check_owner(path: Path) -> None:
+    """See that no other user decides what a folder or a file of the cache holds.
+
+    Args:
+        path: of a folder or a file.
+
+    Raises:
+        OSError: it belongs to neither this user nor root, or it is a folder in which everyone may
+            replace files, or it cannot be asked.
+    """
+    about = path.stat()
+    if not _is_ours(about):
+        raise PermissionError(errno.EPERM, f"{path} belongs to another user")
+    replaced = about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX
+    if stat.S_ISDIR(about.st_mode) and replaced:
+        raise PermissionError(errno.EPERM, f"everyone may write it; chmod o-w {path}")
+
+
+def _is_ours(about: os.stat_result) -> bool:
+    return about.st_uid in (0, os.geteuid())
 
 
 def _digest(name: str, content: bytes) -> bytes:

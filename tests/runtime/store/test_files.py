@@ -14,6 +14,7 @@ from pathlib import Path
 import filelock
 import pytest
 from rnnc.runtime.store import files as cache
+from rnnc.runtime.store import private
 from rnnc.runtime.store.files import cached, keep, look_up
 from rnnc.runtime.store.sealed import read_sealed, write_sealed
 
@@ -24,6 +25,9 @@ FORK = multiprocessing.get_context("fork")
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("RNNC_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("RNNC_CACHE_SIZE", "1")
+    # As in a process that has not met any folder yet.
+    monkeypatch.setattr(private, "_folder", None)
+    monkeypatch.setattr(private, "_said", set())
     return tmp_path
 
 
@@ -128,8 +132,10 @@ def test_a_long_name_is_cut():
     assert cache.file_name("x" * 500, "0" * 32, "cubin") == f"{'x' * 80}-{'0' * 32}.cubin"
 
 
-@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o002, 0o664), (0o077, 0o600)])
-def test_files_have_the_mode_of_the_umask(folder, umask, mode):
+@pytest.mark.parametrize(("umask", "mode"), [(0o022, 0o644), (0o000, 0o644), (0o077, 0o600)])
+def test_no_other_user_may_write_the_files_and_the_folder(folder, monkeypatch, umask, mode):
+    folder = folder / "new"
+    monkeypatch.setenv("RNNC_CACHE_DIR", str(folder))
     before = os.umask(umask)
     try:
         paths = [write("a.so", kib=1), write("b.cubin", kib=1)]
@@ -138,6 +144,35 @@ def test_files_have_the_mode_of_the_umask(folder, umask, mode):
         os.umask(before)
     for path in (*paths, folder / "c.plan"):
         assert stat.S_IMODE(path.stat().st_mode) == mode
+    assert stat.S_IMODE(folder.stat().st_mode) == mode | (mode & 0o444) >> 2
+
+
+@pytest.mark.parametrize("mode", [0o664, 0o646, 0o666])
+def test_a_file_that_others_may_write_is_made_anew(folder, mode):
+    write("a.so", kib=1).chmod(mode)
+    assert look_up("a.so") is None
+    assert cached("a.so", lambda: b"again").content == b"again"
+    assert cached("a.so", lambda: b"no").content == b"again"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
+@pytest.mark.parametrize("what", ["a.so", "."])
+def test_what_belongs_to_another_user_is_not_loaded(folder, what):
+    write("a.so", kib=1)
+    os.chown(folder / what, 65534, 65534)
+    assert look_up("a.so") is None
+    with pytest.warns(RuntimeWarning, match=f"{folder}.* belongs to another user"):
+        assert cached("a.so", lambda: b"again").path.parent != folder
+
+
+@pytest.mark.parametrize(("mode", "used"), [(0o777, False), (0o1777, True), (0o775, True)])
+def test_a_folder_in_which_everyone_may_replace_files_is_not_used(folder, mode, used):
+    write("a.so", kib=1)
+    folder.chmod(mode)
+    assert (look_up("a.so") is not None) is used
+    if not used:
+        with pytest.warns(RuntimeWarning, match=f"everyone may write it; chmod o-w {folder}"):
+            assert cached("b.so", lambda: b"b").path.parent != folder
 
 
 def make_slowly(log):
@@ -223,8 +258,8 @@ def as_nobody(function, *arguments):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
-@pytest.mark.parametrize("mode", [0o755, 0o777, 0o1777])
-def test_a_folder_serves_two_users(monkeypatch, mode):
+@pytest.mark.parametrize("mode", [0o755, 0o1777])
+def test_a_folder_of_root_serves_two_users(monkeypatch, mode):
     shared = Path(tempfile.mkdtemp())  # pytest's own folders are for one user
     monkeypatch.setenv("RNNC_CACHE_DIR", str(shared))
     before = os.umask(0o022)
@@ -259,7 +294,7 @@ def test_a_folder_serves_two_users(monkeypatch, mode):
     assert found == {
         "theirs": ("theirs", True),
         "hidden": ("hidden again", False),
-        "damaged": ("damaged again", mode == 0o777),
+        "damaged": ("damaged again", False),
         "locked": ("locked again", here),
         "new": ("new again", here),
     }

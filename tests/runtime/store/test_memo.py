@@ -13,9 +13,8 @@ from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.derive import derive
 from rnnc.codegen.render import states_read_before
 from rnnc.codegen.shape import PlanError, Shape
-from rnnc.runtime.store import memo, planned
+from rnnc.runtime.store import facts, memo, planned
 from rnnc.runtime.store.facts import facts_of
-from rnnc.runtime.store.memo import remembered
 from rnnc.runtime.store.plan_json import packed_plan, unpacked_plan
 from rnnc.runtime.store.sealed import write_sealed
 from rnnc.runtime.store.tuned import Asked
@@ -33,6 +32,10 @@ def folder(tmp_path, monkeypatch):
 
 def memos(folder):
     return sorted(folder.glob("*.memo"))
+
+
+def remembered(name, made_from, make):
+    return memo.remembered(name, made_from, make, lambda value: value)
 
 
 def never():
@@ -53,6 +56,27 @@ def test_what_is_torn_or_foreign_is_made_anew(folder, content):
     path.write_bytes(content)
     assert remembered("a", "this", lambda: 8) == 8
     assert remembered("a", "this", never) == 8
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"\xff", 100_000 * b"["])
+def test_a_sealed_memo_that_does_not_parse_is_made_anew(folder, content):
+    remembered("a", "this", lambda: 7)
+    (path,) = memos(folder)
+    write_sealed(path, content)
+    assert remembered("a", "this", lambda: 8) == 8
+    assert remembered("a", "this", never) == 8
+
+
+@pytest.mark.parametrize("value", [3, None, {}, [1, 2], [[1], [], [True]], [["g"], [], []], "abc"])
+def test_a_sealed_memo_without_facts_is_made_anew(folder, value, monkeypatch):
+    wanted = facts_of(rnnc.cells.elman)
+    (path,) = memos(folder)
+    write_sealed(path, json.dumps(value).encode())
+    for derives in (True, False):
+        facts_of.cache_clear()
+        assert facts_of(rnnc.cells.elman) == wanted
+        if derives:
+            monkeypatch.setattr(facts, "derive", lambda *_, **__: never())
 
 
 def test_a_memo_of_something_else_is_made_anew(folder):
@@ -121,7 +145,7 @@ def test_a_plan_is_searched_for_once(folder, monkeypatch):
     assert len(memos(folder)) == 3 + len(others)
 
 
-def test_a_memo_that_is_no_plan_is_searched_for_again(folder):
+def test_a_memo_that_is_no_plan_is_searched_for_again(folder, monkeypatch):
     asked = Asked(rnnc.cells.gru, Shape(12, 64), H200)
     wanted = planned.planned(asked)
     (path,) = memos(folder)
@@ -132,6 +156,9 @@ def test_a_memo_that_is_no_plan_is_searched_for_again(folder):
     for value in ({"type": "Nonsense"}, {"type": "BlockPlan"}, 3, None, older):
         write_sealed(path, json.dumps(value).encode())
         assert planned.planned(asked) == wanted
+        with monkeypatch.context() as patch:
+            patch.setattr(planned, "plan_for", lambda *_, **__: never())
+            assert planned.planned(asked) == wanted
 
 
 def test_what_does_not_exist_is_said_each_time(folder):
