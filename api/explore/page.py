@@ -64,6 +64,7 @@ class Page:
         self._due: asyncio.TimerHandle | None = None
         self._asked_at = 0.0
         self._remarks: list[Remark] = []
+        self._told = False
         ui.dark_mode(None)
         with ui.element("div").classes("explore"):
             self._head()
@@ -115,7 +116,7 @@ class Page:
         self._below = ui.element("div").classes("remarks").props('aria-live=polite tabindex="0"')
         self._below.props('role=region aria-label="Messages"')
         with self._below:
-            self._none()
+            self._note("No messages.")
 
     def _right(self) -> None:
         with ui.tabs(value="equations", on_change=self._turn) as tabs:
@@ -187,6 +188,8 @@ class Page:
         self._status.set_text("Running" if warm else "Starting: this takes some seconds")
         self._asked_at = time.monotonic() if warm else 0.0
         self._remarks = []
+        if self._told:  # of the text before
+            self._say([], "", "The text runs.")
         start = self._start
         question = Question(code, start.file, start.folder, self._cell, **self._sizes.chosen)
         self._evaluator.ask(self, question, self._heard)
@@ -231,12 +234,13 @@ class Page:
 
     # Messages.
 
-    def _say(self, remarks: list[Remark], printed: str) -> None:
+    def _say(self, remarks: list[Remark], printed: str, nothing: str = "No messages.") -> None:
+        self._told = bool(remarks or printed.strip())
         self._mark([remark.line for remark in remarks if remark.line])
         self._below.clear()
         with self._below:
             if not remarks:
-                self._none()
+                self._note(nothing)
             for remark in remarks:
                 self._remark(remark)
             if printed.strip():
@@ -247,9 +251,9 @@ class Page:
                     ui.label(printed[:_PRINTED] + more)
 
     @staticmethod
-    def _none() -> None:
+    def _note(text: str) -> None:
         with ui.element("p").classes("note"):
-            ui.label("No messages.")
+            ui.label(text)
 
     def _remark(self, remark: Remark) -> None:
         with ui.element("div").classes("remark"):

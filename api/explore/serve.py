@@ -19,6 +19,9 @@ from .evaluator import Evaluator
 from .guard import HOSTS, App, Guard
 from .policy import Policy
 
+# Of a request, in bytes. A browser sends less than 2,000.
+_LONGEST_HEADERS = 16 * 1024
+
 
 class PortError(RnncError):
     """The page has no port to listen on."""
@@ -72,6 +75,8 @@ def serve(start: object, port: int, browser: bool, say: Callable[[str], None]) -
         config = uvicorn.Config(
             guard,
             loop="asyncio",  # uvloop leaves sockets of this process open in the warm one
+            http="h11",  # httptools reads a header without end
+            h11_max_incomplete_event_size=_LONGEST_HEADERS,
             log_level="warning",
             access_log=False,  # it would hold the token
             server_header=False,

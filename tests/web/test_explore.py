@@ -101,6 +101,18 @@ def test_an_error_is_shown_at_its_line_and_goes(explorer):
     expect(page.locator(".wrong-line")).to_have_count(0)
 
 
+def test_messages_of_the_last_text_go_when_the_next_runs(explorer):
+    page = explorer.open()
+    wrong = LEAKY.replace("    return", "    if g > 0:\n        h = g\n    return")
+    write(page, f"{wrong}\nprint('printed before')\n")
+    page.locator(".printed", has_text="printed before").wait_for()
+    write(page, f"import time\ntime.sleep(1.5)\n{LEAKY}")
+    messages(page).get_by_text("The text runs.").wait_for()
+    expect(messages(page).get_by_role("button")).to_have_count(0)
+    expect(page.locator(".wrong-line, .printed")).to_have_count(0)
+    page.get_by_text("No messages.").wait_for()
+
+
 @pytest.mark.parametrize("line", ["while True: pass", "x = 9**9**9"])
 def test_a_text_without_an_end_gets_a_message_and_the_page_lives_on(explorer, line):
     page = explorer.open()

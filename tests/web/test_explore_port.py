@@ -77,6 +77,16 @@ def test_page_asset_and_websocket_need_cookie_host_and_origin(explorer, path):
     assert asked(explorer, path, **{**right, "Origin": None}) == (403 if path == WEBSOCKET else 200)
 
 
+@pytest.mark.parametrize("part", [b"A: " + 1000 * b"x" + b"\r\n", 1000 * b"x"])
+def test_headers_without_an_end_are_refused(explorer, part):
+    with socket.create_connection(("127.0.0.1", urlsplit(explorer.link).port), 20) as line:
+        line.sendall(b"GET / HTTP/1.1\r\nX: ")
+        with pytest.raises(ConnectionError):
+            line.sendall(20_000 * part)  # more than buffers of the system hold
+    right = {"Cookie": f"{explorer.cookie['name']}={explorer.cookie['value']}"}
+    assert asked(explorer, "/", Host=explorer.host, **right) == 200
+
+
 def test_another_page_of_this_machine_gets_nothing(explorer, tmp_path):
     # The browser has the cookie and sends it: to a browser, another port is the same site.
     home = explorer.home
