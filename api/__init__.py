@@ -9,6 +9,7 @@ quick. `__init__.pyi` declares the same names for type checkers and editors.
 import builtins as _builtins
 from importlib import import_module as _import_module
 
+from .cellspec.named import find_cells_in as _find_cells_in
 from .register import register_operators as _register_operators
 from .register import register_operators_after_torch as _register_operators_after_torch
 
@@ -65,4 +66,5 @@ def __dir__() -> list[str]:
     return sorted({*(name for name in globals() if name.startswith("__")), *_MODULES, *_MODULE_OF})
 
 
+_find_cells_in(lambda: _import_module(".cells", __name__))  # type: ignore[arg-type, return-value]
 _register_operators_after_torch()

@@ -33,7 +33,7 @@ from .tensors import Forward, ScanInputs, States, forward_from
 
 
 def scan(
-    cell: CellSpec,
+    cell: CellSpec | str,
     wx: Tensor,
     R: Tensor | None = None,
     b: Tensor | None = None,
@@ -56,7 +56,7 @@ def scan(
     B batch rows, T steps, N heads, D units per head. All tensors share a dtype and a device.
 
     Args:
-        cell: the cell.
+        cell: the cell, or its name in `rnnc.cells`.
         wx: (B, T, N, D, Gx), the input's contribution to each gate that takes input, in the
             cell's order; any strides.
         R: (Gr, N, D, D) as [gate, head, out, in], a matrix for each dense (gate, source) pair in
@@ -115,7 +115,7 @@ def scan(
         (torch.Size([2, 5, 1, 8]), True)
     """
     if not isinstance(cell, CellSpec):
-        check_is_cell(cell)
+        cell = check_is_cell(cell)
     given: Any = states
     if states is None and isinstance(wx, Tensor) and wx.layout == torch.strided and wx.ndim == 5:
         target = target_of(wx.device, backend)

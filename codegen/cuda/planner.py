@@ -8,6 +8,7 @@ from dataclasses import replace
 from functools import lru_cache
 
 from ...cellspec.cell import CellSpec
+from ...cellspec.named import named_cell
 from ..plan import Plan
 from ..request import PlanRequest
 from ..shape import DIRECTIONS, SAVES, PlanError, Save, Shape
@@ -18,7 +19,7 @@ from .pairs import cheapest, like_pairs
 
 @lru_cache(maxsize=2048)
 def plan_for(
-    cell: CellSpec,
+    cell: CellSpec | str,
     shape: Shape,
     limits: Limits,
     variant: str = "auto",
@@ -29,7 +30,7 @@ def plan_for(
     """The plan of a cell's kernels for a shape and a GPU.
 
     Args:
-        cell: the cell.
+        cell: the cell, or its name in `rnnc.cells`.
         shape: sizes and dtype. What is compiled depends on head dim and dtype alone: batch, heads
             and steps are run-time values, and only help to choose among plans that all serve them.
         limits: the GPU.
@@ -44,6 +45,7 @@ def plan_for(
         The plan of each direction's kernel; printing it says why.
 
     Raises:
+        CellError: there is no cell of the name.
         PlanError: no plan of that variant exists; names the constraint that binds and the nearest
             size that fits.
 
@@ -56,6 +58,7 @@ def plan_for(
         >>> plan.variant, plan.forward.matrix_registers
         ('block+cluster', 64)
     """
+    cell = named_cell(cell) if isinstance(cell, str) else cell
     request = PlanRequest(cell, shape, limits, save, tf32)
     _check(variant, save, limits)
     if variant != "auto":

@@ -21,12 +21,13 @@ WEIGHTS = ("weight_ih", "weight_hh", "weight_hd", "bias")
 
 
 def check_cell(cell: Any) -> CellSpec:
-    """The cell of a module.
+    """Take the cell of a module, or its name.
 
     Raises:
-        TensorError: it is not a cell, or a param has the name of one of the module's weights.
+        TensorError: it is neither, or a param has the name of one of the module's weights.
     """
-    for param in check_is_cell(cell).params:
+    cell = check_is_cell(cell)
+    for param in cell.params:
         if param.name in WEIGHTS:
             raise TensorError(
                 f"the param {param.name} of {cell.name}",
@@ -34,7 +35,7 @@ def check_cell(cell: Any) -> CellSpec:
                 f"a name other than {', '.join(WEIGHTS)}",
                 f"own_{param.name}: Param",
             )
-    return cast(CellSpec, cell)
+    return cell
 
 
 def check_size(name: str, value: Any, minimum: int = 1) -> int:

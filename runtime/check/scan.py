@@ -10,7 +10,9 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.declare import Param, State
-from ...cellspec.errors import kind_of
+from ...cellspec.errors import CellError, kind_of
+from ...cellspec.named import named_cell
+from ..autograd.marks import constant_in_graphs
 from ..errors import TensorError
 from ..tensors import ScanInputs
 from .tensor import (
@@ -26,20 +28,27 @@ from .unweighted import check_unweighted
 
 
 def check_is_cell(cell: Any) -> CellSpec:
-    """The argument `cell`.
+    """Take the argument `cell`, which may be the name of a cell.
 
     Raises:
-        TensorError: it is not a cell.
+        TensorError: it is neither a cell nor the name of one.
     """
-    if not isinstance(cell, CellSpec):
-        write = "a function decorated with @rnnc.cell"
-        if isinstance(cell, str):
-            write = f"rnnc.cells.get({cell!r}), or a function decorated with @rnnc.cell"
-        elif isinstance(cell, list | tuple):
-            write = "an rnnc.RNN for each cell in an nn.ModuleList, one after the other"
-        wanted = "a cell, the same for all layers"
-        raise TensorError("cell", kind_of(cell), wanted, write)
-    return cell
+    if isinstance(cell, CellSpec):
+        return cell
+    if isinstance(cell, str):
+        return _named(cell)
+    write = "a function decorated with @rnnc.cell"
+    if isinstance(cell, list | tuple):
+        write = "an rnnc.RNN for each cell in an nn.ModuleList, one after the other"
+    raise TensorError("cell", kind_of(cell), "a cell, the same for all layers", write)
+
+
+@constant_in_graphs
+def _named(name: str) -> CellSpec:
+    try:
+        return named_cell(name)
+    except CellError as error:
+        raise TensorError(error.where, error.found, error.wanted, error.write) from error
 
 
 def params_in_order(cell: CellSpec, params: Any, wx: Any) -> tuple[Any, ...]:

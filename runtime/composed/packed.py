@@ -27,7 +27,7 @@ from ..tensors import States
 
 
 def scan_packed(
-    cell: CellSpec,
+    cell: CellSpec | str,
     wx: Tensor,
     R: Tensor | None = None,
     b: Tensor | None = None,
@@ -51,7 +51,7 @@ def scan_packed(
     B sequences of `total` steps together, N heads, D units per head.
 
     Args:
-        cell: the cell.
+        cell: the cell, or its name in `rnnc.cells`.
         wx: (total, N, D, Gx), the input's contribution to each gate that takes input.
         R: as in `rnnc.scan`.
         b: as in `rnnc.scan`.
@@ -92,7 +92,7 @@ def scan_packed(
         >>> h.shape, torch.equal(h[1], last[0]), torch.equal(h[6], last[2])
         (torch.Size([7, 1, 8]), True, True)
     """
-    check_is_cell(cell)
+    cell = check_is_cell(cell)
     steps = _check(cell, wx, cu_seqlens, max_seqlen, reset, reset_to)
     lengths, *places = _places(cu_seqlens.to(wx.device, non_blocking=True), len(wx), steps)
     padded = _to_padded(wx, places)

@@ -70,7 +70,7 @@ class RNN(Steps, Options, Weighted):
     zero and params at their `init`.
 
     Args:
-        cell: the cell.
+        cell: the cell, or its name in `rnnc.cells`.
         input_size: features of the input.
         hidden_size: units of a layer, all heads together.
         heads: independent recurrent heads; they divide `hidden_size`.
@@ -95,10 +95,10 @@ class RNN(Steps, Options, Weighted):
         dtype: of the parameters.
 
     Raises:
-        TensorError: a size is no whole number or too small, heads do not divide `hidden_size`,
-            `dropout` is no probability, `bias`, `batch_first` or `bidirectional` is neither True
-            nor False, or the cell with `proj_size` reads its output in another way than through
-            recurrent matrices.
+        TensorError: there is no cell of the name, a size is no whole number or too small, heads do
+            not divide `hidden_size`, `dropout` is no probability, `bias`, `batch_first` or
+            `bidirectional` is neither True nor False, or the cell with `proj_size` reads its output
+            in another way than through recurrent matrices.
 
     Example:
         >>> import torch, rnnc
@@ -110,7 +110,7 @@ class RNN(Steps, Options, Weighted):
 
     def __init__(
         self,
-        cell: CellSpec,
+        cell: CellSpec | str,
         input_size: int,
         hidden_size: int,
         *,

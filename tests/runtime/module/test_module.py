@@ -194,7 +194,7 @@ def test_extra_repr():
         ((odd, 3, 8), {"dropout": 1.5}, "dropout\n  found:  1.5\n  wanted: a probability"),
         ((odd, 3, 8), {"dropout": math.nan}, "dropout\n  found:  nan"),
         ((odd, 3, 8), {"backend": "triton"}, "one of auto, cpu, cuda, reference"),
-        (("lstm", 3, 8), {}, "cell\n  found:  a str\n  wanted: a cell"),
+        (("lsmt", 3, 8), {}, "cell\n  found:  no cell of the name 'lsmt'\n  wanted: a cell"),
     ],
 )
 def test_bad_arguments(arguments, options, text):

@@ -1,0 +1,64 @@
+"""Cells by their names, which `rnnc.cells` looks up: it knows those of other packages too."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from .errors import CellError
+
+if TYPE_CHECKING:
+    from .cell import CellSpec
+
+
+class CellsByName(Protocol):
+    """What `rnnc.cells` has."""
+
+    def names(self) -> tuple[str, ...]:
+        """The names of all cells."""
+
+    def get(self, name: str) -> CellSpec:
+        """The cell with a name."""
+
+
+_imports: list[Callable[[], CellsByName]] = []
+
+
+def find_cells_in(import_cells: Callable[[], CellsByName]) -> None:
+    """Tell where cells are found by name.
+
+    Args:
+        import_cells: called when the first name is looked up, since it takes time.
+    """
+    _imports[:] = [import_cells]
+
+
+def is_named(name: str) -> bool:
+    """Tell if there is a cell with a name.
+
+    Args:
+        name: of a cell, or any other.
+    """
+    return name in _imports[0]().names()
+
+
+def named_cell(name: str) -> CellSpec:
+    """Find the cell with a name.
+
+    Args:
+        name: of `rnnc.cells.names()`.
+
+    Raises:
+        CellError: there is no cell with this name; lists the nearest names.
+    """
+    cells = _imports[0]()
+    if name not in cells.names():
+        near = difflib.get_close_matches(name.lower(), cells.names())
+        raise CellError(
+            f"no cell of the name {name!r}",
+            "a cell, or a name of rnnc.cells.names()",
+            " or ".join([*map(repr, near), "a function decorated with @rnnc.cell"]),
+            where="cell",
+        )
+    return cells.get(name)
