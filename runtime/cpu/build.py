@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -20,30 +21,37 @@ from ..store.private import MEMORY_FOLDER
 
 
 @cache
-def find_compiler() -> str:
-    """The C++ compiler: `$CXX`, else `c++`.
+def find_compiler() -> tuple[str, ...]:
+    """Find the C++ compiler: `$CXX`, split as a shell splits it, else `c++`.
+
+    Returns:
+        Its path, and the words behind it: options, or the compiler that a `ccache` runs.
 
     Raises:
         NoCompilerError: there is none.
     """
-    wish = os.environ.get("CXX") or "c++"
-    path = shutil.which(wish)
+    wish = os.environ.get("CXX", "")
+    try:
+        name, *others = shlex.split(wish) or ["c++"]
+    except ValueError as error:
+        raise _no_compiler(f"CXX={wish}: {error}") from error
+    path = shutil.which(name)
     if path is None:
-        raise NoCompilerError(
-            "C++ compiler",
-            f"no `{wish}` on the PATH",
-            "a C++17 compiler, for example g++",
-            "install one (Debian: the package g++), or set CXX to its path",
-        )
-    return path
+        raise _no_compiler(f"no `{name}` on the PATH")
+    return path, *others
 
 
-def build(source: Source, compiler: str, flags: tuple[str, ...]) -> bytes:
+def _no_compiler(found: str) -> NoCompilerError:
+    advice = "install one (Debian: the package g++), or set CXX to its path"
+    return NoCompilerError("C++ compiler", found, "a C++17 compiler, for example g++", advice)
+
+
+def build(source: Source, compiler: tuple[str, ...], flags: tuple[str, ...]) -> bytes:
     """The library of a source, built in the first folder that has room for the compiler's files.
 
     Args:
         source: its text and headers.
-        compiler: the path that `find_compiler` gives.
+        compiler: the words that `find_compiler` gives.
         flags: for the compiler, beside those of OpenMP.
 
     Raises:
@@ -72,7 +80,9 @@ def _places() -> Iterator[str]:
     yield MEMORY_FOLDER
 
 
-def _built_in(folder: Path, source: Source, compiler: str, flags: tuple[str, ...]) -> bytes:
+def _built_in(
+    folder: Path, source: Source, compiler: tuple[str, ...], flags: tuple[str, ...]
+) -> bytes:
     code, target = folder / f"{source.name[:80]}.cpp", folder / "library.so"
     code.write_text(source.code, "utf-8")
     for name, text in source.headers:
@@ -82,24 +92,24 @@ def _built_in(folder: Path, source: Source, compiler: str, flags: tuple[str, ...
     if compiler not in _openmp:
         _openmp[compiler] = _has_openmp(compiler, folder)
     used = [*flags, "-fopenmp" if _openmp[compiler] else "-fopenmp-simd"]
-    done = _run([compiler, *used, str(code), "-o", str(target)], folder)
+    done = _run([*compiler, *used, str(code), "-o", str(target)], folder)
     if done.returncode != 0:
         raise CompileError(
             f"{source.name}: the compiler refused the generated source",
-            f"{' '.join([Path(compiler).name, *used])}\n{done.stderr}",
+            f"{' '.join([Path(compiler[0]).name, *compiler[1:], *used])}\n{done.stderr}",
             "a source that the compiler accepts",
             "a report to the authors of rnnc with this message, or another compiler in CXX",
         )
     return target.read_bytes()
 
 
-_openmp: dict[str, bool] = {}
+_openmp: dict[tuple[str, ...], bool] = {}
 
 
-def _has_openmp(compiler: str, folder: Path) -> bool:
+def _has_openmp(compiler: tuple[str, ...], folder: Path) -> bool:
     probe = folder / "probe.cpp"
     probe.write_text("#include <omp.h>\nint threads() { return omp_get_max_threads(); }\n", "utf-8")
-    command = [compiler, "-fopenmp", str(probe), "-o", os.devnull, "-shared", "-fPIC"]
+    command = [*compiler, "-fopenmp", str(probe), "-o", os.devnull, "-shared", "-fPIC"]
     return _run(command, folder).returncode == 0
 
 
@@ -121,14 +131,22 @@ def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     return done
 
 
-def tool_digest(compiler: str) -> str:
+def tool_digest(compiler: tuple[str, ...]) -> str:
     """Compiler and processor: `-march=native` makes a binary that other processors may refuse.
 
     Args:
-        compiler: the path that `find_compiler` gives.
+        compiler: the words that `find_compiler` gives.
     """
-    stat = Path(compiler).resolve().stat()
-    return f"{Path(compiler).resolve()} {stat.st_size} {stat.st_mtime_ns} {_processor()}"
+    return " ".join([*map(_tool, compiler), _processor()])
+
+
+def _tool(word: str) -> str:
+    """A program with its size and time; of another word, such as an option, its text."""
+    path = shutil.which(word)
+    if path is None:
+        return word
+    stat = Path(path).resolve().stat()
+    return f"{Path(path).resolve()} {stat.st_size} {stat.st_mtime_ns}"
 
 
 @cache

@@ -169,6 +169,48 @@ def test_without_a_compiler_one_warning_and_the_reference(tmp_path):
     assert "refused C++ compiler" in out
 
 
+@pytest.fixture
+def compiler_of(monkeypatch):
+    """Sets CXX."""
+
+    def set_to(words):
+        monkeypatch.setenv("CXX", words)
+        compiling.find_compiler.cache_clear()
+        return compiling.find_compiler()
+
+    yield set_to
+    monkeypatch.undo()
+    compiling.find_compiler.cache_clear()
+
+
+def script(path, text):
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+    return path
+
+
+def test_the_compiler_may_have_options_and_a_launcher(tmp_path, empty_cache, compiler_of):
+    whole = compiler_of("c++")[0]
+    launcher = script(tmp_path / "my ccache", f'echo "$@" >> "{tmp_path}/calls"\nexec "$@"')
+    words = compiler_of(f"'{launcher}' {whole} -O1 -DNAME='a b'")
+    assert words == (str(launcher), whole, "-O1", "-DNAME=a b")
+    assert cpu_library(rnnc.cells.irnn, CpuPlan()).rnnc_forward is not None
+    assert f"{whole} -O1 -DNAME=a b -std=c++17" in (tmp_path / "calls").read_text()
+
+
+def test_files_depend_on_each_word_of_the_compiler(tmp_path, compiler_of):
+    launcher, own = (script(tmp_path / name, "exit 0") for name in ("launch", "own-c++"))
+    digests = [compiling.tool_digest(compiler_of(f"{launcher} {own}{o}")) for o in ("", " -O1")]
+    script(own, "exit 1 # another version")
+    digests.append(compiling.tool_digest(compiler_of(f"{launcher} {own}")))
+    assert len(set(digests)) == 3
+
+
+def test_a_quote_that_does_not_end_is_no_compiler(compiler_of):
+    with pytest.raises(rnnc.NoCompilerError, match="CXX=g\\+\\+ 'a: No closing quotation"):
+        compiler_of("g++ 'a")
+
+
 def test_a_compiler_that_fails_is_quoted(tmp_path, empty_cache, monkeypatch):
     broken = tmp_path / "broken-c++"
     broken.write_text("#!/bin/sh\necho 'internal error: no such thing' >&2\nexit 1\n")

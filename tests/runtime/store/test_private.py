@@ -220,7 +220,7 @@ def full_compiler(tmp_path, *full):
     script.write_text(
         f'#!/bin/sh\ncase "$*" in {patterns})\n'
         '  echo "ld: final link failed: No space left on device" >&2; exit 1;;\nesac\n'
-        f'exec {COMPILER} "$@"\n'
+        f'exec {COMPILER[0]} "$@"\n'
     )
     script.chmod(0o755)
     return str(script)
