@@ -17,6 +17,7 @@ from pathlib import Path
 from ...codegen.render import Source
 from ..errors import CompileError, NoCompilerError
 from ..store.files import cache_folder
+from ..store.memo import remembered
 from ..store.private import MEMORY_FOLDER
 
 
@@ -89,9 +90,7 @@ def _built_in(
         header = folder / name
         header.parent.mkdir(exist_ok=True)
         header.write_text(text, "utf-8")
-    if compiler not in _openmp:
-        _openmp[compiler] = _has_openmp(compiler, folder)
-    used = [*flags, "-fopenmp" if _openmp[compiler] else "-fopenmp-simd"]
+    used = [*flags, "-fopenmp" if has_openmp(compiler, flags) else "-fopenmp-simd"]
     done = _run([*compiler, *used, str(code), "-o", str(target)], folder)
     if done.returncode != 0:
         raise CompileError(
@@ -103,28 +102,73 @@ def _built_in(
     return target.read_bytes()
 
 
-_openmp: dict[tuple[str, ...], bool] = {}
+# With OpenMP, and what any C++ compiler takes.
+_PROBES = {
+    "-fopenmp": "#include <omp.h>\nint threads() { return omp_get_max_threads(); }\n",
+    "-fopenmp-simd": "#include <cmath>\nfloat root(float x) { return std::sqrt(x); }\n",
+}
 
 
-def _has_openmp(compiler: tuple[str, ...], folder: Path) -> bool:
+def has_openmp(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
+    """Tell if a compiler has OpenMP. It compiles a few lines, once: the answer is kept on disk.
+
+    Args:
+        compiler: the words that `find_compiler` gives.
+        flags: of all kernels.
+
+    Raises:
+        CompileError: it compiles neither with OpenMP nor without.
+        OSError: no folder has room.
+    """
+    made_from = f"openmp {tool_digest(compiler)} {flags}"
+    found: bool = remembered("compiler", made_from, lambda: _probed(compiler, flags))
+    return found
+
+
+def _probed(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
+    full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    for place in _places():
+        try:
+            with tempfile.TemporaryDirectory(dir=place) as folder:
+                return _probed_in(Path(folder), compiler, flags)
+        except OSError as error:
+            full = error
+    raise full
+
+
+def _probed_in(folder: Path, compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
     probe = folder / "probe.cpp"
-    probe.write_text("#include <omp.h>\nint threads() { return omp_get_max_threads(); }\n", "utf-8")
-    command = [*compiler, "-fopenmp", str(probe), "-o", os.devnull, "-shared", "-fPIC"]
-    return _run(command, folder).returncode == 0
+    for openmp, text in _PROBES.items():
+        probe.write_text(text, "utf-8")
+        command = [*compiler, *flags, openmp, str(probe), "-o", str(folder / "probe.so")]
+        done = _run(command, folder)
+        if done.returncode == 0:
+            return openmp == "-fopenmp"
+    said = done.stderr.strip() or f"it says nothing, and ends with the status {done.returncode}"
+    raise CompileError(
+        "C++ compiler",
+        f"`{shlex.join(compiler)}` does not compile a line of C++: {said}",
+        f"a C++17 compiler that takes {' '.join(flags)}",
+        "another compiler in CXX",
+    )
 
 
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     """Run the compiler; a folder without room is an `OSError`, whoever met it."""
     # Its messages in English; what lies between its stages goes to the same folder.
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
-    done = subprocess.run(
-        command,
-        env=environment,
-        capture_output=True,
-        encoding="utf-8",
-        errors="replace",
-        check=False,
-    )
+    try:
+        done = subprocess.run(
+            command,
+            env=environment,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except OSError as error:
+        # A file that is no program. Another folder would not help.
+        return subprocess.CompletedProcess(command, 126, "", f"{command[0]}: {error.strerror}")
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
         if done.returncode != 0 and os.strerror(number) in done.stderr:
             raise OSError(number, os.strerror(number))

@@ -14,7 +14,7 @@ from ...codegen.render import Source
 from ..errors import CompileError
 from ..store.compiled import compile_cell
 from ..store.files import Cached
-from .build import build, find_compiler, tool_digest
+from .build import build, find_compiler, has_openmp, tool_digest
 
 _FLAGS = (
     "-std=c++17",
@@ -35,6 +35,30 @@ _QUICK_FLAGS = (*(f for f in _FLAGS if f not in ("-march=native", "-O3")), "-Og"
 def _flags() -> tuple[str, ...]:
     """The flags that ship; the quick ones where `RNNC_QUICK_COMPILE` is set."""
     return _QUICK_FLAGS if os.environ.get("RNNC_QUICK_COMPILE") else _FLAGS
+
+
+def check_compiler() -> None:
+    """Check that kernels can be built.
+
+    Raises:
+        NoCompilerError: there is no C++ compiler.
+        CompileError: it is there, and broken.
+    """
+    error = _error_of(find_compiler())
+    if error is not None:
+        raise CompileError(*error)
+
+
+@lru_cache(maxsize=8)
+def _error_of(compiler: tuple[str, ...]) -> tuple[str, str, str, str] | None:
+    """The words of a broken compiler's error: it is run once, and not at each call."""
+    try:
+        has_openmp(compiler, _flags())
+    except CompileError as error:
+        return error.where, error.found, error.wanted, error.write
+    except OSError:
+        return None  # no folder has room; `build` says so of each
+    return None
 
 
 class CppToolchain:

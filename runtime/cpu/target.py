@@ -16,8 +16,7 @@ from ..multiplier import TORCH, product_added
 from ..store.facts import facts_of
 from ..tensors import Forward, Gradients, Saved, ScanInputs
 from . import kernels
-from .build import find_compiler
-from .compile import cpu_library
+from .compile import check_compiler, cpu_library
 from .linear import linear, rows_of
 from .plans import DTYPES, plan_of
 from .step import CpuSteps
@@ -49,8 +48,9 @@ class CpuTarget(CpuSteps):
 
         Raises:
             NoCompilerError: there is no C++ compiler.
+            CompileError: it is there, and broken.
         """
-        find_compiler()
+        check_compiler()
 
     def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
         """The dtype in which a call is computed, and the dtype of its results.

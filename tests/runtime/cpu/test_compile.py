@@ -14,6 +14,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cpu.plan import CpuPlan
+from rnnc.runtime.cpu import build as building
 from rnnc.runtime.cpu import compile as compiling
 from rnnc.runtime.cpu.compile import cpu_library
 from rnnc.runtime.store import compiled
@@ -167,6 +168,50 @@ def test_without_a_compiler_one_warning_and_the_reference(tmp_path):
     assert out.startswith("1 rnnc runs the slow reference loop, since there is no compiler:"), out
     assert "no `c++` on the PATH" in out
     assert "refused C++ compiler" in out
+
+
+@pytest.mark.parametrize("kind", ["silent", "loud", "no program"])
+def test_with_a_broken_compiler_one_warning_and_the_reference(tmp_path, kind):
+    broken = script(tmp_path / "broken-c++", "echo 'no cc1plus' >&2; exit 1")
+    if kind == "no program":
+        broken.write_bytes(b"\x7fELF and no more")
+    cxx = "/bin/false" if kind == "silent" else str(broken)
+    program = (
+        "import warnings, torch, rnnc\n"
+        "x = torch.ones(4, 1, 2)\n"
+        "with warnings.catch_warnings(record=True) as said:\n"
+        "    warnings.simplefilter('always')\n"
+        "    for _ in range(3):\n"
+        "        y, _ = rnnc.RNN(rnnc.cells.irnn, 2, 3)(x); y.sum().backward()\n"
+        "        rnnc.nn.LSTM(2, 3)(x)\n"
+        "print(len(said), *(w.message for w in said))\n"
+        "try: rnnc.RNN(rnnc.cells.irnn, 2, 3, backend='cpu')(x)\n"
+        "except rnnc.CompileError as e: print('refused', type(e).__name__, e)\n"
+    )
+    process = run(program, CXX=cxx, RNNC_CACHE_DIR=str(tmp_path / "cache"))
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 0, err
+    said = {
+        "silent": "it says nothing, and ends with the status 1",
+        "loud": "no cc1plus",
+        "no program": f"{broken}: Exec format error",
+    }[kind]
+    found = f"C++ compiler\n  found:  `{cxx}` does not compile a line of C++: {said}\n"
+    slow = "rnnc runs the slow reference loop, since there are no CPU kernels:\n"
+    own = "rnnc.nn runs torch's own forward, since there are no CPU kernels:\n"
+    assert out.startswith(f"2 {slow}{found}"), out
+    assert f"{own}{found}" in out
+    assert f"refused CompileError {found}" in out
+
+
+def test_a_compiler_is_tried_once_on_a_machine(empty_cache, monkeypatch):
+    flags = compiling._flags()
+    compiler = compiling.find_compiler()
+    ways = []
+    compile_probe = building._probed
+    monkeypatch.setattr(building, "_probed", lambda *a: ways.append(a) or compile_probe(*a))
+    assert building.has_openmp(compiler, flags) == building.has_openmp(compiler, flags)
+    assert ways == [(compiler, flags)]
 
 
 @pytest.fixture
