@@ -6,7 +6,6 @@ Another package adds a cell with an entry point of the group `rnnc.cells`.
 from __future__ import annotations
 
 import difflib
-import warnings
 from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
@@ -14,6 +13,7 @@ from .cellspec.cell import CellSpec
 from .cellspec.errors import CellError, kind_of
 from .cellspec.library import NAMES, load
 from .define import Cell
+from .runtime.caller import warn
 
 
 def names() -> tuple[str, ...]:
@@ -81,11 +81,9 @@ def _third_party() -> dict[str, EntryPoint]:
         if point.name in found:
             taken = f"the entry point {found[point.name].value!r}"
         if taken:
-            warnings.warn(
+            warn(
                 f"rnnc.cells: the entry point {point.value!r} is not used, since its name"
-                f" {point.name!r} is that of {taken}",
-                RuntimeWarning,
-                stacklevel=3,
+                f" {point.name!r} is that of {taken}"
             )
         else:
             found[point.name] = point

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from functools import cache
 from typing import Any
 
 import torch
@@ -20,6 +18,7 @@ from .autograd.marks import constant_in_graphs
 from .autograd.operators import scan_op
 from .autograd.transforms import check_has_operators, needs_reference
 from .call import Call, Choice, call_of, cell_of, text_in_graph
+from .caller import warn_once
 from .check.masks import check_masks, check_takes_masks
 from .check.module import check_choice, check_flag
 from .check.plain import all_plain, any_tangent, is_watched, profiler_enabled
@@ -278,7 +277,7 @@ def resolve_backend(backend: str, device: str, index: int | None = None) -> str:
                 f"tensors on {wanted}",
                 f'tensor.to("{wanted}"), or backend="auto"',
             )
-        _say_once(f"rnnc has no kernels for the device {device!r}: it runs the reference loop")
+        warn_once(f"rnnc has no kernels for the device {device!r}: it runs the reference loop")
         return "reference"
     try:
         TARGETS[found].find_compiler(index)
@@ -287,11 +286,6 @@ def resolve_backend(backend: str, device: str, index: int | None = None) -> str:
             raise
         none = isinstance(error, NoCompilerError)
         what = "is no compiler" if none else f"are no {found.upper()} kernels"
-        _say_once(f"rnnc runs the slow reference loop, since there {what}:\n{error}")
+        warn_once(f"rnnc runs the slow reference loop, since there {what}:\n{error}")
         return "reference"
     return found
-
-
-@cache
-def _say_once(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=5)

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from functools import cache
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from ..caller import warn_once
 from ..check.plain import any_tangent, is_watched, is_wrapped
 from ..errors import TransformError
 from .marks import constant_in_graphs
@@ -50,7 +49,7 @@ def _needs_reference(backend: str, found: tuple[str, bool] | None) -> bool:
     name, always = found
     if always or backend != "auto":
         raise refused(name)
-    _say_once(f"rnnc has no kernels for {name}: it runs the reference loop")
+    warn_once(f"rnnc has no kernels for {name}: it runs the reference loop")
     return True
 
 
@@ -133,8 +132,3 @@ def _forward_mode() -> tuple[str, bool] | None:
 
 
 _ONNX = "ONNX, whose graph holds a loop for exactly as many steps as the example has"
-
-
-@cache
-def _say_once(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=6)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from functools import lru_cache
 
@@ -15,6 +14,7 @@ from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
 from ...codegen.shape import DIRECTIONS, Direction, Masked, Reverse, Shape
 from ..call import Choice
+from ..caller import warn
 from ..check.tensor import DTYPES
 from ..errors import ResidencyError
 from ..store.planned import planned
@@ -160,10 +160,8 @@ def _next_best(
             "a device, or a part of one, that holds the blocks of one plan",
             'backend="reference", fewer heads, or a smaller batch',
         )
-    warnings.warn(
+    warn(
         f"{asked.limits.name} has no room for the blocks of the cheapest plan of"
-        f" {asked.cell.name}, {asked.shape}; rnnc takes the next:\n{plan}",
-        RuntimeWarning,
-        stacklevel=2,
+        f" {asked.cell.name}, {asked.shape}; rnnc takes the next:\n{plan}"
     )
     return plan

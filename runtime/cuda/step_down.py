@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable
 from functools import lru_cache
 from typing import TypeVar
@@ -13,6 +12,7 @@ from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
 from ...codegen.shape import MOST_COUNT, Direction, Masked
 from ...errors import DiagnosticError
+from ..caller import warn
 from ..errors import TensorError
 from .choose import Question, all_plans, asked_for
 from .prepared import LARGE_BUFFERS, NO_ROOM
@@ -77,11 +77,9 @@ def with_room(
             result = run(plan)
         except NO_ROOM:
             continue
-        warnings.warn(
+        warn(
             f"rnnc runs the {plan.kind} plan of {asked[0].name} where it would run the"
-            f" {own.kind} plan.\n{why}",
-            RuntimeWarning,
-            stacklevel=2,
+            f" {own.kind} plan.\n{why}"
         )
         return result
     return run(own)  # whose error says what is missing

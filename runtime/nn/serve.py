@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Sequence
-from functools import cache
 from typing import Any
 
 import torch
@@ -12,6 +10,7 @@ from torch import Tensor
 
 from ..autograd.marks import constant_in_graphs
 from ..autograd.transforms import is_transformed
+from ..caller import warn_once
 from ..check.plain import all_plain, is_watched
 from ..errors import CompileError, NoCompilerError
 from ..layers import CAST
@@ -76,14 +75,9 @@ def _target(device: str, index: int | None) -> str | None:
     except CompileError as error:
         none = isinstance(error, NoCompilerError)
         what = "is no compiler" if none else f"are no {name.upper()} kernels"
-        _say_once(f"rnnc.nn runs torch's own forward, since there {what}:\n{error}")
+        warn_once(f"rnnc.nn runs torch's own forward, since there {what}:\n{error}")
         return None
     return name
-
-
-@cache
-def _say_once(message: str) -> None:
-    warnings.warn(message, RuntimeWarning, stacklevel=6)
 
 
 def is_strided(x: Any) -> bool:

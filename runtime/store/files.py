@@ -8,7 +8,6 @@ from __future__ import annotations
 import os
 import tempfile
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import NamedTuple
 import filelock
 import platformdirs
 
+from ..caller import warn
 from .private import make_private_folder, private_folder
 from .sealed import UNFINISHED, check_owner, read_sealed, write_sealed
 
@@ -167,11 +167,9 @@ def _wait_for(lock: filelock.BaseFileLock, name: str) -> None:
     try:
         lock.acquire(timeout=_QUIET)
     except filelock.Timeout:
-        warnings.warn(
+        warn(
             f"rnnc has waited {_QUIET} s for another process to compile {name}, and waits for up to"
-            f" {_PATIENCE} s",
-            RuntimeWarning,
-            stacklevel=2,
+            f" {_PATIENCE} s"
         )
         lock.acquire(timeout=_PATIENCE - _QUIET)
 

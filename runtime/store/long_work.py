@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
+
+from ..caller import calling_line, warn
 
 PATIENCE = 10.0  # seconds
 
@@ -18,13 +19,10 @@ def said_if_long(what: str, advice: str) -> Iterator[None]:
         what: is being done, for the message.
         advice: what would make it shorter.
     """
+    line = calling_line()  # the timer's thread has no caller
 
     def say() -> None:
-        warnings.warn(
-            f"rnnc has been {what} for {PATIENCE:g} s, and goes on. {advice}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        warn(f"rnnc has been {what} for {PATIENCE:g} s, and goes on. {advice}", line)
 
     timer = threading.Timer(PATIENCE, say)
     timer.daemon = True

@@ -6,9 +6,10 @@ import atexit
 import os
 import shutil
 import tempfile
-import warnings
 from contextlib import suppress
 from pathlib import Path
+
+from ..caller import warn
 
 # Memory, which is there where a container has no disk to write to.
 MEMORY_FOLDER = "/dev/shm"
@@ -37,12 +38,10 @@ def make_private_folder(instead_of: str, reason: OSError | RuntimeError) -> Path
     if instead_of not in _said:
         _said.add(instead_of)
         why = getattr(reason, "strerror", None) or str(reason)
-        warnings.warn(
+        warn(
             f"rnnc cannot keep its files in the cache folder {instead_of} ({why}). It uses a"
             " private temporary folder, and compiles again in the next process. Set RNNC_CACHE_DIR"
-            " to a folder of your own that can be written.",
-            RuntimeWarning,
-            stacklevel=2,
+            " to a folder of your own that can be written."
         )
     if private_folder() is None:
         _folder = _temporary_folder()

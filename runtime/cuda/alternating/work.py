@@ -5,7 +5,6 @@ from __future__ import annotations
 import ctypes
 import math
 import threading
-import warnings
 from collections.abc import Callable
 from functools import partial
 from weakref import WeakValueDictionary
@@ -16,6 +15,7 @@ from torch import Tensor
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.alternating.plan import AlternatingPlan
 from ....codegen.layout import layout_of
+from ...caller import warn
 from ..arguments import (
     backward_arguments,
     forward_arguments,
@@ -200,11 +200,7 @@ class Work:
                 return self._graphs.setdefault(length, self._built(length))
             except Exception as error:
                 reason = error
-        warnings.warn(
-            f"rnnc launches steps one by one, since it could not make a graph of them: {reason}",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+        warn(f"rnnc launches steps one by one, since it could not make a graph of them: {reason}")
         return None
 
     def _built(self, length: int) -> Graph:

@@ -98,7 +98,7 @@ def test_auto_takes_the_reference_and_kernels_by_name_are_refused(name, x):
 
 
 def test_it_is_said_once(x):
-    rnnc.runtime.autograd.transforms._say_once.cache_clear()
+    rnnc.runtime.caller.warn_once.cache_clear()
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         TRANSFORMS["grad"](module(), x)

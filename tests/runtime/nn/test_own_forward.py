@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.caller import warn_once
 from rnnc.runtime.cpu.target import CpuTarget
 from rnnc.runtime.errors import NoCompilerError
-from rnnc.runtime.nn import masks, serve
+from rnnc.runtime.nn import masks
 from torch import nn
 from torch.autograd import forward_ad
 
@@ -190,13 +191,13 @@ def test_without_a_compiler(ran, monkeypatch):
         raise NoCompilerError("C++ compiler", "no `c++` on the PATH", "one", "install one")
 
     monkeypatch.setattr(CpuTarget, "find_compiler", find_compiler)
-    serve._say_once.cache_clear()
+    warn_once.cache_clear()
     ours, theirs = pair("LSTM", 4, 5)
     x = torch.randn(3, 2, 4)
     with pytest.warns(RuntimeWarning, match="torch's own forward, since there is no compiler"):
         torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=0)
     assert ran
-    serve._say_once.cache_clear()
+    warn_once.cache_clear()
     assert rnnc.convert(theirs).left[""].startswith("no kernels for cpu")
 
 

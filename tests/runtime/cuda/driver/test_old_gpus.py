@@ -11,6 +11,7 @@ from rnnc.codegen.cuda.limits import KIB, MIB, Limits
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import PlanError, Shape
 from rnnc.runtime import scan
+from rnnc.runtime.caller import warn_once
 from rnnc.runtime.cuda.driver import device
 from rnnc.runtime.cuda.driver.device import find_cuda
 
@@ -26,11 +27,11 @@ def capability(monkeypatch):
         monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: numbers)
         monkeypatch.setattr(torch.cuda, "get_device_name", lambda index: "Tesla T4")
         find_cuda.cache_clear()
-        scan._say_once.cache_clear()
+        warn_once.cache_clear()
 
     yield be
     find_cuda.cache_clear()
-    scan._say_once.cache_clear()
+    warn_once.cache_clear()
 
 
 def test_the_planner_names_the_capability():
