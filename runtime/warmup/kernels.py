@@ -9,9 +9,10 @@ import torch
 from ..autograd.directions.joint import joint_stack
 from ..autograd.settings import made_joint, stack_of
 from ..autograd.stack.stack import Stack
+from ..errors import CompileError
 from ..ragged.given import RaggedKind
 from ..scan import resolve_backend
-from ..targets import TARGETS, JointTarget
+from ..targets import TARGETS, JointTarget, target_name
 from .layers import LayerCall
 
 
@@ -38,6 +39,25 @@ def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
         if target.joins(stack.calls[0], like, call.batch, settings.heads, settings.dim):
             return joint_stack(made_joint(stack))
     return stack
+
+
+def why_none(call: LayerCall) -> str | None:
+    """Say why a call that leaves the choice to rnnc gets no kernels; None where it gets them.
+
+    Args:
+        call: of a layer.
+    """
+    settings, device = call.settings, call.device
+    if settings.backend != "auto":
+        return None
+    name = target_name(device.type)
+    if name is None:
+        return f"rnnc has no kernels for the device {device.type!r}"
+    try:
+        TARGETS[name].find_compiler(device.index)
+    except CompileError as error:
+        return str(error)
+    return None
 
 
 def load_kernels(call: LayerCall, stack: Stack) -> None:

@@ -9,8 +9,9 @@ import torch.distributed as dist
 from torch import nn
 
 from ..autograd.stack.stack import Stack
+from ..caller import warn
 from ..store.tuned import Asked
-from .kernels import described, load_kernels, stack_of_call, without_repeats
+from .kernels import described, load_kernels, stack_of_call, why_none, without_repeats
 from .layers import LayerCall, calls_of
 from .plans import take_over_plans
 
@@ -44,12 +45,13 @@ def warmup(
         options: more inputs by name, such as `lengths`.
 
     Returns:
-        A line for each kind of call.
+        A line for each kind of call whose kernels are loaded. A warning names the others, where
+        kernels lack a compiler or a device.
 
     Raises:
         TensorError: an input is neither a shape nor a tensor, the model has no recurrent layers, is
             sharded by `fully_shard`, or its forward needs values.
-        CompileError: there is no compiler, or it refused a source.
+        CompileError: a module names its backend and there is no compiler, or it refused a source.
         PlanError: there is no plan for a size.
 
     Example:
@@ -59,7 +61,13 @@ def warmup(
         ['gru, 1 x 8, batch 16, float32 on cpu']
     """
     calls = list(without_repeats(calls_of(module, inputs, options, dtype)))
-    found = [(call, stack_of_call(call, backward)) for call in calls]
+    reasons = [why_none(call) for call in calls]
+    for reason in dict.fromkeys(filter(None, reasons)):
+        lacking = zip(calls, reasons, strict=True)
+        which = "; ".join(described(call) for call, why in lacking if why == reason)
+        warn(f"rnnc.warmup compiles nothing for {which}:\n{reason}")
+    served = [call for call, why in zip(calls, reasons, strict=True) if why is None]
+    found = [(call, stack_of_call(call, backward)) for call in served]
     loaded = [(call, stack) for call, stack in found if stack is not None]
     for call, stack in loaded:
         load_kernels(call, stack)

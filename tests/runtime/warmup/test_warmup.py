@@ -100,3 +100,27 @@ def test_the_first_call_compiles_nothing_more(tmp_path, monkeypatch, compiler):
     rnn(torch.randn(3, 2, 4))[0].sum().backward()
     assert sorted(tmp_path.glob("*.so")) == files
     cpu_compile.cpu_library.cache_clear()
+
+
+def test_without_a_compiler_it_says_so_each_time(monkeypatch):
+    def refuse(*_):
+        raise rnnc.NoCompilerError("C++ compiler", "no `c++` on the PATH", "one", "install one")
+
+    monkeypatch.setattr(target.CpuTarget, "find_compiler", refuse)
+    layers = rnnc.RNN(rnnc.cells.gru, 4, 8), rnnc.nn.LSTM(8, 6)
+    model = nn.Sequential(layers[0], Second(), layers[1])
+    for _ in range(2):
+        with pytest.warns(RuntimeWarning) as said:
+            assert rnnc.warmup(model, (3, 2, 4)) == []
+        assert [str(w.message) for w in said] == [
+            "rnnc.warmup compiles nothing for gru, 1 x 8, batch 2, float32 on cpu;"
+            " lstm, 1 x 6, batch 2, float32 on cpu:\nC++ compiler\n"
+            "  found:  no `c++` on the PATH\n  wanted: one\n  write:  install one"
+        ]
+    with pytest.raises(rnnc.NoCompilerError):
+        rnnc.warmup(rnnc.RNN(rnnc.cells.gru, 4, 8, backend="cpu"), (3, 2, 4))
+
+
+class Second(nn.Module):
+    def forward(self, results):
+        return results[0]
