@@ -1,7 +1,8 @@
 """The cell to which a state dict belongs: its name, and a digest of what its parameters mean.
 
 The digest covers the cell's declarations and its rounded results on fixed numbers. So it does not
-depend on the form of the equations, nor on the values of constants.
+depend on the form of the equations, nor on the values of constants. The equations are there for the
+message that says in what two cells differ.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import hashlib
 import json
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -17,16 +19,18 @@ from torch import Tensor
 from torch.utils._python_dispatch import _disable_current_modes
 
 from ...cellspec.cell import CellSpec
+from ...cellspec.named import is_named
 from ..errors import TensorError
 from ..reference import scan_reference
 from ..tensors import ScanInputs
 
 _DIGITS = 6
+_SHOWN = 100  # characters of an equation in a message
 
 
-def identity_of(cell: CellSpec) -> dict[str, str]:
+def identity_of(cell: CellSpec) -> dict[str, Any]:
     """A cell's entry in the metadata of a state dict."""
-    return {"name": cell.name, "digest": _digest(cell)}
+    return {"name": cell.name, "digest": _digest(cell), "equations": list(_equations(cell))}
 
 
 def check_same_cell(found: Any, cell: CellSpec, prefix: str) -> None:
@@ -44,13 +48,48 @@ def check_same_cell(found: Any, cell: CellSpec, prefix: str) -> None:
         return
     name = str(found.get("name"))
     other = name if name != cell.name else f"another cell that is called {name}"
+    theirs, own = _differing(found.get("equations"), _equations(cell))
+    if name != cell.name and is_named(name):
+        write = f"rnnc.RNN({name!r}, ...) if that is what you load"
+    else:
+        write = f"an rnnc.RNN of the {name} that they were saved with"
     raise TensorError(
         f"state_dict of {prefix[:-1] or 'the module'}",
-        f"the weights of {other}",
-        f"those of {cell.name}",
-        f"rnnc.RNN(rnnc.cells.get({name!r}), ...) if that is what you load,"
-        " or load_state_dict(dict(state_dict)) to load them all the same",
+        f"the weights of {other}{theirs}",
+        f"those of {cell.name}{own}",
+        f"{write}, or load_state_dict(dict(state_dict)) to load them all the same",
     )
+
+
+@lru_cache(maxsize=512)
+def _equations(cell: CellSpec) -> tuple[str, ...]:
+    return cell.equations()
+
+
+def _differing(saved: Any, own: tuple[str, ...]) -> tuple[str, str]:
+    """The first equation in which two cells differ, as the ends of two lines of a message.
+
+    Args:
+        saved: the equations of one, if its file has them.
+        own: of the other.
+    """
+    if not isinstance(saved, list):
+        return "", ""
+    theirs, ours = ({str(line).partition(" = ")[0]: str(line) for line in e} for e in (saved, own))
+    name = next((n for n in [*theirs, *ours] if theirs.get(n) != ours.get(n)), None)
+    if name is None:
+        return ", with the same equations", ", with its own order of states, params and inputs"
+    lines = theirs.get(name, f"no {name}"), ours.get(name, f"no {name}")
+    differ = (a != b for a, b in zip_longest(*lines))
+    place = next(at for at, differs in enumerate(differ) if differs)
+    return _around(lines[0], place), _around(lines[1], place)
+
+
+def _around(line: str, place: int) -> str:
+    """A line, or of a long one what is around a place."""
+    begin = max(place - _SHOWN // 2, 0) if len(line) > _SHOWN else 0
+    shown = line[begin : begin + _SHOWN]
+    return f", with {'…' * (begin > 0)}{shown}{'…' * (begin + _SHOWN < len(line))}"
 
 
 @lru_cache(maxsize=512)

@@ -28,14 +28,18 @@ def test_another_cells_weights_are_refused_by_both_names():
         for strict in (True, False):
             with pytest.raises(rnnc.TensorError) as caught:
                 target.load_state_dict(state_dict, strict=strict)
-            for text in ("found:  the weights of slstm", "wanted: those of lstm", "write:  "):
+            for text in (
+                "the weights of slstm",
+                "wanted: those of lstm",
+                "write:  rnnc.RNN('slstm', ",
+            ):
                 assert text in str(caught.value)
     for key, value in target.state_dict().items():
         assert torch.equal(value, before[key])
     # The advice: all the same.
     target.load_state_dict(dict(source.state_dict()))
     assert torch.equal(target.weight_hh_l0, source.weight_hh_l0)
-    rnnc.RNN(rnnc.cells.get("slstm"), 3, 8).load_state_dict(saved(source))
+    rnnc.RNN("slstm", 3, 8).load_state_dict(saved(source))
 
 
 def test_nested_modules_and_prefixes():
@@ -77,8 +81,75 @@ def test_constants_may_change_and_equations_may_not():
         """Another function of the same name."""
         return (1 - alpha) * h + alpha * relu(g)
 
-    with pytest.raises(rnnc.TensorError, match="another cell that is called one"):
+    with pytest.raises(rnnc.TensorError) as caught:
         rnnc.RNN(rnnc.cell(one), 3, 8).load_state_dict(source)
+    assert str(caught.value) == (
+        "state_dict of the module\n"
+        "  found:  the weights of another cell that is called one, with"
+        " h' = (1 - alpha)*h + alpha*tanh(g)\n"
+        "  wanted: those of one, with h' = (1 - alpha)*h + alpha*relu(g)\n"
+        "  write:  an rnnc.RNN of the one that they were saved with,"
+        " or load_state_dict(dict(state_dict)) to load them all the same"
+    )
+
+
+def edited(*lines, states=("h", "c"), more=()):
+    """A cell of equations as text, as a notebook has it after an edit."""
+    declared = ["g: Gate", *(f"{s}: State" for s in states), *more]
+    text = f"def own({', '.join(declared)}):\n"
+    text += "".join(f"    {line}\n" for line in lines)
+    scope = {"Gate": Gate, "State": State, "Param": Param, "tanh": tanh}
+    exec(text, scope)
+    return rnnc.cell(scope["own"])
+
+
+LONG = " + ".join(f"tanh({i}.5*g)" for i in range(40))
+DIFFERENCES = {
+    "a gate": (
+        edited("return tanh(g) + c, tanh(c)"),
+        rnnc.cells.scrn,
+        ("own, with g = x_g + R_g h + b_g", "scrn, with g = x_g"),
+    ),
+    "one equation more": (
+        edited("return tanh(g)", states="h"),
+        edited("return tanh(g), tanh(c)"),
+        ("another cell that is called own, with no c'", "those of own, with c' = tanh(c)"),
+    ),
+    "a place in a long equation": (
+        edited(f"return {LONG}, c"),
+        edited(f"return {LONG.replace('20.5', '20.25')}, c"),
+        ("own, with …", "tanh(20.5*g)", "…\n  wanted: those of own, with …", "tanh(20.25*g)"),
+    ),
+    "a factor, which changes the order of the lines": (
+        edited("return tanh(g), tanh(c)"),
+        edited("return 2*tanh(g), tanh(c)"),
+        ("called own, with h' = tanh(g)", "those of own, with h' = 2*tanh(g)"),
+    ),
+    "an order": (
+        edited("return tanh(g*a) + b, tanh(c)", more=("a: Param", "b: Param")),
+        edited("return tanh(g*a) + b, tanh(c)", more=("b: Param", "a: Param")),
+        ("own, with the same equations", "with its own order of states, params and inputs"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", DIFFERENCES)
+def test_the_first_difference_is_shown(name):
+    before, after, texts = DIFFERENCES[name]
+    source = saved(rnnc.RNN(before, 3, 8))
+    with pytest.raises(rnnc.TensorError) as caught:
+        rnnc.RNN(after, 3, 8).load_state_dict(source)
+    for text in texts:
+        assert text in str(caught.value)
+    assert max(map(len, str(caught.value).splitlines())) < 200
+    rnnc.RNN(before, 3, 8).load_state_dict(source)  # the advice
+
+
+def test_files_without_equations_are_refused_too():
+    source = rnnc.RNN(rnnc.cells.slstm, 3, 8).state_dict()
+    del source._metadata[""]["cell"]["equations"]
+    with pytest.raises(rnnc.TensorError, match=r"of slstm\n  wanted: those of lstm\n  write"):
+        rnnc.RNN(rnnc.cells.lstm, 3, 8).load_state_dict(source)
 
 
 @pytest.mark.parametrize("name", list(rnnc.cells.names()))
