@@ -70,28 +70,47 @@ class ElementwiseFunction:
         """The function applied to nodes; equal calls are one node if the gradient is linear."""
         return (call if self.linear else call_of_its_own)(self.name, *arguments)
 
-    def __call__(self, *operands: Arithmetic | Condition | float) -> Any:
+    def __call__(
+        self, *operands: Arithmetic | Condition | float, **named: Arithmetic | Condition | float
+    ) -> Any:
         """Apply the function to gates, states, params, constants and numbers of a cell.
 
+        Args:
+            operands: the first arguments, in their order.
+            named: others, by their names: `leaky_relu(g, slope=0.2)`.
+
         Raises:
-            CellError: a wrong number of arguments, no traced argument, or a foreign one.
+            CellError: a missing argument, one too many or given twice, no argument of that name, no
+                traced argument, or a foreign one.
         """
-        missing = len(self.arguments) - len(operands)
-        if not 0 <= missing <= len(self.defaults):
-            raise CellError(
-                f"{self.name} with {len(operands)} argument(s)",
-                f"{len(self.arguments)}: {', '.join(self.arguments)}",
-                self.signature,
-            )
-        filled = (*operands, *self.defaults[len(self.defaults) - missing :])
+        filled = self._filled(operands, named)
         if not any(isinstance(x, Tracer | Condition) for x in filled):
+            given = [*map(shown, operands), *(f"{n}={shown(x)}" for n, x in named.items())]
             raise CellError(
-                f"{self.name}({', '.join(map(shown, operands))})",
+                f"{self.name}({', '.join(given)})",
                 "a gate, state, param or constant of the cell among the arguments",
                 "the value itself, as a number",
             )
         nodes = map(self._argument, self.arguments, filled)
         return Tracer(self.node(*nodes), shared_owner(*filled))
+
+    def _filled(self, operands: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        """All arguments in their order."""
+        for name in named:
+            if name not in self.arguments[len(operands) :]:
+                twice = name in self.arguments
+                found = f"{name} given twice" if twice else f"no argument {name!r} of {self.name}"
+                raise CellError(found, ", ".join(self.arguments), self.signature)
+        first = len(self.arguments) - len(self.defaults)
+        given = dict(zip(self.arguments[first:], self.defaults, strict=True))
+        given |= {**dict(zip(self.arguments, operands, strict=False)), **named}
+        if len(operands) > len(self.arguments) or len(given) < len(self.arguments):
+            raise CellError(
+                f"{self.name} with {len(operands) + len(named)} argument(s)",
+                f"{len(self.arguments)}: {', '.join(self.arguments)}",
+                self.signature,
+            )
+        return [given[name] for name in self.arguments]
 
     @property
     def signature(self) -> str:

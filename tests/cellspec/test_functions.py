@@ -8,6 +8,7 @@ import re
 import pytest
 import rnnc
 import torch
+from rnnc import clip, elu, leaky_relu, maximum, tanh, where
 from rnnc.cellspec.declare import Gate, State
 from rnnc.cellspec.expression.text import from_text
 from rnnc.cellspec.functions import TABLE, ElementwiseFunction
@@ -149,6 +150,40 @@ def test_reference_twins_are_torch_s_functions():
         (slope,) = torch.autograd.grad(value.sum(), point)
         torch.testing.assert_close(own[name][0], value.detach(), rtol=1e-9, atol=1e-9, msg=name)
         torch.testing.assert_close(own[name][1], slope, rtol=1e-9, atol=1e-9, msg=name)
+
+
+def test_arguments_by_name():
+    @rnnc.cell
+    def named(g: rnnc.Gate, h: rnnc.State):
+        a = leaky_relu(g, slope=0.2) + clip(g, low=-1, high=1) + clip(high=g, x=h, low=-1)
+        return a + where(g > 0, b=h, a=tanh(x=g)) + elu(x=g) + maximum(g, b=h)
+
+    @rnnc.cell
+    def by_place(g: rnnc.Gate, h: rnnc.State):
+        a = leaky_relu(g, 0.2) + clip(g, -1, 1) + clip(h, -1, g)
+        return a + where(g > 0, tanh(g), h) + elu(g) + maximum(g, h)
+
+    assert named.updates == by_place.updates
+
+
+@pytest.mark.parametrize(
+    ("call", "found"),
+    [
+        (lambda g: clip(g, lo=-1, high=1), "no argument 'lo' of clip"),
+        (lambda g: clip(g, -1, x=g), "x given twice"),
+        (lambda g: clip(g, high=1), "clip with 2 argument(s)"),
+        (lambda g: tanh(), "tanh with 0 argument(s)"),
+        (lambda g: clip(g, 1, 2, 3), "clip with 4 argument(s)"),
+        (lambda g: clip(0.1, low=-1, high=1), "clip(0.1, low=-1, high=1)"),
+    ],
+)
+def test_wrong_arguments_by_name(call, found):
+    def wrong(g: rnnc.Gate, h: rnnc.State):
+        return call(g)
+
+    with pytest.raises(rnnc.CellError) as caught:
+        rnnc.cell(wrong)
+    assert f"found:  {found}\n" in str(caught.value)
 
 
 def test_calls_outside_a_cell():
