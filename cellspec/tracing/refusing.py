@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from .. import refuse
@@ -36,8 +37,14 @@ class Refusing:
         return repr(self)
 
     @classmethod
-    def __torch_function__(cls, function: Any, *_: object, **__: object) -> NoReturn:
-        raise refuse.foreign_call("torch", getattr(function, "__name__", str(function)))
+    def __torch_function__(
+        cls, function: Any, types: object, operands: Any = (), options: object = None
+    ) -> NoReturn:
+        name = getattr(function, "__name__", str(function))
+        # A tensor on the left of an operator asks torch first.
+        if name in _TORCH_OPERATORS:
+            _check_operands(operands)
+        raise refuse.foreign_call("torch", name)
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
         # With a scalar of numpy on the left, Python asks numpy first, for the operators too.
@@ -52,6 +59,8 @@ class Refusing:
                 return getattr(own, f"__{operator}__")(*rest)
             mirrored = _MIRRORED.get(operator, f"r{operator}")
             return getattr(rest[0], f"__{mirrored}__")(own)
+        if operator and method == "__call__":
+            _check_operands(inputs)
         raise refuse.foreign_call("numpy", ufunc.__name__)
 
     def _sympy_(self) -> NoReturn:
@@ -83,6 +92,8 @@ _UFUNCS = {
     "equal": "eq",
     "not_equal": "ne",
 }
+# As torch calls the functions behind Python's operators, except those of matrix products.
+_TORCH_OPERATORS = frozenset("add sub mul div pow remainder __floordiv__ gt ge lt le eq ne".split())
 _MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 
 
@@ -115,6 +126,13 @@ def _python_number(value: Any) -> Any:
     if isinstance(value, Refusing) or getattr(value, "shape", None) != ():
         return value
     return value.item()
+
+
+def _check_operands(operands: Sequence[object]) -> None:
+    """Refuse the first operand that is neither a traced value nor a number."""
+    for operand in operands:
+        if not isinstance(operand, Refusing | numbers.Real):
+            raise refuse.operand(shown(operand), operand)
 
 
 def shown(value: object) -> str:
