@@ -40,6 +40,10 @@ def print_plan(
     with stage(f"planning {found.name}"):
         plan = plan_for(found, shape, limits, variant)
         plans = dict(_plans(found, shape, limits))
+    if plan.variant in plans and plan.forward.steps_per_launch == "all":
+        # "auto" may join two kernels of one kind that its own plan does not join. Of a kind with
+        # launches per step it says why the others do not fit, as their rows do.
+        plans[plan.variant] = plan
     print_lines(f"{found.name}, {shape}\n{limits}\n")
     print_table(_table(shape, plan, plans))
     parts = f"forward {plan.forward.estimate}, backward {plan.backward.estimate}"

@@ -88,6 +88,22 @@ def test_plan_marks_a_mixed_plan_that_is_taken(shown: Callable[..., str]) -> Non
     assert "\n".join(lines).endswith(f"\n\n* {plan}")
 
 
+def test_the_table_has_the_plan_of_the_text(shown: Callable[..., str]) -> None:
+    """Here "auto" joins a forward and a backward of the grid that its own plan does not join."""
+    sizes = {"heads": 1, "head_dim": 2048, "batch": 16, "gpu": "H200"}
+    taken = rnnc.cells.lstm.cuda(**sizes).plan
+    own = rnnc.cells.lstm.cuda(**sizes, variant="grid").plan
+    assert taken.variant == own.variant == "grid"
+    assert taken.nanoseconds != own.nanoseconds
+    lines = shown("plan", "lstm", "--head-dim", "2048").splitlines()
+    forward, backward = taken.nanoseconds
+    row = f"* grid {forward} ns per step {backward} ns per step "
+    assert " ".join(lines[6].split()).startswith(row)
+    text = "\n".join(lines)
+    assert f"; about {forward} ns per step" in text
+    assert f"; about {backward} ns per step" in text
+
+
 def test_plan_says_why_a_variant_does_not_fit(shown: Callable[..., str]) -> None:
     *fused, alternating = shown("plan", "lstm", "--head-dim", "16384").splitlines()[4:8]
     for variant, line in zip(("block", "cluster", "grid"), fused, strict=True):
