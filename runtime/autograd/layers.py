@@ -75,8 +75,8 @@ class Layers(torch.autograd.Function):
             check_has_operators(ctx.stack.calls[0].target)
             if not isinstance(ctx.stack.form, TorchForm):  # torch's operations take a batch
                 check_gradients(gradients)
-            named = saved_by_name(ctx.stack, ctx.given, saved)
-            inputs = saved[: ctx.inputs]
+            inputs = apart(saved[: ctx.inputs])
+            named = saved_by_name(ctx.stack, ctx.given, (*inputs, *saved[ctx.inputs :]))
             weights, masks = inputs[named.others :], named.masks
             again = partial(ctx.composed, named.x, named.states, weights, masks, named.ragged)
             return None, None, None, None, *differentiable(again, inputs, needs, gradients)
@@ -161,6 +161,19 @@ def as_left(ctx: Any, saved: Sequence[Any]) -> Sequence[Any]:
     return found
 
 
+def apart(inputs: Sequence[Any]) -> list[Any]:
+    """Give each input of a call a node of its own in the graph.
+
+    One may depend on another: states of an earlier call depend on the same weights. The gradient of
+    weights is that of this call alone, since autograd adds the rest itself.
+
+    Args:
+        inputs: of the call.
+    """
+    with torch.enable_grad():
+        return [t.view_as(t) if t is not None and t.requires_grad else t for t in inputs]
+
+
 def differentiable(
     again: Callable[[], tuple[Tensor, States]],
     inputs: Sequence[Any],
@@ -171,7 +184,7 @@ def differentiable(
 
     Args:
         again: computes the output and the last states of the call by such operations.
-        inputs: of the call.
+        inputs: of the call, which `apart` gave and `again` reads.
         needs: which of them need a gradient.
         gradients: of the output and the last states; None for zero.
     """

@@ -17,7 +17,7 @@ from ..replay.replays import Replays, replayed
 from ..tensors import States, Stepped
 from .check_saved import plain_gradients
 from .function import without_autocast
-from .layers import Composed, as_left, differentiable
+from .layers import Composed, apart, as_left, differentiable
 from .stack.forward import profiled
 from .stack.stack import Stack
 from .transforms import check_gradients, check_has_operators
@@ -72,7 +72,7 @@ class Step(torch.autograd.Function):
             check_has_operators(stack.calls[0].target)
             if not isinstance(stack.form, TorchForm):  # torch's operations take a batch
                 check_gradients(gradients)
-            inputs = saved[: ctx.inputs]
+            inputs = apart(saved[: ctx.inputs])
             again = partial(composed_step, ctx.composed, *_named(ctx, inputs))
             return None, None, None, None, *differentiable(again, inputs, needs, gradients)
         new = _new_states(ctx, saved)
