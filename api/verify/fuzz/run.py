@@ -65,10 +65,10 @@ def _run(case: Case) -> Outcome:
         ours = run_ours(case, values, seeds)
     except PlanError as error:
         if case.variant == "auto":
-            return _raised(error)
+            return raised(error)
         return Outcome("refused", (str(error),))
     except Exception as error:
-        return _raised(error)
+        return raised(error)
     wrong = judge(case, ours, truth, loop)
     if wrong and case.dtype != "float64":
         wrong = _again(case, wrong, ours, truth, loop)
@@ -77,9 +77,15 @@ def _run(case: Case) -> Outcome:
     return Outcome("wrong", tuple(map(str, wrong)), "a wrong value")
 
 
-def _raised(error: Exception) -> Outcome:
+def raised(error: Exception) -> Outcome:
+    """The outcome of a case whose call raised an error.
+
+    Args:
+        error: what it raised; its notes are reasons too.
+    """
     place = traceback.extract_tb(error.__traceback__)[-1]
     lines = (f"{type(error).__name__}: {error}", f"at {place.name} in {place.filename}")
+    lines += tuple(getattr(error, "__notes__", ()))
     return Outcome("wrong", lines, f"{type(error).__name__} in {place.name}")
 
 

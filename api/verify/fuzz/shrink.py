@@ -5,35 +5,49 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import TypeVar
 
 from ..draw.cell import without_unused
 from ..draw.tree import Case, CellDraw, Node, name, number
 
+Drawn = TypeVar("Drawn")
+
 _PLAIN = Case(CellDraw((), (), (), (), (), ()))
 
 
-def shrink(case: Case, fails: Callable[[Case], bool], seconds: float = 60) -> Case:
+def shrink(
+    case: Drawn,
+    fails: Callable[[Drawn], bool],
+    smaller: Callable[[Drawn], Iterator[Drawn]],
+    seconds: float = 60,
+) -> Drawn:
     """Try smaller cases until none fails.
 
     Args:
         case: a case that fails.
         fails: tells whether a case fails.
+        smaller: gives the cases to try.
         seconds: the time limit, after which the smallest case so far is returned.
     """
     deadline = time.monotonic() + seconds
     found = True
     while found:
         found = False
-        for smaller in _smaller(case):
+        for less in smaller(case):
             if time.monotonic() > deadline:
                 return case
-            if fails(smaller):
-                case, found = smaller, True
+            if fails(less):
+                case, found = less, True
                 break
     return case
 
 
-def _smaller(case: Case) -> Iterator[Case]:
+def smaller_cells(case: Case) -> Iterator[Case]:
+    """Cases with default options, smaller sizes or a smaller cell.
+
+    Args:
+        case: a case that fails.
+    """
     yield from _options(case)
     yield from _sizes(case)
     for cell in _cells(case.cell):

@@ -12,10 +12,10 @@ from rnnc.verify.draw.tree import Case, CellDraw, Node, ValueDraw
 from rnnc.verify.fuzz.judge import judge
 from rnnc.verify.fuzz.report import report
 from rnnc.verify.fuzz.run import Outcome, run_case
-from rnnc.verify.fuzz.shrink import shrink
+from rnnc.verify.fuzz.shrink import shrink, smaller_cells
 from rnnc.verify.fuzz.tensors import VIEWS, draw_values, lay
 from rnnc.verify.fuzz.twin import loop_of, run_twin
-from rnnc.verify.fuzz.workers import Worker
+from rnnc.verify.fuzz.worker import Worker
 
 CELLS, PARTS, SEED = 150, 2, 20
 RUN = 10  # of them in make test: some are compiled twice, for both directions of time or for masks
@@ -140,7 +140,7 @@ def test_shrinks_to_what_matters():
         return any(n.op == "silu" for _, value in case.cell.body for n in value.walk())
 
     case = next(c for c in (draw_case(4, n, Settings()) for n in range(100)) if fails(c))
-    smallest = shrink(case, fails)
+    smallest = shrink(case, fails, smaller_cells)
     assert fails(smallest)
     assert len(smallest.cell.states) == 1
     assert len(smallest.cell.gates) + len(smallest.cell.params) <= 1

@@ -1,0 +1,1 @@
+"""`rnnc fuzz --modules`: compares calls of random modules with the reference."""

@@ -1,0 +1,63 @@
+"""The cells of random modules: of the library, and with inputs that no weight multiplies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import cells
+from ...cellspec.declare import Gate, Input, State, gate
+from ...cellspec.functions import exp, sigmoid, softplus, tanh
+from ...define import Cell, cell
+
+# Smooth ones, so that rounding decides no comparison. All kinds of recurrent weights are there.
+LIBRARY = (
+    "lstm",
+    "gru",
+    "elman",
+    "slstm",
+    "peephole_lstm",
+    "indrnn",
+    "mingru",
+    "cornn",
+    "minimal_rnn",
+    "brc",
+    "cifg_lstm",
+    "scrn",
+    "unicornn",
+    "fastgrnn",
+    "ugrnn",
+)
+
+
+@cell
+def gap_lstm(i: Gate, f: Gate, z: Gate, o: Gate, gap: Input, h: State, c: State) -> Any:
+    """LSTM whose cell state decays with the time since the step before."""
+    c = sigmoid(f) * exp(-softplus(gap)) * c + sigmoid(i) * tanh(z)
+    return sigmoid(o) * tanh(c), c
+
+
+_WITHOUT_INPUT = gate(input=False)
+
+
+@cell
+def gained_gru(
+    z: Gate, n: Gate, gain: Input, shift: Input, h: State, m: Gate = _WITHOUT_INPUT
+) -> Any:
+    """Gated unit whose candidate is scaled and shifted by inputs."""
+    u = sigmoid(z)
+    return u * h + (1 - u) * tanh(n * gain + m + shift)
+
+
+WITH_INPUTS = {"gap_lstm": gap_lstm, "gained_gru": gained_gru}
+CELLS = (*LIBRARY, *WITH_INPUTS)
+# Those that read their output through dense matrices alone, so that it may be projected.
+PROJECTABLE = ("lstm", "elman", "cifg_lstm", "gap_lstm")
+
+
+def cell_named(name: str) -> Cell:
+    """A cell of a random module.
+
+    Args:
+        name: one of `CELLS`.
+    """
+    return WITH_INPUTS[name] if name in WITH_INPUTS else cells.get(name)
