@@ -81,7 +81,7 @@ def render(pointwise: Pointwise, plan: CpuPlan | KernelPlan) -> Source:
             functions=emit_used_functions(
                 map(pointwise.program, plan.directions), provided=plan.provided
             ),
-            **pointwise_functions(pointwise, sorted(plan.provided)),
+            **pointwise_functions(pointwise, sorted(plan.passed)),
         )
     )
     headers = _headers(plan.headers) + _registered_headers.get(plan.template, ())

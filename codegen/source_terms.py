@@ -50,8 +50,8 @@ def source_terms(pointwise: Pointwise, source: Source) -> tuple[Terms, ...]:
         if shown is None and helper:
             shown = _only_caller(pointwise, helper[1])
         found.append(named_terms(line, names) if shown is None else shown)
-    provided = sorted(source.plan.provided)
-    for function in pointwise_functions(pointwise, provided).values():
+    passed = sorted(source.plan.passed)
+    for function in pointwise_functions(pointwise, passed).values():
         texts = [line.text for line in function.lines]
         for first in range(len(lines) - len(texts) + 1):
             if lines[first : first + len(texts)] == texts:

@@ -31,7 +31,9 @@ class CpuPlan:
     save: ClassVar[Save] = "gates"
     template: ClassVar[str] = "cpu/kernel.cpp.jinja"
     headers: ClassVar[str] = "cpu/lib"
-    provided: ClassVar[frozenset[str]] = frozenset()
+    # Of the table's functions, those that math.h has; a forward calls them by name.
+    provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
+    passed: ClassVar[frozenset[str]] = frozenset()
     directions: ClassVar[tuple[Direction, ...]] = DIRECTIONS
 
     def as_compiled(self) -> Self:

@@ -92,6 +92,7 @@ class KernelPlan(ABC):
     # Functions of the table that the CUDA headers write themselves. They are passed to a forward,
     # so a kernel chooses how exact they are.
     provided: ClassVar[frozenset[str]] = frozenset({"sigmoid"})
+    passed: ClassVar[frozenset[str]] = provided
     steps_per_launch: ClassVar[Literal["all", "one"]] = "all"
 
     direction: Direction

@@ -35,8 +35,6 @@ constexpr int kDiagonalOrder[] = {-1};  // in which they are added -> diagonal p
 
 namespace rnnc {
 
-RNNC_INLINE real sigmoid(real x) { return real(1) / (real(1) + exp(-x)); }
-
 // 9 operations per unit
 RNNC_INLINE void pointwise_forward(real r, real z, real n, real m, real h, real& h_next,
     real& sigmoid_r, real& sigmoid_z) {
@@ -63,7 +61,7 @@ template <bool keep>
 static void forward_row(const real* gates, const real* const* before, real* const* after,
                         int64_t offset, const real* params, int64_t width, real* kept, int64_t dim,
                         int64_t n) {
-#pragma omp simd
+#pragma omp simd simdlen(kLanes)
   for (int64_t d = 0; d < n; ++d) {
     real h_next, sigmoid_r, sigmoid_z;
     pointwise_forward(
@@ -90,7 +88,7 @@ static void backward_row(const real* kept, const real* const* before, const real
                          int64_t offset, const real* params, int64_t width, real* d_states,
                          int64_t state_width, real* d_gates, real* d_params, int64_t dim,
                          int64_t n) {
-#pragma omp simd
+#pragma omp simd simdlen(kLanes)
   for (int64_t d = 0; d < n; ++d) {
     real d_m, d_n, d_r, d_z, d_h;
     pointwise_backward(

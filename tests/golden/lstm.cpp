@@ -36,8 +36,6 @@ constexpr int kDiagonalOrder[] = {-1};  // in which they are added -> diagonal p
 
 namespace rnnc {
 
-RNNC_INLINE real sigmoid(real x) { return real(1) / (real(1) + exp(-x)); }
-
 // 9 operations per unit
 RNNC_INLINE void pointwise_forward(real i, real f, real z, real o, real h, real c, real& h_next,
     real& c_next, real& sigmoid_f, real& sigmoid_i, real& sigmoid_o, real& tanh_z) {
@@ -71,7 +69,7 @@ template <bool keep>
 static void forward_row(const real* gates, const real* const* before, real* const* after,
                         int64_t offset, const real* params, int64_t width, real* kept, int64_t dim,
                         int64_t n) {
-#pragma omp simd
+#pragma omp simd simdlen(kLanes)
   for (int64_t d = 0; d < n; ++d) {
     real h_next, c_next, sigmoid_f, sigmoid_i, sigmoid_o, tanh_z;
     pointwise_forward(
@@ -100,7 +98,7 @@ static void backward_row(const real* kept, const real* const* before, const real
                          int64_t offset, const real* params, int64_t width, real* d_states,
                          int64_t state_width, real* d_gates, real* d_params, int64_t dim,
                          int64_t n) {
-#pragma omp simd
+#pragma omp simd simdlen(kLanes)
   for (int64_t d = 0; d < n; ++d) {
     real d_f, d_i, d_o, d_z, d_h, d_c;
     pointwise_backward(

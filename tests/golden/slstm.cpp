@@ -38,7 +38,6 @@ constexpr int kDiagonalOrder[] = {-1};  // in which they are added -> diagonal p
 
 namespace rnnc {
 
-RNNC_INLINE real sigmoid(real x) { return real(1) / (real(1) + exp(-x)); }
 RNNC_INLINE real logsigmoid(real x) { return (x > real(0) ? real(0) : x) - log1p(exp(-abs(x))); }
 RNNC_INLINE real maximum(real a, real b) { return (a > b || a != a) ? a : b; }
 RNNC_INLINE real minimum(real a, real b) { return (a < b || a != a) ? a : b; }
@@ -89,7 +88,7 @@ template <bool keep>
 static void forward_row(const real* gates, const real* const* before, real* const* after,
                         int64_t offset, const real* params, int64_t width, real* kept, int64_t dim,
                         int64_t n) {
-#pragma omp simd
+#pragma omp simd simdlen(kLanes)
   for (int64_t d = 0; d < n; ++d) {
     real h_next, c_next, n_next, m_next, sigmoid_o, tanh_z;
     pointwise_forward(
@@ -122,7 +121,7 @@ static void backward_row(const real* kept, const real* const* before, const real
                          int64_t offset, const real* params, int64_t width, real* d_states,
                          int64_t state_width, real* d_gates, real* d_params, int64_t dim,
                          int64_t n) {
-#pragma omp simd
+#pragma omp simd simdlen(kLanes)
   for (int64_t d = 0; d < n; ++d) {
     real d_f, d_i, d_o, d_z, d_h, d_c, d_n, d_m;
     pointwise_backward(

@@ -11,6 +11,18 @@
 
 namespace rnnc {
 
+// The widest vectors of the processor. A loop asks for them by their lanes: a compiler may take
+// narrower ones, which were faster on earlier processors.
+#if defined(__AVX512F__)
+constexpr int64_t kVectorBytes = 64;
+#elif defined(__AVX__)
+constexpr int64_t kVectorBytes = 32;
+#else
+constexpr int64_t kVectorBytes = 16;
+#endif
+constexpr int64_t kLanes = kVectorBytes / sizeof(real);
+typedef real Vector __attribute__((vector_size(kVectorBytes)));
+
 // A number beyond float: infinite where `real` is one. C++ leaves that conversion undefined.
 RNNC_INLINE real literal(double x) {
   return sizeof(real) == sizeof(double) ? real(x) : real(x > 0 ? __builtin_inf() : -__builtin_inf());
@@ -42,6 +54,7 @@ RNNC_INLINE double expm1(double x) { return __builtin_expm1(x); }
 RNNC_INLINE double log(double x) { return __builtin_log(x); }
 RNNC_INLINE double log1p(double x) { return __builtin_log1p(x); }
 RNNC_INLINE double tanh(double x) { return __builtin_tanh(x); }
+RNNC_INLINE double sigmoid(double x) { return 1 / (1 + exp(-x)); }
 
 RNNC_INLINE float float_of_bits(int32_t bits) {
   float value;
@@ -57,21 +70,26 @@ RNNC_INLINE int32_t bits_of_float(float value) {
 
 // x = k ln 2 + r with |r| <= ln 2 / 2; ln 2 in two parts, so that k ln 2 is exact enough.
 struct Reduced {
-  float k;
+  int32_t k;
   float expm1_r;
 };
 
+RNNC_INLINE float power_of_two(int32_t k) { return float_of_bits((k + 127) << 23); }
+
+// For |x| < 2^21.
 RNNC_INLINE Reduced reduce_exponent(float x) {
-  const float k = __builtin_rintf(x * 1.44269504f);
+  // Added to 1.5 * 2^23 a number is rounded to an integer, which the last bits hold.
+  constexpr float kRounding = 12582912.0f;
+  const float rounded = x * 1.44269504f + kRounding;
+  const float k = rounded - kRounding;
   const float r = (x - k * 0.693145752f) - k * 1.42860682e-6f;
-  // Minimax polynomial of (exp(r) - 1 - r) / r^2, error 5e-11.
-  const float q =
-      0.5f +
-      r * (0.1666666716337204f +
-           r * (0.04166625440120697f +
-                r * (0.008333264850080013f +
-                     r * (0.0013947257539257407f + r * 0.00019918076577596366f))));
-  return {k, r + r * r * q};
+  // Minimax polynomial of (exp(r) - 1 - r) / r^2, error 5e-11, in pairs of terms, which do not wait
+  // for each other.
+  const float s = r * r;
+  const float q = (0.5f + r * 0.1666666716337204f) +
+                  s * ((0.04166625440120697f + r * 0.008333264850080013f) +
+                       s * (0.0013947257539257407f + r * 0.00019918076577596366f));
+  return {bits_of_float(rounded) - 0x4b400000, r + s * q};
 }
 
 RNNC_INLINE float exp(float x) {
@@ -80,44 +98,35 @@ RNNC_INLINE float exp(float x) {
   x = x < -104.0f ? -104.0f : x;
   const Reduced reduced = reduce_exponent(x);
   // 2^k in two factors: k reaches beyond the exponents of one float at both ends.
-  const int32_t k = (int32_t)reduced.k;
-  const int32_t half = k >> 1;
-  const float scale = float_of_bits((half + 127) << 23);
-  const float rest = float_of_bits((k - half + 127) << 23);
-  return (1.0f + reduced.expm1_r) * scale * rest;
-}
-
-// The same bits for low <= x <= high, where 2^k is one factor.
-template <int low, int high>
-RNNC_INLINE float exp_between(float x) {
-  static_assert(low >= -87 && high <= 88, "2^k has to be a normal number");
-  const Reduced reduced = reduce_exponent(x);
-  return (1.0f + reduced.expm1_r) * float_of_bits(((int32_t)reduced.k + 127) << 23);
+  const int32_t half = reduced.k >> 1;
+  return (1.0f + reduced.expm1_r) * power_of_two(half) * power_of_two(reduced.k - half);
 }
 
 RNNC_INLINE float expm1(float x) {
   const float held = x > 60.0f ? 60.0f : (x < -30.0f ? -30.0f : x);
   const Reduced reduced = reduce_exponent(held);
-  const float scale = float_of_bits(((int32_t)reduced.k + 127) << 23);
+  const float scale = power_of_two(reduced.k);
   const float near = scale * reduced.expm1_r + (scale - 1.0f);
   return x > 60.0f ? exp(x) : near;
 }
 
-RNNC_INLINE float tanh(float x) {
+RNNC_INLINE float sigmoid(float x) {
+  // By exp(-|x|): it does not overflow, and the smallest results keep their digits.
   const float size = abs(x);
-  const float held = size > 10.0f ? 10.0f : size;
-  // Above 0.625 a quotient whose error the 1 absorbs, below it a minimax polynomial of
-  // (tanh(x) - x) / x^3 in x^2, error 1.5e-10.
-  const float large = 1.0f - 2.0f / (exp_between<0, 20>(2.0f * held) + 1.0f);
-  const float s = held * held;
-  const float q =
-      -0.3333333134651184f +
-      s * (0.13333210349082947f +
-           s * (-0.05394720286130905f +
-                s * (0.021702965721488f +
-                     s * (-0.00818266998976469f + s * 0.002147533930838108f))));
-  const float small = held + held * s * q;
-  return __builtin_copysignf(size > 0.625f ? large : small, x);
+  const Reduced reduced = reduce_exponent(size > 104.0f ? -104.0f : -size);
+  // 2^32 times too much, so that 2^k is a normal number.
+  const float scale = power_of_two(reduced.k + 32);
+  const float power = (scale + scale * reduced.expm1_r) * 2.32830644e-10f;
+  return (x < 0.0f ? power : 1.0f) / (1.0f + power);
+}
+
+RNNC_INLINE float tanh(float x) {
+  // By expm1(-2|x|), which loses no digits near zero; beyond 10 the result is 1.
+  const float size = abs(x);
+  const Reduced reduced = reduce_exponent(size > 10.0f ? -20.0f : -2.0f * size);
+  const float scale = power_of_two(reduced.k);
+  const float power = scale * reduced.expm1_r + (scale - 1.0f);
+  return __builtin_copysignf(power / (2.0f + power), x);
 }
 
 RNNC_INLINE float log(float x) {

@@ -5,16 +5,6 @@
 
 namespace rnnc {
 
-#if defined(__AVX512F__)
-constexpr int64_t kVectorBytes = 64;
-#elif defined(__AVX__)
-constexpr int64_t kVectorBytes = 32;
-#else
-constexpr int64_t kVectorBytes = 16;
-#endif
-constexpr int64_t kLanes = kVectorBytes / sizeof(real);
-typedef real Vector __attribute__((vector_size(kVectorBytes)));
-
 // Accumulators of kRowBlock x kPanelVectors, with room for the operands in the register file.
 constexpr int kRowBlock = 8;
 constexpr int kPanelVectors = kVectorBytes == 64 ? 2 : 1;
