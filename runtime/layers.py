@@ -18,6 +18,7 @@ from .autograd.transforms import check_has_operators, needs_reference
 from .call import fill_of
 from .check.plain import all_plain, any_tangent, is_watched
 from .composed.layer_by_layer import composed
+from .inference import SequenceTarget
 from .layers_call import wavefront_error
 from .module_call import KernelCall, PlainCall
 from .ragged.given import Ragged
@@ -130,6 +131,11 @@ def one_step(call: PlainCall) -> list[Tensor]:
 
 def _inference(call: PlainCall) -> list[Tensor]:
     """The output and the last states, where no gradient is wanted."""
+    if hasattr(target := call.stack.target, "sequence") and call.ragged is None:
+        tensors = call.x, call.states, call.weights
+        found = cast(SequenceTarget, target).sequence(call.stack, *tensors)
+        if found is not None:
+            return [found[0], *found[1]]
     weights = call.stack.weights(call.weights)
     run = forward_layers(call.stack, call.x, call.states, weights, ragged=call.ragged)
     return [run.y, *run.last]

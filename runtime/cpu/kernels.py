@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -20,8 +21,25 @@ from .products import StateGradients, recurrent_gradient, recurrent_product
 from .tasks import sizes_of
 
 
+class Features(NamedTuple):
+    """Features that a kernel multiplies by W, in place of wx.
+
+    Attributes:
+        x: (T, B, features).
+        W: (Gx, N, D, features).
+    """
+
+    x: Tensor
+    W: Tensor
+
+
 def forward(
-    cell: CellSpec, plan: CpuPlan, inputs: ScanInputs, keeps: bool, stored: Sequence[bool]
+    cell: CellSpec,
+    plan: CpuPlan,
+    inputs: ScanInputs,
+    keeps: bool,
+    stored: Sequence[bool],
+    features: Features | None = None,
 ) -> Forward:
     """Run all steps.
 
@@ -31,18 +49,27 @@ def forward(
         inputs: of the call, in the plan's dtype; wx may have any strides.
         keeps: whether the values of gates that a backward reads are kept.
         stored: which states are returned at all steps.
+        features: where the kernel makes the products of the input; then wx has no gates.
     """
     wx, counts, new = inputs.wx, counts_of(cell), inputs.wx.new_empty
     batch, steps, heads, dim, _ = wx.shape
-    states = [new(steps, batch, heads, dim) for _ in stored]
+    masks, plane = inputs.masks, batch * heads * dim
+    # A state that is not returned, and that no matrix reads, needs the memory of one step.
+    kept = [
+        wanted or keeps or masks is not None or state in counts.sources
+        for state, wanted in enumerate(stored)
+    ]
     last = [new(batch, heads, dim) for _ in stored]
+    states = [
+        new(steps, batch, heads, dim) if own else end for own, end in zip(kept, last, strict=True)
+    ]
     saved = new(steps if keeps else 0, batch, heads, counts.saved, dim)
     # C gets the addresses of these tensors: they must live until the call returns.
     R_diag, b = _packed(inputs.R_diag), _packed(inputs.b)
     R, R_strides = _matrices(inputs.R, heads, dim)
     params = _stacked(inputs.params)
     initial_states = [s.contiguous() for s in inputs.initial_states]
-    masks, values = inputs.masks, reset_values(cell, inputs.masks, last[0])
+    values = reset_values(cell, masks, last[0])
     product, strides = None, (0, 0, 0)
     if R is not None and masks is None and torch_multiplies(steps, batch, R):
         of_one_layer = [state.view(1, batch, heads * dim) for state in initial_states]
@@ -50,7 +77,8 @@ def forward(
     arguments = struct_of(
         *sizes_of(steps, batch, heads, dim, 0 if product is not None else counts.dense),
         *[wx.stride(axis) for axis in _STRIDE_ORDER],
-        wx.data_ptr(),
+        wx.data_ptr() if features is None else 0,
+        *_feature_fields(features),
         address(R if product is None else None),
         *R_strides,
         address(product),
@@ -60,6 +88,7 @@ def forward(
         address(params),
         *addresses(initial_states),
         *addresses(states),
+        *[plane if own else 0 for own in kept],
         *addresses(last),
         address(saved if keeps else None),
         *unweighted_fields(inputs.unweighted),
@@ -211,6 +240,33 @@ def _matrices(R: Tensor | None, heads: int, dim: int) -> tuple[Tensor | None, tu
     if matrix == [dim, 1]:
         return R, (pair, head)
     return R.contiguous(), (heads * dim * dim, dim * dim)
+
+
+def features_of(x: Tensor, weight: Tensor) -> Features:
+    """Features and their weights as kernels read them.
+
+    Args:
+        x: (T, B, input).
+        weight: (Gx, N, D, input).
+    """
+    size = weight.shape[3]
+    x = x if x.stride(2) == 1 else x.contiguous()
+    whole = weight.stride()[2:] == (size, 1)
+    return Features(x, weight if whole else weight.contiguous())
+
+
+def _feature_fields(features: Features | None) -> tuple[int, ...]:
+    """The fields of `ForwardArguments` from x to W_strides."""
+    if features is None:
+        return (0,) * 7
+    x, W = features
+    return (
+        x.data_ptr(),
+        *x.stride()[:2],
+        x.shape[2],
+        W.data_ptr(),
+        *W.stride()[:2],
+    )
 
 
 def _packed(tensor: Tensor | None) -> Tensor | None:

@@ -19,13 +19,15 @@ from . import kernels
 from .compile import check_compiler, cpu_library
 from .linear import linear, rows_of
 from .plans import DTYPES, plan_of
+from .sequence import CpuSequences
 from .step import CpuSteps
+from .tasks import multiplies_features
 
 if TYPE_CHECKING:
     from ..autograd.stack.stack import Stack
 
 
-class CpuTarget(CpuSteps):
+class CpuTarget(CpuSteps, CpuSequences):
     """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units.
 
     Attributes:
@@ -219,6 +221,33 @@ class CpuTarget(CpuSteps):
         plan = plan_of(inputs.wx.dtype, call.choice.reverse, masked=call.masked)
         keeps = call.for_backward and not self.computes_gates_again(call.choice.save)
         return kernels.forward(call.cell, plan, inputs, keeps, call.stored)
+
+    def takes_features(self, call: Call, x: Tensor, weight: Tensor) -> bool:
+        """Whether `forward_of_features` is faster than the product and `forward`.
+
+        Args:
+            call: the call.
+            x: (T, B, input).
+            weight: (Gx, N, D, input).
+        """
+        if call.for_backward or call.masked:
+            return False
+        return multiplies_features(x.shape[0], x.shape[1], weight.numel())
+
+    def forward_of_features(
+        self, call: Call, x: Tensor, weight: Tensor, inputs: ScanInputs
+    ) -> Forward:
+        """Run the forward of a call, whose kernel makes the products of the input too.
+
+        Args:
+            call: the call, which no backward follows.
+            x: (T, B, input).
+            weight: (Gx, N, D, input).
+            inputs: its other tensors; wx has no gates.
+        """
+        plan = plan_of(x.dtype, call.choice.reverse)
+        features = kernels.features_of(x, weight)
+        return kernels.forward(call.cell, plan, inputs, False, call.stored, features)
 
     def backward(
         self,

@@ -37,6 +37,7 @@ class Counts(NamedTuple):
         params: params.
         dense: recurrent matrices.
         diagonal: diagonal weights.
+        sources: the numbers of the states that recurrent matrices read.
         saved: values per unit that a forward saves if it saves gates.
         biases: the numbers of the gates that have a bias.
         biases_of_all: whether these are all gates, in order.
@@ -50,6 +51,7 @@ class Counts(NamedTuple):
     params: int
     dense: int
     diagonal: int
+    sources: frozenset[int]
     saved: int
     biases: list[int]
     biases_of_all: bool
@@ -73,6 +75,7 @@ def counts_of(cell: CellSpec) -> Counts:
         params,
         len(layout.dense_gates),
         diagonal,
+        frozenset(numbers(layout.dense_sources)),
         len(facts_of(cell).saved),
         biases=numbers(layout.bias),
         biases_of_all=numbers(layout.bias) == list(range(len(layout.gates))),

@@ -112,6 +112,11 @@ static void backward_row(const real* kept, const real* const* before, const real
 
 #include "lib/forward.h"
 #include "lib/backward.h"
+#include "lib/layers.h"
+
+extern "C" void rnnc_layers(const rnnc::LayersArguments* arguments) {
+  rnnc::Layers(*arguments).run();
+}
 
 extern "C" void rnnc_forward(const rnnc::ForwardArguments* arguments) {
   rnnc::forward(*arguments);

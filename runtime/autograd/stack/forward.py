@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
+from ...call import Call
 from ...check.plain import profiler_enabled
+from ...inference import FeaturesTarget
 from ...layers_call import LayerWeights
 from ...masks import Masks
 from ...ragged.given import Ragged
@@ -21,6 +23,9 @@ from ..directions.joint import joint_ragged, joint_stack, joint_states, joint_we
 from ..directions.lanes import NOTHING
 from ..moves import Moves, moves_of, packed_weights
 from .stack import Stack
+
+if TYPE_CHECKING:
+    from ...targets import Target
 
 
 class Run(NamedTuple):
@@ -111,12 +116,29 @@ def _one_by_one(
                 index = layer * directions + direction
                 own = weights[index]
                 with lanes.lane(direction):
-                    wx = rows.project(x, own.W)
-                    first, more = firsts[index], (own.R_diag, own.params, masks_at(index))
-                    inputs = ScanInputs(wx, own.R, own.b, first, *more)
-                    # Its buffer was made here, and becomes that of the saved gates.
-                    results.append(target.forward(call, inputs, donated=own.W is not None))
+                    more = firsts[index], masks_at(index)
+                    results.append(_forward(target, call, rows, x, own, *more))
     return results, masks
+
+
+def _forward(
+    target: Target,
+    call: Call,
+    rows: LayerRows,
+    x: Tensor,
+    own: LayerWeights,
+    first: Sequence[Tensor],
+    masks: Masks | None,
+) -> Forward:
+    """The result of one direction of a layer."""
+    more = own.R, own.b, first, own.R_diag, own.params, masks
+    takes = getattr(target, "takes_features", None)
+    if takes is not None and own.W is not None and takes(call, x, own.W):
+        inputs = ScanInputs(rows.project(x, None), *more)
+        return cast(FeaturesTarget, target).forward_of_features(call, x, own.W, inputs)
+    # The buffer of wx is made here, and becomes that of the saved gates.
+    inputs = ScanInputs(rows.project(x, own.W), *more)
+    return target.forward(call, inputs, donated=own.W is not None)
 
 
 def dropped(stack: Stack, features: Tensor, mask: Tensor) -> Tensor:

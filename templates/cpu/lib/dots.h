@@ -7,10 +7,6 @@
 
 namespace rnnc {
 
-// A vector at any address.
-typedef real LooseVector
-    __attribute__((vector_size(kVectorBytes), aligned(alignof(real)), may_alias));
-
 // The sums of neighbours that are `apart` lanes from each other: of `a` in the lanes whose number
 // has no bit `apart`, of `b` in the others.
 #if defined(__clang__) || __GNUC__ >= 12

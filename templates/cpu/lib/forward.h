@@ -8,14 +8,31 @@
 
 namespace rnnc {
 
+// Whether no gate has two matrices, whose products would be added in another order.
+constexpr bool order_is_free() {
+  for (int i = 0; i < kDensePairs; ++i) {
+    for (int j = 0; j < i; ++j) {
+      if (kDenseGate[i] == kDenseGate[j]) return false;
+    }
+  }
+  return true;
+}
+constexpr bool kDenseOrderIsFree = order_is_free();
+
+// Matrices in panels; null for those that are not packed.
+struct Packed {
+  const real *R, *W;
+};
+
 class ForwardTask {
  public:
   // packed: null where packing the matrices would cost more than it saves.
-  ForwardTask(const ForwardArguments& a, const Task& task, const real* packed)
+  ForwardTask(const ForwardArguments& a, const Task& task, const Packed& packed)
       : a_(a), task_(task), time_(a.sizes, task.head), packed_(packed), width_(padded(task.units)),
-        block_rows_(rows_at_once(a.sizes, task)), bias_(kGates * width_),
-        diagonal_(kDiagonalPairs * width_), params_(kParams * width_),
-        gates_(block_rows_ * kGates * width_) {
+        small_(small(a, task)), block_rows_(rows_at_once(a, task)), block_steps_(steps_at_once(a, task)),
+        bias_(kGates * width_), diagonal_(kDiagonalPairs * width_), params_(kParams * width_),
+        gates_(block_steps_ * block_rows_ * kGates * width_),
+        features_(block_steps_ > 1 ? block_steps_ * block_rows_ * a.features : 0, false) {
     for (int i = 0; i < kBiasGates && a.b != nullptr; ++i) {
       load_units(a.b + i * a.sizes.heads * a.sizes.dim, 1, task, a.sizes,
                  bias_ + kBias[i] * width_, width_);
@@ -35,8 +52,9 @@ class ForwardTask {
     const int64_t steps = a_.sizes.steps, row_stride = a_.sizes.heads * a_.sizes.dim;
     for (int s = 0; s < kStates; ++s) {
       if (a_.last[s] == nullptr) continue;
-      const real* end = states_before(steps, time_, a_.initial[s], a_.states[s],
-                                      a_.sizes.batch * row_stride);
+      const real* end =
+          states_before(steps, time_, a_.initial[s], a_.states[s], a_.step_strides[s]);
+      if (end == a_.last[s]) continue;
       for (int64_t row = task_.first_row; row < task_.first_row + task_.rows; ++row) {
         const int64_t place = row * row_stride + first_value();
         copy_row(end + place, a_.last[s] + place, task_.units);
@@ -46,9 +64,21 @@ class ForwardTask {
 
  protected:
   // Small matrices stay in a cache while blocks of rows pass, whose gates stay in a smaller one.
-  static int64_t rows_at_once(const Sizes& s, const Task& task) {
-    const int64_t bytes = kDensePairs * s.dim * padded(task.units) * (int64_t)sizeof(real);
-    return bytes <= 256 * 1024 ? smaller(kRowBlock, task.rows) : task.rows;
+  static bool small(const ForwardArguments& a, const Task& task) {
+    const int64_t of_W = a.W != nullptr ? kInputGates * a.features : 0;
+    const int64_t values = (kDensePairs * a.sizes.dim + of_W) * padded(task.units);
+    return values * (int64_t)sizeof(real) <= (a.W != nullptr ? 512 : 256) * 1024;
+  }
+
+  static int64_t rows_at_once(const ForwardArguments& a, const Task& task) {
+    return small(a, task) ? smaller(kRowBlock, task.rows) : task.rows;
+  }
+
+  // W is read once for the features of so many steps.
+  static int64_t steps_at_once(const ForwardArguments& a, const Task& task) {
+    if (a.W == nullptr || rows_at_once(a, task) < task.rows) return 1;
+    const int64_t rows = small(a, task) ? 2 * kRowBlock : 8 * kRowBlock;
+    return smaller(task.rows < rows ? rows / task.rows : 1, a.sizes.steps);
   }
 
   int64_t first_value() const { return task_.head * a_.sizes.dim + task_.first_unit; }
@@ -56,24 +86,25 @@ class ForwardTask {
   void run_rows(int64_t step, int64_t first_row, int64_t rows) {
     const Sizes& size = a_.sizes;
     const int64_t dim = size.dim, row_stride = size.heads * dim;
-    const int64_t step_stride = size.batch * row_stride;
     const int64_t origin = first_row * row_stride + task_.head * dim;  // of the head's units
-    const int64_t start = time_.at(step) * step_stride + origin;
+    const int64_t start = time_.at(step) * size.batch * row_stride + origin;
     const real *before[kStates], *sources[kStates];
     real* after[kStates];
     for (int s = 0; s < kStates; ++s) {
-      sources[s] = states_before(step, time_, a_.initial[s], a_.states[s], step_stride) + origin;
+      const int64_t stride = a_.step_strides[s];
+      sources[s] = states_before(step, time_, a_.initial[s], a_.states[s], stride) + origin;
       before[s] = sources[s] + task_.first_unit;
-      after[s] = a_.states[s] + start + task_.first_unit;
+      after[s] = a_.states[s] + time_.at(step) * stride + origin + task_.first_unit;
     }
-    load_inputs(time_.at(step), first_row, rows, gates_);
+    real* const all_gates = gates_of_inputs(step, first_row, rows);
+    const Reading reading = {!small_, kDenseOrderIsFree && step % 2 > 0};
     for (int i = 0; i < kDensePairs; ++i) {
-      const int p = kDenseOrder[i];
+      const int p = kDenseOrder[reading.backwards ? kDensePairs - 1 - i : i];
       add_dense(p, sources[kDenseSource[p]], row_stride, first_row, rows,
-                gates_ + kDenseGate[p] * width_);
+                all_gates + kDenseGate[p] * width_, reading);
     }
     for (int64_t row = 0; row < rows; ++row) {
-      real* gates = gates_ + row * kGates * width_;
+      real* gates = all_gates + row * kGates * width_;
       const int64_t offset = row * row_stride;
       for (int i = 0; i < kDiagonalPairs; ++i) {
         const int p = kDiagonalOrder[i];
@@ -87,6 +118,41 @@ class ForwardTask {
         forward_row<false>(gates, before, after, offset, params_, width_, nullptr, dim,
                            task_.units);
       }
+    }
+  }
+
+  // gates[row][gate][unit] of rows of a step, before the products with states.
+  real* gates_of_inputs(int64_t step, int64_t first_row, int64_t rows) {
+    if (a_.W == nullptr) {
+      load_inputs(time_.at(step), first_row, rows, gates_);
+      return gates_;
+    }
+    const int64_t place = step % block_steps_;
+    if (place == 0) multiply_features(step, first_row, rows);
+    return gates_ + place * rows * kGates * width_;
+  }
+
+  // The same of a block of steps, the products of features and W.
+  void multiply_features(int64_t step, int64_t first_row, int64_t rows) {
+    const int64_t steps = smaller(block_steps_, a_.sizes.steps - step), features = a_.features;
+    const real* left = a_.x + time_.at(step) * a_.x_strides[0] + first_row * a_.x_strides[1];
+    int64_t left_stride = a_.x_strides[1];
+    if (steps > 1) {
+      for (int64_t i = 0; i < steps * rows; ++i) {
+        copy_row(a_.x + time_.at(step + i / rows) * a_.x_strides[0] +
+                     (first_row + i % rows) * a_.x_strides[1],
+                 features_ + i * features, features);
+      }
+      left = features_, left_stride = features;
+    }
+    for (int64_t i = 0; i < steps * rows; ++i) {
+      copy_row(bias_, gates_ + i * kGates * width_, kGates * width_);
+    }
+    for (int g = 0; g < kInputGates; ++g) {
+      const int64_t place = g * a_.sizes.heads + task_.head;
+      multiply(left, left_stride,
+               packed_.W + (place * padded(a_.sizes.dim) + task_.first_unit) * features,
+               steps * rows, features, task_.units, gates_ + g * width_, kGates * width_, {!small_});
     }
   }
 
@@ -120,7 +186,7 @@ class ForwardTask {
 
   // Add the product of a dense pair to its gate; rows of the source are `row_stride` apart.
   void add_dense(int pair, const real* source, int64_t row_stride, int64_t first_row, int64_t rows,
-                 real* gate) {
+                 real* gate, Reading reading = {}) {
     const Sizes& size = a_.sizes;
     const int64_t dim = size.dim;
     const int64_t place = pair * size.heads + task_.head;
@@ -131,9 +197,9 @@ class ForwardTask {
       for (int64_t row = 0; row < rows; ++row) {
         add_row(product + row * a_.product_strides[0], gate + row * kGates * width_, task_.units);
       }
-    } else if (packed_ != nullptr) {
-      multiply(source, row_stride, packed_ + (place * padded(dim) + task_.first_unit) * dim, rows,
-               dim, task_.units, gate, kGates * width_);
+    } else if (packed_.R != nullptr) {
+      multiply(source, row_stride, packed_.R + (place * padded(dim) + task_.first_unit) * dim, rows,
+               dim, task_.units, gate, kGates * width_, reading);
     } else if (a_.R != nullptr) {
       const real* const matrix = matrix_of(a_, pair, task_.head) + task_.first_unit * dim;
       // Dot products take the compiler long, which only single steps are worth.
@@ -149,38 +215,49 @@ class ForwardTask {
   const ForwardArguments& a_;
   const Task task_;
   const TimeOrder time_;
-  const real* const packed_;
-  const int64_t width_, block_rows_;
+  const Packed packed_;
+  const int64_t width_;
+  const bool small_;  // whether the task's matrices fit into a core's cache
+  const int64_t block_rows_, block_steps_;
   Scratch bias_, diagonal_, params_, gates_;
+  Scratch features_;  // of a block of steps, [steps][rows][features]
 };
 
 template <class Runner, class Arguments>
 __attribute__((noinline))  // inlined twice, it would be compiled twice
 static void run_forward(const Arguments& a) {
   const Sizes& size = a.sizes;
-  const bool pack_first = size.steps > 2 && a.product == nullptr;
+  const bool pack_first = (size.steps > 2 || a.W != nullptr) && a.product == nullptr;
   const int64_t panels = padded(size.dim) / kPanel, count = tasks(size);
-  const int64_t to_pack = pack_first ? kDensePairs * size.heads * panels : 0;
-  Scratch memory(to_pack * kPanel * size.dim, false);
-  const real* packed = pack_first ? (const real*)memory : nullptr;
-  if (size.steps == 1 && !worth_threads(size, a.product == nullptr)) {
+  const int64_t of_R = pack_first ? kDensePairs * size.heads * panels : 0;
+  const int64_t of_W = a.W != nullptr ? kInputGates * size.heads * panels : 0;
+  const int64_t values_of_R = of_R * kPanel * size.dim, values_of_W = of_W * kPanel * a.features;
+  KeptMemory memory(values_of_R + values_of_W);
+  real *const R = of_R > 0 ? (real*)memory : nullptr, *const W = memory + values_of_R;
+  const Packed packed = {R, W};
+  const bool multiplies = a.product == nullptr || a.W != nullptr;
+  if (size.steps == 1 && !worth_threads(size, multiplies)) {
     // Even a region of one thread takes time.
     for (int64_t i = 0; i < count; ++i) {
-      Runner task(a, task_of(size, i), nullptr);
+      Runner task(a, task_of(size, i), packed);
       task.run(0);
       task.finish();
     }
     return;
   }
   StepBarrier barrier;
-#pragma omp parallel num_threads(size.threads) if (worth_threads(size, a.product == nullptr))
+#pragma omp parallel num_threads(size.threads) if (worth_threads(size, multiplies))
   {
 #pragma omp for schedule(static)
-    for (int64_t i = 0; i < to_pack; ++i) {
-      const int64_t column = i % panels * kPanel, place = i / panels;
-      const real* const matrix = matrix_of(a, place / size.heads, place % size.heads);
-      pack_panel(matrix + column * size.dim, 1, size.dim, size.dim, size.dim - column,
-                 memory + i * kPanel * size.dim);
+    for (int64_t i = 0; i < of_R + of_W; ++i) {
+      const bool in_R = i < of_R;
+      const int64_t panel = in_R ? i : i - of_R, depth = in_R ? size.dim : a.features;
+      const int64_t column = panel % panels * kPanel, place = panel / panels;
+      const int64_t pair = place / size.heads, head = place % size.heads;
+      const real* const matrix =
+          in_R ? matrix_of(a, pair, head) : a.W + pair * a.W_strides[0] + head * a.W_strides[1];
+      pack_panel(matrix + column * depth, 1, depth, depth, size.dim - column,
+                 (in_R ? R : W) + panel * kPanel * depth);
     }
     if (unit_parts(size) == 1) {
 #pragma omp for schedule(dynamic)

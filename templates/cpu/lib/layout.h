@@ -6,6 +6,7 @@
 // caller's tensors are read and written in place.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -31,7 +32,13 @@ struct UnweightedArguments {
 struct ForwardArguments {
   Sizes sizes;
   int64_t wx_strides[5];  // of time, batch, head, unit, gate, in elements
-  const real* wx;         // [T][B][N][D][input gates], by the strides above
+  const real* wx;         // [T][B][N][D][input gates], by the strides above, or null:
+  // then the kernel multiplies features by W.
+  const real* x;          // [T][B][features], by the strides below; features are adjacent
+  int64_t x_strides[2];   // of time and batch, in elements
+  int64_t features;
+  const real* W;          // [input gates][N][D][features], or null
+  int64_t W_strides[2];   // of gate and head; a matrix has no gaps
   const real* R;          // [dense pairs][N][D out][D in], or null if there is no product to make
   int64_t R_strides[2];   // of dense pair and head, in elements; a matrix has no gaps
   const real* product;    // for one step alone: R times states, by the strides below, or null;
@@ -41,7 +48,8 @@ struct ForwardArguments {
   const real* b;          // [bias gates][N][D], or null
   const real* params;     // [params][N][D]
   const real* initial[kStates];  // [B][N][D] each
-  real* states[kStates];         // [T][B][N][D] each
+  real* states[kStates];         // [T][B][N][D] each, by the strides below
+  int64_t step_strides[kStates];  // of time, in elements; 0 where only `last` is kept, there
   real* last[kStates];           // [B][N][D] each, or null where nobody reads it
   real* kept;                    // [T][B][N][kSaved][D], or null where no backward follows
 #ifdef RNNC_UNWEIGHTED
@@ -97,6 +105,33 @@ class ScratchOf {
   T* data_ = nullptr;
 };
 using Scratch = ScratchOf<real>;
+
+struct KeptBlock {
+  explicit KeptBlock(int64_t count) : count(count), memory(count, false) {}
+  const int64_t count;
+  Scratch memory;
+};
+// Of this library alone: an inline variable would be that of all loaded libraries.
+static std::atomic<KeptBlock*> kept_block{nullptr};
+
+// Memory that a library keeps from call to call, up to a bound: pages of fresh memory cost as much
+// as packing a matrix into them. Where calls run at the same time, one of them has the kept memory.
+class KeptMemory {
+ public:
+  explicit KeptMemory(int64_t count) : block_(kept_block.exchange(nullptr)) {
+    if (block_ != nullptr && block_->count >= count) return;
+    delete block_;
+    block_ = new KeptBlock(count);
+  }
+  ~KeptMemory() { delete (block_->count <= kMost ? kept_block.exchange(block_) : block_); }
+  KeptMemory(const KeptMemory&) = delete;
+  KeptMemory& operator=(const KeptMemory&) = delete;
+  operator real*() { return block_->memory; }
+
+ private:
+  static constexpr int64_t kMost = (32 << 20) / (int64_t)sizeof(real);
+  KeptBlock* block_;
+};
 
 RNNC_INLINE void copy_row(const real* from, real* to, int64_t n) {
   std::memcpy(to, from, (size_t)n * sizeof(real));

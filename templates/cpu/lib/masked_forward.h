@@ -8,7 +8,7 @@ namespace rnnc {
 
 class MaskedForwardTask : public ForwardTask {
  public:
-  MaskedForwardTask(const MaskedForwardArguments& a, const Task& task, const real* packed)
+  MaskedForwardTask(const MaskedForwardArguments& a, const Task& task, const Packed& packed)
       : ForwardTask(a, task, packed), masks_(a.masks, a.sizes, time_, task.head),
         running_(task.rows, false), sources_(kStates * block_rows_ * a.sizes.dim) {}
 

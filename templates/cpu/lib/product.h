@@ -2,8 +2,48 @@
 #pragma once
 
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 namespace rnnc {
+
+// A vector at any address.
+typedef real LooseVector
+    __attribute__((vector_size(kVectorBytes), aligned(alignof(real)), may_alias));
+
+// Exchange the lanes of two vectors: of those whose number has the bit `apart` in the first with
+// those that have not in the second.
+#if defined(__clang__) || __GNUC__ >= 12
+template <int apart, int... lane>
+RNNC_INLINE void exchange(Vector& a, Vector& b, std::integer_sequence<int, lane...>) {
+  constexpr int kOther = (int)kLanes;
+  const Vector first = __builtin_shufflevector(a, b, (lane & apart ? (lane ^ apart) + kOther : lane)...);
+  b = __builtin_shufflevector(a, b, (lane & apart ? lane + kOther : lane ^ apart)...);
+  a = first;
+}
+#else
+template <int apart, int... lane>
+RNNC_INLINE void exchange(Vector& a, Vector& b, std::integer_sequence<int, lane...>) {
+  const Vector left = a, right = b;
+  ((a[lane] = lane & apart ? right[lane ^ apart] : left[lane]), ...);
+  ((b[lane] = lane & apart ? right[lane] : left[lane ^ apart]), ...);
+}
+#endif
+
+// Transpose kLanes vectors.
+template <int apart = 1>
+RNNC_INLINE void transpose(Vector* square) {
+  if constexpr (apart < kLanes) {
+#pragma GCC unroll 16
+    for (int i = 0; i < kLanes; ++i) {
+      if (!(i & apart)) {
+        exchange<apart>(square[i], square[i + apart],
+                        std::make_integer_sequence<int, (int)kLanes>{});
+      }
+    }
+    transpose<2 * apart>(square);
+  }
+}
 
 // Accumulators of kRowBlock x kPanelVectors, with room for the operands in the register file.
 constexpr int kRowBlock = 8;
@@ -26,33 +66,53 @@ static void pack_panel(const real* matrix, int64_t depth_stride, int64_t column_
   } else if (column_stride == 1) {
     for (int64_t k = 0; k < depth; ++k) copy_row(matrix + k * depth_stride, packed + k * kPanel, kPanel);
   } else {
-    // A cache line of each column at a time.
-    constexpr int64_t kBlock = 64 / sizeof(real);
-    for (int64_t first = 0; first < depth; first += kBlock) {
-      const int64_t end = first + kBlock < depth ? first + kBlock : depth;
-      for (int64_t j = 0; j < kPanel; ++j) {
-        const real* column = matrix + j * column_stride;
-        for (int64_t k = first; k < end; ++k) packed[k * kPanel + j] = column[k * depth_stride];
+    const int64_t whole = depth / kLanes * kLanes;
+    for (int64_t first = 0; first < whole; first += kLanes) {
+      for (int64_t j = 0; j < kPanel; j += kLanes) {
+        Vector square[kLanes];
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) {
+          square[i] = *(const LooseVector*)(matrix + (j + i) * column_stride + first);
+        }
+        transpose(square);
+#pragma GCC unroll 16
+        for (int i = 0; i < kLanes; ++i) {
+          *(Vector*)(packed + (first + i) * kPanel + j) = square[i];
+        }
       }
+    }
+    for (int64_t k = whole; k < depth; ++k) {
+      for (int64_t j = 0; j < kPanel; ++j) packed[k * kPanel + j] = matrix[k + j * column_stride];
     }
   }
 }
 
-// `rows` rows of out += left x `panels` packed panels, both compile-time numbers.
-template <int rows, int panels>
+template <int count>
+using Count = std::integral_constant<int, count>;
+
+// How a packed matrix is read.
+struct Reading {
+  bool far = false;        // it lies beyond the core's caches: read ahead of the products
+  bool backwards = false;  // from its last panel: what a product before has left in a cache
+};
+
+// `rows` rows of out += left x a part of the depth of `panels` packed panels. `next`: where the
+// part after it begins, of which `ahead` values per value of the depth are fetched; or null.
+template <int rows, int panels, bool fetches = false>
 static inline __attribute__((always_inline)) void multiply_panels(
-    const real* left, int64_t left_stride, const real* panel, int64_t depth, real* out,
-    int64_t out_stride) {
+    const real* left, int64_t left_stride, const real* panel, int64_t depth, int64_t part,
+    real* out, int64_t out_stride, const real* next = nullptr, int64_t ahead = 0) {
   constexpr int kVectors = panels * kPanelVectors;
   // From zero, and added to `out` at the end: roundings are those of the sum's own size.
   Vector sum[rows][kVectors] = {};
-  for (int64_t k = 0; k < depth; ++k) {
+  for (int64_t k = 0; k < part; ++k) {
     Vector right[kVectors];
 #pragma GCC unroll 8
     for (int v = 0; v < kVectors; ++v) {
       right[v] = *(const Vector*)(panel + (v / kPanelVectors * depth + k) * kPanel +
                                   v % kPanelVectors * kLanes);
     }
+    if constexpr (fetches) __builtin_prefetch(next + k * ahead, 0, 2);
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
       const real factor = left[r * left_stride + k];
@@ -67,41 +127,95 @@ static inline __attribute__((always_inline)) void multiply_panels(
   }
 }
 
-// The rows that are left where blocks of kRowBlock end. Few rows take several panels at once, since
-// one sum per row and vector would wait for itself.
+// The depth in parts, of which one of a panel stays in the L1 cache while blocks of rows pass.
+constexpr int64_t kDepthPart = 32 * 1024 / (kPanel * (int64_t)sizeof(real));
+
+// All columns in groups of panels, and each in parts of the depth: multiply(column, first, part).
+template <int panels, class Multiply>
+RNNC_INLINE void for_panels(int64_t depth, int64_t columns, bool backwards, Multiply multiply) {
+  const int64_t count = padded(columns) / (panels * kPanel);
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t column = (backwards ? count - 1 - i : i) * panels * kPanel;
+    for (int64_t first = 0; first < depth; first += kDepthPart) {
+      multiply(column, first, depth - first < kDepthPart ? depth - first : kDepthPart);
+    }
+  }
+}
+
+// `rows` rows, fewer than a block. Very few take several panels at once, since one sum per row and
+// vector would wait for itself.
 template <int rows>
 static void multiply_few(const real* left, int64_t left_stride, const real* packed, int64_t depth,
-                         int64_t columns, real* out, int64_t out_stride) {
+                         int64_t columns, real* out, int64_t out_stride, bool backwards) {
   constexpr int kPanels = rows == 1 ? 4 : rows < 4 ? 2 : 1;
-  int64_t column = 0;
-  for (; column + (kPanels - 1) * kPanel < columns; column += kPanels * kPanel) {
-    multiply_panels<rows, kPanels>(left, left_stride, packed + column * depth, depth, out + column,
-                                   out_stride);
-  }
-  for (; column < columns; column += kPanel) {
-    multiply_panels<rows, 1>(left, left_stride, packed + column * depth, depth, out + column,
-                             out_stride);
-  }
+  const int64_t whole = padded(columns) / (kPanels * kPanel) * (kPanels * kPanel);
+  const auto rest = [&] {
+    for_panels<1>(depth, columns - whole, backwards, [&](int64_t column, int64_t k, int64_t part) {
+      column += whole;
+      multiply_panels<rows, 1>(left + k, left_stride, packed + column * depth + k * kPanel, depth,
+                               part, out + column, out_stride);
+    });
+  };
+  if (whole < columns && backwards) rest();
+  for_panels<kPanels>(depth, whole, backwards, [&](int64_t column, int64_t k, int64_t part) {
+    multiply_panels<rows, kPanels>(left + k, left_stride, packed + column * depth + k * kPanel,
+                                   depth, part, out + column, out_stride);
+  });
+  if (whole < columns && !backwards) rest();
+}
+
+// A block of rows and more.
+template <bool far>
+static void multiply_blocks(const real* left, int64_t left_stride, const real* packed,
+                            int64_t rows, int64_t depth, int64_t columns, real* out,
+                            int64_t out_stride, bool backwards) {
+  const int64_t blocks = rows / kRowBlock;
+  const int64_t line = 64 / (int64_t)sizeof(real), share = kPanel / blocks;
+  const int64_t ahead = share < line ? share : line;
+  for_panels<1>(depth, columns, backwards, [&](int64_t column, int64_t k, int64_t part) {
+    const real* const panel = packed + column * depth + k * kPanel;
+    const bool same = k + part < depth;
+    const real* next = panel + (same ? part * kPanel : (backwards ? -kPanel : kPanel) * depth - k * kPanel);
+    const auto block = [&](int64_t row, auto count, auto fetches) {
+      multiply_panels<count.value, 1, fetches.value>(
+          left + row * left_stride + k, left_stride, panel, depth, part,
+          out + row * out_stride + column, out_stride, next, ahead);
+      next += ahead * part;
+    };
+    int64_t row = 0;
+    for (; row + kRowBlock <= rows; row += kRowBlock) {
+      block(row, Count<kRowBlock>(), std::integral_constant<bool, far>());
+    }
+    constexpr std::false_type kNot;
+    if (row + 4 <= rows) block(row, Count<4>(), kNot), row += 4;
+    if (row + 2 <= rows) block(row, Count<2>(), kNot), row += 2;
+    if (row < rows) block(row, Count<1>(), kNot);
+  });
 }
 
 // out [rows][columns] += left [rows][depth] x packed. out's rows are aligned and padded.
 static void multiply(const real* left, int64_t left_stride, const real* packed, int64_t rows,
-                     int64_t depth, int64_t columns, real* out, int64_t out_stride) {
-  const int64_t blocks = rows / kRowBlock * kRowBlock;
-  for (int64_t column = 0; column < columns && blocks > 0; column += kPanel) {
-    for (int64_t row = 0; row < blocks; row += kRowBlock) {
-      multiply_panels<kRowBlock, 1>(left + row * left_stride, left_stride, packed + column * depth,
-                                    depth, out + row * out_stride + column, out_stride);
-    }
+                     int64_t depth, int64_t columns, real* out, int64_t out_stride,
+                     Reading reading = {}) {
+  const bool backwards = reading.backwards;
+  const auto few = [&](auto count) {
+    multiply_few<count.value>(left, left_stride, packed, depth, columns, out, out_stride, backwards);
+  };
+  switch (rows) {
+    case 0: return;
+    case 1: return few(Count<1>());
+    case 2: return few(Count<2>());
+    case 3: return few(Count<3>());
+    case 4: return few(Count<4>());
+    case 5: return few(Count<5>());
+    case 6: return few(Count<6>());
+    case 7: return few(Count<7>());
   }
-  left += blocks * left_stride, out += blocks * out_stride, rows -= blocks;
-  if (rows >= 4) {
-    multiply_few<4>(left, left_stride, packed, depth, columns, out, out_stride);
-    left += 4 * left_stride, out += 4 * out_stride, rows -= 4;
-  }
-  if (rows == 3) multiply_few<3>(left, left_stride, packed, depth, columns, out, out_stride);
-  if (rows == 2) multiply_few<2>(left, left_stride, packed, depth, columns, out, out_stride);
-  if (rows == 1) multiply_few<1>(left, left_stride, packed, depth, columns, out, out_stride);
+  const auto blocks = [&](auto far) {
+    multiply_blocks<far.value>(left, left_stride, packed, rows, depth, columns, out, out_stride,
+                               backwards);
+  };
+  return reading.far ? blocks(std::true_type()) : blocks(std::false_type());
 }
 
 // The same without packing, for a few steps only: matrix is [columns][depth] as it comes.

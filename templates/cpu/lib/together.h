@@ -51,8 +51,8 @@ class StepBarrier {
 template <class T>
 class OwnTasks {
  public:
-  template <class Arguments>
-  OwnTasks(const Arguments& a, const real* packed)
+  template <class Arguments, class Packed>
+  OwnTasks(const Arguments& a, const Packed& packed)
       : memory_((tasks(a.sizes) / thread_count() + 1) * (int64_t)sizeof(T)) {
     for (int64_t i = thread_number(); i < tasks(a.sizes); i += thread_count()) {
       new (end()) T(a, task_of(a.sizes, i), packed);

@@ -1,0 +1,80 @@
+"""All steps of all layers on the CPU in one call of the library, where no backward follows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from ..call import Call
+from ..store.facts import counts_of
+from ..tensors import States
+from .arguments import addresses, packing_of
+from .compile import cpu_library
+from .plans import plan_of
+from .tasks import multiplies_features, sizes_of
+
+if TYPE_CHECKING:
+    from ..autograd.stack.stack import Stack
+
+
+class CpuSequences:
+    """Sequences of all layers, as part of a target."""
+
+    def sequence(
+        self,
+        stack: Stack,
+        x: Tensor,
+        states: Sequence[Tensor],
+        parameters: Sequence[Tensor | None],
+    ) -> tuple[Tensor, States] | None:
+        """Run all layers over all steps.
+
+        Args:
+            stack: the call, without gradients, lengths and resets.
+            x: (T, B, input).
+            states: before the first step, (layers, B, hidden) each; empty for their initial values.
+            parameters: of the module.
+
+        Returns:
+            The output of the last layer, (T, B, hidden), and each state after the last step; None
+            where the caller has to run each layer by itself.
+        """
+        steps, batch, features = x.shape
+        layers, heads, dim = stack.layers, stack.heads, stack.dim
+        if len(stack.calls) > 1 or (stack.dropout and layers > 1) or not batch:
+            return None
+        call, hidden = stack.calls[0], heads * dim
+        run, gates, pairs = _facts(call, x.dtype)
+        if not multiplies_features(steps, batch, gates * hidden * max(features, hidden)):
+            return None
+        x = x if x.stride(2) == 1 else x.contiguous()
+        flat = [
+            w if w is None or w.is_contiguous() else w.contiguous()
+            for w in stack.flat_weights(parameters)
+        ]
+        states = [state.contiguous() for state in states]
+        y = x.new_empty(steps, batch, hidden)
+        values = stack.initial_values
+        last = tuple([x.new_empty(layers, batch, hidden) for _ in values])
+        fields = [
+            *sizes_of(steps, batch, heads, dim, pairs),
+            *(layers, features, x.data_ptr(), *x.stride()[:2]),
+            *(addresses(states) or [0] * len(values)),
+            *addresses(last),
+            y.data_ptr(),
+        ]
+        pack = packing_of(len(fields), len(values), len(flat)).pack
+        run(pack(*fields, *values, *addresses(flat)))
+        return y, last
+
+
+@lru_cache(maxsize=1024)
+def _facts(call: Call, dtype: torch.dtype) -> tuple[Callable[[bytes], object], int, int]:
+    """The kernel of a call, its gates with an input, and its recurrent matrices."""
+    counts = counts_of(call.cell)
+    library = cpu_library(call.cell, plan_of(dtype, call.choice.reverse))
+    return library.rnnc_layers, counts.inputs, counts.dense
