@@ -64,7 +64,7 @@ def scan_projected(
         wanted = every and layer == settings.layers - 1
         own = parts[layer * directions : (layer + 1) * directions]
         if ragged is None and states is None and not (projection.init or wanted) and len(x) > 1:
-            found, last = _whole_layer(settings, projection, x, own, unweighted)
+            found, last = whole_layer(settings, projection, x, own, unweighted)
             lasts += last
         else:
             outputs = []
@@ -96,14 +96,25 @@ def _parts(weights: Sequence[Tensor | None], settings: Settings) -> list[Part]:
     return found
 
 
-def _whole_layer(
+def whole_layer(
     settings: Settings,
     projection: Projection,
     x: Tensor,
     parts: Sequence[Part],
     unweighted: Sequence[Tensor],
 ) -> tuple[list[Tensor], list[States]]:
-    """Run both directions of a layer without given states, as a layer that is not projected."""
+    """Run both directions of a layer without given states, as a layer that is not projected.
+
+    Args:
+        settings: of the module.
+        projection: of its cell.
+        x: (T, B, features).
+        parts: the weights of each direction.
+        unweighted: as in `ScanInputs`.
+
+    Returns:
+        The output at all steps, (T, B, features), and the states of each direction after its last.
+    """
     one = settings._replace(cell=projection.recurrent, layers=1, dropout=0.0)
     weights = [weight for part in parts for weight in part.whole(settings.heads)]
     y, last = scan_layers(one, False, x, None, weights, unweighted=unweighted)

@@ -28,8 +28,9 @@ class LSTM(Sequences, nn.LSTM):
     The arguments, the parameters, the state dict, inputs and results are those of
     `torch.nn.LSTM`, and so are the numbers, within rounding. Dropout between layers has the same
     distribution and draws other numbers. Where no kernel serves a call, torch's own forward runs
-    on the same parameters: other devices, half precision on the CPU, `proj_size`, `torch.func`,
-    forward-mode derivatives, `torch.jit`, and wherever there is no compiler.
+    on the same parameters: other devices, half precision on the CPU, `torch.func`, forward-mode
+    derivatives, `torch.jit`, and wherever there is no compiler. With `proj_size` it also runs where
+    it is faster, as `docs/nn.md` says.
 
     A call may also have `lengths`, `reset` and `reset_to`, as one of `rnnc.RNN`; without kernels
     they are a `TensorError`.
@@ -42,7 +43,7 @@ class LSTM(Sequences, nn.LSTM):
         batch_first: whether input and output are (B, T, features) instead of (T, B, features).
         dropout: the probability of dropping a feature between layers, in training.
         bidirectional: whether each layer runs in both directions of time.
-        proj_size: the width of h if it is projected; 0 for none. Torch's own forward runs then.
+        proj_size: the width of h if it is projected; 0 for none.
         device: of the parameters.
         dtype: of the parameters.
 

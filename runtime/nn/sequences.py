@@ -25,6 +25,7 @@ from .kinds import kind_of
 from .masks import check_packed, named_masks, run_without_kernels
 from .outside import between_graphs
 from .packed import run_packed
+from .projected import run_projected
 from .serve import is_strided, kernels_serve
 
 
@@ -88,6 +89,10 @@ class Sequences(OnKernels):
         if packed:
             check_packed(masks)
             return run_packed(self, input, hx)
+        if self.proj_size and not named_masks(masks):
+            found = run_projected(self, input, states)
+            if found is not None:
+                return found[0], self._hx_of(found[1])
         settings = self._settings()
         weights = self._weights()
         if settings is None or not is_strided(input) or input.ndim not in (2, 3):
@@ -155,10 +160,15 @@ class Sequences(OnKernels):
         return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
 
     def _names(self) -> list[str | None]:
+        projections = slice(-1, None) if self.proj_size else slice(0)
         return [
             name
             for names in self._all_weights
-            for name in (*names[:2], *(names[2:4] if self.bias else (None, None)))
+            for name in (
+                *names[:2],
+                *(names[2:4] if self.bias else (None, None)),
+                *names[projections],
+            )
         ]
 
     def _weights(self) -> list[Tensor | None]:

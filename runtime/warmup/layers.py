@@ -16,6 +16,8 @@ from ...cellspec.errors import kind_of
 from ..autograd.settings import Settings
 from ..errors import TensorError
 from ..module.rnn import RNN
+from ..nn.conversion.faster import kernels_project
+from ..nn.projected import recurrence_of
 from ..nn.sequences import Sequences
 
 _ROWS = "lengths", "reset", "reset_to"
@@ -206,6 +208,10 @@ def settings_of(layer: Any) -> Settings | None:
         found: Settings = one_layer()
         return found
     settings: Settings | None = layer._settings()
+    if settings is None and isinstance(layer, Sequences) and layer.proj_size:
+        weight = next(layer.parameters())
+        serve = kernels_project(weight.device.type, weight.dtype, layer.hidden_size, 1, True)
+        return recurrence_of(layer) if serve else None
     projection = getattr(layer, "_projection", None)
     if settings is not None and projection is not None:
         return settings._replace(cell=projection.recurrent, layers=1)

@@ -182,7 +182,7 @@ def test_second_derivatives():
 
 def test_torchs_own_forward_warns_of_nothing(recwarn):
     ours = rnnc.nn.LSTM(6, 8, proj_size=4, device="cuda")
-    ours(torch.randn(5, 3, 6, device="cuda"))
+    ours(torch.randn(1, 3, 6, device="cuda"))
     assert not [w for w in recwarn if "contiguous chunk" in str(w.message)]
 
 

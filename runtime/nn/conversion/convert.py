@@ -119,8 +119,6 @@ def _why_left(module: nn.Module, force: bool) -> str | None:
         return "the module has a forward of its own, which calls torch's"
     if force:
         return None
-    if getattr(module, "proj_size", 0):
-        return "proj_size, which has no kernels"
     weight = next((p for name, p in module.named_parameters() if "weight_hh" in name), None)
     if not isinstance(weight, Tensor) or weight.device.type == "meta":
         return None

@@ -12,6 +12,31 @@ TABLE = "docs/nn.md#where-torch-is-faster"
 # LSTM of one direction in float32, which oneDNN has as one operation, and its cells.
 _SMALL_LSTM, _SMALL_CELL = 64, 256
 
+# A projected LSTM, which oneDNN lacks. The kernels multiply by R' P, which has more elements than
+# both. On a CPU they are faster up to so many units, and so many rows times units squared: without
+# gradients and with them. By the same program, and by pairs at the bounds.
+_PROJECTED = {False: (128, 2**16), True: (256, 2**19)}
+
+
+def kernels_project(
+    device: str, dtype: torch.dtype, units: int, rows: int, gradients: bool
+) -> bool:
+    """Whether the kernels are faster than torch's module, or as fast, for a projected LSTM.
+
+    Args:
+        device: its type.
+        dtype: of the weights.
+        units: of a direction of a layer, before the projection.
+        rows: of the batch.
+        gradients: whether they are wanted.
+    """
+    if dtype == torch.float64:
+        return False
+    if device != "cpu":
+        return True
+    most_units, most = _PROJECTED[gradients]
+    return units <= most_units and rows * units * units <= most
+
 
 def faster_by_torch(module: nn.Module, weight: Tensor) -> str | None:
     """Why a module is left to torch; None if the kernels are faster, or as fast.
@@ -23,6 +48,8 @@ def faster_by_torch(module: nn.Module, weight: Tensor) -> str | None:
     device, double = weight.device.type, weight.dtype == torch.float64
     if device == "cuda" and double:
         return "float64 on a GPU, where cuDNN is faster"
+    if getattr(module, "proj_size", 0):
+        return _projected_by_torch(device, weight.dtype, weight.shape[0] // 4)
     if device != "cpu":
         return None
     units = weight.shape[1]
@@ -32,3 +59,11 @@ def faster_by_torch(module: nn.Module, weight: Tensor) -> str | None:
         lstm = isinstance(module, nn.LSTM) and not (double or module.bidirectional)
         small = lstm and units <= _SMALL_LSTM
     return f"{units} units on a CPU, where torch's module is faster" if small else None
+
+
+def _projected_by_torch(device: str, dtype: torch.dtype, units: int) -> str | None:
+    """Why a projected LSTM is left to torch: no batch and no gradients make the kernels faster."""
+    if any(kernels_project(device, dtype, units, 1, gradients) for gradients in _PROJECTED):
+        return None
+    what = "float64" if dtype == torch.float64 else f"{units} units"
+    return f"proj_size with {what} on a CPU, where torch's module is faster"

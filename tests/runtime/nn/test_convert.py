@@ -111,7 +111,7 @@ def test_what_is_left():
             "mine": Peephole(3, 4),
             "weighed": weighed,
             "replaced": replaced,
-            "projected": nn.LSTM(3, 4, proj_size=2),
+            "projected": nn.LSTM(3, 4, proj_size=2, dtype=torch.float64),
             "two bytes": nn.LSTM(3, 4, dtype=torch.bfloat16),
             "script": torch.jit.script(nn.GRU(3, 4)),
             "quantised": torch.ao.nn.quantizable.LSTM(3, 4),
@@ -123,7 +123,7 @@ def test_what_is_left():
     assert report.left.pop("mine").startswith("a subclass of torch.nn.LSTM")
     assert report.left.pop("weighed").startswith("parametrized")
     assert report.left.pop("replaced").startswith("the module has a forward of its own")
-    assert report.left.pop("projected").startswith("proj_size")
+    assert report.left.pop("projected").startswith("proj_size with float64 on a CPU")
     assert report.left.pop("two bytes").startswith("torch.bfloat16 on cpu")
     assert report.left.pop("script").startswith("compiled by torch.jit")
     assert report.left.pop("quantised") == "quantised"
@@ -137,9 +137,12 @@ def test_where_torch_is_faster():
     small, cell = nn.LSTM(3, 64), nn.GRUCell(3, 256)
     kept = [nn.LSTM(3, 65), nn.LSTM(3, 4, bidirectional=True), nn.LSTM(3, 4, dtype=torch.float64)]
     kept.append(nn.LSTMCell(3, 257))
-    report = rnnc.convert(nn.ModuleList([small, cell, *kept]))
-    assert list(report.left) == ["0", "1"]
-    assert list(report.replaced) == ["2", "3", "4", "5"]
+    kept.append(nn.LSTM(3, 256, proj_size=128))
+    large = nn.LSTM(3, 257, proj_size=128)
+    report = rnnc.convert(nn.ModuleList([small, cell, *kept, large]))
+    assert list(report.left) == ["0", "1", "7"]
+    assert list(report.replaced) == ["2", "3", "4", "5", "6"]
+    assert report.left["7"].startswith("proj_size with 257 units on a CPU")
     assert "where torch's module is faster" in report.left["0"]
     assert str(report).endswith("docs/nn.md#where-torch-is-faster. force=True converts these too.")
     assert rnnc.convert(nn.ModuleList([small, cell]), force=True).replaced.keys() == {"0", "1"}
