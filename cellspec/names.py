@@ -1,4 +1,8 @@
-"""Names that a cell may use: those that C++, CUDA and the generated code leave free."""
+"""Names that a cell may use: those that its equations and their gradients leave free.
+
+Names of C++, CUDA and their headers are free too: generated code spells a cell's names its own way
+(`codegen/emit.py`).
+"""
 
 from __future__ import annotations
 
@@ -9,28 +13,12 @@ from keyword import iskeyword
 from .errors import CellError
 from .functions import TABLE
 
-_CPP_KEYWORDS = frozenset(
-    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char8_t char16_t
-    char32_t class co_await co_return co_yield compl concept const const_cast consteval constexpr
-    constinit continue decltype default delete do double dynamic_cast else enum explicit export
-    extern false float for friend goto if inline int long mutable namespace new noexcept not not_eq
-    nullptr operator or or_eq private protected public register reinterpret_cast requires return
-    short signed sizeof static static_assert static_cast struct switch template this thread_local
-    throw true try typedef typeid typename union unsigned using virtual void volatile wchar_t while
-    xor xor_eq""".split()
-)
-# Macros and globals of the headers that generated sources include, and CUDA's built-in variables.
-_MACROS_AND_GLOBALS = frozenset(
-    """NULL NAN INFINITY HUGE_VAL I complex errno assert offsetof main std signbit isnan isinf
-    isfinite threadIdx blockIdx blockDim gridDim warpSize linux unix half""".split()
-)
-# Names of types, helpers and inputs in the generated code.
-_GENERATED = frozenset("real power gates states params".split())
+# Names of shared values, in the backward, in JSON and in generated code.
 _TEMPORARY = re.compile(r"t\d+\Z")
 
 
 def check_name(name: str, what: str) -> None:
-    """Refuse a name that the generated C++ could not use.
+    """Refuse a name that the equations could not use, or that means something else in them.
 
     Args:
         name: the name as the cell's author wrote it.
@@ -43,7 +31,7 @@ def check_name(name: str, what: str) -> None:
     if reason:
         raise CellError(
             f"a {what} with the name `{name}`, {reason}",
-            "a name that the generated C++ and CUDA can use",
+            "a name that equations and generated code can use",
             f"another name, for example `{_suggestion(name, what)}`",
         )
 
@@ -53,9 +41,7 @@ def _suggestion(name: str, what: str) -> str:
     ascii_only = re.sub(r"[^A-Za-z0-9_]", "", _spelled_out(name))
     ascii_only = ascii_only.removeprefix("d_").removesuffix("_next")
     base = re.sub(r"__+", "_", ascii_only).strip("_0123456789")
-    return next(
-        n for n in (base, f"{base}_{what}", f"my_{what}") if not (_reason(n) or iskeyword(n))
-    )
+    return next(n for n in (base, f"{base}_{what}", f"my_{what}") if not _reason(n))
 
 
 def _spelled_out(name: str) -> str:
@@ -95,15 +81,13 @@ _GREEK = {"LAMDA": "lambda"}
 def _reason(name: str) -> str:
     if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
         return "which is not an ASCII identifier that starts with a letter"
-    if name in _CPP_KEYWORDS:
-        return "which is a keyword of C++"
+    if iskeyword(name):
+        return "which is a keyword of Python"
     if "__" in name:
         return "whose double underscore C++ reserves"
     if name in TABLE:
         return f"which is a function of the language ({name})"
-    if name in _MACROS_AND_GLOBALS:
-        return "which C++ or CUDA headers define"
-    if name in _GENERATED or _TEMPORARY.match(name):
+    if _TEMPORARY.match(name):
         return "which the generated code uses itself"
     if name.startswith("d_"):
         return "whose prefix d_ means a gradient"

@@ -17,6 +17,8 @@ from .origins import joined
 from .program import Program, symbols_of
 
 _NAME = re.compile(r"\b[A-Za-z_]\w*")
+# One lower-case letter with what `derive` and `schedule` add to a name, and their temporaries.
+_SHORT = re.compile(rf"(d_)?(({'|'.join(TABLE)})_)?[a-z](_next)?(_sum)?|t\d+")
 NBSP = "\N{NO-BREAK SPACE}"
 
 
@@ -24,8 +26,25 @@ NBSP = "\N{NO-BREAK SPACE}"
 _BEYOND_FLOAT = 2.0**128 - 2.0**103
 
 
+def spelled(name: str) -> str:
+    """The C++ name of a value, which is no macro, keyword or function of a compiler's headers.
+
+    A name of one lower-case letter stays, also with what rnnc adds to it, such as `d_h_next` or
+    `tanh_z`. Any other name ends with an underscore. The headers define no name of either form.
+
+    Args:
+        name: as the cell's author wrote it, or made from such a name.
+
+    Example:
+        >>> from rnnc.codegen.emit import spelled
+        >>> [spelled(name) for name in ("h", "sigmoid_f", "RAND_MAX", "d_alpha")]
+        ['h', 'sigmoid_f', 'RAND_MAX_', 'd_alpha_']
+    """
+    return name if _SHORT.fullmatch(name) else f"{name}_"
+
+
 def cpp(value: Node) -> str:
-    """The C++ of an expression: numbers as `real`, powers as products.
+    """The C++ of an expression: numbers as `real`, powers as products, names as `spelled` says.
 
     It keeps the author's order and grouping, and so does the C++ compiler.
     """
@@ -54,6 +73,7 @@ _CPP = Form(
     # Compilers fuse a product and a difference into one instruction, which rounds once. If x is a
     # product, x - x would then be its rounding error. This text is always zero or NaN.
     cancel="{}*real(0) + real(0)",
+    name=spelled,
 )
 
 
@@ -104,7 +124,8 @@ def emit_lines(
         or those whose names it has.
     """
     outputs = {o.name for o in program.outputs}
-    parameters = [f"real {a}" for a in arguments] + [f"real& {o}" for o in program.outputs]
+    parameters = [f"real {spelled(a)}" for a in arguments]
+    parameters += [f"real& {cpp(o)}" for o in program.outputs]
     parameters += [f"_{f}& {f}" for f in passed]
     # No-break spaces keep a type and its name on one line.
     head = f"RNNC_INLINE void {name}({', '.join(p.replace(' ', NBSP) for p in parameters)}) {{"
@@ -117,14 +138,15 @@ def emit_lines(
         if constant.name in used:
             text = literal(constant.value)
             kind = "constexpr" if text.startswith("real(") else "const"
-            lines.append(f"  {kind} real {constant.name} = {text};")
+            lines.append(f"  {kind} real {spelled(constant.name)} = {text};")
     head_lines = [Line(text, named_terms(text, program.named_after)) for text in lines]
     body = []
     for statement in program.statements:
         target = statement.target.name
         temporary = "const bool " if statement.value.is_condition else "const real "
         declared = "" if target in outputs else temporary
-        body.append(Line(f"  {declared}{target} = {cpp(statement.value)};", statement.terms))
+        text = f"  {declared}{spelled(target)} = {cpp(statement.value)};"
+        body.append(Line(text, statement.terms))
     return (*head_lines, *body, Line("}"))
 
 
@@ -132,10 +154,11 @@ def named_terms(text: str, named_after: Mapping[str, tuple[Node, ...]]) -> tuple
     """The terms whose names a text has.
 
     Args:
-        text: of one line.
+        text: of one line, code or a comment.
         named_after: the terms that names show.
     """
-    return joined(named_after.get(name, ()) for name in _NAME.findall(text))
+    shown = {**named_after, **{spelled(name): terms for name, terms in named_after.items()}}
+    return joined(shown.get(name, ()) for name in _NAME.findall(text))
 
 
 def emit_used_functions(programs: Iterable[Program], provided: frozenset[str] = frozenset()) -> str:

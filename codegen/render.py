@@ -14,7 +14,7 @@ import jinja2
 from .cpu.plan import CpuPlan
 from .cuda.kernel_plan import KernelPlan
 from .derive import Pointwise
-from .emit import emit_used_functions
+from .emit import emit_used_functions, spelled
 from .layout import layout_of, states_read_before
 from .pointwise_functions import pointwise_functions
 from .spaces import numbers
@@ -159,7 +159,7 @@ def _reaches(pointwise: Pointwise) -> dict[str, list[list[str]]]:
 
 @cache
 def _environment() -> jinja2.Environment:
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.ChoiceLoader(
             [jinja2.PackageLoader("rnnc.templates", "."), *_registered_loaders.values()]
         ),
@@ -169,6 +169,8 @@ def _environment() -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
+    environment.filters["spelled"] = spelled
+    return environment
 
 
 @cache

@@ -25,6 +25,7 @@ class Form:
         exact: whether the sign of a product is written apart, as `-(a*b)` and not `-a*b`. The
             values are equal, but these are two nodes.
         cancel: the text for x - x, with `{}` for x; empty if it is written as it is.
+        name: the spelling of a symbol's name.
     """
 
     number: Callable[[float], tuple[str, int]]
@@ -32,6 +33,7 @@ class Form:
     logic: Mapping[str, str]
     exact: bool = False
     cancel: str = ""
+    name: Callable[[str], str] = str
 
 
 def spell(root: Node, form: Form, named: Mapping[Node, str] | None = None) -> str:
@@ -64,7 +66,7 @@ def spell(root: Node, form: Form, named: Mapping[Node, str] | None = None) -> st
 def _spelled(node: Node, args: list[tuple[str, int]], form: Form) -> tuple[str, int]:
     op = node.op
     if op == "symbol":
-        return node.name, ATOM
+        return form.name(node.name), ATOM
     if op == "number":
         assert isinstance(node.value, int | float)
         return form.number(node.value)

@@ -20,7 +20,7 @@ def test_numbers_must_be_finite(value):
         rnnc.cells.leaky_rate.with_constants(alpha=value)
 
 
-@pytest.mark.parametrize("name", ["a__b", "d_h", "größe", "_x", "double", "h_next", "tanh", "_1"])
+@pytest.mark.parametrize("name", ["a__b", "d_h", "größe", "_x", "lambda", "h_next", "tanh", "_1"])
 def test_suggested_names_are_free(name):
     with pytest.raises(rnnc.CellError) as caught:
         check_name(name, "gate")
@@ -50,7 +50,7 @@ def test_gate_options(options):
         (("tanh(g)", "tanh(g"), "column"),
         (("tanh(g)", "__import__('os')"), "at __import__"),
         (("tanh(g)", "g.real"), "at g.real"),
-        (('"name": "h"', '"name": "new"'), "keyword of C"),
+        (('"name": "h"', '"name": "lambda"'), "keyword of Python"),
         (('"init": 0.0', '"init": NaN'), "finite"),
         (('"gates"', '"gate"'), "gates"),
         (("{", "["), "JSON"),

@@ -151,14 +151,6 @@ def wrong_count(g: Gate, h: State):
     return sigmoid(g, h)
 
 
-def cpp_keyword(double: Gate, h: State):
-    return tanh(double)
-
-
-def cpp_alternative(xor: Gate, h: State):
-    return tanh(xor)
-
-
 def double_underscore(a__b: Gate, h: State):
     return tanh(a__b)
 
@@ -261,8 +253,6 @@ def star_arguments(g: Gate, h: State, *rest: Gate):
         (infinite_number, "the number inf", "a large number such as 1e30"),
         (not_a_condition, "as the condition of where", "where(x > 0, a, b)"),
         (wrong_count, "sigmoid with 2 argument(s)", "sigmoid(x)"),
-        (cpp_keyword, "`double`, which is a keyword of C++", "`double_gate`"),
-        (cpp_alternative, "`xor`, which is a keyword of C++", "`xor_gate`"),
         (double_underscore, "`a__b`, whose double underscore", "another name"),
         (leading_underscore, "`_g`, which is not an ASCII identifier", "`g`"),
         (table_name, "`tanh`, which is a function of the language", "`tanh_gate`"),
