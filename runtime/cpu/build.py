@@ -121,8 +121,7 @@ def has_openmp(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
         OSError: no folder has room.
     """
     made_from = f"openmp {tool_digest(compiler)} {flags}"
-    found: bool = remembered("compiler", made_from, lambda: _probed(compiler, flags))
-    return found
+    return remembered("compiler", made_from, lambda: _probed(compiler, flags), bool)
 
 
 def _probed(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:

@@ -94,18 +94,18 @@ class _Backward:
         steps, chunk = parts[0][0].steps, self.schedule.chunk
         assert chunk is not None
         chunks = Chunks(steps, chunk, descending=True)
-        own = [(layer, *each) for layer, each in zip(group, parts, strict=True)]
+        begun = [(layer, *each) for layer, each in zip(group, parts, strict=True)]
         if several:
             assert self.schedule.partition is not None
             layers = Layers(ready, group, launches, products, chunks)
             is_last = not group[-1]
-            ended = (lambda place: self._finish(*own[place])) if is_last else None
+            ended = (lambda place: self._finish(*begun[place])) if is_last else None
             run_group(layers, self.schedule.partition, self.finish_layers, ended)
-            self.unfinished = [] if is_last else own
+            self.unfinished = [] if is_last else begun
         else:
             for product in products:
                 product.multiply_all(chunks.indices)
-            self.unfinished += own
+            self.unfinished += begun
             self.finish_layers()
 
     def finish_layers(self) -> None:
