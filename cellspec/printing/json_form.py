@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -62,15 +61,16 @@ def node_from(value: Any) -> Node:
         return from_text(value)
     if isinstance(value, Node):
         return value
-    if isinstance(value, numbers.Real) and not isinstance(value, bool):
-        return node_of(value)
     if hasattr(value, "free_symbols"):
         from ..expression.symbolic import from_sympy
 
         return from_sympy(value)
-    raise CellError(
-        f"{value!r} as the new value of a state", "an expression", 'a text such as "tanh(g)"'
-    )
+    try:
+        return node_of(value)
+    except TypeError as error:
+        raise CellError(
+            f"{value!r} as the new value of a state", "an expression", 'a text such as "tanh(g)"'
+        ) from error
 
 
 def refused(error: ValidationError) -> CellError:
