@@ -106,7 +106,7 @@ def test_messages_of_the_last_text_go_when_the_next_runs(explorer):
     wrong = LEAKY.replace("    return", "    if g > 0:\n        h = g\n    return")
     write(page, f"{wrong}\nprint('printed before')\n")
     page.locator(".printed", has_text="printed before").wait_for()
-    write(page, f"import time\ntime.sleep(1.5)\n{LEAKY}")
+    write(page, f"import time\ntime.sleep(0.8)\n{LEAKY}")
     messages(page).get_by_text("The text runs.").wait_for()
     expect(messages(page).get_by_role("button")).to_have_count(0)
     expect(page.locator(".wrong-line, .printed")).to_have_count(0)
