@@ -7,6 +7,8 @@ from torch import Tensor, nn
 
 # docs/nn.md has the measured table.
 TABLE = "docs/nn.md#where-torch-is-faster"
+# What the functions below look at.
+DECIDED_ON = "class, directions, units, dtype and device, not by batch or steps"
 
 # Units up to which torch's modules are faster on a CPU, as `benchmarks/cpu_nn.py` measures: its
 # LSTM of one direction in float32, which oneDNN has as one operation, and its cells.
@@ -53,12 +55,13 @@ def faster_by_torch(module: nn.Module, weight: Tensor) -> str | None:
     if device != "cpu":
         return None
     units = weight.shape[1]
+    dtype = str(weight.dtype).removeprefix("torch.")
     if isinstance(module, nn.RNNCellBase):
-        small = units <= _SMALL_CELL
+        small, what = units <= _SMALL_CELL, f"a cell of {units} units"
     else:
         lstm = isinstance(module, nn.LSTM) and not (double or module.bidirectional)
-        small = lstm and units <= _SMALL_LSTM
-    return f"{units} units on a CPU, where torch's module is faster" if small else None
+        small, what = lstm and units <= _SMALL_LSTM, f"an LSTM of one direction, {units} units"
+    return f"{what}, {dtype} on a CPU, where torch's module is faster" if small else None
 
 
 def _projected_by_torch(device: str, dtype: torch.dtype, units: int) -> str | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from .faster import TABLE
+from .faster import DECIDED_ON, TABLE
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,9 @@ class Report:
             left = [(name or "(model)", why) for name, why in self.left.items()]
             blocks.append(_table(("left", "why"), left))
         if any("faster" in why for why in self.left.values()):
-            blocks.append(f"Where torch is faster: {TABLE}. force=True converts these too.")
+            blocks.append(
+                f"Decided by {DECIDED_ON}, as measured: {TABLE}. force=True converts these too."
+            )
         return "\n\n".join(blocks) or "no recurrent modules of torch"
 
 

@@ -143,8 +143,13 @@ def test_where_torch_is_faster():
     assert list(report.left) == ["0", "1", "7"]
     assert list(report.replaced) == ["2", "3", "4", "5", "6"]
     assert report.left["7"].startswith("proj_size with 257 units on a CPU")
-    assert "where torch's module is faster" in report.left["0"]
-    assert str(report).endswith("docs/nn.md#where-torch-is-faster. force=True converts these too.")
+    faster = "float32 on a CPU, where torch's module is faster"
+    assert report.left["0"] == f"an LSTM of one direction, 64 units, {faster}"
+    assert report.left["1"] == f"a cell of 256 units, {faster}"
+    assert str(report).splitlines()[-1] == (
+        "Decided by class, directions, units, dtype and device, not by batch or steps, as measured:"
+        " docs/nn.md#where-torch-is-faster. force=True converts these too."
+    )
     assert rnnc.convert(nn.ModuleList([small, cell]), force=True).replaced.keys() == {"0", "1"}
 
 
