@@ -13,6 +13,7 @@ from ..cellspec.expression.node import Node, symbol, tree_size
 from ..cellspec.expression.sharing import named_values
 from ..cellspec.expression.spell import ATOM, POWER, PRODUCT, SIGN, SUM
 from ..cellspec.functions import TABLE
+from ..cellspec.printing.words import needs_sign
 from .terms import Terms
 
 _RELATIONS = {"<=": "≤", ">=": "≥", "==": "=", "!=": "≠", "&": "∧", "|": "∨"}
@@ -176,7 +177,7 @@ class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
             return self._mrow(self._mo("¬"), self._within(args[0], ATOM))
         if op == "*":
             left, right = self._within(args[0], PRODUCT), self._within(args[1], SIGN, sign=False)
-            return self._mrow(left, self._times(args[1]), right)
+            return self._mrow(left, self._times(*args), right)
         if op in ("+", "-"):
             left = self._within(args[0], SUM)
             right = self._within(args[1], PRODUCT, sign=False)
@@ -184,11 +185,11 @@ class _Printer(MathMLPresentationPrinter):  # type: ignore[misc]
         left, right = (self._within(a, SUM) for a in args)
         return self._mrow(left, self._mo(_RELATIONS.get(op, op)), right)
 
-    def _times(self, right: Node) -> Any:
-        if right.is_number:
+    def _times(self, left: Node, right: Node) -> Any:
+        if needs_sign(left, right, _SIGMA):
             return self._mo("·")
         times = self._mo("\u2062")
-        times.setAttribute("lspace", "0.12em")
+        times.setAttribute("lspace", "0.17em")
         times.setAttribute("rspace", "0")
         return times
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..expression.node import Node, ordered
 from ..expression.spell import ATOM, POWER, PRODUCT, SIGN, SUM
 from ..functions import TABLE
+from .words import needs_sign
 
 _RELATIONS = {"<": "<", "<=": r"\leq", ">": ">", ">=": r"\geq", "==": "=", "!=": r"\neq"}
 
@@ -62,7 +63,8 @@ def _spelled(node: Node, args: list[tuple[str, int]], letters: Letters) -> tuple
     if op == "*":
         left = _within(args[0], PRODUCT)
         right = _within(args[1], SIGN if node.args[1].op != "/" else PRODUCT, sign=False)
-        dot = r" \cdot " if right[0].isdigit() else " "
+        sign = right[0].isdigit() or needs_sign(*node.args, _GREEK)
+        dot = r" \cdot " if sign else " "
         return f"{left}{dot}{right}", PRODUCT
     if op in ("+", "-"):
         left, right = _within(args[0], SUM), _within(args[1], PRODUCT, sign=False)

@@ -185,3 +185,29 @@ def test_the_command_that_measures_names_no_gpu():
     assert "NVIDIA" not in words
     words = command_of([rnnc.cells.elman], rnnc.Shape(2, 32), "H200", "auto")
     assert words.endswith("--variant auto --gpu H200")
+
+
+def test_words_in_a_product_have_a_sign_between_them():
+    @rnnc.cell
+    def words(
+        g: rnnc.Gate,
+        memory: rnnc.State,
+        h: rnnc.State,
+        damp: rnnc.Constant = rnnc.constant(0.3),
+        beta: rnnc.Constant = rnnc.constant(0.9),
+    ):
+        return damp * rnnc.maximum(g, 0) + g * memory, beta * g * damp * g + h * (damp * g) * beta
+
+    shown, last = (
+        "".join(ET.fromstring(e.math).itertext()) for e in equations_of(words, Terms.of(words))[-2:]
+    )
+    assert "".join(shown.split()) == "memoryt=damp·max\u2061(gt,0)+gt·memoryt−1"
+    assert "".join(last.split()) == "ht=β\u2062gt·damp·gt+ht−1\u2062(damp·gt)\u2062β"
+    assert words.latex().count(r"\cdot") == 5
+
+
+def test_long_equations_scroll_and_lines_of_nested_terms_lie_apart(lstm):
+    style = " ".join(re.search(r"<style>(.*?)</style>", lstm, re.DOTALL)[1].split())
+    assert re.search(r"\.equation \{[^}]*overflow: auto hidden;", style)
+    assert re.search(r"\.term\[class\*=\" c\"\] \{ padding-bottom: 3px; \}", style)
+    assert "overflow: auto hidden" in rnnc.cells.gru._repr_html_()
