@@ -99,6 +99,7 @@ class ModuleCase:
         threads: of torch on the CPU.
         fresh: whether the case runs in a process that has run none before.
         burst: whether all calls are made before anything waits for the device.
+        neighbour: which values, each up to one rounding away from those of the seed; 0 for those.
         flags: `shipped` for the flags of a compiler that users get, or `quick`.
     """
 
@@ -124,6 +125,7 @@ class ModuleCase:
     threads: int = 1
     fresh: bool = False
     burst: bool = False
+    neighbour: int = 0
     flags: str = "quick"
 
     @property
@@ -142,9 +144,10 @@ class ModuleCase:
         return self.heads * (self.proj_size or self.dim)
 
     def __str__(self) -> str:
-        found = f"{self.cell}, {self.layers} layers of {self.heads} x {self.dim}, {self.dtype}"
+        layers = "1 layer" if self.layers == 1 else f"{self.layers} layers"
+        found = f"{self.cell}, {layers} of {self.heads} x {self.dim}, {self.dtype}"
         more = ["fresh"] if self.fresh else []
         more += [self.order] if self.order != "auto" else []
         more += ["both directions"] if self.both else []
         more += [f"proj_size {self.proj_size}"] if self.proj_size else []
-        return ", ".join([found.replace("1 layers", "1 layer"), *more])
+        return ", ".join([found, *more])

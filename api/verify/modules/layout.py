@@ -77,7 +77,8 @@ def padded(call: Call, name: str, values: Tensor) -> Tensor:
     time, _ = _axes(call, name)
     if where is None or time != 0 or values.shape[:2] != where.shape:
         return values
-    return values.masked_fill(where.view(*where.shape, *(1,) * (values.ndim - 2)), float("nan"))
+    where = where.to(values.device).view(*where.shape, *(1,) * (values.ndim - 2))
+    return values.masked_fill(where, float("nan"))
 
 
 def reset_of(call: Call) -> Tensor | None:

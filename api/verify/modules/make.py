@@ -45,7 +45,7 @@ def leaves_of(
 
     def placed(name: str, tensor: Tensor) -> Tensor:
         tensor = padded(call, name, tensor) if kernels else tensor
-        laid = given(case, call, name, tensor.to(case.device, dtype)).contiguous()
+        laid = given(case, call, name, tensor.to(dtype)).contiguous()
         return lay(laid, call.view) if name == "x" else laid.clone()
 
     values, seeds = tensors_of(case, call)

@@ -43,7 +43,7 @@ class Player:
     def __init__(self, case: ModuleCase) -> None:
         self._case, self._version = case, 0
         self._rnn = module_of(case, getattr(torch, case.dtype), case.device)
-        load_weights(self._rnn, weights_of(case, 0))
+        load_weights(self._rnn, weights_of(case, self._rnn, 0))
         self._steppers: dict[tuple[int, int | None], Stepper] = {}
         self._late: Callable[[], Played] | None = None
         self.played: list[Played] = []
@@ -82,7 +82,7 @@ class Player:
             self._steppers.clear()
             return
         self._version = 1 + call.values
-        weights = weights_of(self._case, self._version)
+        weights = weights_of(self._case, self._rnn, self._version)
         if call.kind == "copy_":
             load_weights(self._rnn, weights)
         elif call.kind == "load_state_dict":

@@ -9,15 +9,17 @@ from dataclasses import replace
 import torch
 
 from ...codegen.shape import PlanError
+from ..fuzz.judge import LOST
 from ..fuzz.run import Outcome, raised
 from ..fuzz.worker import Kind, Tell
-from .case import ModuleCase
+from .case import Call, ModuleCase
 from .draw import draw_module
-from .judge import judge_call, lost, shares_of
+from .judge import Shares, judge_call, lost, shares_of
 from .play import Played, Player
-from .truth import Reference
+from .truth import Reference, plain
+from .values import Tensors
 
-# Further weights and inputs for the reference, in case its error was small by chance.
+# Further values for the reference, in case its error was small by chance; of each kind.
 _MORE_DRAWS = 6
 # The longest that a call may take, with the compilation of its kernels beside other processes.
 _SECONDS = 120.0
@@ -32,37 +34,42 @@ def run_module(case: ModuleCase, tell: Tell = lambda doing: None) -> Outcome:
     """
     torch.set_num_threads(case.threads)
     os.environ["RNNC_QUICK_COMPILE"] = "1" if case.flags == "quick" else ""
+    if case.device == "cuda":
+        torch.cuda.empty_cache()  # other processes share the GPU
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            played = _played(case, tell)
-        except PlanError as error:
-            if case.variant == "auto" and case.order != "wavefront":
-                return raised(error)
-            return Outcome("refused", (str(error),))
+            played, refused = _played(case, tell)
         except Exception as error:
             return raised(error)
-        return _judged(case, played, tell)
+        try:
+            return _judged(case, played, refused, tell)
+        except torch.OutOfMemoryError as error:
+            return Outcome("discarded", (str(error),), "no memory for the reference")
 
 
-def _played(case: ModuleCase, tell: Tell) -> list[Played]:
+def _played(case: ModuleCase, tell: Tell) -> tuple[list[Played], str]:
+    """All calls, and why one has no plan."""
     tell("the module")
-    player = Player(case)
+    player, refused = Player(case), ""
+    may_refuse = case.variant != "auto" or case.order == "wavefront"
     for number, call in enumerate(case.calls, 1):
-        tell(f"call {number} of {len(case.calls)}: {call}")
+        at = f"call {number} of {len(case.calls)}: {call}"
+        tell(at)
         try:
             player.make(call)
             if not case.burst:
                 _wait(case)
-        except PlanError:
-            raise
         except Exception as error:
-            error.add_note(f"in call {number} of {len(case.calls)}: {call}")
+            if isinstance(error, PlanError) and may_refuse:
+                refused = str(error)
+                continue
+            error.add_note(f"in {at}")
             raise
     tell(f"the end of {len(case.calls)} calls")
     player.finish()
     _wait(case)
-    return player.played
+    return player.played, refused
 
 
 def _wait(case: ModuleCase) -> None:
@@ -70,10 +77,8 @@ def _wait(case: ModuleCase) -> None:
         torch.cuda.synchronize()
 
 
-def _judged(case: ModuleCase, played: list[Played], tell: Tell) -> Outcome:
-    exact = Reference(case, torch.float64)
-    rough = Reference(case, _yardstick(case))
-    unjudged = ""
+def _judged(case: ModuleCase, played: list[Played], refused: str, tell: Tell) -> Outcome:
+    judge, unjudged = Judge(case), ""
     for number, each in enumerate(played, 1):
         at = f"result {number} of {len(played)}, {each.call}"
         if each.wrong:
@@ -81,43 +86,74 @@ def _judged(case: ModuleCase, played: list[Played], tell: Tell) -> Outcome:
         if not each.results:
             continue
         tell(f"the reference of {at}")
-        truth = exact.results(each.call, each.version)
-        shares = shares_of(truth, rough.results(each.call, each.version))
+        truth, shares = judge.truth(each)
         reason = lost(truth, shares)
         if reason:
             unjudged = unjudged or reason
             continue
         wrong = judge_call(case, each.results, truth, shares)
         if wrong and case.dtype != "float64":
-            shares = _larger(case, each, shares, tell)
+            shares = judge.larger(each, shares, tell)
             wrong = judge_call(case, each.results, truth, shares)
         if wrong:
             reasons = [f"{name}: {what}" for name, what in wrong.items()]
             return Outcome("wrong", (*reasons, f"in {at}"), "a wrong value")
     if unjudged:
         return Outcome("discarded", (unjudged,), "the reference cannot judge a call")
-    return Outcome("right")
+    return Outcome("refused", (refused,)) if refused else Outcome("right")
 
 
-def _yardstick(case: ModuleCase) -> torch.dtype:
-    dtype: torch.dtype = getattr(torch, case.dtype)
-    return torch.float32 if dtype == torch.float64 else dtype
+class Judge:
+    """Knows what the results of calls have to be, and how large the reference's own error is.
 
+    Args:
+        case: the case.
+    """
 
-def _larger(
-    case: ModuleCase, each: Played, shares: dict[str, float], tell: Tell
-) -> dict[str, float]:
-    """The largest errors of the reference among several draws of weights and inputs."""
-    found = dict(shares)
-    for draw in range(1, _MORE_DRAWS + 1):
-        tell(f"draw {draw} of the reference of {each.call}")
-        other = replace(case, seed=case.seed + draw)
-        exact, rough = Reference(other, torch.float64), Reference(other, _yardstick(case))
-        truth = exact.results(each.call, each.version)
-        for name, share in shares_of(truth, rough.results(each.call, each.version)).items():
-            if share <= 0.1:
-                found[name] = max(found[name], share)
-    return found
+    def __init__(self, case: ModuleCase) -> None:
+        dtype: torch.dtype = getattr(torch, case.dtype)
+        self._case = case
+        self._yardstick = torch.float32 if dtype == torch.float64 else dtype
+        self._exact = Reference(case, torch.float64)
+        self._shares: dict[Call, Shares] = {}
+
+    def truth(self, each: Played) -> tuple[Tensors, Shares]:
+        """The results in float64, and the reference's error in the case's dtype.
+
+        That is measured once for calls that differ in their values alone.
+
+        Args:
+            each: the call that was made.
+        """
+        truth = self._exact.results(each.call, each.version)
+        kind = replace(plain(each.call), values=0)
+        if kind not in self._shares:
+            loop = Reference(self._case, self._yardstick).results(each.call, each.version)
+            self._shares[kind] = shares_of(truth, loop)
+        return truth, self._shares[kind]
+
+    def larger(self, each: Played, shares: Shares, tell: Tell) -> Shares:
+        """The largest errors of the reference: of the call, of other values, and of neighbours.
+
+        Neighbours are one rounding away: the same terms cancel.
+
+        Args:
+            each: the call that was made.
+            shares: what is known of them.
+            tell: is told what begins.
+        """
+        case, found = self._case, dict(shares)
+        others = [case]
+        for draw in range(1, _MORE_DRAWS + 1):
+            others += [replace(case, seed=case.seed + draw), replace(case, neighbour=draw)]
+        for number, other in enumerate(others, 1):
+            tell(f"draw {number} of {len(others)} of the reference of {each.call}")
+            truth = Reference(other, torch.float64).results(each.call, each.version)
+            loop = Reference(other, self._yardstick).results(each.call, each.version)
+            for name, share in shares_of(truth, loop).items():
+                if share <= LOST:
+                    found[name] = max(found[name], share)
+        return found
 
 
 MODULES = Kind(draw_module, run_module, _SECONDS, fresh=lambda case: case.fresh)

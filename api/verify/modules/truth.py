@@ -14,7 +14,7 @@ _MOST = 4  # results that are kept
 
 
 class Reference:
-    """Runs calls by the reference, time first and in rows, and remembers the last ones.
+    """Runs calls by the reference, time first and in rows, and remembers the last results.
 
     Args:
         case: the case.
@@ -38,7 +38,7 @@ class Reference:
         found = self._known.get((call, version))
         if found is None:
             if version != self._version:
-                load_weights(self._rnn, weights_of(self._case, version))
+                load_weights(self._rnn, weights_of(self._case, self._rnn, version))
                 self._version = version
             while len(self._known) >= _MOST:
                 del self._known[next(iter(self._known))]

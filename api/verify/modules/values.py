@@ -5,7 +5,8 @@ They have time first and rows second, as `layout.py` says how a call takes them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import zlib
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor
@@ -50,16 +51,18 @@ def module_of(case: ModuleCase, dtype: torch.dtype, backend: str) -> RNN:
     return rnn
 
 
-def weights_of(case: ModuleCase, version: int) -> Tensors:
+def weights_of(case: ModuleCase, rnn: RNN, version: int) -> Tensors:
     """The weights of a module by name, in float64, exact in the case's dtype.
 
     Args:
         case: the case.
+        rnn: a module of its sizes.
         version: the number of a change of the weights; 0 for the first ones.
     """
-    generator = torch.Generator().manual_seed(case.seed + 7919 * version)
-    shapes = module_shapes(case)
-    return {name: _weight(case, name, shape, generator) for name, shape in shapes.items()}
+    return {
+        name: _drawn(case, f"{name} {version}", parameter.shape, _scale(name, parameter))
+        for name, parameter in rnn.named_parameters()
+    }
 
 
 def load_weights(rnn: RNN, weights: Mapping[str, Tensor]) -> None:
@@ -74,34 +77,30 @@ def load_weights(rnn: RNN, weights: Mapping[str, Tensor]) -> None:
             parameter.copy_(weights[name])
 
 
-def module_shapes(case: ModuleCase) -> dict[str, torch.Size]:
-    """The shape of each parameter by name."""
-    with torch.device("meta"):
-        rnn = RNN(
-            cell_named(case.cell),
-            case.input_size,
-            case.hidden,
-            heads=case.heads,
-            num_layers=case.layers,
-            bias=case.bias,
-            bidirectional=case.both,
-            proj_size=case.proj_size,
-        )
-    return {name: parameter.shape for name, parameter in rnn.named_parameters()}
-
-
-def _weight(case: ModuleCase, name: str, shape: torch.Size, generator: torch.Generator) -> Tensor:
+def _scale(name: str, weight: Tensor) -> float:
     # Matrices contract, so that the loop's error is a fair measure; the others are moderate.
     kind = name.rpartition("_l")[0]
     scale = {"weight_ih": 0.8, "weight_hr": 0.9, "weight_hh": 0.5}.get(kind)
-    scale = 0.4 if scale is None else scale / shape[-1] ** 0.5
-    drawn = torch.randn(shape, generator=generator, dtype=torch.float64) * scale
-    return _exact(case, drawn)
+    return 0.4 if scale is None else scale / weight.shape[-1] ** 0.5
 
 
-def _exact(case: ModuleCase, drawn: Tensor) -> Tensor:
-    """The values as the case's dtype rounds them."""
-    return drawn.to(getattr(torch, case.dtype)).double()
+def _drawn(case: ModuleCase, name: str, shape: Sequence[int], scale: float = 0.8) -> Tensor:
+    """Values that depend on the case's seed, a name and a shape, exact in the case's dtype.
+
+    They are drawn where they are used: a case of a GPU may have ten million numbers.
+    """
+    seed, device = case.seed + zlib.crc32(name.encode()), case.device
+    generator = torch.Generator(device).manual_seed(seed)
+    dtype: torch.dtype = getattr(torch, case.dtype)
+    values = torch.randn(*shape, generator=generator, dtype=torch.float64, device=device) * scale
+    if case.cell == "slstm" and name.startswith(("states.n", "reset_to.n")):
+        values = values.abs() + 1  # a normaliser, by which the output is divided
+    values = values.to(dtype).double()
+    if case.neighbour:
+        generator.manual_seed(seed + case.neighbour)
+        away = torch.randint(-1, 2, values.shape, generator=generator, device=device)
+        values = (values * (1 + away * torch.finfo(dtype).eps)).to(dtype).double()
+    return values
 
 
 def tensors_of(case: ModuleCase, call: Call) -> tuple[Tensors, Tensors]:
@@ -117,20 +116,11 @@ def tensors_of(case: ModuleCase, call: Call) -> tuple[Tensors, Tensors]:
         before B; `inputs.<name>` (T, B), with units behind them or 1 in place of a size.
         And of each output.
     """
-    generator = torch.Generator().manual_seed(case.seed + 104729 * (call.values + 1))
-
-    def drawn(name: str, shape: tuple[int, ...]) -> Tensor:
-        values = torch.randn(shape, generator=generator, dtype=torch.float64) * 0.8
-        if case.cell == "slstm" and name in ("states.n", "reset_to.n"):
-            values = values.abs() + 1  # a normaliser, by which the output is divided
-        return _exact(case, values)
-
-    shapes = _shapes(case, call)
-    outputs = output_shapes(case, call)
-    return (
-        {name: drawn(name, shape) for name, shape in shapes.items()},
-        {name: drawn(name, shape) for name, shape in outputs.items()},
+    taken, outputs = (
+        {name: _drawn(case, f"{name} {call.values}", shape) for name, shape in shapes.items()}
+        for shapes in (_shapes(case, call), output_shapes(case, call))
     )
+    return taken, outputs
 
 
 def widths_of(case: ModuleCase) -> dict[str, int]:
