@@ -26,6 +26,10 @@ class Joining(CpuTarget):
         self.ran.append((call.choice.reverse, inputs.wx.shape[2]))
         return super().forward(call, inputs, donated)
 
+    def forward_of_features(self, call, x, weight, inputs):
+        self.ran.append((call.choice.reverse, inputs.wx.shape[2]))
+        return super().forward_of_features(call, x, weight, inputs)
+
     def backward(self, call, saved, d_states, d_last, donated):
         self.ran.append(call.choice.reverse)
         return super().backward(call, saved, d_states, d_last, donated)
