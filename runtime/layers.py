@@ -32,6 +32,7 @@ from .targets import (
     runs_one_step,
 )
 from .tensors import States
+from .turns import short_turns
 
 # What autocast casts to the dtype of a call.
 CAST = frozenset((torch.float32, torch.bfloat16, torch.float16))
@@ -108,10 +109,11 @@ def run_plain_call(
     if needs_grad:
         again = again or partial(composed, settings, dropout)
         run_all = run_step_node if single else run_node
-        y, *last = run_all(stack, again, len(given), replays, x, *given, *rows, *weights)
+        with short_turns(x.device):
+            y, *last = run_all(stack, again, len(given), replays, x, *given, *rows, *weights)
         return y, tuple(last)
     run = partial(one_step if single else _inference, call)
-    with profiled("rnnc::scan"):
+    with profiled("rnnc::scan"), short_turns(x.device):
         tensors = x, *given, *rows, *weights
         y, *last = replayed(replays, "inference", tensors, run, alike=True)
     return y, tuple(last)

@@ -29,6 +29,7 @@ from .masks import masks_of
 from .reference import scan_reference
 from .targets import TARGETS, Target, check_backend, target_name, target_of
 from .tensors import Forward, ScanInputs, States, forward_from
+from .turns import short_turns
 
 
 def scan(
@@ -220,7 +221,8 @@ def _scan_kernels(
         tf32 = target.rounds(computed, choice.precision)
         masked = masks is not None
         call = call_of(cell, name, for_backward, over_time, choice, tf32, masked)
-        results = _run_directly(call, inputs)
+        with short_turns(inputs.wx.device):
+            results = _run_directly(call, inputs)
     sequences, last = results.states, results.last
     if returned != computed:
         sequences, last = [s.to(returned) for s in sequences], [s.to(returned) for s in last]

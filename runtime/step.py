@@ -16,6 +16,7 @@ from .module_call import PlainCall
 from .replay.replays import replayed
 from .targets import stepping
 from .tensors import States
+from .turns import short_turns
 
 
 def plain_step(
@@ -53,10 +54,11 @@ def run_plain_step(settings: Settings, call: PlainCall) -> tuple[Tensor, States]
     stack, x, states, weights, needs_grad, replays, _ = call
     if needs_grad:
         again = partial(composed, settings, 0.0)
-        y, *new = run_step_node(stack, again, len(states), replays, x, *states, *weights)
+        with short_turns(x.device):
+            y, *new = run_step_node(stack, again, len(states), replays, x, *states, *weights)
         return y, tuple(new)
     tensors = (x, *states, *weights)
-    with profiled("rnnc::step"):
+    with profiled("rnnc::step"), short_turns(x.device):
         y, *last = replayed(replays, "step", tensors, partial(one_step, call), alike=True)
     return y, tuple(last)
 

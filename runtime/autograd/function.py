@@ -21,6 +21,7 @@ from ..check.plain import all_plain, is_watched, profiler_enabled
 from ..errors import BackwardError
 from ..targets import TARGETS
 from ..tensors import Gradients, Saved, inputs_from, saved_from, saved_of
+from ..turns import short_turns_of_backward
 from . import schemas
 from .check_saved import Sizes, check_saved, plain_gradients
 from .transforms import check_gradients, check_has_operators
@@ -149,6 +150,7 @@ class Scan(torch.autograd.Function):
             results = torch.ops.rnnc.scan_backward(*seeds, *tensors, *options, *more)
             found = schemas.from_results(results, count, len(saved.unweighted))
         else:
+            short_turns_of_backward(ctx.record.device)
             saved = ctx.record.checked(flat, saved)
             if not all_plain(gradients):
                 check_gradients(gradients)

@@ -15,6 +15,7 @@ from ..module.forms import TorchForm
 from ..ragged.rows import layer_rows
 from ..replay.replays import Replays, replayed
 from ..tensors import States
+from ..turns import short_turns_of_backward
 from .check_saved import check_as_left, plain_gradients
 from .function import Likeness, spent_error, without_autocast
 from .stack.backward import backward_layers
@@ -80,6 +81,7 @@ class Layers(torch.autograd.Function):
             weights, masks = inputs[named.others :], named.masks
             again = partial(ctx.composed, named.x, named.states, weights, masks, named.ragged)
             return None, None, None, None, *differentiable(again, inputs, needs, gradients)
+        short_turns_of_backward(ctx.device)
         # Unless the caller retains the graph, no other backward reads what the kernels saved.
         retained = torch._C._autograd._get_current_graph_task_keep_graph()
         run = partial(_backward, ctx, saved, gradients, needs, retained)

@@ -15,6 +15,7 @@ from ..check.plain import all_plain, is_watched
 from ..module.forms import TorchForm
 from ..replay.replays import Replays, replayed
 from ..tensors import States, Stepped
+from ..turns import short_turns_of_backward
 from .check_saved import plain_gradients
 from .function import without_autocast
 from .layers import Composed, apart, as_left, differentiable
@@ -75,6 +76,7 @@ class Step(torch.autograd.Function):
             inputs = apart(saved[: ctx.inputs])
             again = partial(composed_step, ctx.composed, *_named(ctx, inputs))
             return None, None, None, None, *differentiable(again, inputs, needs, gradients)
+        short_turns_of_backward(ctx.device)
         new = _new_states(ctx, saved)
         run = partial(_backward, ctx, saved, new, gradients, needs)
         with profiled("rnnc::step_backward"), without_autocast(ctx.device.type):

@@ -15,6 +15,7 @@ from functools import lru_cache
 from time import perf_counter_ns
 from typing import NamedTuple
 
+from ...turns import usual_turns
 from .capture import beside_captures
 from .events import new_event
 from .library import check, keeping, letting_go
@@ -96,9 +97,10 @@ class _Room:
     def _wait(self, before: int) -> None:
         """Wait for what was issued before a time, without the interpreter's lock."""
         begin = perf_counter_ns()
-        while self._marks and self._marks[0].when <= before:
-            check(letting_go("cuEventSynchronize")(self._marks[0].event))
-            self._spare.append(self._marks.popleft().event)
+        with usual_turns():
+            while self._marks and self._marks[0].when <= before:
+                check(letting_go("cuEventSynchronize")(self._marks[0].event))
+                self._spare.append(self._marks.popleft().event)
         self._waited += perf_counter_ns() - begin
 
     def __del__(self) -> None:

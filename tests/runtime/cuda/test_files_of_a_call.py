@@ -11,7 +11,7 @@ import rnnc
 import torch
 
 ROOT = Path(rnnc.__file__).resolve().parents[1]
-MOST = 15
+MOST = 16
 SIZES = {"block": 64, "cluster": 256, "grid": 256}
 
 
