@@ -63,7 +63,7 @@ def _spelled(node: Node, args: list[tuple[str, int]], letters: Letters) -> tuple
     if op == "*":
         left = _within(args[0], PRODUCT)
         right = _within(args[1], SIGN if node.args[1].op != "/" else PRODUCT, sign=False)
-        sign = right[0].isdigit() or needs_sign(*node.args, _GREEK)
+        sign = right[0].isdigit() or needs_sign(node.args[0], node.args[1], _GREEK)
         dot = r" \cdot " if sign else " "
         return f"{left}{dot}{right}", PRODUCT
     if op in ("+", "-"):

@@ -26,16 +26,16 @@ def check_cell(cell: Any) -> CellSpec:
     Raises:
         TensorError: it is neither, or a param has the name of one of the module's weights.
     """
-    cell = check_is_cell(cell)
-    for param in cell.params:
+    found = check_is_cell(cell)
+    for param in found.params:
         if param.name in WEIGHTS:
             raise TensorError(
-                f"the param {param.name} of {cell.name}",
+                f"the param {param.name} of {found.name}",
                 f"the name of a weight of rnnc.RNN, {param.name}_l0",
                 f"a name other than {', '.join(WEIGHTS)}",
                 f"own_{param.name}: Param",
             )
-    return cell
+    return found
 
 
 def check_size(name: str, value: Any, minimum: int = 1) -> int:

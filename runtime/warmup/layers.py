@@ -208,7 +208,7 @@ def settings_of(layer: Any) -> Settings | None:
         found: Settings = one_layer()
         return found
     settings: Settings | None = layer._settings()
-    if settings is None and isinstance(layer, Sequences) and layer.proj_size:
+    if settings is None and getattr(layer, "proj_size", None):
         weight = next(layer.parameters())
         serve = kernels_project(weight.device.type, weight.dtype, layer.hidden_size, 1, True)
         return recurrence_of(layer) if serve else None
