@@ -4,6 +4,7 @@ once. Reads a case per line, in JSON, and writes what became of it.
 
 from __future__ import annotations
 
+import faulthandler
 import json
 import os
 import signal
@@ -12,13 +13,19 @@ import threading
 import time
 import traceback
 
+# All that a first call imports: beside busy threads an import takes a minute.
+import cupy
+import numpy
 import rnnc
+import sympy  # noqa: F401
 import torch
-from rnnc.runtime.cuda import target  # noqa: F401 - imported once for all cases
+from rnnc.codegen import adjoint, derive, render  # noqa: F401
+from rnnc.codegen.cuda import planner, source  # noqa: F401
+from rnnc.runtime.cuda import nvrtc, target  # noqa: F401
 from rnnc.runtime.cuda.driver import stream_memory
 from rnnc.runtime.cuda.wavefront import lanes
 
-STEPS, LIMIT = 1024, 40.0  # seconds
+STEPS, LIMIT = 1024, 90.0  # seconds, beside busy threads most of all
 PAUSE, HELD = 0.03, 50_000_000  # seconds; ns
 SHARED = 200_000  # bytes: no other block of that size beside it
 SPIN = r"""
@@ -44,8 +51,6 @@ class Fault:
         self.kind, self.pause, self.issued, self.wavefronts = kind, set(), 0, 0
         self.first = False  # whether the first layer was issued last
         if kind in ("half the chip", "32 blocks"):
-            import cupy
-
             self.kernel = cupy.RawKernel(SPIN, "hold")
             self.kernel.max_dynamic_shared_size_bytes = SHARED
             self.side = cupy.cuda.Stream(non_blocking=True)
@@ -72,8 +77,6 @@ class Fault:
         lanes.Lanes.fork, lanes.Lanes.enter, stream_memory._issue = forked, entered, issued
 
     def hold(self, blocks):
-        import numpy
-
         with self.side:
             self.kernel((blocks,), (64,), (numpy.uint64(HELD),), shared_mem=SHARED)
 
@@ -173,6 +176,7 @@ def count():
 def child(case):
     """Run a case and write what became of it; never returns."""
     begin = time.monotonic()
+    faulthandler.dump_traceback_later(LIMIT - 5)  # of a case that hangs
     try:
         found = outcome(case)
     except BaseException:
