@@ -20,6 +20,7 @@
 #include "lib/kernels/split_k_weights.cuh"
 #include "lib/mma/accumulator.cuh"
 #include "lib/ptx/cp_async.cuh"
+#include "lib/ptx/launder.cuh"
 
 namespace rnnc {
 
@@ -79,7 +80,7 @@ struct SplitK {
   u32 shared_fragments;       // address of this lane's fragments in shared memory, then of its ring
   const char* streamed;       // this lane's streamed fragments
   u32 ring_begin;             // offset in the ring of the first streamed fragment
-  bool written[kWarpKTiles];  // this lane's part of a k_tile, unless kFull
+  int written[kWarpKTiles];   // whether this lane's part of a k_tile is, unless kFull
 
   // row_at(source, tile, half) gives a RowRef, and k_tile_at(source, k_tile) the distance of a
   // k_tile from there. `warp` counts the warps that share K, `local_warp` those of this block.
@@ -104,7 +105,10 @@ struct SplitK {
       // The distance of the k_tile from the row's first element, and its k.
       const int64 first = k_tile_at(source, global_k_tile);
       const int k = global_k_tile % kDimKTiles * kKTile;
-      written[k_tile] = exists && k + quad * 4 * kPack < KRange::kWrittenElements;
+      // Pinned: ptxas for sm_90a otherwise derives it in every step, which took 110 registers more.
+      if constexpr (!kFull) {
+        written[k_tile] = pin(int{exists && k + quad * 4 * kPack < KRange::kWrittenElements});
+      }
       unroll<2 * tiles>([&](auto index) {
         constexpr int step = index / tiles, tile = index % tiles;
         u32 words[4];
