@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
+from rnnc.runtime.nn import masks
 from torch import nn
 
 P, HIDDEN, INPUT, B, T = 16, 64, 12, 5, 9
@@ -46,6 +47,29 @@ def test_as_torchs_lstm(both, given, steps):
         other = wanted[name.replace("bias_l", "bias_ih_l")]
         torch.testing.assert_close(
             tensor.double().cpu(), other, atol=1e-4, rtol=1e-4, msg=lambda m, n=name: f"{n}: {m}"
+        )
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_torchs_module_on_kernels(given, monkeypatch):
+    """`rnnc.nn.LSTM` with a projection; torch's own forward must not run."""
+    monkeypatch.setattr(masks, "run_torch", lambda *_: pytest.fail("torch's own forward"))
+    sizes = {"num_layers": 2, "proj_size": P}
+    twin = nn.LSTM(INPUT, HIDDEN, dtype=torch.float64, **sizes)
+    ours = rnnc.nn.LSTM(INPUT, HIDDEN, device="cuda", **sizes)
+    ours.load_state_dict(twin.state_dict())
+    x, widths = torch.randn(T, B, INPUT), (P, HIDDEN) if given else ()
+    states = [torch.randn(2, B, width) for width in widths]
+    for _ in range(4):
+        found = results(ours, leaves((x, *states), ours.weight_hr_l0))
+    wanted = results(twin, leaves((x, *states), twin.weight_hr_l0))
+    for name, tensor in found.items():
+        torch.testing.assert_close(
+            tensor.double().cpu(),
+            wanted[name],
+            atol=1e-4,
+            rtol=1e-4,
+            msg=lambda m, n=name: f"{n}: {m}",
         )
 
 
