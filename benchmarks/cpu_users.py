@@ -1,10 +1,13 @@
 """Times `rnnc.RNN` on the CPU against torch's modules over a grid of sizes.
 
     python benchmarks/cpu_users.py [--seconds 0.4] [--only "LSTM 256"] [--json table.json]
+    python benchmarks/cpu_users.py --inference --threads 1
 
 LSTM and GRU, hidden 64 to 512, B 1 to 128, T 1 to 64, training and inference, and single steps
-against torch's cells. Both sides of a case run in turns in one process, in float32 with default
-flags. A figure is the smallest time of a side, since other programs can only lengthen a run.
+against torch's cells. With `--inference` LSTM without gradients, hidden 32 to 1024, T 16 to 512.
+Both sides of a case run in turns in one process, in float32 with default flags. A figure is the
+smallest time of a side, since other programs can only lengthen a run. One thread is timed by its
+own clock, which stands still while another program has the core.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ HIDDEN, BATCH, STEPS = (64, 128, 256, 512), (1, 8, 32, 128), (1, 16, 64)
 MODULES: tuple[Module, ...] = ("lstm", "gru")
 MODES: tuple[Mode, ...] = ("training", "inference")
 STEP_MODES: tuple[Mode, ...] = ("step", "step training")
+INFERENCE_HIDDEN, INFERENCE_STEPS = (32, 64, 128, 256, 512, 1024), (16, 64, 512)
 # A measurement repeats short calls for as long as this. It is short, so that on a shared machine
 # many of them run undisturbed.
 WINDOW = 0.0003
@@ -45,12 +49,21 @@ def cases() -> Iterator[UserCase]:
                     yield UserCase(stepped, hidden, batch, mode=mode)
 
 
+def inference_cases() -> Iterator[UserCase]:
+    """LSTM without gradients."""
+    for hidden in INFERENCE_HIDDEN:
+        for batch in BATCH:
+            for steps in INFERENCE_STEPS:
+                yield UserCase("lstm", hidden, batch, steps, mode="inference")
+
+
 def seconds(run: Callable[[], object], count: int) -> float:
     """Seconds per call."""
-    start = time.perf_counter()
+    clock = time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
+    start = clock()
     for _ in range(count):
         run()
-    return (time.perf_counter() - start) / count
+    return (clock() - start) / count
 
 
 def compare(case: UserCase, budget: float) -> tuple[float, float]:
@@ -79,12 +92,14 @@ def main(
     budget: Annotated[float, typer.Option("--seconds", help="Seconds per case.")] = 0.4,
     only: Annotated[str, typer.Option(help="Cases whose text contains this.")] = "",
     output: Annotated[Path | None, typer.Option("--json", help="A file for the table.")] = None,
+    inference: Annotated[bool, typer.Option("--inference", help="LSTM without gradients.")] = False,
+    threads: Annotated[int, typer.Option(help="Threads of both sides.")] = 2,
 ) -> None:
     """Measure, and print a table."""
-    torch.set_num_threads(2)
+    torch.set_num_threads(threads)
     torch.manual_seed(0)
     table: dict[str, tuple[float, float]] = {}
-    for case in cases():
+    for case in inference_cases() if inference else cases():
         if only not in str(case):
             continue
         mine, peer = table[str(case)] = compare(case, budget)

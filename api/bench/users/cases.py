@@ -230,10 +230,21 @@ _SEQUENCES_ON_CPU: tuple[tuple[Module, int, int, int], ...] = (
     ("gru", 256, 16, 64),
     ("gru", 512, 128, 1),
 )
+_INFERENCE_ON_CPU: tuple[tuple[Module, int, int, int], ...] = (
+    ("lstm", 32, 128, 512),
+    ("lstm", 64, 32, 512),
+    ("lstm", 128, 128, 64),
+    ("lstm", 256, 32, 64),
+    ("lstm", 512, 8, 64),
+    ("lstm", 512, 128, 16),
+    ("lstm", 1024, 1, 64),
+    ("lstm", 1024, 32, 16),
+)
 _MODES_ON_CPU: tuple[Mode, ...] = ("training", "inference")
 
 _CPU: tuple[UserCase, ...] = (
     *(UserCase(*sizes, mode=mode) for mode in _MODES_ON_CPU for sizes in _SEQUENCES_ON_CPU),
+    *(UserCase(*sizes, mode="inference") for sizes in _INFERENCE_ON_CPU),
     UserCase("lstm", 512, 1, mode="step"),
     UserCase("lstm", 512, 128, mode="step"),
     UserCase("gru", 256, 16, mode="step"),

@@ -148,13 +148,15 @@ class ForwardTask {
       left = features_, left_stride = features;
     }
     for (int64_t i = 0; i < steps * rows; ++i) {
-      copy_row(bias_, gates_ + i * kGates * width_, kGates * width_);
+      copy_row(bias_ + kInputGates * width_, gates_ + (i * kGates + kInputGates) * width_,
+               (kGates - kInputGates) * width_);
     }
     for (int g = 0; g < kInputGates; ++g) {
       const int64_t place = g * a_.sizes.heads + task_.head;
       multiply(left, left_stride,
                packed_.W + (place * padded(a_.sizes.dim) + task_.first_unit) * features,
-               steps * rows, features, task_.units, gates_ + g * width_, kGates * width_, {!small_});
+               steps * rows, features, task_.units, gates_ + g * width_, kGates * width_, {!small_},
+               bias_ + g * width_);
     }
   }
 

@@ -111,13 +111,10 @@ RNNC_INLINE float expm1(float x) {
 }
 
 RNNC_INLINE float sigmoid(float x) {
-  // By exp(-|x|): it does not overflow, and the smallest results keep their digits.
-  const float size = abs(x);
-  const Reduced reduced = reduce_exponent(size > 104.0f ? -104.0f : -size);
-  // 2^32 times too much, so that 2^k is a normal number.
-  const float scale = power_of_two(reduced.k + 32);
-  const float power = (scale + scale * reduced.expm1_r) * 2.32830644e-10f;
-  return (x < 0.0f ? power : 1.0f) / (1.0f + power);
+  // At the bounds 2^k is infinite, or too small to change 1.
+  const float held = x > 87.0f ? -87.0f : (x < -89.0f ? 89.0f : -x);
+  const Reduced reduced = reduce_exponent(held);
+  return 1.0f / ((1.0f + reduced.expm1_r) * power_of_two(reduced.k) + 1.0f);
 }
 
 RNNC_INLINE float tanh(float x) {

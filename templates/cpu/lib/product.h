@@ -96,12 +96,14 @@ struct Reading {
   bool backwards = false;  // from its last panel: what a product before has left in a cache
 };
 
-// `rows` rows of out += left x a part of the depth of `panels` packed panels. `next`: where the
-// part after it begins, of which `ahead` values per value of the depth are fetched; or null.
+// `rows` rows of out += left x a part of the depth of `panels` packed panels; with `start`, a row,
+// out = start + left x panels. `next`: where the part after it begins, of which `ahead` values per
+// value of the depth are fetched.
 template <int rows, int panels, bool fetches = false>
 static inline __attribute__((always_inline)) void multiply_panels(
     const real* left, int64_t left_stride, const real* panel, int64_t depth, int64_t part,
-    real* out, int64_t out_stride, const real* next = nullptr, int64_t ahead = 0) {
+    real* out, int64_t out_stride, const real* start, const real* next = nullptr,
+    int64_t ahead = 0) {
   constexpr int kVectors = panels * kPanelVectors;
   // From zero, and added to `out` at the end: roundings are those of the sum's own size.
   Vector sum[rows][kVectors] = {};
@@ -122,8 +124,12 @@ static inline __attribute__((always_inline)) void multiply_panels(
   }
 #pragma GCC unroll 8
   for (int r = 0; r < rows; ++r) {
+    real* const to = out + r * out_stride;
+    const real* const from = start != nullptr ? start : to;
 #pragma GCC unroll 8
-    for (int v = 0; v < kVectors; ++v) *(Vector*)(out + r * out_stride + v * kLanes) += sum[r][v];
+    for (int v = 0; v < kVectors; ++v) {
+      *(Vector*)(to + v * kLanes) = *(const Vector*)(from + v * kLanes) + sum[r][v];
+    }
   }
 }
 
@@ -142,24 +148,31 @@ RNNC_INLINE void for_panels(int64_t depth, int64_t columns, bool backwards, Mult
   }
 }
 
+// Where the start values of a part are: later parts add to the first.
+RNNC_INLINE const real* start_of(const real* start, int64_t column, int64_t k) {
+  return start != nullptr && k == 0 ? start + column : nullptr;
+}
+
 // `rows` rows, fewer than a block. Very few take several panels at once, since one sum per row and
 // vector would wait for itself.
 template <int rows>
 static void multiply_few(const real* left, int64_t left_stride, const real* packed, int64_t depth,
-                         int64_t columns, real* out, int64_t out_stride, bool backwards) {
+                         int64_t columns, real* out, int64_t out_stride, bool backwards,
+                         const real* start) {
   constexpr int kPanels = rows == 1 ? 4 : rows < 4 ? 2 : 1;
   const int64_t whole = padded(columns) / (kPanels * kPanel) * (kPanels * kPanel);
   const auto rest = [&] {
     for_panels<1>(depth, columns - whole, backwards, [&](int64_t column, int64_t k, int64_t part) {
       column += whole;
       multiply_panels<rows, 1>(left + k, left_stride, packed + column * depth + k * kPanel, depth,
-                               part, out + column, out_stride);
+                               part, out + column, out_stride, start_of(start, column, k));
     });
   };
   if (whole < columns && backwards) rest();
   for_panels<kPanels>(depth, whole, backwards, [&](int64_t column, int64_t k, int64_t part) {
     multiply_panels<rows, kPanels>(left + k, left_stride, packed + column * depth + k * kPanel,
-                                   depth, part, out + column, out_stride);
+                                   depth, part, out + column, out_stride,
+                                   start_of(start, column, k));
   });
   if (whole < columns && !backwards) rest();
 }
@@ -168,7 +181,7 @@ static void multiply_few(const real* left, int64_t left_stride, const real* pack
 template <bool far>
 static void multiply_blocks(const real* left, int64_t left_stride, const real* packed,
                             int64_t rows, int64_t depth, int64_t columns, real* out,
-                            int64_t out_stride, bool backwards) {
+                            int64_t out_stride, bool backwards, const real* start) {
   const int64_t blocks = rows / kRowBlock;
   const int64_t line = 64 / (int64_t)sizeof(real), share = kPanel / blocks;
   const int64_t ahead = share < line ? share : line;
@@ -176,10 +189,10 @@ static void multiply_blocks(const real* left, int64_t left_stride, const real* p
     const real* const panel = packed + column * depth + k * kPanel;
     const bool same = k + part < depth;
     const real* next = panel + (same ? part * kPanel : (backwards ? -kPanel : kPanel) * depth - k * kPanel);
-    const auto block = [&](int64_t row, auto count, auto fetches) {
+    const auto block = [&](int64_t row, auto count, auto fetches) __attribute__((always_inline)) {
       multiply_panels<count.value, 1, fetches.value>(
           left + row * left_stride + k, left_stride, panel, depth, part,
-          out + row * out_stride + column, out_stride, next, ahead);
+          out + row * out_stride + column, out_stride, start_of(start, column, k), next, ahead);
       next += ahead * part;
     };
     int64_t row = 0;
@@ -193,13 +206,15 @@ static void multiply_blocks(const real* left, int64_t left_stride, const real* p
   });
 }
 
-// out [rows][columns] += left [rows][depth] x packed. out's rows are aligned and padded.
+// out [rows][columns] += left [rows][depth] x packed; with `start`, a row, out = start + left x
+// packed. Rows of out and start are aligned and padded.
 static void multiply(const real* left, int64_t left_stride, const real* packed, int64_t rows,
                      int64_t depth, int64_t columns, real* out, int64_t out_stride,
-                     Reading reading = {}) {
+                     Reading reading = {}, const real* start = nullptr) {
   const bool backwards = reading.backwards;
   const auto few = [&](auto count) {
-    multiply_few<count.value>(left, left_stride, packed, depth, columns, out, out_stride, backwards);
+    multiply_few<count.value>(left, left_stride, packed, depth, columns, out, out_stride, backwards,
+                              start);
   };
   switch (rows) {
     case 0: return;
@@ -213,7 +228,7 @@ static void multiply(const real* left, int64_t left_stride, const real* packed, 
   }
   const auto blocks = [&](auto far) {
     multiply_blocks<far.value>(left, left_stride, packed, rows, depth, columns, out, out_stride,
-                               backwards);
+                               backwards, start);
   };
   return reading.far ? blocks(std::true_type()) : blocks(std::false_type());
 }
