@@ -74,13 +74,16 @@ struct SplitK {
     return kDimKTiles * kKTile <= KRange::kWrittenElements;
   }
   static constexpr bool kFull = full();
+  // Of cells with many pairs ptxas for sm_90a derives in every step what is written, and spills:
+  // pinned, it took 144 registers instead of more than 255 (nas_cell in float32).
+  static constexpr bool kPinsWritten = !kFull && kPack == 1 && Cell::kDensePairs > 6;
 
   u32 fragment[at_least_one(kRegisterFragments)][4];
   Rounding rounding;          // of all fragments, in any memory
   u32 shared_fragments;       // address of this lane's fragments in shared memory, then of its ring
   const char* streamed;       // this lane's streamed fragments
   u32 ring_begin;             // offset in the ring of the first streamed fragment
-  int written[kWarpKTiles];   // whether this lane's part of a k_tile is, unless kFull
+  bool written[kWarpKTiles];  // this lane's part of a k_tile, unless kFull
 
   // row_at(source, tile, half) gives a RowRef, and k_tile_at(source, k_tile) the distance of a
   // k_tile from there. `warp` counts the warps that share K, `local_warp` those of this block.
@@ -105,9 +108,11 @@ struct SplitK {
       // The distance of the k_tile from the row's first element, and its k.
       const int64 first = k_tile_at(source, global_k_tile);
       const int k = global_k_tile % kDimKTiles * kKTile;
-      // Pinned: ptxas for sm_90a otherwise derives it in every step, which took 110 registers more.
-      if constexpr (!kFull) {
-        written[k_tile] = pin(int{exists && k + quad * 4 * kPack < KRange::kWrittenElements});
+      const bool part = exists && k + quad * 4 * kPack < KRange::kWrittenElements;
+      if constexpr (kPinsWritten) {
+        written[k_tile] = pin(int{part});
+      } else {
+        written[k_tile] = part;
       }
       unroll<2 * tiles>([&](auto index) {
         constexpr int step = index / tiles, tile = index % tiles;
