@@ -97,6 +97,9 @@ class Library:
     def cuStreamWaitEvent(self, stream: int, event: int, _: int) -> None:  # noqa: N802
         _api().runtime.streamWaitEvent(stream, event)
 
+    def cuStreamBatchMemOp_v2(self, *given: int) -> None:  # noqa: N802
+        _api().driver.streamBatchMemOp(*given)
+
 
 def _api() -> Any:
     return sys.modules["cupy_backends.cuda.api"]

@@ -13,6 +13,7 @@ from typing import Any
 from ...errors import NoCudaError
 from .capture import beside_captures
 from .driver import driver_library
+from .library import check
 from .residency import blocks_per_multiprocessor, resident_clusters
 
 _MULTIPROCESSORS = 1  # CU_DEV_RESOURCE_TYPE_SM
@@ -47,10 +48,10 @@ class Partition:
         """Make a stream of the lowest priority, for good; return its handle."""
         library, stream = driver_library(), ctypes.c_void_p()
         least, greatest = ctypes.c_int(), ctypes.c_int()
-        _check(library.cuCtxGetStreamPriorityRange(ctypes.byref(least), ctypes.byref(greatest)))
+        check(library.cuCtxGetStreamPriorityRange(ctypes.byref(least), ctypes.byref(greatest)))
         create = library.cuGreenCtxStreamCreate
         flags = ctypes.c_uint(_NON_BLOCKING)
-        _check(create(ctypes.byref(stream), self._context, flags, least))
+        check(create(ctypes.byref(stream), self._context, flags, least))
         return int(stream.value or 0)
 
     def resident_blocks(self, function: int, threads: int, shared: int, cluster: int) -> int:
@@ -96,19 +97,12 @@ def _divide(index: int, size: int, flags: int) -> Partition:
     library, reference = driver_library(), ctypes.byref
     device, context, description = ctypes.c_int(), ctypes.c_void_p(), ctypes.c_void_p()
     whole, part, rest, count = _Resource(), _Resource(), _Resource(), ctypes.c_uint(1)
-    _check(library.cuDeviceGet(reference(device), index))
-    _check(library.cuDeviceGetDevResource(device, reference(whole), _MULTIPROCESSORS))
+    check(library.cuDeviceGet(reference(device), index))
+    check(library.cuDeviceGetDevResource(device, reference(whole), _MULTIPROCESSORS))
     split: Any = library.cuDevSmResourceSplitByCount
     found = reference(part), reference(count), reference(whole), reference(rest)
-    _check(split(*found, ctypes.c_uint(flags), ctypes.c_uint(size)))
-    _check(library.cuDevResourceGenerateDesc(reference(description), reference(part), 1))
+    check(split(*found, ctypes.c_uint(flags), ctypes.c_uint(size)))
+    check(library.cuDevResourceGenerateDesc(reference(description), reference(part), 1))
     create = library.cuGreenCtxCreate
-    _check(create(reference(context), description, device, ctypes.c_uint(_DEFAULT_STREAM)))
+    check(create(reference(context), description, device, ctypes.c_uint(_DEFAULT_STREAM)))
     return Partition(context, int(part.count))
-
-
-def _check(status: int) -> None:
-    """Raise the driver's error, if there is one."""
-    from cupy_backends.cuda.api import driver
-
-    driver.check_status(status)

@@ -3,7 +3,8 @@ interpreter's lock.
 
 Nobody tells how full a queue is, and not only this package fills it. But a launch takes the host a
 while, so what was issued within a short time fits. Marks in a stream tell what of it has run; one
-that is older and has not come up is waited for without the lock.
+that is older and has not come up is waited for without the lock. A long time between two calls
+counts as a short one: a host that computes, or loads data, issues nothing.
 """
 
 from __future__ import annotations
@@ -20,11 +21,12 @@ from .capture import beside_captures
 from .events import new_event
 from .library import check, keeping, letting_go
 
-# A queue takes 1,024 launches, and each takes the host 1.5 us or more: torch's too.
-_LONGEST_AHEAD = 800_000  # ns
+# A queue takes 1,024 launches, and each takes the host 3 us or more, with the Python around it.
+_LONGEST_AHEAD = 2_000_000  # ns
 # Half of it is left before launches go on: who waits queues for the lock, and that takes long.
-_AFTER_WAITING = 400_000  # ns
+_AFTER_WAITING = 1_000_000  # ns
 _BETWEEN_MARKS = 400_000  # ns
+_LONGEST_GAP = 500_000  # ns, between two calls of `make_room`
 _NOT_READY = 600  # CUDA_ERROR_NOT_READY
 
 
@@ -38,8 +40,12 @@ def make_room(device: int, stream: int) -> None:
         stream: the handle of a stream that does not capture.
     """
     room = _room(device, stream)
-    if perf_counter_ns() - room.last >= _BETWEEN_MARKS:
-        room.make()
+    now = perf_counter_ns()
+    gap, room.seen = now - room.seen, now
+    if gap > _LONGEST_GAP:
+        room.idle += gap - _LONGEST_GAP
+    if now - room.idle - room.marked >= _BETWEEN_MARKS:
+        room.make(now - room.idle)
 
 
 class _Mark(NamedTuple):
@@ -47,7 +53,7 @@ class _Mark(NamedTuple):
 
     Attributes:
         event: happens there.
-        when: the host was there, in ns of its own time.
+        when: the host was there, in ns of the time in which it may have issued.
     """
 
     event: int
@@ -61,27 +67,31 @@ class _Room:
         stream: the handle.
 
     Attributes:
-        last: when the last mark was made, in ns; or since when there is certainly room.
+        seen: when room was asked for last, in ns.
+        idle: ns in which nothing was issued.
+        marked: when the last mark was made, in ns without those.
     """
 
     def __init__(self, stream: int) -> None:
-        self.last = 0
+        self.seen, self.idle, self.marked = perf_counter_ns(), 0, 0
         self._stream, self._marks, self._spare = stream, deque[_Mark](), list[int]()
-        self._waited = 0  # ns, in which nothing was issued
         self._lock = threading.Lock()
 
-    def make(self) -> None:
-        """Wait for marks that are too old, and make a new one."""
+    def make(self, now: int) -> None:
+        """Wait for marks that are too old, and make a new one.
+
+        Args:
+            now: ns, without those in which nothing was issued.
+        """
         with self._lock, beside_captures():
-            now = perf_counter_ns() - self._waited
             if not self._has_run(now - _LONGEST_AHEAD):
                 self._wait(now - _AFTER_WAITING)
             event = self._spare.pop() if self._spare else new_event()
             status = keeping("cuEventRecord")(event, self._stream)
             if status:
                 check(status)
-            self.last = perf_counter_ns()
-            self._marks.append(_Mark(event, self.last - self._waited))
+            self.marked = now
+            self._marks.append(_Mark(event, now))
 
     def _has_run(self, before: int) -> bool:
         """Return whether all has run that was issued before a time; forget what has."""
@@ -96,12 +106,17 @@ class _Room:
 
     def _wait(self, before: int) -> None:
         """Wait for what was issued before a time, without the interpreter's lock."""
+        old = [mark.event for mark in self._marks if mark.when <= before]
+        if not old:
+            return
         begin = perf_counter_ns()
         with usual_turns():
-            while self._marks and self._marks[0].when <= before:
-                check(letting_go("cuEventSynchronize")(self._marks[0].event))
-                self._spare.append(self._marks.popleft().event)
-        self._waited += perf_counter_ns() - begin
+            check(letting_go("cuEventSynchronize")(old[-1]))  # they happen in their order
+        for _ in old:
+            self._spare.append(self._marks.popleft().event)
+        passed = perf_counter_ns() - begin
+        self.seen += passed
+        self.idle += passed
 
     def __del__(self) -> None:
         # A process that ends has no driver left.

@@ -10,11 +10,12 @@ import ctypes
 from array import array
 from collections.abc import Sequence
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ...replay.entries import Running
 from ...replay.recorder import Recorder, recording
 from .driver import driver_library
+from .library import check, keeping
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING: does not wait for the default stream
 _MPS_ENABLED = 133  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED
@@ -59,9 +60,9 @@ def hand_over(stream: int, writes: Sequence[Number], waits: Sequence[Number]) ->
 
 def _issue(stream: int, words: array[int], count: int) -> None:
     """Give a stream its operations."""
-    status = _operation()(stream, count, words.buffer_info()[0], 0)
+    status = keeping("cuStreamBatchMemOp_v2")(stream, count, words.buffer_info()[0], 0)
     if status:
-        _check(status)
+        check(status)
 
 
 class _Again:
@@ -91,22 +92,15 @@ class _Again:
         _issue(self._stream, words, self._count)
 
 
-def _check(status: int) -> None:
-    """Raise the driver's error, if there is one."""
-    from cupy_backends.cuda.api import driver
-
-    driver.check_status(status)
-
-
 def new_stream() -> int:
     """Make a stream of the current device, for good, whose blocks get a multiprocessor before those
     of other streams; return its handle.
     """
     library, stream = driver_library(), ctypes.c_void_p()
     least, greatest = ctypes.c_int(), ctypes.c_int()
-    _check(library.cuCtxGetStreamPriorityRange(ctypes.byref(least), ctypes.byref(greatest)))
+    check(library.cuCtxGetStreamPriorityRange(ctypes.byref(least), ctypes.byref(greatest)))
     create = library.cuStreamCreateWithPriority
-    _check(create(ctypes.byref(stream), ctypes.c_uint(_NON_BLOCKING), greatest))
+    check(create(ctypes.byref(stream), ctypes.c_uint(_NON_BLOCKING), greatest))
     return int(stream.value or 0)
 
 
@@ -121,11 +115,3 @@ def shared_with_processes(device: int) -> bool:
     ask = driver_library().cuDeviceGetAttribute
     status = ask(ctypes.byref(found), ctypes.c_int(_MPS_ENABLED), ctypes.c_int(device))
     return status == 0 and bool(found.value)
-
-
-@cache
-def _operation() -> Any:
-    """The driver's batch of operations, with its types."""
-    operation = driver_library().cuStreamBatchMemOp_v2
-    operation.argtypes = (ctypes.c_void_p, ctypes.c_uint, ctypes.c_void_p, ctypes.c_uint)
-    return operation

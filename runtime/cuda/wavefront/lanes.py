@@ -11,6 +11,7 @@ import torch
 
 from ....codegen.cuda.wavefront import items
 from ..driver.capture import beside_captures
+from ..driver.events import new_event, record_event, wait_event
 from ..driver.partition import Partition
 from ..driver.stream_memory import new_stream
 
@@ -59,7 +60,7 @@ class Lanes:
             lanes: those of the schedule.
         """
         with self._lock, beside_captures():
-            self._fork, self._last = self._fork or _event(), self._last or _event()
+            self._fork, self._last = self._fork or new_event(), self._last or new_event()
             found = {}
             for lane in sorted(lanes):
                 layer = lane.kind == "layer"
@@ -78,13 +79,11 @@ class Lanes:
         Args:
             current: the handle of the current stream, of the current device.
         """
-        from cupy_backends.cuda.api import runtime
-
         self._lock.acquire()
         try:
             if self._used:
-                runtime.streamWaitEvent(current, self._last)
-            runtime.eventRecord(self._fork, current)
+                wait_event(current, self._last)
+            record_event(self._fork, current)
             self._current = current
         except BaseException:
             self._lock.release()
@@ -96,9 +95,7 @@ class Lanes:
         Args:
             lane: the stream.
         """
-        from cupy_backends.cuda.api import runtime
-
-        runtime.streamWaitEvent(lane.handle, self._fork)
+        wait_event(lane.handle, self._fork)
         self._entered.append(lane)
 
     def leave(self, lane: Lane) -> None:
@@ -107,22 +104,18 @@ class Lanes:
         Args:
             lane: the stream.
         """
-        from cupy_backends.cuda.api import runtime
-
-        runtime.eventRecord(lane.event, lane.handle)
-        runtime.streamWaitEvent(self._current, lane.event)
+        record_event(lane.event, lane.handle)
+        wait_event(self._current, lane.event)
         self._entered.remove(lane)
 
     def join(self) -> None:
         """Let the current stream go on after those that have entered and have not left, and other
         calls use all of them.
         """
-        from cupy_backends.cuda.api import runtime
-
         try:
             for lane in tuple(self._entered):
                 self.leave(lane)
-            runtime.eventRecord(self._last, self._current)
+            record_event(self._last, self._current)
             self._used = True
         finally:
             self._entered = []
@@ -130,14 +123,7 @@ class Lanes:
 
     def _new(self, handle: int) -> Lane:
         make: Any = torch.cuda.ExternalStream
-        return Lane(handle, make(handle, self.device), _event())
-
-
-def _event() -> int:
-    """Make an event of the current device, for good; return its handle."""
-    from cupy_backends.cuda.api import runtime
-
-    return int(runtime.eventCreateWithFlags(runtime.eventDisableTiming))
+        return Lane(handle, make(handle, self.device), new_event())
 
 
 @cache

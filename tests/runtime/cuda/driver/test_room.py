@@ -92,7 +92,7 @@ def test_nothing_is_waited_for_while_the_device_keeps_up(driver):
     for _ in range(100):
         call(driver, finished=True)
     assert driver.waits == 0
-    assert driver.made <= 4  # events, which are used again
+    assert driver.made <= 7  # events, which are used again
     assert not any(lets_go for _, lets_go in driver.log)
 
 
@@ -106,11 +106,11 @@ def test_who_is_far_ahead_waits_without_the_lock(driver):
     for _ in range(1000):
         call(driver)
         # What was issued in so much of the host's own time fits into a queue.
-        assert driver.ahead <= 4
+        assert driver.ahead <= 6
     assert driver.waits > 10
     assert {name for name, lets_go in driver.log if lets_go} == {"cuEventSynchronize"}
     # Half of it at once: each wait may cost the lock.
-    assert driver.waits < 1000 * 100 / 400
+    assert driver.waits < 1000 * 100 / 1000 + 1
 
 
 def test_waiting_is_no_time_in_which_something_was_issued(driver):
@@ -127,12 +127,13 @@ def test_waiting_is_no_time_in_which_something_was_issued(driver):
         assert calls >= 4
 
 
-def test_what_others_issued_meanwhile_counts(driver):
-    """Five milliseconds of the host may be thousands of launches of torch."""
-    call(driver)
-    call(driver, 5_000)
+def test_a_host_that_does_something_else_issues_nothing(driver):
+    """A long time between two calls counts as half a millisecond."""
+    for _ in range(4):
+        call(driver, 50_000)
     assert driver.waits == 0
-    call(driver)
+    for _ in range(2):
+        call(driver, 50_000)
     assert driver.waits == 1
 
 
@@ -147,7 +148,9 @@ def test_an_error_of_the_device_is_raised(driver, monkeypatch):
         assert status == 700
         raise RuntimeError("an illegal address")
 
-    call(driver, 1_000)
+    for _ in range(4):
+        call(driver, 1_000)
+    assert driver.waits == 0
     monkeypatch.setattr(room, "check", check)
     monkeypatch.setattr(driver, "cuEventQuery", lambda event: 700)
     with pytest.raises(RuntimeError, match="illegal address"):

@@ -13,7 +13,6 @@ import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.wavefront.groups import Chip
 from rnnc.codegen.cuda.wavefront.items import Counter
-from rnnc.runtime.cuda.driver import stream_memory
 from rnnc.runtime.cuda.wavefront import lanes, products, run, schedule
 
 CALLER, FIRST = 0, {"layer": 1000, "product": 2000}
@@ -139,7 +138,7 @@ def driver(simulated_gpu, monkeypatch):
     api = sys.modules["cupy_backends.cuda.api"]
     for name in ("launchKernel", "launchCooperativeKernel"):
         monkeypatch.setattr(api.driver, name, driver.launch)
-    api.driver.check_status = int
+    api.driver.check_status, api.driver.streamBatchMemOp = int, driver.hand_over
     runtime = {
         "memsetAsync": driver.fill,
         "eventDisableTiming": 2,
@@ -149,7 +148,6 @@ def driver(simulated_gpu, monkeypatch):
     }
     for name, value in runtime.items():
         setattr(api.runtime, name, value)
-    monkeypatch.setattr(stream_memory, "_operation", lambda: driver.hand_over)
     monkeypatch.setattr(lanes, "beside_captures", nullcontext)
     monkeypatch.setattr(lanes, "new_stream", lambda: new_stream("product"))
 
