@@ -14,10 +14,9 @@ from .sizes import Sizes, draw_sizes
 # Kernels are shared by all cases of a run, so a run has few cells and head dims.
 _CELLS_OF_A_RUN = 3
 _DTYPES = {
-    "cpu": {"float64": 40, "float32": 40, "half": 20},
-    "cuda": {"float64": 10, "float32": 30, "half": 60},
+    "cpu": {"float64": 40, "float32": 40, "bfloat16": 10, "float16": 10},
+    "cuda": {"float64": 10, "float32": 30, "bfloat16": 48, "float16": 12},
 }
-_HALF = {"cpu": ("bfloat16", "float16"), "cuda": ("bfloat16", "bfloat16", "float16")}
 # Of the cases, and of those on a GPU, which takes seconds to start.
 _FRESH = {"cpu": 0.15, "cuda": 0.1}
 
@@ -34,10 +33,9 @@ def draw_module(seed: int, number: int, settings: Settings) -> ModuleCase:
     run = Random(f"rnnc modules {seed} {device}")
     cells = ["lstm", "gru", *run.sample(LIBRARY[2:], _CELLS_OF_A_RUN - 1)]
     cells += [run.choice(list(WITH_INPUTS))]
-    half = run.choice(_HALF[device])
     random = Random(f"rnnc modules {seed} {number} {device}")
     weights = _DTYPES[device]
-    dtype = random.choices(list(weights), list(weights.values()))[0].replace("half", half)
+    dtype = random.choices(list(weights), list(weights.values()))[0]
     sizes = draw_sizes(run, random, device, dtype)
     cell = random.choice(["lstm", "gru"] if sizes.many_steps else cells)
     case = ModuleCase(

@@ -40,12 +40,19 @@ def run_module(case: ModuleCase, tell: Tell = lambda doing: None) -> Outcome:
         warnings.simplefilter("ignore")
         try:
             played, refused = _played(case, tell)
+        except torch.OutOfMemoryError as error:
+            return _no_memory(error)
         except Exception as error:
             return raised(error)
         try:
             return _judged(case, played, refused, tell)
         except torch.OutOfMemoryError as error:
-            return Outcome("discarded", (str(error),), "no memory for the reference")
+            return _no_memory(error)
+
+
+def _no_memory(error: torch.OutOfMemoryError) -> Outcome:
+    """The processes of a run share the GPU."""
+    return Outcome("discarded", (str(error),), "no memory on the GPU")
 
 
 def _played(case: ModuleCase, tell: Tell) -> tuple[list[Played], str]:
@@ -151,7 +158,8 @@ class Judge:
             truth = Reference(other, torch.float64).results(each.call, each.version)
             loop = Reference(other, self._yardstick).results(each.call, each.version)
             for name, share in shares_of(truth, loop).items():
-                if share <= LOST:
+                # Of a neighbour it counts however large it is: then nothing can be told.
+                if share <= LOST or other.neighbour:
                     found[name] = max(found[name], share)
         return found
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from random import Random
 from typing import NamedTuple
 
+from ..draw.case import HALF
+
 
 class Sizes(NamedTuple):
     """The sizes of a case.
@@ -49,7 +51,7 @@ def draw_sizes(run: Random, random: Random, device: str, dtype: str) -> Sizes:
     if device == "cuda":
         dims = [run.choice([5, 16, 33]), run.choice([24, 48, 64]), run.choice([128, 200, 256])]
         dims += [run.choice([512, 768, 1024])]
-        if dtype in ("bfloat16", "float16") and random.random() < 0.35:
+        if dtype in HALF and random.random() < 0.35:
             return _filling(random)
     else:
         dims = [1, 2, 3, 5, 8, 13, 16, 17, 31, 33, 64]

@@ -115,6 +115,14 @@ def test_each_result_is_judged():
         assert judge_call(case, {n: t for n, t in truth.items() if n != name}, truth, shares)
 
 
+def test_a_result_whose_terms_cancel_is_not_wrong():
+    """One number, the sum over 198 units: one rounding of the inputs changes it by its size."""
+    options = {"layers": 3, "dim": 33, "input_size": 8, "both": True, "dtype": "bfloat16"}
+    calls = (Call("forward", states=True),)
+    case = ModuleCase("gained_gru", calls, 1893321431, forms=("steps", "units"), **options)
+    assert run_module(case).verdict == "right"
+
+
 @pytest.mark.parametrize(
     "fault",
     [
