@@ -3,7 +3,8 @@
 Torch lets the interpreter's lock go in each operation, in each allocation and with each tensor that
 goes. A thread that computes then keeps the lock for `sys.getswitchinterval()`, 5 ms, some forty
 times per call. While a call runs, threads take turns of 100 us. The interval is the process's own:
-what the caller set is set again once no call runs.
+what the caller set is set again once no call runs. What a first call makes, it makes in such turns
+too: an import beside two threads that compute takes a minute otherwise.
 """
 
 from __future__ import annotations
@@ -12,9 +13,10 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
 _SHORT = 100e-6  # seconds; a change of threads takes some 10 us
 _NOTHING = nullcontext()
@@ -66,17 +68,18 @@ def _set(seconds: float) -> None:
     sys.setswitchinterval(seconds + 0.5e-6)
 
 
-_TURNS = _ShortTurns()
+# A context in which threads take short turns.
+SHORT_TURNS = _ShortTurns()
 
 
 @contextmanager
 def usual_turns() -> Iterator[None]:
     """Let threads take turns as usual, in a context in which a call waits for the device."""
-    _TURNS.pause()
+    SHORT_TURNS.pause()
     try:
         yield
     finally:
-        _TURNS.resume()
+        SHORT_TURNS.resume()
 
 
 def short_turns(device: torch.device) -> AbstractContextManager[None]:
@@ -85,20 +88,20 @@ def short_turns(device: torch.device) -> AbstractContextManager[None]:
     Args:
         device: of the call.
     """
-    return _TURNS if device.type == "cuda" else _NOTHING
+    return SHORT_TURNS if device.type == "cuda" else _NOTHING
 
 
 class _OfBackward:
     """Short turns for as long as a backward pass keeps this object, also if it fails."""
 
     def __init__(self) -> None:
-        _TURNS.__enter__()
+        SHORT_TURNS.__enter__()
 
     def __call__(self) -> None:
         """Do nothing: the pass lets this object go afterwards."""
 
     def __del__(self) -> None:
-        _TURNS.__exit__()
+        SHORT_TURNS.__exit__()
 
 
 def short_turns_of_backward(device: torch.device) -> None:
@@ -110,5 +113,7 @@ def short_turns_of_backward(device: torch.device) -> None:
         device: of the node that runs.
     """
     if device.type == "cuda":
+        import torch
+
         engine: Any = torch.autograd.Variable._execution_engine
         engine.queue_callback(_OfBackward())

@@ -17,6 +17,7 @@ import filelock
 import platformdirs
 
 from ..caller import warn
+from ..turns import SHORT_TURNS
 from .private import make_private_folder, private_folder
 from .sealed import UNFINISHED, check_owner, read_sealed, write_sealed
 
@@ -70,10 +71,11 @@ def cached(name: str, make: Callable[[], bytes]) -> Cached:
     if found is not None:
         return found
     folder = _usable_folder(name)
-    if folder is None:
-        return Cached(make(), None)
-    with _alone(folder, name):
-        return _found(folder, name) or _kept(folder, name, make())
+    with SHORT_TURNS:
+        if folder is None:
+            return Cached(make(), None)
+        with _alone(folder, name):
+            return _found(folder, name) or _kept(folder, name, make())
 
 
 def look_up(name: str) -> Cached | None:
