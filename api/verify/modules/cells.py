@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import cells
+from ...cellspec.cell import CellSpec
 from ...cellspec.declare import Gate, Input, State, gate
 from ...cellspec.functions import exp, sigmoid, softplus, tanh
-from ...define import Cell, cell
+from ...cellspec.library import load
+from ...cellspec.tracing.trace import cell
 
 # Smooth ones, so that rounding decides no comparison. All kinds of recurrent weights are there.
 LIBRARY = (
@@ -54,10 +55,10 @@ CELLS = (*LIBRARY, *WITH_INPUTS)
 PROJECTABLE = ("lstm", "elman", "cifg_lstm", "gap_lstm")
 
 
-def cell_named(name: str) -> Cell:
+def cell_named(name: str) -> CellSpec:
     """A cell of a random module.
 
     Args:
         name: one of `CELLS`.
     """
-    return WITH_INPUTS[name] if name in WITH_INPUTS else cells.get(name)
+    return WITH_INPUTS[name] if name in WITH_INPUTS else load(name)
