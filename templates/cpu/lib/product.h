@@ -54,6 +54,7 @@ constexpr int64_t padded(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel;
 
 // One panel of a packed matrix, [depth][kPanel], with zeros beyond `columns`. Element (k, j) of the
 // matrix is at matrix[k * depth_stride + j * column_stride]; one of the two strides is 1.
+__attribute__((noinline))  // both directions use it
 static void pack_panel(const real* matrix, int64_t depth_stride, int64_t column_stride,
                        int64_t depth, int64_t columns, real* packed) {
   if (columns < kPanel) {
@@ -100,7 +101,8 @@ struct Reading {
 // out = start + left x panels. `next`: where the part after it begins, of which `ahead` values per
 // value of the depth are fetched.
 template <int rows, int panels, bool fetches = false>
-static inline __attribute__((always_inline)) void multiply_panels(
+__attribute__((noinline))  // many products use each
+static void multiply_panels(
     const real* left, int64_t left_stride, const real* panel, int64_t depth, int64_t part,
     real* out, int64_t out_stride, const real* start, const real* next = nullptr,
     int64_t ahead = 0) {
@@ -161,18 +163,19 @@ static void multiply_few(const real* left, int64_t left_stride, const real* pack
                          const real* start) {
   constexpr int kPanels = rows == 1 ? 4 : rows < 4 ? 2 : 1;
   const int64_t whole = padded(columns) / (kPanels * kPanel) * (kPanels * kPanel);
+  const auto group = [&](auto panels, int64_t column, int64_t k, int64_t part) {
+    multiply_panels<rows, panels.value>(left + k, left_stride, packed + column * depth + k * kPanel,
+                                        depth, part, out + column, out_stride,
+                                        start_of(start, column, k));
+  };
   const auto rest = [&] {
     for_panels<1>(depth, columns - whole, backwards, [&](int64_t column, int64_t k, int64_t part) {
-      column += whole;
-      multiply_panels<rows, 1>(left + k, left_stride, packed + column * depth + k * kPanel, depth,
-                               part, out + column, out_stride, start_of(start, column, k));
+      group(Count<1>(), whole + column, k, part);
     });
   };
   if (whole < columns && backwards) rest();
   for_panels<kPanels>(depth, whole, backwards, [&](int64_t column, int64_t k, int64_t part) {
-    multiply_panels<rows, kPanels>(left + k, left_stride, packed + column * depth + k * kPanel,
-                                   depth, part, out + column, out_stride,
-                                   start_of(start, column, k));
+    group(Count<kPanels>(), column, k, part);
   });
   if (whole < columns && !backwards) rest();
 }
@@ -189,7 +192,7 @@ static void multiply_blocks(const real* left, int64_t left_stride, const real* p
     const real* const panel = packed + column * depth + k * kPanel;
     const bool same = k + part < depth;
     const real* next = panel + (same ? part * kPanel : (backwards ? -kPanel : kPanel) * depth - k * kPanel);
-    const auto block = [&](int64_t row, auto count, auto fetches) __attribute__((always_inline)) {
+    const auto block = [&](int64_t row, auto count, auto fetches) {
       multiply_panels<count.value, 1, fetches.value>(
           left + row * left_stride + k, left_stride, panel, depth, part,
           out + row * out_stride + column, out_stride, start_of(start, column, k), next, ahead);
