@@ -7,11 +7,12 @@ small product. Where cuBLASLt has no algorithm, `cublasGemmEx` multiplies.
 from __future__ import annotations
 
 import ctypes
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Any, NamedTuple, Protocol
 
 from .capture import beside_captures
-from .cublas import blas_of, check_status, cuda_library, workspace_bytes
+from .cublas import blas_of, check_status, workspace_bytes
+from .cublas_lt import cublas_lt, handle_of, keeping_product
 from .proposals import Proposal, cluster_of, with_small_clusters
 
 # cublas_api.h and library_types.h: CUBLAS_COMPUTE_64F, CUDA_R_32F and CUDA_R_64F.
@@ -134,8 +135,8 @@ class _ByLt:
 
     def __init__(self, chosen: Proposal, kept: list[Any], scales: Any, operation: Any) -> None:
         lt, product, first, second, to = operation
-        self._kept, self._launch = [chosen, *kept], _library().cublasLtMatmul
-        self.needs, self.cluster = chosen.workspace, cluster_of(_library(), chosen)
+        self._kept, self._launch = [chosen, *kept], cublas_lt().cublasLtMatmul
+        self.needs, self.cluster = chosen.workspace, cluster_of(cublas_lt(), chosen)
         algorithm = ctypes.addressof(chosen)
         self._before = lt, product, scales[0]
         self._first, self._middle = first, (second, scales[1])
@@ -154,7 +155,7 @@ class _ByLt:
         )
         check_status("cublasLtMatmul", status)
         # Its kernel is loaded: it does not wait again.
-        self._launch = _keeping()
+        self._launch = keeping_product()
 
 
 class _ByGemmEx:
@@ -205,8 +206,8 @@ def _algorithm(kind: Matmul, device: int, most_cluster: int | None) -> _ByLt | N
     """The first algorithm that cuBLASLt proposes, or the first with small clusters; None if it has
     none.
     """
-    library, numbers = _library(), _numbers(kind)
-    lt, product, search = _handle(device), ctypes.c_void_p(), ctypes.c_void_p()
+    library, numbers = cublas_lt(), _numbers(kind)
+    lt, product, search = handle_of(device), ctypes.c_void_p(), ctypes.c_void_p()
     scale = _DOUBLE if kind.compute == _COMPUTE_64F else _FLOAT
     _made(library.cublasLtMatmulDescCreate(ctypes.byref(product), kind.compute, scale))
     for attribute, turn in zip((_TURN_FIRST, _TURN_SECOND), kind.turns, strict=True):
@@ -263,46 +264,3 @@ def _set(function: Any, of: ctypes.c_void_p, attribute: int, value: Any) -> None
 
 def _made(status: int) -> None:
     check_status("cublasLt", status)
-
-
-@cache
-def _handle(device: int) -> ctypes.c_void_p:
-    """The library's handle on a device, for all threads."""
-    handle = ctypes.c_void_p()
-    _made(_library().cublasLtCreate(ctypes.byref(handle)))
-    return handle
-
-
-@cache
-def _keeping() -> Any:
-    """Return the function that launches products and keeps the interpreter's lock."""
-    launch = cuda_library("cublasLt", ctypes.PyDLL).cublasLtMatmul
-    launch.argtypes = _library().cublasLtMatmul.argtypes
-    return launch
-
-
-@cache
-def _library() -> ctypes.CDLL:
-    """The library, its functions with their types."""
-    library = cuda_library("cublasLt")
-    pointer, number, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
-    put = (pointer, number, pointer, size)
-    library.cublasLtCreate.argtypes = (pointer,)
-    library.cublasLtMatmulDescCreate.argtypes = (pointer, number, number)
-    library.cublasLtMatmulDescSetAttribute.argtypes = put
-    library.cublasLtMatrixLayoutCreate.argtypes = (
-        *(pointer, number, ctypes.c_uint64, ctypes.c_uint64, ctypes.c_int64),
-    )
-    library.cublasLtMatrixLayoutSetAttribute.argtypes = put
-    library.cublasLtMatmulPreferenceCreate.argtypes = (pointer,)
-    library.cublasLtMatmulPreferenceSetAttribute.argtypes = put
-    library.cublasLtMatmulPreferenceDestroy.argtypes = (pointer,)
-    library.cublasLtMatmulAlgoGetHeuristic.argtypes = (
-        *(pointer,) * 7,
-        *(number, pointer, pointer),
-    )
-    library.cublasLtMatmulAlgoConfigGetAttribute.argtypes = (*put, pointer)
-    library.cublasLtMatmulAlgoConfigSetAttribute.argtypes = put
-    library.cublasLtMatmulAlgoCheck.argtypes = (pointer,) * 8
-    library.cublasLtMatmul.argtypes = (*(pointer,) * 14, size, pointer)
-    return library

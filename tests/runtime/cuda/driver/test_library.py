@@ -11,7 +11,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cuda import target
-from rnnc.runtime.cuda.driver import library, matmul
+from rnnc.runtime.cuda.driver import cublas_lt, library, matmul
 
 SECONDS = 0.2
 
@@ -102,9 +102,9 @@ def test_the_first_product_of_a_kind_lets_go(monkeypatch):
 
         return SimpleNamespace(cublasLtMatmul=multiply)
 
-    monkeypatch.setattr(matmul, "cuda_library", cuda_library)
-    monkeypatch.setattr(matmul, "_library", lambda: SimpleNamespace(cublasLtMatmul=multiplies))
-    matmul._keeping.cache_clear()
+    monkeypatch.setattr(cublas_lt, "cuda_library", cuda_library)
+    monkeypatch.setattr(cublas_lt, "cublas_lt", lambda: SimpleNamespace(cublasLtMatmul=multiplies))
+    cublas_lt.keeping_product.cache_clear()
 
     def multiplies(*_):
         entered.append(("cublasLt", ctypes.CDLL))
@@ -116,5 +116,5 @@ def test_the_first_product_of_a_kind_lets_go(monkeypatch):
     product._middle, product._after, product._tail = (5, 6), 7, 8
     for _ in range(3):
         product(1, 2, 3, 0, 0, 0)
-    matmul._keeping.cache_clear()
+    cublas_lt.keeping_product.cache_clear()
     assert entered == [("cublasLt", kind) for kind in (ctypes.CDLL, *[ctypes.PyDLL] * 2)]
