@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from typing import Protocol
 
 import jinja2
@@ -138,6 +138,7 @@ def best_tilings(
     return tuple(found)
 
 
+@cache
 def variants() -> tuple[str, ...]:
     """The words that ask for a plan: `"auto"`, and the name of each kind."""
     return ("auto", *KINDS)
@@ -177,6 +178,7 @@ def register_kind(
         raise ValueError(f"there is a kind of plan with the name {kind.name!r}")
     register_template(_template(kind.name), loader, headers)
     KINDS[kind.name] = kind
+    variants.cache_clear()
 
 
 def unregister_kind(name: str) -> None:
@@ -189,6 +191,7 @@ def unregister_kind(name: str) -> None:
         KeyError: there is no kind of this name.
     """
     del KINDS[name]
+    variants.cache_clear()
     unregister_template(_template(name))
 
 

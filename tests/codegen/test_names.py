@@ -43,7 +43,7 @@ def macros(flag):
     """What a compiler defines in a source with all its headers."""
     with tempfile.TemporaryDirectory() as folder:
         written(rnnc.cells.lstm.cpp(), folder)
-        command = [find_compiler(), flag, "-fopenmp", "-dM", "-E", "source.cpp"]
+        command = [*find_compiler(), flag, "-fopenmp", "-dM", "-E", "source.cpp"]
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
     return [re.split(r"[ (]", line)[1] for line in done.stdout.splitlines()]
 
@@ -118,7 +118,7 @@ def hostile_names():
 
 def test_the_cpp_compiler_takes_every_macro_as_a_name():
     source = cell_with(hostile_names()).cpp()
-    command = [find_compiler(), STANDARDS[0], "-fopenmp", "-fsyntax-only", "source.cpp"]
+    command = [*find_compiler(), STANDARDS[0], "-fopenmp", "-fsyntax-only", "source.cpp"]
     with tempfile.TemporaryDirectory() as folder:
         written(source, folder)
         subprocess.run(command, cwd=folder, check=True)

@@ -223,7 +223,10 @@ def check_sharded_copies_modes_and_dtypes(mesh):
         wanted, _ = own(given)
         copied = copy.deepcopy(own)
         with torch.inference_mode():
-            assert torch.equal(copied(given)[0], wanted)
+            found = copied(given)[0]
+            assert torch.equal(found, own(given)[0])
+        # Without gradients a kernel of the CPU adds in another order.
+        torch.testing.assert_close(found, wanted)
         single = spread(made(mesh, rnnc.cells.lstm, torch.float32), mesh, style())
         with torch.autocast(mesh.device_type, torch.bfloat16):
             y, _ = single(given.float())

@@ -40,8 +40,8 @@ def test_a_record_replaces_the_last_one_as_a_whole(tmp_path, monkeypatch):
     path = tmp_path / "found.json"
     report.write_record({"a": 1}, path)
 
-    def cut(self: Path, text: str) -> None:
-        with self.open("w", encoding="utf-8") as file:
+    def cut(self: Path, text: str, encoding: str) -> None:
+        with self.open("w", encoding=encoding) as file:
             file.write(text[:3])
         raise KeyboardInterrupt
 

@@ -146,10 +146,10 @@ def test_dtypes_of_an_input(dtype):
 
 
 def test_what_is_no_cell():
-    assert advice(lambda: rnnc.RNN("lstm", 3, 8)).startswith("rnnc.cells.get('lstm')")
+    assert "lstm" in advice(lambda: rnnc.RNN("lstn", 3, 8))
     found = message(lambda: rnnc.RNN([odd, odd], 3, 8))
     assert found["found"] == "a list"
     assert "nn.ModuleList" in found["write"]
-    for bad in ("lstm", None, torch.nn.LSTM, lambda g, h: h):
+    for bad in ("lstn", None, torch.nn.LSTM, lambda g, h: h):
         assert message(lambda bad=bad: rnnc.scan(bad, torch.zeros(1)))["argument"] == "cell"
         assert message(lambda bad=bad: rnnc.RNN(bad, 3, 8))["argument"] == "cell"
