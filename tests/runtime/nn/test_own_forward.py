@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 import rnnc
 import torch
@@ -81,14 +83,24 @@ def test_a_projection(ran, torch_twins):
     assert len(ran) == 2
 
 
+def check_same(ours, theirs, x):
+    """Check that both give the same bits, or the same error."""
+    try:
+        wanted = theirs(x)
+    except RuntimeError as error:  # oneDNN has no LSTM of bfloat16 for every processor
+        with pytest.raises(RuntimeError, match=re.escape(str(error)[:60])):
+            ours(x)
+    else:
+        torch.testing.assert_close(ours(x), wanted, rtol=0, atol=0)
+
+
 def test_half_precision_and_autocast(ran):
     dtype = torch.bfloat16
     ours, theirs = pair("LSTM", 4, 5)
     x = torch.randn(6, 2, 4)
     with torch.autocast("cpu", dtype):
-        torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=0)
-    ours, theirs, x = ours.to(dtype), theirs.to(dtype), x.to(dtype)
-    torch.testing.assert_close(ours(x), theirs(x), rtol=0, atol=0)
+        check_same(ours, theirs, x)
+    check_same(ours.to(dtype), theirs.to(dtype), x.to(dtype))
     assert len(ran) == 2
 
 
