@@ -1,66 +1,110 @@
-"""Turns of Python's threads while a call on a GPU runs on the host.
+"""Turns of Python's threads while calls on a GPU run on the host.
 
 Torch lets the interpreter's lock go in each operation, in each allocation and with each tensor that
 goes. A thread that computes then keeps the lock for `sys.getswitchinterval()`, 5 ms, some forty
-times per call. While a call runs, threads take turns of 100 us. The interval is the process's own:
-what the caller set is set again once no call runs. What a first call makes, it makes in such turns
-too: an import beside two threads that compute takes a minute otherwise.
+times per call, and as often in the lines of a training step around the call. So while a call runs,
+and for 100 to 200 ms afterwards, threads take turns of 100 us. The interval is the process's own:
+what the caller set is set again once no call has come for that long. What a first call makes, it
+makes in such turns too: an import beside two threads that compute takes a minute otherwise.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     import torch
 
 _SHORT = 100e-6  # seconds; a change of threads takes some 10 us
+_PERIOD = 0.1  # seconds, between two looks at whether a call came
+_LAST_LOOKS = 100  # at which no call has come, after which the thread that looks ends
 _NOTHING = nullcontext()
 
 
 class _ShortTurns:
-    """A context in which threads take short turns; it may be entered by several at once."""
+    """A context in which threads take short turns; several threads may be inside at once.
+
+    A thread of its own ends the short turns some time after the last context has ended.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._inside = 0
-        self._usual = self._short = sys.getswitchinterval()
+        self._inside = self._entered = 0
+        # What the caller set, and what this class set in its place: None while turns are as usual.
+        self._usual = sys.getswitchinterval()
+        self._short: float | None = None
+        self._ends = False  # whether a thread runs that ends the short turns
 
     def __enter__(self) -> None:
         with self._lock:
             self._inside += 1
-            if self._inside == 1:
-                self._usual = sys.getswitchinterval()
-                _set(min(self._usual, _SHORT))
-                self._short = sys.getswitchinterval()
+            self._shorten()
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside -= 1
-            if not self._inside:
-                _change(self._short, self._usual)
 
-    def pause(self) -> None:
-        """Let threads take turns as usual."""
+    def begin(self) -> None:
+        """Let threads take short turns from now on, for as long as after a context."""
         with self._lock:
-            if self._inside:
-                _change(self._short, self._usual)
+            self._shorten()
 
-    def resume(self) -> None:
-        """Let them take short turns again."""
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Let threads take turns as usual, in a context."""
         with self._lock:
-            if self._inside:
-                _change(self._usual, self._short)
+            self._end()
+        try:
+            yield
+        finally:
+            with self._lock:
+                if self._inside:
+                    self._shorten()
 
+    def after_fork(self) -> None:
+        """Let the threads of a forked process, which has one, take turns as usual."""
+        self._lock, self._inside, self._ends = threading.Lock(), 0, False
+        self._end()
 
-def _change(found: float, wanted: float) -> None:
-    """Set the interval, unless someone else has set another one meanwhile."""
-    if sys.getswitchinterval() == found:
-        _set(wanted)
+    def _shorten(self) -> None:
+        """Let threads take short turns, unless the caller's are shorter."""
+        self._entered += 1
+        found = sys.getswitchinterval()
+        if found != self._short:
+            self._usual = found
+            _set(min(found, _SHORT))
+            self._short = sys.getswitchinterval()
+        if not self._ends:
+            try:
+                threading.Thread(target=self._look, name="rnnc turns", daemon=True).start()
+            except RuntimeError:  # the interpreter ends, or the system has no more threads
+                self._end()
+            else:
+                self._ends = True
+
+    def _end(self) -> None:
+        """Let threads take turns as usual, unless someone else has set other ones meanwhile."""
+        if self._short is not None and sys.getswitchinterval() == self._short:
+            _set(self._usual)
+        self._short = None
+
+    def _look(self) -> None:
+        """End the short turns whenever no call has come for a while."""
+        looks = entered = 0
+        while looks < _LAST_LOOKS:
+            time.sleep(_PERIOD)
+            with self._lock:
+                quiet = not self._inside and self._entered == entered
+                looks, entered = looks + 1 if quiet else 0, self._entered
+                if quiet:
+                    self._end()
+                self._ends = looks < _LAST_LOOKS
 
 
 def _set(seconds: float) -> None:
@@ -68,18 +112,15 @@ def _set(seconds: float) -> None:
     sys.setswitchinterval(seconds + 0.5e-6)
 
 
-# A context in which threads take short turns.
+# A context in which threads take short turns, on any device.
 SHORT_TURNS = _ShortTurns()
+if hasattr(os, "register_at_fork"):  # not on Windows, which does not fork
+    os.register_at_fork(after_in_child=SHORT_TURNS.after_fork)
 
 
-@contextmanager
-def usual_turns() -> Iterator[None]:
-    """Let threads take turns as usual, in a context in which a call waits for the device."""
-    SHORT_TURNS.pause()
-    try:
-        yield
-    finally:
-        SHORT_TURNS.resume()
+def usual_turns() -> AbstractContextManager[None]:
+    """Return a context in which threads take turns as usual, where a call waits for the device."""
+    return SHORT_TURNS.paused()
 
 
 def short_turns(device: torch.device) -> AbstractContextManager[None]:
@@ -91,29 +132,13 @@ def short_turns(device: torch.device) -> AbstractContextManager[None]:
     return SHORT_TURNS if device.type == "cuda" else _NOTHING
 
 
-class _OfBackward:
-    """Short turns for as long as a backward pass keeps this object, also if it fails."""
-
-    def __init__(self) -> None:
-        SHORT_TURNS.__enter__()
-
-    def __call__(self) -> None:
-        """Do nothing: the pass lets this object go afterwards."""
-
-    def __del__(self) -> None:
-        SHORT_TURNS.__exit__()
-
-
 def short_turns_of_backward(device: torch.device) -> None:
-    """Let threads take short turns until the backward pass ends that runs now.
+    """Let threads take short turns from a node of a backward pass on, where it runs on a GPU.
 
     The pass lets the lock go for each gradient that Python gave, and for each saved tensor.
 
     Args:
-        device: of the node that runs.
+        device: of the node.
     """
     if device.type == "cuda":
-        import torch
-
-        engine: Any = torch.autograd.Variable._execution_engine
-        engine.queue_callback(_OfBackward())
+        SHORT_TURNS.begin()
