@@ -23,6 +23,9 @@ _FLAGS = (
     # The kernels neither read errno nor unmask floating-point traps; NaN and infinities stay.
     "-fno-math-errno",
     "-fno-trapping-math",
+    # For some processors g++ rounds products before it adds them, in loops of one shape and not of
+    # another. Then a row's bits depend on how many rows are multiplied at once.
+    "--param=avoid-fma-max-bits=0",
     "-shared",
     "-fPIC",
 )
