@@ -72,14 +72,14 @@ class ForwardTask {
 
   static int64_t rows_at_once(const ForwardArguments& a, const Task& task) {
     // With W, panels in the L1 cache serve more rows.
-    const int64_t rows = a.W != nullptr ? 4 * kRowBlock : kRowBlock;
+    const int64_t rows = a.W != nullptr ? 32 : 8;
     return small(a, task) ? smaller(rows, task.rows) : task.rows;
   }
 
   // W is read once for the features of so many steps.
   static int64_t steps_at_once(const ForwardArguments& a, const Task& task) {
     if (a.W == nullptr || rows_at_once(a, task) < task.rows) return 1;
-    const int64_t rows = small(a, task) ? 2 * kRowBlock : 8 * kRowBlock;
+    const int64_t rows = small(a, task) ? 16 : 64;
     return smaller(task.rows < rows ? rows / task.rows : 1, a.sizes.steps);
   }
 

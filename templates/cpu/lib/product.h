@@ -45,9 +45,14 @@ RNNC_INLINE void transpose(Vector* square) {
   }
 }
 
+#if defined(__AVX512F__) || defined(__aarch64__)
+constexpr int kRegisters = 32;
+#else
+constexpr int kRegisters = 16;
+#endif
 // Accumulators of kRowBlock x kPanelVectors, with room for the operands in the register file.
-constexpr int kRowBlock = 8;
-constexpr int kPanelVectors = kVectorBytes == 64 ? 2 : 1;
+constexpr int kRowBlock = kRegisters == 32 ? 8 : 6;
+constexpr int kPanelVectors = 2;
 constexpr int64_t kPanel = kPanelVectors * kLanes;
 
 constexpr int64_t padded(int64_t n) { return (n + kPanel - 1) / kPanel * kPanel; }
@@ -91,22 +96,41 @@ static void pack_panel(const real* matrix, int64_t depth_stride, int64_t column_
 template <int count>
 using Count = std::integral_constant<int, count>;
 
+// Call with the number of rows as a constant: 1 to kRowBlock. Of no rows there is nothing to do.
+template <int count = kRowBlock, class Body>
+RNNC_INLINE void with_count(int64_t rows, Body body) {
+  if constexpr (count > 0) {
+    if (rows == count) {
+      body(Count<count>());
+    } else {
+      with_count<count - 1>(rows, body);
+    }
+  }
+}
+
 // How a packed matrix is read.
 struct Reading {
   bool far = false;        // it lies beyond the core's caches: read ahead of the products
   bool backwards = false;  // from its last panel: what a product before has left in a cache
 };
 
+// Read a vector once: g++ would read it again for the product with each row, and AVX2 has two reads
+// per cycle for two products.
+RNNC_INLINE void read_once(Vector& vector) {
+#if defined(__x86_64__) && !defined(__AVX512F__)
+  asm("" : "+x"(vector));
+#endif
+}
+
 // `rows` rows of out += left x a part of the depth of `panels` packed panels; with `start`, a row,
-// out = start + left x panels. `next`: where the part after it begins, of which `ahead` values per
-// value of the depth are fetched.
-template <int rows, int panels, bool fetches = false>
+// out = start + left x panels. `next`: of which `ahead` values per value of the depth are fetched.
+template <int rows, int panels>
 __attribute__((noinline))  // many products use each
 static void multiply_panels(
     const real* left, int64_t left_stride, const real* panel, int64_t depth, int64_t part,
-    real* out, int64_t out_stride, const real* start, const real* next = nullptr,
-    int64_t ahead = 0) {
+    real* out, int64_t out_stride, const real* start, const real* next, int64_t ahead) {
   constexpr int kVectors = panels * kPanelVectors;
+  constexpr bool kReadsOnce = rows > 1 && (rows + 1) * kVectors < kRegisters;
   // From zero, and added to `out` at the end: roundings are those of the sum's own size.
   Vector sum[rows][kVectors] = {};
   for (int64_t k = 0; k < part; ++k) {
@@ -115,8 +139,9 @@ static void multiply_panels(
     for (int v = 0; v < kVectors; ++v) {
       right[v] = *(const Vector*)(panel + (v / kPanelVectors * depth + k) * kPanel +
                                   v % kPanelVectors * kLanes);
+      if constexpr (kReadsOnce) read_once(right[v]);
     }
-    if constexpr (fetches) __builtin_prefetch(next + k * ahead, 0, 2);
+    __builtin_prefetch(next + k * ahead, 0, 2);
 #pragma GCC unroll 8
     for (int r = 0; r < rows; ++r) {
       const real factor = left[r * left_stride + k];
@@ -135,8 +160,9 @@ static void multiply_panels(
   }
 }
 
-// The depth in parts, of which one of a panel stays in the L1 cache while blocks of rows pass.
-constexpr int64_t kDepthPart = 32 * 1024 / (kPanel * (int64_t)sizeof(real));
+// The depth in parts, of which one of a panel stays in the L1 cache while blocks of rows pass: at
+// most 32 KiB.
+constexpr int64_t kDepthPart = 256;
 
 // All columns in groups of panels, and each in parts of the depth: multiply(column, first, part).
 template <int panels, class Multiply>
@@ -155,7 +181,7 @@ RNNC_INLINE const real* start_of(const real* start, int64_t column, int64_t k) {
   return start != nullptr && k == 0 ? start + column : nullptr;
 }
 
-// `rows` rows, fewer than a block. Very few take several panels at once, since one sum per row and
+// `rows` rows, at most a block. Very few take several panels at once, since one sum per row and
 // vector would wait for itself.
 template <int rows>
 static void multiply_few(const real* left, int64_t left_stride, const real* packed, int64_t depth,
@@ -164,9 +190,9 @@ static void multiply_few(const real* left, int64_t left_stride, const real* pack
   constexpr int kPanels = rows == 1 ? 4 : rows < 4 ? 2 : 1;
   const int64_t whole = padded(columns) / (kPanels * kPanel) * (kPanels * kPanel);
   const auto group = [&](auto panels, int64_t column, int64_t k, int64_t part) {
-    multiply_panels<rows, panels.value>(left + k, left_stride, packed + column * depth + k * kPanel,
-                                        depth, part, out + column, out_stride,
-                                        start_of(start, column, k));
+    const real* const panel = packed + column * depth + k * kPanel;
+    multiply_panels<rows, panels.value>(left + k, left_stride, panel, depth, part, out + column,
+                                        out_stride, start_of(start, column, k), panel, 0);
   };
   const auto rest = [&] {
     for_panels<1>(depth, columns - whole, backwards, [&](int64_t column, int64_t k, int64_t part) {
@@ -180,32 +206,30 @@ static void multiply_few(const real* left, int64_t left_stride, const real* pack
   if (whole < columns && !backwards) rest();
 }
 
-// A block of rows and more.
-template <bool far>
+// Several blocks of rows, of sizes that differ by one at most: a small one would wait for its sums.
+// With `far`, each fetches a share of the panel part behind its own.
 static void multiply_blocks(const real* left, int64_t left_stride, const real* packed,
                             int64_t rows, int64_t depth, int64_t columns, real* out,
-                            int64_t out_stride, bool backwards, const real* start) {
-  const int64_t blocks = rows / kRowBlock;
+                            int64_t out_stride, Reading reading, const real* start) {
+  const int64_t blocks = (rows + kRowBlock - 1) / kRowBlock;
   const int64_t line = 64 / (int64_t)sizeof(real), share = kPanel / blocks;
-  const int64_t ahead = share < line ? share : line;
-  for_panels<1>(depth, columns, backwards, [&](int64_t column, int64_t k, int64_t part) {
+  const int64_t ahead = !reading.far ? 0 : share < line ? share : line;
+  const int64_t onwards = (reading.backwards ? -kPanel : kPanel) * depth;  // to the next panel
+  for_panels<1>(depth, columns, reading.backwards, [&](int64_t column, int64_t k, int64_t part) {
     const real* const panel = packed + column * depth + k * kPanel;
-    const bool same = k + part < depth;
-    const real* next = panel + (same ? part * kPanel : (backwards ? -kPanel : kPanel) * depth - k * kPanel);
-    const auto block = [&](int64_t row, auto count, auto fetches) {
-      multiply_panels<count.value, 1, fetches.value>(
-          left + row * left_stride + k, left_stride, panel, depth, part,
-          out + row * out_stride + column, out_stride, start_of(start, column, k), next, ahead);
-      next += ahead * part;
-    };
+    const real* next = panel + (k + part < depth ? part * kPanel : onwards - k * kPanel);
     int64_t row = 0;
-    for (; row + kRowBlock <= rows; row += kRowBlock) {
-      block(row, Count<kRowBlock>(), std::integral_constant<bool, far>());
+    for (int64_t i = blocks; i > 0; --i) {
+      const int64_t count = (rows - row + i - 1) / i;
+      const auto block = [&](auto of) {
+        multiply_panels<of.value, 1>(left + row * left_stride + k, left_stride, panel, depth, part,
+                                     out + row * out_stride + column, out_stride,
+                                     start_of(start, column, k), next, ahead);
+      };
+      with_count(count, block);
+      row += count;
+      next += ahead * part;
     }
-    constexpr std::false_type kNot;
-    if (row + 4 <= rows) block(row, Count<4>(), kNot), row += 4;
-    if (row + 2 <= rows) block(row, Count<2>(), kNot), row += 2;
-    if (row < rows) block(row, Count<1>(), kNot);
   });
 }
 
@@ -214,26 +238,14 @@ static void multiply_blocks(const real* left, int64_t left_stride, const real* p
 static void multiply(const real* left, int64_t left_stride, const real* packed, int64_t rows,
                      int64_t depth, int64_t columns, real* out, int64_t out_stride,
                      Reading reading = {}, const real* start = nullptr) {
-  const bool backwards = reading.backwards;
-  const auto few = [&](auto count) {
-    multiply_few<count.value>(left, left_stride, packed, depth, columns, out, out_stride, backwards,
-                              start);
-  };
-  switch (rows) {
-    case 0: return;
-    case 1: return few(Count<1>());
-    case 2: return few(Count<2>());
-    case 3: return few(Count<3>());
-    case 4: return few(Count<4>());
-    case 5: return few(Count<5>());
-    case 6: return few(Count<6>());
-    case 7: return few(Count<7>());
+  if (rows > kRowBlock) {
+    return multiply_blocks(left, left_stride, packed, rows, depth, columns, out, out_stride,
+                           reading, start);
   }
-  const auto blocks = [&](auto far) {
-    multiply_blocks<far.value>(left, left_stride, packed, rows, depth, columns, out, out_stride,
-                               backwards, start);
-  };
-  return reading.far ? blocks(std::true_type()) : blocks(std::false_type());
+  with_count(rows, [&](auto count) {
+    multiply_few<count.value>(left, left_stride, packed, depth, columns, out, out_stride,
+                              reading.backwards, start);
+  });
 }
 
 // The same without packing, for a few steps only: matrix is [columns][depth] as it comes.
