@@ -50,15 +50,20 @@ def named_cell(name: str) -> CellSpec:
         name: of `rnnc.cells.names()`.
 
     Raises:
-        CellError: there is no cell with this name; lists the nearest names.
+        CellError: there is no cell with this name, whose message lists the nearest names, or its
+            package does not load.
     """
     cells = _imports[0]()
-    if name not in cells.names():
+    try:
+        # First, since each call of a scan may look a name up: a list of all names takes longer.
+        return cells.get(name)
+    except CellError as error:
+        if name in cells.names():  # of a package that does not load
+            raise
         near = difflib.get_close_matches(name.lower(), cells.names())
         raise CellError(
             f"no cell of the name {name!r}",
             "a cell, or a name of rnnc.cells.names()",
             " or ".join([*map(repr, near), "a function decorated with @rnnc.cell"]),
             where="cell",
-        )
-    return cells.get(name)
+        ) from error

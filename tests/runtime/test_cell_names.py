@@ -38,6 +38,13 @@ def test_a_name_of_another_package(monkeypatch):
     assert rnnc.RNN("their_cell", 3, 4).cell == rnnc.cells.elman
 
 
+def test_a_name_of_a_package_that_does_not_load(monkeypatch):
+    point = EntryPoint("broken_cell", "no_such_package:cell", "rnnc.cells")
+    monkeypatch.setattr(rnnc.cells, "_third_party", lambda: {"broken_cell": point})
+    with pytest.raises(rnnc.TensorError, match=r"'no_such_package:cell', which raises Module"):
+        rnnc.RNN("broken_cell", 3, 4)
+
+
 def test_a_name_under_torch_compile():
     weights = torch.randn(2, 3, 1, 4, 1), torch.randn(1, 1, 4, 4)
     compiled = torch.compile(
