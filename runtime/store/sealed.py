@@ -18,6 +18,9 @@ from pathlib import Path
 _SEAL = b"\nrnnc 1 sha256 "
 _LENGTH = len(_SEAL) + 64 + 1
 UNFINISHED = ".part"
+# Windows tells neither the owner of a file nor who else may write it by these numbers.
+_HAS_OWNERS = hasattr(os, "geteuid")
+_OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def write_sealed(path: Path, content: bytes) -> None:
@@ -54,7 +57,7 @@ def read_sealed(path: Path) -> bytes | None:
     """
     with path.open("rb") as file:
         about = os.fstat(file.fileno())
-        if not _is_ours(about) or about.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        if not _is_ours(about) or (_HAS_OWNERS and about.st_mode & _OTHERS_WRITE):
             return None
         content = file.read()
     body, seal = content[:-_LENGTH], content[-_LENGTH:]
@@ -75,12 +78,12 @@ def check_owner(path: Path) -> None:
     if not _is_ours(about):
         raise PermissionError(errno.EPERM, f"{path} belongs to another user")
     replaced = about.st_mode & stat.S_IWOTH and not about.st_mode & stat.S_ISVTX
-    if stat.S_ISDIR(about.st_mode) and replaced:
+    if _HAS_OWNERS and stat.S_ISDIR(about.st_mode) and replaced:
         raise PermissionError(errno.EPERM, f"everyone may write it; chmod o-w {path}")
 
 
 def _is_ours(about: os.stat_result) -> bool:
-    return about.st_uid in (0, os.geteuid())
+    return not _HAS_OWNERS or about.st_uid in (0, os.geteuid())
 
 
 def _digest(name: str, content: bytes) -> bytes:

@@ -14,7 +14,7 @@ from pathlib import Path
 import filelock
 import pytest
 from rnnc.runtime.store import files as cache
-from rnnc.runtime.store import private
+from rnnc.runtime.store import private, sealed
 from rnnc.runtime.store.files import cached, keep, look_up
 from rnnc.runtime.store.sealed import read_sealed, write_sealed
 
@@ -153,6 +153,16 @@ def test_a_file_that_others_may_write_is_made_anew(folder, mode):
     assert look_up("a.so") is None
     assert cached("a.so", lambda: b"again").content == b"again"
     assert cached("a.so", lambda: b"no").content == b"again"
+
+
+def test_a_system_without_owners_loads_its_files(folder, monkeypatch):
+    """Windows gives every file the modes of all users, and no user's number."""
+    monkeypatch.delattr(os, "geteuid")
+    monkeypatch.setattr(sealed, "_HAS_OWNERS", False)
+    write("a.so", kib=1).chmod(0o666)
+    folder.chmod(0o777)
+    assert look_up("a.so") is not None
+    assert cached("b.so", lambda: b"b").path.parent == folder
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to be two users")
