@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
+from contextlib import suppress
 
 from .capture import beside_captures
 from .library import check, keeping
@@ -12,8 +13,26 @@ _DISABLE_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 _here = threading.local()
 
 
+class Event:
+    """An event of the current device, which is destroyed with this object.
+
+    Attributes:
+        handle: the driver's.
+    """
+
+    __slots__ = ("handle",)
+
+    def __init__(self) -> None:
+        self.handle = new_event()
+
+    def __del__(self) -> None:
+        # A process that ends has no driver left.
+        with suppress(Exception), beside_captures():
+            keeping("cuEventDestroy_v2")(self.handle)
+
+
 def new_event() -> int:
-    """Make an event of the current device; return its handle."""
+    """Make an event of the current device, for good; return its handle."""
     event = ctypes.c_void_p()
     with beside_captures():
         check(keeping("cuEventCreate")(ctypes.byref(event), _DISABLE_TIMING))
@@ -48,10 +67,10 @@ def follow(stream: int, other: int, device: int) -> None:
         other: the handle of the other one.
         device: the number of the device of both, the current one.
     """
-    # Each thread has its own: between the two calls another thread may run.
-    events = _here.__dict__.setdefault("events", {})
+    # One per thread: between the two calls another thread may run. It ends with its thread.
+    events: dict[int, Event] = _here.__dict__.setdefault("events", {})
     event = events.get(device)
     if event is None:
-        event = events[device] = new_event()
-    record_event(event, other)
-    wait_event(stream, event)
+        event = events[device] = Event()
+    record_event(event.handle, other)
+    wait_event(stream, event.handle)

@@ -11,14 +11,13 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from contextlib import suppress
 from functools import lru_cache
 from time import perf_counter_ns
 from typing import NamedTuple
 
 from ...turns import usual_turns
 from .capture import beside_captures
-from .events import new_event
+from .events import Event
 from .library import check, keeping, letting_go
 
 # A queue takes 1,024 launches, and each takes the host 3 us or more, with the Python around it.
@@ -56,7 +55,7 @@ class _Mark(NamedTuple):
         when: the host was there, in ns of the time in which it may have issued.
     """
 
-    event: int
+    event: Event
     when: int
 
 
@@ -74,7 +73,7 @@ class _Room:
 
     def __init__(self, stream: int) -> None:
         self.seen, self.idle, self.marked = perf_counter_ns(), 0, 0
-        self._stream, self._marks, self._spare = stream, deque[_Mark](), list[int]()
+        self._stream, self._marks, self._spare = stream, deque[_Mark](), list[Event]()
         self._lock = threading.Lock()
 
     def make(self, now: int) -> None:
@@ -86,8 +85,8 @@ class _Room:
         with self._lock, beside_captures():
             if not self._has_run(now - _LONGEST_AHEAD):
                 self._wait(now - _AFTER_WAITING)
-            event = self._spare.pop() if self._spare else new_event()
-            status = keeping("cuEventRecord")(event, self._stream)
+            event = self._spare.pop() if self._spare else Event()
+            status = keeping("cuEventRecord")(event.handle, self._stream)
             if status:
                 check(status)
             self.marked = now
@@ -96,7 +95,7 @@ class _Room:
     def _has_run(self, before: int) -> bool:
         """Return whether all has run that was issued before a time; forget what has."""
         while self._marks and self._marks[0].when <= before:
-            status = keeping("cuEventQuery")(self._marks[0].event)
+            status = keeping("cuEventQuery")(self._marks[0].event.handle)
             if status == _NOT_READY:
                 return False
             if status:
@@ -111,18 +110,12 @@ class _Room:
             return
         begin = perf_counter_ns()
         with usual_turns():
-            check(letting_go("cuEventSynchronize")(old[-1]))  # they happen in their order
+            check(letting_go("cuEventSynchronize")(old[-1].handle))  # they happen in their order
         for _ in old:
             self._spare.append(self._marks.popleft().event)
         passed = perf_counter_ns() - begin
         self.seen += passed
         self.idle += passed
-
-    def __del__(self) -> None:
-        # A process that ends has no driver left.
-        with suppress(Exception), beside_captures():
-            for event in (*self._spare, *(mark.event for mark in self._marks)):
-                keeping("cuEventDestroy_v2")(event)
 
 
 @lru_cache(maxsize=64)
