@@ -240,8 +240,8 @@ static void run_forward(const Arguments& a) {
   real *const R = of_R > 0 ? (real*)memory : nullptr, *const W = memory + values_of_R;
   const Packed packed = {R, W};
   const bool multiplies = a.product == nullptr || a.W != nullptr;
-  if (size.steps == 1 && !worth_threads(size, multiplies)) {
-    // Even a region of one thread takes time.
+  if (of_R + of_W == 0 && size.steps == 1 && !worth_threads(size, multiplies)) {
+    // Even a region of one thread takes time. There is nothing to pack.
     for (int64_t i = 0; i < count; ++i) {
       Runner task(a, task_of(size, i), packed);
       task.run(0);

@@ -113,6 +113,16 @@ def test_inputs_of_any_strides(batch_first):
         check(rnn, x.double(), None, 1e-12)
 
 
+@pytest.mark.parametrize("batch", [1, 40])
+def test_one_step_is_a_sequence_like_any_other(batch, monkeypatch):
+    """A single step takes other kernels, unless its states are to be saved."""
+    monkeypatch.setattr(sequence, "multiplies_features", lambda *_: True)
+    torch.manual_seed(0)
+    rnn = rnnc.RNN(rnnc.cells.lstm, 20, 33, num_layers=2, save="states", dtype=torch.float64)
+    states = [torch.rand(2, batch, 33, dtype=torch.float64) for _ in range(2)]
+    check(rnn, torch.randn(1, batch, 20, dtype=torch.float64), states, 1e-12)
+
+
 def test_both_directions_multiply_features_too(monkeypatch):
     calls = []
     multiplies = target.multiplies_features
