@@ -1,8 +1,8 @@
 """The part of a GPU that the layers of a wavefront run on, and what is left to everything else.
 
 A partition is a green context of the driver: kernels on its streams run on its multiprocessors
-alone. All other kernels, the products between layers among them, may run on any multiprocessor. So
-what a partition does not have can not be taken by a layer that waits.
+alone. All other kernels, such as the products between layers, may run on any multiprocessor. So a
+layer that waits cannot hold a multiprocessor outside its partition.
 """
 
 from __future__ import annotations

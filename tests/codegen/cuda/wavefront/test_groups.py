@@ -61,7 +61,8 @@ def test_groups_have_all_layers_and_leave_room_for_what_they_wait_for():
 
 def test_layers_that_do_not_fit_together_have_no_wavefront():
     forward = plan("block")
-    assert 2 * layer_blocks(forward, 16, 12) > 88 > 2 * layer_blocks(forward, 14, 12) - 24
+    assert 2 * layer_blocks(forward, 8, 12) < 88 < 2 * layer_blocks(forward, 16, 12)
+    assert wavefronts(forward, sizes(batch=8), Chip(132, 1), 64)[1]
     assert not wavefronts(forward, sizes(), Chip(132, 1), 64)[1]
     assert not wavefronts(forward, sizes(batch=256), Chip(132, 1), 64)[1]
     assert not wavefronts(forward, sizes(), Chip(40, 3), 64)[1]  # no partition at all

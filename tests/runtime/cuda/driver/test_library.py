@@ -39,13 +39,15 @@ def test_who_keeps_the_lock_stops_other_threads(functions, monkeypatch):
     thread = threading.Thread(target=count)
     thread.start()
     found = {}
-    for function in (functions.letting_go, functions.keeping):
-        sleep = function("usleep")
-        before = counted[0]
-        sleep(int(SECONDS * 1e6))
-        found[function] = counted[0] - before
-    over.set()
-    thread.join()
+    try:
+        for function in (functions.letting_go, functions.keeping):
+            sleep = function("usleep")
+            before = counted[0]
+            sleep(int(SECONDS * 1e6))
+            found[function] = counted[0] - before
+    finally:
+        over.set()
+        thread.join()
     assert found[functions.letting_go] > 2 * found[functions.keeping]
 
 
