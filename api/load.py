@@ -106,7 +106,7 @@ _ADVICE: tuple[tuple[type[BaseException], str, str], ...] = (
 
 
 def as_cell_error(error: BaseException, path: Path) -> CellError:
-    """The error that ended a user's file, with the line of the file.
+    """Return the error that ended a user's file, with the line of the file.
 
     Args:
         error: what the file raised.

@@ -33,7 +33,7 @@ def seconds(module, x, train):
 
 
 def pair(name, size):
-    """Torch's module and ours."""
+    """Make torch's module and ours."""
     if name == PROJECTED:
         # Not of `rnnc.nn`, which runs torch's own forward where that is faster.
         return nn.LSTM(size, size, proj_size=size // 4), rnnc.RNN(
@@ -45,7 +45,7 @@ def pair(name, size):
 
 
 def measure(name, size, batch, steps, train, budget):
-    """The best time of torch's module and ours, in milliseconds."""
+    """Return the best time of torch's module and ours, in milliseconds."""
     theirs, ours = pair(name, size)
     x = torch.randn(steps, batch, size)
     best, end, rounds = [float("inf")] * 2, time.perf_counter() + budget, 0

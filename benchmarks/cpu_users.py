@@ -50,7 +50,7 @@ def cases() -> Iterator[UserCase]:
 
 
 def inference_cases() -> Iterator[UserCase]:
-    """LSTM without gradients."""
+    """Yield LSTMs without gradients."""
     for hidden in INFERENCE_HIDDEN:
         for batch in BATCH:
             for steps in INFERENCE_STEPS:

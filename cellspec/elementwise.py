@@ -95,7 +95,7 @@ class ElementwiseFunction:
         return Tracer(self.node(*nodes), shared_owner(*filled))
 
     def _filled(self, operands: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
-        """All arguments in their order."""
+        """Return all arguments in their order."""
         for name in named:
             if name not in self.arguments[len(operands) :]:
                 twice = name in self.arguments

@@ -13,20 +13,20 @@ if TYPE_CHECKING:
 
 
 class CellsByName(Protocol):
-    """What `rnnc.cells` has."""
+    """A collection of cells, such as `rnnc.cells`."""
 
     def names(self) -> tuple[str, ...]:
-        """The names of all cells."""
+        """Return the names of all cells."""
 
     def get(self, name: str) -> CellSpec:
-        """The cell with a name."""
+        """Return the cell with a name."""
 
 
 _imports: list[Callable[[], CellsByName]] = []
 
 
 def find_cells_in(import_cells: Callable[[], CellsByName]) -> None:
-    """Tell where cells are found by name.
+    """Register what finds cells by name.
 
     Args:
         import_cells: called when the first name is looked up, since it takes time.
@@ -35,7 +35,7 @@ def find_cells_in(import_cells: Callable[[], CellsByName]) -> None:
 
 
 def is_named(name: str) -> bool:
-    """Tell if there is a cell with a name.
+    """Return whether there is a cell with a name.
 
     Args:
         name: of a cell, or any other.

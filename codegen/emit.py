@@ -27,7 +27,7 @@ _BEYOND_FLOAT = 2.0**128 - 2.0**103
 
 
 def spelled(name: str) -> str:
-    """The C++ name of a value, which is no macro, keyword or function of a compiler's headers.
+    """Return the C++ name of a value: no macro, keyword or function of a compiler's headers.
 
     A name of one lower-case letter stays, also with what rnnc adds to it, such as `d_h_next` or
     `tanh_z`. Any other name ends with an underscore. The headers define no name of either form.
@@ -44,7 +44,7 @@ def spelled(name: str) -> str:
 
 
 def cpp(value: Node) -> str:
-    """The C++ of an expression: numbers as `real`, powers as products, names as `spelled` says.
+    """Write an expression in C++: numbers as `real`, powers as products, names by `spelled`.
 
     It keeps the author's order and grouping, and so does the C++ compiler.
     """

@@ -24,7 +24,7 @@ class SequenceTarget(Protocol):
         states: Sequence[Tensor],
         parameters: Sequence[Tensor | None],
     ) -> tuple[Tensor, States] | None:
-        """The output of the last layer and each state after the last step.
+        """Return the output of the last layer and each state after the last step.
 
         None where the caller has to run each layer by itself.
         """
@@ -34,7 +34,7 @@ class FeaturesTarget(Protocol):
     """A target whose kernels may multiply the input by its weights, where no backward follows."""
 
     def takes_features(self, call: Call, x: Tensor, weight: Tensor) -> bool:
-        """Whether that is faster for an input (T, B, input) and its weights (Gx, N, D, input)."""
+        """Return whether that is faster for x (T, B, input) and weights (Gx, N, D, input)."""
 
     def forward_of_features(
         self, call: Call, x: Tensor, weight: Tensor, inputs: ScanInputs

@@ -29,7 +29,7 @@ _SHOWN = 3  # failures that are shrunk, one of each kind
 
 @dataclass(frozen=True)
 class _Fuzzer:
-    """What is run, and how it is shown.
+    """A kind of case: how it is run, shrunk and shown.
 
     Attributes:
         noun: of a case.
@@ -61,14 +61,14 @@ _MODULES = _Fuzzer(
 
 @dataclass(frozen=True)
 class _Run:
-    """A run: what is drawn."""
+    """A run of the fuzzer, which its seed repeats."""
 
     fuzzer: _Fuzzer
     seed: int
     settings: Settings
 
     def again(self, numbers: Iterable[int]) -> str:
-        """The command that runs cases again, one after the other in one process."""
+        """Return the command that runs cases again, one after the other in one process."""
         drawn = self.settings
         found = f"rnnc fuzz{self.fuzzer.option} --seed {self.seed}"
         found += f" --device {drawn.device}" if drawn.device != "cpu" else ""

@@ -52,7 +52,7 @@ def updates_from_text(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def node_from(value: Any) -> Node:
-    """The node of an update, which may be a text, a number, a node or a sympy expression.
+    """Make the node of an update from a text, a number, a node or a sympy expression.
 
     Raises:
         CellError: it is none of these.
@@ -74,7 +74,7 @@ def node_from(value: Any) -> Node:
 
 
 def refused(error: ValidationError) -> CellError:
-    """The first of pydantic's complaints about a JSON text, in the four parts of a message."""
+    """Turn the first of pydantic's complaints about a JSON text into a message of four parts."""
     problems = error.errors(include_url=False)
     kind, given, said = (problems[0][key] for key in ("type", "input", "msg"))
     path = _path(problems[0]["loc"])
@@ -105,7 +105,7 @@ _EITHER = ".recurrent"
 
 
 def _path(place: Sequence[int | str]) -> str:
-    """The place of a value, as Python writes it: `gates[0].bias`."""
+    """Write the place of a value as Python does: `gates[0].bias`."""
     parts = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in place)
     before, either, _ = parts.partition(_EITHER)
     return f"{before}{either}".removeprefix(".")

@@ -8,7 +8,7 @@ from ..expression.node import Node
 
 
 def needs_sign(left: Node, right: Node, greek: Container[str]) -> bool:
-    """Whether a product needs a sign between its factors, since a word ends one or begins another.
+    """Return whether two factors need a sign between them, since one of them is a word there.
 
     A function on the right needs none after a bracket or a letter: it is set apart.
 

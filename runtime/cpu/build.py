@@ -110,7 +110,7 @@ _PROBES = {
 
 
 def has_openmp(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
-    """Tell if a compiler has OpenMP. It compiles a few lines, once: the answer is kept on disk.
+    """Return whether a compiler has OpenMP: it compiles a few lines once, and the answer is kept.
 
     Args:
         compiler: the words that `find_compiler` gives.
@@ -184,7 +184,7 @@ def tool_digest(compiler: tuple[str, ...]) -> str:
 
 
 def _tool(word: str) -> str:
-    """A program with its size and time; of another word, such as an option, its text."""
+    """Return a program with its size and time; of another word, such as an option, its text."""
     path = shutil.which(word)
     if path is None:
         return word

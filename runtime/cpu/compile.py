@@ -54,7 +54,7 @@ def check_compiler() -> None:
 
 @lru_cache(maxsize=8)
 def _error_of(compiler: tuple[str, ...]) -> tuple[str, str, str, str] | None:
-    """The words of a broken compiler's error: it is run once, and not at each call."""
+    """Return the parts of a broken compiler's error. The compiler runs once, not at each call."""
     try:
         has_openmp(compiler, _flags())
     except CompileError as error:

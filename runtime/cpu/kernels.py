@@ -194,7 +194,7 @@ def backward(
 
 
 def _kept_again(cell: CellSpec, plan: CpuPlan, saved: Saved) -> Tensor:
-    """What a forward keeps, by the same kernel in all steps once more: so it has the same bits."""
+    """Run the forward's kernel once more, for what it keeps: so that has the same bits."""
     assert saved.wx is not None
     batch, steps, heads, dim, _ = saved.wx.shape
     if not counts_of(cell).saved:
@@ -243,7 +243,7 @@ def _matrices(R: Tensor | None, heads: int, dim: int) -> tuple[Tensor | None, tu
 
 
 def features_of(x: Tensor, weight: Tensor) -> Features:
-    """Features and their weights as kernels read them.
+    """Return features and their weights as kernels read them.
 
     Args:
         x: (T, B, input).
@@ -256,7 +256,7 @@ def features_of(x: Tensor, weight: Tensor) -> Features:
 
 
 def _feature_fields(features: Features | None) -> tuple[int, ...]:
-    """The fields of `ForwardArguments` from x to W_strides."""
+    """Return the fields of `ForwardArguments` from x to W_strides."""
     if features is None:
         return (0,) * 7
     x, W = features

@@ -74,7 +74,7 @@ class CpuSequences:
 
 @lru_cache(maxsize=1024)
 def _facts(call: Call, dtype: torch.dtype) -> tuple[Callable[[bytes], object], int, int]:
-    """The kernel of a call, its gates with an input, and its recurrent matrices."""
+    """Return the kernel of a call, and its numbers of gates with input and of matrices."""
     counts = counts_of(call.cell)
     library = cpu_library(call.cell, plan_of(dtype, call.choice.reverse))
     return library.rnnc_layers, counts.inputs, counts.dense

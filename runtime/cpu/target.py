@@ -182,7 +182,7 @@ class CpuTarget(CpuSteps, CpuSequences):
         return (steps if keeps else 0, batch, heads, len(facts_of(cell).saved), dim)
 
     def computes_gates_again(self, save: Save) -> bool:
-        """Whether a backward computes the gates again, from wx and b.
+        """Return whether a backward computes the gates again, from wx and b.
 
         Args:
             save: the caller's choice.
@@ -223,7 +223,7 @@ class CpuTarget(CpuSteps, CpuSequences):
         return kernels.forward(call.cell, plan, inputs, keeps, call.stored)
 
     def takes_features(self, call: Call, x: Tensor, weight: Tensor) -> bool:
-        """Whether `forward_of_features` is faster than the product and `forward`.
+        """Return whether `forward_of_features` is faster than the product and `forward`.
 
         Args:
             call: the call.

@@ -38,7 +38,7 @@ _FEW_WEIGHTS = 2**16
 
 
 def multiplies_features(steps: int, batch: int, weights: int) -> bool:
-    """Whether a kernel multiplies the input too, where else torch does for all steps first.
+    """Return whether a kernel multiplies the input too, which otherwise torch does for all steps.
 
     Where no backward follows, nobody reads these products again. So the kernel makes them for some
     steps at a time, in a core's cache. For LSTMs of 64 units with B = 32 and T = 512 that takes 0.6

@@ -48,7 +48,7 @@ def watchdog_bound() -> int:
 
 
 def between_layers(bound: int) -> int:
-    """The bound in nanoseconds of a layer that waits for the one before it; 0 for none.
+    """Return the bound in ns of a layer that waits for the one before it; 0 for none.
 
     A product between them may have no multiprocessor yet, because other work holds it. Where the
     caller sets no bound, that wait is as long as the one for the first data of a block of a grid.
@@ -60,7 +60,7 @@ def between_layers(bound: int) -> int:
 
 
 def _asked() -> str:
-    """What the variable says; empty if it is not set."""
+    """Return what the variable says; empty if it is not set."""
     return os.environ.get("RNNC_WATCHDOG_SECONDS", "").strip()
 
 

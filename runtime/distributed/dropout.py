@@ -25,7 +25,7 @@ def dropped(x: Tensor, probability: float, rank: int) -> Tensor:
 # seed, which torch draws, so what computes it again needs nothing else. CUDA graphs leave it out.
 @torch.library.custom_op("rnnc::kept_features", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
 def _kept(x: Tensor, seed: Tensor, rank: int, probability: float) -> Tensor:
-    """The features of x that a rank keeps, 1, and those that it drops, 0.
+    """Draw which features of x a rank keeps, 1, and which it drops, 0.
 
     Args:
         x: gives the shape, the dtype and the device.

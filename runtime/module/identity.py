@@ -67,7 +67,7 @@ def _equations(cell: CellSpec) -> tuple[str, ...]:
 
 
 def _differing(saved: Any, own: tuple[str, ...]) -> tuple[str, str]:
-    """The first equation in which two cells differ, as the ends of two lines of a message.
+    """Find the first equation in which two cells differ, as the ends of two lines of a message.
 
     Args:
         saved: the equations of one, if its file has them.
@@ -86,7 +86,7 @@ def _differing(saved: Any, own: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _around(line: str, place: int) -> str:
-    """A line, or of a long one what is around a place."""
+    """Return a line, or of a long one what is around a place."""
     begin = max(place - _SHOWN // 2, 0) if len(line) > _SHOWN else 0
     shown = line[begin : begin + _SHOWN]
     return f", with {'…' * (begin > 0)}{shown}{'…' * (begin + _SHOWN < len(line))}"

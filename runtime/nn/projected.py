@@ -73,7 +73,7 @@ def run_projected(
 
 
 def recurrence_of(module: Sequences) -> Settings:
-    """What the kernels run of each layer: h~, without its projection.
+    """Return what the kernels run of each layer: h~, without its projection.
 
     Args:
         module: has a `proj_size`.
@@ -89,7 +89,7 @@ def _layers(
     states: Sequence[Tensor] | None,
     weights: Sequence[Tensor | None],
 ) -> tuple[Tensor, States]:
-    """All layers, time first, batched."""
+    """Run all layers, time first, batched."""
     settings = recurrence_of(module)
     projection = _projection(module.proj_size, module.hidden_size)
     lasts: list[States] = []
@@ -115,7 +115,7 @@ def _projection(size: int, hidden: int) -> Projection:
 
 
 def _parts(weights: Sequence[Tensor | None]) -> list[Part]:
-    """The weights of each direction of a layer."""
+    """Return the weights of each direction of a layer."""
     found = []
     for first in range(0, len(weights), PARAMETERS):
         W, recurrent, *biases, matrix = weights[first : first + PARAMETERS]
@@ -128,7 +128,7 @@ def _parts(weights: Sequence[Tensor | None]) -> list[Part]:
 def _from_states(
     settings: Settings, x: Tensor, states: Sequence[Tensor], part: Part
 ) -> tuple[Tensor, States]:
-    """One direction of a layer from states of the caller, (B, P) and (B, hidden)."""
+    """Run one direction of a layer from states of the caller, (B, P) and (B, hidden)."""
     W, _, *biases = part.others
     assert W is not None
     gates = F.linear(x[0], W, biases[0]) + F.linear(states[0], part.recurrent, biases[1])
@@ -142,7 +142,7 @@ def _from_states(
 
 
 def _weights_fit(module: Sequences, weights: Sequence[Tensor | None], x: Tensor) -> bool:
-    """Whether the input and all weights have the shapes that the module's sizes give."""
+    """Return whether the input and all weights have the shapes that the module's sizes give."""
     rows, size, hidden = 4 * module.hidden_size, module.proj_size, module.hidden_size
     directions = 2 if module.bidirectional else 1
     if len(weights) != PARAMETERS * directions * module.num_layers:
@@ -161,7 +161,7 @@ def _weights_fit(module: Sequences, weights: Sequence[Tensor | None], x: Tensor)
 
 
 def _states_fit(module: Sequences, states: Sequence[Any] | None, input: Tensor) -> bool:
-    """Whether states, of one direction of each layer, have the shapes that torch wants."""
+    """Return whether states, of one direction of each layer, have the shapes that torch wants."""
     if states is None:
         return True
     batch = () if input.ndim == 2 else (input.shape[0 if module.batch_first else 1],)

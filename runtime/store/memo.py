@@ -16,7 +16,7 @@ Value = TypeVar("Value")
 def remembered(
     name: str, made_from: str, make: Callable[[], Any], read: Callable[[Any], Value]
 ) -> Value:
-    """What is read of what `make` gives, or of what an earlier process has left on disk.
+    """Read a value from what an earlier process has left on disk, or from what `make` gives.
 
     Args:
         name: what the file's name begins with.

@@ -47,7 +47,7 @@ def write_sealed(path: Path, content: bytes) -> None:
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """The content of a file that this user or root wrote under its name; None for anything else.
+    """Read a file that this user or root wrote under its name; None for anything else.
 
     Args:
         path: the file.
@@ -65,7 +65,7 @@ def read_sealed(path: Path) -> bytes | None:
 
 
 def check_owner(path: Path) -> None:
-    """See that no other user decides what a folder or a file of the cache holds.
+    """Check that no other user decides what a folder or a file of the cache holds.
 
     Args:
         path: of a folder or a file.

@@ -45,7 +45,7 @@ def gated_input(z: rnnc.Gate, n: rnnc.Gate, h: rnnc.State, *, keep: rnnc.Input):
 
 
 class Fault:
-    """What happens while a call is issued or replayed: a pause, or other work on the chip."""
+    """A disturbance while a call is issued or replayed: a pause, or other work on the chip."""
 
     def __init__(self, kind):
         self.kind, self.pause, self.issued, self.wavefronts = kind, set(), 0, 0

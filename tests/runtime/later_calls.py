@@ -20,7 +20,7 @@ LATER = 5
 
 
 class Patch:
-    """What the simulated GPU needs of pytest's, which would import much itself."""
+    """The part of `MonkeyPatch` that the simulated GPU needs: pytest would import much itself."""
 
     def setattr(self, of: Any, name: str, value: Any, raising: bool = True) -> None:
         setattr(of, name, value)
@@ -30,7 +30,7 @@ class Patch:
 
 
 def kinds(device: str, backend: str) -> Iterator[tuple[str, Callable[[], object]]]:
-    """Calls by the name of their kind."""
+    """Yield calls by the name of their kind."""
 
     def module(**options: Any) -> rnnc.RNN:
         made = rnnc.RNN(rnnc.cells.lstm, 8, 32, num_layers=2, backend=backend, **options)

@@ -69,7 +69,7 @@ def fuzz_command(
 
 
 def _numbers(text: str) -> list[int]:
-    """The numbers of cases in a text such as 4,9,31."""
+    """Return the numbers of cases in a text such as 4,9,31."""
     words = text.split(",")
     if not all(word.strip().isdecimal() for word in words):
         raise typer.BadParameter(f"--cases takes numbers such as 4,9,31, not {text!r}")

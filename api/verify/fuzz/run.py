@@ -78,7 +78,7 @@ def _run(case: Case) -> Outcome:
 
 
 def raised(error: Exception) -> Outcome:
-    """The outcome of a case whose call raised an error.
+    """Return the outcome of a case whose call raised an error.
 
     Args:
         error: what it raised; its notes are reasons too.

@@ -43,7 +43,7 @@ def shrink(
 
 
 def smaller_cells(case: Case) -> Iterator[Case]:
-    """Cases with default options, smaller sizes or a smaller cell.
+    """Yield cases with default options, smaller sizes or a smaller cell.
 
     Args:
         case: a case that fails.

@@ -31,7 +31,7 @@ def run_cell(case: Case, tell: Tell) -> Outcome:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a run of the fuzzer draws and runs.
+    """A kind of case that a run of the fuzzer draws.
 
     Attributes:
         draw: (seed of the run, number, settings) -> a case.
@@ -97,7 +97,7 @@ class Worker:
         self.pipe.send(case)
 
     def ended(self) -> bool:
-        """Take in what the process has said; whether its case has ended, or hangs."""
+        """Read what the process has said; return whether its case has ended, or hangs."""
         try:
             while self.outcome is None and self.pipe.poll(0):
                 said = self.pipe.recv()
@@ -113,7 +113,7 @@ class Worker:
         return self.outcome is not None or self.heard < time.monotonic() - self.kind.seconds
 
     def finish(self) -> Done:
-        """The outcome of the case, which has ended or hangs."""
+        """Return the outcome of the case, which has ended or hangs."""
         assert self.case is not None
         now = time.monotonic()
         self.ended()
@@ -128,7 +128,7 @@ class Worker:
         return done
 
     def _at(self) -> tuple[str, ...]:
-        """What the case was doing, as a reason, if it has said so."""
+        """Return what the case was doing, as a reason, if it has said so."""
         return (f"in {self.doing}",) if self.doing else ()
 
     def stop(self) -> None:
@@ -141,7 +141,7 @@ class Worker:
         self.process.join(10)
 
     def or_another(self, outcome: Outcome) -> Worker:
-        """This worker, or a new one if the outcome has ended it."""
+        """Return this worker, or a new one if the outcome has ended it."""
         if outcome.kind not in _FATAL:
             return self
         if self.process.is_alive():
@@ -149,7 +149,7 @@ class Worker:
         return Worker(self.kind)
 
     def or_fresh(self, case: Any) -> Worker:
-        """This worker, or a new one if the case needs a process that has run none."""
+        """Return this worker, or a new one if the case needs a process that has run none."""
         if not (self.before and self.kind.fresh(case)):
             return self
         self.stop()
@@ -158,7 +158,7 @@ class Worker:
 
 @cache
 def _context(module: str) -> ForkServerContext | SpawnContext:
-    """How processes start: from one that has imported torch, which takes seconds.
+    """Return the start method: from a process that has imported torch, which takes seconds.
 
     It has no CUDA context, which would not survive a fork.
 
@@ -195,7 +195,7 @@ def _serve(
 
 
 def _dead_context(case: Any) -> str:
-    """The GPU's error if a kernel has made it unusable for this process; otherwise empty."""
+    """Return the GPU's error if a kernel has ended this process's use of it; else an empty text."""
     if case.device == "cuda":
         try:
             torch.cuda.synchronize()

@@ -38,7 +38,7 @@ def draw_calls(random: Random, case: ModuleCase, sizes: Sizes) -> tuple[Call, ..
 
 
 def _again(random: Random, case: ModuleCase, main: Call, turn: int) -> Call:
-    """The main call with other values than before."""
+    """Return the main call with other values than before."""
     call = replace(main, values=turn % 2)
     if random.random() < 0.15:
         call = replace(call, mode=_mode(random))
@@ -50,7 +50,7 @@ def _again(random: Random, case: ModuleCase, main: Call, turn: int) -> Call:
 def _others(
     random: Random, case: ModuleCase, sizes: Sizes, main: Call, earlier: Sequence[Call]
 ) -> list[Call]:
-    """What happens between two main calls, after earlier ones."""
+    """Draw what happens between two main calls, after earlier ones."""
     kinds = ["change", "another", "refused"]
     kinds += [] if case.both else ["steps", "steps", "stepper", "stepper"]
     found = []
@@ -77,7 +77,7 @@ def _change(random: Random) -> Call:
 
 
 def _single_steps(random: Random, sizes: Sizes, main: Call, stepper: bool) -> Call:
-    """A call of single steps, often of as many rows as the main call."""
+    """Draw a call of single steps, often of as many rows as the main call."""
     single = random.random() < 0.15 and not stepper
     batch = main.batch if random.random() < 0.7 else random.choice(sizes.batches)
     call = Call(
@@ -100,7 +100,7 @@ def _mode(random: Random) -> Mode:
 
 
 def _call(random: Random, case: ModuleCase, sizes: Sizes, largest: bool) -> Call:
-    """A call over time."""
+    """Draw a call over time."""
     single = random.random() < 0.08
     batch = sizes.batches[0] if largest else random.choice(sizes.batches)
     call = Call(
@@ -128,7 +128,7 @@ def _call(random: Random, case: ModuleCase, sizes: Sizes, largest: bool) -> Call
 
 
 def _resets(random: Random, call: Call, kinds: list[str], chance: float = 0.4) -> Call:
-    """The call with resets, perhaps."""
+    """Return the call, perhaps with resets."""
     if random.random() >= chance:
         return call
     share = random.choice([0.1, 0.4])

@@ -56,7 +56,7 @@ PROJECTABLE = ("lstm", "elman", "cifg_lstm", "gap_lstm")
 
 
 def cell_named(name: str) -> CellSpec:
-    """A cell of a random module.
+    """Return a cell of random modules by its name.
 
     Args:
         name: one of `CELLS`.

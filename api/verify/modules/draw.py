@@ -67,7 +67,7 @@ def draw_module(seed: int, number: int, settings: Settings) -> ModuleCase:
 
 
 def _options(random: Random, case: ModuleCase, sizes: Sizes) -> ModuleCase:
-    """The case with an order of its layers, directions, a projection and dropout."""
+    """Draw the order of a case's layers, its directions, a projection and dropout."""
     if sizes.many_steps:
         # Layers that may run at the same time have neither of these.
         order = random.choice(["auto", "auto", "wavefront", "sequential"])

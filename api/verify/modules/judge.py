@@ -14,7 +14,7 @@ Shares = dict[str, float]
 
 
 def scales_of(truth: Tensors) -> Shares:
-    """The value that each result's error is divided by.
+    """Return the value that each result's error is divided by.
 
     Args:
         truth: the results in float64.
@@ -28,7 +28,7 @@ def scales_of(truth: Tensors) -> Shares:
 
 
 def shares_of(truth: Tensors, loop: Tensors) -> Shares:
-    """The error of the reference in the case's dtype, as a share of each result's scale.
+    """Return the reference's error in the case's dtype, as a share of each result's scale.
 
     Args:
         truth: the results in float64.
@@ -39,7 +39,7 @@ def shares_of(truth: Tensors, loop: Tensors) -> Shares:
 
 
 def lost(truth: Tensors, shares: Shares) -> str:
-    """Why the reference cannot judge a call; empty if it can.
+    """Say why the reference cannot judge a call; empty if it can.
 
     Args:
         truth: the results in float64.
@@ -54,7 +54,7 @@ def lost(truth: Tensors, shares: Shares) -> str:
 
 
 def judge_call(case: ModuleCase, found: Tensors, truth: Tensors, shares: Shares) -> dict[str, str]:
-    """What is wrong with the results of a call, by name.
+    """Say what is wrong with the results of a call, by name.
 
     Args:
         case: the case.

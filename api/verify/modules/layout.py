@@ -9,7 +9,7 @@ from .case import Call, ModuleCase
 
 
 def given(case: ModuleCase, call: Call, name: str, tensor: Tensor) -> Tensor:
-    """A tensor in the layout in which a call takes or returns it.
+    """Return a tensor in the layout in which a call takes or returns it.
 
     Args:
         case: the case.
@@ -24,7 +24,7 @@ def given(case: ModuleCase, call: Call, name: str, tensor: Tensor) -> Tensor:
 
 
 def returned(case: ModuleCase, call: Call, name: str, tensor: Tensor) -> Tensor:
-    """The inverse of `given`.
+    """Undo what `given` does.
 
     Args:
         case: the case.
@@ -48,7 +48,7 @@ def _swapped(
 
 
 def _axes(call: Call, name: str) -> tuple[int | None, int | None]:
-    """The axes of time and of rows of a tensor by its name, those of a weight too."""
+    """Return the axes of time and of rows of a tensor by its name; a weight has neither."""
     if name in ("x", "y", "reset") or name.startswith("inputs.") or name.endswith(" over time"):
         return 0, 1
     if name.startswith("reset_to."):
@@ -59,14 +59,14 @@ def _axes(call: Call, name: str) -> tuple[int | None, int | None]:
 
 
 def padding_of(call: Call) -> Tensor | None:
-    """Which steps of which rows do not run, (T, B); None without lengths."""
+    """Mark the steps of each row that do not run, (T, B); None without lengths."""
     if not call.lengths:
         return None
     return torch.arange(call.steps)[:, None] >= torch.tensor(call.lengths)[None]
 
 
 def padded(call: Call, name: str, values: Tensor) -> Tensor:
-    """A tensor as the kernels get it: NaN in its padding, which they must not read.
+    """Put NaN into the padding of a tensor, which the kernels must not read.
 
     Args:
         call: the call.
@@ -82,7 +82,7 @@ def padded(call: Call, name: str, values: Tensor) -> Tensor:
 
 
 def reset_of(call: Call) -> Tensor | None:
-    """The resets of a call, (T, B); None without any."""
+    """Return the resets of a call, (T, B); None without any."""
     if not call.resets:
         return None
     found = torch.zeros(call.steps, call.batch, dtype=torch.bool)

@@ -20,13 +20,13 @@ from .values import Tensors, differs, tensors_of, used
 
 
 def context_of(call: Call) -> Any:
-    """The context of a call's gradients."""
+    """Return the context of a call's gradients."""
     contexts = {"no_grad": torch.no_grad, "inference": torch.inference_mode}
     return contexts.get(call.mode, nullcontext)()
 
 
 def states_of(case: ModuleCase, leaves: Tensors, kind: str = "states") -> list[Tensor] | None:
-    """The states of a call, or its reset values; None without."""
+    """Return the states of a call, or its reset values; None without."""
     names = [f"{kind}.{state.name}" for state in cell_named(case.cell).states]
     return [leaves[name] for name in names] if names[0] in leaves else None
 
@@ -34,7 +34,7 @@ def states_of(case: ModuleCase, leaves: Tensors, kind: str = "states") -> list[T
 def leaves_of(
     case: ModuleCase, call: Call, dtype: torch.dtype, kernels: bool
 ) -> tuple[Tensors, Tensors]:
-    """The tensors that a call takes, and the gradients of its outputs, as it takes them.
+    """Return the tensors that a call takes, and the gradients of its outputs, in its layout.
 
     Args:
         case: the case.
@@ -56,7 +56,7 @@ def leaves_of(
 
 
 def begin(rnn: RNN, case: ModuleCase, call: Call, kernels: bool) -> Callable[[], Tensors]:
-    """Make a call; gives what runs its backward, if it has one, and returns all results.
+    """Make a call; return a function that runs its backward, if it has one, and gives all results.
 
     Args:
         rnn: the module.
@@ -99,7 +99,7 @@ def _finish(
 
 
 def _sequence(rnn: RNN, case: ModuleCase, call: Call, leaves: Tensors) -> Tensors:
-    """The outputs of a call over time."""
+    """Return the outputs of a call over time."""
     masks: dict[str, Any] = {}
     if call.lengths:
         lengths = torch.tensor(call.lengths, device=case.device)
@@ -124,7 +124,7 @@ def _sequence(rnn: RNN, case: ModuleCase, call: Call, leaves: Tensors) -> Tensor
 
 
 def _steps(rnn: RNN, case: ModuleCase, call: Call, leaves: Tensors) -> Tensors:
-    """The outputs of single steps."""
+    """Return the outputs of single steps."""
     reset = reset_of(call)
     states: Sequence[Tensor] | None = states_of(case, leaves)
     masks: dict[str, Any] = {}
@@ -140,7 +140,7 @@ def _steps(rnn: RNN, case: ModuleCase, call: Call, leaves: Tensors) -> Tensors:
 
 
 def stepper_outputs(stepper: Stepper, case: ModuleCase, call: Call) -> Tensors:
-    """The outputs of a stepper.
+    """Run a stepper, and return its outputs.
 
     Args:
         stepper: with its first states.
@@ -162,7 +162,7 @@ def _lasts(case: ModuleCase, states: Any) -> Tensors:
 
 
 def _inputs(leaves: Tensors, t: int | None = None) -> Tensors | None:
-    """The inputs that no weight multiplies, over time or of a step; None without."""
+    """Return the inputs that no weight multiplies, over time or of a step; None without."""
     found = {n.removeprefix("inputs."): v for n, v in leaves.items() if n.startswith("inputs.")}
     if t is not None:
         found = {name: value[t if len(value) > 1 else 0] for name, value in found.items()}

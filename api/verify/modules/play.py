@@ -34,7 +34,7 @@ class Played(NamedTuple):
 
 
 class Player:
-    """Makes the calls of a case with the kernels.
+    """A module of kernels, and what came of the calls of its case.
 
     Args:
         case: the case.
@@ -49,7 +49,7 @@ class Player:
         self.played: list[Played] = []
 
     def make(self, call: Call) -> None:
-        """Make a call, or a change; what comes of it is in `played`, perhaps after the next one."""
+        """Make a call, or a change; its results go to `played`, perhaps after the next call."""
         if call.kind in CHANGES:
             self.finish()
             self._change(call)
@@ -94,7 +94,7 @@ class Player:
             self._steppers.clear()  # they say that they know the former ones alone
 
     def _stepper(self, call: Call) -> Stepper:
-        """One of an earlier call with its first states again, or a new one."""
+        """Return a stepper of an earlier call, set to its first states, or a new one."""
         self._rnn.train(call.training)
         key = call.batch, call.values if call.states else None
         found = self._steppers.get(key)
@@ -107,7 +107,7 @@ class Player:
         return self._steppers[key]
 
     def _refused(self, call: Call) -> str:
-        """Make a call that has to raise a TensorError; what is wrong if it does not."""
+        """Make a call that has to raise a TensorError; say what is wrong if it does not."""
         case, kind = self._case, call.kind
         call = replace(call, kind="forward")
         leaves = leaves_of(case, call, getattr(torch, case.dtype), kernels=True)[0]

@@ -9,7 +9,7 @@ from .case import Call, ModuleCase
 
 
 def report(case: ModuleCase, reasons: tuple[str, ...]) -> str:
-    """The text of a program that runs a case and prints its outcome.
+    """Write a program that runs a case and prints its outcome.
 
     Args:
         case: a case that fails.
@@ -36,7 +36,7 @@ def _text(call: Call) -> str:
 
 
 def _arguments(value: Any) -> list[str]:
-    """The fields that differ from their defaults."""
+    """Return the fields that differ from their defaults."""
     return [
         f"{field.name}={getattr(value, field.name)!r}"
         for field in fields(value)

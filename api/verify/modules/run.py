@@ -51,12 +51,12 @@ def run_module(case: ModuleCase, tell: Tell = lambda doing: None) -> Outcome:
 
 
 def _no_memory(error: torch.OutOfMemoryError) -> Outcome:
-    """The processes of a run share the GPU."""
+    """Discard a case without memory: the processes of a run share the GPU."""
     return Outcome("discarded", (str(error),), "no memory on the GPU")
 
 
 def _played(case: ModuleCase, tell: Tell) -> tuple[list[Played], str]:
-    """All calls, and why one has no plan."""
+    """Make all calls; return their results, and why one has no plan."""
     tell("the module")
     player, refused = Player(case), ""
     may_refuse = case.variant != "auto" or case.order == "wavefront"
@@ -111,7 +111,7 @@ def _judged(case: ModuleCase, played: list[Played], refused: str, tell: Tell) ->
 
 
 class Judge:
-    """Knows what the results of calls have to be, and how large the reference's own error is.
+    """The results that calls have to give, and the size of the reference's own error.
 
     Args:
         case: the case.
@@ -125,7 +125,7 @@ class Judge:
         self._shares: dict[Call, Shares] = {}
 
     def truth(self, each: Played) -> tuple[Tensors, Shares]:
-        """The results in float64, and the reference's error in the case's dtype.
+        """Return the results in float64, and the reference's error in the case's dtype.
 
         That is measured once for calls that differ in their values alone.
 
@@ -140,7 +140,7 @@ class Judge:
         return truth, self._shares[kind]
 
     def larger(self, each: Played, shares: Shares, tell: Tell) -> Shares:
-        """The largest errors of the reference: of the call, of other values, and of neighbours.
+        """Return the reference's largest errors: of the call, of other values, and of neighbours.
 
         Neighbours are one rounding away: the same terms cancel.
 

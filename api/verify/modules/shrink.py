@@ -23,7 +23,7 @@ _PLAIN_CALL: dict[str, Any] = {
 
 
 def smaller(case: ModuleCase) -> Iterator[ModuleCase]:
-    """Cases with fewer calls, fewer options or smaller sizes.
+    """Yield cases with fewer calls, fewer options or smaller sizes.
 
     Args:
         case: a case that fails.

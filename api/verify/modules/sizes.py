@@ -70,7 +70,7 @@ def draw_sizes(run: Random, random: Random, device: str, dtype: str) -> Sizes:
 
 
 def _filling(random: Random) -> Sizes:
-    """Sizes of which wavefronts are made: several layers that fill the chip, and many steps."""
+    """Draw sizes that make wavefronts: several layers that fill the chip, and many steps."""
     heads, dim = random.choice(_FILLING)
     while True:
         layers = random.choices([2, 3, 4, 5, 6, 8, 12], [3, 5, 5, 3, 3, 2, 1])[0]

@@ -14,7 +14,7 @@ _MOST = 4  # results that are kept
 
 
 class Reference:
-    """Runs calls by the reference, time first and in rows, and remembers the last results.
+    """The reference of a case, time first and in rows, which remembers its last results.
 
     Args:
         case: the case.
@@ -28,7 +28,7 @@ class Reference:
         self._known: dict[tuple[Call, int], Tensors] = {}
 
     def results(self, call: Call, version: int) -> Tensors:
-        """Outputs and gradients of a call, by name.
+        """Return outputs and gradients of a call, by name.
 
         Args:
             call: as the kernels made it.
@@ -48,7 +48,7 @@ class Reference:
 
 
 def plain(call: Call) -> Call:
-    """The call over time whose results a call has to have."""
+    """Return the call over time whose results a call has to have."""
     return replace(
         call,
         kind="forward",

@@ -19,7 +19,7 @@ Tensors = dict[str, Tensor]
 
 
 def module_of(case: ModuleCase, dtype: torch.dtype, backend: str) -> RNN:
-    """The module of a case; its weights have no meaning yet.
+    """Make the module of a case; its weights have no meaning yet.
 
     Args:
         case: the case.
@@ -52,7 +52,7 @@ def module_of(case: ModuleCase, dtype: torch.dtype, backend: str) -> RNN:
 
 
 def weights_of(case: ModuleCase, rnn: RNN, version: int) -> Tensors:
-    """The weights of a module by name, in float64, exact in the case's dtype.
+    """Draw the weights of a module by name, in float64, exact in the case's dtype.
 
     Args:
         case: the case.
@@ -85,7 +85,7 @@ def _scale(name: str, weight: Tensor) -> float:
 
 
 def _drawn(case: ModuleCase, name: str, shape: Sequence[int], scale: float = 0.8) -> Tensor:
-    """Values that depend on the case's seed, a name and a shape, exact in the case's dtype.
+    """Draw values by the case's seed, a name and a shape, exact in the case's dtype.
 
     They are drawn where they are used: a case of a GPU may have ten million numbers.
     """
@@ -104,7 +104,7 @@ def _drawn(case: ModuleCase, name: str, shape: Sequence[int], scale: float = 0.8
 
 
 def tensors_of(case: ModuleCase, call: Call) -> tuple[Tensors, Tensors]:
-    """What a call takes, and the gradients of its outputs, in float64, exact in the case's dtype.
+    """Draw what a call takes, and the gradients of its outputs, in float64, exact in its dtype.
 
     Args:
         case: the case.
@@ -124,7 +124,7 @@ def tensors_of(case: ModuleCase, call: Call) -> tuple[Tensors, Tensors]:
 
 
 def widths_of(case: ModuleCase) -> dict[str, int]:
-    """The features of each state."""
+    """Return the features of each state."""
     first, *others = [state.name for state in cell_named(case.cell).states]
     return {first: case.width} | dict.fromkeys(others, case.hidden)
 
@@ -154,7 +154,7 @@ def _shapes(case: ModuleCase, call: Call) -> dict[str, tuple[int, ...]]:
 
 
 def output_shapes(case: ModuleCase, call: Call) -> dict[str, tuple[int, ...]]:
-    """The shape of each output of a call, by name."""
+    """Return the shape of each output of a call, by name."""
     directions = case.parts // case.layers
     found: dict[str, tuple[int, ...]] = {"y": (call.steps, call.batch, directions * case.width)}
     for i, (name, width) in enumerate(widths_of(case).items()):
@@ -165,13 +165,13 @@ def output_shapes(case: ModuleCase, call: Call) -> dict[str, tuple[int, ...]]:
 
 
 def differs(name: str, call: Call) -> bool:
-    """Whether the gradient of a tensor of a call is wanted."""
+    """Return whether the gradient of a tensor of a call is wanted."""
     stored = call.reset_to == "stored" and name.startswith("reset_to.")
     return call.x_gradient and not stored
 
 
 def used(call: Call, outputs: Mapping[str, Tensor]) -> list[str]:
-    """The outputs that have gradients."""
+    """Return the names of the outputs that have gradients."""
     return {
         "all": list(outputs),
         "y": ["y"],

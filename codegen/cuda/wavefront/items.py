@@ -44,7 +44,7 @@ class Lane(NamedTuple):
 
 
 class Item(NamedTuple):
-    """What is issued at once.
+    """A kernel, a product or a handover that is issued to a stream.
 
     Attributes:
         kind: what it is.
@@ -69,7 +69,7 @@ class OrderError(AssertionError):
 
 @lru_cache(maxsize=64)
 def items_of(layers: int, chunks: Sequence[int], followed: bool) -> tuple[Item, ...]:
-    """The items of a wavefront in the order of issue.
+    """Return the items of a wavefront in the order of issue.
 
     Args:
         layers: that run at the same time.
@@ -97,7 +97,7 @@ def items_of(layers: int, chunks: Sequence[int], followed: bool) -> tuple[Item, 
 
 
 def _products_behind(layer: int, chunks: Sequence[int], last: bool) -> list[Item]:
-    """The products behind a layer, and the handovers around them.
+    """Return the products behind a layer, and the handovers around them.
 
     Args:
         layer: the layer.

@@ -26,7 +26,7 @@ _FREE_PART = 4
 
 
 def least_free(multiprocessors: int) -> int:
-    """Multiprocessors that no layer may take, so that whatever a layer waits for finds room.
+    """Return the multiprocessors that no layer may take, so that what a layer waits for finds room.
 
     They hold a collective and, beside it, a cluster of a product, wherever the blocks of both lie:
     if each group but one lacks a single multiprocessor for the cluster, the last one has it.
@@ -45,7 +45,7 @@ def least_free(multiprocessors: int) -> int:
 
 
 def partition_sizes(multiprocessors: int) -> range:
-    """The sizes of the partitions that layers may have, in multiprocessors.
+    """Return the sizes of the partitions that layers may have, in multiprocessors.
 
     Args:
         multiprocessors: of the GPU.
@@ -59,7 +59,7 @@ def partition_sizes(multiprocessors: int) -> range:
 
 
 def clusters_in(size: int, cluster: int, per_multiprocessor: int) -> int:
-    """How many clusters of a kernel a partition holds at once, at least.
+    """Return how many clusters of a kernel a partition holds at once, at least.
 
     The driver reports as many or more; an H200 with driver 580 reports just these for partitions of
     40 multiprocessors or more (`cuOccupancyMaxActiveClusters`, 2026-11-24).

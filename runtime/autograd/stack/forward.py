@@ -130,7 +130,7 @@ def _forward(
     first: Sequence[Tensor],
     masks: Masks | None,
 ) -> Forward:
-    """The result of one direction of a layer."""
+    """Run one direction of a layer."""
     more = own.R, own.b, first, own.R_diag, own.params, masks
     takes = getattr(target, "takes_features", None)
     if takes is not None and own.W is not None and takes(call, x, own.W):

@@ -203,8 +203,8 @@ def _numbers(kind: Matmul) -> tuple[Any, Any]:
 
 
 def _algorithm(kind: Matmul, device: int, most_cluster: int | None) -> _ByLt | None:
-    """The first algorithm that cuBLASLt proposes, or the first with small clusters; None if it has
-    none.
+    """Return the first algorithm that cuBLASLt proposes, or the first with small clusters; None if
+    it has none.
     """
     library, numbers = cublas_lt(), _numbers(kind)
     lt, product, search = handle_of(device), ctypes.c_void_p(), ctypes.c_void_p()

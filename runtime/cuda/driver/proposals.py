@@ -70,7 +70,7 @@ def with_small_clusters(
 def _with_shape(
     library: Any, proposal: Proposal, operation: Sequence[Any], shape: int
 ) -> Proposal | None:
-    """The same algorithm with clusters of another shape; None where the library refuses it."""
+    """Change the shape of an algorithm's clusters; None where the library refuses it."""
     changed, checked = Proposal.from_buffer_copy(proposal), Proposal()
     number, reference = ctypes.c_uint16(shape), ctypes.byref(changed)
     put = library.cublasLtMatmulAlgoConfigSetAttribute

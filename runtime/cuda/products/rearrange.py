@@ -249,7 +249,7 @@ def unit_of(dtype: torch.dtype) -> Unit:
 
 @lru_cache(maxsize=64)
 def _kernel(dtype: torch.dtype, device: int) -> tuple[Kernel, int]:
-    """The kernel of a dtype on a device, and the most blocks of a launch."""
+    """Return the kernel of a dtype on a device, and the most blocks of a launch."""
     limits = device_limits(device)
     with beside_captures():
         module = LoadedModule(compile_unit(unit_of(dtype), limits.arch).cubin)

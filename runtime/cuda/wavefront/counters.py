@@ -47,7 +47,7 @@ class Counters:
         self._first = self.tensor.data_ptr()
 
     def address(self, counter: Counter) -> int:
-        """The address of a counter.
+        """Return the address of a counter.
 
         Args:
             counter: of the schedule.

@@ -128,7 +128,7 @@ def bounded_products(
     tf32: bool,
     device: int,
 ) -> bool:
-    """Whether products between layers find room beside them, as `Between.bounded`.
+    """Return whether products between layers find room beside them, as `Between.bounded`.
 
     Args:
         hidden: units of a layer.
@@ -150,7 +150,7 @@ def bounded_products(
 
 
 def is_bounded(product: Multiplies) -> bool:
-    """Whether the kernel of a product has clusters of at most `PRODUCT_CLUSTER` blocks.
+    """Return whether the kernel of a product has clusters of at most `PRODUCT_CLUSTER` blocks.
 
     Args:
         product: launches products.

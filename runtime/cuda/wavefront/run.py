@@ -186,7 +186,7 @@ class _Group:
             enter_again(recorder, self._lanes, lane)
 
     def _numbers(self, counters: Sequence[Counter]) -> list[Number]:
-        """The counters in memory, and what they are when all that writes them has."""
+        """Return the counters in memory, and what they are when all that writes them has."""
         return [Number(self._counters.address(c), self._full[c.kind]) for c in counters]
 
     def _launch(self, place: int, lane: Lane) -> None:

@@ -224,7 +224,7 @@ def _chip(call: Call, plan: TiledPlan, device: int) -> Chip:
 def _partition(
     call: Call, plan: TiledPlan, found: Wavefront, sizes: StackSizes, device: int
 ) -> Partition | None:
-    """The partition of a wavefront; None if the driver reports less room than was estimated.
+    """Return the partition of a wavefront; None if the driver reports less room than was estimated.
 
     Raises:
         NoCudaError: the driver cannot divide the device.

@@ -23,7 +23,7 @@ _PROJECTED = {False: (128, 2**16), True: (256, 2**19)}
 def kernels_project(
     device: str, dtype: torch.dtype, units: int, rows: int, gradients: bool
 ) -> bool:
-    """Whether the kernels are faster than torch's module, or as fast, for a projected LSTM.
+    """Return whether the kernels are as fast as torch's module, or faster, for a projected LSTM.
 
     Args:
         device: its type.
@@ -65,7 +65,7 @@ def faster_by_torch(module: nn.Module, weight: Tensor) -> str | None:
 
 
 def _projected_by_torch(device: str, dtype: torch.dtype, units: int) -> str | None:
-    """Why a projected LSTM is left to torch: no batch and no gradients make the kernels faster."""
+    """Say why torch keeps a projected LSTM: no batch and no gradients make the kernels faster."""
     if any(kernels_project(device, dtype, units, 1, gradients) for gradients in _PROJECTED):
         return None
     what = "float64" if dtype == torch.float64 else f"{units} units"

@@ -14,7 +14,7 @@ from rnnc.codegen.cuda.wavefront.items import Counter, Item, Lane
 
 
 class Device(NamedTuple):
-    """What the model has.
+    """The hardware of the model.
 
     Attributes:
         queues: hardware queues; lanes are dealt out to them in the order of first use.
@@ -30,7 +30,7 @@ class Device(NamedTuple):
 
 
 class State(NamedTuple):
-    """A moment.
+    """The state of the model at a moment.
 
     Attributes:
         taken: items that each queue has taken.
