@@ -13,7 +13,7 @@ from ..layers import check_wavefront, scan_layers
 from ..ragged.given import Ragged
 from ..tensors import States
 from .projected_direction import Direction
-from .projected_weights import Part, projected
+from .projected_weights import Part, parts_of, projected
 from .projection import Projection
 from .ragged import RaggedLayers
 
@@ -51,7 +51,7 @@ def scan_projected(
     if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
         check_wavefront(settings, x, None)
     directions = len(settings.choices)
-    parts = _parts(weights, settings)
+    parts = parts_of(weights, len(weights) // (settings.layers * directions))
     in_time = None
     if ragged is not None:
         in_time = RaggedLayers(settings, ragged, x.device, *x.shape[:2])
@@ -82,18 +82,6 @@ def scan_projected(
             ]
         x = found[0]
     return found, tuple([torch.stack(each) for each in zip(*lasts, strict=True)])
-
-
-def _parts(weights: Sequence[Tensor | None], settings: Settings) -> list[Part]:
-    """The weights of each direction of each layer."""
-    count = len(weights) // (settings.layers * len(settings.choices))
-    found = []
-    for first in range(0, len(weights), count):
-        W, recurrent, *others, matrix = weights[first : first + count]
-        assert recurrent is not None
-        assert matrix is not None
-        found.append(Part(recurrent, matrix, [W, None, *others]))
-    return found
 
 
 def whole_layer(

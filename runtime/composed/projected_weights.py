@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple
 
@@ -38,6 +39,22 @@ class Part(NamedTuple):
             R = _product(self.recurrent.to(wide), self.matrix.to(wide), heads)
         W, _, *others = self.others
         return [W, R.to(self.recurrent.dtype), *others]
+
+
+def parts_of(weights: Sequence[Tensor | None], count: int) -> list[Part]:
+    """Return the weights of each direction of some layers.
+
+    Args:
+        weights: of each direction, W, R', others and the projection.
+        count: how many a direction has.
+    """
+    found = []
+    for first in range(0, len(weights), count):
+        W, recurrent, *others, matrix = weights[first : first + count]
+        assert recurrent is not None
+        assert matrix is not None
+        found.append(Part(recurrent, matrix, [W, None, *others]))
+    return found
 
 
 def _without_autocast(device: str) -> AbstractContextManager[Any]:

@@ -14,7 +14,7 @@ from ...cellspec.library.lstm import lstm
 from ..autograd.settings import Settings
 from ..check.plain import is_watched
 from ..composed.projected import whole_layer
-from ..composed.projected_weights import Part, projected
+from ..composed.projected_weights import Part, parts_of, projected
 from ..composed.projection import Projection, projection_of
 from ..layers import scan_layers
 from ..tensors import States
@@ -93,11 +93,11 @@ def _layers(
     settings = recurrence_of(module)
     projection = _projection(module.proj_size, module.hidden_size)
     lasts: list[States] = []
-    count = PARAMETERS * len(settings.choices)
+    directions, every = len(settings.choices), parts_of(weights, PARAMETERS)
     for layer in range(module.num_layers):
         if layer and module._dropout:
             x = F.dropout(x, module._dropout)
-        parts = _parts(weights[count * layer : count * (layer + 1)])
+        parts = every[directions * layer : directions * (layer + 1)]
         if states is None:
             (x,), each = whole_layer(settings, projection, x, parts, ())
             lasts += each
@@ -111,17 +111,6 @@ def _layers(
 def _projection(size: int, hidden: int) -> Projection:
     found = projection_of(lstm, size, hidden)
     assert found is not None
-    return found
-
-
-def _parts(weights: Sequence[Tensor | None]) -> list[Part]:
-    """Return the weights of each direction of a layer."""
-    found = []
-    for first in range(0, len(weights), PARAMETERS):
-        W, recurrent, *biases, matrix = weights[first : first + PARAMETERS]
-        assert recurrent is not None
-        assert matrix is not None
-        found.append(Part(recurrent, matrix, [W, None, *biases]))
     return found
 
 
