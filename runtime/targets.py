@@ -277,8 +277,7 @@ def replays_of(target: Target) -> Replays | None:
     Args:
         target: any.
     """
-    stream_of = getattr(target, "stream_of", None)
-    return None if stream_of is None else Replays(stream_of)
+    return Replays(target.stream_of) if hasattr(target, "stream_of") else None
 
 
 def runs_one_step(target: Target, choice: Choice) -> TypeGuard[SteppingTarget]:
@@ -286,9 +285,10 @@ def runs_one_step(target: Target, choice: Choice) -> TypeGuard[SteppingTarget]:
 
     Args:
         target: any.
-        choice: the caller's. A variant or a save but the default asks for kernels of sequences.
+        choice: the caller's. Another variant or save asks for kernels of sequences.
     """
-    return choice[:2] == Choice()[:2] and bool(getattr(target, "steps_as_sequences", False))
+    as_usual = choice.variant == "auto" and choice.save == "gates"
+    return as_usual and bool(getattr(target, "steps_as_sequences", False))
 
 
 def stepping(target: Target) -> SteppingTarget | None:
