@@ -1,10 +1,10 @@
-"""Room in the queues of streams: a launch into a full one waits, and must not while it keeps the
-interpreter's lock.
+"""Room in the queues of streams: a launch into a full queue waits, which it must not do while it
+keeps the interpreter's lock.
 
-Nobody tells how full a queue is, and not only this package fills it. But a launch takes the host a
-while, so what was issued within a short time fits. Marks in a stream tell what of it has run; one
-that is older and has not come up is waited for without the lock. A long time between two calls
-counts as a short one: a host that computes, or loads data, issues nothing.
+The driver does not tell how full a queue is, and other code fills it too. But a launch takes the
+host some time, so what was issued within a short time fits. Marks in a stream tell what has run. If
+an older mark has not been reached, the call waits for it without the lock. A long time between two
+calls counts as a short one: a host that computes, or loads data, issues nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .library import check, keeping, letting_go
 
 # A queue takes 1,024 launches, and each takes the host 3 us or more, with the Python around it.
 _LONGEST_AHEAD = 2_000_000  # ns
-# Half of it is left before launches go on: who waits queues for the lock, and that takes long.
+# A wait lasts until half of it is left: after each wait a thread queues for the lock, a long time.
 _AFTER_WAITING = 1_000_000  # ns
 _BETWEEN_MARKS = 400_000  # ns
 _LONGEST_GAP = 500_000  # ns, between two calls of `make_room`

@@ -33,9 +33,9 @@ class Lane(NamedTuple):
 class Lanes:
     """The streams of a device, used by one call at a time.
 
-    A call forks them, lets each enter before its first use, and joins them. All
-    that has been issued ends by itself (`codegen/cuda/wavefront/items.py`), so a call that fails in
-    between joins them in the same way.
+    A call forks them, lets each enter before its first use, and joins them. All that has been
+    issued ends by itself (`codegen/cuda/wavefront/items.py`), so a call that fails in between joins
+    them in the same way.
 
     Attributes:
         device: the device.
