@@ -43,8 +43,8 @@ class _ShortTurns:
 
     def __enter__(self) -> None:
         with self._lock:
-            self._inside += 1
             self._shorten()
+            self._inside += 1  # last: an interrupt before leaves nothing behind
 
     def __exit__(self, *_: object) -> None:
         with self._lock:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
+from operator import or_
 from typing import Protocol
 
 from torch import Tensor
@@ -11,6 +13,7 @@ from ....codegen.shape import Direction
 from ...call import Call
 from ...layers_call import LayersCall, LayersRead
 from ...tensors import Forward, Gradients
+from ..driver.matmul import aligned
 from ..launch import on_device
 from ..prepared import Prepared
 from .backward import run_backward
@@ -92,5 +95,9 @@ def _schedule(asked: LayersCall, direction: Direction, x: Tensor) -> Schedule:
     gates = 0 if W is None else W.shape[0]
     steps, batch, _ = x.shape
     sizes = StackSizes(len(asked.weights), steps, batch, asked.heads, asked.dim, gates)
+    alignment = aligned(
+        reduce(or_, [W.data_ptr() for W, *_ in asked.weights[1:] if W is not None], 0)
+    )
+    asks = asked.call, direction, sizes, x.dtype, x.device.index, asked.order, alignment
     with on_device(x.device):
-        return schedule_of(asked.call, direction, sizes, x.dtype, x.device.index, asked.order)
+        return schedule_of(*asks)

@@ -123,6 +123,7 @@ def bounded_products(
     hidden: int,
     gates: int,
     rows: int,
+    alignment: int,
     direction: Direction,
     dtype: torch.dtype,
     tf32: bool,
@@ -133,7 +134,8 @@ def bounded_products(
     Args:
         hidden: units of a layer.
         gates: that take input.
-        rows: of a product: steps per chunk times batch rows.
+        rows: of a product: steps of the chunk times batch rows.
+        alignment: bytes that divide the addresses of all layers' input weights, at most 16.
         direction: of the call.
         dtype: of its tensors.
         tf32: whether factors of float32 may be rounded to TF32.
@@ -146,7 +148,9 @@ def bounded_products(
     )
     forward = direction == "forward"
     operands = (outputs, inputs, weights.t()) if forward else (inputs, outputs, weights)
-    return is_bounded(multiplies(kind_of_rows(*operands, tf32), device, PRODUCT_CLUSTER))
+    kind = kind_of_rows(*operands, tf32)  # whose first factor, by columns, are the weights
+    kind = kind._replace(first=kind.first._replace(aligned=alignment))
+    return is_bounded(multiplies(kind, device, PRODUCT_CLUSTER))
 
 
 def is_bounded(product: Multiplies) -> bool:

@@ -49,6 +49,7 @@ _MOST_BUFFERS = 512 * MIB
 _LEAST_QUEUES = 8
 _MOST_THREADS = 2048  # per multiprocessor, of any GPU so far
 _LEAST_CAPABILITY = (9, 0)  # of the GPUs on which partitions were measured
+_WIDEST_ACCESS = 16  # bytes, of a product's kernel
 
 
 class StackSizes(NamedTuple):
@@ -100,6 +101,7 @@ def schedule_of(
     dtype: torch.dtype,
     device: int,
     order: Order,
+    alignment: int = _WIDEST_ACCESS,
 ) -> Schedule:
     """How the layers of a direction of a call run.
 
@@ -110,6 +112,7 @@ def schedule_of(
         dtype: of its tensors.
         device: the device's number; it must be torch's current device.
         order: the caller's word.
+        alignment: bytes that divide the addresses of all layers' input weights, at most 16.
 
     Raises:
         PlanError: the caller wants a wavefront, which is impossible.
@@ -117,7 +120,7 @@ def schedule_of(
     short = chunk_steps(sizes.steps, sizes.batch) is None
     if sizes.layers == 1 or sizes.steps == 1 or (short and order != "wavefront"):
         return Schedule((1,) * sizes.layers)
-    found = _found(call, direction, sizes, dtype, device, order)
+    found = _found(call, direction, sizes, dtype, device, order, alignment)
     if order != "wavefront":
         return found.one_by_one() if torch.cuda.is_current_stream_capturing() else found
     why_not = found.why_not
@@ -136,6 +139,7 @@ def _found(
     dtype: torch.dtype,
     device: int,
     order: Order,
+    alignment: int,
 ) -> Schedule:
     """The schedule, whether or not a stream captures."""
     layers, steps, batch, heads, dim, gates = sizes
@@ -150,13 +154,24 @@ def _found(
     inputs = LayerSizes(layers, steps, batch, heads, heads * dim, gates)
     if order == "auto":
         # The kernel is compiled only if it may be faster.
-        alone, found = wavefronts(plan, inputs, _most_room(plan, device), chunk)
+        alone, found = wavefronts(plan, inputs, _roomiest_chip(plan, device), chunk)
         if not any(gains(alone, each, inputs, chunk) for each in found):
             return whole
-    rows = chunk * batch
-    if not bounded_products(heads * dim, gates, rows, direction, dtype, call.tf32, device):
+    # The last chunk may have fewer steps, for whose products the library may take other kernels.
+    lengths = {chunk, (steps - 1) % chunk + 1}
+    of_layers, of_call = (heads * dim, gates), (alignment, direction, dtype, call.tf32, device)
+    if not all(bounded_products(*of_layers, length * batch, *of_call) for length in lengths):
         return whole._replace(why_not="products that may need more room than layers leave them")
     alone, found = wavefronts(plan, inputs, _chip(call, plan, device), chunk)
+    if order == "auto":
+        # A partition stays for good: one is made for a wavefront that is taken.
+        found = [
+            each
+            for each in found
+            if plan.kind in _AUTO_KINDS
+            and gains(alone, each, inputs, chunk)
+            and (call.for_backward or _buffer_bytes(sizes, each, dtype) <= _MOST_BUFFERS)
+        ]
     for best in sorted(found, key=lambda each: each.nanoseconds):
         try:
             partition = _partition(call, plan, best, sizes, device)
@@ -166,12 +181,6 @@ def _found(
             break
     else:
         return whole._replace(why_not="no room for two layers and the products between them")
-    if order == "auto" and not (
-        plan.kind in _AUTO_KINDS
-        and gains(alone, best, inputs, chunk)
-        and (call.for_backward or _buffer_bytes(sizes, best, dtype) <= _MOST_BUFFERS)
-    ):
-        return whole
     schedule = Schedule(best.groups, chunk, partition, plan)
     return schedule.one_by_one() if order == "sequential" else schedule
 
@@ -205,7 +214,7 @@ def _why_not(plan: KernelPlan, sizes: StackSizes, device: int) -> str:
     return ""
 
 
-def _most_room(plan: TiledPlan, device: int) -> Chip:
+def _roomiest_chip(plan: TiledPlan, device: int) -> Chip:
     """What a device could hold of a layer's kernel, if it had no registers."""
     limits, (threads, shared, _, _) = device_limits(device), plan.launch_shape
     each = min(_MOST_THREADS // threads, limits.shared_per_multiprocessor // max(shared, 1))

@@ -150,6 +150,36 @@ def test_auto_multiplies_all_steps_at_once_unless_it_takes_the_wavefront(run, mo
         assert len(issued(notes)[1]) > LAYERS
 
 
+def test_auto_runs_layers_one_by_one_where_the_last_chunk_s_product_needs_more_room(
+    driver, monkeypatch
+):
+    asked, rows = [], CHUNK * BATCH
+
+    def bounded(hidden, gates, count, *rest):
+        asked.append(count)
+        return count == rows
+
+    monkeypatch.setattr(schedule, "bounded_products", bounded)
+    monkeypatch.setattr(schedule, "gains", lambda *_: True)
+    x = torch.randn(CHUNKS * CHUNK + 16, BATCH, 8)
+    module(layers="auto")(x)
+    assert set(asked) == {rows, 16 * BATCH}
+    assert [note.what for note in driver if note.what == "kernel"] == ["kernel"] * LAYERS
+    with pytest.raises(RnncError, match="products that may need more room"):
+        module()(x)
+
+
+def test_auto_asks_for_products_of_weights_as_they_are_aligned(driver, monkeypatch):
+    asked = []
+    monkeypatch.setattr(schedule, "bounded_products", lambda *sizes: asked.append(sizes[3]))
+    rnn, x = module(), torch.randn(CHUNKS * CHUNK, BATCH, 8)
+    weight = rnn.weight_ih_l1
+    weight.data = torch.empty(weight.numel() + 1)[1:].view_as(weight).copy_(weight.data)
+    with pytest.raises(RnncError, match="products that may need more room"):
+        rnn(x)
+    assert asked == [4]
+
+
 @pytest.mark.parametrize("left", range(1, 14))
 def test_an_error_joins_what_has_been_issued(run, driver, monkeypatch, left):
     """What has been issued ends by itself: nothing is written for it."""
