@@ -153,7 +153,10 @@ def _probed_in(folder: Path, compiler: tuple[str, ...], flags: tuple[str, ...]) 
 
 
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the compiler; a folder without room is an `OSError`, whoever met it."""
+    """Run the compiler; a folder without room is an `OSError`, whoever met it.
+
+    The last word of the command is the library, without which no run is a success.
+    """
     # Its messages in English; what lies between its stages goes to the same folder.
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
     try:
@@ -171,6 +174,8 @@ def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
     for number in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS):
         if done.returncode != 0 and os.strerror(number) in done.stderr:
             raise OSError(number, os.strerror(number))
+    if done.returncode == 0 and not Path(command[-1]).exists():
+        return subprocess.CompletedProcess(command, 1, "", "it succeeds, and writes no library")
     return done
 
 

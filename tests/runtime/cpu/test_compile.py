@@ -170,12 +170,12 @@ def test_without_a_compiler_one_warning_and_the_reference(tmp_path):
     assert "refused C++ compiler" in out
 
 
-@pytest.mark.parametrize("kind", ["silent", "loud", "no program"])
+@pytest.mark.parametrize("kind", ["silent", "loud", "idle", "no program"])
 def test_with_a_broken_compiler_one_warning_and_the_reference(tmp_path, kind):
     broken = script(tmp_path / "broken-c++", "echo 'no cc1plus' >&2; exit 1")
     if kind == "no program":
         broken.write_bytes(b"\x7fELF and no more")
-    cxx = "/bin/false" if kind == "silent" else str(broken)
+    cxx = {"silent": "/bin/false", "idle": "/bin/true"}.get(kind, str(broken))
     program = (
         "import warnings, torch, rnnc\n"
         "x = torch.ones(4, 1, 2)\n"
@@ -194,6 +194,7 @@ def test_with_a_broken_compiler_one_warning_and_the_reference(tmp_path, kind):
     said = {
         "silent": "it says nothing, and ends with the status 1",
         "loud": "no cc1plus",
+        "idle": "it succeeds, and writes no library",
         "no program": f"{broken}: Exec format error",
     }[kind]
     found = f"C++ compiler\n  found:  `{cxx}` does not compile a line of C++: {said}\n"
