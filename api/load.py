@@ -132,5 +132,8 @@ def _line(error: BaseException, path: Path) -> str:
 
 def said(error: BaseException) -> str:
     """An error on one line, with its type."""
-    text = getattr(error, "msg", None) or str(error)
+    try:
+        text = getattr(error, "msg", None) or str(error)
+    except Exception as failed:  # of the file's own class
+        text = f"its text is not known: {type(failed).__name__}"
     return " ".join(f"{type(error).__name__}: {text}".split()).removesuffix(":")

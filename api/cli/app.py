@@ -40,9 +40,10 @@ class _Commands(TyperGroup):
         except RnncError as error:
             fail(error)
         except OSError as error:
-            if error.filename is None:  # of no file, such as a pipe that was closed
+            if isinstance(error, BrokenPipeError):  # whoever reads has enough
                 raise
-            path, why = str(error.filename), error.strerror or type(error).__name__
+            # A write names no file where the disk is full.
+            path, why = str(error.filename or "output"), error.strerror or type(error).__name__
             wanted = "a file or a folder that rnnc may read or write"
             fail(RnncError(path, why, wanted, "another path, or `chmod` and `df` to see why"))
 

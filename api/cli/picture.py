@@ -47,7 +47,7 @@ def check_picture(path: Path | None) -> None:
             f"--plot {path}",
             f"a file that ends in {path.suffix or 'nothing'}",
             f"one of {', '.join(_FORMATS)}",
-            f"--plot {path.with_suffix('.svg')}",
+            f"--plot {path.with_suffix('.svg') if path.name else 'table.svg'}",
         )
     try:
         import matplotlib  # noqa: F401

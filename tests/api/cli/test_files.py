@@ -1,5 +1,7 @@
 """Cells in a user's file: how the command finds them, and what it says about errors in the file."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -128,6 +130,10 @@ def test_a_broken_declaration_is_shown_with_its_line(refused: Callable[..., str]
             "  wanted: a file that loads: rnnc runs it to find its cells\n",
         ),
         (
+            "class E(Exception):\n    def __str__(self): return self.text\nraise E\n",
+            "cell.py:3\n  3 | raise E\n  found:  E: its text is not known: AttributeError\n",
+        ),
+        (
             "raise GeneratorExit\n",
             "cell.py:1\n  1 | raise GeneratorExit\n  found:  GeneratorExit\n",
         ),
@@ -141,7 +147,18 @@ def test_a_broken_declaration_is_shown_with_its_line(refused: Callable[..., str]
             "  wanted: at least one function decorated with @rnnc.cell\n",
         ),
     ],
-    ids=["syntax", "module", "name", "run", "exit", "base", "generator", "surrogate", "no cell"],
+    ids=[
+        "syntax",
+        "module",
+        "name",
+        "run",
+        "exit",
+        "base",
+        "no text",
+        "generator",
+        "surrogate",
+        "no cell",
+    ],
 )
 def test_a_file_that_does_not_load_is_one_message(
     text: str, wanted: str, refused: Callable[..., str]
@@ -160,6 +177,16 @@ def test_letters_that_the_output_lacks_are_printed_as_numbers() -> None:
     latin = CliRunner(charset="latin-1").invoke(app, ["show", "cell.py"])
     assert latin.exit_code == 0
     assert latin.stdout.startswith("leaky: \\u30ab.\n")
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="Linux has /dev/full")
+@pytest.mark.parametrize("words", [["list"], ["show", "lstm", "--what", "json"]], ids=" ".join)
+def test_a_full_disk_is_one_message(words: list[str]) -> None:
+    with open("/dev/full", "wb") as full:
+        command = [sys.executable, "-m", "rnnc", *words]
+        result = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert result.returncode == 1
+    assert result.stderr.startswith(b"output\n  found:  No space left on device\n  wanted: ")
 
 
 def test_errors_of_rnnc_in_a_file_keep_their_words(refused: Callable[..., str]) -> None:

@@ -61,6 +61,7 @@ def test_another_ending_is_refused_before_anything_runs(refused):
     message = refused("check", "elman", "--plot", "table.jpg")
     assert "found:  a file that ends in .jpg" in message
     assert "write:  --plot table.svg" in message
+    assert "write:  --plot table.svg" in refused("plan", "elman", "--plot", "")
 
 
 def test_a_missing_matplotlib_is_named_before_anything_runs(refused, monkeypatch):
