@@ -120,11 +120,11 @@ def _check_gate(gate: Gate, states: list[str]) -> None:
 
 def _check_numbers(cell: CellSpec) -> None:
     for state in cell.states:
-        finite(state.init, f"the initial value of the state `{state.name}`")
+        finite(state.init, f"the initial value of the state `{state.name}`", cell.name)
     for param in cell.params:
-        finite(param.init, f"the initial value of the param `{param.name}`")
+        finite(param.init, f"the initial value of the param `{param.name}`", cell.name)
     for constant in cell.constants:
-        finite(constant.value, f"the value of the constant `{constant.name}`")
+        finite(constant.value, f"the value of the constant `{constant.name}`", cell.name)
 
 
 def _check_updates(cell: CellSpec) -> None:

@@ -203,12 +203,13 @@ def constant(value: float) -> Constant:
     return Constant(name="", value=finite(value, "the value of a constant"))
 
 
-def finite(value: Any, what: str) -> float:
+def finite(value: Any, what: str, where: str = "") -> float:
     """A finite number as a float.
 
     Args:
         value: what the caller passed.
         what: what it is, for messages.
+        where: its place, for messages; the caller's line where there is none.
 
     Raises:
         CellError: it is not a finite number.
@@ -220,6 +221,9 @@ def finite(value: Any, what: str) -> float:
         exact = math.inf
     if not math.isfinite(exact):
         raise CellError(
-            f"{value!r} as {what}", "a finite number", "for example 0.1", where=place_of_caller()
+            f"{value!r} as {what}",
+            "a finite number",
+            "for example 0.1",
+            where=where or place_of_caller(),
         )
     return exact
