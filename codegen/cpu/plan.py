@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Self
 
-from ..shape import DIRECTIONS, Direction, Dtype, Reverse, Save
+from ..shape import DIRECTIONS, Direction, Dtype, PlanError, Reverse, Save
+
+# The C++ type of a number.
+SCALARS: dict[Dtype, str] = {"float32": "float", "float64": "double"}
 
 
 @dataclass(frozen=True)
@@ -40,10 +43,19 @@ class CpuPlan:
         """The plan without what is no part of the source: the plan itself."""
         return self
 
+    def __post_init__(self) -> None:
+        if self.dtype not in SCALARS:
+            raise PlanError(
+                "CPU kernels",
+                f"dtype={self.dtype!r}",
+                f"one of {', '.join(SCALARS)}: half precision is computed in float32",
+                'dtype="float32"',
+            )
+
     @property
     def scalar(self) -> str:
         """The C++ type of a number."""
-        return {"float32": "float", "float64": "double"}[self.dtype]
+        return SCALARS[self.dtype]
 
     def __str__(self) -> str:
         return (

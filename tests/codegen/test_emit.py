@@ -22,6 +22,12 @@ from rnnc.codegen.render import _environment, render
 GOLDEN = Path(__file__).parents[1] / "golden"
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "double", None])
+def test_cpu_kernels_of_other_dtypes_are_refused(dtype):
+    with pytest.raises(rnnc.PlanError, match="wanted: one of float32, float64: half precision"):
+        rnnc.cells.lstm.cpp(dtype)
+
+
 @pytest.mark.parametrize("name", ["lstm", "gru", "slstm"])
 def test_golden_source(name):
     """Set RNNC_UPDATE_GOLDEN=1 to accept a new text; then read the difference in the commit."""
