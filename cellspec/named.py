@@ -6,7 +6,7 @@ import difflib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
-from .errors import CellError
+from .errors import CellError, kind_of
 
 if TYPE_CHECKING:
     from .cell import CellSpec
@@ -50,9 +50,12 @@ def named_cell(name: str) -> CellSpec:
         name: of `rnnc.cells.names()`.
 
     Raises:
-        CellError: there is no cell with this name, whose message lists the nearest names, or its
+        CellError: it is no name, or there is no cell with this name, whose message lists the nearest names, or its
             package does not load.
     """
+    wanted = "a cell, or a name of rnnc.cells.names()"
+    if not isinstance(name, str):
+        raise CellError(kind_of(name), wanted, "a function decorated with @rnnc.cell", "cell")
     cells = _imports[0]()
     try:
         # First, since each call of a scan may look a name up: a list of all names takes longer.
@@ -63,7 +66,7 @@ def named_cell(name: str) -> CellSpec:
         near = difflib.get_close_matches(name.lower(), cells.names())
         raise CellError(
             f"no cell of the name {name!r}",
-            "a cell, or a name of rnnc.cells.names()",
+            wanted,
             " or ".join([*map(repr, near), "a function decorated with @rnnc.cell"]),
             where="cell",
         ) from error

@@ -45,7 +45,7 @@ def plan_for(
         The plan of each direction's kernel; printing it says why.
 
     Raises:
-        CellError: there is no cell of the name.
+        CellError: there is no cell of the name, or it is neither a cell nor a name.
         PlanError: no plan of that variant exists; names the constraint that binds and the nearest
             size that fits.
 
@@ -58,7 +58,7 @@ def plan_for(
         >>> plan.variant, plan.forward.matrix_registers
         ('block+cluster', 64)
     """
-    cell = named_cell(cell) if isinstance(cell, str) else cell
+    cell = cell if isinstance(cell, CellSpec) else named_cell(cell)
     request = PlanRequest(cell, shape, limits, save, tf32)
     _check(variant, save, limits)
     if variant != "auto":

@@ -68,3 +68,5 @@ def test_an_unknown_name_for_a_plan():
     limits = rnnc.codegen.cuda.limits.limits_of("H200")
     with pytest.raises(rnnc.CellError, match="'gru'"):
         rnnc.plan_for("gruu", rnnc.Shape(heads=1, head_dim=64), limits)
+    with pytest.raises(rnnc.CellError, match="found:  an int\n  wanted: a cell, or a name"):
+        rnnc.plan_for(5, rnnc.Shape(heads=1, head_dim=64), limits)
