@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import isqrt
 from typing import Any, TypeVar, cast
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
+from ...codegen.shape import MOST_COUNT
 from ..errors import TensorError
 from .scan import check_count, check_is_cell
 from .tensor import check_like, check_same, check_strided, check_tensor, shape_error
@@ -42,11 +44,19 @@ def check_size(name: str, value: Any, minimum: int = 1) -> int:
     """A size of a module: a whole number, at least `minimum`.
 
     Raises:
-        TensorError: it is not a whole number (for example NaN, a float, a string), or too small.
+        TensorError: it is not a whole number (for example NaN, a float, a string), too small, or
+            more than kernels count.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise TensorError(
             name, repr(value), f"a whole number, at least {minimum}", f"{name}={max(minimum, 1)}"
+        )
+    if value > MOST_COUNT:
+        raise TensorError(
+            name,
+            str(value) if value < 10**30 else "a number of more than 30 digits",
+            f"at most {MOST_COUNT}: kernels count in 32 bits",
+            f"{name}={minimum or 1}",
         )
     return value
 
@@ -59,8 +69,10 @@ def check_heads(heads: Any, hidden_size: int) -> int:
     """
     check_size("heads", heads)
     if hidden_size % heads:
-        divisors = [n for n in range(1, hidden_size + 1) if hidden_size % n == 0]
-        nearest = min(divisors, key=lambda n: abs(n - heads))
+        small = [n for n in range(1, isqrt(hidden_size) + 1) if hidden_size % n == 0]
+        nearest = min(
+            [*small, *(hidden_size // n for n in small)], key=lambda n: (abs(n - heads), n)
+        )
         raise TensorError(
             "heads",
             f"{heads} with hidden_size={hidden_size}",
