@@ -50,7 +50,7 @@ def named_cell(name: str) -> CellSpec:
         name: of `rnnc.cells.names()`.
 
     Raises:
-        CellError: it is no name, or there is no cell with this name, whose message lists the nearest names, or its
+        CellError: it is no name, or no cell has it: the message lists the nearest names. Or its
             package does not load.
     """
     wanted = "a cell, or a name of rnnc.cells.names()"
