@@ -2,10 +2,11 @@
 
 Torch lets the interpreter's lock go in each operation, in each allocation and with each tensor that
 goes. A thread that computes then keeps the lock for `sys.getswitchinterval()`, 5 ms, some forty
-times per call, and as often in the lines of a training step around the call. So while a call runs,
-and for 100 to 200 ms afterwards, threads take turns of 100 us. The interval is the process's own:
-what the caller set is set again once no call has come for that long. What a first call makes, it
-makes in such turns too: an import beside two threads that compute takes a minute otherwise.
+times per call, and often in the lines of a training step around the call. So while a call or its
+backward pass runs, and for 5 to 10 ms afterwards, threads take turns of 100 us. The interval is the
+process's own: what the caller set is set again once no call has come for that long. What a first
+call makes, it makes in such turns too: an import beside two threads that compute takes a minute
+otherwise.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     import torch
 
 _SHORT = 100e-6  # seconds; a change of threads takes some 10 us
-_PERIOD = 0.1  # seconds, between two looks at whether a call came
-_LAST_LOOKS = 100  # at which no call has come, after which the thread that looks ends
+_PERIOD = 0.005  # seconds, between two looks at whether a call came
+_LAST_LOOKS = 1000  # at which no call has come, after which the thread that looks ends
 _NOTHING = nullcontext()
 
 
@@ -34,7 +35,7 @@ class _ShortTurns:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()  # garbage may be collected inside, whose end comes here
         self._inside = self._entered = 0
         # What the caller set, and what this class set in its place: None while turns are as usual.
         self._usual = sys.getswitchinterval()
@@ -48,12 +49,7 @@ class _ShortTurns:
 
     def __exit__(self, *_: object) -> None:
         with self._lock:
-            self._inside -= 1
-
-    def begin(self) -> None:
-        """Let threads take short turns from now on, for as long as after a context."""
-        with self._lock:
-            self._shorten()
+            self._inside = max(self._inside - 1, 0)  # a forked process began with none
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -69,7 +65,7 @@ class _ShortTurns:
 
     def after_fork(self) -> None:
         """Let the threads of a forked process, which has one, take turns as usual."""
-        self._lock, self._inside, self._ends = threading.Lock(), 0, False
+        self._lock, self._inside, self._ends = threading.RLock(), 0, False
         self._end()
 
     def _shorten(self) -> None:
@@ -132,13 +128,29 @@ def short_turns(device: torch.device) -> AbstractContextManager[None]:
     return SHORT_TURNS if device.type == "cuda" else _NOTHING
 
 
+class _OfBackward:
+    """Short turns for as long as a backward pass keeps this object, also if it fails."""
+
+    def __init__(self) -> None:
+        SHORT_TURNS.__enter__()
+
+    def __call__(self) -> None:
+        """Do nothing: the pass lets this object go afterwards."""
+
+    def __del__(self) -> None:
+        SHORT_TURNS.__exit__()
+
+
 def short_turns_of_backward(device: torch.device) -> None:
-    """Let threads take short turns from a node of a backward pass on, where it runs on a GPU.
+    """Let threads take short turns until the backward pass ends that runs now, on a GPU.
 
     The pass lets the lock go for each gradient that Python gave, and for each saved tensor.
 
     Args:
-        device: of the node.
+        device: of the node that runs.
     """
     if device.type == "cuda":
-        SHORT_TURNS.begin()
+        import torch
+
+        engine: Any = torch.autograd.Variable._execution_engine
+        engine.queue_callback(_OfBackward())

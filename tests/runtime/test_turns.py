@@ -164,22 +164,24 @@ def test_a_forked_process_begins_with_the_usual_turns(monkeypatch):
 
 
 class Node(torch.autograd.Function):
-    """A node whose backward makes turns short."""
+    """A node whose backward makes turns short, and may fail."""
 
     @staticmethod
-    def forward(ctx, x, seen):
-        ctx.seen = seen
+    def forward(ctx, x, seen, error):
+        ctx.seen, ctx.error = seen, error
         return x * 2
 
     @staticmethod
     def backward(ctx, gradient):
         short_turns_of_backward(CUDA)
         ctx.seen.append(sys.getswitchinterval())
-        return gradient * 2, None
+        if ctx.error:
+            raise ctx.error
+        return gradient * 2, None, None
 
 
 class Later(torch.autograd.Function):
-    """A node whose backward comes after that of `Node`."""
+    """A node whose backward comes after that of `Node`, and takes a while."""
 
     @staticmethod
     def forward(ctx, x, seen):
@@ -188,13 +190,23 @@ class Later(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx, gradient):
+        time.sleep(10 * turns._PERIOD)
         ctx.seen.append(sys.getswitchinterval())
         return gradient, None
 
 
-def test_a_backward_pass_makes_them_short(usual):
+def test_they_last_until_the_backward_pass_ends(usual):
     seen, x = [], torch.randn(3, requires_grad=True)
-    Node.apply(Later.apply(x, seen), seen).sum().backward()
+    Node.apply(Later.apply(x, seen), seen, None).sum().backward()
     assert seen == [SHORT, SHORT]
     assert torch.equal(x.grad, torch.full((3,), 2.0))
+    assert becomes(usual)
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no"), KeyboardInterrupt()])
+def test_a_backward_pass_that_fails_ends_them(error, usual):
+    seen, x = [], torch.randn(3, requires_grad=True)
+    with pytest.raises(type(error)):
+        Node.apply(x, seen, error).sum().backward()
+    assert seen == [SHORT]
     assert becomes(usual)
