@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..cellspec.cell import CellSpec
+from ..cellspec.errors import kind_of
 from .cuda.limits import Limits
-from .shape import Save, Shape
+from .shape import PlanError, Save, Shape
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,9 @@ class PlanRequest:
         limits: the GPU.
         save: what the forward saves for the backward.
         tf32: whether float32 products may round to tf32.
+
+    Raises:
+        PlanError: the shape or the limits are of another type.
     """
 
     cell: CellSpec
@@ -27,3 +31,11 @@ class PlanRequest:
     limits: Limits
     save: Save = "gates"
     tf32: bool = False
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.shape, Shape):
+            write = "rnnc.Shape(heads=1, head_dim=64)"
+            raise PlanError("shape", kind_of(self.shape), "an rnnc.Shape", write)
+        if not isinstance(self.limits, Limits):
+            write = 'rnnc.codegen.cuda.limits.limits_of("H200"), or rnnc.Limits(...)'
+            raise PlanError("limits", kind_of(self.limits), "an rnnc.Limits", write)

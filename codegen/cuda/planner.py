@@ -47,7 +47,7 @@ def plan_for(
     Raises:
         CellError: there is no cell of the name, or it is neither a cell nor a name.
         PlanError: no plan of that variant exists; names the constraint that binds and the nearest
-            size that fits.
+            size that fits. Or the shape or the limits are of another type.
 
     Example:
         >>> import rnnc

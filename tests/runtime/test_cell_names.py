@@ -70,3 +70,16 @@ def test_an_unknown_name_for_a_plan():
         rnnc.plan_for("gruu", rnnc.Shape(heads=1, head_dim=64), limits)
     with pytest.raises(rnnc.CellError, match="found:  an int\n  wanted: a cell, or a name"):
         rnnc.plan_for(5, rnnc.Shape(heads=1, head_dim=64), limits)
+
+
+def test_plans_want_a_shape_and_limits():
+    limits, shape = rnnc.codegen.cuda.limits.limits_of("H200"), rnnc.Shape(heads=1, head_dim=64)
+    with pytest.raises(rnnc.PlanError, match=r"shape\n  found:  a tuple\n  wanted: an rnnc.Shape"):
+        rnnc.plan_for("gru", (1, 64), limits)
+    with pytest.raises(rnnc.PlanError, match=r"limits\n  found:  a str\n  wanted: an rnnc.Limits"):
+        rnnc.plan_for("gru", shape, "H200")
+
+
+def test_a_name_is_a_string():
+    with pytest.raises(rnnc.CellError, match="cells\n  found:  an int\n  wanted: the name of"):
+        rnnc.cells.get(5)
