@@ -35,13 +35,16 @@ def get(name: str) -> Cell:
         name: a name of `rnnc.cells.names()`.
 
     Raises:
-        CellError: there is no cell with this name, or an entry point does not load a cell.
+        CellError: there is no cell with this name, it is not a string, or an entry point does not
+            load a cell.
 
     Example:
         >>> import rnnc
         >>> rnnc.cells.get("lstm") is rnnc.cells.lstm
         True
     """
+    if not isinstance(name, str):
+        raise CellError(kind_of(name), "the name of a cell", 'rnnc.cells.get("lstm")', "rnnc.cells")
     if name in NAMES:
         return Cell.of(load(name))
     points = _third_party()
