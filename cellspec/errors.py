@@ -46,5 +46,5 @@ def kind_of(value: object) -> str:
         value: what a caller passed.
     """
     name = type(value).__name__
-    vowel = name[0] in "aeioAEIO" or name.startswith("nd")  # an ndarray
+    vowel = name[0] in "aeioAEIO" or name.startswith(("nd", "LSTM", "RNN"))  # an ndarray
     return "None" if value is None else f"{'an' if vowel else 'a'} {name}"

@@ -8,18 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Generator, Tensor, nn
 
+from ...cellspec.errors import kind_of
 from ..composed.projection import WEIGHT
 from ..errors import TensorError
 from .computed_weights import replace_weight
+from .rnn import RNN
 from .weights import Named, blocks_of, weight_of
-
-if TYPE_CHECKING:
-    from .rnn import RNN
 
 
 def orthogonal_(
@@ -41,7 +39,7 @@ def orthogonal_(
         generator: draws; None for torch's own.
 
     Raises:
-        TensorError: the module has no such weight, or the weight has no such gate.
+        TensorError: it is no `rnnc.RNN`, it has no such weight, or the weight has no such gate.
 
     Example:
         >>> import torch, rnnc
@@ -145,6 +143,8 @@ def _fill(
         rank: the fewest axes of the weights.
         change: a matrix (D, features) or a vector (D).
     """
+    if not isinstance(rnn, RNN):
+        raise TensorError("rnn", kind_of(rnn), "an rnnc.RNN", 'rnnc.RNN("lstm", 10, 8)')
     found = [named for named in rnn._all_weights() if named.gates is not None]
     found = [named for named in found if len(named.shape) >= rank]
     chosen = [named for named in found if name in (named.name, named.attribute)]

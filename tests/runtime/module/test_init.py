@@ -76,6 +76,9 @@ def test_unknown_names_are_errors():
         ),
         (lambda: rnnc.init.constant_(rnn, "weight_hh_l1", 0.0), "found:  'weight_hh_l1'"),
         (lambda: rnnc.init.constant_(rnn, "bias", 0.0, gate="q"), "a gate of bias: i, f, z, o"),
+        (lambda: rnnc.init.orthogonal_(5), "rnn\n  found:  an int\n  wanted: an rnnc.RNN"),
+        (lambda: rnnc.init.orthogonal_(torch.nn.LSTM(3, 4)), "found:  an LSTM"),
+        (lambda: rnnc.init.xavier_normal_(rnnc.nn.LSTM(3, 4)), "found:  an LSTM"),
     ):
         with pytest.raises(rnnc.TensorError) as caught:
             call()
