@@ -14,6 +14,7 @@ from torch.nn.utils.rnn import PackedSequence
 
 from ...cellspec.errors import kind_of
 from ..autograd.settings import Settings
+from ..check.tensor import shape_error
 from ..errors import TensorError
 from ..module.rnn import RNN
 from ..nn.conversion.faster import kernels_project
@@ -61,9 +62,11 @@ def calls_of(
         dtype: of the weights in a call, if it is not that of the parameters.
 
     Raises:
-        TensorError: an input is neither, the model has no layers, or its forward does not run on
-            tensors without values.
+        TensorError: an input is neither, or of a shape that no layer takes; it is no model, the
+            model has no layers, or its forward does not run on tensors without values.
     """
+    if not isinstance(module, nn.Module):
+        raise TensorError("module", kind_of(module), "an nn.Module", 'rnnc.RNN("lstm", 10, 8)')
     layers = [each for each in module.modules() if isinstance(each, RNN | Sequences)]
     if not layers:
         write = "rnnc.convert(model), or a model with rnnc.RNN or a module of rnnc.nn"
@@ -118,6 +121,8 @@ def _fake(mode: FakeTensorMode, name: str, given: Any, like: Tensor | None) -> A
     if isinstance(given, Tensor):
         return torch.empty(given.shape, dtype=given.dtype, device=device)
     if isinstance(given, tuple | list | torch.Size) and all(isinstance(n, int) for n in given):
+        if any(n < 0 for n in given):
+            raise TensorError(name, repr(tuple(given)), "sizes of at least 0", "(T, B, input)")
         floating = like is not None and like.is_floating_point()
         dtype = like.dtype if like is not None and floating else torch.get_default_dtype()
         return torch.empty(tuple(given), dtype=dtype, device=device)
@@ -151,12 +156,15 @@ class _Stub:
     def __init__(self, layer: Any, found: list[LayerCall], dtype: torch.dtype | None) -> None:
         self._layer, self._found, self._dtype = layer, found, dtype
 
-    def __call__(self, x: Any, states: Any = None, **more: Any) -> Any:
+    def __call__(self, x: Any = None, states: Any = None, **more: Any) -> Any:
         """Results of the right shapes."""
-        if isinstance(x, PackedSequence) or not isinstance(x, Tensor) or x.ndim not in (2, 3):
-            wanted, write = "a tensor of (T, B, input)", "rnnc.warmup(layer, (T, B, input))"
-            raise TensorError("x of a recurrent layer", kind_of(x), wanted, write)
         layer, masked = self._layer, any(more.get(name) is not None for name in _ROWS)
+        wanted = f"({'B, T' if layer.batch_first else 'T, B'}, {layer.input_size})"
+        where, write = "x of a recurrent layer", f"rnnc.warmup(layer, {wanted})"
+        if isinstance(x, PackedSequence) or not isinstance(x, Tensor):
+            raise TensorError(where, kind_of(x), f"a tensor of {wanted}", write)
+        if x.ndim not in (2, 3) or x.shape[-1] != layer.input_size:
+            raise shape_error(where, x, f"a tensor of {wanted}", write)
         single, swapped = x.ndim == 2, x.ndim == 3 and layer.batch_first
         steps, batch = (len(x), 1) if single else x.shape[:2][:: -1 if swapped else 1]
         weight = next(layer.parameters())

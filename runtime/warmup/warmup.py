@@ -49,8 +49,9 @@ def warmup(
         kernels lack a compiler or a device.
 
     Raises:
-        TensorError: an input is neither a shape nor a tensor, the model has no recurrent layers, is
-            sharded by `fully_shard`, or its forward needs values.
+        TensorError: an input is neither a shape nor a tensor, or a layer does not take its shape;
+            the module is no model, has no recurrent layers, is sharded by `fully_shard`, or its
+            forward needs values.
         CompileError: a module names its backend and there is no compiler, or it refused a source.
         PlanError: there is no plan for a size.
 

@@ -74,9 +74,16 @@ def test_what_it_refuses():
         (nn.Linear(2, 2), (3, 2), "recurrent layers"),
         (rnn, "text", "a shape, or a tensor"),
         (rnn, (4,), "a tensor of"),
+        (rnn, (3, 2, 5), r"shape \(3, 2, 5\)\n  wanted: a tensor of \(T, B, 4\)\n  write"),
+        (rnnc.nn.GRU(4, 8, batch_first=True), (3, 2, 5), r"wanted: a tensor of \(B, T, 4\)"),
+        (nn.Sequential(nn.Linear(2, 5), rnn), (3, 2, 2), r"shape \(3, 2, 5\)"),
+        (rnn, (3, -2, 4), "sizes of at least 0"),
+        (5, (3, 2, 4), "module\n  found:  an int\n  wanted: an nn.Module"),
     ):
         with pytest.raises(rnnc.TensorError, match=match):
             rnnc.warmup(module, given)
+    with pytest.raises(rnnc.TensorError, match="found:  None\n  wanted: a tensor of"):
+        rnnc.warmup(rnn)
 
     class Stops(Tagger):
         def forward(self, tokens):
