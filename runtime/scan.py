@@ -14,7 +14,7 @@ from ..codegen.cuda.kinds import variants
 from ..codegen.shape import PRECISIONS, SAVES, Precision, Save
 from .autograd import flops, schemas  # noqa: F401  (`flops` registers formulas with torch)
 from .autograd.function import Scan
-from .autograd.marks import constant_in_graphs
+from .autograd.marks import constant_in_graphs, outside_of_graphs
 from .autograd.operators import scan_op
 from .autograd.transforms import check_has_operators, needs_reference
 from .call import Call, Choice, call_of, cell_of, text_in_graph
@@ -172,10 +172,15 @@ def run_scan(
     flat = inputs.flat()
     transformed = torch.compiler.is_compiling() or is_watched() or any_tangent(flat)
     if found == "reference" or (transformed and needs_reference(backend, flat)):
-        if not torch.compiler.is_compiling():
-            check_scan(cell, inputs)  # a module's weights may differ in dtype
+        if torch.compiler.is_compiling():
+            return _reference_outside_of_graphs(cell, inputs, choice.reverse is True)
+        check_scan(cell, inputs)  # a module's weights may differ in dtype
         return scan_reference(cell, inputs, choice.reverse is True)
     return _scan_kernels(cell.text, found, inputs, over_time, choice)
+
+
+# Torch cannot trace the functions of a cell as text, and would break the graph at each of them.
+_reference_outside_of_graphs = outside_of_graphs(scan_reference)
 
 
 def _scan_kernels(

@@ -181,6 +181,18 @@ def test_sizes_that_a_dynamic_graph_knows(both, shape):
     torch.testing.assert_close(compiled(x)[0], rnn(x)[0])
 
 
+def test_the_reference_breaks_a_graph_once_per_layer():
+    """Torch cannot trace it, and warned of its caches."""
+    torch._dynamo.reset()
+    rnn = rnnc.RNN(rnnc.cells.lstm, 3, 4, num_layers=2, backend="reference")
+    counter, x = CompileCounterWithBackend("eager"), torch.randn(5, 2, 3)
+    torch.testing.assert_close(torch.compile(rnn, backend=counter)(x)[0], rnn(x)[0])
+    # Before, between and after its layers; a call of a nested function may split the last.
+    assert counter.frame_count <= 4
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="scan_reference"):
+        torch.compile(rnn, backend="eager", fullgraph=True)(x)
+
+
 def test_the_flag_of_precision_is_a_constant_of_the_graph(monkeypatch):
     """A graph for each value: that of the forward holds for its backward."""
     seen = []
