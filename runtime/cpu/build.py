@@ -121,7 +121,14 @@ def has_openmp(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
         OSError: no folder has room.
     """
     made_from = f"openmp {tool_digest(compiler)} {flags}"
-    return remembered("compiler", made_from, lambda: _probed(compiler, flags), bool)
+    return remembered("compiler", made_from, lambda: _probed(compiler, flags), _answer)
+
+
+def _answer(found: object) -> bool:
+    """Read a kept answer, which may be damaged."""
+    if not isinstance(found, bool):
+        raise ValueError(f"{found!r} is no answer")
+    return found
 
 
 def _probed(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:

@@ -20,7 +20,11 @@ def check_command(
     ],
     seed: Annotated[
         int | None,
-        typer.Option(help="The seed of the random inputs; a new one each time by default."),
+        typer.Option(
+            min=-(2**63),  # the bounds of torch's seeds
+            max=2**64 - 1,
+            help="The seed of the random inputs; a new one each time by default.",
+        ),
     ] = None,
     device: Annotated[
         Device, typer.Option(help="Where the kernels run; on a GPU, those of every plan that fits.")

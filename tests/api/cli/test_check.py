@@ -125,6 +125,13 @@ def test_an_unknown_word_does_not_stop_the_check_of_others(run: Callable[..., Re
     assert result.stdout.endswith("  passed, seed 1\n")
 
 
+@pytest.mark.parametrize("seed", [2**64, -(2**63) - 1])
+def test_a_seed_that_torch_does_not_take_is_refused(seed: int, run: Callable[..., Result]) -> None:
+    result = run("check", "elman", "--seed", str(seed))
+    assert result.exit_code == 2
+    assert "--seed" in result.stderr
+
+
 def test_check_names_the_gradient_that_finite_differences_find(
     monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
 ) -> None:

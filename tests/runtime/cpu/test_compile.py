@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 import stat
@@ -19,6 +20,7 @@ from rnnc.runtime.cpu import compile as compiling
 from rnnc.runtime.cpu.compile import cpu_library
 from rnnc.runtime.store import compiled
 from rnnc.runtime.store import files as cache
+from rnnc.runtime.store.sealed import write_sealed
 
 PROGRAM = """
 import torch, rnnc
@@ -213,6 +215,17 @@ def test_a_compiler_is_tried_once_on_a_machine(empty_cache, monkeypatch):
     monkeypatch.setattr(building, "_probed", lambda *a: ways.append(a) or compile_probe(*a))
     assert building.has_openmp(compiler, flags) == building.has_openmp(compiler, flags)
     assert ways == [(compiler, flags)]
+
+
+@pytest.mark.parametrize("kept", [None, {}, "x", 1])
+def test_an_answer_that_is_none_is_asked_for_again(empty_cache, kept, monkeypatch):
+    flags, compiler = compiling._flags(), compiling.find_compiler()
+    wanted = building.has_openmp(compiler, flags)
+    (path,) = empty_cache.glob("compiler-*.memo")
+    write_sealed(path, json.dumps(kept).encode())
+    assert building.has_openmp(compiler, flags) is wanted
+    monkeypatch.setattr(building, "_probed", None)  # kept again
+    assert building.has_openmp(compiler, flags) is wanted
 
 
 @pytest.fixture

@@ -132,7 +132,7 @@ def test_a_disk_that_fills_while_a_file_is_written_leaves_no_part_of_it(tmp_path
 def test_without_any_folder_the_content_is_there_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setenv("RNNC_CACHE_DIR", str(in_the_way(tmp_path)))
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
-    monkeypatch.setattr(private, "MEMORY_FOLDER", "/nonexistent")
+    monkeypatch.setattr(private, "MEMORY_FOLDER", str(tmp_path / "nothing"))
     with pytest.warns(RuntimeWarning, match="RNNC_CACHE_DIR"):
         assert cached("a.so", lambda: b"a") == (b"a", None)
     keep("c.plan", b"c")
@@ -190,7 +190,7 @@ def test_kernels_run_from_memory_where_nothing_can_be_written(tmp_path, monkeypa
 
     monkeypatch.setattr(compile, "build", with_room)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "file"))
-    monkeypatch.setattr(private, "MEMORY_FOLDER", "/nonexistent")
+    monkeypatch.setattr(private, "MEMORY_FOLDER", str(tmp_path / "nothing"))
     with pytest.warns(RuntimeWarning, match="RNNC_CACHE_DIR"):
         assert run_irnn() == 15.0
 
