@@ -28,6 +28,7 @@ from torch import Tensor, nn
 HIDDEN, BATCH, STEPS, LONG = 512, 32, 256, 4096
 TURNS, CALLS = 3, 3
 SECONDS = 2.0  # of a loop that fills the queue
+APART = 0.05  # seconds between two sides: rnnc's short turns of threads have ended by then
 
 
 class Counting:
@@ -92,6 +93,7 @@ def step_times(layers: int, threads: int, lengths: list[int]) -> list[float]:
     with Counting(threads).running():
         for turn in range(TURNS):
             for module, found in zip(modules, times, strict=True):
+                time.sleep(APART)
                 for x in inputs[turn * CALLS : (turn + 1) * CALLS]:
                     begin = time.perf_counter()
                     train(module, x)

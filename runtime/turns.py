@@ -36,7 +36,7 @@ class _ShortTurns:
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # garbage may be collected inside, whose end comes here
-        self._inside = self._entered = 0
+        self._inside = self._changes = 0  # contexts that run, and their beginnings and ends so far
         # What the caller set, and what this class set in its place: None while turns are as usual.
         self._usual = sys.getswitchinterval()
         self._short: float | None = None
@@ -50,6 +50,7 @@ class _ShortTurns:
     def __exit__(self, *_: object) -> None:
         with self._lock:
             self._inside = max(self._inside - 1, 0)  # a forked process began with none
+            self._changes += 1
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -70,7 +71,7 @@ class _ShortTurns:
 
     def _shorten(self) -> None:
         """Let threads take short turns, unless the caller's are shorter."""
-        self._entered += 1
+        self._changes += 1
         found = sys.getswitchinterval()
         if found != self._short:
             self._usual = found
@@ -92,12 +93,12 @@ class _ShortTurns:
 
     def _look(self) -> None:
         """End the short turns whenever no call has come for a while."""
-        looks = entered = 0
+        looks = changes = 0
         while looks < _LAST_LOOKS:
             time.sleep(_PERIOD)
             with self._lock:
-                quiet = not self._inside and self._entered == entered
-                looks, entered = looks + 1 if quiet else 0, self._entered
+                quiet = not self._inside and self._changes == changes
+                looks, changes = looks + 1 if quiet else 0, self._changes
                 if quiet:
                     self._end()
                 self._ends = looks < _LAST_LOOKS

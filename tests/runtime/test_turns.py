@@ -23,7 +23,18 @@ def usual(monkeypatch):
     monkeypatch.setattr(turns, "SHORT_TURNS", turns._ShortTurns())
     sys.setswitchinterval(USUAL)
     yield pytest.approx(USUAL)
+    end_threads(monkeypatch)
     sys.setswitchinterval(before)
+
+
+def end_threads(monkeypatch):
+    """Wait for the threads of this test, which would end the short turns of the next one."""
+    monkeypatch.setattr(turns, "_PERIOD", 0.001)
+    monkeypatch.setattr(turns, "_LAST_LOOKS", 1)
+    for thread in threading.enumerate():
+        if thread.name == "rnnc turns":
+            thread.join(30)
+            assert not thread.is_alive()
 
 
 def becomes(wanted, within=30.0):
@@ -34,12 +45,14 @@ def becomes(wanted, within=30.0):
     return sys.getswitchinterval() == wanted
 
 
-def test_turns_are_short_inside_and_for_a_while_afterwards(usual):
+def test_turns_are_short_inside_and_for_a_while_afterwards(usual, monkeypatch):
+    monkeypatch.setattr(turns, "_PERIOD", 0.3)
     with short_turns(CUDA):
         with short_turns(CUDA):
             assert sys.getswitchinterval() == SHORT
-        time.sleep(3 * turns._PERIOD)
+        time.sleep(3.5 * turns._PERIOD)
         assert sys.getswitchinterval() == SHORT
+    time.sleep(0.7 * turns._PERIOD)  # a look comes within, and not a whole period of quiet
     assert sys.getswitchinterval() == SHORT
     assert becomes(usual)
 

@@ -24,7 +24,7 @@ _COUNT, _APART = 5, 6
 _WORKSPACE, _REDUCTIONS, _ALIGNED = 1, 3, (5, 6, 7, 8)
 # Parts of a sum are added where they lie, or in the compute type; never in two-byte elements.
 _EXACT_REDUCTIONS = 1 | 2
-_WIDEST_ACCESS = 16  # bytes
+WIDEST_ACCESS = 16  # bytes
 _MOST_PROPOSALS = 16
 
 
@@ -104,7 +104,7 @@ def aligned(address: int) -> int:
     Args:
         address: of a matrix.
     """
-    return min(address & -address, _WIDEST_ACCESS) if address else _WIDEST_ACCESS
+    return min(address & -address, WIDEST_ACCESS) if address else WIDEST_ACCESS
 
 
 @lru_cache(maxsize=4096)

@@ -95,9 +95,8 @@ def _schedule(asked: LayersCall, direction: Direction, x: Tensor) -> Schedule:
     gates = 0 if W is None else W.shape[0]
     steps, batch, _ = x.shape
     sizes = StackSizes(len(asked.weights), steps, batch, asked.heads, asked.dim, gates)
-    alignment = aligned(
-        reduce(or_, [W.data_ptr() for W, *_ in asked.weights[1:] if W is not None], 0)
-    )
+    above = [each.W.data_ptr() for each in asked.weights[1:] if each.W is not None]
+    alignment = aligned(reduce(or_, above, 0))
     asks = asked.call, direction, sizes, x.dtype, x.device.index, asked.order, alignment
     with on_device(x.device):
         return schedule_of(*asks)

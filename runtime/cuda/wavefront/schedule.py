@@ -34,6 +34,7 @@ from ...errors import NoCudaError
 from ...layers_call import wavefront_error
 from ..choose import choose_plan
 from ..driver.device import device_limits
+from ..driver.matmul import WIDEST_ACCESS
 from ..driver.partition import Partition, partition_of
 from ..driver.residency import blocks_per_multiprocessor
 from ..driver.stream_memory import shared_with_processes
@@ -49,7 +50,6 @@ _MOST_BUFFERS = 512 * MIB
 _LEAST_QUEUES = 8
 _MOST_THREADS = 2048  # per multiprocessor, of any GPU so far
 _LEAST_CAPABILITY = (9, 0)  # of the GPUs on which partitions were measured
-_WIDEST_ACCESS = 16  # bytes, of a product's kernel
 
 
 class StackSizes(NamedTuple):
@@ -101,7 +101,7 @@ def schedule_of(
     dtype: torch.dtype,
     device: int,
     order: Order,
-    alignment: int = _WIDEST_ACCESS,
+    alignment: int = WIDEST_ACCESS,
 ) -> Schedule:
     """How the layers of a direction of a call run.
 
