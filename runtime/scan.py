@@ -225,6 +225,7 @@ def _scan_kernels(
     else:
         tf32 = target.rounds(computed, choice.precision)
         masked = masks is not None
+        target.begin(computed, inputs.wx.device.index)
         call = call_of(cell, name, for_backward, over_time, choice, tf32, masked)
         with short_turns(inputs.wx.device):
             results = _run_directly(call, inputs)

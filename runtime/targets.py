@@ -44,6 +44,12 @@ class Target(Protocol):
     def find_compiler(self, index: int | None) -> None:
         """Raise a CompileError if kernels cannot be built for the device of this number."""
 
+    def begin(self, dtype: torch.dtype, index: int | None) -> None:
+        """Begin what a first call needs whatever its cell is, beside the caller.
+
+        `find_compiler` has found that kernels can be built for the device of this number.
+        """
+
     def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
         """The dtype in which a call is computed, and the dtype of its results."""
 

@@ -49,6 +49,9 @@ class SimulatedCuda(CudaTarget):
     def find_compiler(self, index: int | None) -> None:
         """There is always one, since nothing is compiled."""
 
+    def begin(self, dtype: torch.dtype, index: int | None) -> None:
+        """Nothing is compiled."""
+
     def lanes(self, like: torch.Tensor, steps: int) -> None:
         """None: there are no streams."""
 

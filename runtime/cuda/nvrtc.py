@@ -7,7 +7,9 @@ import json
 import logging
 import re
 import time
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import ClassVar
 
 from ...cellspec.cell import CellSpec
@@ -17,7 +19,7 @@ from ...codegen.render import Source, Unit
 from ...codegen.shape import Dtype
 from ..errors import CompileError
 from ..store.compiled import compile_cell, compile_source
-from ..store.files import Cached, cached, file_name
+from ..store.files import Cached, cached, file_name, look_up
 from ..store.log import log
 from .driver.device import cupy_nvrtc, nvrtc_version
 
@@ -158,18 +160,48 @@ def compile_unit(unit: Unit, arch: str) -> Binary:
         NoCudaError: CuPy or NVRTC is missing.
         CompileError: the compiler refused it.
     """
-    flags = compile_flags("float32", arch)
-    key = repr((unit, flags, nvrtc_version()))
-    name = file_name(unit.name, hashlib.sha256(key.encode()).hexdigest()[:32], "cubin")
+    return _unpack(cached(_file_of(unit, arch), lambda: _begun(unit, arch).result()).content)
+
+
+def begin_to_compile(unit: Unit, arch: str) -> None:
+    """Let a thread compile a translation unit that `compile_unit` will be asked for.
+
+    The compiler does not need the interpreter, and the caller goes on. The thread writes nothing,
+    and `compile_unit` raises what it raises.
+
+    Args:
+        unit: its text.
+        arch: such as `sm_80` or `sm_90a`.
+
+    Raises:
+        NoCudaError: CuPy or NVRTC is missing.
+    """
+    if look_up(_file_of(unit, arch)) is None:
+        _begun(unit, arch)
+
+
+def _file_of(unit: Unit, arch: str) -> str:
+    """The name of the file that keeps a unit's binary."""
+    key = repr((unit, compile_flags("float32", arch), nvrtc_version()))
+    return file_name(unit.name, hashlib.sha256(key.encode()).hexdigest()[:32], "cubin")
+
+
+@lru_cache(maxsize=64)
+def _begun(unit: Unit, arch: str) -> Future[bytes]:
+    """A unit's binary, which a thread compiles; made once."""
 
     def make() -> bytes:
         begin = time.perf_counter()
-        content = _pack(_compile(cupy_nvrtc(), unit, arch, flags))
+        content = _pack(_compile(cupy_nvrtc(), unit, arch, compile_flags("float32", arch)))
         seconds = time.perf_counter() - begin
         log(logging.INFO, "compiled CUDA of %s for %s in %.1f s", unit.name, arch, seconds)
         return content
 
-    return _unpack(cached(name, make).content)
+    executor = ThreadPoolExecutor(1, "rnnc compiles")
+    try:
+        return executor.submit(make)
+    finally:
+        executor.shutdown(wait=False)
 
 
 def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:

@@ -34,6 +34,7 @@ from .prepared import Prepared, prepare
 from .products.inputs import CudaInputs
 from .products.moves import CudaMoves
 from .products.precision import multiplier, rounds
+from .products.rearrange import begin_kernel
 from .products.rows import CudaRows
 from .step.target import CudaSteps
 from .step_down import check_counts, with_room
@@ -65,6 +66,15 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections):
             NoCudaError: CuPy is missing, or the GPU is too old.
         """
         find_cuda(index)
+
+    def begin(self, dtype: torch.dtype, index: int | None) -> None:
+        """Begin to compile what every call needs, while the host derives and plans.
+
+        Args:
+            dtype: in which a call is computed.
+            index: of the device; None for the current one.
+        """
+        begin_kernel(dtype, torch.cuda.current_device() if index is None else index)
 
     def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
         """The dtype in which a call is computed, and the dtype of its results: autocast's, if any.

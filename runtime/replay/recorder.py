@@ -8,7 +8,8 @@ not be done again refuses, and then nothing is recorded.
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -110,6 +111,19 @@ class Recorder(TorchDispatchMode):
             self.refused = True  # nothing says when it has run
         elif beside and self._beside is not None:
             self._beside |= slots
+
+    @contextmanager
+    def as_one(self, make: Callable[[Sequence[Entry], Sequence[int]], Entry]) -> Iterator[None]:
+        """Record what is issued in this context as one entry. Torch runs no operator in it.
+
+        Args:
+            make: gives that entry, of those that were recorded and of the slots that they use.
+        """
+        first = len(self._entries)
+        yield
+        entries, slots = self._entries[first:], set().union(*self._used[first:])
+        del self._entries[first:], self._used[first:]
+        self._add(make(entries, sorted(slots)), slots)
 
     def fork(self, entry: Entry) -> None:
         """Record that other streams go on after the work of the current one so far.

@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.cuda.driver import stream_memory
+from rnnc.runtime.cuda.driver import graphs, stream_memory
+from rnnc.runtime.cuda.driver.graphs import Graph
+from rnnc.runtime.cuda.wavefront import again
 
 # T, B, hidden; both directions of 640 units run in two streams.
 SIZES = ((4, 5, 64), (32, 16, 128), (3, 8, 512), (8, 1, 64), (30, 64, 640))
@@ -108,22 +110,76 @@ def test_a_wavefront_is_replayed(variant, layers, batch, dtype, name, order):
     assert None not in made
 
 
-def test_a_wavefront_that_fails_lets_the_next_one_run(monkeypatch):
+def of_three_layers():
     rnn = rnnc.RNN(rnnc.cells.lstm, 64, 64, num_layers=3, layers="wavefront")
-    rnn = rnn.to("cuda", torch.bfloat16)
-    shape = 512, 5, 64
-    check(rnn, shape)
-    left, again = [20], stream_memory._Again.__call__
+    return rnn.to("cuda", torch.bfloat16), torch.randn(512, 5, 64, device="cuda").bfloat16()
 
-    def fails(self, running):
+
+def test_a_loop_of_calls_issues_graphs_and_has_the_same_bits(monkeypatch):
+    """The memory of a call lies where that of an earlier one did."""
+    launches, launch = [], Graph.launch_again
+
+    def noted(self, stream):
+        launches.append(stream)
+        launch(self, stream)
+
+    monkeypatch.setattr(Graph, "launch_again", noted)
+    rnn, x = of_three_layers()
+    results = {True: [], False: []}
+    for train, found in results.items():
+        launches.clear()
+        for _ in range(8):
+            rnn.zero_grad()
+            with torch.set_grad_enabled(train):
+                y = rnn(x)[0]
+            if train:
+                y.sum().backward()
+            gradients = [p.grad.clone() for p in rnn.parameters()] if train else []
+            found.append([y.detach().clone(), *gradients])
+            y.detach().fill_(torch.nan)
+        directions = 2 if train else 1
+        assert len(launches) >= 2 * directions  # two streams of products each
+        assert len(launches) % 2 == 0
+    for found in results.values():
+        assert all(torch.equal(a, b) for each in found for a, b in zip(each, found[0], strict=True))
+    assert torch.equal(results[True][0][0], results[False][0][0])
+
+
+@pytest.mark.parametrize("place", ["issued", "captured", "launched"])
+def test_a_wavefront_that_fails_lets_the_next_one_run(monkeypatch, place):
+    rnn, x = of_three_layers()
+    if place != "launched":
+        monkeypatch.setattr(again, "_MOST_MADE", 0)
+    with torch.no_grad():
+        wanted = rnn(x)[0].clone()
+        for _ in range(6):
+            rnn(x)
+    kind, name = {
+        "issued": (stream_memory._Again, "__call__"),
+        "captured": (stream_memory._Again, "__call__"),
+        "launched": (Graph, "launch_again"),
+    }[place]
+    left, original, made = [2 if place == "launched" else 14], getattr(kind, name), []
+
+    def fails(self, *given):
         left[0] -= 1
         if not left[0]:
             raise KeyboardInterrupt
-        again(self, running)
+        original(self, *given)
 
-    monkeypatch.setattr(stream_memory._Again, "__call__", fails)
-    x = torch.randn(shape, device="cuda", dtype=torch.bfloat16)
-    with pytest.raises(KeyboardInterrupt), torch.no_grad():
-        rnn(x)
+    def graph_of(*given):
+        made.append(given)
+        return graphs.graph_of(*given)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(kind, name, fails)
+        patch.setattr(again, "graph_of", graph_of)
+        if place == "captured":
+            patch.setattr(again, "_MOST_MADE", 32)
+        with pytest.raises(KeyboardInterrupt), torch.no_grad():
+            rnn(x)
+    assert bool(made) == (place == "captured")
     torch.cuda.synchronize()
-    check(rnn, shape, times=2)
+    with torch.no_grad():
+        assert torch.equal(rnn(x)[0], wanted)
+    check(rnn, x.shape, times=2)

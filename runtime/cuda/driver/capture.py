@@ -45,14 +45,16 @@ class Captured:
             self._destroy(self.handle)
 
 
-def captured(launch: Callable[[int], None]) -> Captured:
+def captured(launch: Callable[[int], None], stream: int | None = None) -> Captured:
     """What launches would do; nothing runs.
 
-    The stream is new, waits for no other and is gone afterwards, so that neither threads nor modes
-    of torch meet the capture. Its own thread may free memory meanwhile, as garbage collection does.
+    No thread and no mode of torch meets the capture, whose stream is of this library alone. Its own
+    thread may free memory meanwhile, as garbage collection does.
 
     Args:
         launch: launches on the stream whose handle it is given; it neither allocates nor waits.
+        stream: the handle of a stream that nobody else uses now; None for a new one, which is gone
+            afterwards.
 
     Raises:
         BaseException: what `launch` raises; the capture is ended.
@@ -60,13 +62,14 @@ def captured(launch: Callable[[int], None]) -> Captured:
     from cupy.cuda import Stream, runtime
 
     with beside_captures():
-        stream = Stream(non_blocking=True)
+        new = Stream(non_blocking=True) if stream is None else None
+        handle = stream if new is None else new.ptr
         # An interrupt may come between any two calls: whatever is open then is ended.
         try:
-            runtime.streamBeginCapture(stream.ptr, runtime.streamCaptureModeRelaxed)
-            launch(stream.ptr)
-            return Captured(runtime.streamEndCapture(stream.ptr))
+            runtime.streamBeginCapture(handle, runtime.streamCaptureModeRelaxed)
+            launch(handle)
+            return Captured(runtime.streamEndCapture(handle))
         except BaseException:
             with suppress(Exception):
-                Captured(runtime.streamEndCapture(stream.ptr))
+                Captured(runtime.streamEndCapture(handle))
             raise

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from ...replay.recorder import refuse_recording
 from ..launch import Kernel
-from .capture import beside_captures
+from .capture import beside_captures, captured
 from .driver import driver_library
+from .library import check, keeping
 
 # cuda.h: CU_GRAPH_KERNEL_NODE_PORT_PROGRAMMATIC, CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC
 _PROGRAMMATIC_PORT = _PROGRAMMATIC = 1
@@ -52,6 +53,12 @@ class Graph:
         """Launch it on a stream, whose handle is given."""
         refuse_recording()
         self._launch(self._executable, stream)
+
+    def launch_again(self, stream: int) -> None:
+        """Launch it on a stream that has room for it, as a part of a recorded call."""
+        status = keeping("cuGraphLaunch")(self._executable, stream)
+        if status:
+            check(status)
 
     def __del__(self) -> None:
         # The driver lets a launch that still runs end first.
@@ -119,6 +126,20 @@ class Chain:
         if not self._last:
             return None, ctypes.c_size_t(0)
         return ctypes.byref(self._last), ctypes.c_size_t(1)
+
+
+def graph_of(issue: Callable[[int], None], stream: int) -> Graph:
+    """A graph of what is issued to a stream; nothing runs.
+
+    Args:
+        issue: issues it; it neither allocates nor waits.
+        stream: the handle of a stream that nobody else uses now.
+    """
+    from cupy.cuda import runtime
+
+    with beside_captures():
+        found = captured(issue, stream)
+        return Graph(runtime.graphInstantiate(found.handle))
 
 
 @contextmanager

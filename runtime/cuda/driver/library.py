@@ -19,6 +19,7 @@ _TYPES: dict[str, tuple[Any, ...]] = {
     "cuEventQuery": (c_void_p,),
     "cuEventRecord": (c_void_p, c_void_p),
     "cuEventSynchronize": (c_void_p,),
+    "cuGraphLaunch": (c_void_p, c_void_p),
     "cuLaunchKernelEx": (c_void_p, c_void_p, c_void_p, c_void_p),
     "cuMemsetD8Async": (c_uint64, c_ubyte, c_size_t, c_void_p),
     "cuStreamBatchMemOp_v2": (c_void_p, c_uint, c_void_p, c_uint),

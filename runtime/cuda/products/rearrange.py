@@ -22,7 +22,7 @@ from ..driver.capture import beside_captures
 from ..driver.device import device_limits
 from ..launch import Kernel, on_device
 from ..load import LoadedModule, loaded
-from ..nvrtc import compile_unit
+from ..nvrtc import begin_to_compile, compile_unit
 
 # As in templates/cuda/rearrange.cu.
 _THREADS, _WIDE, _MOST, _TILE = 256, 4, 16, 32
@@ -245,6 +245,18 @@ def unit_of(dtype: torch.dtype) -> Unit:
     unit, spelled = cuda_unit("rearrange"), _TYPES[dtype]
     code = f"#define RNNC_TO {spelled}\n{unit.code}"
     return unit._replace(name=f"{unit.name}_{spelled}", code=code)
+
+
+@lru_cache(maxsize=64)
+def begin_kernel(dtype: torch.dtype, device: int) -> None:
+    """Let a thread compile the kernel of a dtype, which each first call needs, if it is not kept.
+
+    Args:
+        dtype: of what is written.
+        device: the device's number.
+    """
+    if dtype in _TYPES:
+        begin_to_compile(unit_of(dtype), device_limits(device).arch)
 
 
 @lru_cache(maxsize=64)

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from ...replay.entries import Running
+from collections.abc import Sequence
+
+from ...replay.entries import Entry, Running
 from ...replay.recorder import Recorder
+from ..driver.graphs import Graph, graph_of
 from .lanes import Lane, Lanes
+
+# Graphs of one entry: a loop of calls has two sets of addresses, or a few.
+_MOST_GRAPHS = 4
+_MOST_MADE = 32  # in all, where the addresses keep changing
 
 
 def fork_again(recorder: Recorder, lanes: Lanes) -> None:
@@ -57,3 +64,52 @@ def join_again(recorder: Recorder, lanes: Lanes) -> None:
         lanes.join()
 
     recorder.join(join)
+
+
+class IssueAgain:
+    """What a recorded call issued to a stream, issued again.
+
+    The next layer's kernel is issued behind all products of the layer before, which take the host
+    15 us each: longer than the device needs for them, if it was idle. A graph of them takes 5 us.
+    It holds addresses, so one is made where those of an earlier call come again. Its operations run
+    one after the other, as in the stream.
+
+    Args:
+        lane: the stream.
+        entries: issue one operation each.
+        slots: the tensors that they use.
+    """
+
+    __slots__ = ("_entries", "_graphs", "_lane", "_made", "_missed", "_slots")
+
+    def __init__(self, lane: Lane, entries: Sequence[Entry], slots: Sequence[int]) -> None:
+        self._lane, self._entries, self._slots = lane.handle, tuple(entries), tuple(slots)
+        self._graphs: dict[tuple[int, ...], Graph] = {}
+        self._missed: list[tuple[int, ...]] = []  # the last addresses without a graph
+        self._made = 0
+
+    def __call__(self, running: Running) -> None:
+        """Issue it."""
+        addresses = tuple([running.addresses[slot] for slot in self._slots])
+        graph = self._graphs.get(addresses)
+        if graph is None and addresses in self._missed and self._made < _MOST_MADE:
+            graph = self._make(addresses, running)
+        if graph is not None:
+            graph.launch_again(self._lane)
+            return
+        self._missed = [*self._missed[1 - _MOST_GRAPHS :], addresses]
+        self._issue(running)
+
+    def _make(self, addresses: tuple[int, ...], running: Running) -> Graph:
+        """Make a graph for some addresses; another one goes if there are many."""
+        if len(self._graphs) == _MOST_GRAPHS:
+            del self._graphs[next(iter(self._graphs))]
+        graph = graph_of(lambda _: self._issue(running), self._lane)
+        self._graphs[addresses], self._made = graph, self._made + 1
+        self._missed.remove(addresses)
+        return graph
+
+    def _issue(self, running: Running) -> None:
+        """Issue one operation after the other."""
+        for entry in self._entries:
+            entry(running)

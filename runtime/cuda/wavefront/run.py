@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from itertools import groupby
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import torch
@@ -20,7 +24,7 @@ from ..driver.stream_memory import Number, hand_over
 from ..load import load_kernel
 from ..prepared import Prepared
 from ..watchdog import between_layers
-from .again import enter_again, fork_again, join_again, leave_again
+from .again import IssueAgain, enter_again, fork_again, join_again, leave_again
 from .counters import Counters
 from .lanes import Lane, Lanes, lanes_of
 from .products import Between
@@ -111,8 +115,8 @@ def run_group(
     try:
         if recorder is not None:
             fork_again(recorder, lanes)
-        for item in schedule:
-            group.issue(item)
+        for lane, together in groupby(schedule, attrgetter("lane")):
+            group.issue(lane, together)
         if recorder is not None:
             recorder.launched()
         if meanwhile:
@@ -148,15 +152,25 @@ class _Group:
         self._full = {"started": blocks, "done": blocks * storing_warps(plan), "ready": 1}
         self._entered: set[int] = set()
 
-    def issue(self, item: Item) -> None:
-        """Issue an item of the schedule.
+    def issue(self, to: items.Lane, together: Iterable[Item]) -> None:
+        """Issue items of the schedule that follow each other.
 
         Args:
-            item: what to issue.
+            to: their lane.
+            together: the items.
         """
-        lane = self._found[item.lane]
+        lane, recorder = self._found[to], recording()
         if lane.handle not in self._entered:
             self._enter(lane)
+        one: AbstractContextManager[None] = nullcontext()
+        if recorder is not None and to.kind == "product":
+            one = recorder.as_one(partial(IssueAgain, lane))
+        with one:
+            for item in together:
+                self._issue(item, lane)
+
+    def _issue(self, item: Item, lane: Lane) -> None:
+        """Issue an item of the schedule to its stream."""
         if item.kind == "handover":
             hand_over(lane.handle, self._numbers(item.signals), self._numbers(item.waits))
         elif item.kind == "product":

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -13,7 +14,7 @@ import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.wavefront.groups import Chip
 from rnnc.codegen.cuda.wavefront.items import Counter
-from rnnc.runtime.cuda.wavefront import lanes, products, run, schedule
+from rnnc.runtime.cuda.wavefront import again, lanes, products, run, schedule
 
 CALLER, FIRST = 0, {"layer": 1000, "product": 2000}
 WORKSPACE = 64  # bytes, of each product
@@ -67,6 +68,7 @@ class Driver:
         self.counters: list[tuple[int, int]] = []  # address and bytes, of each wavefront
         self._structs: dict[int, int] = {}  # bytes of the arguments of a layer's kernel
         self._events = 0
+        self.graphs: list[Graphed] = []
 
     def note(self, stream: int, *what: Any) -> None:
         names = {name: stream - first for name, first in FIRST.items() if stream >= first}
@@ -111,6 +113,26 @@ class Driver:
     def new_event(self, _: int) -> int:
         self._events += 1
         return self._events
+
+    def graph_of(self, issue: Callable[[int], None], stream: int) -> Graphed:
+        before = len(self.notes)
+        issue(stream)
+        found = self.notes[before:]
+        del self.notes[before:]
+        self.graphs.append(Graphed(self.notes, found, stream))
+        return self.graphs[-1]
+
+
+class Graphed:
+    """What was issued to a stream that captured it."""
+
+    def __init__(self, notes: list[Note], own: list[Note], stream: int) -> None:
+        self._notes, self.own, self._stream, self.launches = notes, own, stream, 0
+
+    def launch_again(self, stream: int) -> None:
+        assert stream == self._stream
+        self.launches += 1
+        self._notes.extend(self.own)
 
 
 @pytest.fixture
@@ -165,6 +187,7 @@ def driver(simulated_gpu, monkeypatch):
     own = Lanes(torch.device("cpu"))
     monkeypatch.setattr(run, "lanes_of", lambda _: own)
     monkeypatch.setattr(run, "Counters", Counted)
+    monkeypatch.setattr(again, "graph_of", driver.graph_of)
     monkeypatch.setattr(products, "multiplies", lambda *_: Product())
     monkeypatch.setattr(torch.cuda, "current_stream", lambda _=None: current[0])
     monkeypatch.setattr(torch.cuda, "set_stream", lambda s: current.__setitem__(0, s))

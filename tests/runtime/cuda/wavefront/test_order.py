@@ -185,16 +185,16 @@ def test_an_error_joins_what_has_been_issued(run, driver, monkeypatch, left):
     """What has been issued ends by itself: nothing is written for it."""
     rnn = module()
     run(rnn)
-    issue, count = module_run._Group.issue, iter(range(left))
+    issue, count = module_run._Group._issue, iter(range(left))
 
-    def fails(self, item):
+    def fails(self, item, lane):
         if next(count, None) is None:
             raise KeyboardInterrupt
-        issue(self, item)
+        issue(self, item, lane)
 
     driver.clear()
     with monkeypatch.context() as patch:
-        patch.setattr(module_run._Group, "issue", fails)
+        patch.setattr(module_run._Group, "_issue", fails)
         with pytest.raises(KeyboardInterrupt):
             rnn(torch.randn(CHUNKS * CHUNK, BATCH, 8))
     entered = {n.stream for n in driver if n.what == "wait_event" and n.stream != "caller"}

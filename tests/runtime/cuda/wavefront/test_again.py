@@ -1,0 +1,103 @@
+"""What a recorded call issued to a stream, issued again: one by one, or as a graph."""
+
+from __future__ import annotations
+
+import pytest
+from rnnc.runtime.cuda.wavefront import again
+from rnnc.runtime.cuda.wavefront.again import IssueAgain
+from rnnc.runtime.cuda.wavefront.lanes import Lane
+from rnnc.runtime.replay.entries import Running
+
+LANE = Lane(7, None, 0)
+
+
+class Graph:
+    """What was issued while a stream captured."""
+
+    def __init__(self, issue, stream):
+        assert stream == LANE.handle
+        before = len(ISSUED)
+        issue(stream)
+        self.own = ISSUED[before:]
+        del ISSUED[before:]
+        MADE.append(self)
+
+    def launch_again(self, stream):
+        assert stream == LANE.handle
+        ISSUED.extend(("graph", each) for each in self.own)
+
+
+ISSUED: list[object] = []
+MADE: list[Graph] = []
+
+
+@pytest.fixture(autouse=True)
+def graphs(monkeypatch):
+    monkeypatch.setattr(again, "graph_of", Graph)
+    ISSUED.clear()
+    MADE.clear()
+
+
+@pytest.fixture
+def issue():
+    """Issue two operations on two of three tensors at some addresses; tell what was issued."""
+
+    def entry(slot):
+        return lambda running: ISSUED.append((slot, running.addresses[slot]))
+
+    one = IssueAgain(LANE, [entry(0), entry(2)], [0, 2])
+
+    def issue(*addresses):
+        ISSUED.clear()
+        one(Running([None] * 3, [*addresses], 0))
+        return list(ISSUED)
+
+    return issue
+
+
+def test_addresses_that_come_again_are_a_graph(issue):
+    wanted = [(0, 10), (2, 30)]
+    assert issue(10, 20, 30) == wanted
+    assert issue(10, 20, 30) == [("graph", each) for each in wanted]
+    assert issue(10, 99, 30) == [("graph", each) for each in wanted]  # they use no other tensor
+    assert len(MADE) == 1
+
+
+def test_other_addresses_are_issued_as_they_are(issue):
+    for _ in range(3):
+        issue(10, 20, 30)
+    assert issue(11, 20, 30) == [(0, 11), (2, 30)]
+    assert issue(11, 20, 30) == [("graph", (0, 11)), ("graph", (2, 30))]
+    assert issue(10, 20, 30) == [("graph", (0, 10)), ("graph", (2, 30))]
+
+
+def test_two_sets_of_addresses_take_turns(issue):
+    for turn in range(6):
+        found = [issue(place, 0, 0) for place in (10, 11)]
+        assert all((each[0][0] == "graph") == (turn > 0) for each in found)
+    assert len(MADE) == 2
+
+
+def test_addresses_that_never_come_again_make_no_graph(issue):
+    for place in range(100):
+        assert issue(place, 0, 0) == [(0, place), (2, 0)]
+    assert MADE == []
+
+
+def test_addresses_that_keep_changing_make_few_graphs(issue):
+    for place in range(100):
+        assert issue(place, 0, 0) == [(0, place), (2, 0)]
+        issue(place, 0, 0)
+    assert len(MADE) == again._MOST_MADE
+
+
+def test_an_error_while_a_graph_is_made_keeps_none(issue, monkeypatch):
+    def fails(*_):
+        raise KeyboardInterrupt
+
+    issue(10, 20, 30)
+    with monkeypatch.context() as patch:
+        patch.setattr(again, "graph_of", fails)
+        with pytest.raises(KeyboardInterrupt):
+            issue(10, 20, 30)
+    assert issue(10, 20, 30) == [("graph", (0, 10)), ("graph", (2, 30))]
