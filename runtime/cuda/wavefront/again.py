@@ -100,11 +100,19 @@ class IssueAgain:
         self._missed = [*self._missed[1 - _MOST_GRAPHS :], addresses]
         self._issue(running)
 
-    def _make(self, addresses: tuple[int, ...], running: Running) -> Graph:
-        """Make a graph for some addresses; another one goes if there are many."""
+    def _make(self, addresses: tuple[int, ...], running: Running) -> Graph | None:
+        """Make a graph for some addresses; another one goes if there are many.
+
+        None where the driver refuses, as without memory. Nothing was issued then, and a device in
+        an error says so again.
+        """
         if len(self._graphs) == _MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
-        graph = graph_of(lambda _: self._issue(running), self._lane)
+        try:
+            graph = graph_of(lambda _: self._issue(running), self._lane)
+        except RuntimeError:
+            self._made = _MOST_MADE
+            return None
         self._graphs[addresses], self._made = graph, self._made + 1
         self._missed.remove(addresses)
         return graph

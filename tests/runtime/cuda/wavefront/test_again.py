@@ -101,3 +101,16 @@ def test_an_error_while_a_graph_is_made_keeps_none(issue, monkeypatch):
         with pytest.raises(KeyboardInterrupt):
             issue(10, 20, 30)
     assert issue(10, 20, 30) == [("graph", (0, 10)), ("graph", (2, 30))]
+
+
+def test_a_driver_that_makes_no_graph_is_asked_once(issue, monkeypatch):
+    asked = []
+
+    def refuses(issue, stream):
+        asked.append(stream)
+        raise RuntimeError("cudaErrorMemoryAllocation")
+
+    monkeypatch.setattr(again, "graph_of", refuses)
+    for _ in range(5):
+        assert issue(10, 20, 30) == [(0, 10), (2, 30)]
+    assert asked == [LANE.handle]
