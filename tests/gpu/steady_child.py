@@ -23,9 +23,13 @@ from rnnc.codegen import adjoint, derive, render  # noqa: F401
 from rnnc.codegen.cuda import planner, source  # noqa: F401
 from rnnc.runtime.cuda import nvrtc, target  # noqa: F401
 from rnnc.runtime.cuda.driver import stream_memory
+from rnnc.runtime.cuda.driver.graphs import Graph
 from rnnc.runtime.cuda.wavefront import lanes
 
 STEPS, LIMIT = 1024, 90.0  # seconds, beside busy threads most of all
+# Calls: first, known, recorded and replayed, whose results stay; then calls whose results go, so
+# that their memory comes again, and what is issued becomes graphs.
+KEPT, DROPPED = 5, 5
 PAUSE, HELD = 0.03, 50_000_000  # seconds; ns
 SHARED = 200_000  # bytes: no other block of that size beside it
 SPIN = r"""
@@ -54,9 +58,11 @@ class Fault:
             self.kernel = cupy.RawKernel(SPIN, "hold")
             self.kernel.max_dynamic_shared_size_bytes = SHARED
             self.side = cupy.cuda.Stream(non_blocking=True)
+        self.graphs = 0
         # What live calls and replays have in common: each lane enters before its first item, and a
-        # handover comes before and after each other item.
+        # handover comes before and after each other item, or a graph has all of a stream.
         fork, enter, issue = lanes.Lanes.fork, lanes.Lanes.enter, stream_memory._issue
+        launch = Graph.launch_again
 
         def forked(*arguments):
             fork(*arguments)
@@ -67,14 +73,23 @@ class Fault:
             self.before()
             enter(*arguments)
 
-        def issued(*arguments):
+        def behind_the_first():
             if self.first and kind == "32 blocks":
                 self.hold(32)
             self.first = False
             self.before()
+
+        def issued(*arguments):
+            behind_the_first()
             issue(*arguments)
 
+        def launched(*arguments):
+            behind_the_first()
+            self.graphs += 1
+            launch(*arguments)
+
         lanes.Lanes.fork, lanes.Lanes.enter, stream_memory._issue = forked, entered, issued
+        Graph.launch_again = launched
 
     def hold(self, blocks):
         with self.side:
@@ -118,6 +133,10 @@ def results(rnn, case, x, seed):
     return {"y": y.detach()} | {f"d {n}": g for n, g in zip(wanted, found, strict=True)}
 
 
+def on_cpu(tensors):
+    return {name: tensor.cpu() for name, tensor in tensors.items()}
+
+
 def same(found, wanted, exactly):
     """Nothing, or the name of what differs."""
     for name, tensor in wanted.items():
@@ -146,25 +165,26 @@ def outcome(case):
         calls = []
         if case["fault"] == "pauses":
             fault.pause = set(range(0, 10_000, 3))
-        for number in range(5):  # first, known, recorded and replayed
+        for number in range(KEPT + DROPPED):
             if case["fault"] == "half the chip":
                 fault.hold(66)
             fault.issued = 0
-            calls.append(results(rnn, case, x, seed))
+            found = results(rnn, case, x, seed)
+            calls.append(found if number < KEPT else on_cpu(found))
             if case["fault"] == "pauses":  # in one place, another one in each call
-                fault.pause = {fault.issued * (number + 1) // 6}
+                fault.pause = {fault.issued * (number % KEPT + 1) // (KEPT + 1)}
         torch.cuda.synchronize()
     except rnnc.PlanError as error:
         if case["order"] == "wavefront":
             return f"refused: {error.found}"
         raise
-    wavefronts = fault.wavefronts
-    wanted = results(module(case, "sequential"), case, x, seed)
+    wavefronts, graphs = fault.wavefronts, fault.graphs
+    wanted = on_cpu(results(module(case, "sequential"), case, x, seed))
     for found in calls:
-        wrong = same(found, wanted, exactly=case["order"] == "wavefront")
+        wrong = same(on_cpu(found), wanted, exactly=case["order"] == "wavefront")
         if wrong:
             return f"wrong: {wrong}"
-    return f"right, {wavefronts} wavefronts"
+    return f"right, {wavefronts} wavefronts, {graphs} graphs"
 
 
 def count():
