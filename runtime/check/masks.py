@@ -131,9 +131,10 @@ def check_reset_value(
     Raises:
         TensorError: it is not a tensor, or has another shape, dtype or device.
     """
-    wanted = f"one of {', '.join(map(str, shapes))}: {axes}"
-    check_tensor(name, value, wanted)
-    if tuple(value.shape) not in shapes:
+    # As torch.compile traces sizes that it does not know: it writes none, nor finds them in a list.
+    if not isinstance(value, Tensor) or not any(tuple(value.shape) == shape for shape in shapes):
+        wanted = f"one of {', '.join(map(str, shapes))}: {axes}"
+        check_tensor(name, value, wanted)
         raise shape_error(name, value, wanted, f"{name} of the shape {shapes[0]}")
     check_same(name, value, "the input", like)
 

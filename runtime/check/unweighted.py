@@ -108,7 +108,8 @@ def spreads_over(shape: Sequence[int], full: Sequence[int]) -> bool:
         full: of the other.
     """
     return len(shape) == len(full) and all(
-        own in (1, size) for own, size in zip(shape, full, strict=True)
+        own == 1 or own == size  # as torch.compile traces sizes that it does not know
+        for own, size in zip(shape, full, strict=True)
     )
 
 

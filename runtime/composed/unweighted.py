@@ -49,16 +49,16 @@ def _by_heads(name: str, given: Any, x: Tensor, axes: str, heads: int, dim: int)
     shape, count = tuple(given.shape), len(outer)
     units = shape[count:]
     fits = spreads_over(shape[:count], outer) and (
-        not units or units in ((1,), (hidden,)) or spreads_over(units, (heads, dim))
+        len(units) == 0 or spreads_over(units, (hidden,)) or spreads_over(units, (heads, dim))
     )
     if not fits:
         raise shape_error(name, given, wanted, f"{name} of the shape {outer}")
     check_kind_of_input(name, given, "x", x)
     found: Tensor = given
-    if not units:
+    if len(units) == 0:
         found = given.view(*shape, 1, 1)
     elif len(units) == 1:
-        found = given.unflatten(-1, (heads, dim) if units == (hidden,) else (1, 1))
+        found = given.unflatten(-1, (heads, dim) if units[0] == hidden else (1, 1))
     return found
 
 

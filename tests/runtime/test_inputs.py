@@ -191,6 +191,18 @@ def test_modules(bidirectional, batch_first):
 
 
 @torch.no_grad()
+def test_a_compiler_that_knows_no_size():
+    torch.compiler.reset()
+    _, rnn = modules(num_layers=1)
+    compiled = torch.compile(rnn, fullgraph=True, backend="aot_eager", dynamic=True)
+    for batch in (BATCH, BATCH + 2):
+        x = torch.randn(STEPS, batch, 4, dtype=torch.float64)
+        dt, m = torch.rand(STEPS, batch), torch.rand(STEPS, batch, 8)
+        inputs = {"dt": dt.double(), "m": m.double()}
+        assert torch.equal(compiled(x, inputs=inputs)[0], rnn(x, inputs=inputs)[0])
+
+
+@torch.no_grad()
 def test_a_closed_loop_is_a_sequence():
     _, rnn = modules()
     new = {"dtype": torch.float64}

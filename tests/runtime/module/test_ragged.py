@@ -210,6 +210,22 @@ def test_under_a_compiler():
         assert torch.equal(one, other)
 
 
+@pytest.mark.parametrize("kind", ["shared", "rows", "stored"])
+def test_under_a_compiler_that_knows_no_size(kind):
+    torch._dynamo.reset()
+    rnn = module(batch_first=True)
+    compiled = torch.compile(rnn, fullgraph=True, backend="aot_eager", dynamic=True)
+    call = Call(rnn, kind)
+    for rows in (B, B - 1):
+        values = call.values if kind == "shared" else [value[:, :rows] for value in call.values]
+        arguments = call.x[:rows], [state[:, :rows] for state in call.states]
+        options = {"lengths": torch.tensor(LENGTHS[:rows]), "reset": call.reset[:rows]}
+        got = compiled(*arguments, **options, reset_to=values)
+        wanted = rnn(*arguments, **options, reset_to=values)
+        for one, other in zip((got[0], *got[1]), (wanted[0], *wanted[1]), strict=True):
+            assert torch.equal(one, other)
+
+
 @pytest.mark.parametrize("kind", ["init", "shared", "rows"])
 def test_a_step(kind):
     rnn = module(num_layers=2)
