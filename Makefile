@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo docs test test-slow test-peers test-gpu test-gpus test-gpu-slow test-steady lint types contract unit clean FORCE
+.PHONY: demo docs test test-slow test-peers test-gpu test-gpus test-gpu-slow test-steady same lint types contract unit clean FORCE
 
 demo: $(VENV)/installed
 	$(BIN)/python examples/parity.py --out demo
@@ -85,6 +85,15 @@ test-gpu: build/gpu
 test-steady: build/gpu
 	PYTHONPATH="$<:$$PYTHONPATH" RNNC_STEADY=1 RNNC_TEST_PART="$(PART)" $(PYTHON) -m pytest -q \
 		$(if $(JOBS),-n $(JOBS) --dist worksteal) tests/gpu/test_steady.py
+
+# 300 recorded calls with this tree and with that of another commit, in turns: bits, sources, binaries,
+# times, memory. OPTIONS="--device cuda" runs them on a GPU, by the machine's own Python; there, and
+# wherever BASE is not given, build/same/checkout has the other tree.
+same: $(if $(findstring cuda,$(OPTIONS)),,$(VENV)/installed)
+	$(if $(BASE),rm -rf build/same/checkout && mkdir -p build/same/checkout)
+	$(if $(BASE),git archive $(BASE) | tar -x -C build/same/checkout)
+	$(if $(findstring cuda,$(OPTIONS)),$(PYTHON),$(BIN)/python) tests/same/compare.py \
+		build/same/checkout . --work build/same $(OPTIONS)
 
 # Two GPUs of one machine, connected by NCCL. At most eight minutes.
 test-gpus: build/gpu

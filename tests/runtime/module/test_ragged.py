@@ -210,7 +210,7 @@ def test_under_a_compiler():
         assert torch.equal(one, other)
 
 
-@pytest.mark.parametrize("kind", ["shared", "rows", "stored"])
+@pytest.mark.parametrize("kind", ["shared", "rows"])
 def test_under_a_compiler_that_knows_no_size(kind):
     torch._dynamo.reset()
     rnn = module(batch_first=True)
