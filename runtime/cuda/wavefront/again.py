@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from ...replay.entries import Entry, Running
@@ -11,7 +12,9 @@ from .lanes import Lane, Lanes
 
 # Graphs of one entry: a loop of calls has two sets of addresses, or a few.
 _MOST_GRAPHS = 4
-_MOST_MADE = 32  # in all, where the addresses keep changing
+# To make a graph takes as long as some launches save. Where addresses keep changing, no more are
+# made; where they change now and then, launches pay for new ones.
+_COST, _MOST_SAVED = 4, 32  # launches
 
 
 def fork_again(recorder: Recorder, lanes: Lanes) -> None:
@@ -80,22 +83,23 @@ class IssueAgain:
         slots: the tensors that they use.
     """
 
-    __slots__ = ("_entries", "_graphs", "_lane", "_made", "_missed", "_slots")
+    __slots__ = ("_entries", "_graphs", "_lane", "_missed", "_saved", "_slots")
 
     def __init__(self, lane: Lane, entries: Sequence[Entry], slots: Sequence[int]) -> None:
         self._lane, self._entries, self._slots = lane.handle, tuple(entries), tuple(slots)
         self._graphs: dict[tuple[int, ...], Graph] = {}
         self._missed: list[tuple[int, ...]] = []  # the last addresses without a graph
-        self._made = 0
+        self._saved: float = _MOST_SAVED  # launches that may be spent on new graphs
 
     def __call__(self, running: Running) -> None:
         """Issue it."""
         addresses = tuple([running.addresses[slot] for slot in self._slots])
         graph = self._graphs.get(addresses)
-        if graph is None and addresses in self._missed and self._made < _MOST_MADE:
+        if graph is None and addresses in self._missed and self._saved >= _COST:
             graph = self._make(addresses, running)
         if graph is not None:
             graph.launch_again(self._lane)
+            self._saved = min(self._saved + 1, _MOST_SAVED)
             return
         self._missed = [*self._missed[1 - _MOST_GRAPHS :], addresses]
         self._issue(running)
@@ -111,9 +115,10 @@ class IssueAgain:
         try:
             graph = graph_of(lambda _: self._issue(running), self._lane)
         except RuntimeError:
-            self._made = _MOST_MADE
+            self._saved = -math.inf
             return None
-        self._graphs[addresses], self._made = graph, self._made + 1
+        self._graphs[addresses] = graph
+        self._saved -= _COST
         self._missed.remove(addresses)
         return graph
 
