@@ -29,6 +29,7 @@ from .targets import (
     JointTarget,
     LayersTarget,
     SteppingTarget,
+    begin_kernels,
     runs_one_step,
 )
 from .tensors import States
@@ -211,7 +212,7 @@ def plain_call(
         settings = settings._replace(choice=settings.choice._replace(fill=fill))
     tf32 = TARGETS[target].rounds(x.dtype, settings.choice.precision)
     kind = None if ragged is None else ragged.kind
-    TARGETS[target].begin(x.dtype, x.device.index)
+    begin_kernels(TARGETS[target], x.dtype, x.device.index)
     stack = stack_of(settings, target, needs_grad, dropout, tf32, kind)
     runs = stack.target
     if settings.both and isinstance(runs, JointTarget):

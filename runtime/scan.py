@@ -27,7 +27,7 @@ from .check.unweighted import check_takes_inputs, unweighted_in_order
 from .errors import CompileError, NoCompilerError, TensorError
 from .masks import masks_of
 from .reference import scan_reference
-from .targets import TARGETS, Target, check_backend, target_name, target_of
+from .targets import TARGETS, Target, begin_kernels, check_backend, target_name, target_of
 from .tensors import Forward, ScanInputs, States, forward_from
 from .turns import short_turns
 
@@ -225,7 +225,7 @@ def _scan_kernels(
     else:
         tf32 = target.rounds(computed, choice.precision)
         masked = masks is not None
-        target.begin(computed, inputs.wx.device.index)
+        begin_kernels(target, computed, inputs.wx.device.index)
         call = call_of(cell, name, for_backward, over_time, choice, tf32, masked)
         with short_turns(inputs.wx.device):
             results = _run_directly(call, inputs)

@@ -44,12 +44,6 @@ class Target(Protocol):
     def find_compiler(self, index: int | None) -> None:
         """Raise a CompileError if kernels cannot be built for the device of this number."""
 
-    def begin(self, dtype: torch.dtype, index: int | None) -> None:
-        """Begin what a first call needs whatever its cell is, beside the caller.
-
-        `find_compiler` has found that kernels can be built for the device of this number.
-        """
-
     def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
         """The dtype in which a call is computed, and the dtype of its results."""
 
@@ -187,6 +181,19 @@ class LayersTarget(Protocol):
 
         `finish` takes the gradients of a layer, by its number.
         """
+
+
+def begin_kernels(target: Target, dtype: torch.dtype, index: int | None) -> None:
+    """Let a target begin what a first call needs whatever its cell is, beside the caller.
+
+    Args:
+        target: whose `begin` is called, if it has one. It returns at once.
+        dtype: in which the call is computed.
+        index: of the device; None for the current one.
+    """
+    begin = getattr(target, "begin", None)
+    if begin is not None:
+        begin(dtype, index)
 
 
 TARGETS: dict[str, Target] = {"cpu": CpuTarget(), "cuda": CudaTarget()}

@@ -54,14 +54,6 @@ class CpuTarget(CpuSteps, CpuSequences):
         """
         check_compiler()
 
-    def begin(self, dtype: torch.dtype, index: int | None) -> None:
-        """Begin nothing: a call compiles one unit.
-
-        Args:
-            dtype: in which a call is computed.
-            index: of the device; not used.
-        """
-
     def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
         """The dtype in which a call is computed, and the dtype of its results.
 

@@ -160,7 +160,14 @@ def compile_unit(unit: Unit, arch: str) -> Binary:
         NoCudaError: CuPy or NVRTC is missing.
         CompileError: the compiler refused it.
     """
-    return _unpack(cached(_file_of(unit, arch), lambda: _begun(unit, arch).result()).content)
+
+    def make() -> bytes:
+        try:
+            return _begun(unit, arch).result()
+        finally:
+            _begun.cache_clear()  # from now on the file has it; what failed is tried again
+
+    return _unpack(cached(_file_of(unit, arch), make).content)
 
 
 def begin_to_compile(unit: Unit, arch: str) -> None:

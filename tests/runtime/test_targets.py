@@ -261,3 +261,18 @@ def test_auto_takes_the_only_target_of_a_device(toy: Toy) -> None:
 def test_the_targets_of_this_package_follow_the_protocol(name: str) -> None:
     target: Target = TARGETS[name]
     assert target.device == name
+
+
+@pytest.mark.parametrize("module", [False, True])
+def test_a_target_may_begin_ahead_of_a_first_call(
+    toy: Toy, monkeypatch: pytest.MonkeyPatch, module: bool
+) -> None:
+    begun: list[object] = []
+    monkeypatch.setattr(Toy, "begin", lambda self, *asked: begun.append(asked), raising=False)
+    new = {"dtype": torch.float64}
+    if module:
+        rnnc.RNN(rnnc.cells.elman, 3, 4, backend="toy", **new)(torch.randn(5, 2, 3, **new))
+    else:
+        wx, R = torch.randn(2, 3, 1, 4, 1, **new), torch.randn(1, 1, 4, 4, **new)
+        rnnc.scan(rnnc.cells.elman, wx, R, backend="toy")
+    assert begun == [(torch.float64, None)]

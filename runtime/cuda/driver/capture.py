@@ -62,14 +62,16 @@ def captured(launch: Callable[[int], None], stream: int | None = None) -> Captur
     from cupy.cuda import Stream, runtime
 
     with beside_captures():
-        new = Stream(non_blocking=True) if stream is None else None
-        handle = stream if new is None else new.ptr
+        kept = None  # a new stream, until the end
+        if stream is None:
+            kept = Stream(non_blocking=True)
+            stream = int(kept.ptr)
         # An interrupt may come between any two calls: whatever is open then is ended.
         try:
-            runtime.streamBeginCapture(handle, runtime.streamCaptureModeRelaxed)
-            launch(handle)
-            return Captured(runtime.streamEndCapture(handle))
+            runtime.streamBeginCapture(stream, runtime.streamCaptureModeRelaxed)
+            launch(stream)
+            return Captured(runtime.streamEndCapture(stream))
         except BaseException:
             with suppress(Exception):
-                Captured(runtime.streamEndCapture(handle))
+                Captured(runtime.streamEndCapture(stream))
             raise
