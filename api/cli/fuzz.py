@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -107,6 +110,7 @@ def fuzz(
     Raises:
         NoGpuError: the device is "cuda", and there is no GPU.
         PlanError: there is no such kind of plan.
+        KeyboardInterrupt: the run was interrupted or asked to terminate; what had ended is printed.
     """
     if variant is not None:
         check_variant(variant)
@@ -120,14 +124,17 @@ def fuzz(
     numbers = cases or (itertools.count() if count is None else range(count))
     jobs = 1 if cases else jobs if count is None else max(1, min(jobs, count))
     print_lines(f"seed {drawn}")
-    began = time.monotonic()
-    done = _run(run, numbers, len(cases) or count, seconds, jobs)
-    wrong = [each for each in done if each.outcome.verdict == "wrong"]
-    for each in wrong:
-        first = each.outcome.reasons[0].splitlines()[0]
-        words = f"{run.fuzzer.noun} {each.number}, {run.fuzzer.words(each.case)}"
-        print_lines(f"failed: {words}: {each.outcome.kind}: {first}")
-        print_lines(f"  again: {run.again([each.number])}")
+    began, done = time.monotonic(), list[Done]()
+    try:
+        with _terminated_as_interrupted():
+            for each in _run(run, numbers, len(cases) or count, seconds, jobs):
+                done.append(each)
+    except KeyboardInterrupt:
+        print_lines("interrupted; what has ended:")
+        _tell_failures(run, done)
+        print_lines(summary(done, time.monotonic() - began, run.fuzzer.noun))
+        raise
+    wrong = _tell_failures(run, done)
     kinds: set[str] = set()
     for each in wrong:
         if each.outcome.kind not in kinds and len(kinds) < _SHOWN:
@@ -137,17 +144,45 @@ def fuzz(
     return not wrong and not _too_many_discards(done)
 
 
+def _tell_failures(run: _Run, done: list[Done]) -> list[Done]:
+    """Print a line for each failure; return the failures."""
+    wrong = [each for each in done if each.outcome.verdict == "wrong"]
+    for each in wrong:
+        first = each.outcome.reasons[0].splitlines()[0]
+        words = f"{run.fuzzer.noun} {each.number}, {run.fuzzer.words(each.case)}"
+        print_lines(f"failed: {words}: {each.outcome.kind}: {first}")
+        print_lines(f"  again: {run.again([each.number])}")
+    return wrong
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    """Let a request to terminate, as of a time limit of the system, interrupt the run."""
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    if threading.current_thread() is not threading.main_thread():  # which alone may ask for it
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
 def _run(
     run: _Run, numbers: Iterable[int], total: int | None, seconds: float | None, jobs: int
-) -> list[Done]:
-    done: list[Done] = []
+) -> Iterator[Done]:
+    """Run cases, in the order in which they end, and show how far the run is."""
+    failures = 0
     with stage(f"running random {run.fuzzer.noun}s", total=total) as shown:
         cases = run_cases(run.fuzzer.kind, run.seed, numbers, seconds, run.settings, jobs)
         for each in cases:
-            done.append(each)
-            failures = sum(d.outcome.verdict == "wrong" for d in done)
+            failures += each.outcome.verdict == "wrong"
             shown.advance(f"{failures} failed" if failures else "")
-    return done
+            yield each
 
 
 def _show(run: _Run, done: Done) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import os
+import signal
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -12,7 +14,7 @@ import torch
 from rnnc.cli import fuzz
 from rnnc.verify.draw.case import Settings, draw_case
 from rnnc.verify.fuzz.run import Outcome
-from rnnc.verify.fuzz.worker import Worker
+from rnnc.verify.fuzz.worker import Done, Kind, Worker
 from rnnc.verify.modules.draw import draw_module
 from rnnc.verify.modules.run import MODULES
 from typer.testing import Result
@@ -36,6 +38,29 @@ def test_modules_are_drawn_on_demand(run: Callable[..., Result]) -> None:
     assert lines[0] == "seed 35"
     assert lines[1].startswith("2 modules in ")
     assert "2 right, 0 wrong, 0 discarded (0.0%)" in lines[1]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_that_is_stopped_says_what_has_ended(
+    run: Callable[..., Result], monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    before = signal.getsignal(signal.SIGTERM)
+
+    def run_cases(kind: Kind, seed: int, *_: object) -> Iterator[Done]:
+        for case, outcome in enumerate((Outcome("right"), Outcome("wrong", ("off",), "a kind"))):
+            yield Done(case, draw_case(seed, case, Settings()), outcome, 0.1, ())
+        os.kill(os.getpid(), number)
+        raise AssertionError("it goes on")
+
+    monkeypatch.setattr(fuzz, "run_cases", run_cases)
+    result = run("fuzz", "--seed", "1", "--count", "5", "--compiled", "0")
+    assert result.exit_code not in (0, 2)
+    lines = result.stdout.splitlines()
+    assert lines[1] == "interrupted; what has ended:"
+    assert lines[2].startswith("failed: cell 1, ")
+    assert "  again: rnnc fuzz --seed 1 --compiled 0.0 --cases 1" in lines
+    assert any(line.startswith("2 cells in 0 s: 1 right, 1 wrong") for line in lines)
+    assert signal.getsignal(signal.SIGTERM) == before
 
 
 @pytest.fixture
