@@ -131,7 +131,7 @@ def check_reset_value(
     Raises:
         TensorError: it is not a tensor, or has another shape, dtype or device.
     """
-    # As torch.compile traces sizes that it does not know: it writes none, nor finds them in a list.
+    # torch.compile can neither print a size that it does not know, nor find one in a list.
     if not isinstance(value, Tensor) or not any(tuple(value.shape) == shape for shape in shapes):
         wanted = f"one of {', '.join(map(str, shapes))}: {axes}"
         check_tensor(name, value, wanted)

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import logging
 import re
-import time
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, dataclass
-from functools import lru_cache
 from typing import ClassVar
 
 from ...cellspec.cell import CellSpec
@@ -19,8 +14,7 @@ from ...codegen.render import Source, Unit
 from ...codegen.shape import Dtype
 from ..errors import CompileError
 from ..store.compiled import compile_cell, compile_source
-from ..store.files import Cached, cached, file_name, look_up
-from ..store.log import log
+from ..store.files import Cached
 from .driver.device import cupy_nvrtc, nvrtc_version
 
 _FLAGS = (
@@ -98,8 +92,7 @@ class NvrtcToolchain:
         Raises:
             CompileError: the compiler refused the source, with its log and the lines that it names.
         """
-        flags = compile_flags(source.plan.dtype, self.arch)
-        return _pack(_compile(cupy_nvrtc(), source, self.arch, flags))
+        return built(source, self.arch, source.plan.dtype)
 
     def load(self, found: Cached) -> Binary:
         """The binary in a file.
@@ -107,7 +100,7 @@ class NvrtcToolchain:
         Args:
             found: the file's content.
         """
-        return _unpack(found.content)
+        return unpacked(found.content)
 
     def facts(self, library: Binary) -> str:
         """Registers and spills of each kernel, in a line.
@@ -149,66 +142,19 @@ def compile_plan(cell: CellSpec, plan: KernelPlan) -> Binary:
     return compile_cell(cell, plan, NvrtcToolchain(plan.arch))
 
 
-def compile_unit(unit: Unit, arch: str) -> Binary:
-    """Compile a translation unit that belongs to no cell, or find it compiled.
+def built(source: Source | Unit, arch: str, dtype: Dtype) -> bytes:
+    """Compile a text; return what a file of the cache holds of the binary.
 
     Args:
-        unit: its text.
+        source: its text and headers.
         arch: such as `sm_80` or `sm_90a`.
+        dtype: whose flags it is compiled with.
 
     Raises:
         NoCudaError: CuPy or NVRTC is missing.
-        CompileError: the compiler refused it.
+        CompileError: the compiler refused the source, with its log and the lines that it names.
     """
-
-    def make() -> bytes:
-        try:
-            return _begun(unit, arch).result()
-        finally:
-            _begun.cache_clear()  # from now on the file has it; what failed is tried again
-
-    return _unpack(cached(_file_of(unit, arch), make).content)
-
-
-def begin_to_compile(unit: Unit, arch: str) -> None:
-    """Let a thread compile a translation unit that `compile_unit` will be asked for.
-
-    The compiler does not need the interpreter, and the caller goes on. The thread writes nothing,
-    and `compile_unit` raises what it raises.
-
-    Args:
-        unit: its text.
-        arch: such as `sm_80` or `sm_90a`.
-
-    Raises:
-        NoCudaError: CuPy or NVRTC is missing.
-    """
-    if look_up(_file_of(unit, arch)) is None:
-        _begun(unit, arch)
-
-
-def _file_of(unit: Unit, arch: str) -> str:
-    """The name of the file that keeps a unit's binary."""
-    key = repr((unit, compile_flags("float32", arch), nvrtc_version()))
-    return file_name(unit.name, hashlib.sha256(key.encode()).hexdigest()[:32], "cubin")
-
-
-@lru_cache(maxsize=64)
-def _begun(unit: Unit, arch: str) -> Future[bytes]:
-    """A unit's binary, which a thread compiles; made once."""
-
-    def make() -> bytes:
-        begin = time.perf_counter()
-        content = _pack(_compile(cupy_nvrtc(), unit, arch, compile_flags("float32", arch)))
-        seconds = time.perf_counter() - begin
-        log(logging.INFO, "compiled CUDA of %s for %s in %.1f s", unit.name, arch, seconds)
-        return content
-
-    executor = ThreadPoolExecutor(1, "rnnc compiles")
-    try:
-        return executor.submit(make)
-    finally:
-        executor.shutdown(wait=False)
+    return _pack(_compile(cupy_nvrtc(), source, arch, compile_flags(dtype, arch)))
 
 
 def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:
@@ -328,7 +274,12 @@ def _pack(binary: Binary) -> bytes:
     return json.dumps(head).encode() + b"\n" + binary.cubin
 
 
-def _unpack(content: bytes) -> Binary:
+def unpacked(content: bytes) -> Binary:
+    """Return the binary in a file of the cache.
+
+    Args:
+        content: what `built` gave.
+    """
     head, _, cubin = content.partition(b"\n")
     fields = json.loads(head)
     reports = {name: KernelReport(**report) for name, report in fields["reports"].items()}

@@ -21,7 +21,7 @@ from ..driver.capture import beside_captures
 from ..driver.device import device_limits
 from ..launch import Kernel, on_device
 from ..load import LoadedModule, loaded
-from ..nvrtc import compile_unit
+from ..units import compile_unit
 
 # As in templates/cuda/masks.cu.
 THREADS, ROWS, PADDING = 128, 8, 4

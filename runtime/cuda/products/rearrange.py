@@ -22,7 +22,7 @@ from ..driver.capture import beside_captures
 from ..driver.device import device_limits
 from ..launch import Kernel, on_device
 from ..load import LoadedModule, loaded
-from ..nvrtc import begin_to_compile, compile_unit
+from ..units import begin_to_compile, compile_unit
 
 # As in templates/cuda/rearrange.cu.
 _THREADS, _WIDE, _MOST, _TILE = 256, 4, 16, 32

@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-import threading
 
 import pytest
 import rnnc
@@ -15,7 +14,7 @@ import torch
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.derive import derive
-from rnnc.codegen.render import Unit, render
+from rnnc.codegen.render import render
 from rnnc.codegen.shape import Shape
 from rnnc.runtime.cuda import nvrtc
 from rnnc.runtime.cuda.driver import device
@@ -125,7 +124,7 @@ from rnnc.codegen.derive import derive
 from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.shape import Shape
 from rnnc.codegen.cuda.planner import plan_for
-from rnnc.codegen.render import Unit, render
+from rnnc.codegen.render import render
 from rnnc.runtime.cuda.nvrtc import compile_cuda
 plan = plan_for(rnnc.cells.irnn, Shape(2, 16), limits_of("A100"), "block")
 binary = compile_cuda(render(derive(rnnc.cells.irnn), plan.forward), "sm_80")
@@ -258,41 +257,3 @@ def test_nvrtc_does_not_take_its_own_cache_which_has_no_registers(version, own, 
     source = rnnc.cells.elman.cuda(head_dim=32)
     nvrtc.ptx_of(source.units[0], "sm_90")
     assert ("--no-cache" in compiler.flags) == own
-
-
-def unit_named(name, code="__global__ void kernel() {}"):
-    return Unit(name=name, code=code, headers=())
-
-
-def test_what_a_thread_has_begun_is_compiled_once(cache, monkeypatch):
-    compiled, compile_ = [], nvrtc._compile
-
-    def noted(*given):
-        compiled.append(threading.current_thread())
-        return compile_(*given)
-
-    monkeypatch.setattr(nvrtc, "_compile", noted)
-    unit = unit_named("begun")
-    nvrtc.begin_to_compile(unit, "sm_90")
-    assert nvrtc._begun(unit, "sm_90").result()
-    assert not cache.exists()  # the thread writes nothing
-    assert nvrtc.compile_unit(unit, "sm_90").cubin
-    assert len(entries(cache)) == 1
-    nvrtc.begin_to_compile(unit, "sm_90")
-    assert len(compiled) == 1
-    assert compiled[0] is not threading.main_thread()
-
-
-def test_what_is_kept_is_not_compiled_again(cache, monkeypatch):
-    unit = unit_named("kept")
-    nvrtc.compile_unit(unit, "sm_90")
-    monkeypatch.setattr(nvrtc, "_begun", None)
-    nvrtc.begin_to_compile(unit, "sm_90")
-
-
-def test_an_error_of_the_thread_is_the_callers(cache):
-    unit = unit_named("wrong", "no code")
-    nvrtc.begin_to_compile(unit, "sm_90")
-    for _ in range(2):
-        with pytest.raises(rnnc.CompileError, match="NVRTC refused"):
-            nvrtc.compile_unit(unit, "sm_90")

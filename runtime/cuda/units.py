@@ -1,0 +1,80 @@
+"""Kernels that belong to no cell, compiled on first use or by a thread ahead of it."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import time
+from concurrent.futures import Future, ThreadPoolExecutor
+from functools import lru_cache
+from typing import Final
+
+from ...codegen.render import Unit
+from ..store.files import cached, file_name, look_up
+from ..store.log import log
+from .driver.device import nvrtc_version
+from .nvrtc import Binary, built, compile_flags, unpacked
+
+_DTYPE: Final = "float32"  # whose flags round divisions as IEEE 754 does
+
+
+def compile_unit(unit: Unit, arch: str) -> Binary:
+    """Compile a translation unit that belongs to no cell, or find it compiled.
+
+    Args:
+        unit: its text.
+        arch: such as `sm_80` or `sm_90a`.
+
+    Raises:
+        NoCudaError: CuPy or NVRTC is missing.
+        CompileError: the compiler refused it.
+    """
+
+    def make() -> bytes:
+        try:
+            return _begun(unit, arch).result()
+        finally:
+            _begun.cache_clear()  # from now on the file has it; what failed is tried again
+
+    return unpacked(cached(_file_of(unit, arch), make).content)
+
+
+def begin_to_compile(unit: Unit, arch: str) -> None:
+    """Let a thread compile a translation unit that `compile_unit` will be asked for.
+
+    The compiler does not need the interpreter, and the caller goes on. The thread writes nothing,
+    and `compile_unit` raises what it raises.
+
+    Args:
+        unit: its text.
+        arch: such as `sm_80` or `sm_90a`.
+
+    Raises:
+        NoCudaError: CuPy or NVRTC is missing.
+    """
+    if look_up(_file_of(unit, arch)) is None:
+        _begun(unit, arch)
+
+
+def _file_of(unit: Unit, arch: str) -> str:
+    """The name of the file that keeps a unit's binary."""
+    key = repr((unit, compile_flags(_DTYPE, arch), nvrtc_version()))
+    return file_name(unit.name, hashlib.sha256(key.encode()).hexdigest()[:32], "cubin")
+
+
+@lru_cache(maxsize=64)
+def _begun(unit: Unit, arch: str) -> Future[bytes]:
+    """A unit's binary, which a thread compiles; made once."""
+
+    def make() -> bytes:
+        begin = time.perf_counter()
+        content = built(unit, arch, _DTYPE)
+        seconds = time.perf_counter() - begin
+        log(logging.INFO, "compiled CUDA of %s for %s in %.1f s", unit.name, arch, seconds)
+        return content
+
+    executor = ThreadPoolExecutor(1, "rnnc compiles")
+    try:
+        return executor.submit(make)
+    finally:
+        executor.shutdown(wait=False)
