@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import random
 from itertools import combinations
+from pathlib import Path
 from typing import Any
+
+_path = Path(__file__).parents[1] / "pairwise.py"
+_spec = importlib.util.spec_from_file_location("pairwise", _path)
+pairwise = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(pairwise)
 
 PROPERTIES: dict[str, tuple[Any, ...]] = {
     "layers": (2, 3, 4, 5, 6, 8, 12),
@@ -16,30 +23,23 @@ PROPERTIES: dict[str, tuple[Any, ...]] = {
     "call": ("first", "after another shape"),
     "fault": ("none", "pauses", "half the chip", "32 blocks", "busy threads"),
 }
-TRIES = 40  # random cases, of which the one with the most new pairs is taken
 
 
 def cases(count: int) -> list[dict[str, Any]]:
     """Cases in an order in which the first ones have the most new pairs; the same each time."""
-    draw, names = random.Random(0), list(PROPERTIES)
-    missing = {
-        pair
-        for one, other in combinations(names, 2)
-        for pair in ((one, a, other, b) for a in PROPERTIES[one] for b in PROPERTIES[other])
+    draw = random.Random(0)
+    wanted = {
+        (one, a, other, b)
+        for one, other in combinations(PROPERTIES, 2)
+        for a in PROPERTIES[one]
+        for b in PROPERTIES[other]
     }
-    found = []
-    while len(found) < count:
-        tried = [{n: draw.choice(PROPERTIES[n]) for n in names} for _ in range(TRIES)]
-        best = max(tried, key=lambda case: len(missing & pairs(case)))
-        missing -= pairs(best)
-        found.append(best)
+    found = pairwise.covering(
+        count, wanted, lambda: {name: draw.choice(values) for name, values in PROPERTIES.items()}
+    )
+    missing = wanted.difference(*map(pairwise.pairs, found))
     assert not missing, f"{len(missing)} pairs are in no case"
     return found
-
-
-def pairs(case: dict[str, Any]) -> set[tuple[Any, ...]]:
-    """The pairs of values of a case."""
-    return {(one, case[one], other, case[other]) for one, other in combinations(PROPERTIES, 2)}
 
 
 def text(case: dict[str, Any]) -> str:

@@ -51,24 +51,21 @@ def slower(rounds: list[tuple[list[Record], list[Record]]]) -> tuple[list[str], 
     Args:
         rounds: the records of both trees, in each round.
     """
-    times: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)
-    texts = {}
-    for base, head in rounds:
-        for one, other in zip(base, head, strict=True):
-            texts[one["case"]] = one["text"]
-            for kind in _BOUNDS:
-                if kind in one and kind in other:
-                    times[kind, one["case"]].append((one[kind], other[kind]))
+    texts = {one["case"]: one["text"] for base, _ in rounds for one in base}
     table, lines = Table("", "cases", "geometric mean", "worst", "its case"), []
     for kind, (mean_bound, worst_bound) in _BOUNDS.items():
+        times: dict[int, list[tuple[float, float]]] = defaultdict(list)
+        for base, head in rounds:
+            for one, other in zip(base, head, strict=True):
+                if kind in one and kind in other:
+                    times[one["case"]].append((one[kind], other[kind]))
         ratios = {}
-        for (own, case), pairs in times.items():
+        for case, pairs in times.items():
             before, after = (statistics.median(side) for side in zip(*pairs, strict=True))
-            if own == kind:
-                # The rounds agree that it is slower, or it is noise.
-                least = min(b / max(a, 1e-9) for a, b in pairs)
-                small = after - before <= _NOISE[kind]
-                ratios[case] = after / max(before, 1e-9), 1.0 if small else least
+            # The rounds agree that it is slower, or it is noise.
+            least = min(b / max(a, 1e-9) for a, b in pairs)
+            small = after - before <= _NOISE[kind]
+            ratios[case] = after / max(before, 1e-9), 1.0 if small else least
         if not ratios:
             continue
         mean = math.exp(statistics.fmean(math.log(max(r, 1e-9)) for r, _ in ratios.values()))

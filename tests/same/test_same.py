@@ -14,7 +14,7 @@ import pytest
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE))
 import compare  # noqa: E402
-from cases import PROPERTIES, all_pairs, cases, pairs, text  # noqa: E402
+from cases import PROPERTIES, all_pairs, cases, pairwise, text  # noqa: E402
 from trees import Tree  # noqa: E402
 
 sys.path.remove(str(HERE))
@@ -42,7 +42,7 @@ _Module.forward = _planted
 def test_300_cases_have_all_pairs_and_are_the_same_each_time(device):
     found = cases(300, device)
     assert found == cases(300, device)
-    assert set().union(*map(pairs, found)) == all_pairs(device)
+    assert set().union(*map(pairwise.pairs, found)) == all_pairs(device)
     assert len({text(case) for case in found}) > 290
 
 
