@@ -8,9 +8,10 @@ import rnnc
 import torch
 from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.products import inputs
+from rnnc.runtime.cuda.products.multiplier import CudaMultiplier
 
 
-class Plain:
+class Plain(CudaMultiplier):
     """Multiplies without a library's kernels: they are not ours to check, and break racecheck."""
 
     calls = 0
@@ -29,7 +30,7 @@ class Plain:
         return to.add_(self.mm(a, b))
 
 
-PLAIN = Plain()
+PLAIN = Plain(tf32=False)
 
 
 def run(name: str, variant: str, dtype: torch.dtype, shape: tuple[int, ...], save: str) -> None:
