@@ -35,8 +35,8 @@ _NAMES = {
     ".runtime.module.rnn": "RNN",
     ".runtime.module.stepper": "Stepper",
     ".runtime.nn.conversion.convert": "convert",
-    ".runtime.composed.packed": "scan_packed",
-    ".runtime.scan": "scan",
+    ".runtime.scan.packed": "scan_packed",
+    ".runtime.scan.scan": "scan",
     ".runtime.warmup.warmup": "warmup",
 }
 _MODULE_OF = {name: module for module, names in _NAMES.items() for name in names.split()}

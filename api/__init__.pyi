@@ -36,7 +36,6 @@ from .codegen.cuda.planner import plan_for
 from .codegen.shape import PlanError, Shape
 from .define import Cell, cell
 from .errors import RnncError
-from .runtime.composed.packed import scan_packed
 from .runtime.cuda.memory.kept import free_memory
 from .runtime.errors import (
     BackwardError,
@@ -53,7 +52,8 @@ from .runtime.module.earlier import upgrade_optimizer_state
 from .runtime.module.rnn import RNN
 from .runtime.module.stepper import Stepper
 from .runtime.nn.conversion.convert import convert
-from .runtime.scan import scan
+from .runtime.scan.packed import scan_packed
+from .runtime.scan.scan import scan
 from .runtime.warmup.warmup import warmup
 
 __version__: str

@@ -13,7 +13,7 @@ from .cellspec.cell import CellSpec
 from .cellspec.errors import CellError, kind_of
 from .cellspec.library import NAMES, load
 from .define import Cell
-from .runtime.caller import warn
+from .runtime.process.caller import warn
 
 
 def names() -> tuple[str, ...]:

@@ -14,8 +14,12 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _RUNTIME = f"{__package__}.runtime"
-# What defines the operators of a scan, and of all layers of a module.
-_OPERATORS = (f"{_RUNTIME}.autograd.operators", f"{_RUNTIME}.autograd.traced.operators")
+# What registers the targets, and what defines the operators of a scan and of all layers of a module.
+_OPERATORS = (
+    f"{_RUNTIME}.run",
+    f"{_RUNTIME}.grad.operators",
+    f"{_RUNTIME}.grad.traced.operators",
+)
 
 
 def register_operators() -> None:

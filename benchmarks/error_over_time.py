@@ -26,7 +26,7 @@ from rnnc.bench.inputs import DTYPES, Inputs
 from rnnc.bench.report import file_stem, machine
 from rnnc.bench.rows import Row
 from rnnc.cli.progress import track
-from rnnc.runtime.call import Choice
+from rnnc.runtime.call.call import Choice
 from rnnc.runtime.cuda.choose import choose_plan
 from torch import Tensor
 

@@ -20,7 +20,7 @@ from rnnc.bench.contenders.choice import contenders_for
 from rnnc.bench.inputs import DTYPES, Inputs
 from rnnc.bench.rows import ROWS, Row
 from rnnc.bench.timing import free, timed, wait, warm_up
-from rnnc.runtime.call import Choice
+from rnnc.runtime.call.call import Choice
 from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.store import compiled
 from roofline_without import WITHOUT

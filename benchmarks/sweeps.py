@@ -32,7 +32,7 @@ from rnnc.bench.precompile import compile_ahead
 from rnnc.bench.report import file_stem, machine
 from rnnc.bench.rows import Row
 from rnnc.bench.timing import free, timed, warm_up
-from rnnc.runtime.call import Choice
+from rnnc.runtime.call.call import Choice
 from rnnc.runtime.cuda.choose import choose_plan
 from rnnc.runtime.cuda.driver.device import device_limits
 from rnnc.runtime.store.digest import package_digest

@@ -22,8 +22,8 @@ from rnnc.runtime.cuda.step import forward as step_forward
 from rnnc.runtime.cuda.step import ready as step_ready
 from rnnc.runtime.cuda.target import CudaTarget
 from rnnc.runtime.cuda.wavefront import backward as wavefront_backward
-from rnnc.runtime.multiplier import TORCH
-from rnnc.runtime.targets import register_target, unregister_target
+from rnnc.runtime.program.multiplier import TORCH
+from rnnc.runtime.targets.registry import register_target, unregister_target
 
 if TYPE_CHECKING:
     import pytest

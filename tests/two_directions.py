@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import rnnc
 import torch
-from rnnc.runtime.call import Choice, call_of
-from rnnc.runtime.targets import TARGETS
-from rnnc.runtime.tensors import ScanInputs, saved_of
+from rnnc.runtime.call.call import Choice, call_of
+from rnnc.runtime.call.tensors import ScanInputs, saved_of
+from rnnc.runtime.targets.registry import TARGETS
 from torch import Tensor
 
 NAN = float("nan")

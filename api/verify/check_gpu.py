@@ -15,7 +15,7 @@ from ..codegen.cuda.largest import largest_head_dims
 from ..codegen.cuda.limits import Limits
 from ..codegen.cuda.planner import plan_for
 from ..codegen.shape import Dtype, PlanError, Shape
-from ..runtime.tensors import ScanInputs
+from ..runtime.call.tensors import ScanInputs
 from .fuzz.judge import LOST, NEGLIGIBLE, allowed, largest
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 

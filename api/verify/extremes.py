@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec, Pair
-from ..runtime.tensors import ScanInputs
+from ..runtime.call.tensors import ScanInputs
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 
 # Functions of the table saturate or overflow near these in float32: exp at 88.7, sigmoid at -88.7.

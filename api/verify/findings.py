@@ -13,7 +13,7 @@ from torch.autograd.gradcheck import GradcheckError
 from ..cellspec.cell import CellSpec
 from ..cellspec.expression.graph import calls
 from ..codegen.derive import Pointwise, derive
-from ..runtime.tensors import ScanInputs
+from ..runtime.call.tensors import ScanInputs
 from .extremes import Overflow, extremes
 from .inputs import by_name, leaves_of, ordinary, run, with_tensors
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ..cellspec.cell import CellSpec, Pair
-from ..runtime.scan import scan
-from ..runtime.tensors import ScanInputs, States
+from ..runtime.call.tensors import ScanInputs, States
+from ..runtime.scan.scan import scan
 
 
 def run(

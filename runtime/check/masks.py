@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,9 +10,9 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
+from ..call.masks import Masks
+from ..call.plain import values_visible
 from ..errors import TensorError
-from ..masks import Masks
-from .plain import all_plain, is_watched
 from .scan import check_count
 from .tensor import check_same, check_tensor, shape_error
 
@@ -139,25 +138,6 @@ def check_reset_value(
     check_same(name, value, "the input", like)
 
 
-def check_takes_masks(target: object, name: str) -> None:
-    """Refuse lengths and resets for a target whose kernels have none.
-
-    Args:
-        target: of the call.
-        name: its name.
-
-    Raises:
-        TensorError: its `takes_masks` is not True.
-    """
-    if not getattr(target, "takes_masks", False):
-        raise TensorError(
-            "lengths and reset",
-            f"kernels for {name}, which run all steps of all rows",
-            "a backend that takes lengths and resets",
-            'backend="reference", a loop of torch operations',
-        )
-
-
 def no_reset_error() -> TensorError:
     """The error of reset values without resets."""
     return TensorError(
@@ -217,18 +197,3 @@ def shapes_of_reset_values(
 
 def _unlike(name: str, found: str, wanted: str) -> TensorError:
     return TensorError(f"{name} of the masks", found, wanted, "what rnnc.scan makes of them")
-
-
-def values_visible(tensor: Tensor) -> bool:
-    """Whether a check may look at values: of a plain tensor on the CPU, or on any device if wanted.
-
-    Args:
-        tensor: an argument.
-    """
-    if torch.compiler.is_compiling():
-        return False
-    # First what takes the least time: lengths on a GPU are asked about in each call.
-    if not tensor.is_cpu and os.environ.get("RNNC_CHECK", "") in ("", "0"):
-        return False
-    visible = tensor.is_cpu or tensor.is_cuda
-    return visible and not is_watched() and all_plain((tensor,))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import isqrt
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -12,14 +12,10 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...cellspec.errors import kind_of
 from ...codegen.shape import MOST_COUNT
+from ..call.forms import WEIGHTS
 from ..errors import TensorError
 from .scan import check_count, check_is_cell
 from .tensor import check_like, check_same, check_strided, check_tensor, shape_error
-
-Word = TypeVar("Word", bound=str | None)
-
-# The names of a module's weights without the layer: f"{name}_l{layer}".
-WEIGHTS = ("weight_ih", "weight_hh", "weight_hd", "bias")
 
 
 def check_cell(cell: Any) -> CellSpec:
@@ -102,19 +98,6 @@ def check_probability(name: str, value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise TensorError(name, repr(value), "a probability", f"{name}=0.1")
     return float(value)
-
-
-def check_choice(name: str, value: Any, choices: tuple[Word, ...]) -> Word:
-    """An option that has a fixed set of values.
-
-    Raises:
-        TensorError: it has another value.
-    """
-    if value not in choices:
-        raise TensorError(
-            name, repr(value), f"one of {', '.join(map(str, choices))}", f"{name}={choices[0]!r}"
-        )
-    return cast(Word, value)
 
 
 def check_flag(name: str, value: Any) -> bool:

@@ -158,22 +158,3 @@ def check_unweighted(cell: CellSpec, unweighted: Sequence[Any], wx: Tensor) -> N
         if not spreads_over(tensor.shape, full):
             raise shape_error(name, tensor, wanted, f"{name} of four axes")
         check_kind_of_input(name, tensor, "wx", wx)
-
-
-def check_takes_inputs(target: object, name: str) -> None:
-    """Refuse cells with inputs for a target whose kernels have none.
-
-    Args:
-        target: of the call.
-        name: its name.
-
-    Raises:
-        TensorError: its `takes_inputs` is not True.
-    """
-    if not getattr(target, "takes_inputs", False):
-        raise TensorError(
-            "inputs",
-            f"kernels for {name}, which have no inputs that no weight multiplies",
-            "a backend that takes a cell's Input",
-            'backend="reference", a loop of torch operations',
-        )

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
-from ..tensors import strides_of_unweighted
+from ..call.tensors import strides_of_unweighted
 
 
 class Sizes(NamedTuple):

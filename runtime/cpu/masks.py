@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from ...cellspec.cell import CellSpec
-from ..masks import Masks
+from ..call.masks import Masks
 from .arguments import addresses
 
 

@@ -13,7 +13,7 @@ from torch import Tensor
 from ...cellspec.cell import CellSpec
 from ...codegen.layout import layout_of
 from ...codegen.shape import Reverse
-from ..gemms import both_directions
+from ..program.gemms import both_directions
 from .linear import linear
 
 # A sum in float32 is taken in parts, since short sums have smaller rounding errors: the fewest rows

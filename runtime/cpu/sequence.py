@@ -4,21 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..call import Call
+from ..call.call import Call
+from ..call.stack import Stack
+from ..call.tensors import States
 from ..store.facts import counts_of
-from ..tensors import States
 from .arguments import addresses, packing_of
 from .compile import cpu_library
 from .plans import plan_of
 from .tasks import multiplies_features, sizes_of
-
-if TYPE_CHECKING:
-    from ..autograd.stack.stack import Stack
 
 
 class CpuSequences:

@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..tensors import States, Stepped
+from ..call.stack import Stack
+from ..call.tensors import States, Stepped
 from .arguments import address, addresses, packing_of
 from .linear import linear
 from .products import matrices_of, recurrent_product
 from .step_backward import step_backward
 from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of
-
-if TYPE_CHECKING:
-    from ..autograd.stack.stack import Stack
 
 
 class CpuSteps:

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ..tensors import Stepped
+from ..call.stack import Stack
+from ..call.tensors import Stepped
 from .arguments import addresses, packing_of
 from .products import add_recurrent_gradient_of_states, matrices_of, recurrent_gradient
 from .step_facts import StepFacts, facts_of_step
 from .tasks import sizes_of
-
-if TYPE_CHECKING:
-    from ..autograd.stack.stack import Stack
 
 
 def step_backward(

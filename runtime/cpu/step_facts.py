@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import torch
 
-from ..call import Call
+from ..call.call import Call
 from ..store.facts import counts_of
 from .compile import cpu_library
 from .plans import plan_of

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 import torch.nn.functional as F  # noqa: N812
@@ -11,10 +10,12 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Precision, Save
-from ..call import Call
-from ..multiplier import TORCH, product_added
+from ..call.call import Call
+from ..call.stack import Stack
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs
+from ..program.multiplier import TORCH, product_added
 from ..store.facts import facts_of
-from ..tensors import Forward, Gradients, Saved, ScanInputs
+from ..targets.target import Target
 from . import kernels
 from .compile import check_compiler, cpu_library
 from .linear import linear, rows_of
@@ -23,24 +24,16 @@ from .sequence import CpuSequences
 from .step import CpuSteps
 from .tasks import multiplies_features
 
-if TYPE_CHECKING:
-    from ..autograd.stack.stack import Stack
 
-
-class CpuTarget(CpuSteps, CpuSequences):
-    """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units.
-
-    Attributes:
-        reads_by_address: R, b and R_diag of one head may have any shape, those of several heads any
-            strides.
-    """
-
-    reads_by_address = True
+class CpuTarget(CpuSteps, CpuSequences, Target):
+    """C++ kernels. wx lies as [T, B, head, gate, unit], which vectorises over units."""
 
     device = "cpu"
     dtypes: tuple[torch.dtype, ...] = tuple(DTYPES)
     takes_masks = True
     takes_inputs = True
+    reads_by_address = True
+    takes_steps = True
 
     def find_compiler(self, index: int | None) -> None:
         """Check that kernels can be built.
@@ -145,14 +138,6 @@ class CpuTarget(CpuSteps, CpuSequences):
                 return d_x, d_W.view(gates, 1, dim, size)
             d_W = d_W.view(heads, gates, dim, size).transpose(0, 1)
         return d_x, d_W
-
-    def lanes(self, like: Tensor, steps: int) -> None:
-        """None: a direction of time has all threads.
-
-        Args:
-            like: not used.
-            steps: not used.
-        """
 
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
         """An empty d_wx with the strides that `backward` gives it.

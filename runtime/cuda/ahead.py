@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import torch
 
 from ...codegen.shape import DIRECTIONS
-from ..call import Call
+from ..call.call import Call
+from ..call.stack import Stack
 from ..store.tuned import Asked
 from .choose import asked_for, choose_plan
 from .launch import on_device
 from .load import load_kernel
 from .wavefront.schedule import StackSizes, schedule_of
-
-if TYPE_CHECKING:
-    from ..autograd.stack.stack import Stack
 
 
 class CudaAhead:
@@ -63,7 +59,7 @@ class CudaAhead:
             for direction in DIRECTIONS if call.for_backward else DIRECTIONS[:1]:
                 plan = getattr(choose_plan(*asked, direction, call.masked), direction)
                 groups: tuple[int, ...] = (1,)
-                if stack.at_once is not None:
+                if stack.at_once:
                     found = schedule_of(call, direction, sizes, dtype, index, stack.order)
                     groups = found.groups
                     if found.plan is not None and max(groups) > 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..tensors import strides_of_unweighted
+from ..call.tensors import strides_of_unweighted
 
 _WIDEST_ACCESS = 16  # bytes
 

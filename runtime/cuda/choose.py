@@ -13,10 +13,10 @@ from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.planner import plans_for
 from ...codegen.plan import Plan
 from ...codegen.shape import DIRECTIONS, Direction, Masked, Reverse, Shape
-from ..call import Choice
-from ..caller import warn
+from ..call.call import Choice
 from ..check.tensor import DTYPES
 from ..errors import ResidencyError
+from ..process.caller import warn
 from ..store.planned import planned
 from ..store.tuned import Asked, on_remember, recall
 from .driver.device import device_limits

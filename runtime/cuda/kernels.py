@@ -13,10 +13,10 @@ from torch.autograd.graph import increment_version
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import Reverse
-from ..gemms import gates_again, recurrent_sums
-from ..multiplier import TORCH, Multiplier
-from ..replay.recorder import recording, refuse_recording
-from ..tensors import Forward, Gradients, Saved, ScanInputs
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs
+from ..program.gemms import gates_again, recurrent_sums
+from ..program.multiplier import TORCH, Multiplier
+from ..program.recorder import recording, refuse_recording
 from .arguments import unweighted_fields
 from .launch import filled, on_device
 from .prepared import Prepared, Result, launched_where_room

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..errors import ResidencyError
-from ..replay.recorder import recording, refuse_recording
+from ..program.recorder import recording, refuse_recording
 from .driver.driver import check_launch, configured
 from .driver.library import check, keeping, letting_go
 from .driver.room import make_room

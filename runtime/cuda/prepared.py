@@ -14,8 +14,8 @@ from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kernel_plan import KernelPlan
 from ...codegen.cuda.limits import MIB
 from ..errors import ResidencyError
-from ..gemms import Product, products_of
-from ..replay.recorder import refuse_recording
+from ..program.gemms import Product, products_of
+from ..program.recorder import refuse_recording
 from ..store.facts import Counts, counts_of
 from .arguments import backward_arguments, forward_arguments
 from .launch import CallSizes, Launcher

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
 
-from ..replay.entries import Place, Running
-from ..replay.recorder import Recorder
+from ..program.entries import Place, Running
+from ..program.recorder import Recorder
 from .driver.driver import Configured, check_launch, configured
 from .driver.library import check, keeping
 from .driver.room import make_room

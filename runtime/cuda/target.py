@@ -12,15 +12,16 @@ from torch import Tensor
 
 from ...cellspec.cell import CellSpec
 from ...codegen.shape import MOST_COUNT, Direction, Masked, Precision, Save
-from ..call import Call
-from ..check.plain import all_plain, is_watched
-from ..layers_call import LayersCall, LayersRead
-from ..masks import Masks
-from ..replay.recorder import recording
-from ..replay.replays import forget_replays
+from ..call.call import Call
+from ..call.layers import LayersCall, LayersRead
+from ..call.masks import Masks
+from ..call.plain import all_plain, is_watched
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs
+from ..program.recorder import recording
+from ..program.replays import Replays, forget_replays
 from ..store.facts import facts_of
 from ..store.tuned import on_remember
-from ..tensors import Forward, Gradients, Saved, ScanInputs
+from ..targets.target import Target
 from . import kernels
 from .ahead import CudaAhead
 from .choose import choose_plan
@@ -43,12 +44,14 @@ from .wavefront.layers import backward_layers, forward_layers
 _LARGEST_CONSTANT = 2 * 2**20  # bytes; filling more takes longer than a launch
 
 
-class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections):
+class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Target):
     """CUDA kernels. wx lies as [T, B, head, unit, gate]: a thread reads all gates of its unit."""
 
     device = "cuda"
     takes_masks = True
     takes_inputs = True
+    takes_steps = True
+    at_once = True
     dtypes: tuple[torch.dtype, ...] = (
         torch.float32,
         torch.float64,
@@ -113,19 +116,9 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections):
                 recorder.keep(state)
         return found
 
-    def stream_of(self, device: torch.device) -> int | None:
-        """The stream that a recorded call can be replayed on, with room for its launches; None if
-        there is none now.
-
-        Args:
-            device: of the call.
-        """
-        index = device.index
-        if not is_here(index) or torch._C._cuda_isCurrentStreamCapturing():
-            return None
-        stream = torch._C._cuda_getCurrentRawStream(index)
-        make_room(index, stream)
-        return stream
+    def replays(self) -> Replays:
+        """What records calls and replays them, on the stream that each uses."""
+        return Replays(_stream_of)
 
     def moves(self) -> CudaMoves:
         """What copies tensors into new ones, by a launch for all of them."""
@@ -261,6 +254,18 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections):
             finish: takes the gradients of a layer, by its number.
         """
         return backward_layers(asked, reads, finish, _ready)
+
+
+def _stream_of(device: torch.device) -> int | None:
+    """The stream that a recorded call can be replayed on, with room for its launches; None if there
+    is none now.
+    """
+    index = device.index
+    if not is_here(index) or torch._C._cuda_isCurrentStreamCapturing():
+        return None
+    stream = torch._C._cuda_getCurrentRawStream(index)
+    make_room(index, stream)
+    return stream
 
 
 def _ready(

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 
 from ...codegen.cuda.kernel_plan import KernelPlan
+from ..call.tensors import Forward, ScanInputs, saved_of
 from ..store.tuned import Asked
-from ..tensors import Forward, ScanInputs, saved_of
 from . import kernels
 from .launch import CallSizes, Launcher
 from .prepared import Prepared, prepare

@@ -11,17 +11,17 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 
 from ...errors import RnncError
-from ..autograd.settings import Settings
-from ..composed.all_states import scan_all_states
-from ..composed.projected import scan_projected
+from ..call.ragged import Ragged
+from ..call.rows_form import rows_form
+from ..call.settings import Settings
+from ..call.tensors import States
 from ..errors import TensorError
-from ..layers import scan_layers
-from ..module.known_calls import KnownCalls
 from ..module.rnn import RNN
-from ..module.rows import rows_form
 from ..module.weights import weight_of
-from ..ragged.given import Ragged
-from ..tensors import States
+from ..run.all_states import scan_all_states
+from ..run.known_calls import KnownCalls
+from ..run.layers import scan_layers
+from ..run.projected import scan_projected
 from .agreement import agree
 from .dropout import dropped
 

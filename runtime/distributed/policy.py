@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch.utils.checkpoint import CheckpointPolicy, SelectiveCheckpointContext
 
-from ..autograd import operators, traced  # noqa: F401  (registers the operators)
-from ..autograd.traced.operators import rnn_op
+from ..grad import operators, traced  # noqa: F401  (registers the operators)
+from ..grad.traced.operators import rnn_op
 
 # All layers of a module, and one direction of a layer.
 SAVED_OPERATORS = (rnn_op, torch.ops.rnnc.scan.default)

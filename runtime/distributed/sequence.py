@@ -13,15 +13,15 @@ from torch.distributed.device_mesh import DeviceMesh
 from torch.distributed.tensor import DTensor, Partial, Replicate, Shard
 from torch.distributed.tensor.parallel import ParallelStyle
 
+from ..call.masks import Masks
+from ..call.ragged import Ragged
+from ..call.tensors import ScanInputs, States
 from ..check.masks import check_lengths
-from ..composed.ragged import RaggedLayers, ragged_of
 from ..errors import TensorError
-from ..masks import Masks
 from ..module.rnn import RNN
-from ..ragged.given import Ragged
-from ..scan import run_scan
-from ..targets import target_of
-from ..tensors import ScanInputs, States
+from ..run.ragged import RaggedLayers, ragged_of
+from ..run.scan import run_scan
+from ..targets.registry import target_of
 from .exchange import Steps
 from .parallel import Parallel, local, of_layer
 from .shards import spread_heads

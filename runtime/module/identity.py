@@ -20,9 +20,9 @@ from torch.utils._python_dispatch import _disable_current_modes
 
 from ...cellspec.cell import CellSpec
 from ...cellspec.named import is_named
+from ..call.tensors import ScanInputs
 from ..errors import TensorError
-from ..reference import scan_reference
-from ..tensors import ScanInputs
+from ..targets.reference import scan_reference
 
 _DIGITS = 6
 _SHOWN = 100  # characters of an equation in a message

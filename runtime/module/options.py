@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, cast
 import torch
 from torch import nn
 
-from ..autograd.settings import Settings
-from ..call import Choice
-from ..targets import Target
+from ..call.call import Choice
+from ..call.settings import Settings
+from ..targets.target import Target
 
 if TYPE_CHECKING:
     from .rnn import RNN

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from ...cellspec.cell import CellSpec
+from ..call.named import Named
 from .computed_weights import replace_weight
 from .earlier import reorder_state_dict
 from .identity import check_same_cell, identity_of
-from .weights import Named, initialize, weight_of
+from .weights import initialize, weight_of
 
 
 class Weighted(nn.Module):

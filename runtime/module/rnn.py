@@ -13,10 +13,14 @@ from torch.fx import Proxy
 from ...cellspec.cell import CellSpec
 from ...codegen.cuda.kinds import variants
 from ...codegen.shape import PRECISIONS, SAVES, Precision, Save
-from ..call import ORDERS, Order
+from ..call.call import ORDERS, Order
+from ..call.options import check_choice
+from ..call.projection import WEIGHT, projection_of
+from ..call.ragged import Ragged
+from ..call.rows_form import rows_form
+from ..call.tensors import States
 from ..check.module import (
     check_cell,
-    check_choice,
     check_flag,
     check_heads,
     check_input,
@@ -25,20 +29,16 @@ from ..check.module import (
     check_size,
     states_from,
 )
-from ..composed.all_states import scan_all_states
-from ..composed.leaf import as_leaf
-from ..composed.projected import scan_projected
-from ..composed.projection import WEIGHT, projection_of
-from ..composed.ragged import ragged_of
-from ..layers import run_plain_call, scan_layers
-from ..ragged.given import Ragged
-from ..targets import check_backend
-from ..tensors import States
+from ..run.all_states import scan_all_states
+from ..run.known_calls import KnownCalls
+from ..run.layers import run_plain_call, scan_layers
+from ..run.leaf import as_leaf
+from ..run.projected import scan_projected
+from ..run.ragged import ragged_of
+from ..targets.registry import check_backend
 from .earlier import reorder_module
-from .known_calls import KnownCalls
 from .options import Options
 from .parameters import Weighted
-from .rows import rows_form
 from .steps import Steps
 from .weights import weights_of_layer
 

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 from torch.autograd.graph import increment_version
 
-from ..autograd.function import without_autocast
+from ..call.tensors import Stepped
 from ..check.module import check_size, one_direction_error
 from ..check.tensor import check_like, check_same, check_tensor, shape_error
 from ..errors import TensorError
-from ..layers import plain_call
-from ..targets import stepping
-from ..tensors import Stepped
+from ..grad.function import without_autocast
+from ..run.layers import plain_call
+from ..targets.stack import target_for
 from .watched import Watched
 
 if TYPE_CHECKING:
@@ -95,8 +95,8 @@ class Stepper:
         given = rnn._weights_on(self._device)
         with without_autocast(self._device.type):
             found = plain_call(rnn._settings(), 0.0, self._x, tuple(self._sets[0]), given)
-        target = None if found is None else stepping(found.stack.target)
-        if found is None or target is None:
+        target = None if found is None else target_for(found.stack)
+        if found is None or target is None or not target.takes_steps:
             return None
         first, second = self._sets
         runs = [

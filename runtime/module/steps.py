@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Any, cast
 
 from torch import Tensor, nn
 
+from ..call.tensors import States
 from ..check.module import check_input, check_states, one_direction_error, states_from
-from ..composed.projected import scan_projected
-from ..composed.ragged import reset_of_step
-from ..composed.unweighted import unweighted_of
-from ..step import plain_step, run_plain_step, step_as_sequence
-from ..tensors import States
+from ..run.projected import scan_projected
+from ..run.ragged import reset_of_step
+from ..run.step import plain_step, run_plain_step, step_as_sequence
+from ..run.unweighted import unweighted_of
 from .stepper import Stepper
 
 if TYPE_CHECKING:

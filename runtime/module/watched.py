@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor, nn
 from torch._C._dynamo.guards import TensorGuards
 
-from ..check.plain import all_plain
+from ..call.plain import all_plain
 from ..errors import TensorError
 
 

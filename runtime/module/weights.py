@@ -3,37 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from ...cellspec.cell import CellSpec
+from ..call.named import Named
+from ..call.projection import WEIGHT
+from ..call.rows_form import to_rows
 from ..check.module import check_weight_of_module
-from ..composed.projection import WEIGHT
-from .rows import to_rows
-
-
-class Named(NamedTuple):
-    """A weight that a layer was built with.
-
-    Attributes:
-        name: without the layer, `weight_ih` for example.
-        attribute: of the module.
-        shape: of the weight.
-        gates: (gates, N, D), whose units its rows are, in the order head, gate, unit; None for a
-            weight that is no rows of gates.
-    """
-
-    name: str
-    attribute: str
-    shape: tuple[int, ...]
-    gates: tuple[int, int, int] | None = None
-
-    @property
-    def by_gate(self) -> tuple[int, ...]:
-        """The shape gate by gate, (gates, N, D) or (gates, N, D, features)."""
-        return self.shape if self.gates is None else (*self.gates, *self.shape[1:])
 
 
 def weights_of_layer(

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 from torch import Tensor, nn
 
-from ..module.known_calls import KnownCalls
-from ..module.weights import Named
-from ..tensors import States
+from ..call.named import Named
+from ..call.tensors import States
+from ..run.known_calls import KnownCalls
 from .own import as_torch
 from .serve import is_strided
 

@@ -9,9 +9,9 @@ from ...cellspec.library.elman import elman
 from ...cellspec.library.gru import gru
 from ...cellspec.library.irnn import irnn
 from ...cellspec.library.lstm import lstm
-from ..autograd.settings import Settings
-from ..call import Choice
-from ..module.forms import TORCH, TORCH_GRU, Form
+from ..call.call import Choice
+from ..call.forms import TORCH, TORCH_GRU, Form
+from ..call.settings import Settings
 
 
 class Kind(NamedTuple):

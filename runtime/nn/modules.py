@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from ..tensors import States
+from ..call.tensors import States
 from .sequences import Sequences
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autograd.marks import outside_of_graphs
+from ..call.marks import outside_of_graphs
 
 
 def _call(module: Any, input: Any, hx: Any, masks: dict[str, Any]) -> Any:

@@ -10,14 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import PackedSequence
 
-from ..autograd.settings import Settings
-from ..check.plain import all_plain, is_watched
-from ..layers import plain_call, run_plain_call
-from ..module.known_calls import Kind
-from ..module_call import PlainCall
-from ..ragged.given import Ragged
-from ..tensors import States
-from .own import run_torch, torch_layers
+from ..call.plain import all_plain, is_watched
+from ..call.ragged import Ragged
+from ..call.settings import Settings
+from ..call.tensors import States
+from ..run.known_calls import Kind
+from ..run.layers import plain_call, run_plain_call
+from ..run.plain_call import PlainCall
+from ..run.torch_layers import torch_layers
+from .own import run_torch
 
 if TYPE_CHECKING:
     from .sequences import Sequences

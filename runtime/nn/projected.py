@@ -11,13 +11,13 @@ import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
 from ...cellspec.library.lstm import lstm
-from ..autograd.settings import Settings
-from ..check.plain import is_watched
-from ..composed.projected import whole_layer
-from ..composed.projected_weights import Part, parts_of, projected
-from ..composed.projection import Projection, projection_of
-from ..layers import scan_layers
-from ..tensors import States
+from ..call.plain import is_watched
+from ..call.projection import Projection, projection_of
+from ..call.settings import Settings
+from ..call.tensors import States
+from ..run.layers import scan_layers
+from ..run.projected import whole_layer
+from ..run.projected_weights import Part, parts_of, projected
 from .conversion.faster import kernels_project
 from .kinds import kind_of
 from .serve import is_strided, kernels_serve

@@ -13,13 +13,13 @@ from torch._C._dynamo.eval_frame import get_eval_frame_callback
 from torch.fx import Proxy
 from torch.nn.utils.rnn import PackedSequence
 
-from ..autograd.settings import Settings
-from ..composed.leaf import as_leaf
-from ..composed.ragged import ragged_of
-from ..layers import run_plain_call, scan_layers
-from ..ragged.given import Ragged
-from ..targets import Target
-from ..tensors import States
+from ..call.ragged import Ragged
+from ..call.settings import Settings
+from ..call.tensors import States
+from ..run.layers import run_plain_call, scan_layers
+from ..run.leaf import as_leaf
+from ..run.ragged import ragged_of
+from ..targets.target import Target
 from .base import OnKernels
 from .kinds import kind_of
 from .masks import check_packed, named_masks, run_without_kernels

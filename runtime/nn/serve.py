@@ -8,13 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..autograd.marks import constant_in_graphs
-from ..autograd.transforms import is_transformed
-from ..caller import warn_once
-from ..check.plain import all_plain, is_watched
+from ..call.marks import constant_in_graphs
+from ..call.plain import all_plain, is_watched
 from ..errors import CompileError, NoCompilerError
-from ..layers import CAST
-from ..targets import TARGETS, target_name
+from ..grad.transforms import is_transformed
+from ..process.caller import warn_once
+from ..run.layers import CAST
+from ..targets.registry import TARGETS, target_name
 
 
 def kernels_serve(tensors: Sequence[Tensor]) -> bool:

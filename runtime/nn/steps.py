@@ -9,11 +9,11 @@ import torch
 from torch import Tensor
 from torch.fx import Proxy
 
-from ..autograd.settings import Settings
-from ..composed.leaf import as_leaf
-from ..step import plain_step, run_plain_step, step_as_sequence
-from ..targets import Target
-from ..tensors import States
+from ..call.settings import Settings
+from ..call.tensors import States
+from ..run.leaf import as_leaf
+from ..run.step import plain_step, run_plain_step, step_as_sequence
+from ..targets.target import Target
 from .base import OnKernels
 from .kinds import Kind, kind_of
 from .own import run_torch

@@ -16,8 +16,8 @@ from typing import NamedTuple
 import filelock
 import platformdirs
 
-from ..caller import warn
-from ..turns import SHORT_TURNS
+from ..process.caller import warn
+from ..process.turns import SHORT_TURNS
 from .private import make_private_folder, private_folder
 from .sealed import UNFINISHED, check_owner, read_sealed, write_sealed
 

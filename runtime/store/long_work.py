@@ -6,7 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..caller import calling_line, warn
+from ..process.caller import calling_line, warn
 
 PATIENCE = 10.0  # seconds
 

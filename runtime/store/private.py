@@ -9,7 +9,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from ..caller import warn
+from ..process.caller import warn
 
 # Memory, which is there where a container has no disk to write to.
 MEMORY_FOLDER = "/dev/shm"

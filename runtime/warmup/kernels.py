@@ -6,13 +6,14 @@ from collections.abc import Iterator
 
 import torch
 
-from ..autograd.directions.joint import joint_stack
-from ..autograd.settings import made_joint, stack_of
-from ..autograd.stack.stack import Stack
+from ..call.ragged import RaggedKind
+from ..call.settings import made_joint, stack_of
+from ..call.stack import Stack
 from ..errors import CompileError
-from ..ragged.given import RaggedKind
-from ..scan import resolve_backend
-from ..targets import TARGETS, JointTarget, target_name
+from ..grad.directions.joint import joint_stack
+from ..run.scan import resolve_backend
+from ..targets.registry import TARGETS, target_name
+from ..targets.stack import target_for
 from .layers import LayerCall
 
 
@@ -34,7 +35,7 @@ def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
     kind = RaggedKind(True, False, 0) if call.masked else None
     tf32 = target.rounds(computed, settings.choice.precision)
     stack = stack_of(settings, name, backward, 0.0, tf32, kind)
-    if settings.both and not call.apart and isinstance(target, JointTarget):
+    if settings.both and not call.apart:
         like = torch.empty(0, dtype=computed, device=device)
         if target.joins(stack.calls[0], like, call.batch, settings.heads, settings.dim):
             return joint_stack(made_joint(stack))
@@ -71,12 +72,10 @@ def load_kernels(call: LayerCall, stack: Stack) -> None:
         CompileError: there is no compiler, or it refused a source.
         PlanError: there is no plan.
     """
-    target = stack.target
+    target = target_for(stack)
     dtype, _ = target.dtypes_of(call.dtype)
-    load = getattr(target, "load_ahead", None)
-    if load is not None:
-        for each in stack.calls:
-            load(each, stack, call.steps, call.batch, dtype, call.device)
+    for each in stack.calls:
+        target.load_ahead(each, stack, call.steps, call.batch, dtype, call.device)
 
 
 def described(call: LayerCall) -> str:

@@ -13,7 +13,7 @@ from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.nn.utils.rnn import PackedSequence
 
 from ...cellspec.errors import kind_of
-from ..autograd.settings import Settings
+from ..call.settings import Settings
 from ..check.tensor import shape_error
 from ..errors import TensorError
 from ..module.rnn import RNN

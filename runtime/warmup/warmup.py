@@ -8,9 +8,10 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..autograd.stack.stack import Stack
-from ..caller import warn
+from ..call.stack import Stack
+from ..process.caller import warn
 from ..store.tuned import Asked
+from ..targets.stack import target_for
 from .kernels import described, load_kernels, stack_of_call, why_none, without_repeats
 from .layers import LayerCall, calls_of
 from .plans import take_over_plans
@@ -82,8 +83,9 @@ def warmup(
 
 def _asked(call: LayerCall, stack: Stack) -> list[Asked]:
     """What the plans of a call are for; nothing on a target without plans."""
-    ask = getattr(stack.target, "asked_ahead", None)
-    if ask is None or stack.calls[0].choice.variant != "auto":
+    if stack.calls[0].choice.variant != "auto":
         return []
-    dtype, _ = stack.target.dtypes_of(call.dtype)
-    return [ask(stack.calls[0], stack, call.batch, dtype, call.device)]
+    target = target_for(stack)
+    dtype, _ = target.dtypes_of(call.dtype)
+    asked = target.asked_ahead(stack.calls[0], stack, call.batch, dtype, call.device)
+    return [] if asked is None else [asked]

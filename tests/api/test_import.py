@@ -15,12 +15,12 @@ from typing import Any
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.autograd.marks import constant_in_graphs, outside_of_graphs
+from rnnc.runtime.call.marks import constant_in_graphs, outside_of_graphs
 
 HEAVY = {"torch", "sympy", "pydantic", "jinja2"}
 STUB = Path(rnnc.__file__).with_suffix(".pyi")
 # What a process may import first. The slow ones meet torch and the operators in further orders.
-FIRST = ["import rnnc.runtime.scan"]
+FIRST = ["import rnnc.runtime.scan.scan"]
 FURTHER = [
     "import torch, rnnc",
     "from rnnc import *",
@@ -38,7 +38,7 @@ FURTHER = [
 AFTERWARDS = """
 import pickle, sys, torch, rnnc
 assert rnnc.cells is sys.modules["rnnc.cells"]
-assert rnnc.cell.__module__ == "rnnc.define" and rnnc.scan.__module__ == "rnnc.runtime.scan"
+assert rnnc.cell.__module__ == "rnnc.define" and rnnc.scan.__module__ == "rnnc.runtime.scan.scan"
 from rnnc import *
 for name in rnnc.__all__:
     assert globals()[name] is getattr(rnnc, name), name

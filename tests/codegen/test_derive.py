@@ -12,7 +12,7 @@ from rnnc.cellspec.expression.node import Node, compare, number, symbol
 from rnnc.cellspec.functions import TABLE
 from rnnc.codegen.derive import Pointwise, derive
 from rnnc.codegen.program import Program
-from rnnc.runtime.reference import evaluate
+from rnnc.runtime.targets.reference import evaluate
 
 
 def run(program: Program, values: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:

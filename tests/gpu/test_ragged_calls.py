@@ -6,7 +6,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cuda.target import CudaTarget
-from rnnc.runtime.replay import replays
+from rnnc.runtime.program import replays
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 CELL = rnnc.cells.lstm

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.autograd.operators import scan_backward_op, scan_op
+from rnnc.runtime.grad.operators import scan_backward_op, scan_op
 from torch import nn
 
 CELLS = ["lstm", "slstm", "fastgrnn"]

@@ -12,7 +12,7 @@ import torch
 from compared import assert_alike, drawn, gradients, heads_of, made, spread
 from layouts import LAYOUTS
 from rnnc.distributed import HeadwiseParallel, SequenceParallel, save_policy
-from rnnc.runtime.autograd.traced import operators
+from rnnc.runtime.grad.traced import operators
 from steps import own_steps
 from torch import nn
 from torch.distributed.checkpoint.state_dict import (

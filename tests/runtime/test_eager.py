@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.autograd import function
+from rnnc.runtime.grad import function
 
 
 @pytest.mark.parametrize("retain", [False, True])

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from ...codegen.cuda.kinds import variants
 from ...runtime.module.rnn import RNN
-from ...runtime.scan import scan
+from ...runtime.scan.scan import scan
 from ..inputs import Call, Inputs
 from .contender import Contender
 

@@ -19,7 +19,7 @@ from torch.func import functional_call
 
 from ...cellspec.library import load
 from ...runtime.nn.modules import GRU, LSTM
-from ...runtime.scan import scan
+from ...runtime.scan.scan import scan
 from ..contenders.haste import haste_layer
 from ..contenders.kinds import Kind
 from ..contenders.scans_over_time import SCAN_BLOCK, hgrn_kernel, scan_kernel

@@ -15,7 +15,7 @@ from torch import Tensor
 from ....cellspec.cell import CellSpec
 from ....codegen.cuda.alternating.plan import AlternatingPlan
 from ....codegen.layout import layout_of
-from ...caller import warn
+from ...process.caller import warn
 from ..arguments import (
     backward_arguments,
     forward_arguments,

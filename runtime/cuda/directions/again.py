@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
-from ...replay.entries import Running
-from ...replay.recorder import Recorder
+from ...program.entries import Running
+from ...program.recorder import Recorder
 from ..driver.events import follow
 
 # Gives the stream beside the current one of a device, for the calling thread.

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ...replay.recorder import recording
+from ...program.recorder import recording
 from ..driver.events import follow
 from .again import change_streams_again, split_again, unsplit_again
 

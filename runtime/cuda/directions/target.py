@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from functools import lru_cache
 
 import torch
@@ -9,8 +10,9 @@ from torch import Tensor
 
 from ....codegen.cuda.directions import joined
 from ....codegen.shape import PlanError
-from ...call import Call
+from ...call.call import Call
 from ...store.planned import planned
+from ...targets.lanes import ONE_LANE, Lanes
 from ..choose import asked_for
 from .lanes import TwoLanes
 
@@ -33,14 +35,14 @@ class CudaDirections:
         """
         return _joins(call, batch, heads, dim, like.dtype, like.device.index)
 
-    def lanes(self, like: Tensor, steps: int) -> TwoLanes | None:
-        """What runs two directions of time at once; None where a stream costs more than it gains.
+    def lanes(self, like: Tensor, steps: int) -> AbstractContextManager[Lanes]:
+        """What runs both directions at once; one after the other, where a stream gains too little.
 
         Args:
             like: gives the device.
             steps: of the call.
         """
-        return TwoLanes(like.device) if steps >= _STEPS_OF_A_LANE else None
+        return TwoLanes(like.device) if steps >= _STEPS_OF_A_LANE else ONE_LANE
 
 
 @lru_cache(maxsize=2048)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from ...errors import NoCudaError
-from ...replay.recorder import refuse_recording
+from ...program.recorder import refuse_recording
 from .capture import beside_captures
 
 # cudaDataType and cublasComputeType_t of library_types.h and cublas_api.h: factors, sums, compute.

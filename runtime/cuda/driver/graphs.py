@@ -6,7 +6,7 @@ import ctypes
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from ...replay.recorder import refuse_recording
+from ...program.recorder import refuse_recording
 from ..launch import Kernel
 from .capture import beside_captures, captured
 from .driver import driver_library

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from functools import cache
 
-from ...replay.recorder import refuse_recording
+from ...program.recorder import refuse_recording
 from ..launch import Kernel
 from .driver import configured
 from .library import check, keeping

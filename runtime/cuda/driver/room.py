@@ -15,7 +15,7 @@ from functools import lru_cache
 from time import perf_counter_ns
 from typing import NamedTuple
 
-from ...turns import usual_turns
+from ...process.turns import usual_turns
 from .capture import beside_captures
 from .events import Event
 from .library import check, keeping, letting_go

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from functools import cache
 from typing import NamedTuple
 
-from ...replay.entries import Running
-from ...replay.recorder import Recorder, recording
+from ...program.entries import Running
+from ...program.recorder import Recorder, recording
 from .driver import driver_library
 from .library import check, keeping
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch.nn.functional as F  # noqa: N812
 from torch import Tensor
 
-from ...multiplier import product_added
+from ...program.multiplier import product_added
 from .precision import multiplier
 from .rearrange import Job, in_order, new_of_heads, put_in_order, rearrange
 

@@ -16,7 +16,7 @@ from ....codegen.cuda.kernel_plan import LaunchShape
 from ....codegen.layout import layout_of
 from ....codegen.render import cuda_unit
 from ....codegen.shape import Reverse
-from ...masks import RESTART, Masks, read_states
+from ...call.masks import RESTART, Masks, read_states
 from ..driver.capture import beside_captures
 from ..driver.device import device_limits
 from ..launch import Kernel, on_device
@@ -210,7 +210,7 @@ def states_read(
     reset_to: Sequence[Tensor],
     reverse: Reverse,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """`read_states` of `runtime/masks.py` in one launch per state.
+    """`read_states` of `runtime/call/masks.py` in one launch per state.
 
     Args:
         cell: the cell.

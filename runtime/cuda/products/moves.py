@@ -20,8 +20,8 @@ class CudaMoves:
     def __enter__(self) -> CudaMoves:
         return self
 
-    def __exit__(self, error: object, *_: object) -> None:
-        if error is None:
+    def __exit__(self, *error: object) -> None:
+        if error[0] is None:
             rearrange(self._jobs)
 
     def cat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:

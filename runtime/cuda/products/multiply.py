@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import torch
 
-from ...replay.entries import Place, Running
-from ...replay.recorder import recording
+from ...program.entries import Place, Running
+from ...program.recorder import recording
 from ..driver.matmul import Matmul, Multiplies, multiplies
 from ..memory.workspace import lasting_workspace, workspace_of
 

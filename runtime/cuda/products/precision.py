@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from ....codegen.shape import Precision
-from ...multiplier import Multiplier
+from ...program.multiplier import Multiplier
 from .multiplier import EXACT, ROUNDED
 
 

@@ -9,9 +9,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from ...ragged.given import Ragged
-from ...ragged.made import MadeMasks
-from ...ragged.packing import Packing
+from ...call.made_masks import MadeMasks
+from ...call.ragged import Ragged
+from ...targets.masks import masks_by_torch
+from ...targets.packing import Packing, TorchPacking
 from ..launch import on_device
 from .masks import ROWS, THREADS, blocks_of, mask_kernel, order_of, padded_steps, widest_word
 from .packing import CudaPacking
@@ -48,20 +49,25 @@ class CudaRows:
     """What a target does with lengths and resets of a module's call, by one launch each."""
 
     def made_masks(
-        self, ragged: Ragged, sizes: tuple[int, int], reverses: Sequence[bool]
-    ) -> MadeMasks | None:
-        """The masks; None where operators of torch make them.
+        self,
+        ragged: Ragged,
+        sizes: tuple[int, int],
+        device: torch.device,
+        reverses: Sequence[bool],
+    ) -> MadeMasks:
+        """The masks of a call of all layers.
 
         Args:
             ragged: of the call, with lengths of int64 on the device.
             sizes: B and T.
+            device: of the call.
             reverses: of each direction, whether it runs from the last step to the first.
         """
         batch, count = sizes
         lengths, reset = ragged.lengths, ragged.reset
         like = reset if lengths is None else lengths
         if like is None or not like.is_cuda or not batch * count:
-            return None
+            return masks_by_torch(ragged, sizes, device, reverses)
         groups = math.ceil(batch / ROWS)
         steps = like.new_empty(len(reverses), count, batch, dtype=torch.uint8)
         padded = padded_steps(count)
@@ -82,25 +88,28 @@ class CudaRows:
             kernel(grid, _Make(*places, count, batch, *strides, bits))
         return MadeMasks(steps, restarts, longest, order)
 
-    def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing | None:
-        """What copies packed rows; None where operators of torch do it.
+    def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing:
+        """What copies packed rows.
 
         Args:
             starts: as in `TorchPacking`.
             sizes: T and B.
             total: packed rows.
         """
-        return CudaPacking(starts, sizes, total) if starts.is_cuda else None
+        kind = CudaPacking if starts.is_cuda else TorchPacking
+        return kind(starts, sizes, total)
 
-    def rows_that_run(self, x: Tensor, steps: Tensor) -> Tensor | None:
-        """The rows of x, zero where a step does not run; None where operators of torch do it.
+    def rows_that_run(self, x: Tensor, ragged: Ragged, made: MadeMasks) -> Tensor:
+        """The rows of x, zero where a step does not run.
 
         Args:
             x: (T, B, features).
-            steps: (T, B), as in `Masks`.
+            ragged: of the call, with lengths.
+            made: of the call.
         """
         if not x.is_cuda or not x.numel() or x.stride(2) != 1:
-            return None
+            return ragged.cleaned(x)
+        steps = made.steps[0]
         count, batch, features = x.shape
         to, size = x.new_empty(x.shape), x.element_size()
         lengths = [n * size for n in (features, x.stride(0), x.stride(1))]

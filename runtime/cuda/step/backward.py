@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ...tensors import Stepped
+from ...call.stack import Stack
+from ...call.tensors import Stepped
+from ...targets.stack import target_for
 from ..driver.gemm import gemm_of
 from ..launch import on_device
 from .backward_layers import BackwardLayers
 from .product_layers import ProductLayers
 from .ready import step_ready
 from .tiled_layers import TiledLayers
-
-if TYPE_CHECKING:
-    from ...autograd.stack.stack import Stack
 
 
 def backward_step(
@@ -45,7 +43,7 @@ def backward_step(
     if not ready.batch:
         return _zeros([x, *states, *weights], needs)
     given, shape = len(states), (stack.layers, ready.batch, stack.heads * stack.dim)
-    first = states or stack.target.initial_states(x, stack.initial_values, shape)
+    first = states or target_for(stack).initial_states(x, stack.initial_values, shape)
     tiled = ready.backward_plan.gradient_tile is not None
     d_states: list[Tensor] = []
     if any(needs[1 : 1 + given]):

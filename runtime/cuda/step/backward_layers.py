@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from ...tensors import Stepped
+from ...call.tensors import Stepped
 from .ready import StepReady, packed_places
 
 

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ...tensors import Stepped
+from ...call.stack import Stack
+from ...call.tensors import Stepped
+from ...targets.stack import target_for
 from ..driver.gemm import gemm_of
 from ..launch import on_device
 from .products import Products
 from .ready import StepReady, packed_places, step_ready
-
-if TYPE_CHECKING:
-    from ...autograd.stack.stack import Stack
 
 
 def forward_step(
@@ -41,7 +39,7 @@ def forward_step(
     ready = step_ready(call, batch, size, stack.heads, stack.dim, x.dtype, device.index)
     if not states:
         shape = (stack.layers, batch, hidden)
-        states = stack.target.initial_states(x, stack.initial_values, shape)
+        states = target_for(stack).initial_states(x, stack.initial_values, shape)
     kept, (source, *places) = packed_places((x, *states, *weights))
     before, own = places[: len(states)], places[len(states) :]
     if to is None:

@@ -17,7 +17,7 @@ from ....codegen.cuda.limits import Limits
 from ....codegen.cuda.step.plan import StepPlan, backward_plan, forward_plan
 from ....codegen.layout import layout_of
 from ....codegen.shape import Shape
-from ...call import Call
+from ...call.call import Call
 from ...check.tensor import DTYPES, check_memory
 from ...store.facts import Counts, counts_of
 from .. import choose

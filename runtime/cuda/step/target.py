@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from ...module.forms import flat_weights
-from ...tensors import Stepped
+from ...call.forms import flat_weights
+from ...call.stack import Stack
+from ...call.tensors import Stepped
 from ..products.moves import CudaMoves
 from .backward import backward_step
 from .forward import forward_step
 from .graph import capture
-
-if TYPE_CHECKING:
-    from ...autograd.stack.stack import Stack
 
 
 class CudaSteps:

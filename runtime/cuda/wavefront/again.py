@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from ...replay.entries import Entry, Running
-from ...replay.recorder import Recorder
+from ...program.entries import Entry, Running
+from ...program.recorder import Recorder
 from ..driver.graphs import Graph, graph_of
 from .lanes import Lane, Lanes
 

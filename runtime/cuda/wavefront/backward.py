@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from torch import Tensor
 
-from ...layers_call import LayersCall, LayersRead
-from ...tensors import Gradients
+from ...call.layers import LayersCall, LayersRead
+from ...call.tensors import Gradients
 from .. import kernels
 from ..launch import on_device
 from ..prepared import Prepared, prepare

@@ -5,8 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...layers_call import LayersCall
-from ...tensors import Forward, ScanInputs
+from ...call.layers import LayersCall
+from ...call.tensors import Forward, ScanInputs
 from .. import kernels
 from ..launch import on_device
 from ..prepared import Prepared, prepare

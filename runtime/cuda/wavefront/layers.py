@@ -10,9 +10,9 @@ from typing import Protocol
 from torch import Tensor
 
 from ....codegen.shape import Direction
-from ...call import Call
-from ...layers_call import LayersCall, LayersRead
-from ...tensors import Forward, Gradients
+from ...call.call import Call
+from ...call.layers import LayersCall, LayersRead
+from ...call.tensors import Forward, Gradients
 from ..driver.matmul import aligned
 from ..launch import on_device
 from ..prepared import Prepared

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ....codegen.cuda.wavefront.partition import PRODUCT_CLUSTER
 from ....codegen.shape import Direction
-from ...replay.recorder import refuse_recording
+from ...program.recorder import refuse_recording
 from ..driver.matmul import Multiplies, multiplies
 from ..products.multiplier import kind_of_rows
 from ..products.multiply import multiply_beside

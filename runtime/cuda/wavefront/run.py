@@ -17,8 +17,8 @@ from torch import Tensor
 from ....codegen.cuda.wavefront import items
 from ....codegen.cuda.wavefront.groups import storing_warps
 from ....codegen.cuda.wavefront.items import Counter, Item, items_of
-from ...layers_call import wavefront_error
-from ...replay.recorder import recording
+from ...call.layers import wavefront_error
+from ...program.recorder import recording
 from ..driver.partition import Partition
 from ..driver.stream_memory import Number, hand_over
 from ..load import load_kernel

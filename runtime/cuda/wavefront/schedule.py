@@ -29,9 +29,9 @@ from ....codegen.cuda.wavefront.groups import (
 )
 from ....codegen.cuda.wavefront.partition import PORTABLE_CLUSTER, least_free
 from ....codegen.shape import Direction
-from ...call import Call, Order
+from ...call.call import Call, Order
+from ...call.layers import wavefront_error
 from ...errors import NoCudaError
-from ...layers_call import wavefront_error
 from ..choose import choose_plan
 from ..driver.device import device_limits
 from ..driver.matmul import WIDEST_ACCESS

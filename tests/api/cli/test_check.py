@@ -90,7 +90,7 @@ def test_check_fails_a_wrong_gradient(
     monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
 ) -> None:
     # Other kernels for the same cell: a reference that is not theirs.
-    from rnnc.runtime import scan
+    from rnnc.runtime.scan import scan
     from rnnc.verify import inputs as trial
 
     def twice(cell, wx, *rest, backend, **named):
@@ -135,7 +135,7 @@ def test_a_seed_that_torch_does_not_take_is_refused(seed: int, run: Callable[...
 def test_check_names_the_gradient_that_finite_differences_find(
     monkeypatch: pytest.MonkeyPatch, run: Callable[..., Result]
 ) -> None:
-    from rnnc.runtime import scan
+    from rnnc.runtime.scan import scan
     from rnnc.verify import inputs as trial
 
     class Wrong(torch.autograd.Function):

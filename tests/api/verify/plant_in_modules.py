@@ -13,11 +13,11 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
+from rnnc.runtime.call.ragged import Ragged
 from rnnc.runtime.cpu.target import CpuTarget
 from rnnc.runtime.module import rnn as module
-from rnnc.runtime.module.known_calls import KnownCalls
 from rnnc.runtime.module.stepper import Stepper
-from rnnc.runtime.ragged.given import Ragged
+from rnnc.runtime.run.known_calls import KnownCalls
 from rnnc.verify.fuzz.run import Outcome
 from rnnc.verify.modules.case import ModuleCase
 from rnnc.verify.modules.run import run_module

@@ -240,13 +240,13 @@ def test_a_function_mode_sees_the_operator_and_a_default_device_costs_nothing(in
         check_close(inputs.scan(odd, "auto"), wanted)
     assert any("rnnc.scan" in name for name in names)
     calls = []
-    original = rnnc.runtime.scan.scan_op
-    rnnc.runtime.scan.scan_op = lambda *a: calls.append(a) or original(*a)
+    original = rnnc.runtime.run.scan.scan_op
+    rnnc.runtime.run.scan.scan_op = lambda *a: calls.append(a) or original(*a)
     try:
         with torch.device("cpu"):
             check_close(inputs.scan(odd, "auto"), wanted)
     finally:
-        rnnc.runtime.scan.scan_op = original
+        rnnc.runtime.run.scan.scan_op = original
     assert not calls
 
 

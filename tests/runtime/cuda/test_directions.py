@@ -11,15 +11,15 @@ from rnnc.codegen.cuda.limits import limits_of
 from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.plan import Plan
 from rnnc.codegen.shape import Shape
-from rnnc.runtime.call import Call, Choice
+from rnnc.runtime.call.call import Call, Choice
+from rnnc.runtime.call.tensors import ScanInputs, saved_of
 from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda import step_down, target
 from rnnc.runtime.cuda.launch import CallSizes
 from rnnc.runtime.cuda.launchers import LAUNCHERS
 from rnnc.runtime.cuda.prepared import prepare
 from rnnc.runtime.cuda.target import CudaTarget
-from rnnc.runtime.multiplier import TORCH
-from rnnc.runtime.tensors import ScanInputs, saved_of
+from rnnc.runtime.program.multiplier import TORCH
 
 LSTM = rnnc.cells.lstm
 BATCH, STEPS, HEADS, DIM = 17, 3, 2, 64

@@ -13,10 +13,11 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.render import cuda_unit
+from rnnc.runtime.call.made_masks import MadeMasks
+from rnnc.runtime.call.masks import RESTART, Masks, masks_of, read_states, with_reset_values
+from rnnc.runtime.call.ragged import Ragged
 from rnnc.runtime.cuda.products import masks, packing, rows
-from rnnc.runtime.masks import RESTART, Masks, masks_of, read_states, with_reset_values
-from rnnc.runtime.ragged.given import Ragged
-from rnnc.runtime.ragged.packing import TorchPacking
+from rnnc.runtime.targets.packing import TorchPacking
 
 KERNELS = ("order_rows", "make_masks", "pack_masks", "select_rows", "move_rows", "read_states")
 EMULATED = Path(__file__).parents[2] / "emulated" / "lanes.h"
@@ -127,7 +128,7 @@ def test_reset_values_lie_where_kernels_can_copy_them():
 def test_masks(batch, steps, given, launches):
     lengths, reset = drawn(batch, steps, given)
     ragged = Ragged(lengths, None if reset is None else reset.t(), None)
-    made = rows.CudaRows().made_masks(ragged, (batch, steps), (False, True))
+    made = rows.CudaRows().made_masks(ragged, (batch, steps), torch.device("cpu"), (False, True))
     for direction, reverse in enumerate((False, True)):
         wanted = masks_of(lengths, reset, None, (batch, steps), torch.device("cpu"), reverse)
         assert torch.equal(made.steps[direction], wanted.steps)
@@ -144,7 +145,7 @@ def test_masks(batch, steps, given, launches):
 def test_packed_rows_lie_in_order(launches):
     lengths = torch.tensor([9, 4, 4, 1])
     ragged = Ragged(lengths, None, None, torch.arange(10))
-    made = rows.CudaRows().made_masks(ragged, (4, 9), (False,))
+    made = rows.CudaRows().made_masks(ragged, (4, 9), torch.device("cpu"), (False,))
     assert made.order is None
     assert torch.equal(made.restarts[0], expected_restarts(made.steps[0]))
     assert torch.equal(made.longest, lengths.int())
@@ -211,7 +212,8 @@ def test_rows_that_run(features, launches):
     x[inside] = 1
     steps = masks_of(lengths, None, None, (5, 9), torch.device("cpu"), False).steps
     for own in (x.transpose(0, 1), x.transpose(0, 1).contiguous()):
-        got = rows.CudaRows().rows_that_run(own, steps)
+        made = MadeMasks(steps[None], None, None)
+        got = rows.CudaRows().rows_that_run(own, Ragged(lengths, None, None), made)
         assert torch.equal(got[..., 0], inside.t().half())
 
 

@@ -7,10 +7,10 @@ import random
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.call import Choice, call_of
-from rnnc.runtime.masks import masks_of
-from rnnc.runtime.targets import TARGETS
-from rnnc.runtime.tensors import ScanInputs
+from rnnc.runtime.call.call import Choice, call_of
+from rnnc.runtime.call.masks import masks_of
+from rnnc.runtime.call.tensors import ScanInputs
+from rnnc.runtime.targets.registry import TARGETS
 
 CELL = rnnc.cells.lstm
 # B, T, N and D: more than two tiles of rows, of which the last is not full.

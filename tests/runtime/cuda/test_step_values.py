@@ -9,7 +9,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.codegen.cuda.step import gradient_tile, tile
-from rnnc.runtime.targets import TARGETS
+from rnnc.runtime.targets.registry import TARGETS
 from torch.autograd import forward_ad
 from torch.utils._python_dispatch import TorchDispatchMode
 

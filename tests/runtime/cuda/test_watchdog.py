@@ -14,12 +14,12 @@ from rnnc.codegen.cuda.planner import plan_for
 from rnnc.codegen.cuda.source import cuda_source
 from rnnc.codegen.shape import DIRECTIONS, Shape
 from rnnc.errors import RnncError
+from rnnc.runtime.call.tensors import ScanInputs, saved_of
 from rnnc.runtime.cuda import kernels as cuda
 from rnnc.runtime.cuda.launch import CallSizes
 from rnnc.runtime.cuda.prepared import prepare
 from rnnc.runtime.cuda.resident.tiled import TiledLauncher
 from rnnc.runtime.cuda.watchdog import VARIABLE, watchdog_bound
-from rnnc.runtime.tensors import ScanInputs, saved_of
 
 
 @pytest.fixture(autouse=True)

@@ -67,7 +67,7 @@ def test_reset_values_of_several_shapes(inputs):
 
 
 def test_a_target_without_masks_refuses_them(inputs, monkeypatch):
-    from rnnc.runtime.targets import TARGETS
+    from rnnc.runtime.targets.registry import TARGETS
 
     monkeypatch.setattr(type(TARGETS["cpu"]), "takes_masks", False, raising=False)
     for backend in ("auto", "cpu"):

@@ -102,7 +102,7 @@ def test_under_a_compiler(inputs):
 
 def test_values_that_nobody_saw_are_clamped(inputs, monkeypatch):
     """As on a GPU, whose values the host does not read."""
-    from rnnc.runtime.composed import packed
+    from rnnc.runtime.scan import packed
 
     monkeypatch.setattr(packed, "values_visible", lambda tensor: False)
     wx = draw(5, N, D, 4)

@@ -11,7 +11,7 @@ import rnnc
 import torch
 from rnnc.runtime.cpu.target import CpuTarget
 from rnnc.runtime.errors import TensorError
-from rnnc.runtime.targets import register_target, unregister_target
+from rnnc.runtime.targets.registry import register_target, unregister_target
 
 
 def module(name="gru", **options):

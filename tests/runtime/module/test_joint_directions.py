@@ -8,7 +8,7 @@ import pytest
 import rnnc
 import torch
 from rnnc.runtime.cpu.target import CpuTarget
-from rnnc.runtime.targets import TARGETS, register_target, unregister_target
+from rnnc.runtime.targets.registry import TARGETS, register_target, unregister_target
 
 CELLS = ("lstm", "gru", "fastgrnn", "unicornn", "peephole_lstm")
 

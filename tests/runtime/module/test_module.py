@@ -314,7 +314,7 @@ def test_a_tensor_that_no_gate_takes_is_refused():
 
 
 def test_other_devices_run_the_reference_and_say_so_once():
-    rnnc.runtime.caller.warn_once.cache_clear()
+    rnnc.runtime.process.caller.warn_once.cache_clear()
     rnn = rnnc.RNN(rnnc.cells.elman, 3, 4, device="meta")
     with pytest.warns(RuntimeWarning, match="no kernels for the device 'meta'"):
         y, _ = rnn(torch.zeros(2, 5, 3, device="meta"))

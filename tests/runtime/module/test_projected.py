@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F  # noqa: N812
 from rnnc import Constant, Gate, Param, State, constant, exp, gate, param, state, tanh
 from rnnc.runtime.errors import TensorError
-from rnnc.runtime.reference import evaluate
+from rnnc.runtime.targets.reference import evaluate
 from torch.fx.experimental.proxy_tensor import make_fx
 
 NAN = float("nan")

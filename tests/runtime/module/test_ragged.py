@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import rnnc
 import torch
-from rnnc.runtime import layers
+from rnnc.runtime.run import layers
 
 NAN = float("nan")
 B, T, INPUT, HIDDEN = 4, 6, 3, 4

@@ -211,7 +211,7 @@ def test_kernels_of_a_simulated_gpu_without_a_graph(simulated_gpu):
 def test_graphs_take_the_two_sets_of_states_in_turns(emulated_gpu, monkeypatch):
     """A graph that is replayed is a run of the same tensors."""
     rnn = module_of("gru", backend="simulated", dtype=torch.float64)
-    target = type(rnnc.runtime.targets.TARGETS["simulated"])
+    target = type(rnnc.runtime.targets.registry.TARGETS["simulated"])
     monkeypatch.setattr(
         target, "capture", lambda self, device, runs: [run() and run for run in runs]
     )

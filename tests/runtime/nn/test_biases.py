@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.module.forms import TORCH, TORCH_GRU
+from rnnc.runtime.call.forms import TORCH, TORCH_GRU
 from torch.utils._python_dispatch import TorchDispatchMode
 
 

@@ -7,10 +7,10 @@ import re
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.caller import warn_once
 from rnnc.runtime.cpu.target import CpuTarget
 from rnnc.runtime.errors import NoCompilerError
 from rnnc.runtime.nn import masks
+from rnnc.runtime.process.caller import warn_once
 from torch import nn
 from torch.autograd import forward_ad
 

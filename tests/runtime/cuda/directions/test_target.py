@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 import rnnc
 import torch
-from rnnc.runtime.call import Choice, call_of
+from rnnc.runtime.call.call import Choice, call_of
+from rnnc.runtime.call.call import ragged as given
 from rnnc.runtime.cuda.target import CudaTarget
-from rnnc.runtime.ragged import given
-from rnnc.runtime.targets import TARGETS
+from rnnc.runtime.targets.registry import TARGETS
 from torch.nn.utils.rnn import pack_sequence
 
 LSTM = rnnc.cells.lstm

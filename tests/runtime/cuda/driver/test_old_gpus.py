@@ -10,10 +10,10 @@ import torch
 from rnnc.codegen.cuda.limits import KIB, MIB, Limits
 from rnnc.codegen.cuda.planner import plan_for, plans_for
 from rnnc.codegen.shape import PlanError, Shape
-from rnnc.runtime import scan
-from rnnc.runtime.caller import warn_once
 from rnnc.runtime.cuda.driver import device
 from rnnc.runtime.cuda.driver.device import find_cuda
+from rnnc.runtime.process.caller import warn_once
+from rnnc.runtime.run import scan
 
 T4 = Limits("Tesla T4", (7, 5), 40, 64 * KIB, 64 * KIB, 4 * MIB, 1)
 

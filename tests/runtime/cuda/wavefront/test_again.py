@@ -6,7 +6,7 @@ import pytest
 from rnnc.runtime.cuda.wavefront import again
 from rnnc.runtime.cuda.wavefront.again import IssueAgain
 from rnnc.runtime.cuda.wavefront.lanes import Lane
-from rnnc.runtime.replay.entries import Running
+from rnnc.runtime.program.entries import Running
 
 LANE = Lane(7, None, 0)
 

@@ -7,7 +7,7 @@ import rnnc
 import torch
 from rnnc.runtime.cuda import target
 from rnnc.runtime.cuda.driver import stream_memory
-from rnnc.runtime.replay import replays
+from rnnc.runtime.program import replays
 
 STEPS, BATCH, HIDDEN = 256, 2, 32
 

@@ -1,0 +1,154 @@
+"""What a call is besides its tensors: the cell, the target, and which results are wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Literal, NamedTuple
+
+import torch
+
+from ...cellspec.cell import CellSpec
+from ...codegen.cuda.kinds import variants
+from ...codegen.layout import layout_of
+from ...codegen.shape import SAVES, Precision, Reverse, Save
+from ..store.digest import runtime_digest
+from ..store.facts import facts_of
+from .marks import constant_in_graphs
+from .options import check_choice
+
+# How the layers of a call run: at the same time, one after the other, or what is faster.
+Order = Literal["auto", "wavefront", "sequential"]
+ORDERS: tuple[Order, ...] = ("auto", "wavefront", "sequential")
+_FILLS = 8  # how many values `Choice.fill` has: not each call has plans of its own
+
+
+class Choice(NamedTuple):
+    """What a caller chose among the kernels of a device: as in `rnnc.scan`.
+
+    There `reverse` is a bool. A module also has `"half"`: both directions of a layer in one call,
+    the heads of the one that runs forwards first. `fill` is that of `Shape`, which no caller says:
+    a module's call has it where the host sees how many steps each row runs, since other plans are
+    faster there.
+    """
+
+    variant: str = "auto"
+    save: Save = "gates"
+    precision: Precision = None
+    reverse: Reverse = False
+    fill: float = 1.0
+
+    @property
+    def of_scan(self) -> tuple[str, Save, Precision, Reverse]:
+        """What the operators of a scan take."""
+        return self.variant, self.save, self.precision, self.reverse
+
+
+def fill_of(total: int, steps: int, batch: int) -> float:
+    """The share of the steps of all rows that run, as `Choice` has it.
+
+    Args:
+        total: steps that run, of all rows.
+        steps: of the call.
+        batch: rows.
+    """
+    share = round(_FILLS * total / max(steps * batch, 1))
+    return min(max(share, 1), _FILLS) / _FILLS
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Call:
+    """A call, besides its tensors.
+
+    `call_of` makes one object for all equal calls, so that a call is compared and hashed by its
+    identity.
+
+    Attributes:
+        cell: the cell.
+        target: the name of the target that runs it.
+        for_backward: whether a backward may follow.
+        stored: which states are returned at all steps.
+        choice: among the kernels of a GPU.
+        tf32: whether products may round factors of float32 to TF32: decided by the forward, and the
+            same in its backward.
+        masked: whether it has `Masks`: its kernels are then others.
+    """
+
+    cell: CellSpec
+    target: str
+    for_backward: bool
+    stored: tuple[bool, ...]
+    choice: Choice
+    tf32: bool = False
+    masked: bool = False
+
+
+@lru_cache(maxsize=1024)
+def call_of(
+    cell: str,
+    target: str,
+    for_backward: bool,
+    over_time: tuple[bool, ...] | None,
+    choice: Choice,
+    tf32: bool,
+    masked: bool = False,
+) -> Call:
+    """A call by plain values.
+
+    Args:
+        cell: as JSON.
+        target: the name of the target that runs it.
+        for_backward: whether a backward may follow.
+        over_time: which states the caller wants at all steps; None for a backward alone.
+        choice: among the kernels of a GPU.
+        tf32: whether products may round factors of float32 to TF32.
+        masked: whether it has masks.
+
+    Raises:
+        TensorError: there is no such variant, or nothing like it to save, on any device.
+    """
+    check_choice("variant", choice.variant, variants())
+    check_choice("save", choice.save, SAVES)
+    stored = () if over_time is None else stored_states(cell, over_time, for_backward)
+    return Call(cell_of(cell), target, for_backward, stored, choice, tf32, masked)
+
+
+@lru_cache(maxsize=512)
+def cell_of(text: str) -> CellSpec:
+    """The cell that an operator's text argument describes: its JSON ends before the first tab."""
+    return CellSpec.from_json(text.partition("\t")[0])
+
+
+@constant_in_graphs
+def text_in_graph(text: str) -> str:
+    """An operator's text argument in a graph that `torch.compile` makes.
+
+    What follows its tab tells versions of this package apart. Inductor keeps compiled graphs on
+    disk, with the sizes of what an operator saves, and finds them by the graph's constants. It is
+    one line: torch 2.11 writes it into a comment.
+
+    Args:
+        text: the cell as JSON.
+    """
+    return text if torch.compiler.is_exporting() else f"{text}\t{runtime_digest()}"
+
+
+def stored_states(cell: str, over_time: Sequence[bool], for_backward: bool) -> tuple[bool, ...]:
+    """Which states a call returns at all steps.
+
+    Args:
+        cell: as JSON.
+        over_time: which the caller wants.
+        for_backward: whether those that the backward reads are wanted too.
+    """
+    reads = backward_reads(cell_of(cell))
+    return tuple(w or (for_backward and read) for w, read in zip(over_time, reads, strict=True))
+
+
+@lru_cache(maxsize=512)
+def backward_reads(cell: CellSpec) -> tuple[bool, ...]:
+    """Which states at all steps the backward needs: those it reads, and the sources of products."""
+    layout = layout_of(cell)
+    reads = zip(layout.states, facts_of(cell).reads, strict=True)
+    return tuple(r or state in layout.sources.values for state, r in reads)

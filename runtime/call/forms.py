@@ -1,0 +1,213 @@
+"""How the parameters of a module hold the weights of its layers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from .layers import LayerWeights, weights_from
+
+# The names of a module's weights without the layer: f"{name}_l{layer}".
+WEIGHTS = ("weight_ih", "weight_hh", "weight_hd", "bias")
+
+
+class Form(Protocol):
+    """The way from a module's parameters to the weights of its layers, and back for gradients.
+
+    Each direction of each layer has as many parameters as `LayerWeights.flat` has tensors. They lie
+    in one sequence.
+    """
+
+    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+        """The weights of each direction of each layer.
+
+        Args:
+            parameters: of the module.
+            parts: layers times directions.
+        """
+
+    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
+        """What a single step reads: the `LayerWeights.flat` of each direction of each layer.
+
+        Their shapes do not matter. In memory rows are in the order head, gate, unit.
+
+        Args:
+            parameters: of the module.
+            parts: layers times directions.
+        """
+
+    def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
+        """Which gradients of weights are wanted, where those of some parameters are.
+
+        Args:
+            needs: whether the gradient of each parameter is wanted.
+            parts: layers times directions.
+        """
+
+    def gradients(
+        self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
+    ) -> Sequence[Tensor | None]:
+        """The gradients of the parameters.
+
+        Args:
+            gradients: of the weights, the `LayerWeights.flat` of each direction of each layer.
+            needs: as in `needs`.
+            parts: layers times directions.
+        """
+
+
+class OwnForm:
+    """That of the operators of torch: each parameter is a weight."""
+
+    def weights(self, parameters: Sequence[Tensor | None], parts: int) -> list[LayerWeights]:
+        """As in `Form`."""
+        return weights_from(parameters, parts)
+
+    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
+        """As in `Form`; of one head."""
+        return parameters
+
+    def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
+        """As in `Form`."""
+        return needs
+
+    def gradients(
+        self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
+    ) -> Sequence[Tensor | None]:
+        """As in `Form`."""
+        return gradients
+
+
+@dataclass(frozen=True, eq=False)
+class TorchForm:
+    """That of torch's modules: `weight_ih`, `weight_hh`, `bias_ih` and `bias_hh`, or no biases.
+
+    The cells have one head. The rows of a matrix are gate by gate, and so are the biases: the sum
+    of both.
+
+    Attributes:
+        split: whether the last gate is in two parts, of which one takes the last gate of `bias_ih`
+            and the other that of `bias_hh`: the candidate of a GRU.
+    """
+
+    split: bool
+
+    def weights(
+        self,
+        parameters: Sequence[Tensor | None],
+        parts: int,
+        by_kernels: bool = False,
+        biases: bool = True,
+    ) -> list[LayerWeights]:
+        """As in `Form`; matrices are views, and biases are added anew.
+
+        Args:
+            parameters: of the module.
+            parts: layers times directions.
+            by_kernels: whether no operation of torch follows a gradient: biases are added at once.
+            biases: whether anyone reads them; else they hold other values.
+        """
+        pairs = [
+            None if ih is None or hh is None else (ih, hh)
+            for ih, hh in zip(parameters[2::4], parameters[3::4], strict=True)
+        ]
+        sums = iter(self._biases([pair for pair in pairs if pair], by_kernels) if biases else ())
+        found = []
+        for part, pair in enumerate(pairs):
+            weight_ih, weight_hh = parameters[4 * part : 4 * part + 2]
+            assert weight_ih is not None
+            assert weight_hh is not None
+            dim, b = weight_hh.shape[1], None
+            if pair is not None:
+                b = (next(sums) if biases else pair[0]).view(-1, 1, dim)
+            W = weight_ih.reshape(-1, 1, dim, weight_ih.shape[1])
+            found.append(LayerWeights(W, weight_hh.reshape(-1, 1, dim, dim), b, None, ()))
+        return found
+
+    def of_step(self, parameters: Sequence[Tensor | None], parts: int) -> Sequence[Tensor | None]:
+        """As in `Form`.
+
+        Args:
+            parameters: of the module.
+            parts: layers times directions.
+        """
+        return flat_weights(self, parameters, parts)
+
+    def _biases(self, pairs: Sequence[tuple[Tensor, Tensor]], at_once: bool) -> list[Tensor]:
+        """Of each pair, gate by gate: (gates * dim)."""
+        counts = [len(ih) // 3 * 2 if self.split else len(ih) for ih, _ in pairs]
+        added = [(ih[:n], hh[:n]) for (ih, hh), n in zip(pairs, counts, strict=True)]
+        if at_once and len(added) > 1:
+            sums = torch._foreach_add([ih for ih, _ in added], [hh for _, hh in added])
+        else:
+            sums = tuple([ih + hh for ih, hh in added])
+        if not self.split:
+            return list(sums)
+        return [
+            torch.cat((both, ih[n:], hh[n:]))
+            for both, (ih, hh), n in zip(sums, pairs, counts, strict=True)
+        ]
+
+    def needs(self, needs: Sequence[bool], parts: int) -> Sequence[bool]:
+        """As in `Form`.
+
+        Args:
+            needs: whether the gradient of each parameter is wanted.
+            parts: layers times directions.
+        """
+        found = []
+        for first in range(0, 4 * parts, 4):
+            weight_ih, weight_hh, bias_ih, bias_hh = needs[first : first + 4]
+            found += [weight_ih, weight_hh, bias_ih or bias_hh, False]
+        return found
+
+    def gradients(
+        self, gradients: Sequence[Tensor | None], needs: Sequence[bool], parts: int
+    ) -> Sequence[Tensor | None]:
+        """As in `Form`.
+
+        Args:
+            gradients: of the weights.
+            needs: whether the gradient of each parameter is wanted.
+            parts: layers times directions.
+        """
+        found: list[Tensor | None] = []
+        for first in range(0, 4 * parts, 4):
+            d_W, d_R, d_b, _ = gradients[first : first + 4]
+            d_ih = d_hh = None
+            if d_b is not None:
+                d_ih = d_hh = d_b.reshape(-1)
+                if self.split:
+                    dim = d_b.shape[-1]
+                    d_hh = torch.cat((d_ih[: -2 * dim], d_ih[-dim:])) if needs[first + 3] else None
+                    d_ih = d_ih[:-dim]
+            found += [_rows(d_W), _rows(d_R), d_ih, d_hh]
+        return found
+
+
+def _rows(gradient: Tensor | None) -> Tensor | None:
+    return None if gradient is None else gradient.reshape(-1, gradient.shape[-1])
+
+
+def flat_weights(
+    form: Form, parameters: Sequence[Tensor | None], parts: int
+) -> Sequence[Tensor | None]:
+    """The `LayerWeights.flat` of each direction of each layer, one after the other.
+
+    Args:
+        form: of the parameters.
+        parameters: of the module.
+        parts: layers times directions.
+    """
+    if form is OWN:
+        return parameters
+    return [weight for own in form.weights(parameters, parts) for weight in own.flat()]
+
+
+OWN: Form = OwnForm()
+TORCH: Form = TorchForm(split=False)
+TORCH_GRU: Form = TorchForm(split=True)

@@ -1,0 +1,52 @@
+"""The masks of a call of all layers: made once, of all directions, and read by every layer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from ...codegen.shape import Reverse
+from .masks import Masks, with_reset_values
+from .ragged import by_heads
+
+
+class MadeMasks(NamedTuple):
+    """How rows take steps.
+
+    Attributes:
+        steps: (directions, T, B) of uint8; of a direction as in `Masks`.
+        restarts: of a direction as in `Masks`, where the target reads them; else None.
+        longest: as in `Masks`.
+        order: as in `Masks`; it belongs to `restarts`.
+    """
+
+    steps: Tensor
+    restarts: Tensor | None
+    longest: Tensor | None
+    order: Tensor | None = None
+
+    def of(
+        self,
+        direction: int,
+        reset_to: Sequence[Tensor] | None,
+        sizes: tuple[int, int],
+        reverse: Reverse,
+    ) -> Masks:
+        """The masks of a direction of a layer, or of both where one call runs them.
+
+        Args:
+            direction: its number.
+            reset_to: of the direction, as in `Ragged` without their first axis.
+            sizes: heads, and units per head.
+            reverse: which heads run from the last step to the first.
+        """
+        steps, restarts = self.steps, self.restarts
+        if reverse != "half":
+            steps = steps[direction]
+            restarts = None if restarts is None else restarts[direction]
+        found = Masks(steps, self.longest, None, restarts, self.order)
+        if reset_to is None:
+            return found
+        return with_reset_values(found, [by_heads(v, *sizes) for v in reset_to], reverse)

@@ -1,0 +1,258 @@
+"""Lengths and resets of a call as kernels read them: how each row takes each step.
+
+B batch rows, T steps, N heads, D units per head. A mask selects, it never multiplies: what padding
+holds may be anything, NaN included.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...codegen.layout import layout_of
+from ...codegen.shape import Masked, Reverse
+
+# A byte of `Masks.steps`. A step that is held does not run: the states stand still and outputs are
+# zero. A step runs from the states after the step before it, from the reset values, or from the
+# states that the caller passed; the last only where it is the first step of the row.
+HOLD, RUN, RESTART, FIRST = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Masks:
+    """Of one direction of time.
+
+    Attributes:
+        steps: (T, B) of uint8, contiguous: HOLD, RUN, RESTART or FIRST, by time, not by the order
+            in which steps run. In the reverse direction the byte of t - 1 is RESTART where the
+            caller resets at t. Where one call runs both directions of a layer: (2, T, B), of each.
+        longest: (B,) of int32, the number of steps that each row runs, 0 to T; None where all rows
+            run all steps.
+        reset_to: the values of each state after a reset, (N, D), (B, N, D) or (B, T, N, D), which
+            is read at the time of the byte: in the reverse direction it lacks its first step, but
+            not where one call runs both directions. None for the cell's initial values.
+        restarts: where `steps` is RESTART, in the form in which a target's kernels read it; None
+            where it is not made yet. It is no part of `flat`.
+        order: (2, B) of int32, the order in which the tiles of `restarts` have rows: the row at
+            each place, the longest first, and the place of each row. None where both are the same.
+            It is no part of `flat` either.
+    """
+
+    steps: Tensor
+    longest: Tensor | None
+    reset_to: Sequence[Tensor] | None
+    restarts: Tensor | None = None
+    order: Tensor | None = None
+
+    def flat(self, states: int) -> tuple[Tensor | None, ...]:
+        """All tensors in one tuple, as long for all masks of a cell; `masks_from` is the inverse.
+
+        Args:
+            states: how many the cell has.
+        """
+        return (self.steps, self.longest, *(self.reset_to or (None,) * states))
+
+    def map(self, change: Callable[[Tensor], Tensor]) -> Masks:
+        """The same masks with other reset values.
+
+        Args:
+            change: gives the new tensor for each tensor.
+        """
+        if self.reset_to is None:
+            return self
+        values = tuple([change(t) for t in self.reset_to])
+        return replace(self, reset_to=values)
+
+    @property
+    def learned(self) -> bool:
+        """Whether a backward gives gradients of reset values: of all but stored states."""
+        return self.reset_to is not None and any(t.ndim < 4 for t in self.reset_to)
+
+    @property
+    def kind(self) -> Masked:
+        """Of the masks: whether values after a reset differ between steps."""
+        stored = self.reset_to is not None and any(t.ndim == 4 for t in self.reset_to)
+        return "stored" if stored else True
+
+    def gradients(
+        self, d_reset_to: Sequence[Tensor] | None, states: int
+    ) -> tuple[Tensor | None, ...]:
+        """The gradients of `flat`: of the reset values alone.
+
+        Args:
+            d_reset_to: of each state, (B, N, D), summed over time; None for none.
+            states: how many the cell has.
+        """
+        if self.reset_to is None or d_reset_to is None:
+            return (None,) * (2 + states)
+        found = [_as_given(value, d) for value, d in zip(self.reset_to, d_reset_to, strict=True)]
+        return (None, None, *found)
+
+
+def _as_given(value: Tensor, gradient: Tensor) -> Tensor | None:
+    """The gradient of reset values in the shape that the caller gave them."""
+    if value.ndim == 4:
+        return None
+    return gradient.sum(0) if value.ndim == 2 else gradient
+
+
+def masks_from(flat: Sequence[Any]) -> Masks:
+    """The masks that `Masks.flat` flattened.
+
+    Args:
+        flat: its result.
+    """
+    steps, longest, *reset_to = flat
+    return Masks(steps, longest, None if reset_to[0] is None else tuple(reset_to))
+
+
+def masks_of(
+    lengths: Tensor | None,
+    reset: Tensor | None,
+    reset_to: Sequence[Tensor] | None,
+    sizes: tuple[int, int],
+    device: torch.device,
+    reverse: bool,
+) -> Masks | None:
+    """The masks of a call, by torch operations on its device, without a wait for it.
+
+    Args:
+        lengths: (B,) of any integers; clamped to 0 and T.
+        reset: (B, T) of bool.
+        reset_to: as the caller gave it.
+        sizes: B and T.
+        device: of the call.
+        reverse: whether the cell runs from the last step to the first.
+
+    Returns:
+        None where there are neither lengths nor resets.
+    """
+    if lengths is None and reset is None:
+        return None
+    batch, steps = sizes
+    time = torch.arange(steps, device=device).unsqueeze(1)
+    longest = None
+    end: Tensor | int = steps
+    if lengths is not None:
+        end = lengths.to(device, torch.int64, non_blocking=True).clamp(0, steps)
+        longest = end.to(torch.int32)
+    first = time == (end - 1 if reverse else 0)
+    taken = torch.where(first, FIRST, RUN)
+    if reset is not None:
+        resets = reset.t()
+        if reverse:
+            # A reset at t is a boundary between t - 1 and t: the step t - 1 starts anew.
+            later = resets[1:] & (time[1:] < end)
+            resets = torch.cat([later, later.new_zeros(min(steps, 1), batch)])
+        taken = torch.where(resets, RESTART, taken)
+    if lengths is not None:
+        taken = torch.where(time < end, taken, HOLD)
+    bytes_of_steps = taken.to(torch.uint8).expand(steps, batch).contiguous()
+    found = Masks(bytes_of_steps, longest, None)
+    return found if reset is None else with_reset_values(found, reset_to, reverse)
+
+
+def with_reset_values(masks: Masks, reset_to: Sequence[Tensor] | None, reverse: Reverse) -> Masks:
+    """The same masks with reset values.
+
+    Args:
+        masks: of any reset values.
+        reset_to: as the caller gave it: (N, D), (B, N, D) or (B, T, N, D) each.
+        reverse: as in `masks_of`.
+    """
+    values = None if reset_to is None else tuple([_by_time(value, reverse) for value in reset_to])
+    return replace(masks, reset_to=values)
+
+
+def _by_time(value: Tensor, reverse: Reverse) -> Tensor:
+    """Reset values as `Masks` has them; stored states are data, through which no gradient passes.
+
+    The reverse direction restarts at t - 1 with what is stored at t.
+    """
+    if value.ndim < 4:
+        return value
+    value = value.detach()
+    return value[:, 1:] if reverse is True else value
+
+
+def read_states(
+    cell: CellSpec,
+    masks: Masks,
+    states: Sequence[Tensor],
+    initial_states: Sequence[Tensor],
+    reverse: Reverse,
+) -> tuple[list[Tensor], list[Tensor]]:
+    """States for products over all steps: at each step what the step that runs next reads.
+
+    Who multiplies rows of each step with the states after the step before it, and rows of the
+    first with the initial states, as without masks, then has the factors of a call with masks: the
+    reset value where the state was reset, and zero where a step does not run.
+
+    Args:
+        cell: the cell.
+        masks: of the call.
+        states: after each step, (T, B, N, D); those that no recurrent weight reads may be empty.
+        initial_states: before the first step, (B, N, D) each.
+        reverse: which heads run from the last step to the first.
+
+    Returns:
+        The states, of which nobody reads the last that runs, and the initial states.
+    """
+    if reverse == "half":
+        return _read_by_half(cell, masks, states, initial_states)
+    layout, found, firsts = layout_of(cell), list(states), list(initial_states)
+    sources = dict.fromkeys((*layout.sources.values, *layout.diagonal_sources.values))
+    steps = len(masks.steps)
+    # The steps that run later than the first, and the steps before each of them.
+    first, later, before = 0, slice(1, None), slice(0, -1)
+    if reverse:
+        first, later, before = steps - 1, slice(0, -1), slice(1, None)
+    how = masks.steps[:, :, None, None]
+    for source in sources if steps else ():
+        i = source.number
+        zero = states[i].new_zeros(())
+        if masks.reset_to is None:
+            value = values = states[i].new_full((), cell.states[i].init)
+        else:
+            value = values = masks.reset_to[i]
+            if value.ndim == 4:
+                in_time = value.transpose(0, 1)
+                values = in_time[: steps - 1] if reverse else in_time[1:]
+                value = in_time[first] if first < len(in_time) else zero
+        initial = torch.where(how[first] == RESTART, value, initial_states[i])
+        firsts[i] = torch.where(how[first] == HOLD, zero, initial)
+        read = torch.empty_like(states[i])
+        part = read[before]
+        torch.where(how[later] == RUN, states[i][before], zero, out=part)
+        if (
+            reverse and masks.longest is not None
+        ):  # else the first step of a row is the first of all
+            torch.where(how[later] == FIRST, initial_states[i], part, out=part)
+        torch.where(how[later] == RESTART, values, part, out=part)
+        found[i] = read
+    return found, firsts
+
+
+def _read_by_half(
+    cell: CellSpec, masks: Masks, states: Sequence[Tensor], initial_states: Sequence[Tensor]
+) -> tuple[list[Tensor], list[Tensor]]:
+    """`read_states` of a call of both directions of a layer."""
+    found = []
+    for number, reverse in enumerate((False, True)):
+
+        def half(tensor: Tensor, number: int = number) -> Tensor:
+            return tensor.chunk(2, -2)[number]
+
+        values = None if masks.reset_to is None else [half(v) for v in masks.reset_to]
+        own = with_reset_values(Masks(masks.steps[number], masks.longest, None), values, reverse)
+        parts = [half(s) for s in states], [half(s) for s in initial_states]
+        found.append(read_states(cell, own, *parts, reverse))
+    (sequences, firsts), (later, later_firsts) = found
+    pairs = zip(sequences, later, strict=True), zip(firsts, later_firsts, strict=True)
+    read, read_firsts = ([torch.cat(pair, -2) for pair in each] for each in pairs)
+    return read, read_firsts

@@ -1,0 +1,22 @@
+"""Options that have a fixed set of values."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar, cast
+
+from ..errors import TensorError
+
+Word = TypeVar("Word", bound=str | None)
+
+
+def check_choice(name: str, value: Any, choices: tuple[Word, ...]) -> Word:
+    """An option that has a fixed set of values.
+
+    Raises:
+        TensorError: it has another value.
+    """
+    if value not in choices:
+        raise TensorError(
+            name, repr(value), f"one of {', '.join(map(str, choices))}", f"{name}={choices[0]!r}"
+        )
+    return cast(Word, value)

@@ -1,0 +1,105 @@
+"""Which tensors a kernel can read by their address, and whether a mode or tracer is active.
+
+A kernel reads a tensor's memory directly. That is wrong for a tensor whose values differ from its
+memory: a view with the negative bit, a tensor of zeros without memory, a wrapper of a subclass or
+of `torch.func`. Modes and tracers see only calls that go through torch's dispatcher. In these cases
+the call uses the operators, which the dispatcher, modes and subclasses can handle.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, overrides
+from torch.autograd import forward_ad
+from torch.utils._device import DeviceContext
+
+_included = torch._C._dispatch_tls_local_include_set
+profiler_enabled = torch._C._autograd._profiler_enabled
+_function_modes = torch._C._len_torch_function_stack
+_mode_stack: Callable[[], list[Any]] = overrides._get_current_function_mode_stack
+_unpack_dual: Callable[[Tensor], Any] = forward_ad.unpack_dual
+_CLASSES = frozenset((Tensor, torch.nn.Parameter))
+
+
+def _bits(*names: str) -> int:
+    """Dispatch keys, packed into an integer as in torch."""
+    bits = 0
+    for name in names:
+        bits |= torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, name)).raw_repr()
+    return bits
+
+
+# The keys that a thread adds to every call if no mode, tracer or transform is active.
+_UNWATCHED = ~_bits("BackendSelect", "ADInplaceOrView")
+
+
+def all_plain(tensors: Iterable[Tensor | None]) -> bool:
+    """Whether a kernel can read all tensors, which are real, by their address.
+
+    They must not be wrappers, and must have memory and no negative bit.
+    """
+    for tensor in tensors:
+        if tensor is None:
+            continue
+        if tensor.__class__ not in _CLASSES or tensor.is_neg():
+            return False
+        try:
+            if not tensor.data_ptr() and tensor.numel():
+                return False  # zeros without memory, or freed memory
+        except RuntimeError:  # a sparse tensor, or the wrapper of a transform
+            return False
+    return True
+
+
+def is_watched() -> bool:
+    """Whether a mode, tracer or transform of torch is active that must see the call.
+
+    `with torch.device(...)` is a mode too, but it only affects the creation of tensors.
+    """
+    return bool(_included().raw_repr() & _UNWATCHED) or (
+        bool(_function_modes()) and any(not isinstance(m, DeviceContext) for m in _mode_stack())
+    )
+
+
+def any_function_mode() -> bool:
+    """Whether a mode sees functions of torch now; `with torch.device(...)` is one too."""
+    return bool(_function_modes())
+
+
+def treats_itself(tensor: Tensor) -> bool:
+    """Whether the tensor's type defines what operators do with it (`__torch_dispatch__`)."""
+    return type(tensor).__torch_dispatch__ is not Tensor.__torch_dispatch__
+
+
+def is_wrapped(tensor: Tensor | None) -> bool:
+    """Whether a tensor is the wrapper of a transform of torch, for example of `vmap`."""
+    functorch = torch._C._functorch
+    return tensor is not None and (
+        functorch.is_functorch_wrapped_tensor(tensor) or functorch.is_legacy_batchedtensor(tensor)
+    )
+
+
+def any_tangent(tensors: Sequence[Tensor | None]) -> bool:
+    """Whether a tensor has a forward-mode derivative."""
+    return forward_ad._current_level >= 0 and any(
+        t is not None and _unpack_dual(t).tangent is not None for t in tensors
+    )
+
+
+def values_visible(tensor: Tensor) -> bool:
+    """Whether a check may look at values: of a plain tensor on the CPU, or on any device if wanted.
+
+    Args:
+        tensor: an argument.
+    """
+    if torch.compiler.is_compiling():
+        return False
+    # First what takes the least time: lengths on a GPU are asked about in each call.
+    if not tensor.is_cpu and os.environ.get("RNNC_CHECK", "") in ("", "0"):
+        return False
+    visible = tensor.is_cpu or tensor.is_cuda
+    return visible and not is_watched() and all_plain((tensor,))

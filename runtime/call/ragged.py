@@ -1,0 +1,145 @@
+"""Lengths and resets of a module's call, as the caller gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .call import fill_of
+from .plain import values_visible
+
+
+class RaggedKind(NamedTuple):
+    """Which tensors of `Ragged` a call has.
+
+    Attributes:
+        lengths: whether it has lengths.
+        reset: whether it has resets.
+        values: how many states have reset values: none, or all.
+        packed: whether rows are packed.
+    """
+
+    lengths: bool
+    reset: bool
+    values: int
+    packed: bool = False
+
+    @property
+    def tensors(self) -> int:
+        """How many there are."""
+        return self.lengths + self.reset + self.values + self.packed
+
+    def named(self, tensors: Sequence[Any]) -> Ragged:
+        """The tensors that `Ragged.tensors` gave, by their names.
+
+        Args:
+            tensors: as many as there are.
+        """
+        place = self.lengths + self.reset
+        return Ragged(
+            tensors[0] if self.lengths else None,
+            tensors[place - 1] if self.reset else None,
+            tuple(tensors[place : place + self.values]) if self.values else None,
+            tensors[-1] if self.packed else None,
+        )
+
+
+class Ragged(NamedTuple):
+    """How the rows of a module's call take its steps, in all layers and directions.
+
+    Attributes:
+        lengths: (B,) of whole numbers; None where all rows run all steps.
+        reset: (T, B) of bool; None for none.
+        reset_to: the values of each state after a reset, (layers * directions, hidden),
+            (layers * directions, B, hidden) or (layers * directions, T, B, hidden); None for each
+            state's `init`.
+        starts: of packed rows, as in `TorchPacking`; None where rows are not packed.
+        fill: as in `Choice`, of rows that are not packed.
+    """
+
+    lengths: Tensor | None
+    reset: Tensor | None
+    reset_to: Sequence[Tensor] | None
+    starts: Tensor | None = None
+    fill: float = 1.0
+
+    @property
+    def kind(self) -> RaggedKind:
+        """Which tensors there are."""
+        values = 0 if self.reset_to is None else len(self.reset_to)
+        given = self.lengths is not None, self.reset is not None
+        return RaggedKind(*given, values, self.starts is not None)
+
+    def tensors(self) -> list[Tensor]:
+        """Those that there are, one after the other; `RaggedKind.named` is the inverse."""
+        found = [tensor for tensor in (self.lengths, self.reset) if tensor is not None]
+        packed = [] if self.starts is None else [self.starts]
+        return [*found, *(self.reset_to or ()), *packed]
+
+    def on(self, x: Tensor) -> Ragged:
+        """The same with lengths of int64 on the device of x; nothing waits for it. Where only the
+        host saw them, `fill` says how many steps run.
+
+        Args:
+            x: (T, B, input), or (total, input) of packed rows.
+        """
+        lengths, fill = self.lengths, self.fill
+        if lengths is None or (lengths.dtype == torch.int64 and lengths.device == x.device):
+            return self
+        if self.starts is None and _host_alone_sees(lengths, x.device) and values_visible(lengths):
+            fill = fill_of(int(lengths.sum()), *x.shape[:2])
+        lengths = lengths.to(x.device, torch.int64, non_blocking=True)
+        return self._replace(lengths=lengths, fill=fill)
+
+    def cleaned(self, x: Tensor) -> Tensor:
+        """The input of the first layer with zeros where a row runs no step: no product reads more.
+
+        Args:
+            x: (T, B, input).
+        """
+        if self.lengths is None:
+            return x
+        time = torch.arange(len(x), device=x.device).unsqueeze(1)
+        runs = time < self.lengths.to(x.device, non_blocking=True)
+        return torch.where(runs.unsqueeze(2), x, 0.0)
+
+    def selected(self, states: Sequence[Tensor], inits: Sequence[float]) -> list[Tensor]:
+        """The states before a single step: those after the reset, where there is one.
+
+        Args:
+            states: (layers, B, hidden) each, or (layers, hidden) of one sequence.
+            inits: the initial value of each.
+        """
+        if self.reset is None:
+            return list(states)
+        where, found = self.reset.unsqueeze(-1), []
+        for i, state in enumerate(states):
+            value: Tensor | float = inits[i]
+            if self.reset_to is not None:
+                own = self.reset_to[i]
+                value = own.unsqueeze(1) if own.ndim < state.ndim else own
+            found.append(torch.where(where, value, state))
+        return found
+
+
+def _host_alone_sees(lengths: Tensor, device: torch.device) -> bool:
+    """Whether the host can count their steps without a wait, and the call runs elsewhere."""
+    return lengths.device.type == "cpu" and device.type != "cpu"
+
+
+def by_heads(value: Tensor, heads: int, dim: int) -> Tensor:
+    """The reset values of a direction of a layer, as `Masks` has them.
+
+    Args:
+        value: (hidden), (B, hidden) or (T, B, hidden).
+        heads: of the direction.
+        dim: units per head.
+
+    Returns:
+        (N, D), (B, N, D) or (B, T, N, D).
+    """
+    found = value.reshape(*value.shape[:-1], heads, dim)
+    return found.transpose(0, 1) if found.ndim == 4 else found

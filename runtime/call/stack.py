@@ -1,0 +1,134 @@
+"""A call of all layers of a module: what it is besides its tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from .call import Call, Order
+from .forms import OWN, Form
+from .layers import LayersCall, LayerWeights
+from .made_masks import MadeMasks
+from .masks import Masks
+from .ragged import Ragged, RaggedKind
+from .rows_form import RowsForm
+
+
+class Stack(NamedTuple):
+    """What a call of all layers is, besides its tensors.
+
+    A layer has one direction of time or two. Weights, states and results of all of them lie in one
+    sequence: those of a layer beside each other.
+
+    Attributes:
+        calls: the call of each direction of a layer.
+        layers: their number.
+        heads: of each direction of a layer.
+        dim: units per head.
+        dropout: the probability of dropping a feature between layers; 0 outside of training.
+        initial_values: of each state, where the caller gives no states.
+        order: the caller's word for whether layers run at the same time.
+        joint: whether both directions of a layer are one call.
+        form: how the caller's parameters hold the weights of the layers.
+        ragged: which tensors say how rows take steps; None where all rows run all steps.
+    """
+
+    calls: tuple[Call, ...]
+    layers: int
+    heads: int
+    dim: int
+    dropout: float
+    initial_values: tuple[float, ...]
+    order: Order = "auto"
+    joint: bool = False
+    form: Form = OWN
+    ragged: RaggedKind | None = None
+
+    def flat_weights(self, parameters: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
+        """What a single step reads, as `Form.of_step` gives it.
+
+        Args:
+            parameters: the caller's.
+        """
+        return self.form.of_step(parameters, self.parts)
+
+    @property
+    def tf32(self) -> bool:
+        """Whether products may round factors of float32 to TF32."""
+        return self.calls[0].tf32
+
+    @property
+    def at_once(self) -> bool:
+        """Whether layers may run at the same time: those of one direction, forwards, of rows that
+        run all steps.
+        """
+        forwards = len(self.calls) == 1 and not self.calls[0].choice.reverse
+        return self.layers > 1 and forwards and self.ragged is None
+
+    def asked(
+        self,
+        weights: Sequence[LayerWeights],
+        first: Sequence[Sequence[Tensor]],
+        drawn: Sequence[Tensor] = (),
+    ) -> LayersCall:
+        """The call of layers of one direction of time, as a target reads it.
+
+        Args:
+            weights: of each layer.
+            first: the states of each layer before the first step.
+            drawn: the mask of each dropout, where the caller draws them.
+        """
+        kind = self.calls[0], self.order, self.heads, self.dim, self.dropout
+        return LayersCall(*kind, weights, first, drawn)
+
+    @property
+    def by_head(self) -> bool:
+        """Whether gradients of weights lie head by head, as the parameters do."""
+        joined = self.calls[0].choice.reverse == "half"
+        return joined or (self.heads > 1 and isinstance(self.form, RowsForm))
+
+    @property
+    def reverses(self) -> tuple[bool, ...]:
+        """Of each direction of a layer, whether it runs from the last step to the first."""
+        return tuple([call.choice.reverse is True for call in self.calls])
+
+    def masks(self, ragged: Ragged | None, made: MadeMasks | None, index: int) -> Masks | None:
+        """The masks of a direction of a layer; None where all rows run all steps.
+
+        Args:
+            ragged: of the call.
+            made: of the call.
+            index: the number of the direction, among those of all layers.
+        """
+        if ragged is None or made is None:
+            return None
+        values, direction = ragged.reset_to, index % len(self.calls)
+        own = None if values is None else [value[index] for value in values]
+        return made.of(direction, own, (self.heads, self.dim), self.calls[direction].choice.reverse)
+
+    @property
+    def zero(self) -> tuple[bool, ...]:
+        """For each state, whether it is zero before the first step where the caller gives none."""
+        return tuple([value == 0 for value in self.initial_values])
+
+    @property
+    def parts(self) -> int:
+        """Directions of all layers."""
+        return self.layers * len(self.calls)
+
+    @property
+    def runs(self) -> int:
+        """Calls of all layers."""
+        return self.layers if self.joint else self.parts
+
+    @property
+    def scale(self) -> float:
+        """By what dropout multiplies the features that it keeps."""
+        return 1 / (1 - self.dropout) if self.dropout < 1 else 0.0
+
+    @property
+    def features(self) -> int:
+        """Of the output of a layer."""
+        return len(self.calls) * self.heads * self.dim

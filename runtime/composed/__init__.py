@@ -1,1 +1,0 @@
-"""Calls of modules and of packed sequences as operations that tracers, modes and autograd see."""

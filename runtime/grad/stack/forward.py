@@ -1,0 +1,166 @@
+"""The forward of all layers of a module: input products and kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from functools import partial
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...call.call import Call
+from ...call.layers import LayerWeights
+from ...call.made_masks import MadeMasks
+from ...call.masks import Masks
+from ...call.plain import profiler_enabled
+from ...call.ragged import Ragged
+from ...call.stack import Stack
+from ...call.tensors import Forward, ScanInputs, States
+from ...targets.lanes import NOTHING
+from ...targets.moves import Moves
+from ...targets.stack import lanes_for, packed_weights, states_for, target_for
+from ...targets.target import Target
+from ..directions.joint import joint_ragged, joint_stack, joint_states, joint_weights
+from ..rows import LayerRows, layer_rows
+
+
+class Run(NamedTuple):
+    """What the forward of all layers gave.
+
+    Attributes:
+        y: the output of the last layer, (T, B, features).
+        last: each state after the last step, (layers * directions, B, hidden).
+        results: of each call.
+        masks: of each dropout.
+        first: the states of each call before its first step.
+        made: the masks of the call; None where all rows run all steps.
+    """
+
+    y: Tensor
+    last: States
+    results: list[Forward]
+    masks: list[Tensor]
+    first: list[list[Tensor]]
+    made: MadeMasks | None = None
+
+
+def forward_layers(
+    stack: Stack,
+    x: Tensor,
+    states: Sequence[Tensor],
+    weights: Sequence[LayerWeights],
+    drawn: Sequence[Tensor] = (),
+    ragged: Ragged | None = None,
+) -> Run:
+    """Run the forward of all layers, and keep what a backward reads.
+
+    Args:
+        stack: the call.
+        x: (T, B, input), or (total, input) of packed rows.
+        states: before the first step, (layers * directions, B, hidden) each; empty for their
+            initial values.
+        weights: of each direction of each layer.
+        drawn: the mask of each dropout, where the caller draws them.
+        ragged: lengths and resets, if there are any.
+    """
+    target = target_for(stack)
+    run, made, (steps, batch) = stack, None, layer_rows(stack, x, ragged).sizes
+    if ragged is not None:
+        made = target.made_masks(ragged, (batch, steps), x.device, stack.reverses)
+    if stack.joint:
+        run = joint_stack(stack)
+        with target.moves() as moves:
+            states, weights = joint_states(states, moves), joint_weights(weights, moves)
+            ragged = joint_ragged(ragged, moves)
+    elif stack.by_head:
+        weights = packed_weights(target, weights)
+    firsts = list(states_for(run, x, batch, states))
+    found = None
+    if run.at_once and target.at_once:
+        found = target.forward_layers(run.asked(weights, firsts, drawn), x)
+    masks_at, rows = partial(run.masks, ragged, made), layer_rows(run, x, ragged)
+    results, masks = found or _one_by_one(run, x, weights, firsts, drawn, masks_at, rows)
+    y = rows.joined([result.states[0] for result in results[-len(run.calls) :]])
+    lasts = zip(*(result.last for result in results), strict=True)
+    with target.moves() as moves:
+        last = tuple([stacked(stack, each, moves) for each in lasts])
+    return Run(y, last, results, masks, firsts, made)
+
+
+def _one_by_one(
+    stack: Stack,
+    x: Tensor,
+    weights: Sequence[LayerWeights],
+    firsts: Sequence[Sequence[Tensor]],
+    drawn: Sequence[Tensor],
+    masks_at: Callable[[int], Masks | None],
+    rows: LayerRows,
+) -> tuple[list[Forward], list[Tensor]]:
+    """The results of all layers, one after the other, and the mask of each dropout."""
+    target, directions = target_for(stack), len(stack.calls)
+    results: list[Forward] = []
+    masks: list[Tensor] = []
+    for layer in range(stack.layers):
+        if layer:
+            x = rows.joined([result.states[0] for result in results[-directions:]])
+        if layer and drawn:
+            x = dropped(stack, x, drawn[layer - 1])
+        elif layer and stack.dropout:
+            x, mask = torch.native_dropout(x, stack.dropout, True)
+            masks.append(mask)
+        with lanes_for(stack, x, rows.sizes[0]) as lanes:
+            for direction, call in enumerate(stack.calls):
+                index = layer * directions + direction
+                own = weights[index]
+                with lanes.lane(direction):
+                    more = firsts[index], masks_at(index)
+                    results.append(_forward(target, call, rows, x, own, *more))
+    return results, masks
+
+
+def _forward(
+    target: Target,
+    call: Call,
+    rows: LayerRows,
+    x: Tensor,
+    own: LayerWeights,
+    first: Sequence[Tensor],
+    masks: Masks | None,
+) -> Forward:
+    """Run one direction of a layer."""
+    more = own.R, own.b, first, own.R_diag, own.params, masks
+    if own.W is not None and target.takes_features(call, x, own.W):
+        inputs = ScanInputs(rows.project(x, None), *more)
+        return target.forward_of_features(call, x, own.W, inputs)
+    # The buffer of wx is made here, and becomes that of the saved gates.
+    inputs = ScanInputs(rows.project(x, own.W), *more)
+    return target.forward(call, inputs, donated=own.W is not None)
+
+
+def dropped(stack: Stack, features: Tensor, mask: Tensor) -> Tensor:
+    """Features, or their gradients, without those that a mask drops."""
+    kept: Tensor = torch.ops.aten.native_dropout_backward(features, mask, stack.scale)
+    return kept
+
+
+def stacked(stack: Stack, each: Sequence[Tensor], moves: Moves) -> Tensor:
+    """A state of all directions of all layers.
+
+    Args:
+        stack: the call.
+        each: (B, N, D) of each run, whose heads are those of both directions if the stack is joint.
+        moves: copies them.
+
+    Returns:
+        (layers * directions, B, hidden).
+    """
+    batch, hidden, own = each[0].shape[0], stack.heads * stack.dim, 2 if stack.joint else 1
+    parts = [state.view(batch, own, hidden).transpose(0, 1) for state in each]
+    return parts[0] if len(parts) == own == 1 else moves.cat(parts, 0)
+
+
+def profiled(name: str) -> AbstractContextManager[Any]:
+    """A span in torch's profiler, where one runs."""
+    return torch.profiler.record_function(name) if profiler_enabled() else NOTHING

@@ -1,0 +1,251 @@
+"""A backward from the last layer of a module to the first, and what it reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...call.layers import LayersRead, LayerWeights
+from ...call.made_masks import MadeMasks
+from ...call.ragged import Ragged
+from ...call.stack import Stack
+from ...call.tensors import Gradients, Saved
+from ...targets.stack import lanes_for, target_for, weights_for
+from ..rows import LayerRows
+from .forward import dropped
+
+
+class StackSaved(NamedTuple):
+    """What the backward of a call of all layers reads, as the forward left it.
+
+    Attributes:
+        x: the input, (T, B, input), or (total, input) of packed rows.
+        states: the caller's, (layers * directions, B, hidden) each, or none.
+        weights: of each direction of each layer.
+        masks: of each dropout.
+        results: of each call: its states at all steps, and what its kernel saved.
+        ragged: lengths and resets, if there are any.
+        made: the masks of them.
+    """
+
+    x: Tensor
+    states: Sequence[Tensor]
+    weights: list[LayerWeights]
+    masks: Sequence[Tensor]
+    results: Sequence[Sequence[Tensor]]
+    ragged: Ragged | None = None
+    made: MadeMasks | None = None
+
+    @property
+    def others(self) -> int:
+        """How many inputs of the call come before its weights."""
+        kind = None if self.ragged is None else self.ragged.kind
+        return 1 + len(self.states) + (kind.tensors if kind else 0)
+
+
+def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
+    """What a node of autograd saved: its inputs, and what `forward_layers` gave.
+
+    Args:
+        stack: the call.
+        given: how many states the caller gave: none, or all.
+        flat: x, states, what `Ragged.tensors` gave, parameters, the mask of each dropout, what
+            each run stored and, of a call with masks, `MadeMasks`.
+    """
+    ragged = made = None
+    first = 1 + given
+    states = flat[1:first]
+    if stack.ragged is not None:
+        count = len(MadeMasks._fields)
+        made, flat = MadeMasks(*flat[-count:]), flat[:-count]
+        ragged = stack.ragged.named(flat[first : first + stack.ragged.tensors])
+        first += stack.ragged.tensors
+    masks = stack.layers - 1 if stack.dropout else 0
+    each = len(stack.initial_values) + 1  # the states of a result, and what its kernel saved
+    results = flat[len(flat) - each * stack.runs :]
+    weights = len(flat) - len(results) - masks
+    return StackSaved(
+        flat[0],
+        states,
+        weights_for(stack, flat[first:weights], forward=False),
+        flat[weights : weights + masks],
+        [results[place : place + each] for place in range(0, len(results), each)],
+        ragged,
+        made,
+    )
+
+
+@dataclass(slots=True)
+class Sweep:
+    """A backward from the last layer to the first.
+
+    Attributes:
+        d_weights: of each direction of each layer that has been computed, in the layers' order.
+        d_firsts: of the states before the first step, likewise.
+        d_resets: of the reset values, likewise; empty where there are none.
+        d_x: of the input of all layers, if they ran at once.
+    """
+
+    stack: Stack
+    saved: StackSaved
+    firsts: Sequence[Sequence[Tensor]]
+    d_lasts: Sequence[Tensor | None]
+    needs: Sequence[bool]
+    donated: bool
+    rows: LayerRows
+    d_weights: list[list[Tensor | None]] = field(default_factory=list)
+    d_firsts: list[Sequence[Tensor]] = field(default_factory=list)
+    d_resets: list[Sequence[Tensor]] = field(default_factory=list)
+    d_x: Tensor | None = None
+
+    def all_layers(self, d_y: Tensor | None) -> bool:
+        """Run all layers where the target runs them at once; False where it runs each by itself."""
+        stack, saved = self.stack, self.saved
+
+        def finish(layer: int, found: Gradients) -> None:
+            wanted = not layer and self.needs[0], self.needs[self._first_weight(layer)]
+            own = saved.weights[layer]
+            assert own.W is not None
+            below = self._input_of(layer)
+            read = self.rows.read(found.d_wx)
+            self.d_x, d_W = self.rows.project_gradients(read, below, own.W, wanted)
+            self.d_weights.insert(0, [d_W, *_given(found, own)])
+            self.d_firsts.insert(0, found.d_initial_states)
+
+        def read(layer: int) -> tuple[Saved, Sequence[Tensor | None]]:
+            return self._saved(layer, self._input_of(layer)), self._d_last(layer)
+
+        reads = LayersRead(saved.x, d_y, read, saved.masks, self.donated)
+        asked = stack.asked(saved.weights, self.firsts)
+        return target_for(stack).backward_layers(asked, reads, finish)
+
+    def layer(self, layer: int, d_y: Tensor | None) -> Tensor | None:
+        """Run a layer; gives the gradient of the output of the layer below, or of x."""
+        stack, directions = self.stack, len(self.stack.calls)
+        below = self._input_of(layer)
+        d_states = self.rows.split(d_y)
+        results = []
+        with lanes_for(stack, self.saved.x, self.rows.sizes[0]) as lanes:
+            for direction in range(directions):
+                with lanes.lane(direction):
+                    index = layer * directions + direction
+                    results.append(self._direction(index, below, d_states[direction]))
+        d_below: Tensor | None = None
+        self.d_resets[:0] = [found.d_reset_to for found in results if found.d_reset_to is not None]
+        d_weights, d_firsts = [], []
+        for index, found in enumerate(results, layer * directions):
+            d_below, d_W = self._products(index, found, below, d_below)
+            d_weights.append([d_W, *_given(found, self.saved.weights[index])])
+            d_firsts.append(found.d_initial_states)
+        self.d_weights[:0], self.d_firsts[:0] = d_weights, d_firsts
+        return self._d_output(layer, below, d_below)
+
+    def _d_output(self, layer: int, below: Tensor, d_below: Tensor | None) -> Tensor | None:
+        """The gradient of the output of the layer below, from that of a layer's input."""
+        masks = self.saved.masks
+        if d_below is None and (layer or self.needs[0]):
+            d_below = torch.zeros_like(below)
+        if layer and masks and d_below is not None:
+            d_below = dropped(self.stack, d_below, masks[layer - 1])
+        return d_below
+
+    def _direction(self, index: int, below: Tensor, d_y: Tensor | None) -> Gradients:
+        """Run a direction of a layer."""
+        stack, read = self.stack, self._saved(index, below)
+        d_states = [d_y, *[None] * (len(read.states) - 1)]
+        call = stack.calls[index % len(stack.calls)]
+        return target_for(stack).backward(call, read, d_states, self._d_last(index), self.donated)
+
+    def _products(
+        self, index: int, found: Gradients, below: Tensor, d_below: Tensor | None
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """The gradient of a layer's input, added to that of its other direction, and of W."""
+        W = self.saved.weights[index].W
+        if W is None:
+            return d_below, None
+        wanted = index >= len(self.stack.calls) or self.needs[0]
+        both = wanted, self.needs[self._first_weight(index)]
+        return self.rows.project_gradients(self.rows.read(found.d_wx), below, W, both, d_below)
+
+    def _saved(self, index: int, below: Tensor) -> Saved:
+        """What the forward of a direction of a layer left, whose input is given."""
+        stack, own = self.stack, self.saved.weights[index]
+        *sequences, kept = self.saved.results[index]
+        choice = stack.calls[index % len(stack.calls)].choice
+        again = target_for(stack).computes_gates_again(choice.save)
+        return Saved(
+            self.rows.project(below, own.W) if again else None,
+            own.R,
+            own.b if again else None,
+            self.firsts[index],
+            own.R_diag,
+            own.params,
+            sequences,
+            kept,
+            () if self.saved.states else stack.zero,
+            masks=stack.masks(self.saved.ragged, self.saved.made, index),
+            by_head=stack.by_head,
+        )
+
+    def d_ragged(self) -> list[Tensor | None]:
+        """The gradients of what says how rows take steps: of learned reset values alone."""
+        ragged, found = self.saved.ragged, list[Tensor | None]()
+        if ragged is None:
+            return found
+        for number, value in enumerate(ragged.reset_to or ()):
+            gradient = None
+            if value.ndim < 4:
+                each = [d[number].flatten(1) for d in self.d_resets]
+                each = [d.sum(0) for d in each] if value.ndim == 2 else each
+                gradient = torch.stack(each)
+            found.append(gradient)
+        return [*[None] * (ragged.kind.tensors - len(found)), *found]
+
+    def _d_last(self, index: int) -> Sequence[Tensor | None]:
+        """The gradients of the last states of a direction of a layer, (B, N, D)."""
+        plane = self.firsts[index][0].shape
+        return [None if d is None else d[index].view(plane) for d in self.d_lasts]
+
+    def _first_weight(self, index: int) -> int:
+        """The place of W of a direction of a layer among all inputs."""
+        saved = self.saved
+        return saved.others + index * len(saved.weights[index].flat())
+
+    def _input_of(self, layer: int) -> Tensor:
+        """What a layer read: x, or the output of the layer below without its dropped features."""
+        stack, saved, directions = self.stack, self.saved, len(self.stack.calls)
+        if not layer:
+            return first_input(stack, saved.x, saved.ragged, saved.made)
+        results = saved.results[(layer - 1) * directions : layer * directions]
+        below = self.rows.joined([result[0] for result in results])
+        if saved.masks:
+            below = dropped(stack, below, saved.masks[layer - 1])
+        return below
+
+
+def _given(found: Gradients, weights: LayerWeights) -> Sequence[Tensor | None]:
+    """A gradient for each of R, b, R_diag and the params; None for each that there is not."""
+    return (
+        None if weights.R is None else found.d_R,
+        None if weights.b is None else found.d_b,
+        None if weights.R_diag is None else found.d_R_diag,
+        *found.d_params.unbind(0),
+    )
+
+
+def first_input(stack: Stack, x: Tensor, ragged: Ragged | None, made: MadeMasks | None) -> Tensor:
+    """Return the input of the first layer with zeros where a row runs no step.
+
+    Args:
+        stack: the call.
+        x: (T, B, input), or (total, input) of packed rows.
+        ragged: of the call; None where all rows run all steps.
+        made: of the call, likewise.
+    """
+    if ragged is None or made is None or ragged.lengths is None or ragged.starts is not None:
+        return x
+    return target_for(stack).rows_that_run(x, ragged, made)

@@ -1,0 +1,264 @@
+"""Matrix products of torch over all steps at once: gates from states, and the gradient of R."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...codegen.layout import layout_of
+from ...codegen.shape import Reverse
+from ...codegen.spaces import Table
+from ..call.tensors import Saved
+from ..store.facts import facts_of
+from .multiplier import TORCH, Multiplier
+
+# A sum in float32 is taken in parts: the fewest rows of one, and the most parts. Each part is a
+# launch, which takes microseconds. Where factors are rounded to TF32, the rounding of shorter sums
+# is far below theirs.
+_SHORTEST_PART, _SHORTEST_PART_OF_TF32 = 128, 4096
+_MOST_PARTS = 16
+_MOST_AT_ONCE = 2**22  # elements of all parts, where one launch computes them
+
+
+def gates_again(
+    cell: CellSpec, saved: Saved, multiplier: Multiplier, reverse: Reverse = False
+) -> Tensor:
+    """The pre-activations that the backward reads, computed from states: a product per matrix.
+
+    Args:
+        cell: the cell.
+        saved: of a forward that saved states alone. A state that neither R nor a diagonal weight
+            reads may be empty.
+        multiplier: multiplies.
+        reverse: which heads ran from the last step to the first.
+
+    Returns:
+        (T, B, N, D, saved), in the order of the facts' saved_gates.
+    """
+    layout, names = layout_of(cell), facts_of(cell).saved_gates
+    wx, R, b, R_diag = saved.wx, saved.R, saved.b, saved.R_diag
+    assert wx is not None
+    batch, steps, heads, dim, _ = wx.shape
+    gates = wx.new_zeros(steps, batch, heads, dim, len(names))
+    column = {layout.gates.at(name): i for i, name in enumerate(names)}
+    for index in layout.input_gates:
+        gate = layout.gates.at(layout.input_gates[index])
+        if gate in column:
+            gates[..., column[gate]] = wx[..., index.number].transpose(0, 1)
+    if b is not None:
+        for bias, gate in layout.bias.items():
+            if gate in column:
+                gates[..., column[gate]] += b[bias.number]
+    previous = [
+        _states_before(first, s, reverse) if len(s) else s
+        for first, s in zip(saved.initial_states, saved.states, strict=True)
+    ]
+    before = Table(layout.states, tuple(previous))
+    for matrix in layout.pair_matrices:
+        gate, source = layout.dense_gates[matrix], layout.dense_sources[matrix]
+        if gate in column and steps:
+            assert R is not None
+            factors = before[source].view(steps * batch, heads, dim).transpose(0, 1)
+            product = multiplier.mm(factors, R[matrix.number].transpose(1, 2))  # (N, T * B, D)
+            gates[..., column[gate]] += product.transpose(0, 1).reshape(steps, batch, heads, dim)
+    for row in layout.diagonal_order:
+        gate, source = layout.diagonal_gates[row], layout.diagonal_sources[row]
+        if gate in column and steps:
+            assert R_diag is not None
+            gates[..., column[gate]] += R_diag[row.number] * before[source]
+    return gates
+
+
+def _states_before(initial_state: Tensor, states: Tensor, reverse: Reverse) -> Tensor:
+    """The state before each step, (T, B, N, D)."""
+    if reverse == "half":
+        found = torch.empty_like(states)
+        for heads, order in both_directions(states.shape[2]):
+            own = initial_state[:, heads], states[:, :, heads]
+            found[:, :, heads] = _states_before(*own, order)
+        return found
+    first = initial_state[None]
+    return torch.cat([states[1:], first] if reverse else [first, states[:-1]])
+
+
+def both_directions(heads: int) -> tuple[tuple[slice, Reverse], tuple[slice, Reverse]]:
+    """Both directions of a layer in one call: the heads of each, and its order of time.
+
+    Args:
+        heads: of both.
+    """
+    half = heads // 2
+    return (slice(half), False), (slice(half, heads), True)
+
+
+def sums_over_time(
+    rows: Tensor,
+    initial_state: Tensor | None,
+    states: Tensor,
+    multiplier: Multiplier = TORCH,
+    reverse: Reverse = False,
+) -> Tensor:
+    """Partial sums over steps and batch of a row times the state before its step, per head.
+
+    In float32 the sum is taken in parts, since short sums have smaller rounding errors. Products
+    add steps in the order of memory, whichever step ran first.
+
+    Args:
+        rows: (T * B, N, K), at least one step.
+        initial_state: the state before the first step, (B, N, D); None if it is zero.
+        states: at all steps, (T, B, N, D).
+        multiplier: multiplies.
+        reverse: which heads ran from the last step to the first.
+
+    Returns:
+        (parts, N, K, D), whose sum over the parts is the sum.
+    """
+    steps, batch, heads, dim = states.shape
+    others = (steps - 1) * batch  # rows of all steps but the one that ran first
+    first = 0 if initial_state is None else 1
+    spans = [(0, others, 1)] if others else []
+    if rows.dtype == torch.float32:
+        spans = _parts(others, _SHORTEST_PART_OF_TF32 if multiplier.tf32 else _SHORTEST_PART)
+    count = first + sum(parts for *_, parts in spans)
+    if not count:
+        return rows.new_zeros(1, heads, rows.shape[2], dim)
+    plane = heads * rows.shape[2] * dim
+    if rows.dtype != torch.float32 or count * plane > _MOST_AT_ONCE:
+        count = 1  # each product is added to the one before
+    found = rows.new_empty(count, heads, rows.shape[2], dim)
+    whole = ((slice(heads), reverse),)
+    for own, order in both_directions(heads) if reverse == "half" else whole:
+        initial = None if initial_state is None else initial_state[:, own]
+        _sum_into(found[:, own], rows[:, own], initial, states[:, :, own], spans, multiplier, order)
+    return found
+
+
+def _sum_into(
+    to: Tensor,
+    rows: Tensor,
+    initial_state: Tensor | None,
+    states: Tensor,
+    spans: Sequence[tuple[int, int, int]],
+    multiplier: Multiplier,
+    reverse: Reverse,
+) -> None:
+    """Write the partial sums of heads of one direction, or all of them into the only part."""
+    steps, batch, heads, dim = states.shape
+    others = (steps - 1) * batch
+    if reverse:
+        first, later, previous = rows[others:], rows[:others], states[1:]
+    else:
+        first, later, previous = rows[:batch], rows[batch:], states[:-1]
+    previous = previous.reshape(others, heads, dim).transpose(0, 1)
+    factors = later.permute(1, 2, 0)  # (N, K, rows) x (N, rows, D)
+    place = 0
+    if initial_state is not None:
+        multiplier.mm_into(to[0], first.permute(1, 2, 0), initial_state.transpose(0, 1))
+        place = 1
+    apart = len(to) > 1
+    for begin, size, parts in spans:
+        end = begin + size * parts
+        a = factors[:, :, begin:end].view(heads, -1, parts, size).transpose(1, 2)
+        b = previous[:, begin:end].view(heads, parts, size, dim)
+        if heads < parts and apart:
+            for head in range(heads):
+                multiplier.mm_into(to[place : place + parts, head], a[head], b[head])
+            place += parts
+            continue
+        for part in range(parts):
+            write = multiplier.mm_into if apart or not place else multiplier.add_mm
+            write(to[place if apart else 0], a[:, part], b[:, part])
+            place += 1
+
+
+def _parts(rows: int, shortest: int) -> list[tuple[int, int, int]]:
+    """A sum of so many rows in parts of one size, and what is left: first row, size, count."""
+    size = max(math.ceil(rows / _MOST_PARTS), shortest)
+    whole, rest = divmod(rows, size)
+    found = [(0, size, whole)] if whole else []
+    return [*found, (whole * size, rest, 1)] if rest else found
+
+
+class Product(NamedTuple):
+    """One product over all steps: the gradients of one tensor's gates, with the state they read.
+
+    Attributes:
+        of_input: whether the tensor is d_wx; else it is d_gates_no_input.
+        state: the number of the state.
+        pairs: the number of each matrix in R that gets a part of it, and that gate's column.
+        whole: whether the product is all of d_R, in the order of R.
+    """
+
+    of_input: bool
+    state: int
+    pairs: tuple[tuple[int, int], ...]
+    whole: bool
+
+
+@lru_cache(maxsize=512)
+def products_of(cell: CellSpec) -> tuple[Product, ...]:
+    """The products that give the gradient of R.
+
+    Args:
+        cell: the cell.
+    """
+    layout = layout_of(cell)
+    return tuple(
+        Product(
+            of_input,
+            share.source.number,
+            tuple((matrix.number, column.number) for matrix, column in share.pairs),
+            share.whole,
+        )
+        for of_input, shares in ((True, layout.input_shares), (False, layout.rest_shares))
+        for share in shares
+    )
+
+
+def recurrent_sums(
+    d_R: Tensor,
+    products: tuple[Product, ...],
+    d_wx: Tensor,
+    d_gates_no_input: Tensor,
+    states: Sequence[Tensor],
+    initial_states: Sequence[Tensor | None],
+    multiplier: Multiplier,
+    reverse: Reverse = False,
+) -> list[tuple[Tensor, Tensor]]:
+    """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM per head, source and tensor.
+
+    Args:
+        d_R: takes the result, (Gr, N, D out, D in).
+        products: of the cell.
+        d_wx: gradients of the gates with input, (T, B, N, D, Gx).
+        d_gates_no_input: gradients of the others, (T, B, N, D, G - Gx).
+        states: at all steps, (T, B, N, D); those that no R multiplies may be empty.
+        initial_states: the states before the first step, (B, N, D) each; None for each that is
+            known to be zero.
+        multiplier: multiplies.
+        reverse: which heads ran from the last step to the first.
+
+    Returns:
+        What is left to do: each part of d_R, and the partial sums (parts, …) that it is the sum of.
+    """
+    steps, batch, heads, dim, _ = d_wx.shape
+    if not steps:
+        d_R.zero_()
+        return []
+    left: list[tuple[Tensor, Tensor]] = []
+    for of_input, state, pairs, whole in products:
+        d_gates = d_wx if of_input else d_gates_no_input
+        count = d_gates.shape[-1]
+        rows = d_gates.view(steps * batch, heads, dim * count)
+        sums = sums_over_time(rows, initial_states[state], states[state], multiplier, reverse)
+        sums = sums.view(len(sums), heads, dim, count, dim)
+        if whole:
+            return [(d_R, sums.permute(0, 3, 1, 2, 4))]
+        left.extend((d_R[matrix], sums[:, :, :, column]) for matrix, column in pairs)
+    return left

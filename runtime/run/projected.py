@@ -1,0 +1,115 @@
+"""Layers whose output is projected: h = P h~, while the kernels run the recurrence on h~."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ..call.projection import Projection
+from ..call.ragged import Ragged
+from ..call.settings import Settings
+from ..call.tensors import States
+from .layers import check_wavefront, scan_layers
+from .projected_direction import Direction
+from .projected_weights import Part, parts_of, projected
+from .ragged import RaggedLayers
+
+
+def scan_projected(
+    settings: Settings,
+    projection: Projection,
+    training: bool,
+    x: Tensor,
+    states: Sequence[Tensor] | None,
+    weights: Sequence[Tensor | None],
+    ragged: Ragged | None = None,
+    every: bool = False,
+    unweighted: Sequence[Tensor] = (),
+) -> tuple[list[Tensor], States]:
+    """Run all layers of a module whose output is projected.
+
+    Args:
+        settings: of the module.
+        projection: of its cell.
+        training: whether features are dropped between layers.
+        x: (T, B, input).
+        states: before the first step: h (layers * directions, B, heads * P), each other state
+            (layers * directions, B, hidden); None for each state's `init`.
+        weights: the parameters, in the form of `settings`; the matrices P are the last of each
+            direction.
+        ragged: lengths and resets, if there are any.
+        every: whether all states of the last layer are wanted at all steps, or the output alone.
+        unweighted: as in `ScanInputs`, the same for all layers.
+
+    Returns:
+        The output of the last layer, or all its states, at all steps, (T, B, features) each, and
+        each state of all layers after the last step.
+    """
+    if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
+        check_wavefront(settings, x, None)
+    directions = len(settings.choices)
+    parts = parts_of(weights, len(weights) // (settings.layers * directions))
+    in_time = None
+    if ragged is not None:
+        in_time = RaggedLayers(settings, ragged, x.device, *x.shape[:2])
+        x = ragged.cleaned(x)
+    lasts: list[States] = []
+    found: list[Tensor] = []
+    for layer in range(settings.layers):
+        if layer and training and settings.dropout:
+            x = F.dropout(x, settings.dropout)
+        wanted = every and layer == settings.layers - 1
+        own = parts[layer * directions : (layer + 1) * directions]
+        if ragged is None and states is None and not (projection.init or wanted) and len(x) > 1:
+            found, last = whole_layer(settings, projection, x, own, unweighted)
+            lasts += last
+        else:
+            outputs = []
+            for part, choice in zip(own, settings.choices, strict=True):
+                index = len(lasts)
+                given = [state[index] for state in states or ()]
+                call = Direction(settings, projection, choice, x, given, part, wanted, unweighted)
+                masks, value = call.masks(in_time, ragged, index)
+                over_time, each = call.run(masks, value)
+                outputs.append(over_time)
+                lasts.append(each)
+            found = [
+                torch.cat(each, 2) if settings.both else each[0]
+                for each in zip(*outputs, strict=True)
+            ]
+        x = found[0]
+    return found, tuple([torch.stack(each) for each in zip(*lasts, strict=True)])
+
+
+def whole_layer(
+    settings: Settings,
+    projection: Projection,
+    x: Tensor,
+    parts: Sequence[Part],
+    unweighted: Sequence[Tensor],
+) -> tuple[list[Tensor], list[States]]:
+    """Run both directions of a layer without given states, as a layer that is not projected.
+
+    Args:
+        settings: of the module.
+        projection: of its cell.
+        x: (T, B, features).
+        parts: the weights of each direction.
+        unweighted: as in `ScanInputs`.
+
+    Returns:
+        The output at all steps, (T, B, features), and the states of each direction after its last.
+    """
+    one = settings._replace(cell=projection.recurrent, layers=1, dropout=0.0)
+    weights = [weight for part in parts for weight in part.whole(settings.heads)]
+    y, last = scan_layers(one, False, x, None, weights, unweighted=unweighted)
+    matrices = [part.matrix for part in parts]
+    both = matrices[0] if len(parts) == 1 else torch.cat(matrices)
+    lasts: list[States] = []
+    for i, part in enumerate(parts):
+        h, *others = [state[i] for state in last]
+        lasts.append((projected(h, part.matrix, settings.heads), *others))
+    return [projected(y, both, settings.heads * len(parts))], lasts

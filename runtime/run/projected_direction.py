@@ -1,0 +1,258 @@
+"""One direction of a layer whose output is projected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ..call.call import Choice
+from ..call.masks import FIRST, HOLD, RESTART, Masks, with_reset_values
+from ..call.projection import Projection
+from ..call.ragged import Ragged, by_heads
+from ..call.settings import Settings
+from ..call.tensors import ScanInputs, States
+from ..targets.registry import target_of
+from .layer_by_layer import scan_direction
+from .projected_weights import Part, projected
+from .ragged import RaggedLayers
+from .scan import run_scan
+
+
+class Direction(NamedTuple):
+    """A call of one direction of a layer.
+
+    Attributes:
+        settings: of the module.
+        projection: of its cell.
+        choice: of the direction.
+        x: (T, B, features).
+        states: before the first step, (B, features) each; empty for each state's `init`.
+        part: its weights.
+        every: whether all states are wanted at all steps, or the output alone.
+        unweighted: as in `ScanInputs`.
+    """
+
+    settings: Settings
+    projection: Projection
+    choice: Choice
+    x: Tensor
+    states: Sequence[Tensor]
+    part: Part
+    every: bool
+    unweighted: Sequence[Tensor]
+
+    def masks(
+        self, in_time: RaggedLayers | None, ragged: Ragged | None, index: int
+    ) -> tuple[Masks | None, Tensor | None]:
+        """The masks of the recurrence on h~, which restarts at zero, and what h becomes there.
+
+        Args:
+            in_time: of the call.
+            ragged: of the call.
+            index: the number of the direction among those of all layers.
+        """
+        if in_time is None or ragged is None:
+            return None, None
+        settings, (size, init) = self.settings, self.projection[:2]
+        found = in_time.masks_of(index)
+        if found is None or ragged.reset is None:
+            return found, None
+        values = ragged.reset_to
+        if values is None:
+            if not init:
+                return found, None
+            rows = [self.x.new_full((settings.heads, size), init)]
+            plane = settings.heads, settings.dim
+            rows += [self.x.new_full(plane, state.init) for state in settings.cell.states[1:]]
+        else:
+            sizes = [size, *[settings.dim] * (len(values) - 1)]
+            own = zip(values, sizes, strict=True)
+            rows = [by_heads(value[index], settings.heads, dim) for value, dim in own]
+        found = with_reset_values(found, rows, self.choice.reverse is True)
+        assert found.reset_to is not None
+        value, *others = found.reset_to
+        zero = self.x.new_zeros(settings.heads, settings.dim)
+        return Masks(found.steps, found.longest, (zero, *others)), value
+
+    def run(self, masks: Masks | None, value: Tensor | None) -> tuple[list[Tensor], States]:
+        """The states at all steps, (T, B, features) each, and after the last step.
+
+        Args:
+            masks: of the recurrence.
+            value: of h after a reset, as in `Masks.reset_to`; None where it is zero.
+        """
+        h, others = self._first()
+        if masks is None:
+            return self._all_rows(h, others)
+        settings, projection, x = self.settings, self.projection, self.x
+        shape = x.shape[1], settings.heads, settings.dim
+        first = [x.new_zeros(shape), *[state.reshape(shape) for state in others]]
+        W, R, b, R_diag, params = settings.form.weights(self.part.whole(settings.heads), 1)[0]
+        cell, wx = projection.recurrent, self._input(x, W)
+        added = self._added(h, value, masks) if len(x) else None
+        if added is not None:
+            cell, wx = projection.entered, self._entered(wx, added)
+        inputs = ScanInputs(wx, R, b, first, R_diag, params, masks, self.unweighted)
+        wanted = (True, *(self.every,) * len(others))
+        over_time, last = run_scan(cell, inputs, wanted, settings.backend, self.choice)
+        return self._results(
+            [
+                state.transpose(0, 1).reshape(*x.shape[:2], -1)
+                for state in (over_time if self.every else over_time[:1])
+            ],
+            [state.reshape(x.shape[1], -1) for state in last],
+            *(h, masks),
+        )
+
+    def _first(self) -> tuple[Tensor | None, Sequence[Tensor]]:
+        """The states before the first step: h, or None where it is zero, and the others."""
+        if self.states:
+            return self.states[0], self.states[1:]
+        settings, projection = self.settings, self.projection
+        batch, hidden = self.x.shape[1], settings.heads * settings.dim
+        others = [self.x.new_full((batch, hidden), s.init) for s in settings.cell.states[1:]]
+        # A single step without h would leave R' without a gradient.
+        if not projection.init and len(self.x) != 1:
+            return None, others
+        size = settings.heads * projection.size
+        return self.x.new_full((batch, size), projection.init), others
+
+    def _all_rows(self, h: Tensor | None, others: Sequence[Tensor]) -> tuple[list[Tensor], States]:
+        """All rows run all steps: the first from h, the later ones from the h~ of the first."""
+        x, reverse = self.x, self.choice.reverse is True
+        state = x.new_zeros(x.shape[1], self.settings.heads * self.settings.dim)
+        states, more = [state, *others], self.unweighted
+        found: list[list[Tensor]] = []
+        if h is not None and len(x):
+            sizes = [len(x) - 1, 1] if reverse else [1, len(x) - 1]
+            parts = torch.split(x, sizes)
+            steps = [torch.split(u, sizes, 1) if u.shape[1] > 1 else (u, u) for u in more]
+            one = [u[reverse] for u in steps]
+            x, more = parts[not reverse], [u[not reverse] for u in steps]
+            states = self._single(parts[reverse], h, others, one)
+            stored = states if self.every else states[:1]
+            found.append([state.unsqueeze(0) for state in stored])
+        if len(x) or not found:
+            one_layer = self.settings._replace(cell=self.projection.recurrent)
+            whole = self.part.whole(self.settings.heads)
+            weights = self.settings.form.weights(whole, 1)[0]
+            over_time, last = scan_direction(
+                one_layer, self.choice, x, states, weights, self.every, None, more
+            )
+            found.insert(0 if reverse else 1, over_time)
+            states = list(last)
+        joined = [torch.cat(s) if len(s) > 1 else s[0] for s in zip(*found, strict=True)]
+        return self._results(joined, states, h, None)
+
+    def _single(
+        self, x: Tensor, h: Tensor, others: Sequence[Tensor], unweighted: Sequence[Tensor]
+    ) -> list[Tensor]:
+        """The states after one step, (B, hidden) each, with h~ in place of h.
+
+        Args:
+            x: (1, B, features).
+            h: before the step, (B, heads * P).
+            others: the other states before the step, (B, hidden) each.
+            unweighted: as in `ScanInputs`, of the step.
+        """
+        settings = self.settings
+        shape = x.shape[1], settings.heads, settings.dim
+        W, _, b, R_diag, params = settings.form.weights(self.part.others, 1)[0]
+        wx = self._entered(self._input(x, W), self._product(h.reshape(shape[0], 1, shape[1], -1)))
+        first = [x.new_zeros(shape), *[state.reshape(shape) for state in others]]
+        inputs = ScanInputs(wx, None, b, first, R_diag, params, None, unweighted)
+        wanted = (True, *(False,) * len(others))  # as in other calls of modules
+        choice = self.choice._replace(reverse=False)
+        _, last = run_scan(self.projection.single, inputs, wanted, settings.backend, choice)
+        return [state.reshape(shape[0], -1) for state in last]
+
+    def _input(self, x: Tensor, W: Tensor | None) -> Tensor:
+        """The input's contribution to the gates that take input."""
+        settings = self.settings
+        if W is None:
+            return x.new_empty(x.shape[1], x.shape[0], settings.heads, settings.dim, 0)
+        return target_of(x.device, settings.backend).project(x, W)
+
+    def _results(
+        self,
+        over_time: Sequence[Tensor],
+        last: Sequence[Tensor],
+        h: Tensor | None,
+        masks: Masks | None,
+    ) -> tuple[list[Tensor], States]:
+        """The results of a call, with h in place of h~."""
+        matrix, heads = self.part.matrix, self.settings.heads
+        y = projected(over_time[0], matrix, heads)
+        end = projected(last[0], matrix, heads)
+        if masks is not None and masks.longest is not None:
+            # What comes back in padding must not reach the gradient of P.
+            y = torch.where((masks.steps != HOLD).unsqueeze(2), y, 0.0)
+            if h is not None:
+                end = torch.where((masks.longest == 0).unsqueeze(1), h, end)
+        if h is not None and not len(self.x):
+            end = h.to(end.dtype)
+        return [y, *over_time[1:]], (end, *last[1:])
+
+    def _added(self, h: Tensor | None, value: Tensor | None, masks: Masks) -> Tensor | None:
+        """What enters the gates as R' h, (B, T, N, D, gates); None for nothing.
+
+        Args:
+            h: before the first step; None where it is zero.
+            value: after a reset; None where it is zero.
+            masks: of the call.
+        """
+        heads, batch = self.settings.heads, self.x.shape[1]
+        if h is not None:
+            h = h.reshape(batch, 1, heads, self.projection.size)
+        # A row may lack such a step. No product reads its h then, which may hold anything.
+        how = masks.steps.t()[:, :, None, None]
+        found: Tensor | None = None
+        if h is not None:
+            first = how == FIRST
+            own = self._product(torch.where(first.any(1, keepdim=True), h, 0.0))
+            found = torch.where(first.unsqueeze(4), own, 0.0)
+        if value is not None:
+            resets = how == RESTART
+            if value.ndim == 4:
+                missing = self.x.shape[0] - value.shape[1]  # the last step, in reverse
+                value = torch.where(resets, F.pad(value, (0, 0, 0, 0, 0, missing)), 0.0)
+            elif value.ndim == 3:
+                value = torch.where(resets.any(1), value, 0.0).unsqueeze(1)
+            else:
+                value = torch.where(resets.any(), value, 0.0)
+            own = self._product(value)
+            found = torch.where(resets.unsqueeze(4), own, 0.0 if found is None else found)
+        return found
+
+    def _product(self, h: Tensor) -> Tensor:
+        """R' h of each head: (..., N, P) -> (..., N, D, gates)."""
+        heads, gates, dim = self.settings.heads, len(self.projection.gates), self.settings.dim
+        outer, size = h.shape[:-2], self.projection.size
+        if heads == 1:
+            flat = F.linear(h.reshape(-1, size), self.part.recurrent)
+        else:
+            each = h.reshape(-1, heads, size).transpose(0, 1)
+            flat = torch.bmm(each, self.part.recurrent.view(heads, -1, size).transpose(1, 2))
+            flat = flat.transpose(0, 1)
+        return flat.reshape(*outer, heads, gates, dim).transpose(-1, -2)
+
+    def _entered(self, wx: Tensor, added: Tensor) -> Tensor:
+        """The input's contribution to each gate that takes input, with what is added.
+
+        Args:
+            wx: of the gates that take input.
+            added: to the gates with a recurrent matrix.
+        """
+        if self.projection.adds_to_input:
+            return wx + added
+        old = dict(zip(self.projection.recurrent.input_gates, wx.unbind(4), strict=True))
+        new = dict(zip(self.projection.gates, added.unbind(4), strict=True))
+        columns = []
+        for gate in self.projection.entered.input_gates:
+            each = [own[gate] for own in (old, new) if gate in own]
+            columns.append(each[0] + each[1] if len(each) > 1 else each[0].expand(wx.shape[:4]))
+        return torch.stack(columns, 4)

@@ -1,0 +1,86 @@
+"""The weights of a layer whose output is projected."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+from torch.amp import is_autocast_available
+
+from ..grad.function import without_autocast
+
+
+class Part(NamedTuple):
+    """The weights of one direction of a layer.
+
+    Attributes:
+        recurrent: R', (heads * gates * D, P), which multiplies h.
+        matrix: P of each head, (heads * P, D).
+        others: the parameters besides both, in their order, with None in place of R'.
+    """
+
+    recurrent: Tensor
+    matrix: Tensor
+    others: list[Tensor | None]
+
+    def whole(self, heads: int) -> list[Tensor | None]:
+        """The parameters of a direction that is not projected: with R = R' P in place of R'.
+
+        Args:
+            heads: of the layer.
+        """
+        # In float32 at least, and rounded once.
+        wide = torch.promote_types(self.recurrent.dtype, torch.float32)
+        with _without_autocast(self.recurrent.device.type):
+            R = _product(self.recurrent.to(wide), self.matrix.to(wide), heads)
+        W, _, *others = self.others
+        return [W, R.to(self.recurrent.dtype), *others]
+
+
+def parts_of(weights: Sequence[Tensor | None], count: int) -> list[Part]:
+    """Return the weights of each direction of some layers.
+
+    Args:
+        weights: of each direction, W, R', others and the projection.
+        count: how many a direction has.
+    """
+    found = []
+    for first in range(0, len(weights), count):
+        W, recurrent, *others, matrix = weights[first : first + count]
+        assert recurrent is not None
+        assert matrix is not None
+        found.append(Part(recurrent, matrix, [W, None, *others]))
+    return found
+
+
+def _without_autocast(device: str) -> AbstractContextManager[Any]:
+    return without_autocast(device) if is_autocast_available(device) else nullcontext()
+
+
+def _product(recurrent: Tensor, matrix: Tensor, heads: int) -> Tensor:
+    """R' P of each head, (heads * gates * D, D)."""
+    if heads == 1:
+        return torch.mm(recurrent, matrix)
+    size, dim = matrix.shape[0] // heads, matrix.shape[1]
+    each = torch.bmm(recurrent.view(heads, -1, size), matrix.view(heads, size, dim))
+    return each.view(-1, dim)
+
+
+def projected(states: Tensor, matrix: Tensor, heads: int) -> Tensor:
+    """P h~ of each head.
+
+    Args:
+        states: (..., heads * D).
+        matrix: (heads * P, D).
+        heads: their number.
+    """
+    if heads == 1:
+        return F.linear(states, matrix)
+    outer = states.shape[:-1]
+    each = states.reshape(-1, heads, matrix.shape[1]).transpose(0, 1)
+    found = torch.bmm(each, matrix.view(heads, -1, matrix.shape[1]).transpose(1, 2))
+    return found.transpose(0, 1).reshape(*outer, matrix.shape[0])

@@ -1,0 +1,1 @@
+"""`rnnc.scan` and `rnnc.scan_packed`: a cell over time as functions of tensors."""

@@ -1,0 +1,263 @@
+"""`rnnc.scan_packed`: a cell over sequences that follow each other in one tensor.
+
+The kernels read padded tensors, (T, B) with T the longest sequence: the inputs are gathered into
+that form and the results back, by one copy each. What a gather puts into padding is never read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...cellspec.errors import kind_of
+from ...codegen.shape import Precision, Save
+from ..call.plain import any_tangent, is_watched, values_visible
+from ..call.tensors import States
+from ..check.masks import check_reset
+from ..check.scan import check_is_cell
+from ..check.tensor import check_strided, check_tensor, shape_error
+from ..check.unweighted import packed_inputs_in_order
+from ..errors import TensorError
+from .scan import scan
+
+
+def scan_packed(
+    cell: CellSpec | str,
+    wx: Tensor,
+    R: Tensor | None = None,
+    b: Tensor | None = None,
+    states: Sequence[Tensor] | None = None,
+    *,
+    cu_seqlens: Tensor,
+    max_seqlen: int | None = None,
+    R_diag: Tensor | None = None,
+    params: Mapping[str, Tensor] | None = None,
+    backend: str = "auto",
+    variant: str = "auto",
+    save: Save = "gates",
+    precision: Precision = None,
+    reverse: bool = False,
+    reset: Tensor | None = None,
+    reset_to: Sequence[Tensor] | None = None,
+    inputs: Mapping[str, Tensor] | None = None,
+) -> tuple[States, States]:
+    """Run a cell over sequences of several lengths that follow each other in one tensor.
+
+    B sequences of `total` steps together, N heads, D units per head.
+
+    Args:
+        cell: the cell, or its name in `rnnc.cells`.
+        wx: (total, N, D, Gx), the input's contribution to each gate that takes input.
+        R: as in `rnnc.scan`.
+        b: as in `rnnc.scan`.
+        states: the states before the first step of each sequence, (B, N, D) each; by default each
+            state's `init`.
+        cu_seqlens: (B + 1) of int32, where each sequence begins and, last, `total`: 0 first, never
+            decreasing. A sequence may be empty. On the device of wx, or on the CPU.
+        max_seqlen: the steps of the longest sequence, or more; by default what `cu_seqlens` says,
+            if it is on the CPU. On a GPU it is needed, since nothing waits for the GPU.
+        R_diag: as in `rnnc.scan`.
+        params: as in `rnnc.scan`.
+        backend: as in `rnnc.scan`.
+        variant: as in `rnnc.scan`.
+        save: as in `rnnc.scan`.
+        precision: as in `rnnc.scan`.
+        reverse: whether the cell runs from the last step of each sequence to its first.
+        reset: (total,) of bool, as in `rnnc.scan`.
+        reset_to: for each state (N, D) or (B, N, D), as in `rnnc.scan`.
+        inputs: a tensor for each `Input` of the cell, by name: (total,), one value for all units of
+            a step, or what broadcasts to (total, N, D).
+
+    Returns:
+        All states at all steps, (total, N, D) each, and all states after the last step that runs,
+        (B, N, D) each.
+
+    Raises:
+        TensorError: as `rnnc.scan`; or `cu_seqlens` is wrong where the host can see it. Values on a
+            GPU are clamped, so that nothing outside of a tensor is read or written; with
+            `RNNC_CHECK=1` in the environment wrong ones are an error.
+        PlanError: there is no plan of the variant for these sizes.
+        CompileError: the kernels could not be built.
+
+    Example:
+        >>> import torch, rnnc
+        >>> wx, R = torch.randn(7, 1, 8, 1), torch.randn(1, 1, 8, 8)
+        >>> starts = torch.tensor([0, 2, 2, 7], dtype=torch.int32)  # of 2, 0 and 5 steps
+        >>> (h,), (last,) = rnnc.scan_packed(rnnc.cells.elman, wx, R, cu_seqlens=starts)
+        >>> h.shape, torch.equal(h[1], last[0]), torch.equal(h[6], last[2])
+        (torch.Size([7, 1, 8]), True, True)
+    """
+    cell = check_is_cell(cell)
+    steps = _check(cell, wx, cu_seqlens, max_seqlen, reset, reset_to)
+    lengths, *places = _places(cu_seqlens.to(wx.device, non_blocking=True), len(wx), steps)
+    padded = _to_padded(wx, places)
+    if reset is not None:
+        reset = reset[places[0]].t()
+    if inputs is not None or cell.inputs:
+        packed = packed_inputs_in_order(cell, inputs, wx)
+        inputs = {
+            name: _to_padded(value, places).transpose(0, 1) if value.shape[0] != 1 else value[None]
+            for name, value in packed.items()
+        }
+    over_time, last = scan(
+        cell,
+        padded.transpose(0, 1),
+        R,
+        b,
+        states,
+        R_diag=R_diag,
+        params=params,
+        backend=backend,
+        variant=variant,
+        save=save,
+        precision=precision,
+        reverse=reverse,
+        lengths=lengths,
+        reset=reset,
+        reset_to=reset_to,
+        inputs=inputs,
+    )
+    return tuple([_to_packed(state.transpose(0, 1), places) for state in over_time]), last
+
+
+def _places(starts: Tensor, total: int, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Where steps lie in packed and in padded tensors; no place is out of bounds.
+
+    Args:
+        starts: (B + 1) of any integers.
+        total: steps of all sequences.
+        steps: of the longest.
+
+    Returns:
+        The lengths, (B,); the packed step of each padded one, (T, B), of any sequence in padding;
+        the time and the row of each packed step, (total,) each.
+    """
+    starts = starts.long().clamp(0, total)
+    begin, end = starts[:-1], starts[1:].contiguous()
+    in_time = torch.arange(steps, device=starts.device).unsqueeze(1)
+    at = (begin + in_time).clamp(0, max(total - 1, 0))
+    step = torch.arange(total, device=starts.device)
+    row = torch.searchsorted(end, step, right=True).clamp(0, max(len(end) - 1, 0))
+    time = (step - begin[row]).clamp(0, max(steps - 1, 0))
+    return (end - begin).clamp(0, steps), at, time, row
+
+
+def _to_padded(values: Tensor, places: Sequence[Tensor]) -> Tensor:
+    """(total, …) -> (T, B, …)."""
+    if _seen_by_torch(values):
+        return values[places[0]]
+    return cast(Tensor, _apply_padded(values, *places))
+
+
+def _to_packed(values: Tensor, places: Sequence[Tensor]) -> Tensor:
+    """(T, B, …) -> (total, …)."""
+    if _seen_by_torch(values):
+        return values[places[1], places[2]]
+    return cast(Tensor, _apply_packed(values, *places))
+
+
+def _seen_by_torch(values: Tensor) -> bool:
+    """Whether a compiler, mode or transform of torch follows each operation."""
+    return torch.compiler.is_compiling() or is_watched() or any_tangent((values,))
+
+
+class _Padded(torch.autograd.Function):
+    """A gather whose gradient is a gather too: autograd's own is a scatter that adds."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, *places: Tensor) -> Tensor:
+        """(total, …) -> (T, B, …)."""
+        ctx.save_for_backward(*places)
+        return values[places[0]]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        """(T, B, …) -> (total, …)."""
+        return _to_packed(gradients[0], ctx.saved_tensors), None, None, None
+
+
+class _Packed(torch.autograd.Function):
+    """The way back, likewise."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, *places: Tensor) -> Tensor:
+        """(T, B, …) -> (total, …)."""
+        ctx.save_for_backward(*places)
+        return values[places[1], places[2]]
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        """(total, …) -> (T, B, …)."""
+        return _to_padded(gradients[0], ctx.saved_tensors), None, None, None
+
+
+_apply_padded: Callable[..., Any] = _Padded.apply
+_apply_packed: Callable[..., Any] = _Packed.apply
+
+
+def _check(cell: CellSpec, wx: Any, starts: Any, max_seqlen: Any, reset: Any, reset_to: Any) -> int:
+    """Check what `scan` does not see; gives the steps of the longest sequence."""
+    gates = cell.input_gates
+    wanted = f"(total, N, D, {len(gates)}), the gates {', '.join(gates)} last"
+    check_tensor("wx", wx, wanted)
+    check_strided("wx", wx)
+    if wx.ndim != 4:
+        raise shape_error("wx", wx, wanted, "wx = x_projected.view(total, heads, head_dim, gates)")
+    total = wx.shape[0]
+    if reset is not None:
+        check_reset(reset, (total,), "(total,)", "wx", wx)
+    for value in reset_to if isinstance(reset_to, list | tuple) else ():
+        if isinstance(value, Tensor) and value.ndim > 3:
+            wanted = "(N, D) or (B, N, D)"
+            raise shape_error("reset_to", value, wanted, "rnnc.scan, which takes stored states")
+    wanted = f"(B + 1) of int32: where each sequence begins, and {total} last"
+    if not isinstance(starts, Tensor):
+        write = "cu_seqlens=torch.tensor(cu_seqlens, dtype=torch.int32)"
+        raise TensorError("cu_seqlens", kind_of(starts), f"a tensor of {wanted}", write)
+    if starts.ndim != 1 or len(starts) < (2 if total else 1):
+        raise shape_error("cu_seqlens", starts, wanted, "F.pad(lengths.cumsum(0), (1, 0)).int()")
+    if starts.dtype not in (torch.int32, torch.int64):
+        raise TensorError("cu_seqlens", f"dtype {starts.dtype}", wanted, "cu_seqlens.int()")
+    if max_seqlen is not None and (type(max_seqlen) is bool or not isinstance(max_seqlen, int)):
+        write = "max_seqlen=int(max_seqlen)"
+        raise TensorError("max_seqlen", kind_of(max_seqlen), "a whole number", write)
+    if max_seqlen is not None and max_seqlen < 0:
+        raise TensorError("max_seqlen", str(max_seqlen), "a whole number, at least 0", "0")
+    longest = _longest(starts, total, wanted) if values_visible(starts) else None
+    if max_seqlen is None:
+        if longest is None:
+            raise TensorError(
+                "max_seqlen",
+                f"None, and cu_seqlens on {starts.device}, whose values are not known here",
+                "the steps of the longest sequence, as a Python int",
+                "max_seqlen=…, or cu_seqlens on the CPU",
+            )
+        return longest
+    if longest is not None and longest > max_seqlen:
+        found = f"{max_seqlen}, and a sequence of {longest} steps"
+        write = f"max_seqlen={longest}"
+        raise TensorError("max_seqlen", found, "the steps of the longest sequence", write)
+    return cast(int, min(max_seqlen, total))
+
+
+def _longest(starts: Tensor, total: int, wanted: str) -> int:
+    """The steps of the longest sequence.
+
+    Raises:
+        TensorError: sequences do not begin at 0, end at the total, or one ends before it begins.
+    """
+    values = starts.tolist()
+    lengths = [end - begin for begin, end in pairwise(values)]
+    if values[0] != 0 or values[-1] != total:
+        found = f"{values[0]} first and {values[-1]} last"
+        raise TensorError("cu_seqlens", found, wanted, f"0 first and {total} last")
+    if lengths and min(lengths) < 0:
+        place = next(i for i, length in enumerate(lengths) if length < 0)
+        found = f"{values[place + 1]} after {values[place]}"
+        raise TensorError("cu_seqlens", found, wanted, "numbers that never decrease")
+    return max(lengths, default=0)

@@ -1,0 +1,6 @@
+"""What kernels run on: the class of all targets, its defaults by torch, and the registry."""
+
+from .registry import register_target, unregister_target
+from .target import Target
+
+__all__ = ["Target", "register_target", "unregister_target"]

@@ -1,0 +1,236 @@
+"""The reference: the cell's equations as a loop of torch operations, never optimised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
+from types import CodeType
+from typing import Any
+
+import torch
+import torch.nn.functional as F  # noqa: N812
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...cellspec.expression.node import Node, ordered
+from ...cellspec.functions import TABLE
+from ...codegen.layout import layout_of
+from ..call.masks import HOLD, RESTART, Masks
+from ..call.tensors import ScanInputs, States
+
+
+def scan_reference(
+    cell: CellSpec, inputs: ScanInputs, reverse: bool = False
+) -> tuple[States, States]:
+    """Run a cell over time, step by step, in any dtype and on any device.
+
+    Results are those of `rnnc.scan`. Gradients, of any order, are autograd's.
+
+    Args:
+        cell: the cell.
+        inputs: of the call.
+        reverse: whether it runs from the last step to the first.
+    """
+    wx, initial_states = inputs.wx, inputs.initial_states
+    params = {p.name: t for p, t in zip(cell.params, inputs.params, strict=True)}
+    current = {s.name: value for s, value in zip(cell.states, initial_states, strict=True)}
+    history: list[States] = []
+    steps = range(wx.shape[1])
+    for step in reversed(steps) if reverse else steps:
+        if inputs.masks is None:
+            current = _next_states(cell, inputs, params, step, current)
+            history.append(tuple(current.values()))
+            continue
+        before = _restarted(cell, inputs.masks, step, current)
+        runs = (inputs.masks.steps[step] != HOLD)[:, None, None]
+        new = _next_states(cell, inputs, params, step, before, runs)
+        current = {name: torch.where(runs, value, before[name]) for name, value in new.items()}
+        history.append(tuple([torch.where(runs, value, 0.0) for value in new.values()]))
+    if not history:
+        empty = tuple(s.new_empty(s.shape[0], 0, *s.shape[1:]) for s in initial_states)
+        return empty, tuple(s.clone() for s in initial_states)
+    if reverse:
+        history.reverse()
+    over_time = tuple(torch.stack(h, dim=1) for h in zip(*history, strict=True))
+    # A cell may return a state or param unchanged. The caller gets a copy that nothing else uses.
+    return over_time, tuple(s.clone() for s in current.values())
+
+
+def _next_states(
+    cell: CellSpec,
+    inputs: ScanInputs,
+    params: Mapping[str, Tensor],
+    step: int,
+    states: Mapping[str, Tensor],
+    runs: Tensor | None = None,
+) -> dict[str, Tensor]:
+    """The states after a step; of no meaning in rows that do not run it.
+
+    Args:
+        cell: the cell.
+        inputs: of the call.
+        params: by name.
+        step: by time.
+        states: before the step, by name.
+        runs: (B, 1, 1), which rows run; None for all.
+    """
+    like = next(iter(states.values()))
+
+    def selected(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        # A derivative may be infinite where a row does not run. Each operand is selected, so that
+        # no such product reaches a gradient.
+        if runs is None:
+            return dict(values)
+        return {name: torch.where(runs, value, 0.0) for name, value in values.items()}
+
+    sources = selected(states)
+    # A param is expanded to rows first: an operation that clips a gradient clips it per row,
+    # before the sum over rows.
+    values = selected({name: p.expand_as(like) for name, p in params.items()}) | sources
+    values |= selected(_gates(cell, inputs, step, sources))
+    values |= selected(_inputs_of_step(cell, inputs, step, like))
+    values |= {c.name: inputs.wx.new_tensor(c.value) for c in cell.constants}
+    new = evaluate(cell.updates, values, inputs.wx)
+    return {s.name: value.expand_as(like) for s, value in zip(cell.states, new, strict=True)}
+
+
+def _inputs_of_step(
+    cell: CellSpec, inputs: ScanInputs, step: int, like: Tensor
+) -> dict[str, Tensor]:
+    """The cell's inputs that no weight multiplies, (B, N, D) each."""
+    found = {}
+    for spec, given in zip(cell.inputs, inputs.unweighted, strict=True):
+        now = given[:, step if given.shape[1] > 1 else 0]
+        # Expanded to rows and units, as params are.
+        found[spec.name] = now.expand_as(like)
+    return found
+
+
+def _restarted(
+    cell: CellSpec, masks: Masks, step: int, states: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """The states before a step, after the resets."""
+    resets = (masks.steps[step] == RESTART)[:, None, None]
+    found = {}
+    for i, state in enumerate(cell.states):
+        value: Tensor | float = state.init
+        if masks.reset_to is not None:
+            given = masks.reset_to[i]
+            if given.ndim < 4:
+                value = given
+            elif step < given.shape[1]:  # in the reverse direction no row restarts at the last one
+                value = given[:, step]
+        found[state.name] = torch.where(resets, value, states[state.name])
+    return found
+
+
+def _gates(
+    cell: CellSpec, inputs: ScanInputs, step: int, states: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    """G = x + R s + b, for each gate the terms that it has."""
+    gates = {g.name: torch.zeros_like(states[cell.states[0].name]) for g in cell.gates}
+    wx = inputs.wx[:, step]
+    for i, name in enumerate(cell.input_gates):
+        gates[name] = gates[name] + wx[..., i]
+    # Sums run in the kernels' order, which does not depend on the order of declarations.
+    layout = layout_of(cell)
+    for i in (matrix.number for matrix in layout.pair_matrices):
+        assert inputs.R is not None
+        pair = cell.dense_pairs[i]
+        product = torch.einsum("noi,bni->bno", inputs.R[i], states[pair.source])
+        gates[pair.gate] = gates[pair.gate] + product
+    for i in (row.number for row in layout.diagonal_order):
+        assert inputs.R_diag is not None
+        pair = cell.diagonal_pairs[i]
+        gates[pair.gate] = gates[pair.gate] + inputs.R_diag[i] * states[pair.source]
+    if inputs.b is not None:
+        for i, name in enumerate(cell.bias_gates):
+            gates[name] = gates[name] + inputs.b[i]
+    return gates
+
+
+class ClipGradient(torch.autograd.Function):
+    """The identity, with a gradient that is clamped to [-bound, bound]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, bound: Tensor) -> Tensor:
+        """Return x."""
+        ctx.save_for_backward(bound)
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None]:
+        """Clamp the gradient."""
+        (bound,) = ctx.saved_tensors
+        return torch.minimum(torch.maximum(gradients[0], -bound), bound), None
+
+
+def evaluate(roots: Sequence[Node], values: Mapping[str, Tensor], like: Tensor) -> list[Tensor]:
+    """The values of expressions, evaluated as written; a shared subexpression is evaluated once.
+
+    Args:
+        roots: the expressions.
+        values: the value of each symbol by name.
+        like: a tensor of the dtype and on the device of the results.
+    """
+    memory: dict[Node, Tensor] = {}
+    for node in ordered(roots):
+        memory[node] = _apply(node, [memory[a] for a in node.args], values, like)
+    return [memory[root] for root in roots]
+
+
+def _apply(
+    node: Node, arguments: list[Tensor], values: Mapping[str, Tensor], like: Tensor
+) -> Tensor:
+    match node.op:
+        case "symbol":
+            return values[node.name]
+        case "number":
+            return like.new_tensor(node.value)
+        case "true" | "false":
+            return torch.tensor(node.op == "true", device=like.device)
+        case "neg":
+            return torch.neg(arguments[0])
+        case "**":
+            assert isinstance(node.value, int)
+            base = arguments[0]
+            return _power(base if node.value > 0 else torch.reciprocal(base), abs(node.value))
+        case "call":
+            function = TABLE[node.name]
+            scope = {"torch": torch, "F": F, "ClipGradient": ClipGradient}
+            scope |= dict(zip(function.arguments, arguments, strict=True))
+            result: Tensor = eval(_twin(function.torch), scope)
+            return result
+    return _OPERATORS[node.op](*arguments)
+
+
+def _power(base: Tensor, exponent: int) -> Tensor:
+    """A power by the products that the kernels compute."""
+    if exponent == 1:
+        return base
+    if exponent == 3:
+        return base * base * base
+    half = _power(base, exponent // 2)
+    return half * half * base if exponent % 2 else half * half
+
+
+_OPERATORS: dict[str, Callable[..., Tensor]] = {
+    "+": torch.add,
+    "-": torch.sub,
+    "*": torch.mul,
+    "/": torch.div,
+    "<": torch.lt,
+    "<=": torch.le,
+    ">": torch.gt,
+    ">=": torch.ge,
+    "==": torch.eq,
+    "!=": torch.ne,
+    "&": torch.logical_and,
+    "|": torch.logical_or,
+    "~": torch.logical_not,
+}
+
+
+@cache
+def _twin(text: str) -> CodeType:
+    return compile(text, "<torch twin>", "eval")

@@ -1,0 +1,103 @@
+"""The targets that kernels run on, in a registry that other packages can add to."""
+
+from __future__ import annotations
+
+import torch
+
+from ..errors import TensorError
+from .target import Target
+
+#: By name; `runtime/run` adds those of this package.
+TARGETS: dict[str, Target] = {}
+
+
+def backends() -> tuple[str, ...]:
+    """The words that `backend` takes: the targets' names, `"auto"` and `"reference"`."""
+    return ("auto", *TARGETS, "reference")
+
+
+def check_backend(backend: str) -> str:
+    """Check that a word names a backend.
+
+    Args:
+        backend: the word.
+
+    Raises:
+        TensorError: it names none.
+    """
+    if backend not in backends():
+        raise TensorError(
+            "backend", repr(backend), f"one of {', '.join(backends())}", 'backend="auto"'
+        )
+    return backend
+
+
+def register_target(name: str, target: Target) -> None:
+    """Add a target: `rnnc.scan(..., backend=name)` and `rnnc.RNN(..., backend=name)` run on it.
+
+    `backend="auto"` takes it for tensors on its type of device if no other target has that type.
+    It serves plain tensors and first derivatives. `torch.compile`, modes and tensor subclasses take
+    the operators of torch, which have kernels of this package's targets alone.
+
+    Args:
+        name: the word that asks for it.
+        target: its layouts and calls.
+
+    Raises:
+        ValueError: there is a backend of this name.
+        TypeError: the target is no `Target`.
+
+    Example:
+        >>> import rnnc, torch
+        >>> from rnnc.runtime.cpu.target import CpuTarget
+        >>> from rnnc.runtime.targets import register_target, unregister_target
+        >>> register_target("mine", CpuTarget())
+        >>> wx, R = torch.randn(2, 5, 1, 8, 1), torch.randn(1, 1, 8, 8)
+        >>> over_time, last = rnnc.scan(rnnc.cells.elman, wx, R, backend="mine")
+        >>> unregister_target("mine")
+    """
+    if name in backends():
+        raise ValueError(f"there is a backend with the name {name!r}")
+    if not isinstance(target, Target):
+        raise TypeError(
+            f"the target {name!r} is an object of {type(target).__name__}, which is no Target: "
+            "write `class Mine(rnnc.runtime.targets.Target)`, whose abstract methods are those "
+            "that every target needs, and register an object of it"
+        )
+    TARGETS[name] = target
+
+
+def unregister_target(name: str) -> None:
+    """Remove a target that `register_target` added.
+
+    Args:
+        name: of the target.
+
+    Raises:
+        KeyError: there is no target of this name.
+    """
+    del TARGETS[name]
+
+
+def target_name(device: str, backend: str = "auto") -> str | None:
+    """The name of the target that serves a type of device; None if none does.
+
+    Args:
+        device: torch's type of device.
+        backend: the caller's word; `"auto"` stands for the first target of the device.
+    """
+    if backend in TARGETS:
+        return backend if TARGETS[backend].device == device else None
+    if device in TARGETS and TARGETS[device].device == device:
+        return device
+    return next((name for name, target in TARGETS.items() if target.device == device), None)
+
+
+def target_of(device: torch.device, backend: str = "auto") -> Target:
+    """The target whose layouts hold for a device: the CPU's if the device has no kernels.
+
+    Args:
+        device: any device, `meta` for example.
+        backend: the caller's word.
+    """
+    return TARGETS[target_name(device.type, backend) or "cpu"]

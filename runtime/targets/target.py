@@ -1,0 +1,340 @@
+"""The class of all targets: what a compiler of kernels must do, and what it may leave out."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+
+from ...cellspec.cell import CellSpec
+from ...codegen.shape import Precision, Save
+from ..call.call import Call, Choice
+from ..call.layers import LayersCall, LayersRead
+from ..call.made_masks import MadeMasks
+from ..call.ragged import Ragged
+from ..call.stack import Stack
+from ..call.tensors import Forward, Gradients, Saved, ScanInputs, States, Stepped
+from ..program.replays import Replays
+from ..store.tuned import Asked
+from .lanes import ONE_LANE, Lanes
+from .masks import masks_by_torch
+from .moves import TORCH_MOVES, Moves
+from .packing import Packing, TorchPacking
+
+
+class Target(ABC):
+    """A compiler of kernels and what they run on. Only a target knows its tensors' memory layouts.
+
+    A subclass sets `device` and `dtypes`, writes the abstract methods, and overrides the others
+    where its kernels can do more. `register_target` takes an object of it.
+
+    Attributes:
+        device: torch's type of device that its tensors are on.
+        dtypes: those that its kernels compute in.
+        takes_masks: whether its calls take lengths and resets.
+        takes_inputs: whether its calls take inputs that no weight multiplies.
+        reads_by_address: whether R, b and R_diag of one head may have any shape, those of several
+            heads any strides.
+        takes_steps: whether it has kernels for a single step: `step` and `step_backward`. Others
+            run a step as a sequence of one.
+        steps_as_sequences: whether a sequence of one step takes less time as a step.
+        at_once: whether it may run the layers of a call at the same time: `forward_layers` and
+            `backward_layers`.
+    """
+
+    device: str
+    dtypes: tuple[torch.dtype, ...]
+    takes_masks = False
+    takes_inputs = False
+    reads_by_address = False
+    takes_steps = False
+    steps_as_sequences = False
+    at_once = False
+
+    @abstractmethod
+    def find_compiler(self, index: int | None) -> None:
+        """Raise a CompileError if kernels cannot be built for the device of this number."""
+
+    @abstractmethod
+    def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
+        """Return the dtype in which a call is computed, and the dtype of its results."""
+
+    @abstractmethod
+    def initial_states(
+        self, like: Tensor, values: Sequence[float], shape: Sequence[int]
+    ) -> list[Tensor]:
+        """Return the states before the first step if the caller gives none."""
+
+    @abstractmethod
+    def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
+        """Return whether the products of a call may round factors of float32 to TF32."""
+
+    @abstractmethod
+    def project(self, x: Tensor, weight: Tensor) -> Tensor:
+        """Return the wx (B, T, N, D, Gx) of a module's input (T, B, input), as the kernels read it.
+
+        By operations that autograd follows, at the precision of torch's products.
+        """
+
+    @abstractmethod
+    def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
+        """Return the same at the precision of a call, where nothing has to follow."""
+
+    @abstractmethod
+    def project_gradients(
+        self,
+        d_wx: Tensor,
+        x: Tensor,
+        weight: Tensor,
+        wanted: tuple[bool, bool],
+        tf32: bool,
+        d_x: Tensor | None = None,
+        by_head: bool = False,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Return the gradients of `project`, of x and of the weight; None where one is not wanted.
+
+        The gradient of x is added to `d_x` where there is one, in place. `by_head` says that the
+        gradient of the weight lies head by head in memory, which saves a copy.
+        """
+
+    @abstractmethod
+    def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
+        """Return an empty d_wx with the strides that `backward` gives it."""
+
+    @abstractmethod
+    def saved_shape(
+        self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
+    ) -> tuple[int, ...]:
+        """Return the shape of `Forward.saved`."""
+
+    @abstractmethod
+    def computes_gates_again(self, save: Save) -> bool:
+        """Return whether a backward computes the gates again, from wx and b."""
+
+    @abstractmethod
+    def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
+        """Run the forward of a call; `donated` says that nobody reads wx again.
+
+        If `call.choice.reverse`, it runs from the last step to the first, on tensors in order.
+        """
+
+    @abstractmethod
+    def backward(
+        self,
+        call: Call,
+        saved: Saved,
+        d_states: Sequence[Tensor | None],
+        d_last: Sequence[Tensor | None],
+        donated: bool,
+    ) -> Gradients:
+        """Run the backward of a call."""
+
+    def begin(self, dtype: torch.dtype, index: int | None) -> None:  # noqa: B027
+        """Begin what a first call needs whatever its cell is, beside the caller; return at once.
+
+        Args:
+            dtype: in which the call is computed.
+            index: of the device; None for the current one.
+        """
+
+    def replays(self) -> Replays | None:
+        """Return what records calls and replays them; None if they are computed each time."""
+        return None
+
+    def moves(self) -> Moves:
+        """Return what copies tensors into new ones, which may copy all of them at once."""
+        return TORCH_MOVES
+
+    def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing:
+        """Return what copies packed rows.
+
+        Args:
+            starts: (T + 1,) of int64, the first packed row of each step, and their number.
+            sizes: T and B.
+            total: packed rows.
+        """
+        return TorchPacking(starts, sizes, total)
+
+    def made_masks(
+        self,
+        ragged: Ragged,
+        sizes: tuple[int, int],
+        device: torch.device,
+        reverses: Sequence[bool],
+    ) -> MadeMasks:
+        """Return the masks of a call of all layers.
+
+        Args:
+            ragged: of the call, with lengths of int64 on the device.
+            sizes: B and T.
+            device: of the call.
+            reverses: of each direction, whether it runs from the last step to the first.
+        """
+        return masks_by_torch(ragged, sizes, device, reverses)
+
+    def rows_that_run(self, x: Tensor, ragged: Ragged, made: MadeMasks) -> Tensor:
+        """Return x with zeros where a row runs no step: no product reads more.
+
+        Args:
+            x: (T, B, features).
+            ragged: of the call, with lengths.
+            made: of the call.
+        """
+        return ragged.cleaned(x)
+
+    def lanes(self, like: Tensor, steps: int) -> AbstractContextManager[Lanes]:
+        """Return what runs both directions of a layer: at once where the target can.
+
+        Args:
+            like: gives the device.
+            steps: of the call.
+        """
+        return ONE_LANE
+
+    def joins(self, call: Call, like: Tensor, batch: int, heads: int, dim: int) -> bool:
+        """Return whether one call of both directions is better than a call of each.
+
+        Such calls have `reverse="half"`: the second half of the heads runs in reversed time.
+
+        Args:
+            call: of the direction that runs forwards.
+            like: gives dtype and device.
+            batch: rows.
+            heads: of one direction.
+            dim: units per head.
+        """
+        return False
+
+    def takes_features(self, call: Call, x: Tensor, weight: Tensor) -> bool:
+        """Return whether kernels should multiply the input by its weights, where no backward is.
+
+        Args:
+            call: the call.
+            x: (T, B, input).
+            weight: (Gx, N, D, input).
+        """
+        return False
+
+    def forward_of_features(
+        self, call: Call, x: Tensor, weight: Tensor, inputs: ScanInputs
+    ) -> Forward:
+        """Run the forward of a call that `takes_features`; the wx of its tensors has no gates."""
+        raise NotImplementedError(f"{type(self).__name__}.forward_of_features")
+
+    def sequence(
+        self,
+        stack: Stack,
+        x: Tensor,
+        states: Sequence[Tensor],
+        parameters: Sequence[Tensor | None],
+    ) -> tuple[Tensor, States] | None:
+        """Run all layers over all steps by one call, where no backward follows.
+
+        Args:
+            stack: the call.
+            x: (T, B, input).
+            states: before the first step, (layers * directions, B, hidden) each, or none.
+            parameters: of the module.
+
+        Returns:
+            The output of the last layer and each state after the last step; None where the caller
+            has to run each layer by itself.
+        """
+        return None
+
+    def forward_layers(
+        self, asked: LayersCall, x: Tensor
+    ) -> tuple[list[Forward], list[Tensor]] | None:
+        """Run the forward of all layers; None where the caller has to run each by itself.
+
+        Returns:
+            The result of each layer, and the mask of each dropout.
+        """
+        return None
+
+    def backward_layers(
+        self, asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
+    ) -> bool:
+        """Run the backward of all layers; False where the caller has to run each by itself.
+
+        `finish` takes the gradients of a layer, by its number.
+        """
+        return False
+
+    def runs_one_step(self, choice: Choice) -> bool:
+        """Return whether a sequence of one step runs as a step, with the bits of `step`.
+
+        Args:
+            choice: the caller's. Another variant or save asks for kernels of sequences.
+        """
+        return self.steps_as_sequences and choice.variant == "auto" and choice.save == "gates"
+
+    def step(
+        self,
+        stack: Stack,
+        x: Tensor,
+        states: Sequence[Tensor],
+        weights: Sequence[Tensor | None],
+        to: Stepped | None = None,
+    ) -> Stepped:
+        """Run all layers of a module over one step of x (B, input); `to` takes the results.
+
+        A target with `steps_as_sequences` also takes a sequence of one step, (1, B, input).
+        """
+        raise NotImplementedError(f"{type(self).__name__}.step")
+
+    def step_backward(
+        self,
+        stack: Stack,
+        x: Tensor,
+        states: Sequence[Tensor],
+        weights: Sequence[Tensor | None],
+        stepped: Stepped,
+        gradients: Sequence[Tensor | None],
+        needs: Sequence[bool],
+    ) -> list[Tensor | None]:
+        """Return the gradients of x, the caller's states and the flat weights of each layer."""
+        raise NotImplementedError(f"{type(self).__name__}.step_backward")
+
+    def capture(
+        self, device: torch.device, runs: Sequence[Callable[[], object]]
+    ) -> list[Callable[[], None]] | None:
+        """Return what replays each run on torch's current stream; None if nothing is captured."""
+        return None
+
+    def asked_ahead(
+        self, call: Call, stack: Stack, batch: int, dtype: torch.dtype, device: torch.device
+    ) -> Asked | None:
+        """Return what the plan of a call is for; None on a target without plans.
+
+        Args:
+            call: of one direction of time.
+            stack: of all layers.
+            batch: rows.
+            dtype: in which the call is computed.
+            device: of the call.
+        """
+        return None
+
+    def load_ahead(  # noqa: B027
+        self,
+        call: Call,
+        stack: Stack,
+        steps: int,
+        batch: int,
+        dtype: torch.dtype,
+        device: torch.device,
+    ) -> None:
+        """Compile and load the kernels of a call that has not been made.
+
+        Args:
+            call: of one direction of time.
+            stack: of all layers.
+            steps: T.
+            batch: rows.
+            dtype: in which the call is computed.
+            device: of the call.
+        """

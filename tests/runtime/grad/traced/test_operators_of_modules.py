@@ -1,0 +1,308 @@
+"""All layers as one operator: opcheck, compilation, precision, dropout, export, other tracers."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+
+import pytest
+import rnnc
+import torch
+from rnnc.runtime.call.forms import flat_weights
+from rnnc.runtime.grad.traced.operators import rnn_backward_op, rnn_op
+from rnnc.runtime.grad.traced.schemas import Options
+from torch._dynamo.testing import CompileCounterWithBackend
+from torch.utils.checkpoint import checkpoint, create_selective_checkpoint_contexts
+from torch.utils.flop_counter import FlopCounterMode
+
+pytestmark = pytest.mark.filterwarnings("ignore:rnnc has no kernels")
+# A bias for each gate; a diagonal gate; several params.
+WAYS = [
+    ("lstm", "both ways"),
+    ("unicornn", "jointly"),
+    ("fastgrnn", "one way"),
+    *[
+        pytest.param(name, way, marks=pytest.mark.slow)
+        for name, way in (
+            ("lstm", "jointly"),
+            ("lstm", "one way"),
+            ("unicornn", "both ways"),
+            ("fastgrnn", "jointly"),
+        )
+    ],
+]
+
+
+def arguments(cell, layers, way, dropout=0.0, keep=True, seed=0):
+    """Of `rnnc::rnn`, for 2 heads of 3 units, 3 rows and 4 steps; of one cell gate by gate."""
+    both, joint = way != "one way", way == "jointly"
+    rnn = rnnc.RNN(cell, 5, 6, heads=2, num_layers=layers, bidirectional=both, dtype=torch.float64)
+    parts, directions = layers * (1 + both), 1 + both
+    flat, rows = rnn._weights_on(torch.device("cpu")), cell.name != "fastgrnn"
+    flat = flat if rows else flat_weights(rnn._form, flat, parts)
+    draw = torch.Generator().manual_seed(seed)
+    x = torch.randn(4, 3, 5, dtype=torch.float64, generator=draw, requires_grad=keep)
+    states = [
+        torch.rand(parts, 3, 6, dtype=torch.float64, generator=draw).requires_grad_(keep)
+        for _ in cell.states
+    ]
+    masks = None
+    if dropout:
+        masks = torch.rand(layers - 1, 4, 3, 6 * directions, generator=draw) > dropout
+    weights = [w.detach().requires_grad_(keep) for w in flat if w is not None]
+    given = [w is not None for w in flat]
+    sizes, choice = (layers, both, 2, 3, dropout), ("auto", "gates", "ieee", "auto")
+    options = Options(cell.text, given, *sizes, *choice, joint, rows)
+    return (x, states, weights, masks, keep, *options)
+
+
+@pytest.mark.parametrize(("name", "way"), WAYS)
+def test_opcheck(name, way):
+    cell = rnnc.cells.get(name)
+    torch.library.opcheck(rnn_op, arguments(cell, 2, way, dropout=0.3))
+    x, _, *others = arguments(cell, 1, way, keep=False)
+    torch.library.opcheck(rnn_op, (x, [], *others))
+
+
+@pytest.mark.parametrize(
+    ("name", "way"), [*WAYS[:2], pytest.param(*WAYS[2], marks=pytest.mark.slow), *WAYS[3:]]
+)
+def test_opcheck_of_the_backward(name, way):
+    x, states, weights, masks, _, *options = arguments(rnnc.cells.get(name), 2, way, 0.3)
+    with torch.no_grad():
+        y, *rest = rnn_op(x, states, weights, masks, True, *options)
+    last, kept = rest[: len(states)], rest[len(states) :]
+    tensors = [t.detach() for t in (x, *states, *weights)]
+    x, states = tensors[0], tensors[1 : 1 + len(states)]
+    weights, count = tensors[1 + len(states) :], len(tensors)
+    d_y, d_last = torch.randn_like(y), [torch.randn_like(s) for s in last]
+    missing = [None] * len(last)
+    odd = [i % 2 == 1 for i in range(count)]
+    for seed, seeds, first, needs in (
+        (d_y, d_last, states, [True] * count),
+        (None, d_last, states, odd),
+        (d_y, missing, [], odd[len(states) :]),
+    ):
+        call = (seed, seeds, x, first, weights, masks, [y, *kept], needs, *options)
+        torch.library.opcheck(rnn_backward_op, call)
+        found = rnn_backward_op(*call)
+        assert len({d.untyped_storage().data_ptr() for d in found}) == len(found) == sum(needs)
+
+
+def test_misuse_of_the_operator_is_refused():
+    given = arguments(rnnc.cells.lstm, 2, "one way")
+    x, states, weights, masks, _, *options = given
+    with pytest.raises(RuntimeError, match="keep=False on tensors that need gradients"):
+        rnn_op(x, states, weights, masks, False, *options)
+    call = [x.detach(), [s.detach() for s in states], [w.detach() for w in weights], masks, True]
+    for place, bad in (
+        (0, call[0][..., :4]),
+        (0, call[0].float()),
+        (0, call[0][0]),
+        (1, call[1][:1]),
+        (1, [s[:1] for s in call[1]]),
+        (2, call[2][1:]),
+        (2, [call[2][0][:, :1], *call[2][1:]]),
+        (2, [call[2][0][:-1], *call[2][1:]]),
+        (2, [call[2][0].unflatten(0, (2, -1)), *call[2][1:]]),
+        (2, [*call[2][:4], call[2][4].float(), *call[2][5:]]),
+        (3, torch.ones(1, 4, 3, 6, dtype=torch.bool)),
+    ):
+        wrong = [*call[:place], bad, *call[place + 1 :]]
+        with pytest.raises(rnnc.TensorError, match="write:"):
+            rnn_op(*wrong, *options)
+    results = rnn_op(*call, *options)
+    kept = [results[0], *results[3:]]
+    needs = [True] * (1 + len(call[1]) + len(call[2]))
+    good = [results[0], [None, None], *call[:4], kept, needs]
+    for place, bad in (
+        (0, results[0][:1]),
+        (1, [results[1].float(), None]),
+        (5, torch.ones(1, 4, 3, 6, dtype=torch.bool)),
+        (6, [*kept[:-1], kept[-1][:1]]),
+    ):
+        wrong = [*good[:place], bad, *good[place + 1 :]]
+        with pytest.raises(rnnc.TensorError, match="write:"):
+            rnn_backward_op(*wrong, *options)
+
+
+def results(run, module, x):
+    """The output, the last states and every gradient, by name."""
+    x = x.detach().requires_grad_()
+    torch.manual_seed(3)
+    y, last = run(x)
+    loss = sum((t * t.cos()).sum() for t in (y, *last))
+    named = {"x": x, **dict(module.named_parameters())}
+    module.zero_grad()
+    loss.backward()
+    found = {f"d {name}": tensor.grad for name, tensor in named.items()}
+    return found | {"y": y.detach()} | {f"last {i}": s.detach() for i, s in enumerate(last)}
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"dropout": 0.5}, {"bidirectional": True, "batch_first": True}], ids=str
+)
+@pytest.mark.parametrize("name", ["lstm", "fastgrnn"])
+def test_a_compiled_module_equals_an_eager_one(name, options):
+    torch._dynamo.reset()
+    cell = rnnc.cells.get(name)
+    rnn = rnnc.RNN(cell, 5, 6, heads=2, num_layers=3, dtype=torch.float64, **options)
+    compiled = torch.compile(rnn, fullgraph=True, backend="aot_eager")
+    x = torch.randn(4, 3, 5, dtype=torch.float64)
+    wanted, found = results(rnn, rnn, x), results(compiled, rnn, x)
+    assert set(found) == set(wanted)
+    for key, right in wanted.items():
+        torch.testing.assert_close(found[key], right, rtol=1e-12, atol=1e-12, msg=key)
+
+
+def test_new_sizes_compile_once_more_and_then_never():
+    torch._dynamo.reset()
+    rnn = rnnc.RNN(rnnc.cells.gru, 5, 6, bidirectional=True)
+    counter = CompileCounterWithBackend("aot_eager")
+
+    def twice(x):
+        return rnn(torch.cat((x, x), 1))  # of a batch that is known to be even
+
+    compiled = torch.compile(twice, fullgraph=True, backend=counter)
+    for steps, batch in ((4, 3), (7, 5), (9, 2), (3, 8), (6, 6)):
+        x = torch.randn(steps, batch, 5)
+        for key, right in results(twice, rnn, x).items():
+            torch.testing.assert_close(results(compiled, rnn, x)[key], right, msg=key)
+    assert counter.frame_count <= 2
+
+
+@pytest.mark.parametrize("shape", [(4, 1, 3), (4, 3), (1, 2, 3)], ids=str)
+@pytest.mark.parametrize("both", [False, True], ids=("forwards", "both ways"))
+def test_sizes_that_a_dynamic_graph_knows(both, shape):
+    """Torch takes 1 for a number, and numbers that a module has for symbols."""
+    rnn, x = rnnc.RNN(rnnc.cells.gru, 3, 6, num_layers=2, bidirectional=both), torch.randn(shape)
+    compiled = torch.compile(rnn, fullgraph=True, dynamic=True, backend="eager")
+    torch.testing.assert_close(compiled(x)[0], rnn(x)[0])
+
+
+def test_the_reference_breaks_a_graph_once_per_layer():
+    """Torch cannot trace it, and warned of its caches."""
+    torch._dynamo.reset()
+    rnn = rnnc.RNN(rnnc.cells.lstm, 3, 4, num_layers=2, backend="reference")
+    counter, x = CompileCounterWithBackend("eager"), torch.randn(5, 2, 3)
+    torch.testing.assert_close(torch.compile(rnn, backend=counter)(x)[0], rnn(x)[0])
+    # Before, between and after its layers; a call of a nested function may split the last.
+    assert counter.frame_count <= 4
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="scan_reference"):
+        torch.compile(rnn, backend="eager", fullgraph=True)(x)
+
+
+def test_the_flag_of_precision_is_a_constant_of_the_graph(monkeypatch):
+    """A graph for each value: that of the forward holds for its backward."""
+    seen = []
+
+    def rounds(self, dtype, precision):
+        if precision is None:
+            return bool(torch.backends.cudnn.rnn.fp32_precision == "tf32")
+        return precision == "tf32"
+
+    def backend(graph, example):
+        seen.extend(n.args[-4] for n in graph.graph.nodes if n.target is rnn_op)
+        return graph.forward
+
+    monkeypatch.setattr(rnnc.runtime.cpu.target.CpuTarget, "rounds", rounds)
+    torch._dynamo.reset()
+    rnn = rnnc.RNN(rnnc.cells.gru, 5, 6)
+    compiled = torch.compile(rnn, fullgraph=True, backend=backend)
+    for value in ("tf32", "ieee", "tf32", "ieee"):
+        monkeypatch.setattr(torch.backends.cudnn.rnn, "fp32_precision", value)
+        compiled(torch.randn(4, 3, 5))
+    assert seen == ["tf32", "ieee"]
+    torch._dynamo.reset()
+    rnn.precision = "tf32"
+    compiled(torch.randn(4, 3, 5))
+    assert seen[2:] == ["tf32"]
+
+
+@pytest.mark.parametrize("save", ["gates", "states"])
+@pytest.mark.parametrize("reentrant", [False, True, "selective"])
+def test_checkpoints(reentrant, save):
+    rnn = rnnc.RNN(rnnc.cells.lstm, 4, 6, num_layers=2, save=save, dtype=torch.float64)
+    x = torch.randn(5, 3, 4, dtype=torch.float64)
+    calls = []
+
+    def policy(context, op, *args, **kwargs):
+        if op is rnn_op:
+            calls.append(context.is_recompute)
+        return torch.utils.checkpoint.CheckpointPolicy.MUST_SAVE
+
+    def run(x):
+        if reentrant == "selective":
+            fn = lambda: create_selective_checkpoint_contexts(policy)  # noqa: E731
+            y, *last = checkpoint(
+                lambda x: (lambda y, last: (y, *last))(*rnn(x)),
+                x,
+                use_reentrant=False,
+                context_fn=fn,
+            )
+        else:
+            y, *last = checkpoint(
+                lambda x: (lambda y, last: (y, *last))(*rnn(x)), x, use_reentrant=reentrant
+            )
+        return y, last
+
+    wanted, found = results(rnn, rnn, x), results(run, rnn, x)
+    for key, right in wanted.items():
+        torch.testing.assert_close(found[key], right, msg=key)
+    assert bool(calls) is (reentrant == "selective")
+
+
+def test_the_flop_counter_counts_all_products():
+    """T B (W and R), and twice that in the backward less the gradient of x."""
+    rnn = rnnc.RNN(rnnc.cells.lstm, 4, 8, num_layers=2)
+    x = torch.randn(5, 2, 4)
+    with FlopCounterMode(display=False) as counter:
+        y, _ = rnn(x)
+    inputs = [2 * 5 * 2 * size * 8 * 4 for size in (4, 8)]
+    recurrent = 2 * 5 * 2 * 8 * 8 * 4
+    once = sum(inputs) + 2 * recurrent
+    assert counter.get_total_flops() == once
+    with counter:
+        y.sum().backward()
+    assert counter.get_total_flops() == 2 * once - inputs[0]
+
+
+def test_export_and_its_file(tmp_path):
+    rnn = rnnc.RNN(rnnc.cells.lstm, 4, 6, num_layers=2).eval()
+    x = torch.randn(5, 3, 4)
+    sizes = {0: torch.export.Dim("steps"), 1: torch.export.Dim("batch")}
+    program = torch.export.export(rnn, (x,), dynamic_shapes=(sizes,))
+    (node,) = [n for n in program.graph.nodes if n.target is rnn_op]
+    assert node.args[-4] is None  # the flag of precision is read where the program runs
+    torch.export.save(program, tmp_path / "rnn.pt2")
+    loaded = torch.export.load(tmp_path / "rnn.pt2").module()
+    for shape in ((5, 3, 4), (7, 2, 4)):
+        x = torch.randn(shape)
+        assert torch.equal(loaded(x)[0], rnn(x)[0])
+
+
+@pytest.mark.parametrize("first", ["import rnnc, torch", "import torch, rnnc"])
+def test_a_process_that_imports_rnnc_loads_an_export(first, tmp_path):
+    rnn, x, path = rnnc.RNN(rnnc.cells.lstm, 4, 6), torch.ones(5, 3, 4), tmp_path / "rnn.pt2"
+    torch.export.save(torch.export.export(rnn, (x,)), path)
+    code = (
+        f"{first}\nrun = torch.export.load({str(path)!r}).module()\n"
+        "print(run(torch.ones(5, 3, 4))[0].tolist())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert torch.equal(torch.tensor(ast.literal_eval(done.stdout)), rnn(x)[0])
+
+
+@pytest.mark.slow
+def test_an_ahead_of_time_library(tmp_path):
+    rnn = rnnc.RNN(rnnc.cells.lstm, 4, 6, num_layers=2).eval()
+    x = torch.randn(5, 3, 4)
+    with torch.no_grad():
+        program = torch.export.export(rnn, (x,))
+        path = torch._inductor.aoti_compile_and_package(
+            program, package_path=str(tmp_path / "m.pt2")
+        )
+        run = torch._inductor.aoti_load_package(path)
+        torch.testing.assert_close(run(x)[0], rnn(x)[0])

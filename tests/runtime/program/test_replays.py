@@ -1,0 +1,426 @@
+"""Calls that are recorded once and replayed: operators of torch, launches, and what refuses."""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from array import array
+from contextlib import nullcontext
+from itertools import combinations, pairwise
+
+import pytest
+import rnnc
+import torch
+from rnnc.runtime.cuda import target
+from rnnc.runtime.cuda.arguments import backward_arguments, grid_struct
+from rnnc.runtime.cuda.relaunch import _addresses
+from rnnc.runtime.program import entries, replays
+from rnnc.runtime.program.compact import _packed, _Temporary
+from rnnc.runtime.program.recorder import recording, refuse_recording
+from rnnc.runtime.program.replays import Replays, forget_replays
+
+
+def call(x, weight):
+    """Views, copies, products in place, sums, and a tensor that is freed on the way."""
+    rows = weight.permute(1, 0, 2).reshape(-1, weight.shape[2])
+    y = x.new_empty(x.shape[0], rows.shape[0])
+    torch.mm(x, rows.t(), out=y)
+    y.add_(1)
+    total = torch.cat([y, y * 2], 1).sum(0, dtype=torch.float64)
+    return [y.view(x.shape[0], 2, -1), None, total.to(x.dtype)[1:], weight[0]]
+
+
+class Counted:
+    """How often a call computes, and how often it is replayed."""
+
+    def __init__(self, compute, stream=0):
+        self.compute, self.computed = compute, 0
+        self.replays = Replays(lambda _: stream)
+
+    def __call__(self, *tensors, key="key"):
+        def compute():
+            self.computed += 1
+            return self.compute(*tensors)
+
+        return self.replays.run(key, tensors, compute)
+
+
+def like_call(*, aligned=True):
+    """Tensors of new values and places."""
+    weight = torch.randn(3, 2, 4).transpose(0, 1)
+    return torch.randn(35)[3 if not aligned else 4 :][:20].view(5, 4), weight
+
+
+def test_a_replay_gives_what_the_call_gives():
+    run = Counted(call)
+    for _ in range(4):
+        tensors = like_call()
+        found = run(*tensors)
+        for got, wanted in zip(found, call(*tensors), strict=True):
+            assert (got is None) == (wanted is None)
+            if wanted is not None:
+                torch.testing.assert_close(got, wanted, rtol=0, atol=0)
+                assert got.stride() == wanted.stride()
+        assert found[3].data_ptr() == tensors[1][0].data_ptr()
+    assert run.computed == 1
+
+
+def test_other_tensors_are_computed():
+    run = Counted(call)
+    for _ in range(2):
+        run(*like_call())
+    assert run.computed == 1
+    x, weight = like_call()
+    run(x.t().contiguous().t(), weight)  # other strides
+    run(*like_call(aligned=False))
+    freed = torch.randn(5, 4)
+    freed.untyped_storage().resize_(0)
+    with pytest.raises(RuntimeError):
+        run(freed, weight)
+    assert run.computed == 4
+    run(x, weight, key="another")
+    assert run.computed == 5
+    run(x, weight)
+    assert run.computed == 5
+    forget_replays()
+    run(x, weight)
+    assert run.computed == 6
+
+
+def test_nothing_is_recorded_without_a_stream():
+    run = Counted(call, stream=None)
+    for _ in range(3):
+        run(*like_call())
+    assert run.computed == 3
+
+
+@pytest.mark.parametrize(
+    "compute",
+    [
+        lambda x, _: [x * x.sum().item()],
+        lambda x, _: (refuse_recording(), [x + 1])[1],
+        lambda x, _: [x.view(torch.int32).sum()],
+    ],
+    ids=("a value that Python reads", "a refusal", "another dtype"),
+)
+def test_what_cannot_be_replayed_is_computed(compute):
+    run = Counted(compute)
+    for _ in range(3):
+        tensors = like_call()
+        torch.testing.assert_close(run(*tensors), compute(*tensors), rtol=0, atol=0)
+    assert run.computed == 3
+
+
+def test_tensors_that_share_memory_are_not_recorded():
+    run = Counted(lambda x, y: [x + y])
+    both = torch.randn(16)
+    for _ in range(2):
+        run(both[:12], both[4:])
+        run(both[:8], both[:8], key="twice")
+    assert run.computed == 4
+
+
+def test_memory_is_freed_after_its_last_reader():
+    peaks = []
+
+    def watched(self, running):
+        original(self, running)
+        peaks.append(sum(t is not None for t in running.tensors))
+
+    def chain(x):
+        for _ in range(6):
+            x = x + 1
+        return [x]
+
+    run = Counted(chain)
+    run(torch.randn(4))
+    with pytest.MonkeyPatch.context() as patch:
+        original = entries.Operate.__call__
+        patch.setattr(entries.Operate, "__call__", watched)
+        run(torch.randn(4))
+    assert run.computed == 1
+    assert max(peaks) == 3  # the input, the last result and the one before it
+
+
+def test_results_keep_their_shapes_and_temporaries_share_memory():
+    written = []
+
+    def read(tensor):
+        """Report an operation that reads a tensor by its address."""
+        recorder = recording()
+        if recorder is not None:
+            place = recorder.place(tensor.data_ptr())
+            recorder.add(lambda running: written.append(running.addresses[place.slot]), [place])
+
+    def compute(x):
+        kept, spare = x.new_empty(6, 4), [x.new_empty(3) for _ in range(3)]
+        for each in (kept, *spare):
+            read(each)
+        kept.view(4, 6).copy_(x.view(4, 6))
+        free = x.new_empty(2, 12)
+        read(free)
+        return [kept.view(2, 12), kept, kept.view(24)[4:], free.view(4, 6), free.view(24)[12:]]
+
+    run = Counted(compute)
+    for _ in range(2):
+        x = torch.randn(24)
+        found, wanted = run(x), compute(x)
+        for got, want in zip(found, wanted, strict=True):
+            assert (got.shape, got.stride()) == (want.shape, want.stride())
+            assert got.storage_offset() == want.storage_offset()
+        for got, want in zip(found[:3], wanted[:3], strict=True):
+            torch.testing.assert_close(got, want, rtol=0, atol=0)
+    assert run.computed == 1
+    kept, *spare, free = written
+    assert [b - a for a, b in pairwise(spare)] == [512, 512]
+    assert (kept, free) == (found[0].data_ptr(), found[3].data_ptr())
+    assert found[3].data_ptr() + 48 == found[4].data_ptr()
+
+
+class Beside:
+    """A call that gives work to other streams; it notes where each tensor lies that is used."""
+
+    def __init__(self):
+        self.at = {}
+
+    def use(self, name, tensor, beside=False):
+        """Report an operation that uses a tensor by its address."""
+        recorder = recording()
+        if recorder is None:
+            return
+        place, size = recorder.place(tensor.data_ptr()), tensor.nbytes
+
+        def again(running):
+            begin = running.addresses[place.slot] + place.offset
+            self.at[name] = range(begin, begin + size)
+
+        recorder.add(again, [place], beside)
+
+    def __call__(self, x):
+        recorder = recording()
+        before, waits = x.new_empty(512), x.new_empty(512)
+        part = waits[8:]
+        self.use("before", before)
+        lane = x.new_empty(512)
+        if recorder is not None:
+            recorder.fork(lambda _: None)
+        self.use("lane", lane, beside=True)
+        self.use("waits", part, beside=True)
+        if recorder is not None:
+            recorder.launched()
+        for number in range(3):
+            self.use(number, x.new_empty(512))
+        if recorder is not None:
+            recorder.join(lambda _: None)
+        after = x.new_empty(512)
+        self.use("after", after)
+        return [x + 1]
+
+
+def overlap(one, other):
+    return max(one.start, other.start) < min(one.stop, other.stop)
+
+
+def test_what_other_streams_use_is_theirs_until_they_are_joined():
+    call = Beside()
+    run = Counted(call)
+    for _ in range(2):
+        run(torch.randn(4))
+    assert run.computed == 1
+    at = call.at
+    for lane in ("lane", "waits"):
+        assert not any(overlap(at[lane], at[number]) for number in range(3))
+    # Where one stream uses memory after the other, they share it.
+    assert overlap(at["after"], at["lane"]) or overlap(at["after"], at["waits"])
+    assert overlap(at["before"], at["lane"])
+    assert at[0] == at[1] == at[2]
+
+
+def test_tensors_of_other_streams_are_freed_after_the_join():
+    freed = []
+
+    def compute(x):
+        recorder = recording()
+        lane = x + 1  # an allocation of its own, as an operator's result
+        if recorder is not None:
+            place = recorder.place(lane.data_ptr())
+            recorder.fork(lambda _: None)
+            recorder.add(lambda running: None, [place], beside=True)
+            recorder.launched()
+        y = x * 2
+        if recorder is not None:
+            recorder.join(lambda running: freed.append(running.tensors[place.slot] is None))
+        z = y + 1
+        if recorder is not None:
+            kept = recorder.place(z.data_ptr())
+            recorder.add(lambda running: freed.append(running.tensors[place.slot] is None), [kept])
+        return [z]
+
+    run = Counted(compute)
+    for _ in range(2):
+        run(torch.randn(4))
+    assert freed == [False, True]
+
+
+@pytest.mark.parametrize("forked", [False, True])
+def test_other_streams_are_forked_and_get_no_work_of_torch(forked):
+    """Outside of a fork nothing waits for them; torch allocates on the caller's stream."""
+
+    def compute(x):
+        recorder = recording()
+        if recorder is not None:
+            place = recorder.place(x.data_ptr())
+            if forked:
+                recorder.fork(lambda _: None)
+                x + 1
+                recorder.launched()
+                recorder.join(lambda _: None)
+            else:
+                recorder.add(lambda _: None, [place], beside=True)
+        return [x + 1]
+
+    run = Counted(compute)
+    for _ in range(2):
+        run(torch.randn(4))
+    assert run.computed == 2
+
+
+def test_a_replay_that_fails_undoes_what_it_began():
+    done = []
+
+    def compute(x):
+        recorder = recording()
+        if recorder is None:
+            done.append("computed")
+            return [x + 1]
+        for name in ("first", "second"):
+            recorder.add(
+                lambda running, name=name: running.undo.append(lambda: done.append(name)), []
+            )
+        recorder.add(fails, [])
+        return [x + 1]
+
+    def fails(_):
+        raise failure
+
+    for error, wanted in ((ValueError, []), (torch.OutOfMemoryError, ["computed"])):
+        failure = error("why")
+        run = Counted(compute)
+        run(torch.randn(4))
+        done.clear()
+        with pytest.raises(ValueError, match="why") if error is ValueError else nullcontext():
+            run(torch.randn(4))
+        assert done == ["second", "first", *wanted]
+
+
+def test_which_words_of_a_struct_are_addresses():
+    struct = grid_struct(backward_arguments(2, 3))
+    numbers = array("q", range(ctypes.sizeof(struct) // 8))
+    filled = struct.from_buffer(numbers)
+    found = [numbers[word] for word in _addresses(struct)]
+
+    def pointers(value):
+        for name, kind, *_ in value._fields_:
+            field = getattr(value, name)
+            if kind is ctypes.c_void_p:
+                yield field
+            elif isinstance(field, ctypes.Structure):
+                yield from pointers(field)
+            elif isinstance(field, ctypes.Array) and kind._type_ is ctypes.c_void_p:
+                yield from field
+
+    assert found == list(pointers(filled))
+    assert len(found) == 2 + 3 + 3 * 2 + 1 + 2 * 2 + 2 + 1 + 2
+
+
+@pytest.mark.parametrize("options", [{}, {"bidirectional": True}, {"heads": 2}], ids=str)
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_a_replayed_module_launches_the_same_kernels(simulated_gpu, monkeypatch, cell, options):
+    monkeypatch.setattr(target, "is_here", lambda _: True)
+    rnn = rnnc.RNN(
+        rnnc.cells.get(cell),
+        32,
+        64,
+        num_layers=2,
+        backend="simulated",
+        layers="sequential",
+        **options,
+    )
+    computed, record = [], Replays._record
+
+    def noted(self, *arguments):
+        computed.append(arguments[0])
+        return record(self, *arguments)
+
+    monkeypatch.setattr(replays.Replays, "_record", noted)
+    runs = []
+    for _ in range(5):
+        simulated_gpu.clear()
+        y, _ = rnn(torch.randn(4, 2, 32))
+        y.sum().backward()
+        with torch.no_grad():
+            rnn(torch.randn(4, 2, 32))
+        rnn.zero_grad()
+        runs.append(list(simulated_gpu))
+    assert runs[0]
+    assert all(run == runs[0] for run in runs)
+    assert len(computed) == 3  # forward, backward, inference
+    known = [k.replays for k in rnn._known_calls._known.values()]
+    assert all(each.replay is not None for found in known for each in found._known.values())
+
+
+def test_tensors_that_are_never_needed_at_once_share_their_place():
+    generator = random.Random(7)
+    for _ in range(50):
+        tensors = []
+        for slot in range(generator.randrange(2, 12)):
+            first = generator.randrange(20)
+            last = first + generator.randrange(6)
+            tensors.append(_Temporary(slot, 512 * generator.randrange(1, 9), first, last))
+        tensors.sort(key=lambda each: each.size, reverse=True)
+        offsets, size = _packed(tensors)
+        for one, other in combinations(tensors, 2):
+            begin, then = offsets[one.slot], offsets[other.slot]
+            apart = begin + one.size <= then or then + other.size <= begin
+            assert apart or one.last < other.first or other.last < one.first
+        assert size == max(offsets[each.slot] + each.size for each in tensors)
+        most = max(
+            sum(each.size for each in tensors if each.first <= entry <= each.last)
+            for entry in range(26)
+        )
+        assert most <= size <= sum(each.size for each in tensors)
+    alone = [_Temporary(slot, 512, 2 * slot, 2 * slot + 1) for slot in range(5)]
+    assert _packed(alone)[1] == 512
+
+
+def test_nothing_is_freed_while_two_streams_run():
+    """What one stream frees could become the other's."""
+    order = []
+
+    def compute(x):
+        recorder = recording()
+        first = x * 2
+        if recorder is not None:
+            recorder.split(lambda _: order.append("split"))
+        second = first + 1
+        total = second.sum()
+        del first, second
+        other = x.new_empty(x.shape).copy_(x).sum()
+        if recorder is not None:
+            recorder.unsplit(lambda _: order.append("unsplit"))
+        return [total, other]
+
+    run, x = Counted(compute), torch.arange(8.0)
+    run(x)
+    free = entries.Free.__call__
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            entries.Free,
+            "__call__",
+            lambda self, running: (order.append("free"), free(self, running)),
+        )
+        found = run(x)
+    assert run.computed == 1
+    assert order == ["split", "unsplit", "free"]
+    assert [t.item() for t in found] == [64, 28]
