@@ -14,7 +14,7 @@ from importlib.machinery import ModuleSpec
 from types import ModuleType
 
 _RUNTIME = f"{__package__}.runtime"
-# What registers the targets, and what defines the operators of a scan and of all layers of a module.
+# What registers the targets, and what defines the operators of scans and of modules.
 _OPERATORS = (
     f"{_RUNTIME}.run",
     f"{_RUNTIME}.grad.operators",

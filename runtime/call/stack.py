@@ -62,10 +62,20 @@ class Stack(NamedTuple):
     @property
     def at_once(self) -> bool:
         """Whether layers may run at the same time: those of one direction, forwards, of rows that
-        run all steps.
+        run all steps, of a cell without an `Input`.
         """
         forwards = len(self.calls) == 1 and not self.calls[0].choice.reverse
-        return self.layers > 1 and forwards and self.ragged is None
+        return self.layers > 1 and forwards and self.ragged is None and not self.inputs
+
+    @property
+    def inputs(self) -> int:
+        """Inputs of the cell that no weight multiplies."""
+        return len(self.calls[0].cell.inputs)
+
+    @property
+    def before_weights(self) -> int:
+        """Tensors of a call between the caller's states and the weights: of rows, and inputs."""
+        return (self.ragged.tensors if self.ragged else 0) + self.inputs
 
     def asked(
         self,

@@ -52,7 +52,7 @@ class Layers(torch.autograd.Function):
             given: how many states the caller gives: none, or all.
             replays: of calls like this one, if they come again.
             x: (T, B, input), or (total, input) of packed rows.
-            flat: the caller's states, what `Ragged.tensors` gave, and parameters.
+            flat: the caller's states, what `Ragged.tensors` gave, the cell's inputs, parameters.
         """
         run = partial(_forward, stack, given, x, flat)
         with profiled("rnnc::scan"):
@@ -81,6 +81,8 @@ class Layers(torch.autograd.Function):
             named = saved_by_name(ctx.stack, ctx.given, (*inputs, *saved[ctx.inputs :]))
             weights, masks = inputs[named.others :], named.masks
             again = partial(ctx.composed, named.x, named.states, weights, masks, named.ragged)
+            if named.unweighted:
+                again = partial(again, named.unweighted)
             return None, None, None, None, *differentiable(again, inputs, needs, gradients)
         short_turns_of_backward(ctx.device)
         # Unless the caller retains the graph, no other backward reads what the kernels saved.
@@ -106,10 +108,12 @@ run_node: Callable[..., tuple[Tensor, ...]] = super(torch.autograd.Function, Lay
 def _forward(stack: Stack, given: int, x: Tensor, flat: Sequence[Tensor | None]) -> list[Tensor]:
     """The results of the node, and what its backward reads besides its inputs."""
     states, ragged = flat[:given], stack.ragged
-    first = given + (ragged.tensors if ragged else 0)
+    first = given + stack.before_weights
+    unweighted: Sequence[Any] = flat[first - stack.inputs : first]
     rows = ragged.named(flat[given:first]) if ragged else None
     weights = weights_for(stack, flat[first:])
-    run = forward_layers(stack, x, states, weights, ragged=rows)  # type: ignore[arg-type]
+    more: Any = {"ragged": rows, "unweighted": unweighted}
+    run = forward_layers(stack, x, states, weights, **more)  # type: ignore[arg-type]
     kept = [tensor for result in run.results for tensor in (*result.states, result.saved)]
     return [run.y, *run.last, *run.masks, *kept, *(run.made or ())]
 

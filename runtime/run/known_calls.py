@@ -83,7 +83,12 @@ class KnownCalls:
         return KnownCalls, ()
 
     def find_sequence(
-        self, rnn: Module, x: Any, states: Any, rows: tuple[Any, Any, Any] = NO_ROWS
+        self,
+        rnn: Module,
+        x: Any,
+        states: Any,
+        rows: tuple[Any, Any, Any] = NO_ROWS,
+        unweighted: Callable[[], tuple[Tensor, ...]] = tuple,
     ) -> tuple[Settings, PlainCall] | None:
         """As `find`, for a call over time as the caller makes it.
 
@@ -92,6 +97,7 @@ class KnownCalls:
             x: of the caller; batched, or nothing is found.
             states: of the caller.
             rows: lengths, resets and reset values of the caller.
+            unweighted: as in `find`.
         """
         if torch.compiler.is_compiling() or not isinstance(x, Tensor) or x.ndim != 3:
             return None
@@ -103,10 +109,16 @@ class KnownCalls:
             ragged = _in_time(rows, rnn.batch_first, x)
             if ragged is None:
                 return None
-        return self.find("sequence", rnn, x, states, ragged)
+        return self.find("sequence", rnn, x, states, ragged, unweighted)
 
     def find(
-        self, kind: Kind, rnn: Module, x: Any, states: Any, ragged: Ragged | None = None
+        self,
+        kind: Kind,
+        rnn: Module,
+        x: Any,
+        states: Any,
+        ragged: Ragged | None = None,
+        unweighted: Callable[[], tuple[Tensor, ...]] = tuple,
     ) -> tuple[Settings, PlainCall] | None:
         """The settings and what a call becomes, if a like one is known.
 
@@ -116,6 +128,7 @@ class KnownCalls:
             x: of the caller.
             states: of the caller.
             ragged: lengths and resets, if there are any.
+            unweighted: gives the cell's inputs as in `ScanInputs`, or raises what a check says.
         """
         # A compiler traces the checks; the other two are no part of what `alike` compares.
         if torch.compiler.is_compiling() or any_function_mode() or forward_ad._current_level >= 0:
@@ -129,7 +142,8 @@ class KnownCalls:
                 return None
             get = rnn._parameters.get
             weights = [None if named is None else get(named.attribute) for named in rnn._in_order]
-            own = () if ragged is None else ragged.tensors()
+            more = unweighted()
+            own = more if ragged is None else (*ragged.tensors(), *more)
             tensors = [x, *(states or ()), *own, *[w for w in weights if w is not None]]
             # Fully sharded modules free memory between calls.
             if not (alike(*tensors) and have_memory(tensors)):
@@ -137,7 +151,7 @@ class KnownCalls:
         except (AttributeError, KeyError, TypeError, ValueError, RuntimeError):
             return None  # no tensors, or another number of them: the checks say what is wrong
         given = tuple(states or ())
-        return settings, PlainCall(stack, x, given, weights, needs_grad, replays, ragged)
+        return settings, PlainCall(stack, x, given, weights, needs_grad, replays, ragged, more)
 
     def remember(
         self,
@@ -165,7 +179,7 @@ class KnownCalls:
                 self._seen.clear()
             self._seen.add(key)
             return
-        rows = [] if call.ragged is None else call.ragged.tensors()
+        rows = [*([] if call.ragged is None else call.ragged.tensors()), *call.unweighted]
         tensors = [x, *(states or ()), *rows, *[w for w in call.weights if w is not None]]
         own = {id(parameter) for parameter in rnn._parameters.values()}
         if (

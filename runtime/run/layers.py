@@ -60,13 +60,9 @@ def scan_layers(
     """
     dropout = settings.dropout if training else 0.0
     given = tuple(states or ())
-    if settings.cell.inputs:
-        if settings.order == "wavefront" and settings.layers > 1 and len(x) > 1:
-            check_wavefront(settings, x, None)
-        return composed(settings, dropout, x, given, weights, ragged=ragged, unweighted=unweighted)
-    found = plain_call(settings, dropout, x, given, weights, ragged)
+    found = plain_call(settings, dropout, x, given, weights, ragged, unweighted)
     traced = found is None and (torch.compiler.is_compiling() or is_watched())
-    traced = traced and ragged is None
+    traced = traced and ragged is None and len(settings.cell.inputs) == 0
     call = None
     if traced:
         call = kernel_call(settings, x, given, operator_weights(settings, weights), True)
@@ -75,7 +71,7 @@ def scan_layers(
     if call is not None:
         return run_operator(settings, dropout, *call)
     if found is None:
-        return composed(settings, dropout, x, given, weights, ragged=ragged)
+        return composed(settings, dropout, x, given, weights, ragged=ragged, unweighted=unweighted)
     if remember is not None:
         remember(found)
     return run_plain_call(settings, dropout, found)
@@ -95,9 +91,9 @@ def run_plain_call(
     Returns:
         As `scan_layers`.
     """
-    stack, x, given, weights, needs_grad, replays, ragged = call
-    rows = () if ragged is None else ragged.tensors()
-    single = len(x) == 1 and not (settings.both or dropout or ragged is not None)
+    stack, x, given, weights, needs_grad, replays, ragged, unweighted = call
+    rows = unweighted if ragged is None else (*ragged.tensors(), *unweighted)
+    single = len(x) == 1 and not (settings.both or dropout or rows)
     single = single and target_for(stack).runs_one_step(settings.choice)
     if needs_grad:
         again = again or partial(composed, settings, dropout)
@@ -125,13 +121,14 @@ def one_step(call: PlainCall) -> list[Tensor]:
 
 def _inference(call: PlainCall) -> list[Tensor]:
     """The output and the last states, where no gradient is wanted."""
-    if call.ragged is None:
+    if call.ragged is None and not call.unweighted:
         tensors = call.x, call.states, call.weights
         found = target_for(call.stack).sequence(call.stack, *tensors)
         if found is not None:
             return [found[0], *found[1]]
     weights = weights_for(call.stack, call.weights)
-    run = forward_layers(call.stack, call.x, call.states, weights, ragged=call.ragged)
+    more = call.ragged, call.unweighted
+    run = forward_layers(call.stack, call.x, call.states, weights, (), *more)
     return [run.y, *run.last]
 
 
@@ -155,6 +152,8 @@ def check_wavefront(
     what = f"{settings.layers} layers of {settings.cell.name}"
     if ragged is not None:
         raise wavefront_error(what, "lengths or resets, with which layers run one by one")
+    if settings.cell.inputs:
+        raise wavefront_error(what, "a cell with an Input, with which layers run one by one")
     if call is None:
         raise wavefront_error(what, "a call by torch operations, which run layer by layer")
     if settings.both:
@@ -171,6 +170,7 @@ def plain_call(
     given: tuple[Tensor, ...],
     weights: Sequence[Tensor | None],
     ragged: Ragged | None = None,
+    unweighted: Sequence[Tensor] = (),
 ) -> PlainCall | None:
     """What runs all layers by kernels directly; None where torch has to see the call.
 
@@ -181,15 +181,19 @@ def plain_call(
         given: the caller's states, or none.
         weights: the parameters, in the form of `settings`.
         ragged: lengths and resets, if there are any.
+        unweighted: as in `ScanInputs`, the same for all layers.
     """
     if torch.compiler.is_compiling() or is_watched():
         return None
     count, values = len(given), () if ragged is None else tuple(ragged.reset_to or ())
-    found = kernel_call(settings, x, (*given, *values), weights, False)
+    found = kernel_call(settings, x, (*given, *values, *unweighted), weights, False)
     if found is None:
         return None
     target, x, given, weights, needs_grad = found
-    given, values = given[:count], given[count:]
+    if unweighted and not TARGETS[target].takes_inputs:
+        return None
+    end = count + len(values)
+    given, values, unweighted = given[:count], given[count:end], given[end:]
     batch = x.shape[-2]
     if ragged is not None:
         own = [tensor for tensor in (ragged.lengths, ragged.reset) if tensor is not None]
@@ -205,11 +209,11 @@ def plain_call(
     kind = None if ragged is None else ragged.kind
     TARGETS[target].begin(x.dtype, x.device.index)
     stack = stack_of(settings, target, needs_grad, dropout, tf32, kind)
-    if settings.both:
+    if settings.both and not unweighted:
         sizes = batch, settings.heads, settings.dim
         joins = TARGETS[target].joins(stack.calls[0], x, *sizes)
         stack = made_joint(stack) if joins else stack
-    return PlainCall(stack, x, given, weights, needs_grad, ragged=ragged)
+    return PlainCall(stack, x, given, weights, needs_grad, None, ragged, unweighted)
 
 
 def kernel_call(

@@ -41,6 +41,7 @@ class PlainCall(NamedTuple):
         needs_grad: as in `KernelCall`.
         replays: of calls like this one, if they come again.
         ragged: lengths and resets, if there are any; lengths of int64 on the device of x.
+        unweighted: as in `ScanInputs`, the same for all layers.
     """
 
     stack: Stack
@@ -50,3 +51,4 @@ class PlainCall(NamedTuple):
     needs_grad: bool
     replays: Replays | None = None
     ragged: Ragged | None = None
+    unweighted: tuple[Tensor, ...] = ()

@@ -51,7 +51,7 @@ def run_plain_step(settings: Settings, call: PlainCall) -> tuple[Tensor, States]
     Returns:
         The output of the last layer, (B, hidden), and each new state.
     """
-    stack, x, states, weights, needs_grad, replays, _ = call
+    stack, x, states, weights, needs_grad, replays, *_ = call
     if needs_grad:
         again = partial(composed, settings, 0.0)
         with short_turns(x.device):

@@ -35,7 +35,7 @@ def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
     kind = RaggedKind(True, False, 0) if call.masked else None
     tf32 = target.rounds(computed, settings.choice.precision)
     stack = stack_of(settings, name, backward, 0.0, tf32, kind)
-    if settings.both and not call.apart:
+    if settings.both and not call.apart and not settings.cell.inputs:
         like = torch.empty(0, dtype=computed, device=device)
         if target.joins(stack.calls[0], like, call.batch, settings.heads, settings.dim):
             return joint_stack(made_joint(stack))

@@ -30,8 +30,8 @@ def backward_layers(
     needs: Sequence[bool],
     donated: bool,
 ) -> list[Tensor | None]:
-    """The gradients of x, of the caller's states, of what says how rows take steps, and of the
-    weights, in the order of their inputs.
+    """The gradients of x, of the caller's states, of what says how rows take steps, of the cell's
+    inputs and of the weights, in the order of their inputs.
 
     Args:
         stack: the call.
@@ -63,6 +63,7 @@ def backward_layers(
     split = split_gradients if stack.joint else list
     d_ragged = sweep.d_ragged()
     d_states += map(split_resets, d_ragged) if stack.joint else d_ragged
+    d_states += sweep.d_unweighted
     return [d_y, *d_states, *(d for layer in sweep.d_weights for d in split(layer))]
 
 

@@ -53,6 +53,7 @@ def forward_layers(
     weights: Sequence[LayerWeights],
     drawn: Sequence[Tensor] = (),
     ragged: Ragged | None = None,
+    unweighted: Sequence[Tensor] = (),
 ) -> Run:
     """Run the forward of all layers, and keep what a backward reads.
 
@@ -64,6 +65,7 @@ def forward_layers(
         weights: of each direction of each layer.
         drawn: the mask of each dropout, where the caller draws them.
         ragged: lengths and resets, if there are any.
+        unweighted: as in `ScanInputs`, the same for all layers.
     """
     target = target_for(stack)
     run, made, (steps, batch) = stack, None, layer_rows(stack, x, ragged).sizes
@@ -81,7 +83,8 @@ def forward_layers(
     if run.at_once and target.at_once:
         found = target.forward_layers(run.asked(weights, firsts, drawn), x)
     masks_at, rows = partial(run.masks, ragged, made), layer_rows(run, x, ragged)
-    results, masks = found or _one_by_one(run, x, weights, firsts, drawn, masks_at, rows)
+    more = drawn, masks_at, rows, unweighted
+    results, masks = found or _one_by_one(run, x, weights, firsts, *more)
     y = rows.joined([result.states[0] for result in results[-len(run.calls) :]])
     lasts = zip(*(result.last for result in results), strict=True)
     with target.moves() as moves:
@@ -97,6 +100,7 @@ def _one_by_one(
     drawn: Sequence[Tensor],
     masks_at: Callable[[int], Masks | None],
     rows: LayerRows,
+    unweighted: Sequence[Tensor],
 ) -> tuple[list[Forward], list[Tensor]]:
     """The results of all layers, one after the other, and the mask of each dropout."""
     target, directions = target_for(stack), len(stack.calls)
@@ -115,7 +119,7 @@ def _one_by_one(
                 index = layer * directions + direction
                 own = weights[index]
                 with lanes.lane(direction):
-                    more = firsts[index], masks_at(index)
+                    more = firsts[index], masks_at(index), unweighted
                     results.append(_forward(target, call, rows, x, own, *more))
     return results, masks
 
@@ -128,9 +132,10 @@ def _forward(
     own: LayerWeights,
     first: Sequence[Tensor],
     masks: Masks | None,
+    unweighted: Sequence[Tensor],
 ) -> Forward:
     """Run one direction of a layer."""
-    more = own.R, own.b, first, own.R_diag, own.params, masks
+    more = own.R, own.b, first, own.R_diag, own.params, masks, unweighted
     if own.W is not None and target.takes_features(call, x, own.W):
         inputs = ScanInputs(rows.project(x, None), *more)
         return target.forward_of_features(call, x, own.W, inputs)

@@ -30,6 +30,7 @@ class StackSaved(NamedTuple):
         results: of each call: its states at all steps, and what its kernel saved.
         ragged: lengths and resets, if there are any.
         made: the masks of them.
+        unweighted: as in `ScanInputs`, the same for all layers.
     """
 
     x: Tensor
@@ -39,12 +40,13 @@ class StackSaved(NamedTuple):
     results: Sequence[Sequence[Tensor]]
     ragged: Ragged | None = None
     made: MadeMasks | None = None
+    unweighted: Sequence[Tensor] = ()
 
     @property
     def others(self) -> int:
         """How many inputs of the call come before its weights."""
         kind = None if self.ragged is None else self.ragged.kind
-        return 1 + len(self.states) + (kind.tensors if kind else 0)
+        return 1 + len(self.states) + (kind.tensors if kind else 0) + len(self.unweighted)
 
 
 def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
@@ -53,8 +55,8 @@ def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
     Args:
         stack: the call.
         given: how many states the caller gave: none, or all.
-        flat: x, states, what `Ragged.tensors` gave, parameters, the mask of each dropout, what
-            each run stored and, of a call with masks, `MadeMasks`.
+        flat: x, states, what `Ragged.tensors` gave, the cell's inputs, parameters, the mask of each
+            dropout, what each run stored and, of a call with masks, `MadeMasks`.
     """
     ragged = made = None
     first = 1 + given
@@ -64,6 +66,8 @@ def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
         made, flat = MadeMasks(*flat[-count:]), flat[:-count]
         ragged = stack.ragged.named(flat[first : first + stack.ragged.tensors])
         first += stack.ragged.tensors
+    unweighted = flat[first : first + stack.inputs]
+    first += stack.inputs
     masks = stack.layers - 1 if stack.dropout else 0
     each = len(stack.initial_values) + 1  # the states of a result, and what its kernel saved
     results = flat[len(flat) - each * stack.runs :]
@@ -76,6 +80,7 @@ def saved_by_name(stack: Stack, given: int, flat: Sequence[Any]) -> StackSaved:
         [results[place : place + each] for place in range(0, len(results), each)],
         ragged,
         made,
+        unweighted,
     )
 
 
@@ -88,6 +93,8 @@ class Sweep:
         d_firsts: of the states before the first step, likewise.
         d_resets: of the reset values, likewise; empty where there are none.
         d_x: of the input of all layers, if they ran at once.
+        d_unweighted: of the cell's inputs, the sum over layers and directions; None for each that
+            is not wanted.
     """
 
     stack: Stack
@@ -101,6 +108,10 @@ class Sweep:
     d_firsts: list[Sequence[Tensor]] = field(default_factory=list)
     d_resets: list[Sequence[Tensor]] = field(default_factory=list)
     d_x: Tensor | None = None
+    d_unweighted: list[Tensor | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.d_unweighted = [None] * len(self.saved.unweighted)
 
     def all_layers(self, d_y: Tensor | None) -> bool:
         """Run all layers where the target runs them at once; False where it runs each by itself."""
@@ -141,8 +152,18 @@ class Sweep:
             d_below, d_W = self._products(index, found, below, d_below)
             d_weights.append([d_W, *_given(found, self.saved.weights[index])])
             d_firsts.append(found.d_initial_states)
+            self._add_unweighted(found)
         self.d_weights[:0], self.d_firsts[:0] = d_weights, d_firsts
         return self._d_output(layer, below, d_below)
+
+    def _add_unweighted(self, found: Gradients) -> None:
+        """Add the gradients of the cell's inputs of a direction of a layer to those of others."""
+        first = self.saved.others - len(self.saved.unweighted)
+        for number, given in enumerate(self.saved.unweighted):
+            if self.needs[first + number]:
+                own, other = found.d_unweighted[number], self.d_unweighted[number]
+                own = own.sum_to_size(given.shape)
+                self.d_unweighted[number] = own if other is None else other + own
 
     def _d_output(self, layer: int, below: Tensor, d_below: Tensor | None) -> Tensor | None:
         """The gradient of the output of the layer below, from that of a layer's input."""
@@ -189,6 +210,7 @@ class Sweep:
             () if self.saved.states else stack.zero,
             masks=stack.masks(self.saved.ragged, self.saved.made, index),
             by_head=stack.by_head,
+            unweighted=self.saved.unweighted,
         )
 
     def d_ragged(self) -> list[Tensor | None]:
