@@ -1,4 +1,4 @@
-"""What `rnnc.warmup` asks of a GPU: plans and kernels of a call that has not been made."""
+"""Plans and kernels of calls that have not been made, for `rnnc.warmup`."""
 
 from __future__ import annotations
 
@@ -15,20 +15,12 @@ from .wavefront.schedule import StackSizes, schedule_of
 
 
 class CudaAhead:
-    """The plans and kernels of calls ahead of them."""
+    """Part of a target that plans and loads calls before they are made."""
 
     def asked_ahead(
         self, call: Call, stack: Stack, batch: int, dtype: torch.dtype, device: torch.device
     ) -> Asked:
-        """What the plan of a call is for.
-
-        Args:
-            call: of one direction of time.
-            stack: of all layers.
-            batch: rows.
-            dtype: in which the call is computed.
-            device: of the call.
-        """
+        """Return what the plan of a call is asked for; the call is of one direction of time."""
         sizes = stack.heads, stack.dim, batch, dtype, _index(device)
         return asked_for(call.cell, *sizes, call.choice, call.tf32)
 
@@ -41,16 +33,7 @@ class CudaAhead:
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        """Compile and load the kernels of a call.
-
-        Args:
-            call: of one direction of time.
-            stack: of all layers.
-            steps: T.
-            batch: rows.
-            dtype: in which the call is computed.
-            device: of the call.
-        """
+        """Compile and load the kernels of a call of one direction of time."""
         index = _index(device)
         asked = call.cell, stack.heads, stack.dim, batch, dtype, index, call.choice, call.tf32
         gates = len(call.cell.input_gates)

@@ -22,7 +22,7 @@ _SIZES = [
 
 @lru_cache(maxsize=64)
 def mask_arguments(states: int) -> type[ctypes.Structure]:
-    """Mirrors `MaskArguments` of a cell with that many states."""
+    """Return the mirror of `MaskArguments` for a cell with that many states."""
 
     class MaskArguments(ctypes.Structure):
         _fields_ = [
@@ -42,13 +42,13 @@ def _masks(states: int) -> tuple[tuple[str, type[ctypes.Structure]]]:
 def forward_arguments(
     states: int, params: int, masked: bool = False, unweighted: int = 0
 ) -> type[ctypes.Structure]:
-    """Mirrors `ForwardArguments` of a cell with that many states, params and inputs."""
+    """Return the mirror of `ForwardArguments` for so many states, params and inputs of a cell."""
     return _forward_arguments(states, params, masked, unweighted)
 
 
 @lru_cache(maxsize=64)
 def _unweighted_arguments(count: int) -> type[ctypes.Structure]:
-    """Mirrors `UnweightedArguments` of a cell with that many inputs."""
+    """Return the mirror of `UnweightedArguments` for a cell with that many inputs."""
 
     class UnweightedArguments(ctypes.Structure):
         _fields_ = [
@@ -64,11 +64,7 @@ def _unweighted(count: int) -> tuple[tuple[str, type[ctypes.Structure]], ...]:
 
 
 def unweighted_fields(tensors: Sequence[Tensor]) -> tuple[int | Tensor, ...]:
-    """The fields of `UnweightedArguments`, in its order.
-
-    Args:
-        tensors: as in `ScanInputs.unweighted`.
-    """
+    """Return the fields of `UnweightedArguments` in order, from `ScanInputs.unweighted`."""
     strides = zip(*map(strides_of_unweighted, tensors), strict=True)
     return (*tensors, *(stride for axis in strides for stride in axis))
 
@@ -98,7 +94,7 @@ def _forward_arguments(
 def backward_arguments(
     states: int, params: int, masked: bool = False, unweighted: int = 0
 ) -> type[ctypes.Structure]:
-    """Mirrors `BackwardArguments` of a cell with that many states, params and inputs."""
+    """Return the mirror of `BackwardArguments` for so many states, params and inputs of a cell."""
     return _backward_arguments(states, params, masked, unweighted)
 
 
@@ -130,7 +126,7 @@ def _backward_arguments(
 
 @lru_cache(maxsize=64)
 def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
-    """Mirrors `Workspace` of a cell with that many states and sources."""
+    """Return the mirror of `Workspace` for a cell with that many states and sources."""
     each_source = ctypes.c_void_p * max(sources, 1)
 
     class Workspace(ctypes.Structure):
@@ -152,7 +148,7 @@ def workspace_struct(states: int, sources: int) -> type[ctypes.Structure]:
 def init_args_struct(
     arguments: type[ctypes.Structure], workspace: type[ctypes.Structure]
 ) -> type[ctypes.Structure]:
-    """Mirrors `InitArgs`."""
+    """Return the mirror of `InitArgs`."""
 
     class InitArgs(ctypes.Structure):
         _fields_ = [("arguments", arguments), ("workspace", workspace)]
@@ -162,7 +158,7 @@ def init_args_struct(
 
 @lru_cache(maxsize=64)
 def step_args_struct(workspace: type[ctypes.Structure]) -> type[ctypes.Structure]:
-    """Mirrors `StepArgs`."""
+    """Return the mirror of `StepArgs`."""
 
     class StepArgs(ctypes.Structure):
         _fields_ = [("workspace", workspace), ("step_idx", ctypes.c_int64)]
@@ -172,7 +168,7 @@ def step_args_struct(workspace: type[ctypes.Structure]) -> type[ctypes.Structure
 
 @lru_cache(maxsize=64)
 def grid_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
-    """Mirrors `GridArguments`."""
+    """Return the mirror of `GridArguments`."""
 
     class GridArguments(ctypes.Structure):
         _fields_ = [
@@ -186,10 +182,10 @@ def grid_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
 
 
 def pointer(tensor: Tensor | None) -> int | None:
-    """A tensor's address, or null."""
+    """Return a tensor's address; None if it is missing or empty."""
     return None if tensor is None or not tensor.numel() else tensor.data_ptr()
 
 
 def pointers(tensors: Sequence[Tensor | None]) -> Any:
-    """Their addresses; at least one, since C has no empty arrays."""
+    """Return the tensors' addresses; at least one, since C has no empty arrays."""
     return (ctypes.c_void_p * max(len(tensors), 1))(*(pointer(t) for t in tensors))

@@ -1,4 +1,4 @@
-"""Which plan a call runs: of the caller's variant, or what a trial or the model found fastest."""
+"""Choice of a call's plan: of the caller's variant, or the fastest by a trial or by the model."""
 
 from __future__ import annotations
 
@@ -41,22 +41,17 @@ def choose_plan(
     direction: Direction | None = None,
     masked: Masked = False,
 ) -> Plan:
-    """The plan of a call.
+    """Return the plan of a call.
 
-    What a forward leaves for a backward is the same for all plans, so each direction may step down
-    by itself: a call that runs one direction compiles no kernel of the other.
+    All plans' forwards leave the same for a backward, so each direction may step down by itself: a
+    call that runs one direction compiles no kernel of the other. The same plans serve in reversed
+    time and with masks.
 
     Args:
-        cell: the cell.
-        heads: of the call.
         dim: units of a head.
         batch: rows; none count as one.
-        dtype: of the tensors.
-        device: the device's number.
-        choice: the caller's. In reversed time the same plans serve.
-        tf32: whether torch lets float32 products round to tf32.
+        tf32: whether torch lets float32 products round to TF32.
         direction: that runs, for which a plan from `"auto"` must have room; None for both.
-        masked: which masks the call has. The same plans serve.
 
     Raises:
         PlanError: there is no plan of the variant, or none at all for the device.
@@ -91,13 +86,13 @@ def asked_for(
     choice: Choice,
     tf32: bool,
 ) -> Asked:
-    """What a plan is asked for, by the arguments of `choose_plan`."""
+    """Return what a plan is asked for, by the arguments of `choose_plan`."""
     shape = Shape(heads, dim, max(batch, 1), dtype=DTYPES[dtype], fill=choice.fill)
     return Asked(cell, shape, device_limits(device), choice.save, tf32)
 
 
 def _tuning_wanted() -> bool:
-    """Whether `RNNC_TUNE` asks for a trial of each size that comes up."""
+    """Return True if `RNNC_TUNE` asks for a trial of each size that comes up."""
     return os.environ.get("RNNC_TUNE", "") not in ("", "0")
 
 
@@ -108,7 +103,7 @@ def _has_room(
     device: int,
     directions: Sequence[Direction] = DIRECTIONS,
 ) -> bool:
-    """Whether blocks that wait for each other are on the chip together, in each of some directions.
+    """Return True if blocks that wait for each other are on the chip together, per direction.
 
     A plan counts multiprocessors; how many clusters fit depends on how those lie on this very chip.
     """
@@ -116,7 +111,7 @@ def _has_room(
 
 
 def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
-    """Whether the blocks of one direction's kernel are."""
+    """Return True if the blocks of a direction's kernel are on the chip at once, or need not be."""
     if plan.launch_shape.waits_for == "none":
         return True
     try:
@@ -128,7 +123,7 @@ def _fits(cell: CellSpec, plan: KernelPlan, shape: Shape, device: int) -> bool:
 
 
 def _of_call(asked: Asked, plan: Plan, reverse: Reverse, masked: Masked) -> Plan:
-    """A plan for a direction of time and masks, of which no size depends on them."""
+    """Return a plan for a direction of time and masks, on which no size depends."""
     found = plan.in_time(reverse, bool(masked))
     if masked == "stored":
         return found.with_stored_resets(asked.cell, asked.limits.shared_per_block)
@@ -136,7 +131,7 @@ def _of_call(asked: Asked, plan: Plan, reverse: Reverse, masked: Masked) -> Plan
 
 
 def all_plans(asked: Asked, reverse: Reverse, masked: Masked = False) -> list[Plan]:
-    """All plans, the cheapest first, for a direction of time."""
+    """Return all plans for a direction of time, the cheapest first."""
     plans = plans_for(asked.cell, asked.shape, asked.limits, save=asked.save, tf32=asked.tf32)
     return [_of_call(asked, plan, reverse, masked) for plan in plans]
 
@@ -148,7 +143,7 @@ def _next_best(
     reverse: Reverse,
     masked: Masked = False,
 ) -> Plan:
-    """The cheapest plan that there is room for: the one place that steps down, and says so."""
+    """Return the cheapest plan that has room: the one place that steps down, and says so."""
     plans = all_plans(asked, reverse, masked)
     plan = next(
         (p for p in plans if _has_room(asked.cell, p, asked.shape, device, directions)), None

@@ -1,4 +1,4 @@
-"""The CUDA kernels of a plan, called on torch tensors; the plan is the caller's."""
+"""CUDA kernels of a plan, called on torch tensors; the plan is the caller's."""
 
 from __future__ import annotations
 
@@ -49,12 +49,10 @@ def forward(
     """Run all steps, on the tensors' device and torch's current stream.
 
     Args:
-        ready: the forward, prepared.
-        inputs: of the call; wx is not copied where gates, units and heads are contiguous.
-        for_backward: whether a backward may follow.
+        inputs: wx is not copied where gates, units and heads are contiguous.
         stored: which states are returned at all steps; None for all.
         donated: whether nobody reads wx again: then the saved gates may take its memory.
-        reset_to: the values of each state after a reset; needed with masks alone.
+        reset_to: the values of each state after a reset; needed only with masks.
         run: takes the place of the launcher's `run`; it may launch later.
     """
     counts = ready.counts
@@ -95,12 +93,7 @@ def forward(
 def launched(ready: Prepared, launch: Callable[[Prepared], Result], steps: int) -> Result:
     """Launch, or let another plan be launched if there is no room and the caller chose none.
 
-    What a call allocates and computes besides its launch happens once, outside of this function.
-
-    Args:
-        ready: the direction, prepared.
-        launch: launches it by a prepared plan.
-        steps: of the call.
+    A call does all else, such as allocations, once and outside of this function.
     """
     step_down = ready.step_down
     return launch(ready) if not step_down else launched_where_room(ready, step_down, launch, steps)
@@ -116,10 +109,7 @@ def backward(
     donated: bool = False,
     reset_to: Sequence[Tensor] = (),
 ) -> Gradients:
-    """Run all steps backwards, then the sums over time.
-
-    Args and result are those of `backward_parts`, and the gradients.
-    """
+    """Run all steps backwards, then the sums over time; arguments are as in `backward_parts`."""
     like = saved.initial_states[0]
     parts = backward_parts(
         ready, saved, d_states, d_last, multiplier=multiplier, donated=donated, reset_to=reset_to
@@ -132,14 +122,11 @@ def backward(
 
 
 class BackwardParts(NamedTuple):
-    """A backward whose buffers are allocated.
+    """Backward whose buffers are allocated.
 
-    Attributes:
-        steps: how many.
-        d_wx: the gradients of the input's share, (T, B, N, D, Gx), once they are computed.
-        launch: runs all steps by a prepared plan; gives the partial sums.
-        finish: computes the sums over time.
-        no_sums: the partial sums of a call without rows or units.
+    `d_wx`, (T, B, N, D, Gx), has the gradients of the input's share once they are computed.
+    `launch` runs all steps by a prepared plan and gives the partial sums; `finish` computes the
+    sums over time. `no_sums` gives the partial sums of a call without rows or units.
     """
 
     steps: int
@@ -163,14 +150,12 @@ def backward_parts(
     """Allocate what a backward needs; its launch and the sums over time are left to the caller.
 
     Args:
-        ready: the backward, prepared.
-        saved: of the forward.
         d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero; not
             copied where units and heads are contiguous.
         d_last: the gradient of each last state, (B, N, D), or None for zero.
-        multiplier: multiplies, for the sums over time.
+        multiplier: for the sums over time.
         donated: whether nobody reads `saved.saved` again: then d_wx may take its memory.
-        reset_to: the values of each state after a reset; needed with masks alone.
+        reset_to: the values of each state after a reset; needed only with masks.
         run: takes the place of the launcher's `run`; it may launch later.
     """
     cell, counts, like = ready.cell, ready.counts, saved.initial_states[0]
@@ -270,14 +255,14 @@ def backward_parts(
 
 
 def _running(ready: Prepared, run: RunKernels | None) -> RunKernels:
-    """What runs the kernels of a direction: of its launcher, unless it is given."""
+    """Return the function that runs a direction's kernels: the launcher's, unless one is given."""
     if run is None and not ready.launcher.recorded:
         refuse_recording()
     return run or ready.launcher.run
 
 
 def _as_read(cell: CellSpec, saved: Saved, reset_to: Sequence[Tensor], reverse: Reverse) -> Saved:
-    """What a forward saved, with states as products over all steps read them."""
+    """Return the tensors that a forward saved, with states as products over all steps read them."""
     if saved.masks is None:
         return saved
     states, firsts = ([packed(t) for t in s] for s in (saved.states, saved.initial_states))

@@ -1,4 +1,4 @@
-"""Launches, on the current device and torch's current stream: of a kernel, a plan, and a fill."""
+"""Launches on the current device and torch's current stream: of a kernel, a plan, and a fill."""
 
 from __future__ import annotations
 
@@ -29,24 +29,20 @@ _LOADED: set[int] = set()
 
 @dataclass(frozen=True)
 class Kernel:
-    """One entry point of a compiled source, on one device.
+    """Entry point of a compiled source, on one device.
+
+    Launches whose blocks all wait for each other are cooperative. No order is kept between two of
+    them on different streams, or in branches of a graph, for they cannot block each other with a
+    part of the device each: once a thread of a cooperative grid makes progress, all threads of that
+    grid eventually do, and of other grids all threads of its cluster (CUDA C++ execution model,
+    "Device threads": nvidia.github.io/cccl/libcudacxx/extended_api/execution_model.html). Nor do
+    they share memory: each call has an exchange buffer of its own.
 
     Attributes:
-        name: as the source has it.
-        function: the driver's handle.
-        threads: of a block.
         shared: bytes of shared memory of a block.
-        module: what the handle lives in.
-        device: the number of the device that it is loaded on.
-        resident: where all blocks of a launch wait for each other, how many of them the device
-            holds at once; else none, and a launch may have any number of blocks.
-
-    Such launches are cooperative. No order is kept between two of them on different streams, or in
-    branches of a graph, for they cannot block each other with a part of the device each: once a
-    thread of a cooperative grid makes progress, all threads of that grid eventually do, and of
-    other grids all threads of its cluster (CUDA C++ execution model, "Device threads":
-    nvidia.github.io/cccl/libcudacxx/extended_api/execution_model.html). Nor do they share memory:
-    each call has an exchange buffer of its own.
+        module: keeps the kernel loaded.
+        resident: if all blocks of a launch wait for each other, how many of them the device holds
+            at once; else None, and a launch may have any number of blocks.
     """
 
     name: str
@@ -64,11 +60,9 @@ class Kernel:
         stream: int | None = None,
         lane: bool = False,
     ) -> None:
-        """Launch on torch's current stream of the current device; returns at once.
+        """Launch on torch's current stream of the current device; return at once.
 
         Args:
-            grid: blocks in x, y and z.
-            arguments: passed by value.
             stream: the handle of a stream to launch on instead. If it captures, the caller keeps
                 the kernel as long as the graph.
             lane: whether that stream stays for good, and the current stream will wait for it: only
@@ -103,12 +97,7 @@ class Kernel:
 
 
 def fill_bytes(tensor: Tensor, byte: int) -> None:
-    """Set every byte of a tensor, on torch's current stream of the current device.
-
-    Args:
-        tensor: without gaps.
-        byte: 0 to 255.
-    """
+    """Set all bytes of a tensor without gaps, on torch's current stream of the current device."""
     stream = torch._C._cuda_getCurrentRawStream(tensor.device.index)
     status = keeping("cuMemsetD8Async")(tensor.data_ptr(), byte, tensor.nbytes, stream)
     if status:
@@ -119,12 +108,10 @@ def fill_bytes(tensor: Tensor, byte: int) -> None:
 
 
 def filled(struct: type[ctypes.Structure], *values: int | Tensor | None) -> ctypes.Structure:
-    """A struct of 64-bit fields, filled in their order at once: field by field takes as long as a
-    launch.
+    """Return a struct of 64-bit fields, filled at once: field by field takes as long as a launch.
 
-    Args:
-        struct: of `forward_arguments` or `backward_arguments`.
-        values: a number or a tensor, whose address it is, for each field and each element of one.
+    For each field, and each element of one, a value is a number, None for 0, or a tensor, whose
+    address is taken. The struct keeps the tensors.
     """
     numbers = array(
         "q", [v if isinstance(v, int) else 0 if v is None else v.data_ptr() for v in values]
@@ -139,22 +126,12 @@ _FOR_GOOD: dict[int, Any] = {}
 
 
 def never_unload(kernel: Kernel) -> None:
-    """Keep a kernel loaded until the process ends.
-
-    Args:
-        kernel: of any device.
-    """
+    """Keep a kernel loaded until the process ends."""
     _FOR_GOOD[id(kernel.module)] = kernel.module
 
 
 def check_room(kernel: Kernel, blocks: int, resident: int) -> None:
-    """Refuse blocks that wait for each other where a device cannot hold all of them.
-
-    Args:
-        kernel: of the blocks.
-        blocks: how many.
-        resident: how many the device holds at once.
-    """
+    """Refuse blocks that wait for each other if a device holds fewer, with a ResidencyError."""
     if blocks > resident:
         raise ResidencyError(
             f"launch of {kernel.name} on cuda:{kernel.device}",
@@ -166,13 +143,7 @@ def check_room(kernel: Kernel, blocks: int, resident: int) -> None:
 
 
 class CallSizes(NamedTuple):
-    """The sizes of a call that a launcher is made for; the number of steps is not among them.
-
-    Attributes:
-        batch: rows.
-        heads: of the call.
-        dim: units per head.
-    """
+    """Sizes of a call that a launcher is made for: rows, heads and units per head, but no steps."""
 
     batch: int
     heads: int
@@ -180,14 +151,11 @@ class CallSizes(NamedTuple):
 
 
 class Launcher(ABC):
-    """Launches the kernels of one direction of a plan, for calls of one size on one device.
+    """Launcher of the kernels of one direction of a plan, for calls of one size on one device.
 
     It is made once and serves all such calls, on all streams and threads. So it holds kernels and
-    sizes, but no tensor and no address of a call.
-
-    Attributes:
-        recorded: whether it does nothing on the device but by calls of `Kernel` and by operators of
-            torch, so that a call can be replayed without it.
+    sizes, but no tensor and no address of a call. A call can be replayed without a `recorded`
+    launcher, which does nothing on the device but by calls of `Kernel` and by operators of torch.
     """
 
     __slots__ = ()
@@ -195,22 +163,14 @@ class Launcher(ABC):
     recorded = False
 
     def matrix(self, R: Tensor | None) -> Tensor | None:
-        """R as the kernels read it; as it is, unless a kind says otherwise.
-
-        Args:
-            R: (Gr, N, D out, D in); None if the cell has no dense gate.
-        """
+        """Return R, (Gr, N, D out, D in), as kernels read it; None if there is no dense gate."""
         return R
 
     @abstractmethod
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
         """Run all steps of the direction on torch's current stream.
 
-        Args:
-            arguments: of the direction, `ForwardArguments` or `BackwardArguments`.
-            R: what `matrix` gave.
-            like: gives dtype and device.
-            steps: how many.
+        The arguments are `ForwardArguments` or `BackwardArguments`, and R is as `matrix` gave it.
         """
 
 
@@ -228,19 +188,15 @@ _here = threading.local()
 
 
 def is_here(index: int) -> bool:
-    """Whether a device is the current one, of torch and of the driver.
-
-    Args:
-        index: the device's number.
-    """
+    """Return True if a device is the current one, of torch and of the driver."""
     return torch._C._cuda_getDevice() == index and getattr(_here, "device", None) == index
 
 
 def on_device(device: torch.device) -> AbstractContextManager[None]:
-    """A context in which a device is the current one; none is entered where it is so already.
+    """Return a context in which a device is the current one; none is entered if it is so already.
 
-    NOTE: torch alone leaves a thread that has launched nothing yet, such as autograd's, without
-    the driver's context.
+    NOTE: torch alone leaves a thread that has launched nothing yet, such as autograd's, without the
+    driver's context.
     """
     index = torch.cuda.current_device()
     if index == device.index and getattr(_here, "device", None) == index:

@@ -1,4 +1,4 @@
-"""The launchers of the kinds of plans, in a registry that other packages can add to."""
+"""Launchers of the kinds of plans, in a registry that other packages can add to."""
 
 from __future__ import annotations
 
@@ -27,10 +27,6 @@ LAUNCHERS: dict[str, MakeLauncher] = {
 def register_launcher(kind: str, make: MakeLauncher) -> None:
     """Add the launcher of a kind of plan that `codegen.cuda.kinds.register_kind` added.
 
-    Args:
-        kind: the kind's name.
-        make: makes a launcher, by the cell, the plan, the sizes of a call and a device's number.
-
     Raises:
         ValueError: the kind has a launcher.
     """
@@ -42,9 +38,6 @@ def register_launcher(kind: str, make: MakeLauncher) -> None:
 def unregister_launcher(kind: str) -> None:
     """Remove a launcher that `register_launcher` added.
 
-    Args:
-        kind: the kind's name.
-
     Raises:
         KeyError: the kind has no launcher.
     """
@@ -52,13 +45,7 @@ def unregister_launcher(kind: str) -> None:
 
 
 def launcher_of(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> Launcher:
-    """The launcher of a plan.
-
-    Args:
-        cell: the cell.
-        plan: of one direction.
-        sizes: of the calls.
-        device: the device's number.
+    """Return the launcher of a plan of one direction.
 
     Raises:
         PlanError: the plan's kind has no launcher.

@@ -27,13 +27,9 @@ _MOST_SPILLED = 256
 
 @lru_cache(maxsize=1024)
 def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Kernel:
-    """A kernel of a cell and plan, compiled on first use and loaded on a device.
+    """Return a kernel of a cell and plan, compiled on first use and loaded on the current device.
 
-    Args:
-        cell: the cell.
-        plan: what to compile for; its `arch` is the device's.
-        name: one of the plan's `kernel_names`.
-        device: the device's number; it must be torch's current device.
+    The name is one of the plan's `kernel_names`; the plan's `arch` is the device's.
 
     Raises:
         ResidencyError: the device has no room for a cluster of the kernel's blocks.
@@ -46,7 +42,7 @@ def load_kernel(cell: CellSpec, plan: KernelPlan, name: str, device: int) -> Ker
 
 
 def loaded(module: LoadedModule, shape: LaunchShape, name: str, device: int) -> Kernel:
-    """A kernel of a module, with the attributes that its launch needs."""
+    """Return a kernel of a module, with the attributes that its launch needs."""
     from cupy_backends.cuda.api import driver
 
     threads, shared, cluster, waits_for = shape
@@ -66,7 +62,7 @@ def loaded(module: LoadedModule, shape: LaunchShape, name: str, device: int) -> 
 
 @lru_cache(maxsize=512)
 def _load_module(cell: CellSpec, plan: KernelPlan, device: int) -> LoadedModule:
-    """The kernels of a translation unit, on a device.
+    """Return the kernels of a translation unit, on a device.
 
     A plan leaves registers for a kernel without masks. Where one with masks would spill, fewer of
     its blocks share an SM.
@@ -80,11 +76,7 @@ def _load_module(cell: CellSpec, plan: KernelPlan, device: int) -> LoadedModule:
 
 
 class LoadedModule:
-    """Kernels on the current device, unloaded with the last reference to them.
-
-    Args:
-        cubin: what NVRTC made.
-    """
+    """Kernels on the current device, unloaded with the last reference to them."""
 
     def __init__(self, cubin: bytes) -> None:
         from cupy.cuda.function import Module
@@ -97,7 +89,7 @@ class LoadedModule:
         finalize(self, _unload, self._loaded).atexit = False
 
     def function(self, name: str) -> int:
-        """The driver's handle of a kernel."""
+        """Return the driver's handle of a kernel."""
         return int(self._loaded[0].get_function(name).ptr)
 
 

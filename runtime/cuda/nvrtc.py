@@ -1,4 +1,4 @@
-"""From CUDA source to a binary, by NVRTC; needs no GPU. Kept on disk by digest."""
+"""Compilation of CUDA source by NVRTC, which needs no GPU. Binaries are kept on disk by digest."""
 
 from __future__ import annotations
 
@@ -30,12 +30,9 @@ _FAST = ("--prec-div=false", "--prec-sqrt=false")
 
 @dataclass(frozen=True)
 class KernelReport:
-    """What the compiler says of one kernel.
+    """Compiler's report of one kernel, per thread.
 
-    Attributes:
-        registers: of a thread.
-        spills: bytes of a thread that did not find a register, stores and loads.
-        stack: bytes of a thread's local memory.
+    Spills are bytes of stores and loads, and the stack is bytes of local memory.
     """
 
     registers: int
@@ -45,14 +42,7 @@ class KernelReport:
 
 @dataclass(frozen=True)
 class Binary:
-    """Compiled kernels of a source.
-
-    Attributes:
-        arch: the architecture that they run on.
-        cubin: the machine code.
-        reports: for each kernel by name.
-        log: the compiler's own words.
-    """
+    """Compiled kernels of a source, with reports by kernel and the compiler's own words."""
 
     arch: str
     cubin: bytes
@@ -62,10 +52,9 @@ class Binary:
 
 @dataclass(frozen=True)
 class NvrtcToolchain:
-    """NVRTC for one architecture; it needs no GPU. A binary is loaded later, on each device.
+    """NVRTC for an architecture such as `sm_90a`; it needs no GPU.
 
-    Attributes:
-        arch: such as `sm_80` or `sm_90a`.
+    A binary is loaded later, on each device.
     """
 
     arch: str
@@ -73,41 +62,19 @@ class NvrtcToolchain:
     suffix: ClassVar[str] = "cubin"
 
     def identity(self, plan: CpuPlan | KernelPlan) -> tuple[object, ...]:
-        """The flags, and the compiler's version.
-
-        Args:
-            plan: gives the dtype.
-
-        Raises:
-            NoCudaError: CuPy or NVRTC is missing.
-        """
+        """Return the flags for the plan's dtype, and the compiler's version."""
         return compile_flags(plan.dtype, self.arch), nvrtc_version()
 
     def build(self, source: Source) -> bytes:
-        """The binary of a source, with the compiler's report.
-
-        Args:
-            source: its text and headers.
-
-        Raises:
-            CompileError: the compiler refused the source, with its log and the lines that it names.
-        """
+        """Return the binary of a source, with the compiler's report."""
         return built(source, self.arch, source.plan.dtype)
 
     def load(self, found: Cached) -> Binary:
-        """The binary in a file.
-
-        Args:
-            found: the file's content.
-        """
+        """Return the binary in a file."""
         return unpacked(found.content)
 
     def facts(self, library: Binary) -> str:
-        """Registers and spills of each kernel, in a line.
-
-        Args:
-            library: the kernels.
-        """
+        """Return registers and spills of each kernel, in a line."""
         return ", ".join(
             f"{name} {report.registers} registers, {report.spills} bytes of spills"
             for name, report in library.reports.items()
@@ -115,11 +82,7 @@ class NvrtcToolchain:
 
 
 def compile_cuda(source: Source, arch: str) -> Binary:
-    """Compile a CUDA source, or find it compiled.
-
-    Args:
-        source: a translation unit.
-        arch: such as `sm_80` or `sm_90a`.
+    """Compile a CUDA source for an architecture such as `sm_90a`, or find it compiled.
 
     Raises:
         NoCudaError: CuPy or NVRTC is missing.
@@ -129,52 +92,23 @@ def compile_cuda(source: Source, arch: str) -> Binary:
 
 
 def compile_plan(cell: CellSpec, plan: KernelPlan) -> Binary:
-    """Compile a cell's kernels of a direction, or find them compiled, without writing their text.
-
-    Args:
-        cell: the cell.
-        plan: what to compile for, and its architecture.
-
-    Raises:
-        NoCudaError: CuPy or NVRTC is missing.
-        CompileError: the compiler refused the source.
-    """
+    """Compile a cell's kernels of a direction, or find them compiled without writing their text."""
     return compile_cell(cell, plan, NvrtcToolchain(plan.arch))
 
 
 def built(source: Source | Unit, arch: str, dtype: Dtype) -> bytes:
-    """Compile a text; return what a file of the cache holds of the binary.
-
-    Args:
-        source: its text and headers.
-        arch: such as `sm_80` or `sm_90a`.
-        dtype: whose flags it is compiled with.
-
-    Raises:
-        NoCudaError: CuPy or NVRTC is missing.
-        CompileError: the compiler refused the source, with its log and the lines that it names.
-    """
+    """Compile a text with the flags of a dtype; return the content of a file of the cache."""
     return _pack(_compile(cupy_nvrtc(), source, arch, compile_flags(dtype, arch)))
 
 
 def compile_flags(dtype: Dtype, arch: str) -> tuple[str, ...]:
-    """The options that a source for a dtype is compiled with."""
+    """Return the options that a source for a dtype is compiled with."""
     fast = _FAST if dtype in ("bfloat16", "float16") else ()
     return (f"--gpu-architecture={arch}", *_FLAGS, *fast)
 
 
 def ptx_of(source: Source, arch: str, *, lines: bool = False) -> str:
-    """The source in PTX, for reading.
-
-    Args:
-        source: a translation unit.
-        arch: such as `sm_80` or `sm_90a`.
-        lines: whether the text says which lines of the source it came from.
-
-    Raises:
-        NoCudaError: CuPy or NVRTC is missing.
-        CompileError: the compiler refused the source.
-    """
+    """Return the source in PTX, for reading; with `lines`, it says which lines it came from."""
     nvrtc = cupy_nvrtc()
     virtual = "compute_" + arch.removeprefix("sm_")
     flags = compile_flags(source.plan.dtype, virtual) + (("-lineinfo",) if lines else ())
@@ -187,16 +121,7 @@ def ptx_of(source: Source, arch: str, *, lines: bool = False) -> str:
 
 
 def cubin_with_lines(source: Source, arch: str) -> bytes:
-    """The machine code of a source with line information, for a disassembler.
-
-    Args:
-        source: a translation unit.
-        arch: such as `sm_80` or `sm_90a`.
-
-    Raises:
-        NoCudaError: CuPy or NVRTC is missing.
-        CompileError: the compiler refused the source.
-    """
+    """Return the machine code of a source with line information, for a disassembler."""
     nvrtc = cupy_nvrtc()
     program = _run(nvrtc, source, (*compile_flags(source.plan.dtype, arch), "-lineinfo"))
     try:
@@ -238,7 +163,7 @@ def _run(nvrtc, source: Source | Unit, flags: tuple[str, ...]):  # type: ignore[
 
 
 def _with_lines(source: Source | Unit, log: str) -> str:
-    """The log, each message followed by the line of text that it points at."""
+    """Return the log, each message followed by the line of text that it points at."""
     texts = {f"{source.name}.cu": source.code, **dict(source.headers)}
     shown = []
     for line in log.splitlines():
@@ -275,11 +200,7 @@ def _pack(binary: Binary) -> bytes:
 
 
 def unpacked(content: bytes) -> Binary:
-    """Return the binary in a file of the cache.
-
-    Args:
-        content: what `built` gave.
-    """
+    """Return the binary in the content of a file of the cache, which `built` gave."""
     head, _, cubin = content.partition(b"\n")
     fields = json.loads(head)
     reports = {name: KernelReport(**report) for name, report in fields["reports"].items()}

@@ -1,4 +1,4 @@
-"""What a direction of a call needs besides its tensors, made once for all calls of a size."""
+"""Directions of calls, prepared without tensors: made once for all calls of a size."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ Result = TypeVar("Result")
 
 
 class StepDown(Protocol):
-    """Runs a direction by the plan that it is given, or by another one that has room."""
+    """Function that runs a direction by the plan that it is given, or by another that has room."""
 
     def __call__(
         self,
@@ -40,29 +40,18 @@ class StepDown(Protocol):
         steps: int,
         failed: Exception | None = None,
     ) -> Result:
-        """Run, and return what `run` gives.
+        """Run, and return what `run`, which launches a plan, gives.
 
-        Args:
-            own: the plan.
-            run: launches one.
-            steps: of the call.
-            failed: why the plan itself has just failed; None if it was not tried.
+        `failed` is why the plan itself has just failed; None if it was not tried.
         """
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Prepared:
-    """A direction of a call, besides its tensors and the number of steps.
+    """Direction of a call, besides its tensors and the number of steps.
 
     Attributes:
-        cell: the cell.
-        plan: of the direction.
-        sizes: of the call.
-        device: the device's number.
-        counts: how many states, gates and other parts the cell has.
         products: those that give the gradient of R.
-        arguments: the struct of the direction's arguments.
-        launcher: launches the kernels.
         sum_parts: how many partial sums a backward writes of each bias, param and diagonal weight.
         step_bytes: bytes per step that the launches need besides the tensors of the call.
         fixed_bytes: bytes that they need for any number of steps.
@@ -85,17 +74,7 @@ class Prepared:
 
 @lru_cache(maxsize=1024)
 def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> Prepared:
-    """Prepare calls of one size. Their kernel is compiled and loaded by the first of them.
-
-    Args:
-        cell: the cell.
-        plan: of one direction.
-        sizes: of the calls.
-        device: the device's number.
-
-    Raises:
-        PlanError: the plan's kind has no launcher.
-    """
+    """Prepare calls of one size. Their kernel is compiled and loaded by the first of them."""
     counts = counts_of(cell)
     parts = counts.states, counts.params, plan.masked, counts.unweighted
     arguments = forward_arguments if plan.direction == "forward" else backward_arguments
@@ -116,14 +95,7 @@ def prepare(cell: CellSpec, plan: KernelPlan, sizes: CallSizes, device: int) -> 
 def launched_where_room(
     ready: Prepared, step_down: StepDown, launch: Callable[[Prepared], Result], steps: int
 ) -> Result:
-    """Launch, or let another plan be launched if there is no room.
-
-    Args:
-        ready: the direction, prepared.
-        step_down: runs the direction by a plan that has room.
-        launch: launches it by a prepared plan.
-        steps: of the call.
-    """
+    """Launch, or let `step_down` launch another plan if there is no room."""
 
     def run(plan: KernelPlan) -> Result:
         return launch(prepare(ready.cell, plan, ready.sizes, ready.device))

@@ -25,14 +25,9 @@ _LAUNCHES_PER_ROOM = 64
 
 
 class Arguments:
-    """The argument of a recorded launch: a struct, in which addresses of the call change.
+    """Argument of a recorded launch: a struct, in which addresses of the call change.
 
-    Args:
-        recorder: records the call.
-        struct: was passed by value.
-
-    Attributes:
-        places: what the addresses lie in.
+    `places` are the recorder's places of the addresses.
     """
 
     __slots__ = ("_behind", "_numbers", "_words", "places")
@@ -46,11 +41,7 @@ class Arguments:
         self._numbers, self._behind = array("q", [*numbers, 0]), len(numbers)
 
     def filled(self, running: Running) -> tuple[int, array[int]]:
-        """What the driver reads, by its address, and the memory that it lies in.
-
-        Args:
-            running: gives the addresses.
-        """
+        """Return the address that the driver reads, and the memory that it lies in."""
         addresses, numbers = running.addresses, self._numbers[:]
         for word, slot, offset in self._words:
             numbers[word] = addresses[slot] + offset
@@ -66,15 +57,7 @@ def relaunch(
     arguments: ctypes.Structure,
     lane: int | None,
 ) -> None:
-    """Record a launch.
-
-    Args:
-        recorder: records the call.
-        kernel: was launched.
-        grid: its blocks in x, y and z.
-        arguments: was passed by value.
-        lane: the handle of the forked stream that it was launched on; None for the current one.
-    """
+    """Record a launch. The lane is the forked stream that it was on; None for the current one."""
     again = Arguments(recorder, arguments)
     recorder.launches += 1
     if not recorder.launches % _LAUNCHES_PER_ROOM:
@@ -83,14 +66,7 @@ def relaunch(
 
 
 class _Relaunch:
-    """A launch of a call on the current device.
-
-    Args:
-        kernel: is launched.
-        grid: its blocks in x, y and z.
-        arguments: of the launch.
-        lane: the handle of its stream; None for the current one.
-    """
+    """Launch of a call on the current device; a lane of None is the current stream."""
 
     __slots__ = ("_arguments", "_config", "_function", "_given", "_kernel", "_lane", "_launch")
 
@@ -104,7 +80,6 @@ class _Relaunch:
         self._config = self._on(lane or 0)
 
     def __call__(self, running: Running) -> None:
-        """Launch it."""
         values, _kept = self._arguments.filled(running)
         stream = running.stream if self._lane is None else self._lane
         config = self._config
@@ -115,31 +90,19 @@ class _Relaunch:
             check_launch(status, f"launch of {self._kernel.name} on cuda:{self._kernel.device}")
 
     def _on(self, stream: int) -> Configured:
-        """Return what the driver reads of the launch on a stream."""
+        """Return the launch on a stream, as the driver reads it."""
         grid, threads, shared, cooperative = self._given
         return configured(grid, threads, shared, stream, cooperative)
 
 
 def fill_again(recorder: Recorder, tensor: Tensor, byte: int) -> None:
-    """Record that every byte of a tensor was set.
-
-    Args:
-        recorder: records the call.
-        tensor: without gaps.
-        byte: 0 to 255.
-    """
+    """Record that every byte of a tensor without gaps was set."""
     place = recorder.place(tensor.data_ptr())
     recorder.add(_Refill(place, byte, tensor.nbytes), [place])
 
 
 class _Refill:
-    """Sets every byte of a tensor.
-
-    Args:
-        place: of the tensor.
-        byte: 0 to 255.
-        size: bytes.
-    """
+    """Fill of every byte of a tensor."""
 
     __slots__ = ("_byte", "_fill", "_place", "_size")
 
@@ -148,7 +111,6 @@ class _Refill:
         self._fill = keeping("cuMemsetD8Async")
 
     def __call__(self, running: Running) -> None:
-        """Set them."""
         slot, offset = self._place
         begin = running.addresses[slot] + offset
         status = self._fill(begin, self._byte, self._size, running.stream)
@@ -158,7 +120,7 @@ class _Refill:
 
 @lru_cache(maxsize=256)
 def _addresses(struct: type[Any], first: int = 0) -> tuple[int, ...]:
-    """Which words of a struct, or of an array, are addresses."""
+    """Return the numbers of the words of a struct, or of an array, that are addresses."""
     if struct is ctypes.c_void_p:
         return (first,)
     if issubclass(struct, ctypes.Array):

@@ -1,4 +1,4 @@
-"""A call whose plan finds no room or no memory at its launch runs the next plan that does."""
+"""Choice of the next plan for a call whose plan finds no room or no memory at its launch."""
 
 from __future__ import annotations
 
@@ -21,16 +21,7 @@ Result = TypeVar("Result")
 
 
 def check_counts(steps: int, batch: int, heads: int) -> None:
-    """Refuse sizes that kernels cannot count.
-
-    Args:
-        steps: of the call.
-        batch: rows of the call.
-        heads: of the call.
-
-    Raises:
-        TensorError: there are more steps, rows or heads than the kernels count.
-    """
+    """Refuse more steps, rows or heads than kernels count, with a TensorError."""
     if max(steps, batch, heads) > MOST_COUNT:
         raise TensorError(
             "wx",
@@ -51,14 +42,8 @@ def with_room(
     """Run a direction of a call by its plan, or by the cheapest other plan that has room.
 
     A driver may refuse what the device has room for: under MPS and in a green context a call has
-    only a part of the device. A warning says which plan runs instead.
-
-    Args:
-        own: the plan.
-        run: launches one.
-        steps: of the call.
-        failed: why the plan has just failed; None if it was not tried.
-        asked: what `choose_plan` was asked.
+    only a part of the device. A warning says which plan runs instead. `failed` is why the plan has
+    just failed, None if it was not tried; `asked` is what `choose_plan` was asked.
 
     Raises:
         ResidencyError: no plan had room on the device.
@@ -86,7 +71,7 @@ def with_room(
 
 
 def _lack_of_memory(plan: KernelPlan, steps: int, asked: Question) -> str:
-    """What a plan's buffers lack, in words; nothing if there is room for them."""
+    """Return the lack of memory for a plan's buffers, in words; an empty text if there is room."""
     _, heads, _, batch, _, device, *_ = asked
     per_step, fixed = plan.buffer_bytes(batch, heads)
     needed = per_step * (steps or 1) + fixed
@@ -105,11 +90,7 @@ def _lack_of_memory(plan: KernelPlan, steps: int, asked: Question) -> str:
 
 
 def free_bytes(device: int) -> int:
-    """Bytes that torch can allocate on a device: of the driver's, and of its own cache.
-
-    Args:
-        device: the device's number.
-    """
+    """Return the bytes that torch can allocate on a device, from the driver and its own cache."""
     free, total = torch.cuda.mem_get_info(device)
     reserved = torch.cuda.memory_reserved(device)
     share = torch.cuda.get_per_process_memory_fraction(device)
@@ -123,7 +104,7 @@ def free_bytes(device: int) -> int:
 def _others(
     asked: Question, direction: Direction, masked: Masked = False
 ) -> tuple[KernelPlan, ...]:
-    """All kernel plans of a direction, in the order of the plans that they are of."""
+    """Return all kernel plans of a direction, in the order of the plans that they are of."""
     *_, choice, _ = asked
     plans = all_plans(asked_for(*asked), choice.reverse, masked)
     return tuple(dict.fromkeys(getattr(plan, direction) for plan in plans))

@@ -1,4 +1,4 @@
-"""A GPU as a target: its dtypes, the layouts of its tensors, and its calls."""
+"""Target of a GPU: its dtypes, the layouts of its tensors, and its calls."""
 
 from __future__ import annotations
 
@@ -60,10 +60,7 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Tar
     )
 
     def find_compiler(self, index: int | None) -> None:
-        """Check that kernels can be built.
-
-        Args:
-            index: of the device; None for the current one.
+        """Check that kernels can be built for a device; None is the current one.
 
         Raises:
             NoCudaError: CuPy is missing, or the GPU is too old.
@@ -71,20 +68,11 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Tar
         find_cuda(index)
 
     def begin(self, dtype: torch.dtype, index: int | None) -> None:
-        """Begin to compile what every call needs, while the host derives and plans.
-
-        Args:
-            dtype: in which a call is computed.
-            index: of the device; None for the current one.
-        """
+        """Begin to compile what every call needs, while the host derives and plans."""
         begin_kernel(dtype, torch.cuda.current_device() if index is None else index)
 
     def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
-        """The dtype in which a call is computed, and the dtype of its results: autocast's, if any.
-
-        Args:
-            dtype: of wx.
-        """
+        """Return the dtype of a call's computation, and that of its results: autocast's, if any."""
         if torch.is_autocast_enabled("cuda"):
             dtype = torch.get_autocast_dtype("cuda")
         return dtype, dtype
@@ -92,13 +80,7 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Tar
     def initial_states(
         self, like: Tensor, values: Sequence[float], shape: Sequence[int]
     ) -> list[Tensor]:
-        """The states before the first step where the caller gives none.
-
-        Args:
-            like: gives dtype and device.
-            values: of each state.
-            shape: of each.
-        """
+        """Return the states before the first step where the caller gives none."""
         shape, recorder = tuple(shape), recording()
         shared = (
             not torch.compiler.is_compiling()
@@ -117,64 +99,36 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Tar
         return found
 
     def replays(self) -> Replays:
-        """What records calls and replays them, on the stream that each uses."""
+        """Return the store that records calls and replays them, on the stream that each uses."""
         return Replays(_stream_of)
 
     def moves(self) -> CudaMoves:
-        """What copies tensors into new ones, by a launch for all of them."""
+        """Return a collector of copies into new tensors, by a launch for all of them."""
         return CudaMoves()
 
     def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
-        """Whether the products of a call may round factors of float32 to TF32.
-
-        Args:
-            dtype: in which the call is computed.
-            precision: the caller's.
-        """
+        """Return True if the products of a call may round factors of float32 to TF32."""
         return rounds(dtype, precision)
 
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
-        """An empty d_wx with the strides that `backward` gives it.
-
-        Args:
-            like: gives dtype and device.
-            shape: B, T, N, D and Gx.
-            gates: all gates of the cell; not used.
-        """
+        """Return an empty d_wx, (B, T, N, D, Gx), with the strides that `backward` gives it."""
         batch, steps, *rest = shape
         return like.new_empty(steps, batch, *rest).transpose(0, 1)
 
     def saved_shape(
         self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
     ) -> tuple[int, ...]:
-        """The shape of `Forward.saved`.
-
-        Args:
-            cell: the cell.
-            sizes: T, B, N and D.
-            for_backward: whether a backward may follow.
-            save: the caller's choice.
-        """
+        """Return the shape of `Forward.saved`; the sizes are T, B, N and D."""
         steps, *rest = sizes
         saves_gates = for_backward and save == "gates"
         return (steps if saves_gates else 0, *rest, len(facts_of(cell).saved))
 
     def computes_gates_again(self, save: Save) -> bool:
-        """Whether a backward computes the gates again, from wx and b.
-
-        Args:
-            save: the caller's choice.
-        """
+        """Return True if a backward computes the gates again, from wx and b."""
         return save == "states"
 
     def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
-        """Choose a plan and run the forward of a call with it.
-
-        Args:
-            call: the call.
-            inputs: its tensors.
-            donated: whether nobody reads wx again: then the saved gates may take its memory.
-        """
+        """Choose a plan and run the forward of a call with it."""
         wx = inputs.wx
         batch, steps, heads, dim, _ = wx.shape
         ready = _ready(call, "forward", wx, batch, steps, heads, dim, inputs.masks)
@@ -195,15 +149,7 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Tar
         d_last: Sequence[Tensor | None],
         donated: bool,
     ) -> Gradients:
-        """Choose a plan and run the backward of a call with it.
-
-        Args:
-            call: the call.
-            saved: of its forward.
-            d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
-            d_last: the gradient of each last state, (B, N, D), or None for zero.
-            donated: whether nobody reads `saved.saved` again: then d_wx may take its memory.
-        """
+        """Choose a plan and run the backward of a call with it."""
         like = saved.initial_states[0]
         batch, heads, dim = like.shape
         steps = saved.saved.shape[0] if saved.wx is None else saved.wx.shape[1]
@@ -222,7 +168,7 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Tar
     def _reset_values(
         self, call: Call, masks: Masks | None, like: Tensor, plane: tuple[int, int]
     ) -> Sequence[Tensor]:
-        """The value of each state after a reset; none without masks."""
+        """Return the value of each state after a reset; none without masks."""
         if masks is None or masks.reset_to is not None:
             return () if masks is None else masks.reset_to or ()
         return self.initial_states(like, [state.init for state in call.cell.states], plane)
@@ -230,36 +176,18 @@ class CudaTarget(CudaAhead, CudaInputs, CudaRows, CudaSteps, CudaDirections, Tar
     def forward_layers(
         self, asked: LayersCall, x: Tensor
     ) -> tuple[list[Forward], list[Tensor]] | None:
-        """Run the forward of all layers, where they may run at once; None where the caller runs
-        each.
-
-        Args:
-            asked: the call.
-            x: (T, B, input).
-
-        Returns:
-            The result of each layer, and the mask of each dropout.
-        """
+        """Run the forward of all layers, where they may run at once; else return None."""
         return forward_layers(asked, x, _ready, self.project_at)
 
     def backward_layers(
         self, asked: LayersCall, reads: LayersRead, finish: Callable[[int, Gradients], None]
     ) -> bool:
-        """Run the backward of all layers, where they may run at once; False where the caller runs
-        each.
-
-        Args:
-            asked: the call.
-            reads: what the layers read.
-            finish: takes the gradients of a layer, by its number.
-        """
+        """Run the backward of all layers, where they may run at once; else return False."""
         return backward_layers(asked, reads, finish, _ready)
 
 
 def _stream_of(device: torch.device) -> int | None:
-    """The stream that a recorded call can be replayed on, with room for its launches; None if there
-    is none now.
-    """
+    """Return the stream to replay a call on, with room for its launches; None if there is none."""
     index = device.index
     if not is_here(index) or torch._C._cuda_isCurrentStreamCapturing():
         return None
@@ -278,7 +206,7 @@ def _ready(
     dim: int,
     masks: Masks | None = None,
 ) -> Prepared:
-    """A direction of a call, prepared; one look-up if the sizes have occurred before."""
+    """Return a direction of a call, prepared; one look-up if the sizes have occurred before."""
     if steps > MOST_COUNT:
         check_counts(steps, batch, heads)
     dtype, masked = like.dtype, False if masks is None else masks.kind

@@ -23,10 +23,7 @@ Clock = Callable[[Callable[[], None]], float]
 class TrialCall:
     """Inputs of a size, and a forward and a backward over them by any plan.
 
-    Args:
-        asked: the cell, the sizes and the GPU.
-        device: of the inputs.
-        most_steps: how many steps are run at most.
+    At most `most_steps` steps are run.
     """
 
     def __init__(self, asked: Asked, device: torch.device, most_steps: int) -> None:
@@ -54,32 +51,18 @@ class TrialCall:
         self._d_output = draw(self.steps, shape.batch, heads, dim)
 
     def forward(self, plan: KernelPlan) -> Forward:
-        """Run the forward of a call.
-
-        Args:
-            plan: of the forward.
-        """
+        """Run the forward of a call by a plan of it."""
         return kernels.forward(self._prepared(plan), self._inputs)
 
     def backward(self, plan: KernelPlan, done: Forward) -> None:
-        """Run the backward of a call.
-
-        Args:
-            plan: of the backward.
-            done: what a forward by any plan gave.
-        """
+        """Run the backward of a call by a plan of it, after a forward by any plan."""
         self._backward(self._prepared(plan), done)
 
     def launches(self, plan: KernelPlan, done: Forward, clock: Clock) -> float:
         """Time the launches of one direction alone, without what a call does around them.
 
-        Args:
-            plan: of either direction.
-            done: what a forward by any plan gave.
-            clock: calls the launches, each time with the same tensors, and times them.
-
-        Returns:
-            What the clock gave.
+        The clock calls the launches, each time with the same tensors; its result is returned. The
+        forward that is `done` may be by any plan.
         """
         ready = self._prepared(plan)
         clocked = _Clocked(ready.launcher, clock)
@@ -100,7 +83,7 @@ class TrialCall:
 
 
 class _Clocked(Launcher):
-    """A launcher whose launches a clock times."""
+    """Launcher whose launches a clock times."""
 
     __slots__ = ("_clock", "_launcher", "found")
 
@@ -109,20 +92,9 @@ class _Clocked(Launcher):
         self.found = 0.0
 
     def matrix(self, R: Tensor | None) -> Tensor | None:
-        """R as the kernels read it.
-
-        Args:
-            R: (Gr, N, D out, D in).
-        """
+        """Return R as the kernels read it."""
         return self._launcher.matrix(R)
 
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
-        """Let the clock run all steps of the direction, as often as it wants.
-
-        Args:
-            arguments: of the direction.
-            R: what `matrix` gave.
-            like: gives dtype and device.
-            steps: how many.
-        """
+        """Let the clock run all steps of the direction, as often as it wants."""
         self.found = self._clock(lambda: self._launcher.run(arguments, R, like, steps))

@@ -31,13 +31,7 @@ _AHEAD = 4_000_000  # cycles, about 2 ms: the host has sent a whole trial off me
 
 @dataclass(frozen=True)
 class Trial:
-    """A plan and what it took.
-
-    Attributes:
-        plan: the plan.
-        microseconds: per step, forward and backward; none if the plan failed.
-        failure: why it did.
-    """
+    """Plan and its microseconds per step, forward and backward, or why it failed."""
 
     plan: Plan
     microseconds: tuple[float, float] | None = None
@@ -46,20 +40,16 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Trials of the plans of a size.
-
-    Attributes:
-        asked: what the plans are for.
-        trials: in the order of the estimates, the cheapest first.
-    """
+    """Trials of the plans of a size, in the order of the estimates, the cheapest first."""
 
     asked: Asked
     trials: tuple[Trial, ...]
 
     @property
     def winner(self) -> Plan:
-        """The fastest plan, forward and backward together, or the fastest of each direction where
-        that gains; where none ran, the cheapest.
+        """Fastest plan, forward and backward together; the cheapest where none ran.
+
+        It joins the fastest plan of each direction where that gains.
         """
         ran = [(t.plan, t.microseconds) for t in self.trials if t.microseconds]
         if not ran:
@@ -74,13 +64,9 @@ Measure = Callable[[Asked, Sequence[Plan], int], list["tuple[float, float] | Exc
 def tune(
     asked: Asked, device: int, candidates: int = CANDIDATES, measure: Measure | None = None
 ) -> Tuning:
-    """Time the plans with the lowest estimates, and remember the fastest.
+    """Time the plans with the lowest estimates on at most 256 steps, and remember the fastest.
 
-    Args:
-        asked: what the plans are for; at most 256 of its steps are run.
-        device: the device's number.
-        candidates: how many plans are tried.
-        measure: times them; by default on the device, on torch's current stream.
+    By default they are timed on the device, on torch's current stream.
 
     Raises:
         PlanError: `candidates` is no positive number.
@@ -112,15 +98,15 @@ def tune(
 
 
 def _in_one_line(error: Exception) -> str:
-    """Why a plan could not be timed."""
+    """Return why a plan could not be timed, in one line."""
     said = error.found if isinstance(error, RnncError) else str(error)
     return " ".join(said.split()) or type(error).__name__
 
 
 def _few(plans: Sequence[Plan], count: int) -> list[Plan]:
-    """The cheapest of every kind that may yet win, then the next cheapest, by their estimates.
+    """Return the cheapest of every kind that may yet win, then the next cheapest.
 
-    What an estimate misses, it misses for a whole kind rather than for one plan among its like.
+    An estimate is wrong for a whole kind rather than for one plan of a kind.
     """
     best_of_kind = {plan.variant: plan for plan in reversed(plans)}
     bound = _DOUBT * sum(plans[0].costs)
@@ -132,15 +118,9 @@ def _few(plans: Sequence[Plan], count: int) -> list[Plan]:
 def measure_plans(
     asked: Asked, plans: Sequence[Plan], device: int
 ) -> list[tuple[float, float] | Exception]:
-    """The median time of plans that take turns on the same inputs.
+    """Return the median times of plans that take turns on the same inputs.
 
-    Args:
-        asked: what they are for.
-        plans: to be timed.
-        device: the device's number.
-
-    Returns:
-        Microseconds per step of each plan, forward and backward, or the error that it raised.
+    They are microseconds per step, forward and backward, or the error that the plan raised.
     """
     with on_device(torch.device("cuda", device)), torch.no_grad():
         call = TrialCall(asked, torch.device("cuda", device), _STEPS)
@@ -166,7 +146,7 @@ def _medians(times: list[tuple[float, float]], steps: int) -> tuple[float, float
 
 
 def _time(call: TrialCall, plan: Plan) -> tuple[float, float]:
-    """Microseconds of all steps, forward and backward."""
+    """Return the microseconds of all steps, forward and backward."""
     make: Any = torch.cuda.Event
     events = [make(enable_timing=True) for _ in range(3)]
     torch.cuda._sleep(_AHEAD)  # type: ignore[no-untyped-call]

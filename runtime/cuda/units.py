@@ -19,16 +19,7 @@ _DTYPE: Final = "float32"  # whose flags round divisions as IEEE 754 does
 
 
 def compile_unit(unit: Unit, arch: str) -> Binary:
-    """Compile a translation unit that belongs to no cell, or find it compiled.
-
-    Args:
-        unit: its text.
-        arch: such as `sm_80` or `sm_90a`.
-
-    Raises:
-        NoCudaError: CuPy or NVRTC is missing.
-        CompileError: the compiler refused it.
-    """
+    """Compile a translation unit that belongs to no cell, or find it compiled."""
 
     def make() -> bytes:
         try:
@@ -44,27 +35,20 @@ def begin_to_compile(unit: Unit, arch: str) -> None:
 
     The compiler does not need the interpreter, and the caller goes on. The thread writes nothing,
     and `compile_unit` raises what it raises.
-
-    Args:
-        unit: its text.
-        arch: such as `sm_80` or `sm_90a`.
-
-    Raises:
-        NoCudaError: CuPy or NVRTC is missing.
     """
     if look_up(_file_of(unit, arch)) is None:
         _begun(unit, arch)
 
 
 def _file_of(unit: Unit, arch: str) -> str:
-    """The name of the file that keeps a unit's binary."""
+    """Return the name of the file that keeps a unit's binary."""
     key = repr((unit, compile_flags(_DTYPE, arch), nvrtc_version()))
     return file_name(unit.name, hashlib.sha256(key.encode()).hexdigest()[:32], "cubin")
 
 
 @lru_cache(maxsize=64)
 def _begun(unit: Unit, arch: str) -> Future[bytes]:
-    """A unit's binary, which a thread compiles; made once."""
+    """Return a unit's binary, which a thread compiles; made once."""
 
     def make() -> bytes:
         begin = time.perf_counter()

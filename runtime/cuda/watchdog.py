@@ -1,4 +1,4 @@
-"""How long a block of a kernel waits for another block's data before it ends the launch."""
+"""Time that a block of a kernel waits for another block's data before it ends the launch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MOST = 10**9  # seconds: its nanoseconds are a 64-bit number
 
 @cache
 def watchdog_bound() -> int:
-    """The bound in nanoseconds that `RNNC_WATCHDOG_SECONDS` sets; 0 for none.
+    """Return the bound in nanoseconds that `RNNC_WATCHDOG_SECONDS` sets; 0 for none.
 
     The variable is read once a process. Where it is not set and the process is one of several, the
     bound is longer than torch's time-out of a collective: a kernel of NCCL that waits for a late
@@ -52,20 +52,17 @@ def between_layers(bound: int) -> int:
 
     A product between them may have no multiprocessor yet, because other work holds it. Where the
     caller sets no bound, that wait is as long as the one for the first data of a block of a grid.
-
-    Args:
-        bound: of other waits, from `watchdog_bound`.
     """
     return bound if _asked() else max(bound, _FOREIGN_WORK)
 
 
 def _asked() -> str:
-    """Return what the variable says; empty if it is not set."""
+    """Return the text of the variable; empty if it is not set."""
     return os.environ.get("RNNC_WATCHDOG_SECONDS", "").strip()
 
 
 def _default() -> str:
-    """Seconds, as text."""
+    """Return the seconds without the variable, as text."""
     if not (dist.is_available() and dist.is_initialized() and dist.get_world_size() > 1):
         return _DEFAULT
     seconds = _LONGEST

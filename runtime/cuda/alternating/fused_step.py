@@ -1,4 +1,4 @@
-"""The products of an alternating plan inside the step's kernel: operands, and its grid."""
+"""Products of an alternating plan inside the step's kernel: their operands, and its grid."""
 
 from __future__ import annotations
 
@@ -18,15 +18,9 @@ from .weights import copy_pairs, strips_backward, strips_forward
 
 
 class KernelProduct:
-    """R as fragments, and what the last step left, of which steps write two in turns.
+    """R as fragments, and two sets of factors that steps write in turns.
 
-    Args:
-        layout: of the cell.
-        own: the sizes of the kernel.
-        new: makes tensors of a size and dtype.
-        dtype: of the operands.
-        sizes: B, N and D.
-        direction: which of the two.
+    `new` makes tensors of a size and dtype. The sizes are B, N and D.
     """
 
     def __init__(
@@ -65,11 +59,11 @@ class KernelProduct:
                 copy_pairs(self._layout, R, source, weights, 2, own)
 
     def on(self, stream: int) -> AbstractContextManager[None]:
-        """Nothing, likewise."""
+        """Return a context that does nothing: the step's kernel multiplies."""
         return nullcontext()
 
     def captured(self) -> None:
-        """Nothing, likewise."""
+        """Capture nothing: the step's kernel multiplies."""
 
     def multiply(self) -> None:
-        """Nothing: the step's kernel does."""
+        """Do nothing: the step's kernel multiplies."""

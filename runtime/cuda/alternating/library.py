@@ -1,4 +1,4 @@
-"""The products of an alternating plan by cuBLAS: operands, and one product per step."""
+"""Products of an alternating plan by cuBLAS: their operands, and one product per step."""
 
 from __future__ import annotations
 
@@ -16,21 +16,14 @@ from .weights import copy_pairs
 
 
 class LibraryProduct:
-    """What the products of a source share, and the product.
+    """Operands and products of cuBLAS, one of each per source.
 
-    R lies as (N, D out, pairs, D in), a head a product. Or, backwards, as (N, pairs, D out, D in)
-    with a product a pair: K is long there, and a product of one head alone would keep few
-    multiprocessors busy.
+    R lies as (N, D out, pairs, D in), with one product per head. For a backward it lies as (N,
+    pairs, D out, D in), with one product per head and pair: K is long there, and a product of one
+    head alone would keep few multiprocessors busy.
 
-    Args:
-        layout: of the cell.
-        new: makes tensors of a size, in the kernels' accuracy or the dtype given.
-        dtype: of the operands.
-        sizes: B, N and D.
-        direction: which of the two.
-        blas: the library, on the device.
-        workspace: its memory, which products of a stream may share.
-        tf32: whether factors of float32 may be rounded to tf32.
+    `new` makes tensors of a size, in the kernels' accuracy or the dtype given. The sizes are B, N
+    and D. Products of a stream may share the workspace.
     """
 
     def __init__(
@@ -73,7 +66,7 @@ class LibraryProduct:
 
     @property
     def operands(self) -> Sequence[Tensor]:
-        """What the step's kernel reads beside the factors, a tensor a source."""
+        """Products that the step's kernel reads beside the factors, one tensor per source."""
         return self._products
 
     def take(self, R: Tensor) -> None:
@@ -84,11 +77,11 @@ class LibraryProduct:
             copy_pairs(self._layout, R, source, weights, pair_axis, lambda r: r.permute(axes))
 
     def on(self, stream: int) -> AbstractContextManager[None]:
-        """A context in which products go to a stream, whose handle is given."""
+        """Return a context in which products go to a stream, whose handle is given."""
         return self._blas.on(stream, self._workspace)
 
     def captured(self) -> Captured:
-        """What `multiply` would launch."""
+        """Capture what `multiply` launches."""
 
         def launch(stream: int) -> None:
             with self.on(stream):
@@ -97,6 +90,6 @@ class LibraryProduct:
         return captured(launch)
 
     def multiply(self) -> None:
-        """A product of the factors of each source with R, on the stream of `on`."""
+        """Multiply the factors of each source by R, on the stream of `on`."""
         for multiply in self._multiplications:
             multiply()

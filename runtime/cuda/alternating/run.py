@@ -17,7 +17,7 @@ _works: Kept[Work] = Kept()
 
 
 class AlternatingLauncher(Launcher):
-    """Launches the steps of an alternating plan, from buffers and graphs that are kept."""
+    """Launcher of the steps of an alternating plan, from buffers and graphs that are kept."""
 
     __slots__ = ("_cell", "_plan", "_sizes")
 
@@ -27,14 +27,7 @@ class AlternatingLauncher(Launcher):
         self._cell, self._plan, self._sizes = cell, plan, sizes
 
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
-        """Run all steps of the direction on torch's current stream.
-
-        Args:
-            arguments: of the direction, as for a block.
-            R: (Gr, N, D, D); None if the cell has no dense gates.
-            like: gives dtype and device.
-            steps: how many.
-        """
+        """Run all steps of the direction on torch's current stream."""
         cell, plan = self._cell, self._plan
         stream = torch._C._cuda_getCurrentRawStream(like.device.index)
         what = (like.dtype, like.device, self._sizes, stream)

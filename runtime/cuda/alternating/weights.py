@@ -25,12 +25,11 @@ def copy_pairs(
     """Copy the matrices of a source's pairs, in the order of products.
 
     Args:
-        layout: of the cell.
         R: (Gr, N, D out, D in).
         source: among the states that dense gates read.
-        to: what `arrange` makes of all of them, contiguous.
-        axis: of the pairs in it.
-        arrange: gives the order of `to`, of some matrices, (pairs, N, D out, D in).
+        to: contiguous; what `arrange` makes of all the matrices.
+        axis: of the pairs in `to`.
+        arrange: gives some matrices, (pairs, N, D out, D in), the order of `to`.
     """
     matrices = numbers(layout.matrices_of(source))
     step = matrices[1] - matrices[0] if len(matrices) > 1 else 1
@@ -48,14 +47,10 @@ def copy_pairs(
 
 
 def strips_forward(R: Tensor) -> Tensor:
-    """Strips of 8 units' rows, as fragments: what a block of 8 units reads in a row of chunks.
+    """Return strips of 8 units' rows, as fragments that a block reads chunk after chunk.
 
-    Args:
-        R: (pairs, N, D out, D in).
-
-    Returns:
-        (N, tiles of 8 units, chunks of K, pairs, 8 units, 4 quads, 8 of K), a view where D is a
-        multiple of a chunk; padded with zeros.
+    R is (pairs, N, D out, D in). The result is (N, tiles of 8 units, chunks of K, pairs, 8 units, 4
+    quads, 8 of K), padded with zeros. It is a view where D is a multiple of a chunk.
     """
     pairs, heads, dim, _ = R.shape
     tiles, chunks = math.ceil(dim / TILE_N), math.ceil(dim / K_TILE)
@@ -64,15 +59,10 @@ def strips_forward(R: Tensor) -> Tensor:
 
 
 def strips_backward(R: Tensor, own: OwnProduct) -> Tensor:
-    """Strips of 8 units' columns, as fragments: K runs over the gates of all pairs, and a cluster
-    of blocks has a strip each.
+    """Return strips of 8 units' columns, as fragments, one for each block of a cluster.
 
-    Args:
-        R: (pairs, N, D out, D in).
-        own: the sizes of the kernel.
-
-    Returns:
-        (N, clusters, pairs, chunks of K, strips, 8 units, 4 quads, 8 of K), likewise.
+    K runs over the gates of all pairs. R is (pairs, N, D out, D in). The result is (N, clusters,
+    pairs, chunks of K, strips, 8 units, 4 quads, 8 of K), padded or a view as in `strips_forward`.
     """
     pairs, heads, dim, _ = R.shape
     groups, chunks = math.ceil(dim / (TILE_N * own.split)), math.ceil(dim / K_TILE)

@@ -1,4 +1,4 @@
-"""The buffers of one direction of an alternating plan at one size, and its graphs of steps."""
+"""Buffers of one direction of an alternating plan at one size, and its graphs of steps."""
 
 from __future__ import annotations
 
@@ -44,14 +44,10 @@ _ATTEMPTS = 4
 
 
 class Work:
-    """The buffers of one direction at one size, and the graphs of chunks of steps over them.
+    """Buffers of one direction at one size, and graphs of chunks of steps over them.
 
     Args:
-        cell: the cell.
-        plan: of the direction.
-        dtype: of the tensors.
-        device: where, the current one.
-        sizes: B, N and D.
+        device: the current device.
         stream: the handle of the one stream that runs it: its order keeps two calls apart.
         lasting: whether it serves later calls too. Otherwise it belongs to a caller's capture: its
             buffers are as temporary as any of the caller's tensors, and steps are launched one by
@@ -136,12 +132,9 @@ class Work:
                 never_unload(kernel)
 
     def run(self, arguments: ctypes.Structure, steps: int, R: Tensor | None) -> None:
-        """Run all steps of a call, on torch's current stream, which is the one of this work.
+        """Run all steps of a call on torch's current stream, which is the one of this work.
 
-        Args:
-            arguments: of the direction, as for a block.
-            steps: how many.
-            R: (Gr, N, D, D), where the cell has dense gates.
+        R is (Gr, N, D, D), or None if the cell has no dense gates.
         """
         if R is not None:
             self._product.take(R)
@@ -166,7 +159,7 @@ class Work:
             self._kernels["rnnc_backward_end"](self._step_grid, step, self._stream)
 
     def _one(self, number: int, launch: Callable[..., None], multiply: Callable[[], None]) -> None:
-        """A step: the product of the states before it, or of the gradients of the gates of it."""
+        """Launch a step: after the product of states, or before that of its gates' gradients."""
         if self.direction == "forward":
             multiply()
         kernel = self._kernels[f"rnnc_{self.direction}_step"]
@@ -189,7 +182,7 @@ class Work:
             kernel(grid, arguments, self._stream)
 
     def _graph(self, length: int) -> Graph | None:
-        """The graph of that many steps, made on first use; none where that did not succeed."""
+        """Return the graph of that many steps, made on first use; None if that failed."""
         if length in self._graphs:
             return self._graphs[length]
         # Once outside of it, over what `begin` sets anew: the library loads its kernels.
@@ -214,7 +207,7 @@ class Work:
 
 
 class Workspace:
-    """Memory of the library's, which products of one stream share: they run one after another."""
+    """Memory of the library, which products of one stream share: they run one after another."""
 
     def __init__(self, memory: Tensor) -> None:
         self.memory = memory

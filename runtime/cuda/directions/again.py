@@ -1,4 +1,4 @@
-"""What a recorded call does with the stream beside the caller's, done again."""
+"""Use of the stream beside the caller's by a recorded call, done again."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ Beside = Callable[[torch.device, Any], Any]
 
 
 def split_again(recorder: Recorder, device: torch.device, beside: Beside) -> None:
-    """Record that a second stream goes on after the current stream's work so far.
-
-    Args:
-        recorder: records the call.
-        device: of the call.
-        beside: gives the second stream.
-    """
+    """Record that a second stream goes on after the current stream's work so far."""
 
     def split(running: Running) -> None:
         current = torch.cuda.current_stream(device)
@@ -39,11 +33,7 @@ def split_again(recorder: Recorder, device: torch.device, beside: Beside) -> Non
 
 
 def change_streams_again(recorder: Recorder) -> None:
-    """Record that what follows runs on the other one of the two streams.
-
-    Args:
-        recorder: records the call.
-    """
+    """Record that what follows runs on the other one of the two streams."""
 
     def change(running: Running) -> None:
         other = running.beside
@@ -54,11 +44,7 @@ def change_streams_again(recorder: Recorder) -> None:
 
 
 def unsplit_again(recorder: Recorder) -> None:
-    """Record that the current stream goes on after both.
-
-    Args:
-        recorder: records the call.
-    """
+    """Record that the current stream goes on after both."""
 
     def unsplit(running: Running) -> None:
         running.undo.pop()

@@ -16,14 +16,11 @@ from .again import change_streams_again, split_again, unsplit_again
 
 
 class TwoLanes:
-    """A context in which two parts of a call run at the same time: after the current stream's work
-    so far, and before its later work.
+    """Context in which two parts of a call run at the same time.
 
-    What the second part allocates belongs to its own stream. That stream begins each time after all
-    work of the caller's stream, so memory that it takes again is no longer in use there.
-
-    Args:
-        device: of the call.
+    They run after the current stream's work so far, and before its later work. What the second part
+    allocates belongs to its own stream. That stream begins each time after all work of the caller's
+    stream, so memory that it takes again is no longer in use there.
     """
 
     __slots__ = ("_current", "_device", "_side")
@@ -46,15 +43,10 @@ class TwoLanes:
             unsplit_again(recorder)
 
     def lane(self, number: int) -> AbstractContextManager[Any]:
-        """A context for one of the two parts.
-
-        Args:
-            number: 0 or 1.
-        """
+        """Return a context for one of the two parts, 0 or 1."""
         return self._beside() if number else nullcontext()
 
     def _follow(self, stream: Any, other: Any) -> None:
-        """Hold a stream back until another one has done what it was given before."""
         follow(stream.cuda_stream, other.cuda_stream, self._device.index)
 
     @contextmanager
@@ -69,25 +61,15 @@ class TwoLanes:
 
 
 def stream_beside(device: torch.device, current: Any) -> Any:
-    """The stream beside another one of a device, for the calling thread.
-
-    Args:
-        device: the device.
-        current: the other one.
-    """
+    """Return the stream beside another one of a device, for the calling thread."""
     return _beside(device, current.cuda_stream, threading.get_ident())
 
 
 @lru_cache(maxsize=64)
 def _beside(device: torch.device, stream: int, thread: int) -> torch.cuda.Stream:
-    """The stream beside another one of a device.
+    """Return the stream beside another one of a device, for a thread.
 
     Each thread has its own: what one thread frees while it uses it, another one must not get.
-
-    Args:
-        device: the device.
-        stream: the handle of the other one.
-        thread: its number.
     """
     make: Any = torch.cuda.Stream
     found: torch.cuda.Stream = make(device)

@@ -1,4 +1,4 @@
-"""What a GPU adds to a target: how it runs both directions of a layer."""
+"""Part of a GPU's target that runs both directions of a layer."""
 
 from __future__ import annotations
 
@@ -24,24 +24,11 @@ class CudaDirections:
     """Both directions of a layer as one call of twice the heads, or as two calls in two streams."""
 
     def joins(self, call: Call, like: Tensor, batch: int, heads: int, dim: int) -> bool:
-        """Whether one call of both directions is better than a call of each.
-
-        Args:
-            call: of the direction that runs forwards.
-            like: gives dtype and device.
-            batch: rows.
-            heads: of one direction.
-            dim: units per head.
-        """
+        """Return True if one call of both directions is better than a call of each."""
         return _joins(call, batch, heads, dim, like.dtype, like.device.index)
 
     def lanes(self, like: Tensor, steps: int) -> AbstractContextManager[Lanes]:
-        """What runs both directions at once; one after the other, where a stream gains too little.
-
-        Args:
-            like: gives the device.
-            steps: of the call.
-        """
+        """Return the lanes of both directions: one, where a second stream gains too little."""
         return TwoLanes(like.device) if steps >= _STEPS_OF_A_LANE else ONE_LANE
 
 

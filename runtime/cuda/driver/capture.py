@@ -1,4 +1,4 @@
-"""Captures on a stream of their own: no state of torch's is touched."""
+"""Captures on a stream of their own, which touch no state of torch's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _RELAXED = 2  # CU_STREAM_CAPTURE_MODE_RELAXED
 
 @contextmanager
 def beside_captures() -> Iterator[None]:
-    """Allocate, free, load or capture although some stream captures.
+    """Allow allocations, frees, loads and captures while some stream captures.
 
     A capture in torch's default mode forbids such calls to every thread, and fails when one of them
     comes. They are harmless to it where they touch none of its memory and kernels.
@@ -29,11 +29,7 @@ def beside_captures() -> Iterator[None]:
 
 
 class Captured:
-    """Launches as nodes of a graph, to be copied into others.
-
-    Args:
-        handle: the runtime's; destroyed with this object.
-    """
+    """Launches as nodes of a graph, to be copied into others; it owns the runtime's handle."""
 
     def __init__(self, handle: int) -> None:
         from cupy.cuda import runtime
@@ -46,18 +42,12 @@ class Captured:
 
 
 def captured(launch: Callable[[int], None], stream: int | None = None) -> Captured:
-    """What launches would do; nothing runs.
+    """Capture what `launch` launches on the stream whose handle it is given; nothing runs.
 
-    No thread and no mode of torch meets the capture, whose stream is of this library alone. Its own
-    thread may free memory meanwhile, as garbage collection does.
-
-    Args:
-        launch: launches on the stream whose handle it is given; it neither allocates nor waits.
-        stream: the handle of a stream that nobody else uses now; None for a new one, which is gone
-            afterwards.
-
-    Raises:
-        BaseException: what `launch` raises; the capture is ended.
+    `launch` neither allocates nor waits. Nobody else uses the stream now; None is a temporary one.
+    The stream of a capture is of this library alone: no thread and no mode of torch meets it. The
+    capturing thread may free memory meanwhile, as garbage collection does. The capture ends if
+    `launch` raises.
     """
     from cupy.cuda import Stream, runtime
 

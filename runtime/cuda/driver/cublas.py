@@ -1,4 +1,4 @@
-"""cuBLAS by a handle and a workspace of our own: torch's belong to torch, which may free them."""
+"""cuBLAS with a handle and a workspace of our own: torch may free its own."""
 
 from __future__ import annotations
 
@@ -33,17 +33,13 @@ _WORKSPACE, _WORKSPACE_BEFORE_9 = 32 << 20, 8 << 20
 
 
 def workspace_bytes(device: int) -> int:
-    """How much memory products on a device want beside their operands.
-
-    Args:
-        device: the device's number.
-    """
+    """Return the bytes of memory that products on a device use beside their operands."""
     hopper = torch.cuda.get_device_capability(device)[0] >= 9
     return _WORKSPACE if hopper else _WORKSPACE_BEFORE_9
 
 
 class Blas:
-    """A handle of cuBLAS on a device, for one thread at a time."""
+    """Handle of cuBLAS on a device, for one thread at a time."""
 
     def __init__(self, library: ctypes.CDLL) -> None:
         self.library, self.handle = library, ctypes.c_void_p()
@@ -54,14 +50,9 @@ class Blas:
             check_status("cublasCreate", library.cublasCreate_v2(ctypes.byref(self.handle)))
 
     def at(self, stream: int, workspace: int, size: int) -> None:
-        """Let products run on a stream, in whose order they may use the workspace.
+        """Set the stream of products, in whose order they use the workspace of `size` bytes.
 
         The caller has the lock, and keeps it until the products are launched.
-
-        Args:
-            stream: a handle.
-            workspace: an address.
-            size: of the workspace, in bytes.
         """
         wanted = stream, workspace, size
         if wanted == self._at:
@@ -76,29 +67,22 @@ class Blas:
 
     @contextmanager
     def on(self, stream: int, workspace: Tensor) -> Iterator[None]:
-        """Run products on a stream, in whose order they may use the workspace.
-
-        Args:
-            stream: a handle.
-            workspace: bytes.
-        """
+        """Hold the lock while products go to a stream, in whose order they use the workspace."""
         with self.lock:
             self.at(stream, workspace.data_ptr(), workspace.nbytes)
             yield
 
 
 class Product:
-    """A product of two matrices, or of as many pairs of them as there are: to[i] = a[i] b[i].
+    """Product of two matrices, or of as many pairs of them as there are: to[i] = a[i] b[i].
+
+    The operands have no gaps. Their addresses are read once: they must outlive the product.
 
     Args:
-        blas: the library, on the device of the operands.
-        a: (count, rows, K), without gaps.
-        b: (count, K, columns) without gaps, or its transpose (count, columns, K).
-        to: (count, rows, columns) without gaps, in float32, or float64 where the others are.
-        transposed: whether `b` is the transpose.
-        tf32: whether factors of float32 may be rounded to tf32.
-
-    The operands' addresses are read once: they must outlive the product.
+        a: (count, rows, K).
+        b: (count, K, columns), or its transpose (count, columns, K) if `transposed`.
+        to: (count, rows, columns), in float32, or float64 where the others are.
+        tf32: whether factors of float32 may be rounded to TF32.
     """
 
     def __init__(
@@ -126,13 +110,13 @@ class Product:
         self._run = library.cublasGemmStridedBatchedEx if count > 1 else library.cublasGemmEx
 
     def __call__(self) -> None:
-        """Launch it where `Blas.on` said."""
+        """Launch it on the stream that `Blas` was set to."""
         refuse_recording()
         check_status("cublasGemmEx", self._run(*self._given))
 
 
 def _matrix(tensor: Tensor, kind: int, pitch: int, count: int) -> list[Any]:
-    """Address, type, leading dimension and, of several, stride."""
+    """Return address, type, leading dimension and, of several matrices, stride."""
     found: list[Any] = [ctypes.c_void_p(tensor.data_ptr()), ctypes.c_int(kind), ctypes.c_int(pitch)]
     return [*found, ctypes.c_longlong(tensor.stride(0))] if count > 1 else found
 
@@ -141,14 +125,7 @@ _making = threading.Lock()
 
 
 def blas_of(device: int) -> Blas:
-    """The handle of a device, which must be the current one; made once.
-
-    Args:
-        device: the device's number.
-
-    Raises:
-        NoCudaError: cuBLAS is missing.
-    """
+    """Return the handle of the current device, given by its number; made once."""
     with _making:
         return _blas_of(device)
 
@@ -164,11 +141,9 @@ def _library() -> ctypes.CDLL:
 
 
 def cuda_library(stem: str, kind: type[ctypes.CDLL] = ctypes.CDLL) -> ctypes.CDLL:
-    """A library of CUDA that torch has loaded, or the one of the CUDA wheels.
+    """Return a library of CUDA, such as `cublas`: the one that torch loaded, or that of a wheel.
 
-    Args:
-        stem: of its name, such as `cublas`.
-        kind: `ctypes.PyDLL` for functions that keep the interpreter's lock.
+    It is a `ctypes.PyDLL` if its functions keep the interpreter's lock.
 
     Raises:
         NoCudaError: it is missing.
@@ -195,7 +170,7 @@ def cuda_library(stem: str, kind: type[ctypes.CDLL] = ctypes.CDLL) -> ctypes.CDL
 
 
 def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
-    """Say what the functions take, so that a call needs no object of ctypes per argument."""
+    """Declare the functions' arguments, so that a call needs no object of ctypes for each."""
     pointer, number, size = ctypes.c_void_p, ctypes.c_int, ctypes.c_size_t
     matrix = (pointer, number, number)
     strided = (*matrix, ctypes.c_longlong)
@@ -211,11 +186,6 @@ def _typed(library: ctypes.CDLL) -> ctypes.CDLL:
 
 
 def check_status(what: str, status: int) -> None:
-    """Raise an error if a function of the library failed.
-
-    Args:
-        what: the function.
-        status: what it returned.
-    """
+    """Raise an error if a function of the library, named by `what`, failed."""
     if status:
         raise RuntimeError(f"{what} failed with cublasStatus_t {status}")

@@ -11,11 +11,7 @@ from .cublas import check_status, cuda_library
 
 @cache
 def handle_of(device: int) -> ctypes.c_void_p:
-    """Return the library's handle on a device, for all threads.
-
-    Args:
-        device: the device's number; it must be the current one.
-    """
+    """Return the library's handle on the current device, for all threads."""
     handle = ctypes.c_void_p()
     check_status("cublasLtCreate", cublas_lt().cublasLtCreate(ctypes.byref(handle)))
     return handle

@@ -1,4 +1,4 @@
-"""What a torch device is to the planner, and whether its kernels can be built here."""
+"""Limits of a device, for the planner, and the check that kernels can be built for it."""
 
 from __future__ import annotations
 
@@ -15,11 +15,7 @@ from ...errors import NoCudaError
 
 @cache
 def device_limits(index: int) -> Limits:
-    """The limits of a CUDA device, as the driver reports them.
-
-    Args:
-        index: the device's number.
-    """
+    """Return the limits of a CUDA device, as the driver reports them."""
     from cupy.cuda import runtime
 
     p = runtime.getDeviceProperties(index)
@@ -39,13 +35,10 @@ def device_limits(index: int) -> Limits:
 
 @cache
 def find_cuda(index: int | None) -> None:
-    """See whether kernels can be built for a device.
-
-    Args:
-        index: the device's number; None for the current one.
+    """Check that kernels can be built for a device; None is the current one.
 
     Raises:
-        NoCudaError: as `cupy_nvrtc`; or the device has no matrix instructions that they use.
+        NoCudaError: as `cupy_nvrtc`, or the device lacks matrix instructions that kernels use.
     """
     nvrtc_version()
     capability = torch.cuda.get_device_capability(index)
@@ -60,7 +53,7 @@ def find_cuda(index: int | None) -> None:
 
 @cache
 def cupy_nvrtc() -> Any:
-    """CuPy's binding of NVRTC.
+    """Return CuPy's binding of NVRTC.
 
     Raises:
         NoCudaError: CuPy is missing or built for another CUDA than torch; says what to install.
@@ -94,11 +87,10 @@ _WHEELS = {"12": "nvidia-cuda-nvrtc-cu12", "13": "nvidia-cuda-nvrtc"}
 
 @cache
 def nvrtc_version() -> str:
-    """Which NVRTC compiles here; without loading it where its wheel tells, since that takes as long
-    as all else that a call from the cache of kernels does first.
+    """Return the version of NVRTC, or raise the error of `cupy_nvrtc`.
 
-    Raises:
-        NoCudaError: as `cupy_nvrtc`.
+    NVRTC is not loaded if its wheel tells the version: to load it takes as long as all else that a
+    call from the cache of kernels does first.
     """
     wanted = _wanted_cuda()
     with suppress(ImportError, KeyError):  # a missing package is an ImportError too
@@ -111,5 +103,5 @@ def nvrtc_version() -> str:
 
 
 def _wanted_cuda() -> str:
-    """The CUDA version of torch."""
+    """Return the major CUDA version of torch."""
     return (torch.version.cuda or "13.0").split(".")[0]

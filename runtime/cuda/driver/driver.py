@@ -1,4 +1,4 @@
-"""The driver, for what CuPy does not pass on; and what its refusals of a kernel mean."""
+"""Driver functions that CuPy lacks, and what the driver means when it refuses a kernel."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NO_ROOM = {
 
 
 class LaunchConfig(ctypes.Structure):
-    """Mirrors `CUlaunchConfig` of cuda.h."""
+    """Mirror of `CUlaunchConfig` of cuda.h."""
 
     _fields_ = [
         *((f"{what}_{axis}", ctypes.c_uint) for what in ("grid", "block") for axis in "xyz"),
@@ -35,7 +35,7 @@ class LaunchConfig(ctypes.Structure):
 
 @cache
 def driver_library() -> ctypes.CDLL:
-    """The loaded driver."""
+    """Return the loaded driver."""
     return ctypes.CDLL(driver_path())
 
 
@@ -51,13 +51,7 @@ class _Attribute(ctypes.Structure):
 
 
 class Configured(NamedTuple):
-    """A launch besides its kernel and its argument.
-
-    Attributes:
-        stream: the handle of its stream.
-        address: of what the driver reads.
-        kept: what lies there.
-    """
+    """Launch without its kernel and its argument; the driver reads `kept` at the address."""
 
     stream: int
     address: int
@@ -68,14 +62,10 @@ class Configured(NamedTuple):
 def configured(
     grid: tuple[int, int, int], threads: int, shared: int, stream: int, attribute: int | None = None
 ) -> Configured:
-    """Return what the driver reads of a launch; made once for all that are alike.
+    """Return a launch as the driver reads it; made once for all that are alike.
 
-    Args:
-        grid: blocks in x, y and z.
-        threads: of a block.
-        shared: bytes of dynamic shared memory of a block.
-        stream: the handle of the stream.
-        attribute: of the launch, a `CUlaunchAttributeID` that is switched on; None for none.
+    A block has `shared` bytes of dynamic shared memory. The attribute is a `CUlaunchAttributeID`
+    that is switched on.
     """
     given = None if attribute is None else _Attribute(id=attribute, value=1)
     place = None if given is None else ctypes.addressof(given)
@@ -84,12 +74,7 @@ def configured(
 
 
 def check_launch(status: int, where: str) -> None:
-    """Raise the driver's error, if there is one, as `as_residency` gives it.
-
-    Args:
-        status: what a launch returned.
-        where: what was tried.
-    """
+    """Raise the error of a launch, if there is one, as `as_residency` gives it."""
     try:
         check(status)
     except RuntimeError as error:
@@ -97,12 +82,9 @@ def check_launch(status: int, where: str) -> None:
 
 
 def as_residency(error: RuntimeError, where: str) -> RuntimeError:
-    """An error of the driver as a `ResidencyError`, where it says that there is no room for a
-    kernel's blocks; any other error as it is.
+    """Return an error of the driver, as a `ResidencyError` if a kernel's blocks have no room.
 
-    Args:
-        error: as CuPy raised it, with the driver's number.
-        where: what was tried.
+    The error is as CuPy raised it, with the driver's number; `where` says what was tried.
     """
     name = _NO_ROOM.get(getattr(error, "status", 0))
     if name is None:

@@ -14,11 +14,7 @@ _here = threading.local()
 
 
 class Event:
-    """An event of the current device, which is destroyed with this object.
-
-    Attributes:
-        handle: the driver's.
-    """
+    """Event of the current device, which is destroyed with this object."""
 
     __slots__ = ("handle",)
 
@@ -40,33 +36,17 @@ def new_event() -> int:
 
 
 def record_event(event: int, stream: int) -> None:
-    """Let an event stand for all that a stream was given before.
-
-    Args:
-        event: the handle.
-        stream: the handle.
-    """
+    """Let an event stand for all that a stream was given before."""
     check(keeping("cuEventRecord")(event, stream))
 
 
 def wait_event(stream: int, event: int) -> None:
-    """Hold a stream back until an event has happened.
-
-    Args:
-        stream: the handle.
-        event: the handle.
-    """
+    """Hold a stream back until an event has happened."""
     check(keeping("cuStreamWaitEvent")(stream, event, 0))
 
 
 def follow(stream: int, other: int, device: int) -> None:
-    """Hold a stream back until another one has done what it was given before.
-
-    Args:
-        stream: the handle.
-        other: the handle of the other one.
-        device: the number of the device of both, the current one.
-    """
+    """Hold a stream of the current device back until another has done what it was given before."""
     # One per thread: between the two calls another thread may run. It ends with its thread.
     events: dict[int, Event] = _here.__dict__.setdefault("events", {})
     event = events.get(device)

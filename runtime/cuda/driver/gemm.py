@@ -1,4 +1,4 @@
-"""Products of cuBLAS by addresses: what a single step multiplies takes no host time for tensors."""
+"""Products of cuBLAS by addresses: a single step takes no host time for tensors."""
 
 from __future__ import annotations
 
@@ -15,14 +15,7 @@ _AS_IT_IS, _TRANSPOSED = 0, 1
 
 
 class Many(NamedTuple):
-    """As many products as there are heads, and how far their operands are apart, in elements.
-
-    Attributes:
-        heads: how many.
-        first: between the first factors.
-        second: between the second factors.
-        to: between the results.
-    """
+    """Products of several heads; the other fields are elements between their operands."""
 
     heads: int
     first: int
@@ -31,12 +24,10 @@ class Many(NamedTuple):
 
 
 class Gemm:
-    """Row-major products of one dtype on one device, on torch's current stream.
+    """Row-major products of one dtype on the current device, on torch's current stream.
 
-    Args:
-        device: the device's number; it must be the current one.
-        dtype: of the factors.
-        tf32: whether factors of float32 may be rounded to TF32.
+    Matrices are given by address and by elements between rows. With `tf32`, factors of float32 may
+    be rounded to TF32.
     """
 
     def __init__(self, device: int, dtype: torch.dtype, tf32: bool) -> None:
@@ -56,8 +47,7 @@ class Gemm:
     ) -> None:
         """Multiply: to (rows, columns) = a (rows, inner) times the transpose of b (columns, inner).
 
-        The result is in the accuracy of sums. Matrices are given by address and by elements between
-        rows.
+        The result is in the accuracy of sums.
         """
         given = (_TRANSPOSED, _AS_IT_IS, columns, rows, inner)
         self._run(given, b, a, to, self._sum, False, many)
@@ -122,11 +112,5 @@ class Gemm:
 
 @lru_cache(maxsize=64)
 def gemm_of(device: int, dtype: torch.dtype, tf32: bool) -> Gemm:
-    """The products of a device; made once.
-
-    Args:
-        device: the device's number.
-        dtype: of the factors.
-        tf32: whether factors of float32 may be rounded to TF32.
-    """
+    """Return the products of a device, which must be the current one; made once."""
     return Gemm(device, dtype, tf32)

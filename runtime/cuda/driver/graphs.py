@@ -37,11 +37,7 @@ class _Edge(ctypes.Structure):
 
 
 class Graph:
-    """A graph that can be launched.
-
-    Args:
-        executable: the runtime's handle; destroyed with this object.
-    """
+    """Graph that can be launched; it owns the runtime's handle."""
 
     def __init__(self, executable: int) -> None:
         from cupy.cuda import runtime
@@ -55,7 +51,7 @@ class Graph:
         self._launch(self._executable, stream)
 
     def launch_again(self, stream: int) -> None:
-        """Launch it on a stream that has room for it, as a part of a recorded call."""
+        """Launch it as a part of a recorded call, on a stream that has room for it."""
         status = keeping("cuGraphLaunch")(self._executable, stream)
         if status:
             check(status)
@@ -83,14 +79,9 @@ class Chain:
         arguments: ctypes.Structure,
         overlapping: bool = False,
     ) -> None:
-        """Add a kernel.
+        """Add a kernel of the current device; whoever keeps the graph keeps the kernel too.
 
-        Args:
-            kernel: of the current device; whoever keeps the graph keeps it too.
-            grid: blocks in x, y and z.
-            arguments: passed by value.
-            overlapping: whether it waits by itself for the one before it, as of
-                `launch_overlapping`.
+        With `overlapping`, it waits by itself for the one before it, as in `launch_overlapping`.
         """
         values = (ctypes.c_void_p * 1)(ctypes.addressof(arguments))
         block = (kernel.threads, 1, 1)
@@ -116,24 +107,22 @@ class Chain:
         self._last = node
 
     def graph(self) -> Graph:
-        """What was added so far."""
+        """Return a graph of all that was added so far."""
         from cupy.cuda import runtime
 
         return Graph(runtime.graphInstantiate(self.handle.value))
 
     def _before(self) -> tuple[object, ctypes.c_size_t]:
-        """The node that the next one waits for, and their number."""
+        """Return the node that the next one waits for, and how many such nodes there are."""
         if not self._last:
             return None, ctypes.c_size_t(0)
         return ctypes.byref(self._last), ctypes.c_size_t(1)
 
 
 def graph_of(issue: Callable[[int], None], stream: int) -> Graph:
-    """A graph of what is issued to a stream; nothing runs.
+    """Return a graph of the launches of `issue`, which neither allocates nor waits; nothing runs.
 
-    Args:
-        issue: issues it; it neither allocates nor waits.
-        stream: the handle of a stream that nobody else uses now.
+    Nobody else uses the stream now.
     """
     from cupy.cuda import runtime
 
@@ -144,7 +133,7 @@ def graph_of(issue: Callable[[int], None], stream: int) -> Graph:
 
 @contextmanager
 def chain() -> Iterator[Chain]:
-    """A chain to add to, gone afterwards: of it, what `graph` made stays."""
+    """Make a chain, which is gone afterwards; the graphs that it made stay."""
     with beside_captures():
         made = Chain()
         try:

@@ -30,30 +30,18 @@ _TYPES: dict[str, tuple[Any, ...]] = {
 
 @cache
 def keeping(name: str) -> Any:
-    """Return a function of the driver that keeps the lock: it must not wait.
-
-    Args:
-        name: of the function, one of the table above.
-    """
+    """Return a function of `_TYPES` that keeps the lock: it must not wait."""
     return _function(ctypes.PyDLL, name)
 
 
 @cache
 def letting_go(name: str) -> Any:
-    """Return a function of the driver that lets the lock go: it may wait.
-
-    Args:
-        name: as in `keeping`.
-    """
+    """Return a function of `_TYPES` that lets the lock go: it may wait."""
     return _function(ctypes.CDLL, name)
 
 
 def check(status: int) -> None:
-    """Raise the driver's error, if there is one.
-
-    Args:
-        status: what a function returned.
-    """
+    """Raise the driver's error, if the status that a function returned is one."""
     if status:
         from cupy_backends.cuda.api import driver
 
@@ -61,7 +49,7 @@ def check(status: int) -> None:
 
 
 def driver_path() -> str:
-    """Return what the system's loader finds the driver by."""
+    """Return the name by which the system's loader finds the driver."""
     return "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
 
 

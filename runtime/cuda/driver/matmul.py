@@ -1,7 +1,7 @@
 """Products of matrices by cuBLASLt, whose algorithm is chosen once per kind of product.
 
 `cublasGemmEx` chooses it anew in each call, which takes longer on the host than all the rest of a
-small product. Where cuBLASLt has no algorithm, `cublasGemmEx` multiplies.
+small product. It multiplies where cuBLASLt has no algorithm.
 """
 
 from __future__ import annotations
@@ -29,13 +29,11 @@ _MOST_PROPOSALS = 16
 
 
 class Matrix(NamedTuple):
-    """A matrix as the library sees it, by columns.
+    """Matrix as the library sees it, by columns.
 
-    Attributes:
-        kind: of its elements, a cudaDataType.
-        pitch: elements between columns.
-        apart: elements between two matrices of several products.
-        aligned: bytes that divide its address, at most 16.
+    The kind of its elements is a cudaDataType. There are `pitch` elements between columns, and
+    `apart` between two matrices of several products. `aligned` bytes, at most 16, divide its
+    address.
     """
 
     kind: int
@@ -45,19 +43,10 @@ class Matrix(NamedTuple):
 
 
 class Matmul(NamedTuple):
-    """A kind of product: to = first second, or to += first second, by columns.
+    """Kind of product: to = first second, or to += first second with `add`, by columns.
 
-    Attributes:
-        turns: whether each factor is transposed.
-        rows: of the result.
-        columns: of the result.
-        inner: the length of the sums.
-        first: the first factor.
-        second: the second factor.
-        to: the result.
-        products: how many, each on matrices of its own.
-        compute: a cublasComputeType_t.
-        add: whether the product is added to what is there.
+    `turns` tells whether each factor is transposed, and `inner` is the length of the sums. Each of
+    the products is on matrices of its own. `compute` is a cublasComputeType_t.
     """
 
     turns: tuple[int, int]
@@ -73,7 +62,7 @@ class Matmul(NamedTuple):
 
 
 class Multiplies(Protocol):
-    """Launches products of one kind."""
+    """Launcher of products of one kind."""
 
     @property
     def needs(self) -> int:
@@ -86,39 +75,22 @@ class Multiplies(Protocol):
     def __call__(
         self, first: int, second: int, to: int, stream: int, workspace: int, size: int
     ) -> None:
-        """Launch one.
-
-        Args:
-            first: the address of the first factor.
-            second: that of the second.
-            to: that of the result.
-            stream: the handle of the stream.
-            workspace: the address of memory that products of this stream use.
-            size: its bytes.
+        """Launch a product by addresses, with `size` bytes of workspace, which those of a stream
+        share.
         """
 
 
 def aligned(address: int) -> int:
-    """The bytes that divide an address, at most 16.
-
-    Args:
-        address: of a matrix.
-    """
+    """Return the bytes that divide an address, at most 16."""
     return min(address & -address, WIDEST_ACCESS) if address else WIDEST_ACCESS
 
 
 @lru_cache(maxsize=4096)
 def multiplies(kind: Matmul, device: int, most_cluster: int | None = None) -> Multiplies:
-    """What launches products of a kind; made once.
+    """Return the launcher of products of a kind on the current device; made once.
 
-    Args:
-        kind: of the products.
-        device: the device's number; it must be the current one.
-        most_cluster: blocks per cluster that an algorithm should have at most, if there is such a
-            one; None for any number.
-
-    Raises:
-        NoCudaError: cuBLAS is missing.
+    It takes an algorithm with at most `most_cluster` blocks per cluster, if there is such a one;
+    None for any number.
     """
     with beside_captures():
         algorithm = _algorithm(kind, device, most_cluster)
@@ -145,7 +117,6 @@ class _ByLt:
     def __call__(
         self, first: int, second: int, to: int, stream: int, workspace: int, size: int
     ) -> None:
-        """Launch one."""
         b, scale = self._middle
         after = self._after
         status = self._launch(
@@ -171,13 +142,12 @@ class _ByGemmEx:
 
     @property
     def needs(self) -> int:
-        """What the library is given: it chooses by it."""
+        """Bytes that the library is given: it chooses an algorithm by them."""
         return workspace_bytes(self._device)
 
     def __call__(
         self, first: int, second: int, to: int, stream: int, workspace: int, size: int
     ) -> None:
-        """Launch one."""
         kind, blas = self._kind, self._blas
         one, beta = (ctypes.addressof(number) for number in self._numbers)
         a, b, c = kind.first, kind.second, kind.to
@@ -197,15 +167,13 @@ class _ByGemmEx:
 
 
 def _numbers(kind: Matmul) -> tuple[Any, Any]:
-    """The factors of the product and of what is there."""
+    """Return the factors of the product and of what is there."""
     number = ctypes.c_double if kind.compute == _COMPUTE_64F else ctypes.c_float
     return number(1), number(kind.add)
 
 
 def _algorithm(kind: Matmul, device: int, most_cluster: int | None) -> _ByLt | None:
-    """Return the first algorithm that cuBLASLt proposes, or the first with small clusters; None if
-    it has none.
-    """
+    """Return the first algorithm proposed, or the first with small clusters; None without any."""
     library, numbers = cublas_lt(), _numbers(kind)
     lt, product, search = handle_of(device), ctypes.c_void_p(), ctypes.c_void_p()
     scale = _DOUBLE if kind.compute == _COMPUTE_64F else _FLOAT

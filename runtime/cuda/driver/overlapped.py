@@ -18,7 +18,7 @@ _FIRST_DRIVER = 12030
 
 @cache
 def overlap_possible() -> bool:
-    """Whether the driver knows such launches, in graphs too."""
+    """Return True if the driver knows such launches, in graphs too."""
     from cupy.cuda import runtime
 
     return bool(runtime.driverGetVersion() >= _FIRST_DRIVER)
@@ -30,13 +30,8 @@ def launch_overlapping(
     """Launch a kernel that itself waits for the one before it in the stream.
 
     Its blocks may begin when those of the kernel before have all allowed it or ended; it must not
-    touch what that one reads or writes before its `griddepcontrol.wait`.
-
-    Args:
-        kernel: of the current device; it was launched before.
-        grid: blocks in x, y and z.
-        arguments: passed by value.
-        stream: the handle of a stream.
+    touch what that one reads or writes before its `griddepcontrol.wait`. It is of the current
+    device and was launched before.
     """
     refuse_recording()
     given = grid, kernel.threads, kernel.shared, stream

@@ -34,11 +34,7 @@ class _Resource(ctypes.Structure):
 
 
 class Partition:
-    """Some multiprocessors of a device, for the life of the process.
-
-    Attributes:
-        size: how many multiprocessors.
-    """
+    """Some multiprocessors of a device, `size` of them, for the life of the process."""
 
     def __init__(self, context: ctypes.c_void_p, size: int) -> None:
         self._context, self.size = context, size
@@ -57,11 +53,7 @@ class Partition:
     def resident_blocks(self, function: int, threads: int, shared: int, cluster: int) -> int:
         """Return how many blocks of a kernel the partition holds at once, all of it being free.
 
-        Args:
-            function: the driver's handle; its attributes are set.
-            threads: of a block.
-            shared: bytes of dynamic shared memory of a block.
-            cluster: blocks of a cluster, which the kernel was compiled with; 1 for none.
+        Arguments are as in `residency.resident_blocks`.
         """
         if cluster > 1:
             return resident_clusters(function, threads, shared, cluster, self._stream) * cluster
@@ -70,12 +62,9 @@ class Partition:
 
 @lru_cache(maxsize=64)
 def partition_of(device: int, size: int, large_clusters: bool) -> Partition:
-    """Return a partition of a device, made on first use.
+    """Return a partition of the current device, with at least `size` multiprocessors; made once.
 
-    Args:
-        device: the device's number; it must be the current device.
-        size: its multiprocessors, at least.
-        large_clusters: whether clusters of more than 8 blocks must fit.
+    Clusters of more than 8 blocks fit if `large_clusters` asks for it.
 
     Raises:
         NoCudaError: the driver cannot divide the device.

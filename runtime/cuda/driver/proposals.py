@@ -1,4 +1,4 @@
-"""What cuBLASLt proposes for a product: algorithms, and the clusters of their kernels."""
+"""Algorithms that cuBLASLt proposes for a product, and the clusters of their kernels."""
 
 from __future__ import annotations
 
@@ -28,12 +28,7 @@ class Proposal(ctypes.Structure):
 
 
 def cluster_of(library: Any, proposal: Proposal) -> int | None:
-    """Return the blocks per cluster of an algorithm; None where the library does not tell.
-
-    Args:
-        library: cuBLASLt, its functions with their types.
-        proposal: of the library.
-    """
+    """Return the blocks per cluster of an algorithm; None where cuBLASLt does not tell."""
     shape, written = ctypes.c_uint16(), ctypes.c_size_t()
     status = library.cublasLtMatmulAlgoConfigGetAttribute(
         *(ctypes.byref(proposal), _CLUSTER_SHAPE, ctypes.byref(shape), ctypes.sizeof(shape)),
@@ -45,15 +40,11 @@ def cluster_of(library: Any, proposal: Proposal) -> int | None:
 def with_small_clusters(
     library: Any, found: Sequence[Proposal], operation: Sequence[Any], most: int, workspace: int
 ) -> Proposal:
-    """Return the first proposal with small clusters, or with its clusters made small; the first one
-    of all if there is none.
+    """Return the first proposal with at most so many blocks per cluster.
 
-    Args:
-        library: as in `cluster_of`.
-        found: the library's proposals.
-        operation: the library's handle, the product, its factors and its result.
-        most: blocks per cluster.
-        workspace: bytes that the product may use.
+    Failing that, it is the first one whose clusters can be made so small, within so many bytes of
+    workspace, or the first of all. The operation is the library's handle, the product, its factors
+    and its result.
     """
     for each in found:
         if (cluster_of(library, each) or math.inf) <= most:
@@ -70,7 +61,7 @@ def with_small_clusters(
 def _with_shape(
     library: Any, proposal: Proposal, operation: Sequence[Any], shape: int
 ) -> Proposal | None:
-    """Change the shape of an algorithm's clusters; None where the library refuses it."""
+    """Return an algorithm with clusters of another shape; None where the library refuses it."""
     changed, checked = Proposal.from_buffer_copy(proposal), Proposal()
     number, reference = ctypes.c_uint16(shape), ctypes.byref(changed)
     put = library.cublasLtMatmulAlgoConfigSetAttribute

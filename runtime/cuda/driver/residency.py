@@ -1,4 +1,4 @@
-"""How many blocks of a kernel a device holds at once: blocks that wait for each other must be."""
+"""Counts of the blocks that a device holds at once, as blocks that wait for each other must be."""
 
 from __future__ import annotations
 
@@ -9,14 +9,10 @@ from .driver import LaunchConfig, driver_library
 
 
 def resident_blocks(function: int, threads: int, shared: int, cluster: int, device: int) -> int:
-    """How many blocks of a kernel fit a device at once, all of it being free.
+    """Return how many blocks of a kernel fit the current device at once, all of it being free.
 
-    Args:
-        function: the driver's handle; its attributes are set.
-        threads: of a block.
-        shared: bytes of dynamic shared memory of a block.
-        cluster: blocks of a cluster, which the kernel was compiled with; 1 for none.
-        device: the device's number; it must be the current device.
+    The function is the driver's handle, whose attributes are set. It was compiled with `cluster`
+    blocks per cluster, 1 for none. A block has `shared` bytes of dynamic shared memory.
     """
     if cluster == 1:
         each = blocks_per_multiprocessor(function, threads, shared)
@@ -25,13 +21,7 @@ def resident_blocks(function: int, threads: int, shared: int, cluster: int, devi
 
 
 def blocks_per_multiprocessor(function: int, threads: int, shared: int) -> int:
-    """Return how many blocks of a kernel share a multiprocessor.
-
-    Args:
-        function: as in `resident_blocks`.
-        threads: likewise.
-        shared: likewise.
-    """
+    """Return how many blocks of a kernel share a multiprocessor."""
     from cupy_backends.cuda.api import driver
 
     return int(driver.occupancyMaxActiveBlocksPerMultiprocessor(function, threads, shared))
@@ -40,17 +30,10 @@ def blocks_per_multiprocessor(function: int, threads: int, shared: int) -> int:
 def resident_clusters(
     function: int, threads: int, shared: int, cluster: int, stream: int | None = None
 ) -> int:
-    """Return how many clusters of a kernel fit at once.
+    """Return how many clusters of a kernel, of several blocks each, fit at once.
 
     A cluster stays within a group of multiprocessors, and those groups differ in size: fewer
-    clusters fit than blocks would.
-
-    Args:
-        function: as in `resident_blocks`.
-        threads: likewise.
-        shared: likewise.
-        cluster: likewise; more than 1.
-        stream: the handle of a stream of a partition; None for the whole device.
+    clusters fit than blocks would. The stream is one of a partition; None for the whole device.
     """
     from cupy_backends.cuda.api import driver
 

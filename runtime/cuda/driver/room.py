@@ -1,10 +1,10 @@
-"""Room in the queues of streams: a launch into a full queue waits, which it must not do while it
-keeps the interpreter's lock.
+"""Room in the queues of streams, for launches that keep the interpreter's lock.
 
-The driver does not tell how full a queue is, and other code fills it too. But a launch takes the
-host some time, so what was issued within a short time fits. Marks in a stream tell what has run. If
-an older mark has not been reached, the call waits for it without the lock. A long time between two
-calls counts as a short one: a host that computes, or loads data, issues nothing.
+A launch into a full queue waits, which it must not do while it keeps the lock. The driver does not
+tell how full a queue is, and other code fills it too. But a launch takes the host some time, so
+what was issued within a short time fits. Marks in a stream tell what has run. If an older mark has
+not been reached, the call waits for it without the lock. A long time between two calls counts as a
+short one: a host that computes, or loads data, issues nothing.
 """
 
 from __future__ import annotations
@@ -32,11 +32,8 @@ _NOT_READY = 600  # CUDA_ERROR_NOT_READY
 def make_room(device: int, stream: int) -> None:
     """Make sure that what is launched next does not wait; wait without the lock, if it would.
 
-    What is launched next may take the host 300 us, some 64 launches of Python.
-
-    Args:
-        device: the device's number, the current one.
-        stream: the handle of a stream that does not capture.
+    The next launches may take the host 300 us, some 64 launches of Python. The stream is of the
+    current device and does not capture.
     """
     room = _room(device, stream)
     now = perf_counter_ns()
@@ -48,27 +45,19 @@ def make_room(device: int, stream: int) -> None:
 
 
 class _Mark(NamedTuple):
-    """A place in a stream.
-
-    Attributes:
-        event: happens there.
-        when: the host was there, in ns of the time in which it may have issued.
-    """
+    """Event in a stream, and when the host was there, in ns without `_Room.idle`."""
 
     event: Event
     when: int
 
 
 class _Room:
-    """The marks of a stream.
-
-    Args:
-        stream: the handle.
+    """Marks of a stream.
 
     Attributes:
         seen: when room was asked for last, in ns.
         idle: ns in which nothing was issued.
-        marked: when the last mark was made, in ns without those.
+        marked: when the last mark was made, in ns without `idle`.
     """
 
     def __init__(self, stream: int) -> None:
@@ -77,11 +66,7 @@ class _Room:
         self._lock = threading.Lock()
 
     def make(self, now: int) -> None:
-        """Wait for marks that are too old, and make a new one.
-
-        Args:
-            now: ns, without those in which nothing was issued.
-        """
+        """Wait for marks that are too old, and make a new one; `now` is in ns without `idle`."""
         with self._lock, beside_captures():
             if not self._has_run(now - _LONGEST_AHEAD):
                 self._wait(now - _AFTER_WAITING)
@@ -93,7 +78,7 @@ class _Room:
             self._marks.append(_Mark(event, now))
 
     def _has_run(self, before: int) -> bool:
-        """Return whether all has run that was issued before a time; forget what has."""
+        """Return True if all has run that was issued before a time; forget what has."""
         while self._marks and self._marks[0].when <= before:
             status = keeping("cuEventQuery")(self._marks[0].event.handle)
             if status == _NOT_READY:
@@ -120,5 +105,4 @@ class _Room:
 
 @lru_cache(maxsize=64)
 def _room(device: int, stream: int) -> _Room:
-    """Return the marks of a stream of a device."""
     return _Room(stream)

@@ -29,25 +29,16 @@ _FLAGS = 0
 
 
 class Number(NamedTuple):
-    """A 32-bit number in device memory.
-
-    Attributes:
-        address: of the number.
-        value: what it becomes, or what it must reach.
-    """
+    """32-bit number in device memory; `value` is what it becomes, or what it must reach."""
 
     address: int
     value: int
 
 
 def hand_over(stream: int, writes: Sequence[Number], waits: Sequence[Number]) -> None:
-    """Write numbers after all that a stream was given before, then hold it back until others are
-    large enough.
+    """Write numbers after all that a stream was given before, then hold it back for others.
 
-    Args:
-        stream: the handle.
-        writes: the numbers that it writes.
-        waits: the numbers that it waits for.
+    It goes on when each of those is as large as its value.
     """
     numbers = [*((_WRITE, *number) for number in writes), *((_WAIT, *number) for number in waits)]
     words = array("Q", [word for number in numbers for word in (*number, _FLAGS, 0, 0)])
@@ -66,14 +57,7 @@ def _issue(stream: int, words: array[int], count: int) -> None:
 
 
 class _Again:
-    """A handover of a recorded call. One replay uses the streams at a time, and so these words.
-
-    Args:
-        recorder: records the call.
-        stream: as in `hand_over`.
-        words: of the operations.
-        addresses: of their numbers.
-    """
+    """Handover of a recorded call. One replay uses the streams at a time, and so these words."""
 
     __slots__ = ("_count", "_stream", "_words", "places")
 
@@ -84,7 +68,6 @@ class _Again:
         self.places = [recorder.place(address) for address in addresses]
 
     def __call__(self, running: Running) -> None:
-        """Hand over."""
         addresses, words, at = running.addresses, self._words, _ADDRESS
         for slot, offset in self.places:
             words[at] = addresses[slot] + offset
@@ -93,8 +76,9 @@ class _Again:
 
 
 def new_stream() -> int:
-    """Make a stream of the current device, for good, whose blocks get a multiprocessor before those
-    of other streams; return its handle.
+    """Make a stream of the current device, for good; return its handle.
+
+    Its blocks get a multiprocessor before those of other streams.
     """
     library, stream = driver_library(), ctypes.c_void_p()
     least, greatest = ctypes.c_int(), ctypes.c_int()
@@ -106,11 +90,7 @@ def new_stream() -> int:
 
 @cache
 def shared_with_processes(device: int) -> bool:
-    """Whether other processes may run on a device at the same time, by MPS.
-
-    Args:
-        device: the device's number.
-    """
+    """Return True if other processes may run on a device at the same time, by MPS."""
     found = ctypes.c_int()
     ask = driver_library().cuDeviceGetAttribute
     status = ask(ctypes.byref(found), ctypes.c_int(_MPS_ENABLED), ctypes.c_int(device))

@@ -1,7 +1,7 @@
 """Memory of a device that torch's allocator does not know, for what is kept between calls.
 
 torch routes a thread's allocations into private pools, for example while `torch.compile` warms a
-graph up, and wants them all back; it also remembers the modes that a tensor was made in.
+graph up, and wants them all back. It also remembers the modes that a tensor was made in.
 """
 
 from __future__ import annotations
@@ -56,24 +56,19 @@ class _Memory:
 
 
 def rounded(size: int) -> int:
-    """The bytes that so many take."""
+    """Return the bytes that an allocation of a size takes."""
     return -(-size // _GRANULE) * _GRANULE
 
 
 def device_tensor(
     size: tuple[int, ...], dtype: torch.dtype, device: torch.device, stream: int
 ) -> Tensor:
-    """An uninitialised tensor over memory of the driver's, whatever torch's modes are now.
+    """Return an uninitialised tensor over memory of the driver's, whatever torch's modes are now.
 
-    Args:
-        size: its shape.
-        dtype: of its elements.
-        device: the current device.
-        stream: the handle of the one stream that uses it.
+    The device is the current one. No other stream than the given one uses the tensor.
 
     Raises:
-        torch.OutOfMemoryError: the device has no room, even after torch has given back what it
-            does not use.
+        torch.OutOfMemoryError: the device has no room, even without what torch keeps unused.
     """
     count = dtype.itemsize
     for length in size:

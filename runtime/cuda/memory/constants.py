@@ -16,14 +16,9 @@ from .kept import freed_with_memory
 def constant(
     dtype: torch.dtype, device: torch.device, shape: tuple[int, ...], value: float, stream: int
 ) -> Tensor:
-    """A tensor of one value, made once, since filling it takes as long as a launch.
+    """Return a tensor of one value, made once, since filling it takes as long as a launch.
 
-    Args:
-        dtype: of the tensor.
-        device: of the tensor.
-        shape: of the tensor.
-        value: of each element.
-        stream: the handle of the stream that fills and reads it.
+    The stream fills and reads it.
     """
     with torch.inference_mode(False), on_device(device):
         return device_tensor(shape, dtype, device, stream).fill_(value)

@@ -1,4 +1,4 @@
-"""What calls leave on a device for later calls, bounded by bytes; and the call that frees it."""
+"""Memory that calls leave on a device for later calls, bounded by bytes, and its release."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _ALWAYS = 2
 
 
 class Entry(Protocol):
-    """What can be kept: it frees its memory when the last reference to it goes."""
+    """Value that can be kept: it frees its memory when the last reference to it goes."""
 
     nbytes: int
 
@@ -38,11 +38,9 @@ class Kept(Generic[E]):
         _EMPTIED.append(self.clear)
 
     def get(self, key: Hashable, make: Callable[[], E]) -> E:
-        """The entry of a key, made on first use.
+        """Return the entry of a key, made on first use.
 
-        Args:
-            key: of the entry.
-            make: makes it. Two threads may make one each at once: the first is kept.
+        Two threads may make one each at once: the first is kept.
         """
         with self._lock:
             entry = self._entries.get(key)
@@ -59,7 +57,7 @@ class Kept(Generic[E]):
 
     @property
     def nbytes(self) -> int:
-        """Of all entries."""
+        """Bytes of all entries."""
         with self._lock:
             return sum(entry.nbytes for entry in self._entries.values())
 
@@ -71,7 +69,7 @@ class Kept(Generic[E]):
 
 
 def kept_limit() -> int:
-    """Bytes that may be kept: `RNNC_KEPT_SIZE` in MiB; nonsense counts as unset."""
+    """Return the bytes that may be kept: `RNNC_KEPT_SIZE` in MiB; nonsense counts as unset."""
     wish = os.environ.get("RNNC_KEPT_SIZE", "")
     return (int(wish) if wish.isdecimal() else _LIMIT) * _MIB
 
@@ -80,11 +78,7 @@ _EMPTIED: list[Callable[[], None]] = []
 
 
 def freed_with_memory(clear: F) -> F:
-    """Have `free_memory` call this too.
-
-    Args:
-        clear: empties a store.
-    """
+    """Have `free_memory` call a function that empties a store."""
     _EMPTIED.append(clear)
     return clear
 
@@ -95,11 +89,11 @@ def free_memory() -> None:
     An alternating plan keeps its CUDA graphs, the weights in the order that it reads and a few
     states: some 75 MiB for each direction of an LSTM 1 x 3072, by size, dtype and stream. All of
     them together stay below `RNNC_KEPT_SIZE` MiB of each process; the two used last are always
-    kept. The other plans keep nothing but constant initial states. Results are not touched. What
-    still runs is waited for; the next call of a size makes its graphs again, which takes some
-    milliseconds. Loaded kernels stay.
+    kept. The other plans keep nothing but constant initial states.
 
-    Any thread may call it at any time.
+    Results are not touched, and loaded kernels stay. The call waits for what still runs. The next
+    call of a size makes its graphs again, which takes some milliseconds. Any thread may call it at
+    any time.
 
     Example:
         >>> import rnnc

@@ -1,4 +1,4 @@
-"""The memory that products of a library use beside their operands."""
+"""Memory that products of a library use beside their operands."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ from .kept import freed_with_memory
 
 
 def workspace_of(device: int, stream: int) -> Tensor:
-    """The memory of products on torch's current stream of a device.
-
-    Args:
-        device: the device's number.
-        stream: the handle of the stream.
-    """
+    """Return the memory of products on torch's current stream of a device, given by its handle."""
     if torch.cuda.is_current_stream_capturing():
         # A graph keeps no memory but that of its own pool. Freed early, it goes to whoever runs
         # later in the same stream.
@@ -29,12 +24,7 @@ def workspace_of(device: int, stream: int) -> Tensor:
 
 @lru_cache(maxsize=8)
 def lasting_workspace(device: int, stream: int) -> Tensor:
-    """The memory that all products of a stream use, one after the other, where it captures nothing.
-
-    Args:
-        device: the device's number.
-        stream: the handle of the stream.
-    """
+    """Return the memory that all products of a stream use in turn, where it captures nothing."""
     size = (workspace_bytes(device),)
     return device_tensor(size, torch.uint8, torch.device("cuda", device), stream)
 

@@ -1,4 +1,4 @@
-"""The products of a module's input with its weights on a GPU, and their gradients."""
+"""Products of a module's input with its weights on a GPU, and their gradients."""
 
 from __future__ import annotations
 
@@ -11,25 +11,18 @@ from .rearrange import Job, in_order, new_of_heads, put_in_order, rearrange
 
 
 class CudaInputs:
-    """What a target does with the input of a layer."""
+    """Part of a target that multiplies the input of a layer by its weights."""
 
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """The wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
+        """Return the wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
 
-        Args:
-            x: (T, B, input).
-            weight: (Gx, N, D, input). Its rows are permuted once per call; activations never are.
+        x is (T, B, input), and the weight (Gx, N, D, input). The weight's rows are permuted once
+        per call; activations never are.
         """
         return _as_wx(F.linear(x, _rows_of(weight)), x, weight)
 
     def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
-        """The same at a precision, where nothing has to follow.
-
-        Args:
-            x: as in `project`.
-            weight: as in `project`.
-            tf32: whether factors of float32 may be rounded to TF32.
-        """
+        """Return the wx of `project` at the precision of a call, where autograd need not follow."""
         flat = x.reshape(x.shape[0] * x.shape[1], x.shape[2])
         return _as_wx(multiplier(x.dtype, tf32).mm(flat, packed_rows(weight).t()), x, weight)
 
@@ -43,16 +36,10 @@ class CudaInputs:
         d_x: Tensor | None = None,
         by_head: bool = False,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """The gradients of `project`: of x and of the weight, None where they are not wanted.
+        """Return the gradients of `project`, of x and of the weight; None where one is not wanted.
 
-        Args:
-            d_wx: as `backward` gives it.
-            x: as in `project`.
-            weight: as in `project`.
-            wanted: which of the two.
-            tf32: as in `project_at`.
-            d_x: to which the gradient of x is added, in place; None for a new tensor.
-            by_head: whether the gradient of the weight lies head by head.
+        The gradient of x is added to `d_x`, if there is one, in place. With `by_head`, the gradient
+        of the weight lies head by head.
         """
         gates, heads, dim, size = weight.shape
         count = x.shape[0] * x.shape[1]
@@ -76,20 +63,12 @@ class CudaInputs:
 
 
 def packed_rows(weight: Tensor) -> Tensor:
-    """The input weights in the order of wx, (N * D * Gx, input), where no gradient is followed.
-
-    Args:
-        weight: (Gx, N, D, input).
-    """
+    """Return weights (Gx, N, D, input) in wx's order, (N * D * Gx, input), without autograd."""
     return put_in_order(weight.permute(1, 2, 0, 3)).view(-1, weight.shape[3])
 
 
 def _rows_of(weight: Tensor) -> Tensor:
-    """The input weights in the order of wx: (N * D * Gx, input).
-
-    Args:
-        weight: (Gx, N, D, input).
-    """
+    """Return the input weights in the order of wx: (N * D * Gx, input)."""
     gates, heads, dim, size = weight.shape
     return weight.permute(1, 2, 0, 3).reshape(heads * dim * gates, size)
 

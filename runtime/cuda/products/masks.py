@@ -32,7 +32,7 @@ _BLOCKS_PER_MULTIPROCESSOR = 16
 
 
 class _Order(ctypes.Structure):
-    """Mirrors `OrderArguments`."""
+    """Mirror of `OrderArguments`."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("lengths", "order")),
@@ -41,7 +41,7 @@ class _Order(ctypes.Structure):
 
 
 class _Pack(ctypes.Structure):
-    """Mirrors `PackArguments`."""
+    """Mirror of `PackArguments`."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("steps", "order", "restarts")),
@@ -50,7 +50,7 @@ class _Pack(ctypes.Structure):
 
 
 class _Read(ctypes.Structure):
-    """Mirrors `ReadArguments`."""
+    """Mirror of `ReadArguments`."""
 
     _fields_ = [
         *(
@@ -68,10 +68,9 @@ class _Read(ctypes.Structure):
 
 
 def without_gaps(values: Sequence[Tensor]) -> list[Tensor]:
-    """Reset values whose heads and units have no gaps, at places where kernels can copy them.
+    """Return reset values whose heads and units have no gaps, so that kernels can copy them.
 
-    Args:
-        values: of each state, (N, D), (B, N, D) or (B, T, N, D).
+    Each is (N, D), (B, N, D) or (B, T, N, D).
     """
     return [
         v if _has_no_gaps(v) else v.clone(memory_format=torch.contiguous_format) for v in values
@@ -89,11 +88,7 @@ def _has_no_gaps(value: Tensor) -> bool:
 
 
 def _strides(value: Tensor) -> tuple[int, int]:
-    """The strides of time and of batch rows, in elements; 0 where a value does not vary.
-
-    Args:
-        value: (N, D), (B, N, D) or (B, T, N, D).
-    """
+    """Return the strides of time and of batch rows, in elements; 0 where a value does not vary."""
     strides = value.stride()
     if value.ndim == 4:
         return strides[1], strides[0]
@@ -101,12 +96,7 @@ def _strides(value: Tensor) -> tuple[int, int]:
 
 
 def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor | None]:
-    """The fields of `MaskArguments`, in its order.
-
-    Args:
-        masks: of the call.
-        reset_to: what `without_gaps` gave.
-    """
+    """Return the fields of `MaskArguments` in order, with values that `without_gaps` gave."""
     strides = [_strides(value) for value in reset_to]
     restarts, order = masks.restarts, masks.order
     if restarts is None:
@@ -124,43 +114,26 @@ def mask_fields(masks: Masks, reset_to: Sequence[Tensor]) -> list[int | Tensor |
 
 
 def widest_word(numbers: Sequence[int]) -> int:
-    """The bytes of the widest word by which memory can be copied.
-
-    Args:
-        numbers: addresses, sizes and strides, in bytes.
-    """
+    """Return the bytes of the widest word that divides addresses, sizes and strides in bytes."""
     return next(w for w in _WORDS if not any(n % w for n in numbers))
 
 
 def blocks_of(words: int, device: int) -> tuple[int, int, int]:
-    """The grid of a launch that copies so many words.
-
-    Args:
-        words: at least one.
-        device: the device's number.
-    """
+    """Return the grid of a launch that copies so many words, at least one."""
     most = device_limits(device).multiprocessors * _BLOCKS_PER_MULTIPROCESSOR
     return min(math.ceil(words / THREADS), most), 1, 1
 
 
 def padded_steps(count: int) -> int:
-    """How many bytes restarts take: of each step, and zeros on both sides.
-
-    Args:
-        count: steps.
-    """
+    """Return how many bytes restarts take: one per step, and zeros on both sides."""
     return math.ceil(count / 4) * 4 + 2 * PADDING
 
 
 def order_of(lengths: Tensor, count: int) -> Tensor:
-    """The order in which tiles have rows, as `Masks` has it; rows of one length keep theirs.
+    """Return the order of rows in tiles, as `Masks` has it; rows of one length keep theirs.
 
-    Args:
-        lengths: (B,) of int64, contiguous; clamped to 0 and T.
-        count: T.
-
-    Returns:
-        (2, B) of int32.
+    The lengths are (B,) of int64, contiguous; they are clamped to 0 and T, the count. The result is
+    (2, B) of int32.
     """
     batch = len(lengths)
     if not lengths.is_cuda or not 0 < batch <= _MOST_COMPARED:
@@ -175,15 +148,10 @@ def order_of(lengths: Tensor, count: int) -> Tensor:
 
 
 def restarts_of(steps: Tensor, order: Tensor | None) -> Tensor:
-    """Which rows restart before each step, a bit for each, as `MaskArguments` has it.
+    """Return the rows that restart before each step, a bit for each, as `MaskArguments` has it.
 
-    Args:
-        steps: (T, B) of uint8, contiguous.
-        order: as in `Masks`.
-
-    Returns:
-        (B / 8, T + padding on both sides) of uint8; the row at the first of 8 places has the lowest
-        bit.
+    The steps are (T, B) of uint8, contiguous. The result is (B / 8, T + padding on both sides) of
+    uint8; the row at the first of 8 places has the lowest bit.
     """
     count, batch = steps.shape
     groups = math.ceil(batch / ROWS)
@@ -210,15 +178,10 @@ def states_read(
     reset_to: Sequence[Tensor],
     reverse: Reverse,
 ) -> tuple[list[Tensor], list[Tensor]]:
-    """`read_states` of `runtime/call/masks.py` in one launch per state.
+    """Return the states of `read_states` in `runtime/call/masks.py`, by one launch per state.
 
-    Args:
-        cell: the cell.
-        masks: of the call.
-        states: after each step, (T, B, N, D), contiguous.
-        initial_states: (B, N, D) each, contiguous.
-        reset_to: what `without_gaps` gave.
-        reverse: which heads run from the last step to the first.
+    The states after each step are (T, B, N, D) and the initial ones (B, N, D), contiguous. The
+    reset values are those that `without_gaps` gave.
     """
     if not masks.steps.is_cuda or not masks.steps.numel():
         return read_states(cell, masks, states, initial_states, reverse)
@@ -249,12 +212,7 @@ def states_read(
 
 @lru_cache(maxsize=64)
 def mask_kernel(name: str, device: int) -> Kernel:
-    """A kernel of templates/cuda/masks.cu on a device.
-
-    Args:
-        name: as the source has it.
-        device: the device's number.
-    """
+    """Return a kernel of templates/cuda/masks.cu on a device."""
     with beside_captures():
         return loaded(_module(device), LaunchShape(THREADS), name, device)
 

@@ -10,7 +10,7 @@ from .rearrange import Job, in_order, rearrange
 
 
 class CudaMoves:
-    """Collects copies, and does them when the context ends."""
+    """Collector of copies, which are done when the context ends."""
 
     __slots__ = ("_jobs",)
 
@@ -25,12 +25,7 @@ class CudaMoves:
             rearrange(self._jobs)
 
     def cat(self, tensors: Sequence[Tensor], axis: int) -> Tensor:
-        """The tensors beside each other on an axis.
-
-        Args:
-            tensors: of at most four axes, alike but for one.
-            axis: that one.
-        """
+        """Return tensors of at most four axes beside each other on one, alike in the others."""
         shape = list(tensors[0].shape)
         counts = [tensor.shape[axis] for tensor in tensors]
         shape[axis] = sum(counts)
@@ -41,11 +36,7 @@ class CudaMoves:
         return to
 
     def packed(self, tensor: Tensor) -> Tensor:
-        """The tensor without gaps; itself, if it has none.
-
-        Args:
-            tensor: of at most four axes.
-        """
+        """Return a tensor of at most four axes without gaps; itself, if it has none."""
         to, jobs = in_order(tensor)
         self._jobs += jobs
         return to

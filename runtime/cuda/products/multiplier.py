@@ -19,13 +19,9 @@ _AS_IT_IS, _TRANSPOSED = 0, 1
 
 
 class CudaMultiplier:
-    """Multiplies matrices on a GPU at one precision; sums are float32, or float64 of float64.
+    """Products of matrices on a GPU at one precision; sums are float32, or float64 of float64.
 
-    Args:
-        tf32: whether factors of float32 may be rounded to TF32.
-
-    Attributes:
-        tf32: the same.
+    With `tf32`, factors of float32 may be rounded to TF32.
     """
 
     __slots__ = ("tf32",)
@@ -34,36 +30,20 @@ class CudaMultiplier:
         self.tf32 = tf32
 
     def mm(self, a: Tensor, b: Tensor) -> Tensor:
-        """The product of two matrices, or of as many pairs of matrices as there are.
+        """Return the product of two matrices, or of as many pairs of matrices as there are.
 
-        Args:
-            a: (rows, K) or (count, rows, K), of any strides.
-            b: (K, columns) or (count, K, columns), of any strides and the same dtype.
-
-        Returns:
-            (rows, columns) or (count, rows, columns), contiguous.
+        They are (rows, K) and (K, columns), or (count, rows, K) and (count, K, columns), of one
+        dtype and any strides. The result is contiguous.
         """
         to = a.new_empty(*a.shape[:-1], b.shape[-1])
         return self._into(to, a, b, add=False)
 
     def mm_into(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Write a product to a tensor whose last two axes have no gaps.
-
-        Args:
-            to: (rows, columns) or (count, rows, columns).
-            a: as in `mm`.
-            b: as in `mm`.
-        """
+        """Write a product to a tensor whose last two axes have no gaps, and return it."""
         return self._into(to, a, b, add=False)
 
     def add_mm(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
-        """Add a product to such a tensor, in place.
-
-        Args:
-            to: (rows, columns) or (count, rows, columns).
-            a: as in `mm`.
-            b: as in `mm`.
-        """
+        """Add a product to a tensor whose last two axes have no gaps, and return it."""
         return self._into(to, a, b, add=True)
 
     def _into(self, to: Tensor, a: Tensor, b: Tensor, add: bool) -> Tensor:
@@ -81,13 +61,9 @@ class CudaMultiplier:
 
 
 def kind_of_rows(to: Tensor, rows: Tensor, matrix: Tensor, tf32: bool) -> Matmul:
-    """The kind of the product of contiguous rows with a matrix.
+    """Return the kind of the product of contiguous rows (rows, K) with a matrix (K, columns).
 
-    Args:
-        to: (rows, columns), contiguous.
-        rows: (rows, K), contiguous.
-        matrix: (K, columns), contiguous, or the transpose of such a matrix.
-        tf32: whether factors of float32 may be rounded to TF32.
+    The result and the matrix, or its transpose, are contiguous.
     """
     inner, columns = matrix.shape
     is_turned = matrix.stride(1) != 1
@@ -104,16 +80,7 @@ def _kind(
     tf32: bool,
     add: bool,
 ) -> tuple[Matmul, list[int]]:
-    """The kind of a product, and the addresses of its factors and its result.
-
-    Args:
-        to: of the product.
-        a: its first factor.
-        b: its second factor.
-        turned: whether each factor is transposed, and its leading dimension.
-        tf32: whether factors of float32 may be rounded to TF32.
-        add: whether the product is added to what is there.
-    """
+    """Return a product's kind and addresses; `turned` has turn and pitch of each factor."""
     (a_turn, a_pitch), (b_turn, b_pitch) = turned
     element, _, compute = KINDS[to.dtype]
     if tf32 and to.dtype == torch.float32:
@@ -135,7 +102,7 @@ EXACT, ROUNDED = CudaMultiplier(tf32=False), CudaMultiplier(tf32=True)
 
 
 def _operand(matrix: Tensor) -> tuple[int, Tensor, int]:
-    """How the library reads a matrix: transposed or not, the tensor, and its leading dimension."""
+    """Return a matrix as the library reads it: whether transposed, the tensor, and its pitch."""
     rows, columns = matrix.shape[-2:]
     down, right = matrix.stride()[-2:]
     if (right == 1 or columns == 1) and (down >= columns or rows == 1):

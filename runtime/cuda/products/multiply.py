@@ -1,4 +1,4 @@
-"""Launches a product of matrices on the current stream, and records it."""
+"""Launches of matrix products on the current stream, and their recording."""
 
 from __future__ import annotations
 
@@ -13,15 +13,7 @@ from ..memory.workspace import lasting_workspace, workspace_of
 
 
 def multiply(kind: Matmul, device: int, first: int, second: int, to: int) -> None:
-    """Launch a product on torch's current stream.
-
-    Args:
-        kind: of the product.
-        device: the device's number; it must be the current one.
-        first: the address of the first factor.
-        second: that of the second.
-        to: that of the result.
-    """
+    """Launch a product, given by addresses, on torch's current stream of the current device."""
     stream, launch = torch._C._cuda_getCurrentRawStream(device), multiplies(kind, device)
     workspace = workspace_of(device, stream)
     launch(first, second, to, stream, workspace.data_ptr(), workspace.nbytes)
@@ -32,13 +24,7 @@ def multiply(kind: Matmul, device: int, first: int, second: int, to: int) -> Non
 
 
 class _Again:
-    """A product of a recorded call, on the current stream.
-
-    Args:
-        launch: launches it.
-        device: the device's number.
-        places: of the factors and of the result.
-    """
+    """Product of a recorded call, on the current stream."""
 
     __slots__ = ("_device", "_launch", "_places")
 
@@ -46,7 +32,6 @@ class _Again:
         self._launch, self._device, self._places = launch, device, tuple(places)
 
     def __call__(self, running: Running) -> None:
-        """Launch it."""
         addresses, stream = running.addresses, running.stream
         (first, begin), (second, then), (to, at) = self._places
         workspace = lasting_workspace(self._device, stream)
@@ -65,13 +50,9 @@ def multiply_beside(
 ) -> None:
     """Launch a product that has memory of its own, and record it.
 
-    Args:
-        launch: launches it.
-        addresses: of the factors and of the result.
-        workspace: the address and the bytes of memory of the call; 0 and 0 for none.
-        stream: the handle of the stream.
-        lane: whether the stream stays for good, and the current one will wait for it; else it is
-            the current one.
+    The addresses are of the factors and of the result. The workspace is the address and the bytes
+    of memory of the call, 0 and 0 for none. A lane is a stream that stays for good, and that the
+    current one will wait for; without it the stream is the current one.
     """
     launch(*addresses, stream, *workspace)
     recorder = recording()
@@ -84,14 +65,7 @@ def multiply_beside(
 
 
 class _AgainBeside:
-    """A product of a recorded call that has memory of its own.
-
-    Args:
-        launch: launches it.
-        places: of the factors, of the result and, if it has any, of that memory.
-        size: bytes of that memory.
-        lane: the handle of its stream; None for the current one.
-    """
+    """Product of a recorded call, with memory of its own; without a lane on the current stream."""
 
     __slots__ = ("_lane", "_launch", "_places", "_size")
 
@@ -102,7 +76,6 @@ class _AgainBeside:
         self._size, self._lane = size, lane
 
     def __call__(self, running: Running) -> None:
-        """Launch it."""
         addresses, lane = running.addresses, self._lane
         given = [addresses[slot] + offset for slot, offset in self._places]
         workspace = given[3] if self._size else 0

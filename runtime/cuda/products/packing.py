@@ -13,7 +13,7 @@ from .masks import blocks_of, mask_kernel, widest_word
 
 
 class _Move(ctypes.Structure):
-    """Mirrors `MoveArguments` of templates/cuda/masks.cu."""
+    """Mirror of `MoveArguments` of templates/cuda/masks.cu."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("starts", "source", "to")),
@@ -26,26 +26,20 @@ class _Move(ctypes.Structure):
 
 
 class CudaPacking:
-    """As `Packing`, on a GPU.
-
-    Args:
-        starts: (T + 1,) of int64, the first packed row of each step, and their number.
-        sizes: T and B.
-        total: packed rows.
-    """
+    """`Packing` on a GPU; its arguments are as in `TorchPacking`."""
 
     def __init__(self, starts: Tensor, sizes: tuple[int, int], total: int) -> None:
         self._starts, self.sizes, self._total = starts, sizes, total
 
     def pad(self, rows: Tensor) -> Tensor:
-        """As in `Packing`."""
+        """Return packed rows as padded ones."""
         rows = rows.contiguous()
         to = rows.new_empty(*self.sizes, *rows.shape[1:])
         self._move(rows, to, rows.stride(0), to.stride(1), math.prod(rows.shape[1:]), True)
         return to
 
     def pack(self, parts: Sequence[Tensor]) -> Tensor:
-        """As in `Packing`."""
+        """Return padded rows as packed ones, several tensors beside each other."""
         widths = [math.prod(part.shape[2:]) for part in parts]
         to, first = parts[0].new_empty(self._total, sum(widths)), 0
         for part, width in zip(parts, widths, strict=True):
@@ -71,6 +65,6 @@ class CudaPacking:
 
 
 def _in_rows(part: Tensor) -> bool:
-    """Whether rows have no gaps, and follow each other by one stride."""
+    """Return True if rows have no gaps, and follow each other by one stride."""
     steps_apart = part.stride(0) == part.shape[1] * part.stride(1)
     return steps_apart and part[0, 0].is_contiguous()

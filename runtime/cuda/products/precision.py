@@ -1,4 +1,4 @@
-"""Whether products of float32 round their factors: the one place that reads torch's flags."""
+"""Rounding of float32 factors of products: the one place that reads torch's flags."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from .multiplier import EXACT, ROUNDED
 
 
 def rounds(dtype: torch.dtype, precision: Precision) -> bool:
-    """Whether the products of a call may round their factors to TF32.
+    """Return True if the products of a call may round their factors to TF32.
 
-    Args:
-        dtype: of the factors; only float32 has the choice.
-        precision: the caller's. None follows `torch.backends.cudnn.rnn.fp32_precision`, as
-            `nn.LSTM` does: TF32 unless the user says otherwise. That flag follows the older
-            `torch.backends.cudnn.allow_tf32`, which raises an error once a new flag is set.
+    Only float32 has the choice. A precision of None follows
+    `torch.backends.cudnn.rnn.fp32_precision`, as `nn.LSTM` does: TF32 unless the user says
+    otherwise. That flag follows the older `torch.backends.cudnn.allow_tf32`, which raises an error
+    once a new flag is set.
     """
     if dtype != torch.float32:
         return False
@@ -29,10 +28,5 @@ def rounds(dtype: torch.dtype, precision: Precision) -> bool:
 
 
 def multiplier(dtype: torch.dtype, tf32: bool) -> Multiplier:
-    """What multiplies tensors of a dtype.
-
-    Args:
-        dtype: of the factors.
-        tf32: whether factors of float32 may be rounded to TF32.
-    """
+    """Return the multiplier of tensors of a dtype."""
     return ROUNDED if tf32 and dtype == torch.float32 else EXACT

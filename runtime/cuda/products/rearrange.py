@@ -1,7 +1,7 @@
 """Sums over the parts of tensors, with their axes permuted and their elements converted.
 
-Several tensors are one launch. Operators of torch would take one or two launches for each, and a
-small network's gradients as long as its kernels.
+Several tensors are one launch. Operators of torch would take one or two launches for each; for the
+gradients of a small network they would take as long as its kernels.
 """
 
 from __future__ import annotations
@@ -51,11 +51,9 @@ _Words = tuple[int, list[int]]
 
 
 class Job(NamedTuple):
-    """One tensor to write.
+    """Tensor to write: `to` becomes the sum of its parts, (parts, …).
 
-    Attributes:
-        to: at most four axes, the last of which has no gaps.
-        parts: (parts, …), of `to`'s axes; `to` becomes their sum.
+    It has at most four axes, the last of which has no gaps.
     """
 
     to: Tensor
@@ -63,7 +61,7 @@ class Job(NamedTuple):
 
 
 class _Jobs(ctypes.Structure):
-    """Mirrors `Jobs`."""
+    """Mirror of `Jobs`."""
 
     class _Job(ctypes.Structure):
         _fields_ = [
@@ -76,12 +74,9 @@ class _Jobs(ctypes.Structure):
 
 
 def rearrange(jobs: Sequence[Job]) -> None:
-    """Write the sum of each tensor's parts, on torch's current stream.
+    """Write the sum of each tensor's parts, all of one device, on torch's current stream.
 
     Sums of elements of 4 bytes and more are taken in float64.
-
-    Args:
-        jobs: of one device.
     """
     found: dict[torch.dtype, list[_Words]] = {}
     for job in jobs:
@@ -110,10 +105,9 @@ def _launch(
 
 
 def in_order(tensor: Tensor) -> tuple[Tensor, list[Job]]:
-    """A tensor without gaps, and the job that fills it; the tensor itself, if it has none.
+    """Return a tensor of at most four axes without gaps, and the job that fills it.
 
-    Args:
-        tensor: of at most four axes.
+    It is the tensor itself, and no job, if that has no gaps.
     """
     if tensor.is_contiguous():
         return tensor, []
@@ -122,10 +116,9 @@ def in_order(tensor: Tensor) -> tuple[Tensor, list[Job]]:
 
 
 def put_in_order(tensor: Tensor) -> Tensor:
-    """A tensor without gaps, filled on torch's current stream; the tensor itself, if it has none.
+    """Return a tensor of at most four axes without gaps; itself, if it has none.
 
-    Args:
-        tensor: of at most four axes.
+    torch's current stream fills a copy.
     """
     to, jobs = in_order(tensor)
     rearrange(jobs)
@@ -133,20 +126,21 @@ def put_in_order(tensor: Tensor) -> Tensor:
 
 
 def packed_or_none(tensor: Tensor | None) -> Tensor | None:
-    """`packed` of a tensor that may be missing."""
+    """Return `packed` of a tensor that may be missing."""
     return None if tensor is None else packed(tensor)
 
 
 def packed(tensor: Tensor) -> Tensor:
-    """The tensor, contiguous and aligned for wide accesses; a copy if it is not."""
+    """Return the tensor, contiguous and aligned for wide accesses; a copy if it is not."""
     if tensor.is_contiguous() and tensor.data_ptr() % _WIDEST_ACCESS == 0:
         return tensor
     return tensor.clone(memory_format=torch.contiguous_format)
 
 
 def rows_packed(tensor: Tensor) -> Tensor:
-    """The tensor, whose first two axes are rows and steps; a copy if the other axes are not
-    contiguous, or a row is not aligned for wide accesses.
+    """Return the tensor, whose first two axes are rows and steps, aligned for wide accesses.
+
+    It is a copy if the other axes are not contiguous, or a row is not aligned.
     """
     width = _WIDEST_ACCESS // tensor.element_size()
     packed = 1  # the stride of a contiguous axis
@@ -162,15 +156,10 @@ def rows_packed(tensor: Tensor) -> Tensor:
 
 
 def new_of_heads(like: Tensor, shape: Sequence[int], axis: int, by_head: bool) -> Tensor:
-    """An empty tensor, which may lie head by head: then no head has gaps, nor those of a direction.
+    """Return an empty tensor, which may lie head by head.
 
-    Autograd keeps such a gradient as it is, and copies one with gaps.
-
-    Args:
-        like: gives dtype and device.
-        shape: of the tensor.
-        axis: of the heads.
-        by_head: whether it lies head by head.
+    Then no head has gaps, nor have those of a direction. Autograd keeps such a gradient as it is,
+    and copies one with gaps. The axis is that of the heads.
     """
     if not by_head or shape[axis] == 1:
         return like.new_empty(shape)
@@ -178,17 +167,13 @@ def new_of_heads(like: Tensor, shape: Sequence[int], axis: int, by_head: bool) -
 
 
 def by_torch(job: Job) -> None:
-    """Do one job by operators of torch.
-
-    Args:
-        job: of any device.
-    """
+    """Do one job by operators of torch, on any device."""
     to, parts = job
     to.copy_(parts[0] if len(parts) == 1 else parts.sum(0))
 
 
 def _words(job: Job) -> _Words | None:
-    """The blocks that a job can use, and its struct; None if the kernel does not take it."""
+    """Return the blocks that a job can use, and its struct; None if the kernel does not take it."""
     to, parts = job
     converted = parts.dtype != to.dtype
     *sizes, inner = to.shape
@@ -221,13 +206,9 @@ def _words(job: Job) -> _Words | None:
 def jobs_of_splits(
     parts: Tensor, counts: Sequence[int], like: Tensor, by_head: Sequence[bool]
 ) -> Iterator[tuple[Tensor, list[Job]]]:
-    """For each range of the second axis, a new tensor and the job that fills it, if any.
+    """Yield a new tensor and the job that fills it, if any, for each range of the second axis.
 
-    Args:
-        parts: (parts, all counts, heads, …).
-        counts: of each range.
-        like: gives the dtype of the results.
-        by_head: of each range, as in `new_of_heads`.
+    The parts are (parts, all counts, heads, …). `by_head` is as in `new_of_heads`, for each range.
     """
     first = 0
     for count, own in zip(counts, by_head, strict=True):
@@ -237,11 +218,7 @@ def jobs_of_splits(
 
 
 def unit_of(dtype: torch.dtype) -> Unit:
-    """Return the text of the kernel of a dtype.
-
-    Args:
-        dtype: of what is written.
-    """
+    """Return the text of the kernel that writes a dtype."""
     unit, spelled = cuda_unit("rearrange"), _TYPES[dtype]
     code = f"#define RNNC_TO {spelled}\n{unit.code}"
     return unit._replace(name=f"{unit.name}_{spelled}", code=code)
@@ -249,12 +226,7 @@ def unit_of(dtype: torch.dtype) -> Unit:
 
 @lru_cache(maxsize=64)
 def begin_kernel(dtype: torch.dtype, device: int) -> None:
-    """Let a thread compile the kernel of a dtype, which each first call needs, if it is not kept.
-
-    Args:
-        dtype: of what is written.
-        device: the device's number.
-    """
+    """Let a thread compile the kernel that writes a dtype, which first calls need, if not kept."""
     if dtype in _TYPES:
         begin_to_compile(unit_of(dtype), device_limits(device).arch)
 

@@ -1,4 +1,4 @@
-"""How the rows of a module's call take its steps, on a GPU: launches of templates/cuda/masks.cu."""
+"""Masks and rows of a module's call on a GPU: launches of templates/cuda/masks.cu."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .packing import CudaPacking
 
 
 class _Make(ctypes.Structure):
-    """Mirrors `MakeArguments`."""
+    """Mirror of `MakeArguments`."""
 
     _fields_ = [
         *(
@@ -34,7 +34,7 @@ class _Make(ctypes.Structure):
 
 
 class _Select(ctypes.Structure):
-    """Mirrors `SelectArguments`."""
+    """Mirror of `SelectArguments`."""
 
     _fields_ = [
         *((name, ctypes.c_void_p) for name in ("steps", "source", "to")),
@@ -46,7 +46,7 @@ class _Select(ctypes.Structure):
 
 
 class CudaRows:
-    """What a target does with lengths and resets of a module's call, by one launch each."""
+    """Part of a target that handles lengths and resets of a module's call, by one launch each."""
 
     def made_masks(
         self,
@@ -55,14 +55,7 @@ class CudaRows:
         device: torch.device,
         reverses: Sequence[bool],
     ) -> MadeMasks:
-        """The masks of a call of all layers.
-
-        Args:
-            ragged: of the call, with lengths of int64 on the device.
-            sizes: B and T.
-            device: of the call.
-            reverses: of each direction, whether it runs from the last step to the first.
-        """
+        """Return the masks of a call of all layers."""
         batch, count = sizes
         lengths, reset = ragged.lengths, ragged.reset
         like = reset if lengths is None else lengths
@@ -89,24 +82,12 @@ class CudaRows:
         return MadeMasks(steps, restarts, longest, order)
 
     def packing(self, starts: Tensor, sizes: tuple[int, int], total: int) -> Packing:
-        """What copies packed rows.
-
-        Args:
-            starts: as in `TorchPacking`.
-            sizes: T and B.
-            total: packed rows.
-        """
+        """Return the copies of packed rows, on the device of `starts`."""
         kind = CudaPacking if starts.is_cuda else TorchPacking
         return kind(starts, sizes, total)
 
     def rows_that_run(self, x: Tensor, ragged: Ragged, made: MadeMasks) -> Tensor:
-        """The rows of x, zero where a step does not run.
-
-        Args:
-            x: (T, B, features).
-            ragged: of the call, with lengths.
-            made: of the call.
-        """
+        """Return the rows of x, zero where a step does not run."""
         if not x.is_cuda or not x.numel() or x.stride(2) != 1:
             return ragged.cleaned(x)
         steps = made.steps[0]

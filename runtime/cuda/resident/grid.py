@@ -19,7 +19,7 @@ _SENTINEL = 0xFF  # each byte of a word that no kernel publishes
 
 
 class GridLauncher(Launcher):
-    """Launches the kernel of a grid plan once per wave of batch rows."""
+    """Launcher of the kernel of a grid plan, once per wave of batch rows."""
 
     __slots__ = ("_buffers", "_cell", "_device", "_kernel", "_plan", "_waves")
 
@@ -35,24 +35,13 @@ class GridLauncher(Launcher):
         self._kernel: Kernel | None = None
 
     def matrix(self, R: Tensor | None) -> Tensor | None:
-        """R transposed: blocks of a grid's backward keep the rows of the transpose.
-
-        Args:
-            R: (Gr, N, D out, D in).
-        """
+        """Return R, transposed for a backward, whose blocks keep the rows of the transpose."""
         if R is None or self._plan.direction == "forward":
             return R
         return put_in_order(R.mT)
 
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
-        """Run all steps of the direction on torch's current stream.
-
-        Args:
-            arguments: of the direction.
-            R: not used: the arguments have its address.
-            like: gives the device.
-            steps: how many.
-        """
+        """Run all steps of the direction on torch's current stream."""
         kernel = self._kernel
         if kernel is None:
             plan, device = self._plan, self._device
@@ -73,12 +62,7 @@ class GridLauncher(Launcher):
 
 
 def waves(plan: GridPlan, batch: int) -> Iterator[tuple[int, int]]:
-    """The launches of a grid plan: the first group of each, and how many groups it has.
-
-    Args:
-        plan: the plan.
-        batch: rows of the call.
-    """
+    """Yield the launches of a grid plan: the first group of each, and how many groups it has."""
     groups = plan.batch_tiles(batch)
     for first in range(0, groups, plan.groups):
         yield first, min(plan.groups, groups - first)

@@ -1,4 +1,4 @@
-"""The launches of a large call of a block or cluster plan."""
+"""Launches of a large call of a block or cluster plan."""
 
 from __future__ import annotations
 
@@ -10,13 +10,7 @@ from ....codegen.cuda.tiled_plan import TiledPlan
 
 
 class Launch(NamedTuple):
-    """One launch of a call.
-
-    Attributes:
-        grid: blocks in x, y and z.
-        first_tile: the tile of batch rows that its first blocks compute.
-        first_head: the head that they compute.
-    """
+    """Launch of a call; its first blocks compute `first_head` and `first_tile` of batch rows."""
 
     grid: tuple[int, int, int]
     first_tile: int = 0
@@ -24,12 +18,7 @@ class Launch(NamedTuple):
 
 
 def launches(plan: TiledPlan, heads: int, tiles: int) -> Iterator[Launch]:
-    """The launches of a call of a block or cluster plan; nearly always one.
-
-    Args:
-        plan: the plan.
-        heads: of the call.
-        tiles: of batch rows, of the call.
+    """Yield the launches of a call of a block or cluster plan, nearly always one.
 
     Example:
         >>> import rnnc
@@ -47,5 +36,5 @@ def launches(plan: TiledPlan, heads: int, tiles: int) -> Iterator[Launch]:
 
 
 def _parts(count: int, most: int) -> list[tuple[int, int]]:
-    """Parts that a launch takes at once: the first of each, and how many it has."""
+    """Return the parts that a launch takes at once: the first of each, and how many it has."""
     return [(i, min(most, count - i)) for i in range(0, count, most)]

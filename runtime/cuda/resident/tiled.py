@@ -16,7 +16,7 @@ from .parts import launches
 
 
 class TiledLauncher(Launcher):
-    """Launches the kernel of a block or cluster plan, nearly always once per call."""
+    """Launcher of the kernel of a block or cluster plan, nearly always once per call."""
 
     __slots__ = ("_cell", "_device", "_grid", "_heads", "_kernel", "_plan", "_tiles")
 
@@ -29,14 +29,7 @@ class TiledLauncher(Launcher):
         self._kernel: Kernel | None = None
 
     def run(self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int) -> None:
-        """Run all steps of the direction on torch's current stream.
-
-        Args:
-            arguments: of the direction.
-            R: not used: the arguments have its address.
-            like: not used: the plan has the dtype.
-            steps: not used: the arguments have their number.
-        """
+        """Run all steps of the direction on torch's current stream."""
         kernel = self._kernel
         if kernel is None:
             plan, device = self._plan, self._device

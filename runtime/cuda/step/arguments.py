@@ -10,7 +10,7 @@ _SIZES = [(name, ctypes.c_int64) for name in ("batch", "heads", "dim")]
 
 @lru_cache(maxsize=64)
 def forward_step_struct(states: int, params: int) -> type[ctypes.Structure]:
-    """Mirrors `ForwardStepArguments` of a cell with that many states and params."""
+    """Return the mirror of `ForwardStepArguments` for a cell with so many states and params."""
     each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)
     read = ("x", "W", "R", "x_products", "h_products", "R_diag", "bias")
 
@@ -31,7 +31,7 @@ def forward_step_struct(states: int, params: int) -> type[ctypes.Structure]:
 
 @lru_cache(maxsize=64)
 def backward_step_struct(states: int, params: int) -> type[ctypes.Structure]:
-    """Mirrors `BackwardStepArguments` of a cell with that many states and params."""
+    """Return the mirror of `BackwardStepArguments` for a cell with so many states and params."""
     each_state, each_param = ctypes.c_void_p * states, ctypes.c_void_p * max(params, 1)
 
     class BackwardStepArguments(ctypes.Structure):

@@ -1,4 +1,4 @@
-"""The backward of a single step of all layers."""
+"""Backward of a single step of all layers."""
 
 from __future__ import annotations
 
@@ -27,16 +27,10 @@ def backward_step(
     gradients: Sequence[Tensor | None],
     needs: Sequence[bool],
 ) -> list[Tensor | None]:
-    """The gradients of x, the caller's states and the flat weights of each layer.
+    """Return the gradients of x, the caller's states and the flat weights of each layer.
 
-    Args:
-        stack: of the forward.
-        x: of the forward, (B, input) or (1, B, input).
-        states: of the forward.
-        weights: of the forward, flat.
-        stepped: its results.
-        gradients: of the output and of each new state; None for zero.
-        needs: which gradients are wanted.
+    The first four arguments are those of the forward. The gradients given are of the output and of
+    each new state, or None for zero; `needs` says which gradients are wanted.
     """
     sizes = (*x.shape[-2:], stack.heads, stack.dim)
     ready = step_ready(stack.calls[0], *sizes, x.dtype, x.device.index)
@@ -70,7 +64,7 @@ def backward_step(
 
 
 def _zeros(inputs: Sequence[Tensor | None], needs: Sequence[bool]) -> list[Tensor | None]:
-    """The gradients of a batch without rows."""
+    """Return the gradients of a batch without rows."""
     return [
         torch.zeros_like(tensor) if need and tensor is not None else None
         for tensor, need in zip(inputs, needs, strict=True)

@@ -1,4 +1,4 @@
-"""The layers of a step's backward, from the last to the first."""
+"""Layers of a step's backward, from the last to the first."""
 
 from __future__ import annotations
 
@@ -12,16 +12,10 @@ from .ready import StepReady, packed_places
 
 
 class BackwardLayers(ABC):
-    """The layers from the last to the first; each leaves the gradient of its input.
+    """Layers from the last to the first; each leaves the gradient of its input.
 
-    Args:
-        ready: the step.
-        x: the input.
-        states: before the step.
-        weights: of all layers, flat.
-        d_states: where the gradients of the states go; empty if they are not wanted.
-        stepped: the results of the forward.
-        gradients: of the output and of each new state.
+    The weights are flat, of all layers. The gradients of the states go to `d_states`, empty if they
+    are not wanted; the given ones are of the output and of each new state.
     """
 
     def __init__(
@@ -48,30 +42,22 @@ class BackwardLayers(ABC):
 
     @abstractmethod
     def run(self, layer: int, lower: bool, wanted: Sequence[bool]) -> list[Tensor | None]:
-        """The gradients of the flat weights of a layer.
+        """Return the gradients of the flat weights of a layer, for those that are wanted.
 
-        Args:
-            layer: its number.
-            lower: whether the gradient of its input is wanted.
-            wanted: which weights need a gradient.
+        `lower` says that the gradient of the layer's input is wanted.
         """
 
     def weights_of(self, layer: int) -> Sequence[int]:
-        """The addresses of a layer's flat weights.
-
-        Args:
-            layer: its number.
-        """
+        """Return the addresses of a layer's flat weights."""
         number = 4 + self.ready.counts.params
         return self.from_weights[layer * number : (layer + 1) * number]
 
     def pointwise_values(
         self, layer: int, to_inputs: int, to_pairs: int, d_before: Sequence[int], sums: int
     ) -> list[int]:
-        """What the kernel of the pointwise map reads and writes, in the order of its arguments.
+        """Return the arguments of the kernel of the pointwise map, in their order.
 
         Args:
-            layer: its number.
             to_inputs: the address of the gradients of gates with an input.
             to_pairs: of those of matrices; 0 where they are the same.
             d_before: of those of the states, without what passes through R; 0 for each not wanted.
@@ -94,21 +80,13 @@ class BackwardLayers(ABC):
         ]
 
     def input_of(self, layer: int) -> tuple[int, int]:
-        """The address of a layer's input, and its features.
-
-        Args:
-            layer: its number.
-        """
+        """Return the address of a layer's input, and its features."""
         if not layer:
             return self.from_x, self.x.shape[-1]
         offset = self.plane_of(layer - 1) * self.ready.dtype.itemsize
         return self.after[0] + offset, self.ready.heads * self.ready.dim
 
     def plane_of(self, layer: int) -> int:
-        """How many numbers a state has of the layers below.
-
-        Args:
-            layer: its number.
-        """
+        """Return the count of a state's numbers in the layers below."""
         ready = self.ready
         return layer * ready.batch * ready.heads * ready.dim

@@ -1,4 +1,4 @@
-"""The forward of a single step of all layers: one kernel per layer, or products and a kernel."""
+"""Forward of a single step of all layers: one kernel per layer, or products and a kernel."""
 
 from __future__ import annotations
 
@@ -87,17 +87,7 @@ def _run(
     weights: Sequence[int],
     to: Stepped,
 ) -> None:
-    """Launch all layers.
-
-    Args:
-        ready: the step.
-        products: of the library; None where the kernels multiply.
-        source: the address of x.
-        size: its features.
-        before: the addresses of the states before the step.
-        weights: the addresses of the weights, flat; 0 for each that there is not.
-        to: where the results go.
-    """
+    """Launch all layers, by addresses (0 for no weight). Kernels multiply if `products` is None."""
     batch, heads, dim, launch = ready.batch, ready.heads, ready.dim, ready.forward
     plane = batch * heads * dim * ready.dtype.itemsize  # bytes of a state of one layer
     after = [s.data_ptr() for s in to.last]

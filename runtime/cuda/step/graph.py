@@ -12,14 +12,10 @@ _capturing = threading.Lock()
 
 
 def capture(device: torch.device, runs: Sequence[Callable[[], object]]) -> list[Callable[[], None]]:
-    """A graph of each run; the replays launch them on torch's current stream of the device.
+    """Return the replays of a graph of each run, on torch's current stream of the device.
 
-    Each run is made once ahead of its capture, since a first one loads kernels.
-
-    Args:
-        device: where the runs launch.
-        runs: launch on torch's current stream. Their replays follow each other on one stream, for
-            they share memory.
+    Each run, which launches on torch's current stream, is made once ahead of its capture, since a
+    first one loads kernels. The replays follow each other on one stream, for they share memory.
     """
     with _capturing, torch.cuda.device(device):
         side = torch.cuda.Stream()  # type: ignore[no-untyped-call]

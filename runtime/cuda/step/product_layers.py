@@ -1,4 +1,4 @@
-"""The backward of a step whose products are the matrix library's."""
+"""Backward of a step whose products are the matrix library's."""
 
 from __future__ import annotations
 
@@ -13,25 +13,14 @@ from .backward_layers import BackwardLayers
 
 
 class ProductLayers(BackwardLayers):
-    """A pointwise kernel per layer, and products.
-
-    Args:
-        gemm: multiplies.
-        given: what all layers read, as of `BackwardLayers`.
-    """
+    """Layers of a pointwise kernel and products each; `given` is as in `BackwardLayers`."""
 
     def __init__(self, gemm: Gemm, *given: Any) -> None:
         super().__init__(*given)
         self.gemm = gemm
 
     def run(self, layer: int, lower: bool, wanted: Sequence[bool]) -> list[Tensor | None]:
-        """The gradients of the flat weights of a layer.
-
-        Args:
-            layer: its number.
-            lower: whether the gradient of its input is wanted.
-            wanted: which weights need a gradient.
-        """
+        """Return the gradients of the flat weights of a layer."""
         ready, gemm, counts = self.ready, self.gemm, self.ready.counts
         batch, heads, dim, hidden = ready.batch, ready.heads, ready.dim, ready.heads * ready.dim
         like, plane = self.last[0], self.plane_of(layer)
@@ -93,7 +82,7 @@ class ProductLayers(BackwardLayers):
                 gemm.backward(batch, inner, dim, a, b, to, many, sums=True, add=True)
 
     def _to_matrices(self, d_R: int, d_pairs: int, before: Sequence[int]) -> None:
-        """The gradients of R: those of the matrices' gates, times the states before the step."""
+        """Compute the gradients of R: those of the matrices' gates, times the states before."""
         ready, gemm = self.ready, self.gemm
         batch, heads, dim, hidden = ready.batch, ready.heads, ready.dim, ready.heads * ready.dim
         size, pairs = ready.dtype.itemsize, ready.pairs * hidden
@@ -109,7 +98,7 @@ class ProductLayers(BackwardLayers):
     def _sums(
         self, own: Sequence[int], d_inputs: Tensor, sums: Tensor | None
     ) -> list[Tensor | None]:
-        """The gradients of the bias, the diagonal weights and the params: sums over the batch."""
+        """Return the gradients of bias, diagonal weights and params: sums over the batch."""
         ready, counts = self.ready, self.ready.counts
         if sums is None:
             rows = d_inputs if ready.batch == 1 else d_inputs.sum(0)

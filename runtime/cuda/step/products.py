@@ -1,4 +1,4 @@
-"""The products of a single step by the library: x with W, and states with R, as they are stored."""
+"""Products of a single step by the library: x with W, and states with R, as they are stored."""
 
 from __future__ import annotations
 
@@ -12,12 +12,9 @@ from .ready import StepReady
 
 
 class Products:
-    """The products of all layers, of which each layer's kernel reads its own.
+    """Products of all layers, of which each layer's kernel reads its own.
 
-    Args:
-        ready: the step.
-        gemm: multiplies.
-        to: the address of the results: of x, then of states.
+    `to` is the address of the results: of x, then of states.
     """
 
     def __init__(self, ready: StepReady, gemm: Gemm, to: int) -> None:
@@ -30,15 +27,10 @@ class Products:
     def of_layer(
         self, layer: int, given: tuple[int, int, int, int], before: Sequence[int]
     ) -> tuple[int, int]:
-        """Multiply for a layer.
+        """Multiply for a layer; return the addresses of the products of x and of the states.
 
-        Args:
-            layer: its number.
-            given: the addresses of x, W and R, and the features of x after the first.
-            before: the addresses of the states.
-
-        Returns:
-            The addresses of the products of x and of the states.
+        `given` is the address of x, its features, and the addresses of W and R; `before` those of
+        the states.
         """
         ready, (x, size, W, R) = self._ready, given
         if inputs := ready.counts.inputs * ready.heads * ready.dim:
@@ -56,12 +48,7 @@ class Products:
     ) -> Iterator[None]:
         """Multiply the states of all layers in a stream of its own, which ends with the context.
 
-        There is room for the products of each layer.
-
-        Args:
-            device: of the tensors.
-            before: the addresses of the states.
-            weights: the addresses of the weights, flat.
+        The results must have room for the products of each layer.
         """
         ready = self._ready
         stream, side = torch.cuda.current_stream(), torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
@@ -78,7 +65,7 @@ class Products:
         stream.wait_stream(side)
 
     def _with_states(self, R: int, before: Sequence[int], to: int) -> None:
-        """The products of a layer's states with R: of all matrices of a state, or of all heads."""
+        """Multiply a layer's states with R: all matrices of a state at once, or all heads."""
         ready, gemm = self._ready, self._gemm
         batch, heads, dim = ready.batch, ready.heads, ready.dim
         hidden, width, real = heads * dim, ready.dtype.itemsize, ready.real.itemsize

@@ -1,4 +1,4 @@
-"""What a single step of a module needs besides its tensors, made once for all steps of a size."""
+"""Single steps of a module, prepared without tensors: made once for all steps of a size."""
 
 from __future__ import annotations
 
@@ -30,13 +30,7 @@ _WIDEST_ACCESS = 16  # bytes
 
 
 class Recurrent(NamedTuple):
-    """Matrices of R that one product multiplies: neighbours that read one state.
-
-    Attributes:
-        first: the number of the first of them.
-        matrices: how many.
-        state: the number of the state.
-    """
+    """Neighbouring matrices of R that read one state: one product multiplies them."""
 
     first: int
     matrices: int
@@ -45,17 +39,11 @@ class Recurrent(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class StepReady:
-    """A single step of a module's layers, besides its tensors.
+    """Single step of a module's layers, besides its tensors.
 
     Attributes:
-        call: of a layer.
-        batch: rows.
         size: features of the module's input.
-        heads: of a layer.
         dim: units per head.
-        dtype: of all tensors.
-        device: the device's number.
-        counts: how many states, gates and other parts the cell has.
         products: of the states with R.
         one_gradient: whether the gradients of the gates with an input are those of the matrices'
             gates, in one order.
@@ -77,17 +65,17 @@ class StepReady:
 
     @cached_property
     def real(self) -> torch.dtype:
-        """The dtype that the kernels compute in."""
+        """Dtype that the kernels compute in."""
         return torch.float64 if self.dtype == torch.float64 else torch.float32
 
     @cached_property
     def pairs(self) -> int:
-        """How many matrices R has."""
+        """Number of matrices of R."""
         return sum(product.matrices for product in self.products)
 
     @cached_property
     def _asked(self) -> tuple[CellSpec, Shape, int, Limits, bool]:
-        """What plans are asked for."""
+        """Arguments by which plans are asked for."""
         call, rows = self.call, max(self.batch, 1)
         sizes = (self.heads, self.dim, self.batch)
         asked = (call.cell, *sizes, self.dtype, self.device, call.choice, call.tf32)
@@ -97,33 +85,33 @@ class StepReady:
 
     @cached_property
     def sources(self) -> tuple[int, ...]:
-        """The numbers of the states that R multiplies, in the order of the kernels."""
+        """Numbers of the states that R multiplies, in the order of the kernels."""
         return tuple([state.number for state in layout_of(self.call.cell).sources.values])
 
     @cached_property
     def forward_plan(self) -> StepPlan:
-        """The plan of the forward."""
+        """Plan of the forward."""
         return forward_plan(*self._asked)
 
     @cached_property
     def backward_plan(self) -> StepPlan:
-        """The plan of the backward."""
+        """Plan of the backward."""
         return backward_plan(*self._asked)
 
     @cached_property
     def forward(self) -> Launch:
-        """The kernel of the forward."""
+        """Kernel of the forward."""
         counts, plan = self.counts, self.forward_plan
         return self._launch(plan, forward_step_struct(counts.states, counts.params))
 
     @cached_property
     def backward(self) -> Launch:
-        """The kernel of the backward; where it multiplies, that of the gradients of weights."""
+        """Kernel of the backward; where it multiplies, that of the gradients of weights."""
         return self._launch(self.backward_plan, self._backward_struct)
 
     @cached_property
     def inputs(self) -> Launch:
-        """The kernel of the gradients of inputs and states, where kernels multiply."""
+        """Kernel of the gradients of inputs and states, where kernels multiply."""
         return self._launch(self.backward_plan, self._backward_struct, 1)
 
     @property
@@ -132,15 +120,13 @@ class StepReady:
 
     @cached_property
     def only_tiled(self) -> int:
-        """How many fields of a backward only kernels read that multiply."""
+        """Number of fields of a backward that are only for kernels that multiply."""
         return 8 + self.counts.states
 
     def weights_grid(self, size: int, wanted: bool) -> tuple[int, int, int]:
-        """The blocks of the gradients of weights.
+        """Return the blocks of the gradients of weights, for the features of the layer's input.
 
-        Args:
-            size: features of the layer's input.
-            wanted: whether a gradient of W or R is.
+        `wanted` says that a gradient of W or R is wanted.
         """
         columns = [size] * (self.counts.inputs > 0) + [self.dim] * len(self.sources)
         tile = self.backward_plan.gradient_tile
@@ -148,11 +134,9 @@ class StepReady:
         return tile.blocks(self.heads, self.dim, columns if wanted else ())
 
     def inputs_grid(self, size: int, sources: int) -> tuple[int, int, int]:
-        """The blocks of the gradients of inputs.
+        """Return the blocks of the gradients of inputs, for the features of the layer's input.
 
-        Args:
-            size: features of the layer's input; 0 where its gradient is not wanted.
-            sources: how many states R multiplies; 0 where their gradients are not wanted.
+        `sources` counts the states that R multiplies. Either is 0 if its gradient is not wanted.
         """
         tile = self.backward_plan.gradient_tile
         assert tile is not None
@@ -164,25 +148,14 @@ class StepReady:
 
 
 class Launch(NamedTuple):
-    """A kernel, its blocks, and the struct of its arguments.
-
-    Attributes:
-        kernel: of one direction.
-        grid: its blocks.
-        struct: of 64-bit fields.
-    """
+    """Kernel of one direction, its blocks, and the struct of its arguments, of 64-bit fields."""
 
     kernel: Kernel
     grid: tuple[int, int, int]
     struct: type[ctypes.Structure]
 
     def __call__(self, *values: int, grid: tuple[int, int, int] | None = None) -> None:
-        """Launch it.
-
-        Args:
-            values: of all fields, and of each element of those that are arrays.
-            grid: other blocks than its own.
-        """
+        """Launch it with values of all fields and array elements; `grid` replaces its own."""
         self.kernel(grid or self.grid, self.struct.from_buffer(array("q", values)))
 
 
@@ -190,17 +163,7 @@ class Launch(NamedTuple):
 def step_ready(
     call: Call, batch: int, size: int, heads: int, dim: int, dtype: torch.dtype, device: int
 ) -> StepReady:
-    """Prepare single steps of one size. Their kernels are compiled and loaded by the first of them.
-
-    Args:
-        call: of a layer.
-        batch: rows.
-        size: features of the module's input.
-        heads: of a layer.
-        dim: units per head.
-        dtype: of all tensors.
-        device: the device's number.
-    """
+    """Prepare single steps of one size. The first of them compiles and loads their kernels."""
     check_counts(1, batch, heads)
     layout = layout_of(call.cell)
     sources = [state.number for state in layout.dense_sources.values]
@@ -229,10 +192,9 @@ def step_ready(
 
 
 def packed_places(tensors: Sequence[Any]) -> tuple[Sequence[Any], list[int]]:
-    """Tensors without gaps and aligned for wide accesses, and their addresses; 0 for none.
+    """Return tensors without gaps, aligned for wide accesses, and their addresses; 0 for None.
 
-    Args:
-        tensors: or None for each that there is not. Each is copied if it is not so already.
+    Each is copied if it is not so already.
 
     Raises:
         TensorError: a tensor has no memory, as those of a sharded module between calls.

@@ -1,4 +1,4 @@
-"""What a GPU adds to a target: kernels for a single step."""
+"""Part of a GPU's target that runs single steps."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ from .graph import capture
 
 
 class CudaSteps:
-    """Single steps of all layers, which read weights as the module stores them.
-
-    Attributes:
-        steps_as_sequences: a sequence of one step takes less time as a step.
-    """
+    """Single steps of all layers, which read weights as the module stores them."""
 
     steps_as_sequences = True
 
@@ -35,12 +31,7 @@ class CudaSteps:
     ) -> Stepped:
         """Run all layers over one step.
 
-        Args:
-            stack: the call; it drops no features.
-            x: (B, input), or (1, B, input) for a sequence of one step.
-            states: before the step, (layers, B, hidden) each; empty for their initial values.
-            weights: of each layer, one after the other, as `Form.of_step` gives them.
-            to: where the results go; None for new tensors.
+        The weights are as `Form.of_step` gives them; the rest is as in `forward_step`.
         """
         return forward_step(stack, x, states, _by_gate(stack, weights), to)
 
@@ -54,34 +45,19 @@ class CudaSteps:
         gradients: Sequence[Tensor | None],
         needs: Sequence[bool],
     ) -> list[Tensor | None]:
-        """The gradients of x, the caller's states and the flat weights of each layer.
-
-        Args:
-            stack: of the forward.
-            x: of the forward.
-            states: of the forward.
-            weights: of the forward.
-            stepped: its results.
-            gradients: of the output and of each new state; None for zero.
-            needs: which gradients are wanted.
-        """
+        """Return the gradients of x, the caller's states and the flat weights of each layer."""
         weights = _by_gate(stack, weights)
         return backward_step(stack, x, states, weights, stepped, gradients, needs)
 
     def capture(
         self, device: torch.device, runs: Sequence[Callable[[], object]]
     ) -> list[Callable[[], None]] | None:
-        """What replays each run as a graph on torch's current stream; None where nothing can be.
-
-        Args:
-            device: where the runs launch.
-            runs: launch on torch's current stream; their replays follow each other.
-        """
+        """Return the replays of each run as a graph on torch's current stream; None off a GPU."""
         return capture(device, runs) if device.type == "cuda" else None
 
 
 def _by_gate(stack: Stack, weights: Sequence[Tensor | None]) -> Sequence[Tensor | None]:
-    """Weights in the order that the kernels read: gate, head, unit."""
+    """Return weights in the order that the kernels read: gate, head, unit."""
     if stack.heads == 1:
         return weights
     with CudaMoves() as moves:

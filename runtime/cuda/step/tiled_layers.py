@@ -1,4 +1,4 @@
-"""The backward of a step whose kernels multiply by matrix instructions."""
+"""Backward of a step whose kernels multiply by matrix instructions."""
 
 from __future__ import annotations
 
@@ -11,16 +11,10 @@ from .backward_layers import BackwardLayers
 
 
 class TiledLayers(BackwardLayers):
-    """Two kernels per layer: of the gradients of weights, and of those of inputs and states."""
+    """Layers of two kernels each: for gradients of weights, and for those of inputs and states."""
 
     def run(self, layer: int, lower: bool, wanted: Sequence[bool]) -> list[Tensor | None]:
-        """The gradients of the flat weights of a layer.
-
-        Args:
-            layer: its number.
-            lower: whether the gradient of its input is wanted.
-            wanted: which weights need a gradient.
-        """
+        """Return the gradients of the flat weights of a layer."""
         ready, counts, own = self.ready, self.ready.counts, self.weights_of(layer)
         batch, heads, dim, hidden = ready.batch, ready.heads, ready.dim, ready.heads * ready.dim
         like, plane, size = self.last[0], self.plane_of(layer), ready.dtype.itemsize
@@ -63,7 +57,7 @@ class TiledLayers(BackwardLayers):
         return [d_W, d_R, *self._given(own[2:], sums)]
 
     def _given(self, own: Sequence[int], sums: Tensor | None) -> Sequence[Tensor | None]:
-        """The gradients of the bias, the diagonal weights and the params, where there are any."""
+        """Return the gradients of bias, diagonal weights and params, where there are any."""
         if sums is None:
             return [None] * len(own)
         biases, params, diagonal = self.ready.counts.sums

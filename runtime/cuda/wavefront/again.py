@@ -1,4 +1,4 @@
-"""What a recorded call does with the streams of a wavefront, done again."""
+"""Use of a wavefront's streams by a recorded call, done again."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ _COST, _MOST_SAVED = 4, 32  # launches
 
 
 def fork_again(recorder: Recorder, lanes: Lanes) -> None:
-    """Record that the streams were forked. A replay that fails joins them.
-
-    Args:
-        recorder: records the call.
-        lanes: the streams.
-    """
+    """Record that the streams were forked. A replay that fails joins them."""
 
     def fork(running: Running) -> None:
         lanes.fork(running.stream)
@@ -33,34 +28,17 @@ def fork_again(recorder: Recorder, lanes: Lanes) -> None:
 
 
 def enter_again(recorder: Recorder, lanes: Lanes, lane: Lane) -> None:
-    """Record that a stream entered.
-
-    Args:
-        recorder: records the call.
-        lanes: the streams.
-        lane: the one that entered.
-    """
+    """Record that a stream entered."""
     recorder.add(lambda _: lanes.enter(lane), [], beside=True)
 
 
 def leave_again(recorder: Recorder, lanes: Lanes, lane: Lane) -> None:
-    """Record that a stream left. What it used stays in place until all are joined.
-
-    Args:
-        recorder: records the call.
-        lanes: the streams.
-        lane: the one that left.
-    """
+    """Record that a stream left. What it used stays in place until all are joined."""
     recorder.add(lambda _: lanes.leave(lane), [], beside=True)
 
 
 def join_again(recorder: Recorder, lanes: Lanes) -> None:
-    """Record that the streams were joined.
-
-    Args:
-        recorder: records the call.
-        lanes: the streams.
-    """
+    """Record that the streams were joined."""
 
     def join(running: Running) -> None:
         running.undo.pop()
@@ -70,17 +48,12 @@ def join_again(recorder: Recorder, lanes: Lanes) -> None:
 
 
 class IssueAgain:
-    """What a recorded call issued to a stream, issued again.
+    """Operations that a recorded call issued to a stream, one per entry, issued again.
 
     The next layer's kernel is issued behind all products of the layer before, which take the host
     15 us each: longer than the device needs for them, if it was idle. A graph of them takes 5 us.
     It holds addresses, so one is made where those of an earlier call come again. Its operations run
-    one after the other, as in the stream.
-
-    Args:
-        lane: the stream.
-        entries: issue one operation each.
-        slots: the tensors that they use.
+    one after the other, as in the stream. `slots` are the tensors that they use.
     """
 
     __slots__ = ("_entries", "_graphs", "_lane", "_missed", "_saved", "_slots")
@@ -92,7 +65,7 @@ class IssueAgain:
         self._saved: float = _MOST_SAVED  # launches that may be spent on new graphs
 
     def __call__(self, running: Running) -> None:
-        """Issue it."""
+        """Issue them."""
         addresses = tuple([running.addresses[slot] for slot in self._slots])
         graph = self._graphs.get(addresses)
         if graph is None and addresses in self._missed and self._saved >= _COST:
@@ -107,8 +80,8 @@ class IssueAgain:
     def _make(self, addresses: tuple[int, ...], running: Running) -> Graph | None:
         """Make a graph for some addresses; another one goes if there are many.
 
-        None where the driver refuses, as without memory. Nothing was issued then, and a device in
-        an error says so again.
+        It is None where the driver refuses, as without memory. Nothing was issued then, and a
+        device in an error says so again.
         """
         if len(self._graphs) == _MOST_GRAPHS:
             del self._graphs[next(iter(self._graphs))]
@@ -123,6 +96,5 @@ class IssueAgain:
         return graph
 
     def _issue(self, running: Running) -> None:
-        """Issue one operation after the other."""
         for entry in self._entries:
             entry(running)

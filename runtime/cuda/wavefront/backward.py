@@ -27,12 +27,8 @@ def run_backward(
 ) -> None:
     """Run all layers from the last one to the first.
 
-    Args:
-        asked: the call.
-        schedule: of its backward, which cuts products into chunks.
-        alone: a layer that runs by itself, prepared.
-        reads: what the layers read.
-        finish: takes the gradients of a layer, by its number.
+    The schedule cuts products into chunks, and `alone` is a layer that runs by itself. `finish`
+    takes the gradients of a layer, by its number.
     """
     found = _Backward(asked, schedule, alone, reads, finish)
     last = len(asked.weights) - 1
@@ -44,7 +40,7 @@ def run_backward(
 
 
 class _Backward:
-    """A backward from the last layer to the first.
+    """Backward from the last layer to the first.
 
     Attributes:
         d_y: the gradient of the output of the next layer, (T, B, features), or None for zero.
@@ -115,11 +111,10 @@ class _Backward:
             self._finish(*each)
 
     def _finish(self, layer: int, own: kernels.BackwardParts, sums: Tensor) -> None:
-        """Compute the sums over time of a layer."""
         self.finish(layer, own.finish(sums))
 
     def _product(self, layer: int, d_wx: Tensor) -> Between:
-        """The product to the layer below, whose result becomes `d_y`."""
+        """Return the product to the layer below, whose result becomes `d_y`."""
         asked, W, masks = self.asked, self.asked.input_weight(layer), self.reads.masks
         self.d_y = d_wx.new_empty(*d_wx.shape[:2], W.shape[-1])
         assert self.schedule.chunk is not None

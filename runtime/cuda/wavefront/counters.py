@@ -1,4 +1,4 @@
-"""The counters in device memory by which the layers of a wavefront hand over chunks of steps."""
+"""Counters in device memory by which the layers of a wavefront hand over chunks of steps."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _BYTES = 4  # of a counter
 
 @lru_cache(maxsize=64)
 def layer_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
-    """Mirrors the arguments of a layer's kernel: those of a direction, and `HandoverArguments`."""
+    """Return the mirror of a layer kernel's arguments: a direction's, and `HandoverArguments`."""
 
     class LayerArguments(ctypes.Structure):
         _fields_ = [
@@ -32,13 +32,7 @@ def layer_struct(arguments: type[ctypes.Structure]) -> type[ctypes.Structure]:
 
 
 class Counters:
-    """The counters of a call, all zero at first. Layers count in the order of computation.
-
-    Args:
-        layers: that run at once.
-        chunks: of steps.
-        device: of the call.
-    """
+    """Counters of a call, all zero at first. Layers count in the order of computation."""
 
     def __init__(self, layers: int, chunks: int, device: torch.device) -> None:
         self._layers, self._chunks = layers, chunks
@@ -47,11 +41,7 @@ class Counters:
         self._first = self.tensor.data_ptr()
 
     def address(self, counter: Counter) -> int:
-        """Return the address of a counter.
-
-        Args:
-            counter: of the schedule.
-        """
+        """Return the address of a counter of the schedule."""
         kind, layer, chunk = counter
         if kind == "started":
             return self._first + _BYTES * layer
@@ -66,14 +56,11 @@ class Counters:
         steps: int,
         hands_over: bool,
     ) -> ctypes.Structure:
-        """The arguments of a layer's kernel.
+        """Return the arguments of a layer's kernel, from those of a direction.
 
-        Args:
-            arguments: of a direction.
-            place: of the layer in the order of computation; the first one waits for none.
-            layer: its number in the module, for messages.
-            steps: per chunk.
-            hands_over: whether something waits for its chunks.
+        The layer at the first place in the order of computation waits for none. Its number is that
+        in the module, for messages. `hands_over` says that something waits for its chunks, of
+        `steps` steps.
         """
         struct: Any = layer_struct(type(arguments))
         found: ctypes.Structure = struct(

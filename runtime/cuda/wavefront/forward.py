@@ -19,13 +19,10 @@ from .schedule import Schedule
 def run_forward(
     asked: LayersCall, schedule: Schedule, alone: Prepared, wx: Tensor
 ) -> tuple[list[Forward], list[Tensor]]:
-    """Run all layers; gives the result of each, and the mask of each dropout.
+    """Run all layers; return the result of each, and the mask of each dropout.
 
-    Args:
-        asked: the call.
-        schedule: of its forward, which cuts products into chunks.
-        alone: a layer that runs by itself, prepared.
-        wx: the input's share of the first layer, (B, T, N, D, Gx), which may be overwritten.
+    The schedule cuts products into chunks, and `alone` is a layer that runs by itself. wx, the
+    input's share of the first layer, is (B, T, N, D, Gx) and may be overwritten.
     """
     found = _Forward(asked, schedule, alone, wx)
     with on_device(wx.device):
@@ -37,11 +34,7 @@ def run_forward(
 
 
 class _Forward:
-    """A forward from the first layer to the last.
-
-    Attributes:
-        wx: the input's share of the next layer, (B, T, N, D, Gx).
-    """
+    """Forward from the first layer to the last; `wx` is the next layer's, (B, T, N, D, Gx)."""
 
     def __init__(self, asked: LayersCall, schedule: Schedule, alone: Prepared, wx: Tensor) -> None:
         self.asked, self.schedule, self.alone, self.wx = asked, schedule, alone, wx
@@ -83,7 +76,7 @@ class _Forward:
                 product.multiply_all(self.chunks.indices)
 
     def _product(self, layer: int) -> Between:
-        """The product from the layer below, whose result becomes `wx`."""
+        """Return the product from the layer below, whose result becomes `wx`."""
         wx = torch.empty_like(self.wx.transpose(0, 1))
         self.wx = wx.transpose(0, 1)
         asked, below = self.asked, self.results[-1].states[0]

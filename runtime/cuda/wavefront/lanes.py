@@ -1,4 +1,4 @@
-"""The streams of wavefronts on a device: one per layer, and one for the products behind each."""
+"""Streams of wavefronts on a device: one per layer, and one for the products behind each."""
 
 from __future__ import annotations
 
@@ -17,13 +17,7 @@ from ..driver.stream_memory import new_stream
 
 
 class Lane(NamedTuple):
-    """A stream of the device that stays for good.
-
-    Attributes:
-        handle: the driver's.
-        stream: as torch has it.
-        event: marks the end of a call's work on it.
-    """
+    """Stream of the device that stays for good; the event marks the end of a call's work on it."""
 
     handle: int
     stream: Any
@@ -31,14 +25,11 @@ class Lane(NamedTuple):
 
 
 class Lanes:
-    """The streams of a device, used by one call at a time.
+    """Streams of a device, used by one call at a time.
 
     A call forks them, lets each enter before its first use, and joins them. All that has been
     issued ends by itself (`codegen/cuda/wavefront/items.py`), so a call that fails in between joins
     them in the same way.
-
-    Attributes:
-        device: the device.
     """
 
     def __init__(self, device: torch.device) -> None:
@@ -53,11 +44,9 @@ class Lanes:
         self._current = 0
 
     def of(self, partition: Partition, lanes: set[items.Lane]) -> dict[items.Lane, Lane]:
-        """Return the streams of a call, made on first use.
+        """Return the streams of a call, made on first use, for the lanes of its schedule.
 
-        Args:
-            partition: that the layers run on.
-            lanes: those of the schedule.
+        The layers run on the partition.
         """
         with self._lock, beside_captures():
             self._fork, self._last = self._fork or new_event(), self._last or new_event()
@@ -75,9 +64,6 @@ class Lanes:
         """Give the streams to a call: what enters starts after the current stream's work so far.
 
         Two wavefronts never run at the same time: each may need the room of the whole device.
-
-        Args:
-            current: the handle of the current stream, of the current device.
         """
         self._lock.acquire()
         try:
@@ -90,27 +76,20 @@ class Lanes:
             raise
 
     def enter(self, lane: Lane) -> None:
-        """Let a stream start after the fork.
-
-        Args:
-            lane: the stream.
-        """
+        """Let a stream start after the fork."""
         wait_event(lane.handle, self._fork)
         self._entered.append(lane)
 
     def leave(self, lane: Lane) -> None:
-        """Let the current stream go on after one that has entered and has all its work.
-
-        Args:
-            lane: the stream.
-        """
+        """Let the current stream go on after one that has entered and has all its work."""
         record_event(lane.event, lane.handle)
         wait_event(self._current, lane.event)
         self._entered.remove(lane)
 
     def join(self) -> None:
-        """Let the current stream go on after those that have entered and have not left, and other
-        calls use all of them.
+        """Let the current stream go on after those that have entered and have not left.
+
+        Then other calls can use all streams.
         """
         try:
             for lane in tuple(self._entered):
@@ -128,9 +107,5 @@ class Lanes:
 
 @cache
 def lanes_of(index: int) -> Lanes:
-    """The streams of a device.
-
-    Args:
-        index: the device's number.
-    """
+    """Return the streams of a device."""
     return Lanes(torch.device("cuda", index))

@@ -1,4 +1,4 @@
-"""All layers of a call on a GPU, where some of them may run at the same time."""
+"""Layers of a call on a GPU, where some of them may run at the same time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .schedule import Schedule, StackSizes, schedule_of
 
 
 class Prepare(Protocol):
-    """Gives a direction of a call of one layer, prepared."""
+    """Function that prepares a direction of a call of one layer."""
 
     def __call__(
         self,
@@ -34,7 +34,7 @@ class Prepare(Protocol):
         heads: int,
         dim: int,
     ) -> Prepared:
-        """The direction, prepared."""
+        """Return the direction, prepared."""
 
 
 def forward_layers(
@@ -45,14 +45,8 @@ def forward_layers(
 ) -> tuple[list[Forward], list[Tensor]] | None:
     """Run the forward of all layers by a schedule; None where the caller runs each.
 
-    Args:
-        asked: the call.
-        x: (T, B, input).
-        prepare: gives a layer that runs by itself.
-        project: gives the input's share of the first layer.
-
-    Raises:
-        PlanError: the caller wants a wavefront, which is impossible.
+    x is (T, B, input). `prepare` gives a layer that runs by itself, and `project` the input's share
+    of the first layer.
     """
     schedule = _schedule(asked, "forward", x)
     if schedule.chunk is None:
@@ -71,14 +65,8 @@ def backward_layers(
 ) -> bool:
     """Run the backward of all layers by a schedule; False where the caller runs each.
 
-    Args:
-        asked: the call.
-        reads: what the layers read.
-        finish: takes the gradients of a layer, by its number.
-        prepare: gives a layer that runs by itself.
-
-    Raises:
-        PlanError: the caller wants a wavefront, which is impossible.
+    `finish` takes the gradients of a layer, by its number; `prepare` gives a layer that runs by
+    itself.
     """
     schedule = _schedule(asked, "backward", reads.x)
     if schedule.chunk is None:
@@ -90,7 +78,7 @@ def backward_layers(
 
 
 def _schedule(asked: LayersCall, direction: Direction, x: Tensor) -> Schedule:
-    """How the layers of a direction of a call run."""
+    """Return the schedule of a direction of a call."""
     W = asked.weights[0].W
     gates = 0 if W is None else W.shape[0]
     steps, batch, _ = x.shape

@@ -1,4 +1,4 @@
-"""The products between two layers, of one chunk of steps each."""
+"""Products between two layers, of one chunk of steps each."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .lanes import Lane
 
 
 class Between:
-    """The products from one layer to the next, of one chunk each, and dropout beside them.
+    """Products from one layer to the next, of one chunk each, and dropout beside them.
 
     A forward drops features of what it multiplies, a backward drops those of the product. All
     memory is allocated ahead of the first product, on the stream that frees it.
@@ -28,10 +28,8 @@ class Between:
         rows: (T, B, …), what is multiplied: K per row.
         matrix: (K, columns), contiguous, or the transpose of such a matrix.
         steps: per chunk.
-        forward: whether this is one.
         mask: of dropout, like `rows` in a forward and like `to` in a backward; None for none.
         scale: by what dropout multiplies the features that it keeps.
-        tf32: whether factors of float32 may be rounded to TF32.
 
     Attributes:
         bounded: whether their kernels have clusters of at most `PRODUCT_CLUSTER` blocks, which find
@@ -80,12 +78,7 @@ class Between:
         self._to, self._kept = flat.data_ptr(), (to, rows, matrix, kept)
 
     def multiply(self, chunk: int, lane: Lane | None = None) -> None:
-        """Launch the product of a chunk.
-
-        Args:
-            chunk: its number.
-            lane: where; None for the current stream.
-        """
+        """Launch the product of a chunk, by its number; a lane of None is the current stream."""
         if self._masks and lane is not None:
             refuse_recording()  # of torch's operators on another stream
             with torch.cuda.stream(lane.stream):
@@ -94,11 +87,7 @@ class Between:
             self._multiply(chunk, lane)
 
     def multiply_all(self, chunks: Sequence[int]) -> None:
-        """Launch the products of all chunks on the current stream.
-
-        Args:
-            chunks: their numbers, in the order of computation.
-        """
+        """Launch the products of chunks, in their order of computation, on the current stream."""
         for chunk in chunks:
             self._multiply(chunk, None)
 
@@ -129,17 +118,13 @@ def bounded_products(
     tf32: bool,
     device: int,
 ) -> bool:
-    """Return whether products between layers find room beside them, as `Between.bounded`.
+    """Return True if products between layers find room on the current device, as `Between.bounded`.
 
     Args:
         hidden: units of a layer.
         gates: that take input.
         rows: of a product: steps of the chunk times batch rows.
         alignment: bytes that divide the addresses of all layers' input weights, at most 16.
-        direction: of the call.
-        dtype: of its tensors.
-        tf32: whether factors of float32 may be rounded to TF32.
-        device: the device's number; it must be the current one.
     """
     # As they lie in `Between`: the rows of the weights are those of the gates.
     outputs, inputs, weights = (
@@ -154,9 +139,5 @@ def bounded_products(
 
 
 def is_bounded(product: Multiplies) -> bool:
-    """Return whether the kernel of a product has clusters of at most `PRODUCT_CLUSTER` blocks.
-
-    Args:
-        product: launches products.
-    """
+    """Return True if the kernel of a product has clusters of at most `PRODUCT_CLUSTER` blocks."""
     return product.cluster is not None and product.cluster <= PRODUCT_CLUSTER

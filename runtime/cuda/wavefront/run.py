@@ -1,4 +1,4 @@
-"""The layers of a wavefront and the products between them, issued in the order of a schedule."""
+"""Issue of a wavefront's layers and the products between them, in the order of a schedule."""
 
 from __future__ import annotations
 
@@ -31,12 +31,7 @@ from .products import Between
 
 
 class LaterLaunch:
-    """Takes the place of a launcher's `run`: keeps what it is given.
-
-    Attributes:
-        arguments: of the kernel.
-        kept: tensors that the arguments have the addresses of.
-    """
+    """Stand-in for a launcher's `run`: keeps the arguments, and the tensors that they point to."""
 
     arguments: Any
     kept: tuple[Tensor | None, ...]
@@ -44,17 +39,14 @@ class LaterLaunch:
     def __call__(
         self, arguments: ctypes.Structure, R: Tensor | None, like: Tensor, steps: int
     ) -> None:
-        """Keep them."""
+        """Keep what the launch is given."""
         self.arguments, self.kept = arguments, (R, like)
 
 
 class Chunks(NamedTuple):
-    """The chunks of steps of a call.
+    """Chunks of steps of a call; the last one may have fewer steps than `size`.
 
-    Attributes:
-        steps: of the call.
-        size: steps per chunk; the last one may have fewer.
-        descending: whether they are computed from the last step to the first.
+    Descending ones are computed from the last step to the first.
     """
 
     steps: int
@@ -63,20 +55,16 @@ class Chunks(NamedTuple):
 
     @property
     def indices(self) -> range:
-        """The chunks in the order of computation."""
+        """Chunks in the order of computation."""
         count = math.ceil(self.steps / self.size)
         return range(count - 1, -1, -1) if self.descending else range(count)
 
 
 class Layers(NamedTuple):
-    """The layers of a wavefront.
+    """Layers of a wavefront, with the products behind each that another layer follows.
 
-    Attributes:
-        ready: each layer's kernel, on the current device.
-        numbers: of the layers in the module, in the order of computation.
-        launches: of each.
-        products: behind each that another layer follows.
-        chunks: of steps.
+    The kernel is on the current device. The numbers are those in the module, in the order of
+    computation.
     """
 
     ready: Prepared
@@ -94,12 +82,9 @@ def run_group(
 ) -> None:
     """Run layers at the same time, after the current stream's work so far and before later work.
 
-    Args:
-        layers: what runs.
-        partition: the multiprocessors that the layers run on.
-        meanwhile: launches other work on the current stream, which runs beside the layers.
-        ended: launches work behind a layer and its products, by its place in the order of
-            computation; it runs beside the next layers.
+    The layers run on the partition, and `meanwhile` launches other work on the current stream,
+    which runs beside them. `ended` launches work behind a layer and its products, by its place in
+    the order of computation; it runs beside the next layers.
 
     Raises:
         PlanError: a product may need more room than the layers leave it.
@@ -132,13 +117,7 @@ def run_group(
 
 
 class _Group:
-    """Layers that run at the same time.
-
-    Args:
-        layers: what runs.
-        lanes: the streams of the device.
-        found: the stream of each lane of the schedule.
-    """
+    """Layers that run at the same time; `found` has the stream of each lane of the schedule."""
 
     def __init__(self, layers: Layers, lanes: Lanes, found: dict[items.Lane, Lane]) -> None:
         self._layers, self._lanes, self._found = layers, lanes, found
@@ -153,12 +132,7 @@ class _Group:
         self._entered: set[int] = set()
 
     def issue(self, to: items.Lane, together: Iterable[Item]) -> None:
-        """Issue items of the schedule that follow each other.
-
-        Args:
-            to: their lane.
-            together: the items.
-        """
+        """Issue items of the schedule that follow each other on a lane."""
         lane, recorder = self._found[to], recording()
         if lane.handle not in self._entered:
             self._enter(lane)
@@ -179,11 +153,7 @@ class _Group:
             self._launch(item.lane.layer, lane)
 
     def leave(self, place: int) -> None:
-        """Let the current stream go on after a layer and the products behind it.
-
-        Args:
-            place: of the layer in the order of computation.
-        """
+        """Let the current stream go on after a layer, by its place, and the products behind it."""
         recorder = recording()
         for lane in (items.Lane("layer", place), items.Lane("product", place)):
             if lane in self._found:
@@ -200,7 +170,7 @@ class _Group:
             enter_again(recorder, self._lanes, lane)
 
     def _numbers(self, counters: Sequence[Counter]) -> list[Number]:
-        """Return the counters in memory, and what they are when all that writes them has."""
+        """Return the counters in memory, with their values once all writes to them are done."""
         return [Number(self._counters.address(c), self._full[c.kind]) for c in counters]
 
     def _launch(self, place: int, lane: Lane) -> None:

@@ -1,4 +1,4 @@
-"""How the layers of a call run on a GPU: some at the same time, or one after the other.
+"""Schedules of the layers of a call on a GPU: some at the same time, or one after the other.
 
 The rule of the products between layers: where a wavefront is possible for a direction of a call,
 `layers="sequential"` cuts them into the same chunks as `layers="wavefront"`, since the library may
@@ -53,16 +53,7 @@ _LEAST_CAPABILITY = (9, 0)  # of the GPUs on which partitions were measured
 
 
 class StackSizes(NamedTuple):
-    """The sizes of a call of several layers.
-
-    Attributes:
-        layers: their number.
-        steps: of the call.
-        batch: rows.
-        heads: of a layer.
-        dim: units per head.
-        gates: that take input.
-    """
+    """Sizes of a call of several layers: `dim` is per head, and `gates` those that take input."""
 
     layers: int
     steps: int
@@ -73,7 +64,7 @@ class StackSizes(NamedTuple):
 
 
 class Schedule(NamedTuple):
-    """How the layers of a direction of a call run.
+    """Order in which the layers of a direction of a call run.
 
     Attributes:
         groups: how many layers run at once, in the order of computation.
@@ -90,7 +81,7 @@ class Schedule(NamedTuple):
     why_not: str = ""
 
     def one_by_one(self) -> Schedule:
-        """The same products, and no layers at the same time."""
+        """Return the same products, and no layers at the same time."""
         return self._replace(groups=(1,) * sum(self.groups))
 
 
@@ -103,16 +94,9 @@ def schedule_of(
     order: Order,
     alignment: int = WIDEST_ACCESS,
 ) -> Schedule:
-    """How the layers of a direction of a call run.
+    """Return the schedule of a direction of a call on torch's current device.
 
-    Args:
-        call: of each layer.
-        direction: which of the two kernels.
-        sizes: of the call.
-        dtype: of its tensors.
-        device: the device's number; it must be torch's current device.
-        order: the caller's word.
-        alignment: bytes that divide the addresses of all layers' input weights, at most 16.
+    `alignment` bytes, at most 16, divide the addresses of all layers' input weights.
 
     Raises:
         PlanError: the caller wants a wavefront, which is impossible.
@@ -141,7 +125,7 @@ def _found(
     order: Order,
     alignment: int,
 ) -> Schedule:
-    """The schedule, whether or not a stream captures."""
+    """Return the schedule, whether or not a stream captures."""
     layers, steps, batch, heads, dim, gates = sizes
     whole = Schedule((1,) * layers)
     asked = (call.cell, heads, dim, batch, dtype, device, call.choice, call.tf32)
@@ -186,13 +170,13 @@ def _found(
 
 
 def _buffer_bytes(sizes: StackSizes, found: Wavefront, dtype: torch.dtype) -> int:
-    """What the inputs' shares of the layers of a group need beside that of one layer."""
+    """Return the bytes of the inputs' shares of a group's layers, besides that of one layer."""
     units = sizes.steps * sizes.batch * sizes.heads * sizes.dim
     return (max(found.groups) - 1) * units * sizes.gates * dtype.itemsize
 
 
 def _why_not(plan: KernelPlan, sizes: StackSizes, device: int) -> str:
-    """What makes a wavefront impossible, besides room; empty if nothing does."""
+    """Return the reason that makes a wavefront impossible, besides room; empty if there is none."""
     if not isinstance(plan, TiledPlan):
         return f"a plan of the kind {plan.kind}"
     limits = device_limits(device)
@@ -215,7 +199,7 @@ def _why_not(plan: KernelPlan, sizes: StackSizes, device: int) -> str:
 
 
 def _roomiest_chip(plan: TiledPlan, device: int) -> Chip:
-    """What a device could hold of a layer's kernel, if it had no registers."""
+    """Return the room of a device for a layer's kernel, as if that had no registers."""
     limits, (threads, shared, _, _) = device_limits(device), plan.launch_shape
     each = min(_MOST_THREADS // threads, limits.shared_per_multiprocessor // max(shared, 1))
     return Chip(limits.multiprocessors, each)
@@ -223,7 +207,7 @@ def _roomiest_chip(plan: TiledPlan, device: int) -> Chip:
 
 @lru_cache(maxsize=512)
 def _chip(call: Call, plan: TiledPlan, device: int) -> Chip:
-    """What a device holds of a layer's kernel."""
+    """Return the room of a device for a layer's kernel."""
     with on_device(torch.device("cuda", device)):
         kernel = load_kernel(call.cell, plan, f"rnnc_{plan.direction}", device)
         each = blocks_per_multiprocessor(kernel.function, kernel.threads, kernel.shared)
@@ -233,11 +217,7 @@ def _chip(call: Call, plan: TiledPlan, device: int) -> Chip:
 def _partition(
     call: Call, plan: TiledPlan, found: Wavefront, sizes: StackSizes, device: int
 ) -> Partition | None:
-    """Return the partition of a wavefront; None if the driver reports less room than was estimated.
-
-    Raises:
-        NoCudaError: the driver cannot divide the device.
-    """
+    """Return the partition of a wavefront; None if the driver reports less room than estimated."""
     cluster, whole = plan.launch_shape.cluster, device_limits(device).multiprocessors
     with on_device(torch.device("cuda", device)):
         partition = partition_of(device, found.partition, cluster > PORTABLE_CLUSTER)
