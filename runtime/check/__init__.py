@@ -1,1 +1,4 @@
-"""Argument validation for `scan` and `RNN`; errors name the argument, its value and its rule."""
+"""Argument validation for `scan` and `RNN`.
+
+Each check raises `TensorError`, which names the argument, its value and its rule.
+"""

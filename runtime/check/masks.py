@@ -20,19 +20,7 @@ _INTEGERS = frozenset((torch.int64, torch.int32, torch.int16, torch.int8, torch.
 
 
 def check_masks(cell: CellSpec, lengths: Any, reset: Any, reset_to: Any, wx: Tensor) -> None:
-    """Check the arguments `lengths`, `reset` and `reset_to` of `rnnc.scan`.
-
-    Args:
-        cell: the cell.
-        lengths: the argument.
-        reset: the argument.
-        reset_to: the argument.
-        wx: checked already.
-
-    Raises:
-        TensorError: one has a wrong type, shape, dtype, device or, where the host can see it,
-            value.
-    """
+    """Check the arguments `lengths`, `reset` and `reset_to` of `rnnc.scan`, with a checked wx."""
     batch, steps, heads, dim, _ = wx.shape
     if lengths is not None:
         check_lengths(lengths, batch, steps)
@@ -53,17 +41,9 @@ def check_masks(cell: CellSpec, lengths: Any, reset: Any, reset_to: Any, wx: Ten
 def check_lengths(
     lengths: Any, batch: int, steps: int, shape: tuple[int, ...] | None = None
 ) -> None:
-    """Check the argument `lengths`.
+    """Check the argument `lengths`: whole numbers from 0 to T, of `shape`, by default (B,).
 
-    Args:
-        lengths: the argument.
-        batch: rows of the call.
-        steps: of the call.
-        shape: that it must have; None for (B,).
-
-    Raises:
-        TensorError: it is not a tensor of (B,) whole numbers, or one that the host can see is
-            below 0 or above T.
+    Values are checked where the host can see them.
     """
     shape = (batch,) if shape is None else shape
     fits = isinstance(lengths, Tensor) and lengths.shape == shape and lengths.dtype in _INTEGERS
@@ -86,18 +66,7 @@ def check_lengths(
 def check_reset(
     reset: Any, shape: tuple[int, ...], axes: str, other_name: str, other: Tensor
 ) -> None:
-    """Check the argument `reset`.
-
-    Args:
-        reset: the argument.
-        shape: that it must have.
-        axes: the names of its axes, for messages.
-        other_name: the name of `other`, for messages.
-        other: a tensor on the device of the call.
-
-    Raises:
-        TensorError: it is not a tensor of bool, or has another shape or device.
-    """
+    """Check the argument `reset`: a bool tensor of a shape, on the device of `other`."""
     wanted = f"{shape}, {axes}, of torch.bool"
     if not isinstance(reset, Tensor):
         write = f"reset=torch.as_tensor(reset, device={str(other.device)!r}).bool()"
@@ -118,18 +87,7 @@ def check_reset(
 def check_reset_value(
     name: str, value: Any, shapes: Sequence[tuple[int, ...]], axes: str, like: Tensor
 ) -> None:
-    """Check the value of one state after a reset.
-
-    Args:
-        name: for messages.
-        value: the argument.
-        shapes: of which it must have one.
-        axes: the names of their axes, for messages.
-        like: a tensor of the call's dtype and device.
-
-    Raises:
-        TensorError: it is not a tensor, or has another shape, dtype or device.
-    """
+    """Check the value of one state after a reset, which has one of `shapes`."""
     # torch.compile can neither print a size that it does not know, nor find one in a list.
     if not isinstance(value, Tensor) or not any(tuple(value.shape) == shape for shape in shapes):
         wanted = f"one of {', '.join(map(str, shapes))}: {axes}"
@@ -139,7 +97,7 @@ def check_reset_value(
 
 
 def no_reset_error() -> TensorError:
-    """The error of reset values without resets."""
+    """Return the error of reset values without resets."""
     return TensorError(
         "reset_to",
         "values to reset to, and no reset",
@@ -149,16 +107,7 @@ def no_reset_error() -> TensorError:
 
 
 def check_masks_of_operator(cell: CellSpec, masks: Masks, wx: Tensor) -> None:
-    """Check the masks of an operator of torch; kernels read them by their address.
-
-    Args:
-        cell: the cell.
-        masks: of the call.
-        wx: of the call, checked.
-
-    Raises:
-        TensorError: a tensor is missing or has another shape, dtype or device.
-    """
+    """Check the masks of an operator of torch, which kernels read by their address."""
     batch, steps, heads, dim, _ = wx.shape
     wanted: list[tuple[str, Any, Sequence[tuple[int, ...]], torch.dtype]] = [
         ("steps", masks.steps, [(steps, batch)], torch.uint8)
@@ -182,14 +131,7 @@ def check_masks_of_operator(cell: CellSpec, masks: Masks, wx: Tensor) -> None:
 def shapes_of_reset_values(
     steps: int, batch: int, heads: int, dim: int
 ) -> tuple[tuple[int, ...], ...]:
-    """The shapes that a value of `Masks.reset_to` may have.
-
-    Args:
-        steps: of the call.
-        batch: rows.
-        heads: heads.
-        dim: units per head.
-    """
+    """Return the shapes that a value of `Masks.reset_to` may have."""
     plane = (heads, dim)
     reversed_time = (batch, max(steps - 1, 0), *plane)
     return (plane, (batch, *plane), (batch, steps, *plane), reversed_time)

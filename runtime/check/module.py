@@ -19,10 +19,9 @@ from .tensor import check_like, check_same, check_strided, check_tensor, shape_e
 
 
 def check_cell(cell: Any) -> CellSpec:
-    """Take the cell of a module, or its name.
+    """Return the cell of a module, given as a cell or by its name.
 
-    Raises:
-        TensorError: it is neither, or a param has the name of one of the module's weights.
+    No param may have the name of one of the module's weights.
     """
     found = check_is_cell(cell)
     for param in found.params:
@@ -37,12 +36,7 @@ def check_cell(cell: Any) -> CellSpec:
 
 
 def check_size(name: str, value: Any, minimum: int = 1) -> int:
-    """A size of a module: a whole number, at least `minimum`.
-
-    Raises:
-        TensorError: it is not a whole number (for example NaN, a float, a string), too small, or
-            more than kernels count.
-    """
+    """Return a size of a module: a whole number, from `minimum` to the most that kernels count."""
     if isinstance(value, bool) or not isinstance(value, int) or value < minimum:
         raise TensorError(
             name, repr(value), f"a whole number, at least {minimum}", f"{name}={max(minimum, 1)}"
@@ -58,11 +52,7 @@ def check_size(name: str, value: Any, minimum: int = 1) -> int:
 
 
 def check_heads(heads: Any, hidden_size: int) -> int:
-    """The number of heads of a module; it divides the hidden size.
-
-    Raises:
-        TensorError: it is not a whole number, or does not divide the hidden size.
-    """
+    """Return the number of heads of a module, a whole number that divides the hidden size."""
     check_size("heads", heads)
     if hidden_size % heads:
         small = [n for n in range(1, isqrt(hidden_size) + 1) if hidden_size % n == 0]
@@ -79,33 +69,21 @@ def check_heads(heads: Any, hidden_size: int) -> int:
 
 
 def check_module_dtype(dtype: Any) -> None:
-    """Check the dtype of a module's weights.
-
-    Raises:
-        TensorError: it is not a floating-point dtype.
-    """
+    """Check that the dtype of a module's weights is a floating-point one."""
     used = torch.get_default_dtype() if dtype is None else dtype
     if not isinstance(used, torch.dtype) or not used.is_floating_point:
         raise TensorError("dtype", repr(dtype), "a floating-point dtype", "dtype=torch.float32")
 
 
 def check_probability(name: str, value: Any) -> float:
-    """An option that is a probability.
-
-    Raises:
-        TensorError: it is not a number from 0 to 1.
-    """
+    """Return an option that is a number from 0 to 1."""
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         raise TensorError(name, repr(value), "a probability", f"{name}=0.1")
     return float(value)
 
 
 def check_flag(name: str, value: Any) -> bool:
-    """An option that is True or False.
-
-    Raises:
-        TensorError: it is anything else, such as a number or a string.
-    """
+    """Return an option that is True or False, not a number or a string."""
     if not isinstance(value, bool):
         raise TensorError(name, repr(value), "True or False", f"{name}=True")
     return value
@@ -114,17 +92,10 @@ def check_flag(name: str, value: Any) -> bool:
 def check_input(
     x: Any, ranks: tuple[int, int], wanted: str, size: int, weight: Tensor | None
 ) -> None:
-    """Check the input of a module.
+    """Check the input of a module: its numbers of axes and the size of its last axis.
 
-    Args:
-        x: the argument.
-        ranks: the allowed numbers of axes.
-        wanted: the allowed shapes, for messages.
-        size: the size of its last axis.
-        weight: a parameter of the module; x must have its dtype and device.
-
-    Raises:
-        TensorError: x is not a tensor, or has another shape, dtype or device.
+    x must have the dtype and device of `weight`, a parameter of the module. `wanted` is for
+    messages.
     """
     wanted = f"{wanted} with input = {size}"
     check_tensor("x", x, wanted)
@@ -145,15 +116,9 @@ def check_input(
 
 
 def states_from(states: Any, hx: Any, count: int) -> Any:
-    """The states of a call that gives them by either name, or one as a bare tensor.
+    """Return the states of a call, given as `states` or as `hx`, torch's name, but not as both.
 
-    Args:
-        states: the argument.
-        hx: the argument, which torch names so.
-        count: of the cell's states.
-
-    Raises:
-        TensorError: both are given.
+    A bare tensor is the state of a cell that has one.
     """
     if states is not None and hx is not None:
         raise TensorError("hx", "states and hx", "one of them: they are the same", "hx=None")
@@ -171,16 +136,7 @@ def check_states(
 ) -> None:
     """Check the initial states of a call: one tensor for each of `names`.
 
-    Args:
-        states: the argument.
-        names: the names of the cell's states.
-        shapes: of each tensor.
-        axes: the names of the axes, for messages.
-        other_name: the name of `other`, for messages.
-        other: a tensor; the states must have its dtype and device.
-
-    Raises:
-        TensorError: a state is missing, or has another shape, dtype or device.
+    The states must have the dtype and device of `other`.
     """
     check_count(states, names)
     for name, state, shape in zip(names, states, shapes, strict=True):
@@ -190,17 +146,7 @@ def check_states(
 def check_weight_of_module(
     name: str, weight: Any, shape: tuple[int, ...], device: torch.device | None
 ) -> Tensor:
-    """Check the attribute of a module that holds a weight.
-
-    Args:
-        name: the name of the weight.
-        weight: the value of the attribute.
-        shape: the shape that it must have.
-        device: the device of the input; None if there is no input.
-
-    Raises:
-        TensorError: it is not a tensor, or has another shape or device.
-    """
+    """Check the attribute of a module that holds a weight. `device` is that of the input."""
     wanted = f"a tensor of {shape}, as in the constructor"
     if not isinstance(weight, Tensor):
         found = "nothing" if weight is None else kind_of(weight)
@@ -221,11 +167,7 @@ def check_weight_of_module(
 
 
 def one_direction_error(what: str) -> TensorError:
-    """The error of a method that goes from step to step, of a module that needs whole sequences.
-
-    Args:
-        what: the method.
-    """
+    """Return the error of a method that runs single steps, for a bidirectional module."""
     return TensorError(
         what,
         "a bidirectional module, whose reverse directions begin with the last step",

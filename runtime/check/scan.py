@@ -28,11 +28,7 @@ from .unweighted import check_unweighted
 
 
 def check_is_cell(cell: Any) -> CellSpec:
-    """Take the argument `cell`, which may be the name of a cell.
-
-    Raises:
-        TensorError: it is neither a cell nor the name of one.
-    """
+    """Return the argument `cell`, given as a cell or by its name."""
     if isinstance(cell, CellSpec):
         return cell
     if isinstance(cell, str):
@@ -52,15 +48,9 @@ def _named(name: str) -> CellSpec:
 
 
 def params_in_order(cell: CellSpec, params: Any, wx: Any) -> tuple[Any, ...]:
-    """The values of `params` in the cell's order.
+    """Return the values of `params`, a mapping with exactly the cell's params, in the cell's order.
 
-    Args:
-        cell: the cell.
-        params: the argument.
-        wx: the argument `wx`; an error in it is reported before one in `params`.
-
-    Raises:
-        TensorError: `params` is not a mapping with exactly the names of the cell's params.
+    An error in the argument `wx` is reported before one in `params`.
     """
     if params is None:
         params = {}
@@ -79,12 +69,7 @@ def params_in_order(cell: CellSpec, params: Any, wx: Any) -> tuple[Any, ...]:
 def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
     """Check the tensors of `rnnc.scan` against the cell and each other.
 
-    Args:
-        cell: the cell.
-        inputs: the arguments; only the number of params has been checked.
-
-    Raises:
-        TensorError: a tensor is missing or not used, or has a wrong shape, dtype or device.
+    Only the number of params has been checked before.
     """
     if not _fit(cell, inputs):
         _check_each(cell, inputs)
@@ -93,11 +78,7 @@ def check_scan(cell: CellSpec, inputs: ScanInputs) -> None:
 
 
 def check_operator(cell: CellSpec, inputs: ScanInputs, over_time: Sequence[bool]) -> None:
-    """Check the tensors of the operator `rnnc::scan`; kernels read all of them by address.
-
-    Raises:
-        TensorError: a tensor is missing or not used, or has a wrong shape, dtype or device.
-    """
+    """Check the tensors of the operator `rnnc::scan`; kernels read all of them by address."""
     names, params, wx = [p.name for p in cell.params], inputs.params, inputs.wx
     if len(params) != len(names) or len(over_time) != len(cell.states):
         raise TensorError(
@@ -124,15 +105,8 @@ def check_kernel_inputs(
 ) -> None:
     """Check layouts and dtypes of the tensors of a call before the kernels run.
 
-    Args:
-        cell: the cell.
-        inputs: the tensors of the call.
-        computed: the dtype in which the kernels compute.
-        known: the dtypes for which there are kernels.
-
-    Raises:
-        TensorError: a tensor is not strided, its dtype has no kernels or, without autocast, it has
-            another dtype than wx.
+    `computed` is the dtype in which the kernels compute, `known` those for which there are kernels.
+    Tensors must have the dtype of wx, except under autocast.
     """
     wx = inputs.wx
     named = {"wx": wx, "R": inputs.R, "R_diag": inputs.R_diag, "b": inputs.b}
@@ -160,7 +134,7 @@ _Wanted = tuple[Any, tuple[int, ...] | None, str | Param | State]
 
 
 def _wanted(cell: CellSpec, inputs: ScanInputs) -> list[_Wanted]:
-    """All tensors except wx, with the shapes that follow from the shape of wx."""
+    """Return all tensors except wx, with the shapes that follow from the shape of wx."""
     batch, _, heads, dim, _ = inputs.wx.shape
     dense, diagonal, bias = len(cell.dense_pairs), len(cell.diagonal_pairs), len(cell.bias_gates)
     plane, rows = (heads, dim), (batch, heads, dim)
@@ -175,7 +149,7 @@ def _wanted(cell: CellSpec, inputs: ScanInputs) -> list[_Wanted]:
 
 
 def _fit(cell: CellSpec, inputs: ScanInputs) -> bool:
-    """Whether all tensors are right. It makes no message, which would take longer than a launch."""
+    """Return True if all tensors are right. A message would take longer than a launch."""
     wx: Any = inputs.wx
     if not isinstance(wx, Tensor) or wx.ndim != 5 or wx.dtype not in DTYPES:
         return False
@@ -211,7 +185,7 @@ def _are_states(states: Any, count: int) -> bool:
 
 
 def _check_each(cell: CellSpec, inputs: ScanInputs) -> None:
-    """The checks of `_fit`; the first one that fails raises an error with a message."""
+    """Make the checks of `_fit`; the first one that fails raises an error with a message."""
     wx = inputs.wx
     check_wx(cell, wx)
     check_count(inputs.initial_states, [s.name for s in cell.states])
@@ -225,15 +199,7 @@ def _check_each(cell: CellSpec, inputs: ScanInputs) -> None:
 
 
 def check_wx(cell: CellSpec, wx: Any) -> None:
-    """Check the argument `wx`.
-
-    Args:
-        cell: the cell.
-        wx: the argument.
-
-    Raises:
-        TensorError: it is not a tensor, or has a wrong shape or dtype.
-    """
+    """Check the type, shape and dtype of the argument `wx`."""
     gates = cell.input_gates
     wanted = f"(B, T, N, D, {len(gates)}), the gates {', '.join(gates)} last"
     check_tensor("wx", wx, wanted)
@@ -273,16 +239,7 @@ def _check_weight(
 
 
 def check_count(states: Any, names: Sequence[str], argument: str = "states") -> None:
-    """Check that an argument is a tuple or list with one entry for each of `names`.
-
-    Args:
-        states: the argument.
-        names: of the cell's states.
-        argument: its name.
-
-    Raises:
-        TensorError: it is not.
-    """
+    """Check that an argument is a tuple or list with one entry for each of `names`."""
     if not _are_states(states, len(names)):
         many = isinstance(states, tuple | list)
         raise TensorError(

@@ -22,16 +22,7 @@ DTYPES: dict[torch.dtype, Dtype] = {
 
 
 def check_tensor(name: str, tensor: Any, wanted: str) -> None:
-    """Check that an argument is a tensor.
-
-    Args:
-        name: the name of the argument.
-        tensor: the argument.
-        wanted: the required shape, for messages.
-
-    Raises:
-        TensorError: it is not a tensor.
-    """
+    """Check that an argument is a tensor. `wanted` is the required shape, for messages."""
     if isinstance(tensor, Tensor):
         return
     batch_first = ", batch_first=True" if wanted.startswith("(B, T") else ""
@@ -57,16 +48,7 @@ def check_like(
 ) -> None:
     """Check that an argument is a tensor with a shape, and with another tensor's dtype and device.
 
-    Args:
-        name: the name of the argument.
-        tensor: the argument.
-        shape: the shape that it must have.
-        wanted: the shape and the names of its axes, for messages.
-        other_name: the name of `other`, for messages.
-        other: the other tensor.
-
-    Raises:
-        TensorError: it is not a tensor, or has another shape, dtype or device.
+    `wanted` is the shape and the names of its axes, for messages.
     """
     check_tensor(name, tensor, wanted)
     if tuple(tensor.shape) != shape:
@@ -75,11 +57,7 @@ def check_like(
 
 
 def check_same(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """Check that a tensor has the dtype and the device of another tensor.
-
-    Raises:
-        TensorError: it has another device or, except under autocast, another dtype.
-    """
+    """Check that a tensor has another tensor's device and, except under autocast, its dtype."""
     if tensor.dtype != other.dtype and not torch.is_autocast_enabled(other.device.type):
         raise TensorError(
             name,
@@ -97,11 +75,7 @@ def check_same(name: str, tensor: Tensor, other_name: str, other: Tensor) -> Non
 
 
 def check_strided(name: str, tensor: Tensor) -> None:
-    """Refuse a sparse, nested or otherwise packed tensor, whose elements have no strides.
-
-    Raises:
-        TensorError: the tensor has no strides.
-    """
+    """Refuse a sparse, nested or otherwise packed tensor, whose elements have no strides."""
     if tensor.is_nested:
         raise TensorError(
             name,
@@ -114,11 +88,7 @@ def check_strided(name: str, tensor: Tensor) -> None:
 
 
 def check_memory(name: str, tensor: Tensor) -> None:
-    """Refuse a tensor without memory; fully sharded modules free it between calls.
-
-    Raises:
-        TensorError: the tensor has elements and no memory.
-    """
+    """Refuse a tensor without memory; fully sharded modules free it between calls."""
     if tensor.numel() and not tensor.data_ptr():
         raise TensorError(
             name,
@@ -129,5 +99,5 @@ def check_memory(name: str, tensor: Tensor) -> None:
 
 
 def shape_error(name: str, tensor: Tensor, wanted: str, write: str) -> TensorError:
-    """The error for a tensor with a wrong shape."""
+    """Return the error for a tensor with a wrong shape."""
     return TensorError(name, f"shape {tuple(tensor.shape)}", wanted, write)

@@ -18,15 +18,7 @@ _BITS = {torch.bfloat16: 8, torch.float16: 11}
 
 
 def check_names_of_inputs(cell: CellSpec, inputs: Any) -> None:
-    """Check that the argument `inputs` has exactly the names of the cell's inputs.
-
-    Args:
-        cell: the cell.
-        inputs: the argument.
-
-    Raises:
-        TensorError: it is not a mapping with these names.
-    """
+    """Check that the argument `inputs` is a mapping with exactly the names of the cell's inputs."""
     names = [i.name for i in cell.inputs]
     given = {} if inputs is None else inputs
     if isinstance(given, Mapping) and set(given) == set(names):
@@ -40,16 +32,7 @@ def check_names_of_inputs(cell: CellSpec, inputs: Any) -> None:
 
 
 def unweighted_in_order(cell: CellSpec, inputs: Any, wx: Any) -> tuple[Tensor, ...]:
-    """The values of `inputs` in the cell's order, each with four axes.
-
-    Args:
-        cell: the cell.
-        inputs: the argument of `rnnc.scan`.
-        wx: (B, T, N, D, Gx).
-
-    Raises:
-        TensorError: a name is missing or unknown, or a tensor has a wrong shape, dtype or device.
-    """
+    """Return the argument `inputs` of `rnnc.scan` in the cell's order, each with four axes."""
     check_names_of_inputs(cell, inputs)
     if not cell.inputs:
         return ()
@@ -58,15 +41,9 @@ def unweighted_in_order(cell: CellSpec, inputs: Any, wx: Any) -> tuple[Tensor, .
 
 
 def packed_inputs_in_order(cell: CellSpec, inputs: Any, wx: Tensor) -> dict[str, Tensor]:
-    """The inputs of packed sequences in the cell's order, each with three axes.
+    """Return the argument `inputs` of `rnnc.scan_packed` in the cell's order, each with three axes.
 
-    Args:
-        cell: the cell.
-        inputs: the argument of `rnnc.scan_packed`.
-        wx: (total, N, D, Gx), checked.
-
-    Raises:
-        TensorError: a name is missing or unknown, or a tensor has a wrong shape, dtype or device.
+    wx is (total, N, D, Gx), checked.
     """
     check_names_of_inputs(cell, inputs)
     full = tuple(wx.shape[:3])
@@ -81,7 +58,7 @@ def _with_four_axes(name: str, tensor: Any, full: tuple[int, ...], like: Tensor)
 def _with_axes(
     name: str, tensor: Any, full: tuple[int, ...], rows: str, axes: str, like: Tensor
 ) -> Tensor:
-    """An input with all axes of a call, of which some may have the size 1."""
+    """Return an input with all axes of a call, of which some may have the size 1."""
     name, count = f"inputs[{name!r}]", len(full)
     wanted = f"{full[:-2]}, {rows}, or what broadcasts to {full}, {axes}"
     check_tensor(name, tensor, wanted)
@@ -101,12 +78,7 @@ def _with_axes(
 
 
 def spreads_over(shape: Sequence[int], full: Sequence[int]) -> bool:
-    """Whether a tensor has the sizes of another, or 1 in their place.
-
-    Args:
-        shape: of the tensor.
-        full: of the other.
-    """
+    """Return True if a tensor has the sizes of another, or 1 in their place."""
     return len(shape) == len(full) and all(
         own == 1 or own == size  # as torch.compile traces sizes that it does not know
         for own, size in zip(shape, full, strict=True)
@@ -114,17 +86,7 @@ def spreads_over(shape: Sequence[int], full: Sequence[int]) -> bool:
 
 
 def check_kind_of_input(name: str, tensor: Tensor, other_name: str, other: Tensor) -> None:
-    """Check that an input has the dtype and the device of a call.
-
-    Args:
-        name: of the argument.
-        tensor: the argument.
-        other_name: of `other`, for messages.
-        other: a tensor of the call.
-
-    Raises:
-        TensorError: it has another device or, except under autocast, another dtype.
-    """
+    """Check that an input has the device of `other` and, except under autocast, its dtype."""
     bits = _BITS.get(other.dtype)
     if tensor.dtype == torch.float32 and bits and not torch.is_autocast_enabled(other.device.type):
         raise TensorError(
@@ -138,16 +100,7 @@ def check_kind_of_input(name: str, tensor: Tensor, other_name: str, other: Tenso
 
 
 def check_unweighted(cell: CellSpec, unweighted: Sequence[Any], wx: Tensor) -> None:
-    """Check inputs with four axes, which kernels read by their address.
-
-    Args:
-        cell: the cell.
-        unweighted: as in `ScanInputs`.
-        wx: of the call, checked.
-
-    Raises:
-        TensorError: one is missing, or has a wrong shape, dtype or device.
-    """
+    """Check inputs with four axes, which kernels read by their address; wx is checked already."""
     if len(unweighted) != len(cell.inputs):
         found, wanted = f"{len(unweighted)} of them", f"{len(cell.inputs)} for {cell.name}"
         raise TensorError("inputs", found, wanted, "a tensor for each Input of the cell")

@@ -29,41 +29,27 @@ class Sizes(NamedTuple):
 
 
 def struct_of(*fields: int) -> bytes:
-    """A struct, filled.
-
-    Args:
-        fields: its integers and addresses in the struct's order, with those of arrays in line.
-    """
+    """Return a filled struct. Fields are in the struct's order, with those of arrays in line."""
     return packing_of(len(fields)).pack(*fields)
 
 
 @cache
 def packing_of(integers: int, numbers: int = 0, others: int = 0) -> Struct:
-    """What packs a struct.
-
-    Args:
-        integers: how many integers and addresses it begins with.
-        numbers: how many doubles follow.
-        others: how many integers and addresses follow those.
-    """
+    """Return the packing of a struct: integers and addresses, doubles, integers and addresses."""
     return Struct(f"={integers}q{numbers}d{others}q")
 
 
 def address(tensor: Tensor | None) -> int:
-    """The address of a tensor's first element; null for None."""
+    """Return the address of a tensor's first element; null for None."""
     return 0 if tensor is None else tensor.data_ptr()
 
 
 def addresses(tensors: Iterable[Tensor | None]) -> list[int]:
-    """The address of each tensor's first element; null for None."""
+    """Return the address of each tensor's first element; null for None."""
     return [0 if tensor is None else tensor.data_ptr() for tensor in tensors]
 
 
 def unweighted_fields(tensors: Iterable[Tensor]) -> list[int]:
-    """The fields of `UnweightedArguments`, in its order; none for a cell without inputs.
-
-    Args:
-        tensors: as in `ScanInputs.unweighted`.
-    """
+    """Return the fields of `UnweightedArguments`, in its order; none for a cell without inputs."""
     strides = [stride for tensor in tensors for stride in strides_of_unweighted(tensor)]
     return addresses(tensors) + strides

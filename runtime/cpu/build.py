@@ -25,8 +25,7 @@ from ..store.private import MEMORY_FOLDER
 def find_compiler() -> tuple[str, ...]:
     """Find the C++ compiler: `$CXX`, split as a shell splits it, else `c++`.
 
-    Returns:
-        Its path, and the words behind it: options, or the compiler that a `ccache` runs.
+    The result is its path, and the words behind it: options, or the compiler that a `ccache` runs.
 
     Raises:
         NoCompilerError: there is none.
@@ -48,12 +47,9 @@ def _no_compiler(found: str) -> NoCompilerError:
 
 
 def build(source: Source, compiler: tuple[str, ...], flags: tuple[str, ...]) -> bytes:
-    """The library of a source, built in the first folder that has room for the compiler's files.
+    """Build a library in the first folder that has room for the compiler's files.
 
-    Args:
-        source: its text and headers.
-        compiler: the words that `find_compiler` gives.
-        flags: for the compiler, beside those of OpenMP.
+    `compiler` is the words that `find_compiler` gives. The flags lack those of OpenMP.
 
     Raises:
         CompileError: the compiler refused the source, or no folder has room.
@@ -74,7 +70,7 @@ def build(source: Source, compiler: tuple[str, ...], flags: tuple[str, ...]) -> 
 
 
 def _places() -> Iterator[str]:
-    """Folders for files that go when the compiler has ended."""
+    """Yield folders for temporary files of the compiler."""
     for find in (tempfile.gettempdir, lambda: str(cache_folder())):
         with suppress(OSError, RuntimeError):
             yield find()
@@ -110,11 +106,7 @@ _PROBES = {
 
 
 def has_openmp(compiler: tuple[str, ...], flags: tuple[str, ...]) -> bool:
-    """Return whether a compiler has OpenMP: it compiles a few lines once, and the answer is kept.
-
-    Args:
-        compiler: the words that `find_compiler` gives.
-        flags: of all kernels.
+    """Return True if a compiler has OpenMP. It compiles a few lines once, and the answer is kept.
 
     Raises:
         CompileError: it compiles neither with OpenMP nor without.
@@ -160,10 +152,7 @@ def _probed_in(folder: Path, compiler: tuple[str, ...], flags: tuple[str, ...]) 
 
 
 def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run the compiler; a folder without room is an `OSError`, whoever met it.
-
-    The last word of the command is the library, without which no run is a success.
-    """
+    """Run the compiler, whose last word is the library; a folder without room is an `OSError`."""
     # Its messages in English; what lies between its stages goes to the same folder.
     environment = {**os.environ, "LC_ALL": "C", "TMPDIR": str(folder)}
     try:
@@ -187,16 +176,15 @@ def _run(command: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
 
 
 def tool_digest(compiler: tuple[str, ...]) -> str:
-    """Compiler and processor: `-march=native` makes a binary that other processors may refuse.
+    """Return a text that names compiler and processor.
 
-    Args:
-        compiler: the words that `find_compiler` gives.
+    `-march=native` makes a binary that other processors may refuse.
     """
     return " ".join([*map(_tool, compiler), _processor()])
 
 
 def _tool(word: str) -> str:
-    """Return a program with its size and time; of another word, such as an option, its text."""
+    """Return a program's path, size and time; for another word, such as an option, the word."""
     path = shutil.which(word)
     if path is None:
         return word

@@ -36,7 +36,7 @@ _QUICK_FLAGS = (*(f for f in _FLAGS if f not in ("-march=native", "-O3")), "-Og"
 
 
 def _flags() -> tuple[str, ...]:
-    """The flags that ship; the quick ones where `RNNC_QUICK_COMPILE` is set."""
+    """Return the flags that ship, or the quick ones if `RNNC_QUICK_COMPILE` is set."""
     return _QUICK_FLAGS if os.environ.get("RNNC_QUICK_COMPILE") else _FLAGS
 
 
@@ -72,57 +72,28 @@ class CppToolchain:
     arch = platform.machine() or "this CPU"
 
     def identity(self, plan: CpuPlan | KernelPlan) -> tuple[object, ...]:
-        """The compiler, the processor and the flags.
-
-        Args:
-            plan: not used.
-
-        Raises:
-            NoCompilerError: no C++ compiler was found.
-        """
+        """Return the compiler, the processor and the flags, which do not depend on the plan."""
         return tool_digest(find_compiler()), _flags()
 
     def build(self, source: Source) -> bytes:
-        """The library of a source.
-
-        Args:
-            source: its text and headers.
-
-        Raises:
-            CompileError: the compiler refused the source or had no room.
-        """
+        """Build the library of a source."""
         return build(source, find_compiler(), _flags())
 
     def load(self, found: Cached) -> ctypes.CDLL:
-        """The loaded library.
-
-        Args:
-            found: the file, or its content.
-
-        Raises:
-            CompileError: it cannot be loaded.
-        """
+        """Load a library."""
         return _load(found)
 
     def facts(self, library: ctypes.CDLL) -> str:
-        """Nothing: a C++ compiler reports no registers.
-
-        Args:
-            library: not used.
-        """
+        """Return no text: a C++ compiler reports no registers."""
         return ""
 
 
 @lru_cache(maxsize=512)
 def cpu_library(cell: CellSpec, plan: CpuPlan) -> ctypes.CDLL:
-    """The loaded kernels of a cell, compiled on first use and kept on disk.
+    """Return the loaded kernels of a cell, compiled on first use and kept on disk.
 
     A process keeps what it has loaded, even if the environment names other flags afterwards:
     reading the environment takes longer than the rest of a cached call of this function.
-
-    Args:
-        cell: the cell.
-        plan: the scalar type.
 
     Raises:
         NoCompilerError: no C++ compiler was found.

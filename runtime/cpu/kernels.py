@@ -22,12 +22,7 @@ from .tasks import sizes_of
 
 
 class Features(NamedTuple):
-    """Features that a kernel multiplies by W, in place of wx.
-
-    Attributes:
-        x: (T, B, features).
-        W: (Gx, N, D, features).
-    """
+    """Features (T, B, features) and weights (Gx, N, D, features) whose product a kernel makes."""
 
     x: Tensor
     W: Tensor
@@ -44,12 +39,11 @@ def forward(
     """Run all steps.
 
     Args:
-        cell: the cell.
-        plan: its plan.
-        inputs: of the call, in the plan's dtype; wx may have any strides.
+        inputs: in the plan's dtype; wx may have any strides, and has no gates if `features` is
+            given.
         keeps: whether the values of gates that a backward reads are kept.
-        stored: which states are returned at all steps.
-        features: where the kernel makes the products of the input; then wx has no gates.
+        stored: for each state, whether it is returned at all steps.
+        features: given if the kernel makes the products of the input.
     """
     wx, counts, new = inputs.wx, counts_of(cell), inputs.wx.new_empty
     batch, steps, heads, dim, _ = wx.shape
@@ -118,12 +112,8 @@ def backward(
 ) -> Gradients:
     """Run all steps backwards, then the sums over time.
 
-    Args:
-        cell: the cell.
-        plan: its plan.
-        saved: of the forward.
-        d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
-        d_last: the gradient of each last state, (B, N, D), or None for zero.
+    Gradients are of each state at all steps, (T, B, N, D), and of each last state, (B, N, D); None
+    for zero.
     """
     counts = counts_of(cell)
     values = _kept_again(cell, plan, saved) if saved.wx is not None else saved.saved.contiguous()
@@ -194,7 +184,7 @@ def backward(
 
 
 def _kept_again(cell: CellSpec, plan: CpuPlan, saved: Saved) -> Tensor:
-    """Run the forward's kernel once more, for what it keeps: so that has the same bits."""
+    """Run the forward's kernel again for the values that it keeps, which so have the same bits."""
     assert saved.wx is not None
     batch, steps, heads, dim, _ = saved.wx.shape
     if not counts_of(cell).saved:
@@ -205,7 +195,7 @@ def _kept_again(cell: CellSpec, plan: CpuPlan, saved: Saved) -> Tensor:
 
 
 def _last_gates(d_gates: Tensor, count: int) -> Sequence[Tensor]:
-    """The gradients of the cell's inputs, which are the last gates, (B, T, N, D) each."""
+    """Return the gradients of the cell's inputs, which are the last gates, (B, T, N, D) each."""
     return d_gates.transpose(0, 1).unbind(3)[-count:] if count else ()
 
 
@@ -214,24 +204,12 @@ _SMALL = 2**16
 
 
 def torch_multiplies(steps: int, batch: int, R: Tensor) -> bool:
-    """Whether torch multiplies the recurrent matrices: those of one step, if they are not small.
-
-    Args:
-        steps: of the sequence.
-        batch: rows.
-        R: as in `ScanInputs`.
-    """
+    """Return True if torch multiplies the recurrent matrices, in single steps of large products."""
     return steps == 1 and batch * R.numel() > _SMALL
 
 
 def _matrices(R: Tensor | None, heads: int, dim: int) -> tuple[Tensor | None, tuple[int, int]]:
-    """R as kernels read it, each matrix without gaps, and its strides of dense pair and head.
-
-    Args:
-        R: as in `ScanInputs`; that of one head may be rows.
-        heads: of the call.
-        dim: units per head.
-    """
+    """Return R, of which one head may be rows, as contiguous matrices, and their strides."""
     if R is None:
         return None, (0, 0)
     if heads == 1:
@@ -243,12 +221,7 @@ def _matrices(R: Tensor | None, heads: int, dim: int) -> tuple[Tensor | None, tu
 
 
 def features_of(x: Tensor, weight: Tensor) -> Features:
-    """Return features and their weights as kernels read them.
-
-    Args:
-        x: (T, B, input).
-        weight: (Gx, N, D, input).
-    """
+    """Return x (T, B, input) and its weight (Gx, N, D, input) in strides that kernels read."""
     size = weight.shape[3]
     x = x if x.stride(2) == 1 else x.contiguous()
     whole = weight.stride()[2:] == (size, 1)

@@ -12,12 +12,9 @@ from .arguments import addresses
 
 
 def reset_values(cell: CellSpec, masks: Masks | None, like: Tensor) -> list[Tensor]:
-    """The value of each state after a reset, whose units are adjacent; none without masks.
+    """Return the value of each state after a reset, with adjacent units; none without masks.
 
-    Args:
-        cell: the cell.
-        masks: of the call.
-        like: (B, N, D), of the call's dtype.
+    `like` is (B, N, D), of the call's dtype.
     """
     if masks is None:
         return []
@@ -29,12 +26,10 @@ def reset_values(cell: CellSpec, masks: Masks | None, like: Tensor) -> list[Tens
 def mask_fields(
     masks: Masks | None, values: Sequence[Tensor], d_values: Sequence[Tensor] | None = None
 ) -> list[int]:
-    """The fields of `MaskArguments`, in its order; none without masks.
+    """Return the fields of `MaskArguments`, in its order; none without masks, which are contiguous.
 
-    Args:
-        masks: of the call, contiguous.
-        values: what `reset_values` gave.
-        d_values: to which a backward adds their gradients, (B, N, D) each; None for none.
+    `values` come from `reset_values`. A backward adds their gradients to `d_values`, (B, N, D)
+    each.
     """
     if masks is None:
         return []
@@ -48,7 +43,7 @@ def mask_fields(
 
 
 def _strides(value: Tensor) -> tuple[int, int, int]:
-    """Of time, batch and head, in elements; 0 where a value does not vary."""
+    """Return the strides of time, batch and head in elements; 0 where a value does not vary."""
     strides = value.stride()
     if value.ndim == 4:
         return strides[1], strides[0], strides[2]

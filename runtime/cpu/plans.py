@@ -16,12 +16,5 @@ DTYPES: dict[torch.dtype, Dtype] = {torch.float32: "float32", torch.float64: "fl
 def plan_of(
     dtype: torch.dtype, reverse: Reverse = False, single_step: bool = False, masked: bool = False
 ) -> CpuPlan:
-    """The plan.
-
-    Args:
-        dtype: in which a call is computed.
-        reverse: which heads run from the last step to the first.
-        single_step: whether it is for single steps.
-        masked: whether calls have masks.
-    """
+    """Return the plan of calls that are computed in a dtype."""
     return CpuPlan(DTYPES[dtype], reverse, single_step, masked)

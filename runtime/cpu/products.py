@@ -23,14 +23,7 @@ _MOST_PARTS = 16
 
 
 class _Run(NamedTuple):
-    """Matrices that follow each other in R, of gates that follow each other, and one state.
-
-    Attributes:
-        state: the number of the state.
-        gate: the number of the first gate.
-        matrix: the number of the first matrix.
-        many: how many.
-    """
+    """Consecutive matrices of R that belong to consecutive gates and read one state."""
 
     state: int
     gate: int
@@ -40,7 +33,7 @@ class _Run(NamedTuple):
 
 @lru_cache(maxsize=512)
 def _runs(cell: CellSpec) -> list[_Run]:
-    """The runs of a cell, in the order of R."""
+    """Return the runs of a cell, in the order of R."""
     layout, found = layout_of(cell), list[_Run]()
     for index, gate in layout.dense_gates.items():
         state, matrix = layout.dense_sources[index].number, index.number
@@ -55,11 +48,7 @@ def _runs(cell: CellSpec) -> list[_Run]:
 
 @lru_cache(maxsize=512)
 def only_source(cell: CellSpec) -> int | None:
-    """The number of the state that all recurrent matrices read; None if there are several, or none.
-
-    Args:
-        cell: the cell.
-    """
+    """Return the number of the state that all recurrent matrices read; None for 0 or several."""
     states = {run.state for run in _runs(cell)}
     return states.pop() if len(states) == 1 else None
 
@@ -67,16 +56,11 @@ def only_source(cell: CellSpec) -> int | None:
 def recurrent_product(
     cell: CellSpec, R: Tensor, states: Sequence[Tensor], layer: int
 ) -> tuple[Tensor, tuple[int, int, int]]:
-    """The product of each recurrent matrix with the state that it reads, for one step.
+    """Multiply each recurrent matrix with the state that it reads, for one step of one layer.
 
-    Args:
-        cell: the cell.
-        R: as in `ScanInputs`, each matrix contiguous.
-        states: (layers, B, N * D) each, contiguous.
-        layer: of which states are multiplied.
-
-    Returns:
-        The products, and their strides of batch, matrix and head; units are adjacent.
+    R is as in `ScanInputs`, each matrix contiguous. The states are (layers, B, N * D) each,
+    contiguous. The result is the products, and their strides of batch, matrix and head; units are
+    adjacent.
     """
     pairs, heads, dim, _ = R.shape
     source, batch = only_source(cell), states[0].shape[1]
@@ -92,22 +76,16 @@ def recurrent_product(
 
 
 def matrices_of(R: Tensor, heads: int, dim: int) -> Tensor:
-    """R as in `ScanInputs`: a view of what a single step reads.
-
-    Args:
-        R: its rows in the order head, gate, unit; contiguous.
-        heads: of the layer.
-        dim: units per head.
-    """
+    """Return a view as in `ScanInputs` of R, whose rows are in the order head, gate, unit."""
     if heads == 1:
         return R.view(-1, 1, dim, dim)
     return R.view(heads, -1, dim, dim).transpose(0, 1)
 
 
 class StateGradients(Sequence[Tensor]):
-    """The gradients of the states before a single step.
+    """Gradients of the states before a single step.
 
-    What reaches them through matrices is added when one of them is read: nobody reads them where
+    The part that comes through matrices is added when one of them is read: nobody reads them where
     the caller gave no states.
     """
 
@@ -130,13 +108,10 @@ class StateGradients(Sequence[Tensor]):
 def add_recurrent_gradient_of_states(
     cell: CellSpec, R: Tensor, d_gates: Tensor, d_states: Sequence[Tensor]
 ) -> None:
-    """Add to the gradient of each state what reaches it through matrices, for one step.
+    """Add to the gradient of each state the part that comes through matrices, for one step.
 
-    Args:
-        cell: the cell.
-        R: as in `ScanInputs`, each matrix contiguous.
-        d_gates: (B, N, G, D), contiguous.
-        d_states: (B, N, D) each, contiguous; changed in place.
+    R is as in `ScanInputs`, each matrix contiguous. `d_gates` is (B, N, G, D), contiguous.
+    `d_states`, (B, N, D) each, contiguous, are changed in place.
     """
     batch, heads, gates, dim = d_gates.shape
     for state, gate, matrix, many in _runs(cell):
@@ -158,22 +133,18 @@ def recurrent_gradient(
     reverse: Reverse,
     zero: tuple[bool, ...] = (),
 ) -> Tensor:
-    """d_R[gate] = sum over time and batch of d_gate s_{t-1}.
+    """Return d_R[gate] = sum over time and batch of d_gate s_{t-1}, (Gr, N, D out, D in).
 
     Over several steps each matrix is a product of its own, so that a library's rounding does not
     depend on the order of gates. Products add steps in the order of memory, whichever step ran
     first.
 
     Args:
-        cell: the cell.
         d_gates: (T, B, N, G, D), contiguous, or some heads of such a tensor.
-        states: at all steps, (T, B, N, D), likewise; none where there is one step.
+        states: at all steps, (T, B, N, D), likewise; none for a single step.
         initial_states: (B, N, D) each, likewise.
         reverse: which heads ran from the last step to the first.
-        zero: for each initial state, whether it is known to be zero; empty where none is.
-
-    Returns:
-        (Gr, N, D out, D in).
+        zero: for each initial state, whether it is known to be zero; empty if none is.
     """
     if reverse == "half":
         found = []
@@ -234,6 +205,6 @@ def _add_product(total: Tensor, a: Tensor, b: Tensor, first: bool) -> None:
 
 @lru_cache(maxsize=1024)
 def _parts(rows: int, divided: bool) -> list[tuple[int, int]]:
-    """The first and last row of each part of a sum."""
+    """Return the first and last row of each part of a sum."""
     size = max(math.ceil(rows / _MOST_PARTS), _SHORTEST_PART) if divided else max(rows, 1)
     return [(first, min(first + size, rows)) for first in range(0, rows, size)]

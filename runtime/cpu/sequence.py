@@ -28,17 +28,11 @@ class CpuSequences:
         states: Sequence[Tensor],
         parameters: Sequence[Tensor | None],
     ) -> tuple[Tensor, States] | None:
-        """Run all layers over all steps.
+        """Run all layers over all steps, without gradients, lengths and resets.
 
-        Args:
-            stack: the call, without gradients, lengths and resets.
-            x: (T, B, input).
-            states: before the first step, (layers, B, hidden) each; empty for their initial values.
-            parameters: of the module.
-
-        Returns:
-            The output of the last layer, (T, B, hidden), and each state after the last step; None
-            where the caller has to run each layer by itself.
+        x is (T, B, input). The states before the first step are (layers, B, hidden) each; empty for
+        their initial values. The result is the output of the last layer, (T, B, hidden), and each
+        state after the last step; None if the caller has to run each layer by itself.
         """
         steps, batch, features = x.shape
         layers, heads, dim = stack.layers, stack.heads, stack.dim

@@ -20,9 +20,8 @@ from .tasks import sizes_of
 class CpuSteps:
     """Single steps of all layers, as part of a target.
 
-    Attributes:
-        steps_as_sequences: a step and a sequence of one step have the same products, pointwise maps
-            and bits. So the step, which has fewer tensors, serves both.
+    A step and a sequence of one step have the same products, pointwise maps and bits. So the step,
+    which has fewer tensors, serves both.
     """
 
     steps_as_sequences = True
@@ -35,15 +34,13 @@ class CpuSteps:
         weights: Sequence[Tensor | None],
         to: Stepped | None = None,
     ) -> Stepped:
-        """Run all layers over one step.
+        """Run all layers over one step, without dropout.
 
         Args:
-            stack: the call; it drops no features.
             x: (B, input), or (1, B, input) for a sequence of one step.
             states: before the step, (layers, B, hidden) each; empty for their initial values.
             weights: of each layer, one after the other, as `Form.of_step` gives them.
-            to: where the results go, without gaps; None for new tensors. They are not the states
-                given.
+            to: contiguous tensors for the results, other than `states`; None for new ones.
         """
         facts, hidden = facts_of_step(stack.calls[0], x.dtype), stack.heads * stack.dim
         x, states = x.contiguous(), [state.contiguous() for state in states]
@@ -78,30 +75,18 @@ class CpuSteps:
         gradients: Sequence[Tensor | None],
         needs: Sequence[bool],
     ) -> list[Tensor | None]:
-        """The gradients of x, the caller's states and the flat weights of each layer.
+        """Return the gradients of x, the caller's states and the flat weights of each layer.
 
-        Args:
-            stack: of the forward.
-            x: of the forward.
-            states: of the forward.
-            weights: of the forward.
-            stepped: its results.
-            gradients: of the output and of each new state; None for zero.
-            needs: which gradients are wanted.
+        `gradients` are those of the output and of each new state; None for zero.
         """
         return step_backward(stack, x, states, weights, stepped, gradients, needs)
 
     def capture(self, device: torch.device, runs: Sequence[Callable[[], object]]) -> None:
-        """What replays each run: nothing, since a CPU has no graphs.
-
-        Args:
-            device: not used.
-            runs: not used.
-        """
+        """Return None: a CPU has no graphs."""
 
 
 def _new_results(stack: Stack, facts: StepFacts, x: Tensor, states: Sequence[Tensor]) -> Stepped:
-    """Tensors for the results of a step."""
+    """Return tensors for the results of a step."""
     batch, layers, hidden = x.shape[-2], stack.layers, stack.heads * stack.dim
     # Most inputs have as many features as a layer has units: this is the fastest new tensor then.
     alike = x.shape[-1] == hidden
@@ -127,7 +112,7 @@ def _step_by_torch(
     weights: Sequence[Tensor | None],
     to: Stepped,
 ) -> None:
-    """A step whose products are torch's, layer by layer; all tensors are contiguous."""
+    """Run a step on contiguous tensors, layer by layer, with torch's products."""
     batch, heads, dim, values = x.shape[-2], stack.heads, stack.dim, stack.initial_values
     shape, rows = (1, batch, heads * dim), x.element_size() * batch * heads * dim
     sources: Sequence[Tensor] = states

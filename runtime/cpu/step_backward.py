@@ -24,17 +24,7 @@ def step_backward(
     gradients: Sequence[Tensor | None],
     needs: Sequence[bool],
 ) -> list[Tensor | None]:
-    """The gradients of x, the caller's states and the flat weights of each layer.
-
-    Args:
-        stack: as in `CpuSteps.step_backward`.
-        x: as in `CpuSteps.step_backward`.
-        states: as in `CpuSteps.step_backward`.
-        weights: as in `CpuSteps.step_backward`.
-        stepped: as in `CpuSteps.step_backward`.
-        gradients: as in `CpuSteps.step_backward`.
-        needs: as in `CpuSteps.step_backward`.
-    """
+    """Return the gradients that `CpuSteps.step_backward` returns, from the same arguments."""
     facts, count = facts_of_step(stack.calls[0], x.dtype), len(states)
     tensors = (x, *states, *weights, *stepped.last, stepped.saved, *gradients)
     tensors = tuple([t if t is None or t.is_contiguous() else t.contiguous() for t in tensors])
@@ -86,14 +76,9 @@ def _by_torch(
 ) -> None:
     """Fill the gradients of a step, layer by layer, where torch multiplies matrices.
 
-    Args:
-        stack: the call.
-        facts: of the call.
-        tensors: x, the caller's states, the weights, the new states, what the forward saved, and
-            the gradients of the output and the new states; contiguous.
-        given: how many states the caller gave.
-        needs: which gradients of the first of these are wanted.
-        found: those gradients, to be filled; those of matrices are None.
+    `tensors` are x, the `given` states, the weights, the new states, the saved values, and the
+    gradients of the output and the new states; contiguous. `found` are the gradients of the first
+    of these that a kernel writes; those of matrices are None.
     """
     x, values, cell = tensors[0], stack.initial_values, stack.calls[0].cell
     assert x is not None
@@ -148,7 +133,7 @@ def _by_torch(
 
 
 def _of_inputs(d_gates: Tensor, inputs: int) -> Tensor:
-    """The gradients of the gates with input in the order of W, (B, N * Gx * D)."""
+    """Return the gradients of the gates with input in the order of W, (B, N * Gx * D)."""
     batch, heads, gates, dim = d_gates.shape
     if heads == 1:
         return d_gates.view(batch, gates * dim)[:, : inputs * dim]

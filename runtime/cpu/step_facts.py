@@ -1,4 +1,4 @@
-"""What a single step on the CPU needs to know of its call, and who multiplies its matrices."""
+"""Facts of a call that a single step on the CPU reads, and the choice of who multiplies."""
 
 from __future__ import annotations
 
@@ -21,16 +21,14 @@ _FEW = 2**26
 
 
 class StepFacts(NamedTuple):
-    """Of a call.
+    """Kernels and counts of a call.
 
     Attributes:
-        forward: the kernel.
-        backward: likewise.
         gates: all gates of the cell.
         inputs: gates with an input.
         matrices: of the input or of the states, whichever are more.
         weights: of a layer: as many as `LayerWeights.flat` has.
-        saved: values per unit that a backward reads; 0 where none follows.
+        saved: values per unit that a backward reads; 0 if none follows.
     """
 
     forward: Callable[[bytes], object]
@@ -42,13 +40,7 @@ class StepFacts(NamedTuple):
     saved: int
 
     def multiplies(self, batch: int, hidden: int, features: int) -> bool:
-        """Whether the kernel multiplies the matrices too; else torch does.
-
-        Args:
-            batch: rows.
-            hidden: units of a layer.
-            features: of the input.
-        """
+        """Return True if the kernel multiplies the matrices too; else torch does."""
         if batch <= _FEW_ROWS:
             return True
         return batch * batch * self.matrices * hidden * max(features, hidden) <= _FEW
@@ -56,12 +48,7 @@ class StepFacts(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def facts_of_step(call: Call, dtype: torch.dtype) -> StepFacts:
-    """The facts of a call.
-
-    Args:
-        call: the call.
-        dtype: of its tensors.
-    """
+    """Return the facts of a call."""
     counts = counts_of(call.cell)
     library = cpu_library(call.cell, plan_of(dtype, single_step=True))
     return StepFacts(

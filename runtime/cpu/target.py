@@ -38,9 +38,6 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
     def find_compiler(self, index: int | None) -> None:
         """Check that kernels can be built.
 
-        Args:
-            index: of the device; not used.
-
         Raises:
             NoCompilerError: there is no C++ compiler.
             CompileError: it is there, and broken.
@@ -48,12 +45,9 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
         check_compiler()
 
     def dtypes_of(self, dtype: torch.dtype) -> tuple[torch.dtype, torch.dtype]:
-        """The dtype in which a call is computed, and the dtype of its results.
+        """Return the dtype in which a call is computed, and the dtype of its results.
 
         Half precision is computed in float32, and each result is rounded once.
-
-        Args:
-            dtype: of wx.
         """
         half = dtype in (torch.float16, torch.bfloat16)
         return torch.float32 if half else dtype, dtype
@@ -61,43 +55,25 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
     def initial_states(
         self, like: Tensor, values: Sequence[float], shape: Sequence[int]
     ) -> list[Tensor]:
-        """The states before the first step where the caller gives none.
-
-        Args:
-            like: gives dtype and device.
-            values: of each state.
-            shape: of each.
-        """
+        """Return the states before the first step where the caller gives none."""
         return [like.new_full(tuple(shape), value) for value in values]
 
     def rounds(self, dtype: torch.dtype, precision: Precision) -> bool:
-        """Whether products may round factors of float32 to TF32: never on a CPU.
-
-        Args:
-            dtype: in which the call is computed; not used.
-            precision: the caller's; not used.
-        """
+        """Return False: no product rounds factors of float32 to TF32 on a CPU."""
         return False
 
     def project(self, x: Tensor, weight: Tensor) -> Tensor:
-        """The wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
+        """Return the wx (B, T, N, D, Gx) of a module's input, by operations that autograd follows.
 
-        Args:
-            x: (T, B, input).
-            weight: (Gx, N, D, input). Its rows are permuted once per call; activations never are.
+        x is (T, B, input), and the weight (Gx, N, D, input). The rows of the weight are permuted
+        once per call; activations never are.
         """
         gates, heads, dim, _ = weight.shape
         wx = F.linear(x, rows_of(weight)).view(*x.shape[:2], heads, gates, dim)
         return wx.permute(1, 0, 2, 4, 3)
 
     def project_at(self, x: Tensor, weight: Tensor, tf32: bool) -> Tensor:
-        """The same where nothing has to follow.
-
-        Args:
-            x: as in `project`.
-            weight: as in `project`.
-            tf32: not used.
-        """
+        """Return the result of `project`, without autograd."""
         gates, heads, dim, _ = weight.shape
         wx = linear(x, rows_of(weight)).view(*x.shape[:2], heads, gates, dim)
         return wx.permute(1, 0, 2, 4, 3)
@@ -112,16 +88,10 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
         d_x: Tensor | None = None,
         by_head: bool = False,
     ) -> tuple[Tensor | None, Tensor | None]:
-        """The gradients of `project`: of x and of the weight, None where they are not wanted.
+        """Return the gradients of x and of the weight of `project`, None where they are not wanted.
 
-        Args:
-            d_wx: as `backward` gives it.
-            x: as in `project`.
-            weight: as in `project`.
-            wanted: which of the two.
-            tf32: not used.
-            d_x: to which the gradient of x is added, in place; None for a new tensor.
-            by_head: not used: it always does.
+        `d_wx` is as `backward` gives it. The gradient of x is added to `d_x` in place, if that is
+        given. Products are always by head.
         """
         gates, heads, dim, size = weight.shape
         count = x.shape[0] * x.shape[1]
@@ -140,13 +110,7 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
         return d_x, d_W
 
     def new_d_wx(self, like: Tensor, shape: Sequence[int], gates: int) -> Tensor:
-        """An empty d_wx with the strides that `backward` gives it.
-
-        Args:
-            like: gives dtype and device.
-            shape: B, T, N, D and Gx.
-            gates: all gates of the cell.
-        """
+        """Return an empty d_wx, (B, T, N, D, Gx), with the strides that `backward` gives it."""
         batch, steps, heads, dim, inputs = shape
         d_gates = like.new_empty(steps, batch, heads, gates, dim)
         return d_gates[:, :, :, :inputs].permute(1, 0, 2, 4, 3)
@@ -154,24 +118,13 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
     def saved_shape(
         self, cell: CellSpec, sizes: Sequence[int], for_backward: bool, save: Save
     ) -> tuple[int, ...]:
-        """The shape of `Forward.saved`.
-
-        Args:
-            cell: the cell.
-            sizes: T, B, N and D.
-            for_backward: whether a backward may follow.
-            save: the caller's choice.
-        """
+        """Return the shape of `Forward.saved` for the sizes T, B, N and D."""
         steps, batch, heads, dim = sizes
         keeps = for_backward and not self.computes_gates_again(save)
         return (steps if keeps else 0, batch, heads, len(facts_of(cell).saved), dim)
 
     def computes_gates_again(self, save: Save) -> bool:
-        """Return whether a backward computes the gates again, from wx and b.
-
-        Args:
-            save: the caller's choice.
-        """
+        """Return True if a backward computes the gates again, from wx and b."""
         return save == "states"
 
     def load_ahead(
@@ -183,38 +136,17 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
         dtype: torch.dtype,
         device: torch.device,
     ) -> None:
-        """Compile and load the kernels of a call that has not been made.
-
-        Args:
-            call: of one direction of time.
-            stack: of all layers; not used.
-            steps: T; not used.
-            batch: rows; not used.
-            dtype: in which the call is computed.
-            device: not used.
-        """
+        """Compile and load the kernels of a call, of one direction of time, before it is made."""
         cpu_library(call.cell, plan_of(dtype, call.choice.reverse, masked=call.masked))
 
     def forward(self, call: Call, inputs: ScanInputs, donated: bool = False) -> Forward:
-        """Run the forward of a call.
-
-        Args:
-            call: the call.
-            inputs: its tensors.
-            donated: whether nobody reads wx again; not used.
-        """
+        """Run the forward of a call; `donated` is not used."""
         plan = plan_of(inputs.wx.dtype, call.choice.reverse, masked=call.masked)
         keeps = call.for_backward and not self.computes_gates_again(call.choice.save)
         return kernels.forward(call.cell, plan, inputs, keeps, call.stored)
 
     def takes_features(self, call: Call, x: Tensor, weight: Tensor) -> bool:
-        """Return whether `forward_of_features` is faster than the product and `forward`.
-
-        Args:
-            call: the call.
-            x: (T, B, input).
-            weight: (Gx, N, D, input).
-        """
+        """Return True if `forward_of_features` is faster than the product and `forward`."""
         if call.for_backward or call.masked or call.cell.inputs:  # none of them is in that kernel
             return False
         return multiplies_features(x.shape[0], x.shape[1], weight.numel())
@@ -222,13 +154,9 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
     def forward_of_features(
         self, call: Call, x: Tensor, weight: Tensor, inputs: ScanInputs
     ) -> Forward:
-        """Run the forward of a call, whose kernel makes the products of the input too.
+        """Run the forward without a backward, by a kernel that makes the products of the input too.
 
-        Args:
-            call: the call, which no backward follows.
-            x: (T, B, input).
-            weight: (Gx, N, D, input).
-            inputs: its other tensors; wx has no gates.
+        The wx of `inputs` has no gates.
         """
         plan = plan_of(x.dtype, call.choice.reverse)
         features = kernels.features_of(x, weight)
@@ -242,14 +170,6 @@ class CpuTarget(CpuSteps, CpuSequences, Target):
         d_last: Sequence[Tensor | None],
         donated: bool,
     ) -> Gradients:
-        """Run the backward of a call.
-
-        Args:
-            call: the call.
-            saved: of its forward.
-            d_states: the gradient of each state at all steps, (T, B, N, D), or None for zero.
-            d_last: the gradient of each last state, (B, N, D), or None for zero.
-            donated: whether nobody reads `saved.saved` again; not used.
-        """
+        """Run the backward of a call. Gradients have the shapes that `kernels.backward` reads."""
         plan = plan_of(saved.saved.dtype, call.choice.reverse, masked=call.masked)
         return kernels.backward(call.cell, plan, saved, d_states, d_last)

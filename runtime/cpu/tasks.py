@@ -1,4 +1,4 @@
-"""How a call is divided among threads."""
+"""Division of a call among threads."""
 
 from __future__ import annotations
 
@@ -11,14 +11,9 @@ from .arguments import Sizes
 
 
 def sizes_of(steps: int, batch: int, heads: int, dim: int, pairs: int) -> Sizes:
-    """The sizes of a call, and of its tasks.
+    """Return the sizes of a call and of its tasks.
 
-    Args:
-        steps: of the sequence.
-        batch: batch rows.
-        heads: heads.
-        dim: units per head.
-        pairs: recurrent matrices of a head that a kernel multiplies.
+    `pairs` counts the recurrent matrices of a head that a kernel multiplies.
     """
     return _sizes(steps, batch, heads, dim, pairs, torch.get_num_threads())
 
@@ -38,16 +33,11 @@ _FEW_WEIGHTS = 2**16
 
 
 def multiplies_features(steps: int, batch: int, weights: int) -> bool:
-    """Return whether a kernel multiplies the input too, which otherwise torch does for all steps.
+    """Return True if a kernel multiplies the input too; otherwise torch does, for all steps.
 
     Where no backward follows, nobody reads these products again. So the kernel makes them for some
     steps at a time, in a core's cache. For LSTMs of 64 units with B = 32 and T = 512 that takes 0.6
-    of the time.
-
-    Args:
-        steps: of the sequence.
-        batch: batch rows.
-        weights: of the input, in a layer.
+    of the time. `weights` counts the weights of the input in a layer.
     """
     return steps > 1 and (steps * batch >= _FEW_FEATURES or weights <= _FEW_WEIGHTS)
 
@@ -61,18 +51,11 @@ _CACHED = 2**18
 
 
 def unit_parts(batch: int, heads: int, dim: int, pairs: int, threads: int) -> int:
-    """Into how many parts a head's units are divided, which then wait for each other at every step.
+    """Return the number of parts of a head's units, which then wait for each other at every step.
 
     Each thread reads its part of R alone, where it would read all of R for its batch rows. On two
     threads an LSTM of 256 units with B = 8 takes 0.72 of the time, and 0.82 with B = 32; one of 512
     units with B = 1 takes 0.73. From B = 128 on the waits cost as much as is gained.
-
-    Args:
-        batch: batch rows.
-        heads: heads.
-        dim: units per head.
-        pairs: recurrent matrices of a head.
-        threads: threads that take tasks.
     """
     matrices = pairs * dim * dim
     few_rows = batch < 4 * threads
@@ -83,12 +66,9 @@ def unit_parts(batch: int, heads: int, dim: int, pairs: int, threads: int) -> in
 
 
 def tile_rows(batch: int, heads: int, threads: int) -> int:
-    """Batch rows per task: as many as keep the threads evenly busy, since each task reads all of R.
+    """Return the batch rows of a task.
 
-    Args:
-        batch: batch rows.
-        heads: heads; a task holds one.
-        threads: threads that take tasks.
+    They are as many as keep the threads evenly busy, since each task reads all of R.
     """
 
     def busy(rows: int) -> float:

@@ -1,4 +1,4 @@
-"""What all ranks of a mesh have to agree on before a collective: all go on, or all raise."""
+"""Agreement of all ranks of a mesh before a collective: all go on, or all raise."""
 
 from __future__ import annotations
 
@@ -14,13 +14,9 @@ from ..errors import TensorError
 def agree(mesh: DeviceMesh, facts: dict[str, Any], problem: RnncError | None = None) -> None:
     """Raise on all ranks if one has a problem, or if their facts differ.
 
-    Args:
-        mesh: of one dimension; all its ranks call this at the same point.
-        facts: what has to be the same, by the name of the argument that it is about.
-        problem: what is wrong on this rank.
-
-    Raises:
-        TensorError: names the rank with the problem, or the fact that differs.
+    All ranks of the mesh, which has one dimension, call this at the same point. A fact has the name
+    of the argument that it is about. The error names the rank with the problem, or the fact that
+    differs.
     """
     parts = None if problem is None else (problem.where, problem.found, problem.wanted)
     own = parts and (*parts, problem.write if problem is not None else ""), facts

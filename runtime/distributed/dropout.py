@@ -7,15 +7,10 @@ from torch import Tensor
 
 
 def dropped(x: Tensor, probability: float, rank: int) -> Tensor:
-    """Dropout whose mask differs between ranks, also where all ranks have the same seed.
+    """Drop features by a mask that differs between ranks, even if all ranks have the same seed.
 
     The mask follows from torch's generator of the CPU, which `torch.manual_seed` sets and which
     activation checkpointing restores.
-
-    Args:
-        x: of any shape.
-        probability: of dropping a feature.
-        rank: of the mesh.
     """
     kept: Tensor = _kept(x.detach(), torch.randint(2**62, ()), rank, probability)
     return x * kept * (1 / (1 - probability) if probability < 1 else 0.0)
@@ -25,14 +20,7 @@ def dropped(x: Tensor, probability: float, rank: int) -> Tensor:
 # seed, which torch draws, so what computes it again needs nothing else. CUDA graphs leave it out.
 @torch.library.custom_op("rnnc::kept_features", mutates_args=(), tags=(torch.Tag.cudagraph_unsafe,))
 def _kept(x: Tensor, seed: Tensor, rank: int, probability: float) -> Tensor:
-    """Draw which features of x a rank keeps, 1, and which it drops, 0.
-
-    Args:
-        x: gives the shape, the dtype and the device.
-        seed: of all ranks, an int64 on the CPU.
-        rank: of the mesh.
-        probability: of dropping a feature.
-    """
+    """Draw 1 for features of x that a rank keeps, else 0, from a seed that all ranks share."""
     generator = torch.Generator(x.device).manual_seed(int(seed) + rank)
     return torch.empty_like(x).bernoulli_(1 - probability, generator=generator)
 

@@ -1,4 +1,7 @@
-"""Tensors between two ways to spread them over ranks: some steps of all heads, or the reverse."""
+"""Exchange of tensors between two ways to spread them over ranks.
+
+A rank has some steps of all heads, or all steps of some heads.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ _collectives: Any = torch.ops._c10d_functional
 
 
 class _AllToAll(torch.autograd.Function):
-    """The parts of x along its first axis, each from another rank."""
+    """Exchange of the parts of x along its first axis: each part comes from another rank."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, received: list[int], sent: list[int], group: str) -> Tensor:
@@ -36,7 +39,7 @@ def _all_to_all(x: Tensor, received: list[int], sent: list[int], group: str) -> 
 
 
 class _AllGather(torch.autograd.Function):
-    """The tensors of all ranks along the first axis; gradients are summed over the ranks."""
+    """Tensors of all ranks along the first axis; gradients are summed over the ranks."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, ranks: int, group: str) -> Tensor:
@@ -57,39 +60,30 @@ _gather: Any = _AllGather.apply
 
 
 class Steps(NamedTuple):
-    """How the steps of a call are spread over the ranks of a mesh.
-
-    Attributes:
-        mesh: of one dimension.
-        counts: the steps of each rank, in the order of time.
-    """
+    """Steps of each rank of a mesh of one dimension, in the order of time."""
 
     mesh: DeviceMesh
     counts: tuple[int, ...]
 
     @property
     def total(self) -> int:
-        """T, the steps of all ranks."""
+        """Number of steps of all ranks, T."""
         return sum(self.counts)
 
     @property
     def own(self) -> int:
-        """The steps of this rank."""
+        """Number of steps of this rank."""
         return self.counts[self.mesh.get_local_rank()]
 
     @property
     def first(self) -> int:
-        """The number of this rank's first step."""
+        """Number of this rank's first step."""
         return sum(self.counts[: self.mesh.get_local_rank()])
 
     def to_heads(self, x: Tensor) -> Tensor:
-        """All steps of this rank's heads, of some steps of all heads.
+        """Exchange some steps of all heads, (T_r, B, N, ...), for all steps of this rank's heads.
 
-        Args:
-            x: (T_r, B, N, ...).
-
-        Returns:
-            (T, B, N / n, ...), contiguous.
+        The result is (T, B, N / n, ...), contiguous.
         """
         ranks = len(self.counts)
         by_rank = torch.unflatten(x, 2, (ranks, -1)).movedim(2, 0)
@@ -98,13 +92,9 @@ class Steps(NamedTuple):
         return self._exchanged(sent, *sizes)
 
     def to_steps(self, y: Tensor) -> Tensor:
-        """Some steps of all heads, of all steps of this rank's heads: the inverse.
+        """Exchange all steps of this rank's heads, (T, B, N / n, ...), for some steps of all heads.
 
-        Args:
-            y: (T, B, N / n, ...).
-
-        Returns:
-            (T_r, B, N, ...).
+        The result is (T_r, B, N, ...).
         """
         ranks = len(self.counts)
         sizes = [self.own] * ranks, list(self.counts)
@@ -112,10 +102,9 @@ class Steps(NamedTuple):
         return torch.unflatten(received, 0, (ranks, self.own)).movedim(0, 2).flatten(2, 3)
 
     def gathered(self, x: Tensor) -> Tensor:
-        """All steps on all ranks.
+        """Return x (T_r, ...) with all steps, on all ranks.
 
-        Args:
-            x: (T_r, ...); of bool, or of numbers, whose gradients are summed over the ranks.
+        x is of bool, or of numbers, whose gradients are summed over the ranks.
         """
         most, given = max(self.counts), x.to(torch.uint8) if x.dtype == torch.bool else x
         if self.own < most:
@@ -128,6 +117,6 @@ class Steps(NamedTuple):
         return found.to(x.dtype)
 
     def _exchanged(self, x: Tensor, received: list[int], sent: list[int]) -> Tensor:
-        """The parts of x along its first axis, each from another rank."""
+        """Exchange the parts of x along its first axis."""
         found: Tensor = _exchange(x, received, sent, self.mesh.get_group().group_name)
         return found

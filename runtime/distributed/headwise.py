@@ -125,17 +125,17 @@ class Headwise(Parallel):
         return y[0], last
 
     def _whole(self, y: Tensor) -> DTensor:
-        """The features of all heads of this rank's, by direction: (T, B, directions, features)."""
+        """Gather the features of all heads, (T, B, directions, features)."""
         by_direction = torch.unflatten(y, -1, (2 if self.bidirectional else 1, -1))
         sharded = DTensor.from_local(by_direction, self._mesh, [Shard(-1)], run_check=False)
         return sharded.redistribute(self._mesh, [Replicate()])
 
     def _between(self, y: Tensor) -> Tensor:
-        """The input of the layer above, of which each rank's heads give a part of the gradient."""
+        """Return the input of the layer above; each rank's heads give a part of its gradient."""
         return self._whole(y).to_local(grad_placements=[Partial()]).flatten(-2)
 
     def _output(self, y: Tensor) -> Tensor:
-        """The output in the layout of the style."""
+        """Return the output in the layout of the style."""
         layout = self._output_layout
         if layout == Shard(-1) and not self.bidirectional:
             found = DTensor.from_local(y, self._mesh, [layout], run_check=False)

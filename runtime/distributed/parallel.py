@@ -1,4 +1,4 @@
-"""What modules whose heads are spread over ranks have in common."""
+"""Base of modules whose heads are spread over ranks."""
 
 from __future__ import annotations
 
@@ -27,32 +27,21 @@ from .dropout import dropped
 
 
 class NoCalls(KnownCalls):
-    """Finds no call: kernels run on this rank's part of each, not on the module's tensors."""
+    """Known calls that stay empty, since kernels run on parts of the module's tensors."""
 
     def find_sequence(self, *call: Any) -> None:
-        """Nothing.
-
-        Args:
-            call: as in `KnownCalls`.
-        """
+        """Return None."""
 
     def find(self, *call: Any) -> None:
-        """Nothing.
-
-        Args:
-            call: as in `KnownCalls`.
-        """
+        """Return None."""
 
 
 class Parallel(RNN):
     """An `rnnc.RNN` of which each rank of a mesh has N / n heads.
 
-    A style makes a module one by changing its class, as `fully_shard` does. Weights are DTensors,
-    whose rows are in the order head, gate, unit: `Shard(0)` gives a rank whole heads.
-
-    Attributes:
-        style: the name of the style, for messages.
-        directions_apart: whether both directions of a layer are always two calls.
+    A style changes the class of a module to this one, as `fully_shard` does. Weights are DTensors,
+    whose rows are in the order head, gate, unit: `Shard(0)` gives a rank whole heads. If
+    `directions_apart`, both directions of a layer are always two calls.
     """
 
     style: ClassVar[str]
@@ -62,14 +51,7 @@ class Parallel(RNN):
 
     @classmethod
     def check(cls, module: RNN) -> None:
-        """Refuse a module that the style cannot run.
-
-        Args:
-            module: of one process.
-
-        Raises:
-            TensorError: says why.
-        """
+        """Raise a `TensorError` for a module of one process that the style cannot run."""
 
     def _begin(self, mesh: DeviceMesh, options: dict[str, Any]) -> None:
         self._mesh, self._agreed = mesh, False
@@ -85,39 +67,21 @@ class Parallel(RNN):
         self._own_form = rows_form(self.heads // ranks, self.hidden_size // self.heads)
 
     def forward(self, x: Any, states: Any = None, *, hx: Any = None, **more: Any) -> Any:
-        """As `rnnc.RNN.forward`.
+        """Run `rnnc.RNN.forward` with x as the style takes it, on all ranks.
 
-        Args:
-            x: as the style takes it.
-            states: of this rank's heads, (num_layers, B, hidden / n) each, or DTensors.
-            hx: another name of `states`.
-            more: the other arguments of `rnnc.RNN.forward`.
+        `states` and its other name `hx` are those of this rank's heads, (num_layers, B, hidden / n)
+        each, or DTensors.
         """
         if not (self._agreed or torch.compiler.is_compiling() or _is_capturing(self._mesh)):
             self._first_call(x)
         return super().forward(x, self._own(states), hx=self._own(hx), **more)
 
     def step(self, x: Any, states: Any = None, *, hx: Any = None, **more: Any) -> Any:
-        """As `rnnc.RNN.step`.
-
-        Args:
-            x: as `forward` takes it, without steps.
-            states: as in `forward`.
-            hx: another name of `states`.
-            more: the other arguments of `rnnc.RNN.step`.
-        """
+        """Run `rnnc.RNN.step` with x and states as `forward` takes them, but without steps."""
         return super().step(x, self._own(states), hx=self._own(hx), **more)
 
     def stepper(self, *args: Any, **options: Any) -> NoReturn:
-        """Refused: a stepper reads whole weights.
-
-        Args:
-            args: those of `rnnc.RNN.stepper`.
-            options: likewise.
-
-        Raises:
-            TensorError: always.
-        """
+        """Raise a `TensorError`: a stepper reads whole weights."""
         raise TensorError(
             "stepper",
             f"a module that {self.style} has spread over ranks",
@@ -126,7 +90,7 @@ class Parallel(RNN):
         )
 
     def _first_call(self, x: Any) -> None:
-        """Let the ranks agree on the input of the first call; later ones exchange no word of it."""
+        """Let the ranks agree on the input of the first call; later ones exchange no facts."""
         problem = None
         try:
             self._check_sequence(x, None)
@@ -137,11 +101,11 @@ class Parallel(RNN):
         self._agreed = True
 
     def _facts_of(self, x: Tensor) -> dict[str, Any]:
-        """What the input has in common on all ranks."""
+        """Return the facts of the input that are the same on all ranks."""
         return {"the shape of x": tuple(x.shape), "the dtype of x": x.dtype}
 
     def _own(self, states: Any) -> Any:
-        """States of this rank's heads, of DTensors or as they are."""
+        """Return states of this rank's heads, from DTensors or as they are."""
         if isinstance(states, DTensor):
             return states.redistribute(self._mesh, [Shard(-1)]).to_local()
         if isinstance(states, list | tuple):
@@ -149,37 +113,37 @@ class Parallel(RNN):
         return states
 
     def _one_layer(self) -> Settings:
-        """The settings of a layer with this rank's heads."""
+        """Return the settings of a layer with this rank's heads."""
         settings = self._settings()
         heads, form = settings.heads // self._mesh.size(), self._own_form
         return settings._replace(layers=1, heads=heads, dropout=0.0, order="auto", form=form)
 
     def _weights_of_layer(self, layer: int) -> list[Any]:
-        """The weights of a layer, as DTensors."""
+        """Return the weights of a layer, as DTensors."""
         each = len(self._in_order) // self.num_layers
         own = self._in_order[layer * each : (layer + 1) * each]
         return [None if named is None else weight_of(self, named, None) for named in own]
 
     def _part(self, layer: int) -> slice:
-        """The directions of a layer among those of all."""
+        """Return the directions of a layer among those of all layers."""
         directions = 2 if self.bidirectional else 1
         return slice(layer * directions, (layer + 1) * directions)
 
     def _dropped(self, y: Tensor) -> Tensor:
-        """The features between two layers, by a mask of this rank's own."""
+        """Drop features between two layers, by a mask of this rank's own."""
         if not (self.training and self.dropout):
             return y
         return dropped(y, self.dropout, self._mesh.get_local_rank())
 
     def _own_heads(self, inputs: Sequence[Tensor]) -> list[Tensor]:
-        """Of the cell's inputs, the same on all ranks, the parts for this rank's heads."""
+        """Return the parts of the cell's inputs, the same on all ranks, for this rank's heads."""
         count = self.heads // self._mesh.size()
         first = self._mesh.get_local_rank() * count
         whole = [entered(each, self._mesh) for each in inputs]
         return [x[:, :, first : first + count] if x.shape[2] > 1 else x for x in whole]
 
     def _states_out(self, lasts: Sequence[States]) -> States:
-        """Each state of all layers: of this rank's heads, or as DTensors."""
+        """Return each state of all layers: of this rank's heads, or as DTensors."""
         found = [torch.cat(each) for each in zip(*lasts, strict=True)]
         if not self._use_local_output:
             found = [DTensor.from_local(each, self._mesh, [Shard(-1)]) for each in found]
@@ -187,14 +151,7 @@ class Parallel(RNN):
 
 
 def local(weight: Tensor | None) -> Tensor | None:
-    """This rank's rows of a weight.
-
-    Args:
-        weight: a DTensor with `Shard(0)`, or None.
-
-    Raises:
-        TensorError: it is no DTensor.
-    """
+    """Return this rank's rows of a weight; raise a `TensorError` unless it is a DTensor or None."""
     if weight is None:
         return None
     if not isinstance(weight, DTensor):
@@ -208,14 +165,9 @@ def local(weight: Tensor | None) -> Tensor | None:
 
 
 def entered(x: Tensor, mesh: DeviceMesh, layout: Any = None) -> Tensor:
-    """A tensor that is the same on all ranks and of which each rank reads what it needs.
+    """Return a tensor that is the same on all ranks, and whose gradient is the sum over all ranks.
 
-    Its gradient is the sum over all ranks.
-
-    Args:
-        x: a plain tensor or a DTensor.
-        mesh: of the ranks.
-        layout: of a plain tensor; None for one that all ranks have.
+    x is a DTensor, or a plain tensor of `layout`; None for one that all ranks have.
     """
     if not isinstance(x, DTensor):
         x = DTensor.from_local(x, mesh, [layout or Replicate()], run_check=False)
@@ -234,19 +186,9 @@ def run_layer(
 ) -> tuple[list[Tensor], States]:
     """Run one layer on this rank's heads.
 
-    Args:
-        module: gives the projection.
-        settings: of the layer.
-        x: (T, B, input).
-        states: before the first step, (directions, B, features) each; None for each state's `init`.
-        weights: of the layer.
-        every: whether all states are wanted at all steps, or the output alone.
-        ragged: lengths and resets.
-        unweighted: as in `ScanInputs`.
-
-    Returns:
-        The output, or all states, at all steps, (T, B, directions * features) each, and each state
-        after the last step.
+    x is (T, B, input). The states before the first step are (directions, B, features) each; None
+    for each state's `init`. The result is the output, or all states if `every`, at all steps, (T,
+    B, directions * features) each, and each state after the last step.
     """
     call, projection = (False, x, states, weights), module._projection
     if projection is not None:
@@ -258,12 +200,7 @@ def run_layer(
 
 
 def of_layer(ragged: Ragged | None, part: slice) -> Ragged | None:
-    """The lengths and resets of a call, with the reset values of one layer.
-
-    Args:
-        ragged: of the call.
-        part: the directions of the layer among those of all.
-    """
+    """Return the lengths and resets of a call, with the reset values of the directions `part`."""
     if ragged is None or ragged.reset_to is None:
         return ragged
     return ragged._replace(reset_to=[value[part] for value in ragged.reset_to])

@@ -1,4 +1,4 @@
-"""What selective activation checkpointing keeps: the results of rnnc's operators."""
+"""Policy of selective activation checkpointing that keeps the results of rnnc's operators."""
 
 from __future__ import annotations
 

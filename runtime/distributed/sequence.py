@@ -91,28 +91,13 @@ class Sequential(Parallel):
 
     @classmethod
     def check(cls, module: RNN) -> None:
-        """Refuse a projection.
-
-        Args:
-            module: of one process.
-
-        Raises:
-            TensorError: it has one.
-        """
+        """Raise a `TensorError` for a module with a projection."""
         if module.proj_size:
             found = f"proj_size={module.proj_size}"
             raise TensorError(cls.style, found, "a module without it", "HeadwiseParallel")
 
     def step(self, *args: Any, **options: Any) -> Any:
-        """Refused: a single step cannot be spread over ranks.
-
-        Args:
-            args: those of `rnnc.RNN.step`.
-            options: likewise.
-
-        Raises:
-            TensorError: always.
-        """
+        """Raise a `TensorError`: a single step cannot be spread over ranks."""
         write = "HeadwiseParallel, or a module of one process with the weights of a checkpoint"
         raise TensorError("step", "a single step of SequenceParallel", "a sequence", write)
 
@@ -124,7 +109,7 @@ class Sequential(Parallel):
         return facts
 
     def _ragged(self, x: Tensor, masks: tuple[Any, Any, Any]) -> Ragged | None:
-        """Lengths are those of all ranks' steps, and the rest is this rank's."""
+        """Return lengths of all ranks' steps, and resets of this rank's."""
         lengths, *rest = masks
         sizes = self.num_layers * (2 if self.bidirectional else 1), self._widths
         found = ragged_of(self._state_names, sizes, x, self.batch_first, None, *rest)
@@ -169,7 +154,7 @@ class Sequential(Parallel):
         ragged: Ragged | None,
         unweighted: Sequence[Tensor],
     ) -> tuple[list[Tensor], States]:
-        """The output, or all states, at this rank's steps, and those after the last step."""
+        """Return the output, or all states, at this rank's steps, and the last states."""
         settings = self._one_layer()
         weights = self._weights_of_layer(layer)
         each = len(weights) // len(settings.choices)
@@ -189,7 +174,7 @@ class Sequential(Parallel):
         return found, tuple([torch.stack(both) for both in zip(*lasts, strict=True)])
 
     def _input(self, x: Tensor, weight: DTensor | None, steps: Steps) -> Tensor:
-        """The wx (B, T, N / n, D, Gx) of this rank's heads, of x (T_r, B, input) of its steps."""
+        """Return wx (B, T, N / n, D, Gx) of this rank's heads, from x (T_r, B, input)."""
         dim, ranks = self.hidden_size // self.heads, self._mesh.size()
         if weight is None:
             return x.new_empty(x.shape[1], steps.total, self.heads // ranks, dim, 0)
@@ -215,7 +200,7 @@ class Sequential(Parallel):
         masks: Masks | None,
         unweighted: Sequence[Tensor],
     ) -> tuple[list[Tensor], States]:
-        """The states of this rank's heads, (T, B, N / n, D) each, and those after the last step."""
+        """Return the states of this rank's heads, (T, B, N / n, D) each, and the last ones."""
         settings, cell = self._one_layer(), self.cell
         shape = wx.shape[0], *wx.shape[2:4]
         if states is None:
@@ -234,7 +219,7 @@ class Sequential(Parallel):
         return in_time, tuple([state.flatten(1) for state in last])
 
     def _own_steps(self, x: Tensor) -> tuple[Tensor, Steps]:
-        """The steps of this rank, and how those of all ranks are spread."""
+        """Return the steps of this rank, and the distribution of all steps."""
         ranks = self._mesh.size()
         if isinstance(x, DTensor):
             length = -(-x.shape[0] // ranks)  # as `Shard` spreads them
@@ -249,7 +234,7 @@ class Sequential(Parallel):
         return x, Steps(self._mesh, tuple(torch.cat(found).tolist()))
 
     def _of_all_steps(self, x: Tensor, ragged: Ragged, steps: Steps) -> tuple[Tensor, Ragged]:
-        """The input without what no row runs, and the resets of all steps."""
+        """Return x without values that no row reads, and the resets of all steps."""
         lengths, reset, values = ragged.lengths, ragged.reset, ragged.reset_to
         if lengths is not None:
             check_lengths(lengths, len(lengths), steps.total)
@@ -260,7 +245,7 @@ class Sequential(Parallel):
         return x, Ragged(lengths, None if reset is None else steps.gathered(reset), values)
 
     def _of_all_inputs(self, inputs: Sequence[Tensor], steps: Steps) -> list[Tensor]:
-        """Of the cell's inputs at this rank's steps, those of its heads at all steps."""
+        """Return the cell's inputs of this rank's heads at all steps, from those at its steps."""
         heads = self.heads // self._mesh.size()
         first, found = self._mesh.get_local_rank() * heads, []
         for each in inputs:
@@ -280,7 +265,7 @@ class Sequential(Parallel):
 
 
 def _without_inference() -> AbstractContextManager[Any]:
-    """Without gradients rather than in inference mode, in which torch 2.11 gathers no DTensor."""
+    """Replace inference mode, in which torch 2.11 gathers no DTensor, by `no_grad`."""
     if torch.compiler.is_compiling() or not torch.is_inference_mode_enabled():
         return nullcontext()
     stack = ExitStack()

@@ -1,4 +1,4 @@
-"""From a module of one process to one whose heads are spread over the ranks of a mesh."""
+"""Conversion of a module of one process to one whose heads are spread over the ranks of a mesh."""
 
 from __future__ import annotations
 
@@ -27,12 +27,9 @@ def spread_heads(
 ) -> nn.Module:
     """Keep the heads of this rank of each weight, and run the module as one of `kind`.
 
-    Args:
-        module: an `rnnc.RNN`, the same on all ranks.
-        mesh: of one dimension.
-        kind: its methods replace those of the module.
-        options: attributes of that kind.
-        source: the rank whose weights all ranks take; None if each keeps its own.
+    The module is an `rnnc.RNN`, the same on all ranks of a mesh of one dimension. `options` are
+    attributes of the kind. All ranks take the weights of the rank `source`; None keeps each one's
+    own.
 
     Raises:
         TensorError: on all ranks, if the module or the mesh of one does not fit.
@@ -71,11 +68,7 @@ def _check_mesh(mesh: Any, style: str) -> None:
 
 
 def _facts_of(module: nn.Module, mesh: DeviceMesh, kind: type[Parallel]) -> dict[str, Any]:
-    """What all ranks must have in common.
-
-    Raises:
-        TensorError: this rank's module does not fit.
-    """
+    """Return facts that all ranks must share; raise if this rank's module does not fit."""
     style, count = kind.style, mesh.size()
     if not isinstance(module, RNN):
         raise TensorError(

@@ -10,16 +10,7 @@ from ..errors import TensorError
 
 
 def replace_weight(module: nn.Module, name: str, value: Tensor) -> None:
-    """Set a weight that is not a parameter, through the tensors that it is computed from.
-
-    Args:
-        module: has the weight.
-        name: of the weight.
-        value: its new value.
-
-    Raises:
-        TensorError: how it is computed is unknown.
-    """
+    """Set a weight through the tensors that it is computed from; raise if their kind is unknown."""
     origin = module._parameters.get(f"{name}_orig")
     if is_parametrized(module, name):
         setattr(module, name, value)  # the parametrization's right_inverse

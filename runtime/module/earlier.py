@@ -22,25 +22,14 @@ _NAMES = ("{}", "{}_orig", "{}_mask", "parametrizations.{}.original")
 
 
 def reordered(named: Named, weight: Any) -> Any:
-    """A weight of an earlier version in rows; anything else as it is.
-
-    Args:
-        named: which one.
-        weight: its value.
-    """
+    """Return a weight of an earlier version in rows; anything else as it is."""
     if named.gates is None or not isinstance(weight, Tensor) or weight.shape != named.by_gate:
         return weight
     return to_rows(weight)
 
 
 def reorder_state_dict(weights: Iterable[Named], state_dict: Any, prefix: str) -> None:
-    """Put the rows of weights of earlier versions in order, in place.
-
-    Args:
-        weights: of the module.
-        state_dict: by key.
-        prefix: of the module's keys.
-    """
+    """Put the rows of weights of earlier versions in order, in place."""
     for named in weights:
         for name in _NAMES:
             key = prefix + name.format(named.attribute)
@@ -49,19 +38,14 @@ def reorder_state_dict(weights: Iterable[Named], state_dict: Any, prefix: str) -
 
 
 def reorder_module(module: nn.Module, weights: Iterable[Named]) -> None:
-    """Put the rows of the weights of a module from an earlier version in order, in place.
-
-    Args:
-        module: has the weights.
-        weights: all of them.
-    """
+    """Put the rows of the weights of a module from an earlier version in order, in place."""
     for named in weights:
         for tensor in _tensors_of(module, named):
             tensor.data = reordered(named, tensor.data)
 
 
 def _tensors_of(module: nn.Module, named: Named) -> list[Tensor]:
-    """The parameters and buffers of a module that a weight is, or is computed from."""
+    """Return the parameters and buffers of a module that a weight is, or is computed from."""
     found = []
     for name in _NAMES:
         *path, last = name.format(named.attribute).split(".")
@@ -117,7 +101,7 @@ def upgrade_optimizer_state(optimizer: torch.optim.Optimizer, module: nn.Module)
 
 
 def _is_of_today(state: Tensor, weight: Tensor) -> bool:
-    """Whether a state has the shape of today's weight, perhaps summed over some of its axes."""
+    """Return True for a state in the shape of today's weight, or summed over some of its axes."""
     pairs = zip(state.shape, weight.shape, strict=False)
     return not state.ndim or (
         state.ndim == weight.ndim and all(one in (1, size) for one, size in pairs)

@@ -1,4 +1,4 @@
-"""The cell to which a state dict belongs: its name, and a digest of what its parameters mean.
+"""Identity of the cell of a state dict: its name, and a digest of the meaning of its parameters.
 
 The digest covers the cell's declarations and its rounded results on fixed numbers. So it does not
 depend on the form of the equations, nor on the values of constants. The equations are there for the
@@ -29,20 +29,14 @@ _SHOWN = 100  # characters of an equation in a message
 
 
 def identity_of(cell: CellSpec) -> dict[str, Any]:
-    """A cell's entry in the metadata of a state dict."""
+    """Return a cell's entry in the metadata of a state dict."""
     return {"name": cell.name, "digest": _digest(cell), "equations": list(_equations(cell))}
 
 
 def check_same_cell(found: Any, cell: CellSpec, prefix: str) -> None:
-    """Check that a state dict was saved by a module of the same cell.
+    """Raise a `TensorError` if a state dict was saved by a module of another cell.
 
-    Args:
-        found: the entry in its metadata; None is accepted.
-        cell: the module's.
-        prefix: of the module's keys.
-
-    Raises:
-        TensorError: it was another cell.
+    `found` is the entry in its metadata; None, of a state dict without one, passes.
     """
     if not isinstance(found, dict) or found.get("digest") == _digest(cell):
         return
@@ -67,12 +61,7 @@ def _equations(cell: CellSpec) -> tuple[str, ...]:
 
 
 def _differing(saved: Any, own: tuple[str, ...]) -> tuple[str, str]:
-    """Find the first equation in which two cells differ, as the ends of two lines of a message.
-
-    Args:
-        saved: the equations of one, if its file has them.
-        own: of the other.
-    """
+    """Find the first equation in which two cells differ, as the ends of two lines of a message."""
     if not isinstance(saved, list):
         return "", ""
     theirs, ours = ({str(line).partition(" = ")[0]: str(line) for line in e} for e in (saved, own))
@@ -86,7 +75,7 @@ def _differing(saved: Any, own: tuple[str, ...]) -> tuple[str, str]:
 
 
 def _around(line: str, place: int) -> str:
-    """Return a line, or of a long one what is around a place."""
+    """Return a line, or the part of a long one around a place."""
     begin = max(place - _SHOWN // 2, 0) if len(line) > _SHOWN else 0
     shown = line[begin : begin + _SHOWN]
     return f", with {'…' * (begin > 0)}{shown}{'…' * (begin + _SHOWN < len(line))}"
@@ -108,7 +97,7 @@ def _digest(cell: CellSpec) -> str:
 
 
 def _values(cell: CellSpec) -> list[str]:
-    """The cell's results over two steps of fixed numbers, in float64."""
+    """Return the cell's results over two steps of fixed numbers, in float64."""
     numbers = _numbers()
 
     def draw(*shape: int) -> Tensor:
@@ -134,7 +123,7 @@ def _values(cell: CellSpec) -> list[str]:
 
 
 def _numbers() -> Iterator[float]:
-    """Pseudo-random numbers in (0, 1), the same on every machine."""
+    """Yield pseudo-random numbers in (0, 1), the same on every machine."""
     state = 1
     while True:
         state = state * 48271 % 0x7FFFFFFF
@@ -142,5 +131,5 @@ def _numbers() -> Iterator[float]:
 
 
 def _rounded(value: float) -> str:
-    """A number rounded to 6 decimals and 6 significant digits; -0 becomes 0."""
+    """Return a number rounded to 6 decimals and 6 significant digits; -0 becomes 0."""
     return f"{round(value, _DIGITS) + 0.0:.{_DIGITS}g}"

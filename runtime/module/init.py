@@ -135,15 +135,7 @@ def constant_(rnn: RNN, name: str, value: float, *, gate: str | None = None) -> 
 def _fill(
     rnn: RNN, name: str, gate: str | None, rank: int, change: Callable[[Tensor], object]
 ) -> None:
-    """Change the rows of each gate and head of some weights in place.
-
-    Args:
-        rnn: the module.
-        name: of one weight, or of those of all layers and directions.
-        gate: the name of a gate; None for all.
-        rank: the fewest axes of the weights.
-        change: a matrix (D, features) or a vector (D).
-    """
+    """Change the rows of each gate and head in place; `gate` is None for all gates."""
     if not isinstance(rnn, RNN):
         raise TensorError("rnn", kind_of(rnn), "an rnnc.RNN", 'rnnc.RNN("lstm", 10, 8)')
     found = [named for named in rnn._all_weights() if named.gates is not None]
@@ -168,7 +160,7 @@ def _fill(
 
 
 def _numbers(rnn: RNN, named: Named, gate: str | None) -> list[int]:
-    """The places of a gate among those of a weight."""
+    """Return the places of a gate among those of a weight."""
     cell = rnn.cell
     gates = {
         "weight_ih": list(cell.input_gates),

@@ -16,13 +16,10 @@ from .weights import initialize, weight_of
 
 
 class Weighted(nn.Module):
-    """What `rnnc.RNN` does with its weights.
+    """Base of `rnnc.RNN`: it draws, finds, saves and loads the weights.
 
     A weight may be replaced by anything under its name: a parametrization, a buffer or a plain
     tensor.
-
-    Attributes:
-        cell: the cell.
     """
 
     cell: CellSpec
@@ -51,7 +48,7 @@ class Weighted(nn.Module):
             replace_weight(self, named.attribute, drawn)
 
     def _reset_sharded(self, named: Named, weight: Any, mesh: Any) -> None:
-        """Draw the whole weight on each rank, which keeps its rows: as one process draws them."""
+        """Draw the whole weight on each rank, as one process draws it; each rank keeps its rows."""
         from torch.distributed.tensor import distribute_tensor
 
         drawn = torch.empty(named.shape, dtype=weight.dtype, device=weight.device)
@@ -59,7 +56,7 @@ class Weighted(nn.Module):
         weight.copy_(distribute_tensor(drawn, mesh, weight.placements, src_data_rank=None))
 
     def _weights_on(self, device: torch.device) -> list[Tensor | None]:
-        """All weights that are on a device, in the order of `LayerWeights.flat`."""
+        """Return all weights, which must be on a device, in the order of `LayerWeights.flat`."""
         return [
             None if named is None else weight_of(self, named, device) for named in self._in_order
         ]

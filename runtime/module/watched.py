@@ -1,4 +1,4 @@
-"""The parameters of a module whose memory a graph reads."""
+"""Parameters of a module whose memory a graph reads."""
 
 from __future__ import annotations
 
@@ -13,14 +13,10 @@ from ..errors import TensorError
 
 
 class Watched:
-    """Parameters as they were.
+    """Parameters of a module as they were, to be checked for changes.
 
-    Args:
-        module: has them.
-        names: its attributes that hold them. Those that hold a tensor which is computed at every
-            call are left out.
-        what: was made from them, for messages.
-        again: makes it anew, for messages.
+    Attributes of the module that hold a tensor which is computed at every call are left out. In
+    messages, `what` names the reader of the parameters, and `again` the way to make it anew.
 
     Raises:
         TensorError: a parameter has no memory of its own, as those of a sharded module.
@@ -47,11 +43,7 @@ class Watched:
         return len(self._named)
 
     def check(self) -> None:
-        """Check that all are the same objects, with the same memory.
-
-        Raises:
-            TensorError: one was replaced, moved, cast or sharded.
-        """
+        """Raise a `TensorError` if a parameter was replaced, moved, cast or sharded."""
         owner = self._owner
         for name, tensor in self._named:
             if owner.get(name) is not tensor:
@@ -78,7 +70,7 @@ class Watched:
 
 
 def _guard(tensors: Sequence[Tensor]) -> Callable[..., bool]:
-    """Compares tensors with these by one call of C; it holds none."""
+    """Return a check that compares tensors with these by one call of C; it holds no tensor."""
     if not tensors:
         return lambda *_: True
     guards = TensorGuards(*tensors, dynamic_dims_sizes=None, dynamic_dims_strides=None)

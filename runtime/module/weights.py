@@ -17,16 +17,10 @@ from ..check.module import check_weight_of_module
 def weights_of_layer(
     cell: CellSpec, input_size: int, heads: int, dim: int, bias: bool, end: str, projected: int = 0
 ) -> dict[str, Named]:
-    """The weights of one direction of a layer, by name.
+    """Return the weights of one direction of a layer, by name.
 
-    Args:
-        cell: the cell.
-        input_size: features of the layer's input.
-        heads: of the layer.
-        dim: units per head.
-        bias: whether gates have biases.
-        end: of the attributes, `_l0` for example.
-        projected: features of h per head, if they are fewer than the units; else 0.
+    `end` ends the attributes, for example `_l0`. `projected` counts the features of h per head if
+    they are fewer than the units; else it is 0.
     """
     counts = {
         "weight_ih": (len(cell.input_gates), (input_size,)),
@@ -47,12 +41,7 @@ def weights_of_layer(
 
 
 def blocks_of(named: Named, weight: Tensor) -> list[list[Tensor]]:
-    """The rows of each gate and head, (D, features) or (D): by gate, then by head. They are views.
-
-    Args:
-        named: a weight of gates.
-        weight: of its shape.
-    """
+    """Return views of the rows of each gate and head, (D, features) or (D): by gate, by head."""
     assert named.gates is not None
     gates, heads, dim = named.gates
     by_head = weight.view(heads, gates, dim, *weight.shape[1:])
@@ -60,13 +49,7 @@ def blocks_of(named: Named, weight: Tensor) -> list[list[Tensor]]:
 
 
 def initialize(cell: CellSpec, named: Named, weight: Tensor) -> None:
-    """Draw a weight anew, in place. Numbers are drawn gate by gate.
-
-    Args:
-        cell: the cell.
-        named: which one.
-        weight: is written.
-    """
+    """Draw a weight anew, in place. Numbers are drawn gate by gate."""
     if named.name == "weight_ih":
         _draw_uniform(named, weight, math.sqrt(3 / weight.shape[-1]))
     elif named.name in ("weight_hh", WEIGHT):
@@ -92,15 +75,9 @@ def _draw_uniform(named: Named, weight: Tensor, bound: float) -> None:
 
 
 def weight_of(module: nn.Module, named: Named, device: torch.device | None) -> Tensor:
-    """A weight of a module: a parameter, or the tensor that has replaced it.
+    """Return a weight of a module, or the tensor that has replaced it; raise if it does not fit.
 
-    Args:
-        module: has the weight as an attribute.
-        named: which one.
-        device: where it must be, since kernels read it by its address; None for anywhere.
-
-    Raises:
-        TensorError: it is missing, or has another shape or device.
+    It must be on `device`, since kernels read it by its address; None for anywhere.
     """
     _, attribute, shape, _ = named
     weight: Tensor | None = module._parameters.get(attribute)

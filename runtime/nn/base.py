@@ -1,4 +1,4 @@
-"""What all modules of `rnnc.nn` share."""
+"""Base of all modules of `rnnc.nn`."""
 
 from __future__ import annotations
 
@@ -15,12 +15,10 @@ from .serve import is_strided
 
 
 class OnKernels:
-    """A module with torch's parameters. It keeps nothing of a call but what `KnownCalls` does.
+    """A module with torch's parameters. It keeps nothing of a call but the entries of `KnownCalls`.
 
-    The class of a module has this before torch's.
-
-    Attributes:
-        torch_class: whose own forward runs where no kernel serves.
+    The class of a module has this before torch's. The forward of `torch_class` runs where no kernel
+    serves.
     """
 
     torch_class: ClassVar[type[nn.Module]]
@@ -32,15 +30,15 @@ class OnKernels:
     _parameters: dict[str, Any]
 
     def _names(self) -> list[str | None]:
-        """The names of all weights, four of each direction of each layer."""
+        """Return the names of all weights, four of each direction of each layer."""
         raise NotImplementedError
 
     def _weights(self) -> list[Tensor | None]:
-        """All weights: parameters, or what replaces them."""
+        """Return all weights: parameters, or the tensors that replace them."""
         return [None if name is None else getattr(self, name, None) for name in self._names()]
 
     def _weights_fit(self, weights: Sequence[Tensor | None], gates: int, directions: int) -> bool:
-        """Whether all weights are there, in the shapes that the module's sizes give."""
+        """Return True if all weights are there, in the shapes that the module's sizes give."""
         rows, hidden = gates * self.hidden_size, self.hidden_size
         for place, weight in enumerate(weights):
             part, number = divmod(place, 4)
@@ -54,7 +52,7 @@ class OnKernels:
 
     @property
     def _calls(self) -> KnownCalls:
-        """The calls that passed all checks before."""
+        """Calls that passed all checks before."""
         found: KnownCalls | None = self.__dict__.get("_known_calls")
         if found is None:
             found = self.__dict__["_known_calls"] = KnownCalls()
@@ -62,7 +60,7 @@ class OnKernels:
 
     @property
     def _in_order(self) -> list[Named | None]:
-        """The names of all weights, as `KnownCalls` reads them."""
+        """Names of all weights, as `KnownCalls` reads them."""
         found: list[Named | None] | None = self.__dict__.get("_own_order")
         if found is None:
             names = self._names()
@@ -71,11 +69,11 @@ class OnKernels:
         return found
 
     def _states_of(self, hx: Any) -> Sequence[Any] | None:
-        """The states before the first step, of what the caller gave."""
+        """Return the states before the first step, from the `hx` of the caller."""
         return None if hx is None else (hx,)
 
     def _hx_of(self, states: States) -> Any:
-        """The states after the last step, as torch's module gives them."""
+        """Return the states after the last step, as torch's module gives them."""
         return states[0]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -86,5 +84,5 @@ class OnKernels:
         return state
 
     def __prepare_scriptable__(self) -> Any:
-        """Torch's own module with the same parameters, for `torch.jit.script`."""
+        """Return torch's own module with the same parameters, for `torch.jit.script`."""
         return as_torch(self)

@@ -1,4 +1,4 @@
-"""What torch's recurrent modules compute, in the terms of this package."""
+"""Cells of torch's recurrent modules, in the terms of this package."""
 
 from __future__ import annotations
 
@@ -15,26 +15,16 @@ from ..call.settings import Settings
 
 
 class Kind(NamedTuple):
-    """What a module of torch computes.
-
-    Attributes:
-        cell: its equations.
-        form: how its parameters hold the weights.
-        gates: whose rows lie in its matrices.
-    """
+    """Equations of a module of torch, and the form and number of gates of its weights."""
 
     cell: CellSpec
     form: Form
     gates: int
 
     def settings(self, layers: int, both: bool, hidden: int, dropout: float) -> Settings:
-        """What a module is, besides its weights.
+        """Return the settings of a module, without its weights.
 
-        Args:
-            layers: their number.
-            both: whether each layer runs in both directions of time.
-            hidden: units of each direction of a layer.
-            dropout: the probability of dropping a feature between layers.
+        `hidden` counts the units of each direction of a layer.
         """
         sizes = layers, both, 1, hidden
         return Settings(self.cell, *sizes, dropout, "auto", Choice(), form=self.form)
@@ -49,9 +39,5 @@ _KINDS = {
 
 
 def kind_of(mode: str) -> Kind | None:
-    """What a module computes; None if this package has no such cell.
-
-    Args:
-        mode: torch's word for it.
-    """
+    """Return the kind of a module by torch's word for it; None if this package has no such cell."""
     return _KINDS.get(mode)

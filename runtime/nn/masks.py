@@ -18,24 +18,13 @@ Masks = tuple[Any, Any, Any]
 
 
 def named_masks(masks: Masks) -> dict[str, Any]:
-    """Those that there are, by the names of the arguments.
-
-    Args:
-        masks: of the caller.
-    """
+    """Return the masks that the caller gave, by the names of the arguments."""
     named = zip(("lengths", "reset", "reset_to"), masks, strict=True)
     return {name: value for name, value in named if value is not None}
 
 
 def check_packed(masks: Masks) -> None:
-    """Refuse lengths and resets of a `PackedSequence`.
-
-    Args:
-        masks: of the caller.
-
-    Raises:
-        TensorError: there are some.
-    """
+    """Refuse lengths and resets of a `PackedSequence`."""
     for name in named_masks(masks):
         raise TensorError(
             name,
@@ -46,17 +35,9 @@ def check_packed(masks: Masks) -> None:
 
 
 def run_without_kernels(module: Sequences, input: Any, hx: Any, masks: Masks) -> Any:
-    """What torch's class computes, which has neither lengths nor resets.
+    """Run torch's own forward, and then raise a `TensorError` if there are lengths or resets.
 
-    Args:
-        module: has the parameters.
-        input: of the caller.
-        hx: of the caller.
-        masks: of the caller.
-
-    Raises:
-        TensorError: there are lengths or resets. Where torch refuses the other arguments, its error
-            comes first.
+    If torch refuses the other arguments, its error comes first.
     """
     found = run_torch(module, input, hx)
     for name in named_masks(masks):
@@ -70,7 +51,7 @@ def run_without_kernels(module: Sequences, input: Any, hx: Any, masks: Masks) ->
 
 
 def _why(module: Sequences, input: Any) -> str:
-    """What a call has that kernels do not serve."""
+    """Return the reason why kernels do not serve a call."""
     if module.proj_size:
         return "proj_size"
     why = why_no_kernels(input.device, input.dtype) if isinstance(input, Tensor) else None

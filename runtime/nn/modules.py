@@ -12,11 +12,7 @@ from .sequences import Sequences
 
 
 def pair_of(hx: Any) -> Sequence[Any] | None:
-    """The two states of an LSTM; something of another length if the caller gave something else.
-
-    Args:
-        hx: of the caller.
-    """
+    """Return the two states of an LSTM; anything else becomes a sequence of another length."""
     if hx is None or (isinstance(hx, tuple | list) and len(hx) == 2):
         return hx
     return (hx,)

@@ -8,14 +8,7 @@ from ..call.marks import outside_of_graphs
 
 
 def _call(module: Any, input: Any, hx: Any, masks: dict[str, Any]) -> Any:
-    """What a module's forward gives, of which Dynamo traces nothing.
-
-    Args:
-        module: of this package.
-        input: of the caller.
-        hx: of the caller.
-        masks: the caller's lengths, resets and reset values under the names of their arguments.
-    """
+    """Run a module's forward, of which Dynamo traces nothing."""
     return module.forward(input, hx, **masks)
 
 

@@ -14,13 +14,7 @@ if TYPE_CHECKING:
 
 
 def run_torch(module: OnKernels, input: Any, hx: Any) -> Any:
-    """What torch's class computes.
-
-    Args:
-        module: has the parameters.
-        input: of the caller.
-        hx: of the caller.
-    """
+    """Run the forward of torch's class."""
     forward: Any = module.torch_class.forward
     if torch.compiler.is_compiling() or not getattr(input, "is_cuda", False):
         return forward(module, input, hx)
@@ -31,11 +25,7 @@ def run_torch(module: OnKernels, input: Any, hx: Any) -> Any:
 
 
 def as_torch(module: Any) -> Any:
-    """A module of torch's own class with the same parameters and attributes.
-
-    Args:
-        module: of this package.
-    """
+    """Return a module of torch's own class with the same parameters and attributes."""
     made = object.__new__(module.torch_class)
     made.__dict__.update(module.__getstate__())
     if isinstance(made, nn.RNNBase):

@@ -25,16 +25,7 @@ if TYPE_CHECKING:
 
 
 def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
-    """Run all layers over sequences of several lengths.
-
-    Args:
-        module: has the parameters.
-        input: the sequences.
-        hx: the states before the first step, in the caller's order of sequences.
-
-    Returns:
-        A `PackedSequence`, and the states after each sequence's last step, in the caller's order.
-    """
+    """Run all layers over sequences of several lengths. States are in the caller's order."""
     data, batch_sizes, to_sorted, to_given = input
     states = module._states_of(hx)
     watched = torch.compiler.is_compiling() or is_watched()
@@ -76,14 +67,7 @@ def run_packed(module: Sequences, input: PackedSequence, hx: Any) -> Any:
 
 
 def _served(module: Sequences, data: Tensor, rows: int, states: Sequence[Any] | None) -> bool:
-    """Whether kernels can take a call, whose rows are in order.
-
-    Args:
-        module: has the parameters.
-        data: the rows.
-        rows: of the first step.
-        states: in the caller's order.
-    """
+    """Return True if kernels can take ordered rows; states are in the caller's order."""
     settings, weights = module._settings(), module._weights()
     if settings is None or not module._fits(settings, data, (rows,), states, weights):
         return False
@@ -97,15 +81,7 @@ def _first_call(
     states: Sequence[Tensor] | None,
     ragged: Ragged | None,
 ) -> PlainCall | None:
-    """The call of kernels, which is known when a like one comes again; None if there is none.
-
-    Args:
-        module: has the parameters.
-        settings: of the module.
-        data: the rows.
-        states: in the order of the rows.
-        ragged: where they lie.
-    """
+    """Return the call of kernels, and remember it; None if there is none."""
     given, weights = tuple(states or ()), module._weights()
     call = plain_call(settings, module._dropout, data, given, weights, ragged)
     if call is not None:
@@ -114,15 +90,10 @@ def _first_call(
 
 
 def _places(batch_sizes: Tensor, total: int) -> Tensor | None:
-    """Where packed rows lie, and the steps of each sequence; None where rows are not in order.
+    """Return places and lengths of packed rows; None if the rows are not in order.
 
-    Args:
-        batch_sizes: of each step, on the CPU.
-        total: packed rows.
-
-    Returns:
-        The first row of each step and their number, (T + 1); then, aligned for replays, the steps
-        of each sequence, (rows of the first step).
+    The first row of each step and their number, (T + 1), come first. Then, aligned for replays,
+    come the steps of each sequence, (rows of the first step).
     """
     steps = len(batch_sizes)
     if not steps or batch_sizes.dtype != torch.int64:
@@ -150,5 +121,5 @@ def _by_torch(
     masks: Sequence[Tensor],
     _: Ragged | None,
 ) -> tuple[Tensor, States]:
-    """All layers over packed rows by torch's operations."""
+    """Run all layers over packed rows by torch's operations."""
     return torch_layers(settings, dropout, x, states, weights, masks, batch_sizes)

@@ -32,19 +32,12 @@ PARAMETERS = 5
 def run_projected(
     module: Sequences, input: Any, states: Sequence[Any] | None
 ) -> tuple[Tensor, States] | None:
-    """Run all layers on the kernels.
+    """Run all layers of a module with a projection on the kernels, in the caller's layout.
 
     The kernels run h~ = h before its projection. A state that the caller gives has no h~, so the
-    first step from it is one of torch's operations; the directions of a layer would need two.
-
-    Args:
-        module: has the parameters, and a `proj_size`.
-        input: of the caller.
-        states: of the caller, h and c; None for zeros.
-
-    Returns:
-        The output and the states after the last step, in the caller's layout; None where torch's
-        own forward is faster, or has to run.
+    first step from it is one of torch's operations; the directions of a layer would need two. The
+    result is the output and the states after the last step; None if torch's forward is faster, or
+    has to run.
     """
     if torch.compiler.is_compiling() or is_watched():
         return None
@@ -73,11 +66,7 @@ def run_projected(
 
 
 def recurrence_of(module: Sequences) -> Settings:
-    """Return what the kernels run of each layer: h~, without its projection.
-
-    Args:
-        module: has a `proj_size`.
-    """
+    """Return the settings of a layer that the kernels run: h~, without its projection."""
     kind = kind_of(module.mode)
     assert kind is not None
     return kind.settings(1, bool(module.bidirectional), module.hidden_size, 0.0)
@@ -131,7 +120,7 @@ def _from_states(
 
 
 def _weights_fit(module: Sequences, weights: Sequence[Tensor | None], x: Tensor) -> bool:
-    """Return whether the input and all weights have the shapes that the module's sizes give."""
+    """Return True if the input and all weights have the shapes that the module's sizes give."""
     rows, size, hidden = 4 * module.hidden_size, module.proj_size, module.hidden_size
     directions = 2 if module.bidirectional else 1
     if len(weights) != PARAMETERS * directions * module.num_layers:
@@ -150,7 +139,7 @@ def _weights_fit(module: Sequences, weights: Sequence[Tensor | None], x: Tensor)
 
 
 def _states_fit(module: Sequences, states: Sequence[Any] | None, input: Tensor) -> bool:
-    """Return whether states, of one direction of each layer, have the shapes that torch wants."""
+    """Return True if states, of one direction of each layer, have the shapes that torch wants."""
     if states is None:
         return True
     batch = () if input.ndim == 2 else (input.shape[0 if module.batch_first else 1],)

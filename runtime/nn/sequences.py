@@ -1,4 +1,4 @@
-"""What `rnnc.nn.LSTM`, `GRU` and `RNN` share: the way from torch's arguments to the kernels."""
+"""Base of `rnnc.nn.LSTM`, `GRU` and `RNN`, which takes torch's arguments to the kernels."""
 
 from __future__ import annotations
 
@@ -119,14 +119,14 @@ class Sequences(OnKernels):
         weights: Sequence[Tensor | None],
         ragged: Ragged | None = None,
     ) -> tuple[Tensor, States]:
-        """All layers, time first, batched."""
+        """Run all layers, time first, batched."""
         remember = None
         if not torch.compiler.is_compiling():
             remember = partial(self._calls.remember, "sequence", self, x, states, settings)
         return scan_layers(settings, self.training, x, states, weights, remember, ragged)
 
     def _settings(self) -> Settings | None:
-        """What the module is, besides its weights; None if there is no such cell."""
+        """Return the settings of the module, without its weights; None if there is no such cell."""
         kind = kind_of(self.mode)
         if kind is None or self.proj_size:
             return None
@@ -141,7 +141,7 @@ class Sequences(OnKernels):
         states: Sequence[Any] | None,
         weights: Sequence[Tensor | None],
     ) -> bool:
-        """Whether kernels can take the call. Torch says what is wrong with one that is wrong."""
+        """Return True if kernels can take the call. Torch says what is wrong with other calls."""
         if x.shape[-1] != self.input_size:
             return False
         if not torch.compiler.is_compiling() and 0 in x.shape:
@@ -186,7 +186,7 @@ class Sequences(OnKernels):
         return [None if name is None else by_name.get(name) for name in self._names()]
 
     def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
-        """What may be set between calls, of the module and of torch."""
+        """Return the settings of the module and of torch that may change between calls."""
         sizes = self.input_size, self.hidden_size, self.num_layers, self.bidirectional
         return (
             self.mode,

@@ -1,4 +1,4 @@
-"""Whether kernels serve a call of a module of torch; else torch's own forward does."""
+"""Choice between kernels and torch's own forward for a call of a module of torch."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ from ..targets.registry import TARGETS, target_name
 
 
 def kernels_serve(tensors: Sequence[Tensor]) -> bool:
-    """Whether kernels, or their operators, compute what a call on tensors asks for.
-
-    Args:
-        tensors: all of the call; the first is its input.
-    """
+    """Return True if kernels, or their operators, can run a call; its input is the first tensor."""
     x = tensors[0]
     name = _target(x.device.type, x.device.index)
     if name is None or not _computes(name, x.dtype):
@@ -42,12 +38,7 @@ def kernels_serve(tensors: Sequence[Tensor]) -> bool:
 
 
 def why_no_kernels(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Why no kernel serves modules of a device and dtype; None if kernels do.
-
-    Args:
-        device: of the parameters.
-        dtype: of the parameters.
-    """
+    """Return the reason why no kernel serves modules of a device and dtype; None if kernels do."""
     name = target_name(device.type)
     if name is None:
         return f"on {device.type}, which has no kernels"
@@ -59,14 +50,14 @@ def why_no_kernels(device: torch.device, dtype: torch.dtype) -> str | None:
 
 
 def _computes(name: str, dtype: torch.dtype) -> bool:
-    """Whether kernels compute in a dtype of a call."""
+    """Return True if kernels compute in a dtype of a call."""
     computed, returned = TARGETS[name].dtypes_of(dtype)
     return returned == computed and computed in TARGETS[name].dtypes
 
 
 @constant_in_graphs
 def _target(device: str, index: int | None) -> str | None:
-    """The name of the target with kernels for a device; None if there is none."""
+    """Return the name of the target with kernels for a device; None if there is none."""
     name = target_name(device)
     if name is None:
         return None
@@ -81,9 +72,5 @@ def _target(device: str, index: int | None) -> str | None:
 
 
 def is_strided(x: Any) -> bool:
-    """Whether a value is a tensor of the usual layout.
-
-    Args:
-        x: any value.
-    """
+    """Return True if a value is a tensor of the usual layout."""
     return isinstance(x, Tensor) and not x.is_nested and x.layout == torch.strided

@@ -1,4 +1,4 @@
-"""What `rnnc.nn.LSTMCell`, `GRUCell` and `RNNCell` share: a step as torch's cells take it."""
+"""Base of `rnnc.nn.LSTMCell`, `GRUCell` and `RNNCell`: a step as torch's cells take it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Cells(OnKernels):
     def _step(
         self, kind: Kind, x: Tensor, states: Sequence[Tensor] | None
     ) -> tuple[Tensor, States] | None:
-        """The output and the new states, (1, B, hidden); None where no kernel serves."""
+        """Return the output and the new states, (1, B, hidden); None if no kernel serves."""
         compiled = torch.compiler.is_compiling()
         if not compiled:
             known = self._calls.find("step", self, x, states)
@@ -88,7 +88,7 @@ class Cells(OnKernels):
         states: Sequence[Tensor] | None,
         weights: Sequence[Tensor | None],
     ) -> bool:
-        """Whether kernels can take the call. Torch says what is wrong with one that is wrong."""
+        """Return True if kernels can take the call. Torch says what is wrong with other calls."""
         if x.shape[-1] != self.input_size:
             return False
         if not torch.compiler.is_compiling() and not x.shape[0]:
@@ -104,7 +104,7 @@ class Cells(OnKernels):
         return kernels_serve([x, *(states or ()), *[w for w in weights if w is not None]])
 
     def _cell_kind(self) -> Kind | None:
-        """What the cell computes; None if this package has no such cell."""
+        """Return the kind of the cell; None if this package has no such cell."""
         return kind_of(self._mode)
 
     def _names(self) -> list[str | None]:
@@ -112,6 +112,6 @@ class Cells(OnKernels):
         return ["weight_ih", "weight_hh", *biases]
 
     def _kind(self, target: Target, dtype: torch.dtype) -> tuple[Any, ...]:
-        """What may be set between calls, of the module and of torch."""
+        """Return the settings of the module and of torch that may change between calls."""
         sizes = self._cell_kind(), self.input_size, self.hidden_size, self.bias
         return *sizes, target.rounds(dtype, None)

@@ -1,4 +1,4 @@
-"""Warnings at the line of the caller, whatever lies between it and the place that warns."""
+"""Warnings at the line of the caller, at any depth of calls between it and the one that warns."""
 
 from __future__ import annotations
 
@@ -13,14 +13,7 @@ _BETWEEN = {__name__.partition(".")[0], "torch", "contextlib", "functools"}
 
 
 class Line(NamedTuple):
-    """A line of a program.
-
-    Attributes:
-        file: its file.
-        number: in the file, from 1.
-        module: the name of its module.
-        registry: what the module has warned of already.
-    """
+    """A line of a program, counted from 1, and the warnings that its module has given already."""
 
     file: str
     number: int
@@ -31,8 +24,7 @@ class Line(NamedTuple):
 def calling_line() -> Line:
     """Find the line that called this package: of the innermost frame outside of it and torch.
 
-    Returns:
-        The line; in a thread that only the package and torch run in, the thread's outermost one.
+    In a thread that only the package and torch run in, it is the thread's outermost line.
     """
     frame = sys._getframe()
     while frame.f_back is not None and _root(frame.f_globals) in _BETWEEN:
@@ -49,9 +41,7 @@ def _root(names: dict[str, Any]) -> str:
 def warn(message: str, line: Line | None = None) -> None:
     """Give a RuntimeWarning that points at the caller's line.
 
-    Args:
-        message: the text.
-        line: the caller's, if another thread warns than the one that was called.
+    `line` is that line if another thread warns than the one that was called.
     """
     file, number, module, registry = line or calling_line()
     warnings.warn_explicit(message, RuntimeWarning, file, number, module, registry)
@@ -59,9 +49,5 @@ def warn(message: str, line: Line | None = None) -> None:
 
 @cache
 def warn_once(message: str) -> None:
-    """Give a warning, but each text once per process.
-
-    Args:
-        message: the text.
-    """
+    """Give a warning, but each text once per process."""
     warn(message)

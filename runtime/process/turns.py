@@ -1,11 +1,11 @@
 """Turns of Python's threads while calls on a GPU run on the host.
 
-Torch lets the interpreter's lock go in each operation, in each allocation and with each tensor that
-goes. A thread that computes then keeps the lock for `sys.getswitchinterval()`, 5 ms, some forty
-times per call, and often in the lines of a training step around the call. So while a call or its
-backward pass runs, and for 5 to 10 ms afterwards, threads take turns of 100 us. The interval is the
-process's own: what the caller set is set again once no call has come for that long. What a first
-call makes, it makes in such turns too: an import beside two threads that compute takes a minute
+Torch releases the interpreter's lock in each operation, in each allocation and with each tensor
+that is freed. A thread that computes then keeps the lock for `sys.getswitchinterval()`, 5 ms, some
+forty times per call, and often in the lines of a training step around the call. So while a call or
+its backward pass runs, and for 5 to 10 ms afterwards, threads take turns of 100 us. The interval
+belongs to the process: the caller's is set again once no call has come for that long. The work of a
+first call also runs in such turns: an import beside two threads that compute takes a minute
 otherwise.
 """
 
@@ -29,10 +29,7 @@ _NOTHING = nullcontext()
 
 
 class _ShortTurns:
-    """A context in which threads take short turns; several threads may be inside at once.
-
-    A thread of its own ends the short turns some time after the last context has ended.
-    """
+    """Context of short turns, for several threads at once. A thread of its own ends them later."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()  # garbage may be collected inside, whose end comes here
@@ -121,11 +118,7 @@ def usual_turns() -> AbstractContextManager[None]:
 
 
 def short_turns(device: torch.device) -> AbstractContextManager[None]:
-    """Return a context in which threads take short turns, where a call runs on a GPU.
-
-    Args:
-        device: of the call.
-    """
+    """Return a context in which threads take short turns if a call runs on a GPU."""
     return SHORT_TURNS if device.type == "cuda" else _NOTHING
 
 
@@ -145,10 +138,7 @@ class _OfBackward:
 def short_turns_of_backward(device: torch.device) -> None:
     """Let threads take short turns until the backward pass ends that runs now, on a GPU.
 
-    The pass lets the lock go for each gradient that Python gave, and for each saved tensor.
-
-    Args:
-        device: of the node that runs.
+    The pass releases the lock for each gradient that Python gave, and for each saved tensor.
     """
     if device.type == "cuda":
         import torch

@@ -1,3 +1,1 @@
-"""Calls that come again: what one asked of the device is recorded, and replayed without the Python
-that led to it.
-"""
+"""Replays of calls that come again: their work on the device, without the Python that led to it."""

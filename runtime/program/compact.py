@@ -13,17 +13,11 @@ _ALIGNMENT = 512  # bytes, as of torch's allocations on a GPU
 
 
 class Recorded:
-    """What was recorded of a call.
+    """Operations that were recorded of a call, with the slots that each uses.
 
-    Args:
-        entries: the operations, in their order.
-        used: the slots of each.
-        inputs: how many slots are inputs.
-        as_tensors: the slots that operators of torch read or write; others are addresses alone.
-        results: of the call.
-
-    Attributes:
-        results: of the call; where a new tensor is nothing else, it is allocated in that shape.
+    The first `inputs` slots are inputs. Operators of torch read or write the slots `as_tensors`;
+    others are addresses alone. In the attribute `results`, a new tensor that is nothing else is
+    allocated in the result's shape.
     """
 
     def __init__(
@@ -46,7 +40,7 @@ class Recorded:
         self.results = [view and self._shaped(view, settled) for view in results]
 
     def compact(self) -> list[Entry]:
-        """The operations."""
+        """Return the operations with fewer allocations, each freed after its last reader."""
         together, size = self._together()
         found: list[Entry] = []
         free: dict[int, list[int]] = {}
@@ -65,12 +59,7 @@ class Recorded:
         return found
 
     def _shaped(self, view: View, settled: set[int]) -> View:
-        """A result, which its allocation gives as it is, if that is possible.
-
-        Args:
-            view: the result.
-            settled: the slots whose shape stays; that of the result becomes one.
-        """
+        """Return a result, in the shape of its allocation if possible; its slot is then settled."""
         if view.slot in settled:
             return view
         for entry in self._entries:
@@ -80,7 +69,7 @@ class Recorded:
         return view
 
     def _together(self) -> tuple[dict[int, int], int]:
-        """Where each slot begins in the memory that they share, and its size."""
+        """Return the first byte of each slot in the memory that they share, and its size."""
         shared = []
         for number, entry in enumerate(self._entries):
             alone = isinstance(entry, Allocate) and entry.slot not in self._as_tensors
@@ -104,14 +93,7 @@ class Recorded:
 
 
 class _Temporary(NamedTuple):
-    """A tensor that is used by its address alone.
-
-    Attributes:
-        slot: of the tensor.
-        size: bytes.
-        first: the number of the entry that allocates it.
-        last: that of the entry that uses it last.
-    """
+    """A tensor of `size` bytes that is used by its address alone, from one entry to another."""
 
     slot: int
     size: int
@@ -120,13 +102,11 @@ class _Temporary(NamedTuple):
 
 
 def _packed(tensors: Sequence[_Temporary]) -> tuple[dict[int, int], int]:
-    """Where each begins in one piece of memory, and its size: each as early as those before allow.
+    """Return the first byte of each tensor in one piece of memory, and the size of that.
 
-    Entries run in the order of one stream, so memory is free after the last entry that uses it.
-    What other streams use is used by the entry that joins them.
-
-    Args:
-        tensors: the largest first.
+    Tensors come with the largest first; each begins as early as those before allow. Entries run in
+    the order of one stream, so memory is free after the last entry that uses it. Memory of other
+    streams is used by the entry that joins them.
     """
     placed: list[tuple[int, _Temporary]] = []
     for tensor in tensors:

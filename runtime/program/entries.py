@@ -1,4 +1,4 @@
-"""What a recorded call did, one object per operation; each does it again on other tensors."""
+"""Operations of a recorded call, one object each, which run again on other tensors."""
 
 from __future__ import annotations
 
@@ -12,26 +12,16 @@ from torch.autograd.graph import increment_version
 
 
 class Place(NamedTuple):
-    """An address within the memory of a call.
-
-    Attributes:
-        slot: the number of the tensor that it lies in.
-        offset: bytes after that tensor's first element.
-    """
+    """An address: a number of bytes after the first element of the tensor of a slot."""
 
     slot: int
     offset: int
 
 
 class View(NamedTuple):
-    """A tensor over the memory of another one.
+    """A tensor over the memory of another one, or that tensor itself if `whole`.
 
-    Attributes:
-        slot: the number of the other tensor.
-        size: of each axis.
-        stride: of each axis.
-        offset: elements between the first elements of both.
-        whole: whether it is that tensor.
+    The offset counts elements between the first elements of both.
     """
 
     slot: int
@@ -41,11 +31,7 @@ class View(NamedTuple):
     whole: bool
 
     def fills(self, count: int) -> bool:
-        """Whether it has so many elements, without gaps.
-
-        Args:
-            count: of the elements.
-        """
+        """Return True if it has so many elements, without gaps."""
         packed = 1
         for size, stride in zip(self.size[::-1], self.stride[::-1], strict=True):
             if size > 1 and stride != packed:
@@ -54,11 +40,7 @@ class View(NamedTuple):
         return packed == count
 
     def of(self, tensors: Sequence[Any]) -> Tensor:
-        """The tensor.
-
-        Args:
-            tensors: of the call, by slot.
-        """
+        """Return the tensor. `tensors` are those of the call, by slot."""
         base: Tensor = tensors[self.slot]
         if self.whole:
             return base
@@ -66,17 +48,13 @@ class View(NamedTuple):
 
 
 class Running:
-    """A replay that runs.
-
-    Args:
-        tensors: by slot: the inputs of the call, None for each tensor that it makes, and constants.
-        addresses: of the tensors.
-        stream: the handle of the current stream.
+    """A replay that runs. `stream` is the handle of the current stream.
 
     Attributes:
+        tensors: by slot: the inputs of the call, None for each tensor that it makes, and constants.
         beside: the stream of torch beside the current one, while there is one.
         spent: whether an input of the call has been overwritten.
-        undo: what has to be done if the replay fails, the last one first.
+        undo: steps to take if the replay fails, the last one first.
     """
 
     __slots__ = ("addresses", "beside", "spent", "stream", "tensors", "undo")
@@ -97,18 +75,7 @@ Entry = Callable[[Running], None]
 
 
 class Allocate:
-    """Allocate a tensor.
-
-    Args:
-        slot: of the tensor.
-        like: gives size, strides, dtype and device.
-
-    Attributes:
-        slot: of the tensor.
-        size: of each axis.
-        nbytes: of all elements.
-        device: of the tensor.
-    """
+    """Allocation of a tensor of the size, strides, dtype and device of `like`."""
 
     __slots__ = ("_dtype", "_stride", "device", "nbytes", "size", "slot")
 
@@ -118,11 +85,7 @@ class Allocate:
         self._stride = None if like.is_contiguous() else like.stride()
 
     def reshape(self, view: View) -> bool:
-        """Allocate a result in its own shape, if it is all of the memory; whether it is.
-
-        Args:
-            view: the result.
-        """
+        """Allocate a result in its own shape if it is all of the memory; return True if so."""
         if self._stride is not None or view.offset or not view.fills(math.prod(self.size)):
             return False
         self.size = view.size
@@ -140,12 +103,9 @@ class Allocate:
 
 
 class AllocateTogether:
-    """Allocate several tensors that are used by their addresses alone, in one piece of memory.
+    """Allocation of one piece of memory for tensors that are used by their addresses alone.
 
-    Args:
-        offsets: where each slot begins; the first slot holds the memory.
-        size: bytes of the memory.
-        device: of the memory.
+    `offsets` are the first bytes of the slots, of which the first holds the memory.
     """
 
     __slots__ = ("_device", "_offsets", "_size", "_slot")
@@ -164,13 +124,9 @@ class AllocateTogether:
 
 
 class Operate:
-    """Run an operator of torch.
+    """Run of an operator of torch, with a view in place of each tensor of its arguments.
 
-    Args:
-        operator: of torch.
-        arguments: a view in place of each tensor.
-        named: the arguments by name, likewise.
-        slots: of its results; none where it changes tensors in place.
+    It has no result slots if it changes tensors in place.
     """
 
     __slots__ = ("_arguments", "_named", "_operator", "_slots")
@@ -199,7 +155,7 @@ class Operate:
 
 
 def _with_tensors(value: Any, tensors: Sequence[Any]) -> Any:
-    """Arguments with a tensor in place of each view."""
+    """Return arguments with a tensor in place of each view."""
     if isinstance(value, View):
         return value.of(tensors)
     if isinstance(value, tuple | list):
@@ -208,11 +164,7 @@ def _with_tensors(value: Any, tensors: Sequence[Any]) -> Any:
 
 
 class Overwrite:
-    """Tell autograd that a tensor of the caller is overwritten.
-
-    Args:
-        slot: of the tensor.
-    """
+    """Message to autograd that a tensor of the caller is overwritten."""
 
     __slots__ = ("_slot",)
 
@@ -220,17 +172,13 @@ class Overwrite:
         self._slot = slot
 
     def __call__(self, running: Running) -> None:
-        """Tell it."""
+        """Tell autograd."""
         increment_version(running.tensors[self._slot])
         running.spent = True
 
 
 class Free:
-    """Let tensors go that nothing reads again.
-
-    Args:
-        slots: of the tensors.
-    """
+    """Release of tensors that nothing reads again."""
 
     __slots__ = ("_slots",)
 
@@ -238,6 +186,6 @@ class Free:
         self._slots = slots
 
     def __call__(self, running: Running) -> None:
-        """Let them go."""
+        """Release them."""
         for slot in self._slots:
             running.tensors[slot] = None

@@ -29,17 +29,10 @@ _MOST_AT_ONCE = 2**22  # elements of all parts, where one launch computes them
 def gates_again(
     cell: CellSpec, saved: Saved, multiplier: Multiplier, reverse: Reverse = False
 ) -> Tensor:
-    """The pre-activations that the backward reads, computed from states: a product per matrix.
+    """Compute the pre-activations that the backward reads from states, by a product per matrix.
 
-    Args:
-        cell: the cell.
-        saved: of a forward that saved states alone. A state that neither R nor a diagonal weight
-            reads may be empty.
-        multiplier: multiplies.
-        reverse: which heads ran from the last step to the first.
-
-    Returns:
-        (T, B, N, D, saved), in the order of the facts' saved_gates.
+    `saved` is of a forward that saved states alone. A state that neither R nor a diagonal weight
+    reads may be empty. The result is (T, B, N, D, saved), in the order of the facts' saved_gates.
     """
     layout, names = layout_of(cell), facts_of(cell).saved_gates
     wx, R, b, R_diag = saved.wx, saved.R, saved.b, saved.R_diag
@@ -76,7 +69,7 @@ def gates_again(
 
 
 def _states_before(initial_state: Tensor, states: Tensor, reverse: Reverse) -> Tensor:
-    """The state before each step, (T, B, N, D)."""
+    """Return the state before each step, (T, B, N, D)."""
     if reverse == "half":
         found = torch.empty_like(states)
         for heads, order in both_directions(states.shape[2]):
@@ -88,11 +81,7 @@ def _states_before(initial_state: Tensor, states: Tensor, reverse: Reverse) -> T
 
 
 def both_directions(heads: int) -> tuple[tuple[slice, Reverse], tuple[slice, Reverse]]:
-    """Both directions of a layer in one call: the heads of each, and its order of time.
-
-    Args:
-        heads: of both.
-    """
+    """Return the heads of each direction of a layer in one call, and its order of time."""
     half = heads // 2
     return (slice(half), False), (slice(half, heads), True)
 
@@ -104,20 +93,12 @@ def sums_over_time(
     multiplier: Multiplier = TORCH,
     reverse: Reverse = False,
 ) -> Tensor:
-    """Partial sums over steps and batch of a row times the state before its step, per head.
+    """Return partial sums over steps and batch of a row times the state before its step, per head.
 
     In float32 the sum is taken in parts, since short sums have smaller rounding errors. Products
-    add steps in the order of memory, whichever step ran first.
-
-    Args:
-        rows: (T * B, N, K), at least one step.
-        initial_state: the state before the first step, (B, N, D); None if it is zero.
-        states: at all steps, (T, B, N, D).
-        multiplier: multiplies.
-        reverse: which heads ran from the last step to the first.
-
-    Returns:
-        (parts, N, K, D), whose sum over the parts is the sum.
+    add steps in the order of memory, whichever step ran first. Rows are (T * B, N, K), of at least
+    one step, and states (T, B, N, D). The initial state is (B, N, D), or None if it is zero. The
+    result is (parts, N, K, D).
     """
     steps, batch, heads, dim = states.shape
     others = (steps - 1) * batch  # rows of all steps but the one that ran first
@@ -178,7 +159,7 @@ def _sum_into(
 
 
 def _parts(rows: int, shortest: int) -> list[tuple[int, int, int]]:
-    """A sum of so many rows in parts of one size, and what is left: first row, size, count."""
+    """Return a sum of so many rows in parts of one size, and the rest: first row, size, count."""
     size = max(math.ceil(rows / _MOST_PARTS), shortest)
     whole, rest = divmod(rows, size)
     found = [(0, size, whole)] if whole else []
@@ -186,7 +167,7 @@ def _parts(rows: int, shortest: int) -> list[tuple[int, int, int]]:
 
 
 class Product(NamedTuple):
-    """One product over all steps: the gradients of one tensor's gates, with the state they read.
+    """Product over all steps of the gradients of one tensor's gates and the state that they read.
 
     Attributes:
         of_input: whether the tensor is d_wx; else it is d_gates_no_input.
@@ -203,11 +184,7 @@ class Product(NamedTuple):
 
 @lru_cache(maxsize=512)
 def products_of(cell: CellSpec) -> tuple[Product, ...]:
-    """The products that give the gradient of R.
-
-    Args:
-        cell: the cell.
-    """
+    """Return the products that give the gradient of R."""
     layout = layout_of(cell)
     return tuple(
         Product(
@@ -231,21 +208,18 @@ def recurrent_sums(
     multiplier: Multiplier,
     reverse: Reverse = False,
 ) -> list[tuple[Tensor, Tensor]]:
-    """d_R[gate] = sum over time and batch of d_gate s_{t-1}: a GEMM per head, source and tensor.
+    """Sum d_R[gate] = d_gate s_{t-1} over time and batch, by a GEMM per head, source and tensor.
 
     Args:
         d_R: takes the result, (Gr, N, D out, D in).
-        products: of the cell.
         d_wx: gradients of the gates with input, (T, B, N, D, Gx).
         d_gates_no_input: gradients of the others, (T, B, N, D, G - Gx).
         states: at all steps, (T, B, N, D); those that no R multiplies may be empty.
-        initial_states: the states before the first step, (B, N, D) each; None for each that is
-            known to be zero.
-        multiplier: multiplies.
-        reverse: which heads ran from the last step to the first.
+        initial_states: (B, N, D) each; None for each that is known to be zero.
 
     Returns:
-        What is left to do: each part of d_R, and the partial sums (parts, …) that it is the sum of.
+        The work that is left: each part of d_R, and the partial sums (parts, …) that it is the sum
+        of.
     """
     steps, batch, heads, dim, _ = d_wx.shape
     if not steps:

@@ -1,4 +1,4 @@
-"""What multiplies matrices for a call: torch, or a target at the precision of the call."""
+"""Multiplication of matrices for a call: by torch, or by a target at the precision of the call."""
 
 from __future__ import annotations
 
@@ -10,18 +10,14 @@ from torch import Tensor
 
 
 class Multiplier(Protocol):
-    """Products of matrices, (rows, K) (K, columns), or of as many pairs as there are.
-
-    Attributes:
-        tf32: whether factors of float32 may be rounded to TF32.
-    """
+    """Products of matrices, (rows, K) (K, columns), or of equally many pairs of them."""
 
     @property
     def tf32(self) -> bool:
-        """As above."""
+        """True if factors of float32 may be rounded to TF32."""
 
     def mm(self, a: Tensor, b: Tensor) -> Tensor:
-        """The product."""
+        """Return the product."""
 
     def mm_into(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
         """Write the product to a tensor whose last two axes have no gaps."""
@@ -31,16 +27,12 @@ class Multiplier(Protocol):
 
 
 class TorchMultiplier:
-    """The products of torch.
-
-    Attributes:
-        tf32: torch's flags decide; sums are taken as if they rounded nothing.
-    """
+    """Products of torch. Its flags decide on TF32; sums are taken as if they rounded nothing."""
 
     tf32 = False
 
     def mm(self, a: Tensor, b: Tensor) -> Tensor:
-        """The product."""
+        """Return the product."""
         return torch.mm(a, b) if a.ndim == 2 else torch.bmm(a, b)
 
     def mm_into(self, to: Tensor, a: Tensor, b: Tensor) -> Tensor:
@@ -58,15 +50,7 @@ TORCH = TorchMultiplier()
 def product_added(
     multiplier: Multiplier, to: Tensor | None, a: Tensor, b: Tensor, shape: Sequence[int]
 ) -> Tensor:
-    """A product of two matrices in another shape, added to a contiguous tensor if there is one.
-
-    Args:
-        multiplier: multiplies.
-        to: is changed in place and returned; None for a new tensor.
-        a: (rows, K).
-        b: (K, columns).
-        shape: of the result, as many elements.
-    """
+    """Return a product of two matrices in another shape, added to a contiguous `to` if given."""
     if to is None:
         return multiplier.mm(a, b).view(shape)
     multiplier.add_mm(to.view(a.shape[0], b.shape[1]), a, b)

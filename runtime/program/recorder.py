@@ -1,8 +1,8 @@
-"""Records what a call asks of the device, while it runs.
+"""Recorder of the work that a call asks of the device, while it runs.
 
 Operations of torch are seen by a dispatch mode. Launches and products that reach the device in
-another way report themselves, by `recording`: each by an entry that does it again. Whatever can
-not be done again refuses, and then nothing is recorded.
+another way report themselves, by `recording`: each by an entry that does it again. An operation
+that cannot be done again refuses, and then nothing is recorded.
 """
 
 from __future__ import annotations
@@ -35,27 +35,19 @@ _here = threading.local()
 
 
 def recording() -> Recorder | None:
-    """What records the calls of this thread; None if nothing does."""
+    """Return the recorder of this thread's calls; None if there is none."""
     return getattr(_here, "recorder", None)
 
 
 def refuse_recording() -> None:
-    """Say that the call does what cannot be replayed."""
+    """Mark the call of this thread as one that cannot be replayed."""
     recorder = recording()
     if recorder is not None:
         recorder.refused = True
 
 
 class Recorder(TorchDispatchMode):
-    """Records one call, as a context around it.
-
-    Args:
-        inputs: the tensors that the call reads.
-
-    Attributes:
-        refused: whether the call cannot be replayed.
-        launches: how many were recorded.
-    """
+    """Recorder of one call, as a context around it. A call that is `refused` cannot be replayed."""
 
     def __init__(self, inputs: Sequence[Tensor]) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -98,12 +90,9 @@ class Recorder(TorchDispatchMode):
         return found
 
     def add(self, entry: Entry, places: Sequence[Place], beside: bool = False) -> None:
-        """Record an operation that torch does not see.
+        """Record an operation that torch does not see, with the memory that it reads and writes.
 
-        Args:
-            entry: does it again.
-            places: what it reads and writes.
-            beside: whether it runs on a stream that was forked.
+        If `beside`, it runs on a stream that was forked.
         """
         slots = {place.slot for place in places}
         self._add(entry, slots)
@@ -114,10 +103,9 @@ class Recorder(TorchDispatchMode):
 
     @contextmanager
     def as_one(self, make: Callable[[Sequence[Entry], Sequence[int]], Entry]) -> Iterator[None]:
-        """Record what is issued in this context as one entry. Torch runs no operator in it.
+        """Record the work of this context, without operators of torch, as one entry.
 
-        Args:
-            make: gives that entry, of those that were recorded and of the slots that they use.
+        `make` gives it, from the entries that were recorded and the slots that they use.
         """
         first = len(self._entries)
         yield
@@ -126,11 +114,7 @@ class Recorder(TorchDispatchMode):
         self._add(make(entries, sorted(slots)), slots)
 
     def fork(self, entry: Entry) -> None:
-        """Record that other streams go on after the work of the current one so far.
-
-        Args:
-            entry: does it again.
-        """
+        """Record that other streams go on after the work of the current one so far."""
         self._add(entry, set())
         self._beside, self._launching = set(), True
 
@@ -139,42 +123,29 @@ class Recorder(TorchDispatchMode):
         self._launching = False
 
     def join(self, entry: Entry) -> None:
-        """Record that the current stream goes on after the others, which may use their memory until
-        then.
+        """Record that the current stream goes on after the others.
 
-        Args:
-            entry: does it again.
+        They may use their memory until then.
         """
         self._add(entry, self._beside or set())
         self._beside = None
 
     def split(self, entry: Entry) -> None:
-        """Record that a second stream of torch goes on after the work so far, beside the current
-        one.
-
-        Args:
-            entry: does it again.
-        """
+        """Record that a second stream of torch goes on after the work so far, beside the first."""
         self.refused |= self._split is not None or self._beside is not None
         self._add(entry, set())
         self._split = set()
 
     def unsplit(self, entry: Entry) -> None:
-        """Record that the current stream goes on after both. Until then nothing is freed that
-        either used: the other one may get it.
+        """Record that the current stream goes on after both streams of torch.
 
-        Args:
-            entry: does it again.
+        Until then nothing is freed that either used: the other one may get it.
         """
         used, self._split = self._split or set(), None
         self._add(entry, used)
 
     def place(self, address: int) -> Place:
-        """Where an address lies; a place without meaning, and a refusal, if nothing holds it.
-
-        Args:
-            address: of memory that an operation reads or writes.
-        """
+        """Return the place of an address; refuse, with a meaningless one, if nothing holds it."""
         for slot in range(len(self._slots) - 1, -1, -1):
             if self._slots[slot].holds(address):
                 return Place(slot, address - self._slots[slot].begin)
@@ -185,30 +156,18 @@ class Recorder(TorchDispatchMode):
         return Place(0, 0)
 
     def keep(self, constant: Tensor) -> None:
-        """Record that the call reads a tensor that outlives it, and that nobody changes.
-
-        Args:
-            constant: the tensor; the record keeps it.
-        """
+        """Record, and keep, a tensor that the call reads, that outlives it and never changes."""
         if all(constant is not known for known in self._constants):
             self._constants.append(constant)
             self._constant_slots.append(Slot(constant, own=False))
 
     def overwrite(self, tensor: Tensor) -> None:
-        """Record that the call overwrites one of its inputs.
-
-        Args:
-            tensor: the input.
-        """
+        """Record that the call overwrites one of its inputs."""
         slot = self._view(tensor).slot
         self._add(Overwrite(slot), {slot})
 
     def replay(self, results: Sequence[Tensor | None]) -> Replay | None:
-        """What runs such a call again; None if it cannot be.
-
-        Args:
-            results: of the call.
-        """
+        """Return the replay of the call; None if it cannot be replayed."""
         if self.refused:
             return None
         views = [None if result is None else self._view(result) for result in results]
@@ -251,13 +210,13 @@ class Recorder(TorchDispatchMode):
             self._add(Operate(func, arguments, others, new), used.union(new))
 
     def _new(self, tensors: Sequence[Tensor]) -> Sequence[int]:
-        """Slots for new tensors."""
+        """Return slots for new tensors."""
         count = len(self._slots)
         self._slots.extend(Slot(tensor, own=True) for tensor in tensors)
         return range(count, len(self._slots))
 
     def _described(self, value: Any, used: set[int]) -> Any:
-        """Arguments with a view in place of each tensor."""
+        """Return arguments with a view in place of each tensor."""
         if isinstance(value, Tensor):
             view = self._view(value)
             used.add(view.slot)
@@ -267,7 +226,7 @@ class Recorder(TorchDispatchMode):
         return value
 
     def _view(self, tensor: Tensor) -> View:
-        """A tensor over the memory of a slot; refuses if there is none."""
+        """Return a tensor over the memory of a slot; refuse if there is none."""
         number = self._slot(tensor)
         if number is None:
             self.refused = True
@@ -280,7 +239,7 @@ class Recorder(TorchDispatchMode):
         return View(number, size, stride, offset - slot.offset, whole)
 
     def _slot(self, tensor: Tensor) -> int | None:
-        """The number of the slot whose memory a tensor has."""
+        """Return the number of the slot whose memory a tensor has."""
         storage, address = weak_storage(tensor), tensor.data_ptr()
         for number in range(len(self._slots) - 1, -1, -1):
             slot = self._slots[number]

@@ -14,14 +14,10 @@ _WIDEST_ACCESS = 16  # bytes
 
 
 class Replay:
-    """What a call asked of the device. It holds no tensor of a call but constants.
+    """Recorded work of a call on the device. It holds no tensor of a call but constants.
 
-    Args:
-        entries: the operations, in their order.
-        made: how many tensors they make.
-        constants: tensors that outlive calls; the first has the slot -1, the second -2.
-        results: of the call.
-        empty: how many inputs have no elements.
+    The entries make `made` tensors. The first constant has the slot -1, the second -2; constants
+    outlive calls. `empty` inputs have no elements.
     """
 
     __slots__ = ("_constants", "_empty", "_entries", "_made", "_places", "_results")
@@ -39,11 +35,9 @@ class Replay:
         self._places = [*[0] * made, *(tensor.data_ptr() for tensor in constants[::-1])]
 
     def __call__(self, inputs: Sequence[Tensor], stream: int) -> list[Any] | None:
-        """The results; None if the call has to run as if nothing was recorded.
+        """Return the results; None if the call has to run as if nothing was recorded.
 
-        Args:
-            inputs: like those of the recorded call, in sizes, strides, dtype and device.
-            stream: the handle of the current stream.
+        Inputs are like those of the recorded call, in sizes, strides, dtype and device.
         """
         addresses = [tensor.data_ptr() for tensor in inputs]
         # Fully sharded modules free memory between calls.
@@ -63,11 +57,7 @@ class Replay:
 
 
 def aligned(addresses: Sequence[int]) -> bool:
-    """Whether kernels can read memory at such addresses by their widest accesses.
-
-    Args:
-        addresses: of the first elements.
-    """
+    """Return True if kernels can read memory at such addresses by their widest accesses."""
     bits = 0
     for address in addresses:
         bits |= address

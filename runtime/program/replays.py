@@ -1,4 +1,4 @@
-"""The replays of one kind of call: found, recorded, or refused."""
+"""Replays of one kind of call: found, recorded, or refused."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ Results = list[Any]
 
 
 class _Known(NamedTuple):
-    """A call that was recorded.
-
-    Attributes:
-        alike: whether tensors are like its tensors, in types, dtypes, devices, sizes and strides.
-        replay: runs it again; None if that is impossible.
-    """
+    """A recorded call: a comparison of tensors with its own, and its replay if it has one."""
 
     alike: Callable[..., bool]
     replay: Replay | None
@@ -36,13 +31,13 @@ _generation = 0
 
 
 def forget_replays() -> None:
-    """Let all replays go; the next call of each kind is recorded again."""
+    """Release all replays; the next call of each kind is recorded again."""
     global _generation
     _generation += 1
 
 
 def generation() -> int:
-    """A number that changes whenever replays are let go."""
+    """Return a number that changes whenever replays are released."""
     return _generation
 
 
@@ -54,26 +49,14 @@ def replayed(
     *,
     alike: bool = False,
 ) -> Results:
-    """The results of a call, by `Replays.run` where its like may come again.
-
-    Args:
-        replays: of such calls; None where they are computed each time.
-        key: as in `Replays.run`.
-        tensors: as in `Replays.run`, or None for each that there is not.
-        compute: as in `Replays.run`.
-        alike: as in `Replays.run`.
-    """
+    """Return the results of a call by `Replays.run`, or computed if `replays` is None."""
     if replays is None:
         return compute()
     return replays.run(key, [t for t in tensors if t is not None], compute, alike=alike)
 
 
 class Replays:
-    """What calls asked of the device, by key. Any thread may use it.
-
-    Args:
-        stream_of: tells the stream that a call would use.
-    """
+    """Replays of calls, by key. Any thread may use it."""
 
     def __init__(self, stream_of: StreamOf) -> None:
         self._stream_of = stream_of
@@ -88,13 +71,10 @@ class Replays:
         *,
         alike: bool = False,
     ) -> Results:
-        """The results of a call: of its replay if it has one, else of the call itself.
+        """Return the results of a call: of its replay if it has one, else of the call itself.
 
-        Args:
-            key: what the call is besides its tensors; a like call launches the same.
-            tensors: all that it reads. None occurs twice.
-            compute: runs the call.
-            alike: whether the tensors are known to be like those of all calls of this key.
+        A call with the same key launches the same. No tensor occurs twice in `tensors`, all that
+        the call reads. `alike` says that they are known to be like those of all calls of this key.
         """
         stream = self._stream_of(tensors[0].device)
         if stream is None:

@@ -1,4 +1,4 @@
-"""The tensors of a call that is recorded, by their memory."""
+"""Tensors of a call that is recorded, by their memory."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from torch.multiprocessing.reductions import StorageWeakRef
 
 
 class Slot:
-    """A tensor of the call.
+    """A tensor of the call, or all of its storage if `own`.
 
-    Args:
-        tensor: the tensor; it is not kept, so that memory is freed as without a recorder.
-        own: whether the slot stands for all of the tensor's storage.
+    The tensor is not kept, so that memory is freed as without a recorder.
     """
 
     def __init__(self, tensor: Tensor, own: bool) -> None:
@@ -31,27 +29,19 @@ class Slot:
             self.end = self.begin + (last + 1) * tensor.element_size()
 
     def holds(self, address: int) -> bool:
-        """Whether an address lies in it."""
+        """Return True if an address lies in it."""
         gone: Callable[[], bool] = self.storage.expired
         return self.begin <= address < self.end and not gone()
 
 
 def weak_storage(tensor: Tensor) -> StorageWeakRef:
-    """The storage of a tensor, which is not kept.
-
-    Args:
-        tensor: any.
-    """
+    """Return a weak reference to the storage of a tensor."""
     make: Any = StorageWeakRef
     found: StorageWeakRef = make(tensor.untyped_storage())
     return found
 
 
 def overlap(slots: Sequence[Slot]) -> bool:
-    """Whether two tensors share memory.
-
-    Args:
-        slots: of the tensors.
-    """
+    """Return True if two tensors share memory."""
     ordered = sorted((slot.begin, slot.end) for slot in slots if slot.begin)
     return any(first[1] > second[0] for first, second in pairwise(ordered))

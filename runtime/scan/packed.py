@@ -1,7 +1,8 @@
 """`rnnc.scan_packed`: a cell over sequences that follow each other in one tensor.
 
 The kernels read padded tensors, (T, B) with T the longest sequence: the inputs are gathered into
-that form and the results back, by one copy each. What a gather puts into padding is never read.
+that form and the results back, by one copy each. Nothing reads the values that a gather puts into
+padding.
 """
 
 from __future__ import annotations
@@ -126,16 +127,10 @@ def scan_packed(
 
 
 def _places(starts: Tensor, total: int, steps: int) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Where steps lie in packed and in padded tensors; no place is out of bounds.
+    """Return places of steps in packed and in padded tensors, none of which is out of bounds.
 
-    Args:
-        starts: (B + 1) of any integers.
-        total: steps of all sequences.
-        steps: of the longest.
-
-    Returns:
-        The lengths, (B,); the packed step of each padded one, (T, B), of any sequence in padding;
-        the time and the row of each packed step, (total,) each.
+    They are the lengths, (B,); the packed step of each padded one, (T, B), of any sequence in
+    padding; the time and the row of each packed step, (total,) each.
     """
     starts = starts.long().clamp(0, total)
     begin, end = starts[:-1], starts[1:].contiguous()
@@ -148,51 +143,47 @@ def _places(starts: Tensor, total: int, steps: int) -> tuple[Tensor, Tensor, Ten
 
 
 def _to_padded(values: Tensor, places: Sequence[Tensor]) -> Tensor:
-    """(total, …) -> (T, B, …)."""
+    """Return values (total, …) as (T, B, …)."""
     if _seen_by_torch(values):
         return values[places[0]]
     return cast(Tensor, _apply_padded(values, *places))
 
 
 def _to_packed(values: Tensor, places: Sequence[Tensor]) -> Tensor:
-    """(T, B, …) -> (total, …)."""
+    """Return values (T, B, …) as (total, …)."""
     if _seen_by_torch(values):
         return values[places[1], places[2]]
     return cast(Tensor, _apply_packed(values, *places))
 
 
 def _seen_by_torch(values: Tensor) -> bool:
-    """Whether a compiler, mode or transform of torch follows each operation."""
+    """Return True if a compiler, mode or transform of torch follows each operation."""
     return torch.compiler.is_compiling() or is_watched() or any_tangent((values,))
 
 
 class _Padded(torch.autograd.Function):
-    """A gather whose gradient is a gather too: autograd's own is a scatter that adds."""
+    """Gather whose gradient is a gather too: autograd's own is a scatter that adds."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, *places: Tensor) -> Tensor:
-        """(total, …) -> (T, B, …)."""
         ctx.save_for_backward(*places)
         return values[places[0]]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        """(T, B, …) -> (total, …)."""
         return _to_packed(gradients[0], ctx.saved_tensors), None, None, None
 
 
 class _Packed(torch.autograd.Function):
-    """The way back, likewise."""
+    """Gather back, likewise."""
 
     @staticmethod
     def forward(ctx: Any, values: Tensor, *places: Tensor) -> Tensor:
-        """(T, B, …) -> (total, …)."""
         ctx.save_for_backward(*places)
         return values[places[1], places[2]]
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        """(total, …) -> (T, B, …)."""
         return _to_padded(gradients[0], ctx.saved_tensors), None, None, None
 
 
@@ -201,7 +192,7 @@ _apply_packed: Callable[..., Any] = _Packed.apply
 
 
 def _check(cell: CellSpec, wx: Any, starts: Any, max_seqlen: Any, reset: Any, reset_to: Any) -> int:
-    """Check what `scan` does not see; gives the steps of the longest sequence."""
+    """Check facts that `scan` does not see; return the steps of the longest sequence."""
     gates = cell.input_gates
     wanted = f"(total, N, D, {len(gates)}), the gates {', '.join(gates)} last"
     check_tensor("wx", wx, wanted)
@@ -246,11 +237,7 @@ def _check(cell: CellSpec, wx: Any, starts: Any, max_seqlen: Any, reset: Any, re
 
 
 def _longest(starts: Tensor, total: int, wanted: str) -> int:
-    """The steps of the longest sequence.
-
-    Raises:
-        TensorError: sequences do not begin at 0, end at the total, or one ends before it begins.
-    """
+    """Return the steps of the longest sequence; raise for sequences that do not fill the total."""
     values = starts.tolist()
     lengths = [end - begin for begin, end in pairwise(values)]
     if values[0] != 0 or values[-1] != total:

@@ -1,1 +1,1 @@
-"""What is kept on disk between processes: kernels, plans and derivations."""
+"""Files that stay on disk between processes: kernels, plans and derivations."""

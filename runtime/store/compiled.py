@@ -22,31 +22,31 @@ Library = TypeVar("Library")
 
 
 class Toolchain(Protocol[Library]):
-    """A compiler of sources, and a loader of what it makes."""
+    """A compiler of sources, and a loader of its products."""
 
     @property
     def language(self) -> str:
-        """The language of the sources, as messages name it."""
+        """Language of the sources, as messages name it."""
 
     @property
     def suffix(self) -> str:
-        """The suffix of the files."""
+        """Suffix of the files."""
 
     @property
     def arch(self) -> str:
-        """What the binaries run on: the architecture of a GPU, or the processor's."""
+        """Architecture of the binaries: that of a GPU, or the processor's."""
 
     def identity(self, plan: CpuPlan | KernelPlan) -> tuple[object, ...]:
-        """What a binary depends on besides its source: the compiler, its flags, the processor."""
+        """Return all that a binary depends on besides its source: compiler, flags, processor."""
 
     def build(self, source: Source) -> bytes:
-        """The content of a file with the compiled kernels."""
+        """Return the content of a file with the compiled kernels."""
 
     def load(self, found: Cached) -> Library:
-        """The kernels in such a file."""
+        """Load the kernels in such a file."""
 
     def facts(self, library: Library) -> str:
-        """What the compiler says of the kernels, in a few words; empty if it says nothing."""
+        """Return the compiler's facts of the kernels in a few words; empty if there are none."""
 
 
 def compile_cell(
@@ -54,16 +54,11 @@ def compile_cell(
 ) -> Library:
     """Derive, schedule, render, build and load the kernels of a plan.
 
-    The file is found by what its text depends on: the cell, the plan, this package and the
+    The file is found by all that its text depends on: the cell, the plan, this package and the
     toolchain. So a start from the cache folder derives and renders nothing.
 
-    Args:
-        cell: the cell.
-        plan: both directions on the CPU, or one direction on a GPU.
-        toolchain: `CppToolchain` for the CPU, `NvrtcToolchain` for a GPU.
-
-    Returns:
-        What the toolchain loads: a library, or a binary with its registers and spills.
+    `plan` is of both directions on the CPU, or of one direction on a GPU. The result is a library,
+    or on a GPU a binary with its registers and spills.
 
     Raises:
         CompileError: there is no compiler, or it refused the source.
@@ -88,15 +83,7 @@ def compile_cell(
 
 
 def compile_source(source: Source, toolchain: Toolchain[Library]) -> Library:
-    """Build and load the kernels of a source, or find them built.
-
-    Args:
-        source: one translation unit.
-        toolchain: compiles it.
-
-    Raises:
-        CompileError: there is no compiler, or it refused the source.
-    """
+    """Build and load the kernels of a source, or find them built."""
     return _compiled(source.name, source.digest, source.plan, toolchain, lambda: source)
 
 
@@ -135,7 +122,7 @@ def _compiled(
 
 
 def _described(name: str, plan: CpuPlan | KernelPlan) -> str:
-    """A cell and what its kernels are for, in a few words."""
+    """Return a cell and the purpose of its kernels, in a few words."""
     words = [] if isinstance(plan, CpuPlan) else [f"{plan.kind} {plan.direction}"]
     options = {
         "reversed": plan.reverse,

@@ -1,4 +1,4 @@
-"""The digest of this package's text, which names every file in the cache folder."""
+"""Digest of this package's text, which names every file in the cache folder."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 @cache
 def package_digest() -> str:
-    """A digest of every file that decides what text a cell becomes."""
+    """Return a digest of every file on which the text of a cell's kernels depends."""
     digest = hashlib.sha256(metadata.version("sympy").encode())
     for room in ("cellspec", "codegen", "templates"):
         root = resources.files(f"rnnc.{room}")
@@ -22,7 +22,7 @@ def package_digest() -> str:
 
 @cache
 def runtime_digest() -> str:
-    """A digest of what decides the sizes of tensors between a forward and its backward."""
+    """Return a digest of code that decides sizes of tensors between a forward and its backward."""
     digest = hashlib.sha256(package_digest().encode())
     for file in sorted(Path(__file__).parents[1].rglob("*.py")):
         digest.update(file.name.encode() + file.read_bytes())

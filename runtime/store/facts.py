@@ -1,4 +1,4 @@
-"""What a call needs to know of a derived cell: names and flags, and no expression."""
+"""Facts of a derived cell that a call needs: names and flags, and no expression."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from .memo import remembered
 
 
 class Facts(NamedTuple):
-    """Of a derived cell.
+    """Names and flags of a derived cell.
 
     Attributes:
-        saved: what the forward keeps of a step where it keeps gates, by name.
-        saved_gates: what the backward computes again where only states were kept.
+        saved: values that the forward keeps of a step if it keeps gates, by name.
+        saved_gates: gates that the backward computes again if only states were kept.
         reads: for each state, whether the backward reads its values before or after a step.
     """
 
@@ -27,21 +27,20 @@ class Facts(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How many parts of each kind a cell has.
+    """Numbers of parts of each kind that a cell has.
 
     Attributes:
-        states: states.
         inputs: gates with an input.
         gates: all gates.
         unweighted: the last of them, which are inputs of the cell.
-        params: params.
         dense: recurrent matrices.
         diagonal: diagonal weights.
         sources: the numbers of the states that recurrent matrices read.
         saved: values per unit that a forward saves if it saves gates.
         biases: the numbers of the gates that have a bias.
         biases_of_all: whether these are all gates, in order.
-        sums: how many sums over time a backward writes: of biases, params and diagonal weights.
+        sums: numbers of sums over time that a backward writes: of biases, params and diagonal
+            weights.
     """
 
     states: int
@@ -60,11 +59,7 @@ class Counts(NamedTuple):
 
 @lru_cache(maxsize=512)
 def counts_of(cell: CellSpec) -> Counts:
-    """The counts of a cell.
-
-    Args:
-        cell: the cell.
-    """
+    """Return the counts of a cell."""
     layout = layout_of(cell)
     params, diagonal = len(layout.params), len(layout.diagonal_gates)
     return Counts(
@@ -85,11 +80,7 @@ def counts_of(cell: CellSpec) -> Counts:
 
 @lru_cache(maxsize=512)
 def facts_of(cell: CellSpec) -> Facts:
-    """The facts of a cell; from the cache folder nothing is derived for them.
-
-    Args:
-        cell: the cell.
-    """
+    """Return the facts of a cell; from the cache folder nothing is derived for them."""
 
     def make() -> list[list[str | bool]]:
         derived = derive(cell)

@@ -1,6 +1,6 @@
-"""The disk cache: found by digest, made once, bounded, shared by processes and users.
+"""Disk cache: found by digest, made once, bounded, shared by processes and users.
 
-It saves time and decides nothing: where the folder cannot be used, a private one takes its place.
+It saves time and decides nothing: if the folder cannot be used, a private one takes its place.
 """
 
 from __future__ import annotations
@@ -28,19 +28,14 @@ _ABANDONED = 24 * 3600  # seconds, after which nobody finishes an unfinished fil
 
 
 class Cached(NamedTuple):
-    """What the cache holds under a name.
-
-    Attributes:
-        content: what was made.
-        path: the file that begins with it; None where no folder could be written.
-    """
+    """Cached content, and the file that begins with it; None if no folder could be written."""
 
     content: bytes
     path: Path | None
 
 
 def cache_folder() -> Path:
-    """Where compiled kernels are kept: `RNNC_CACHE_DIR`, or the user's cache folder.
+    """Return the folder of compiled kernels: `RNNC_CACHE_DIR`, or the user's cache folder.
 
     Raises:
         RuntimeError: it begins with `~`, and the user has no home.
@@ -53,19 +48,17 @@ def _wish() -> str:
 
 
 def file_name(cell: str, digest: str, kind: str) -> str:
-    """What a file is called: a long name of a cell is cut, since the digest tells files apart."""
+    """Return the name of a file. A long name of a cell is cut; the digest tells files apart."""
     return f"{cell[:80]}-{digest}.{kind}"
 
 
 def cached(name: str, make: Callable[[], bytes]) -> Cached:
-    """What is cached under that name, made if it is not there.
+    """Return the content that is cached under a name, made if it is not there.
 
-    Processes that ask at once wait for one of them to make it. What was damaged is made anew. Where
-    the folder outgrows `RNNC_CACHE_SIZE`, the files that were used longest ago go.
-
-    Args:
-        name: the file's name; it must hold the digest of everything that the content depends on.
-        make: gives the content; its errors are the caller's.
+    Processes that ask at once wait for one of them to make it. A damaged file is made again. If the
+    folder outgrows `RNNC_CACHE_SIZE`, the files that were used longest ago are removed. The name
+    must hold the digest of everything that the content depends on. Errors of `make` are the
+    caller's.
     """
     found = look_up(name)
     if found is not None:
@@ -79,7 +72,7 @@ def cached(name: str, make: Callable[[], bytes]) -> Cached:
 
 
 def look_up(name: str) -> Cached | None:
-    """What is cached under that name, in the cache folder or a private one; None if nothing is."""
+    """Return the content under a name, in the cache folder or a private one, if there is any."""
     with suppress(RuntimeError):
         found = _found(cache_folder(), name)
         if found is not None:
@@ -89,12 +82,7 @@ def look_up(name: str) -> Cached | None:
 
 
 def keep(name: str, content: bytes) -> None:
-    """Write what `look_up` gives from now on.
-
-    Args:
-        name: the file's name.
-        content: what it holds.
-    """
+    """Write the content that `look_up` returns from now on."""
     folder = _usable_folder(name)
     if folder is not None:
         _kept(folder, name, content)
@@ -113,7 +101,7 @@ def _found(folder: Path, name: str) -> Cached | None:
 
 
 def _usable_folder(name: str) -> Path | None:
-    """The cache folder, or a private one where that cannot be written, or hides the file."""
+    """Return the cache folder, or a private one if that cannot be written, or hides the file."""
     try:
         folder = cache_folder()
         folder.mkdir(0o755, parents=True, exist_ok=True)
@@ -129,7 +117,7 @@ def _usable_folder(name: str) -> Path | None:
 
 
 def _kept(folder: Path, name: str, content: bytes) -> Cached:
-    """The content, written to the folder, or else to a private one, or else to none."""
+    """Return the content, written to the folder, or else to a private one, or else to none."""
     try:
         return _written(folder, name, content)
     except OSError as error:
@@ -148,7 +136,7 @@ def _written(folder: Path, name: str, content: bytes) -> Cached:
 
 @contextmanager
 def _alone(folder: Path, name: str) -> Iterator[None]:
-    """One process at a time; where that cannot be had, work done twice does no harm."""
+    """Let one process in at a time; if that is impossible, work done twice does no harm."""
     path = folder / f"{name}.lock"
     lock = filelock.FileLock(path)
     # Where there are no locks, filelock of some versions has an error of another type.
@@ -177,7 +165,7 @@ def _wait_for(lock: filelock.BaseFileLock, name: str) -> None:
 
 
 def _shrink(folder: Path, latest: str) -> None:
-    """Remove what was used longest ago, but the latest file, until the rest is within bounds.
+    """Remove files that were used longest ago, but the latest, until the rest is within bounds.
 
     Other processes shrink the folder too, and files of other users may have to stay.
     """
@@ -210,6 +198,6 @@ _KERNELS = {".so", ".cubin", ".memo"}
 
 
 def size_limit() -> int:
-    """Bytes that the folder may hold: `RNNC_CACHE_SIZE` in MiB; nonsense counts as unset."""
+    """Return the bytes that the folder may hold: `RNNC_CACHE_SIZE` in MiB if it is a number."""
     wish = os.environ.get("RNNC_CACHE_SIZE", "")
     return (int(wish) if wish.isdecimal() else _DEFAULT_SIZE) * _MIB

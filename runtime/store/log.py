@@ -1,4 +1,4 @@
-"""The logger `rnnc`: one INFO line per compilation and per tuning, of rank 0 only.
+"""Logger `rnnc`: one INFO line per compilation and per tuning, of rank 0 only.
 
 The library prints nothing by itself. `logging.basicConfig(level="INFO")` shows the lines.
 """
@@ -19,13 +19,7 @@ _LISTENERS: list[Callable[[str], None]] = []
 
 
 def log(level: int, message: str, *values: object) -> None:
-    """Log a message, unless this process is another rank than 0.
-
-    Args:
-        level: of `logging`.
-        message: with the places of the values.
-        values: for these places.
-    """
+    """Log a message with places for values, unless this process is another rank than 0."""
     if rank() == 0:
         LOGGER.log(level, message, *values, stacklevel=2)
         for listener in _LISTENERS:
@@ -34,11 +28,7 @@ def log(level: int, message: str, *values: object) -> None:
 
 @contextmanager
 def listening(listener: Callable[[str], None]) -> Iterator[None]:
-    """Call a function with each message, whatever the level of the logger is.
-
-    Args:
-        listener: the function.
-    """
+    """Call a function with each message, for any level of the logger."""
     _LISTENERS.append(listener)
     try:
         yield
@@ -47,7 +37,7 @@ def listening(listener: Callable[[str], None]) -> Iterator[None]:
 
 
 def rank() -> int:
-    """The rank of this process: that of `torch.distributed`, or the launcher's, or 0.
+    """Return the rank of this process: that of `torch.distributed`, or the launcher's, or 0.
 
     A first compilation must not import `torch.distributed`, nor wait for other ranks.
     """

@@ -1,4 +1,4 @@
-"""A warning where work takes so long that its caller may wonder what is being done."""
+"""Warning about work that takes so long that its caller may wonder about it."""
 
 from __future__ import annotations
 
@@ -13,12 +13,7 @@ PATIENCE = 10.0  # seconds
 
 @contextmanager
 def said_if_long(what: str, advice: str) -> Iterator[None]:
-    """Warn once, while the work inside still runs, if it takes longer than `PATIENCE`.
-
-    Args:
-        what: is being done, for the message.
-        advice: what would make it shorter.
-    """
+    """Warn once, while the work inside still runs, if it takes longer than `PATIENCE`."""
     line = calling_line()  # the timer's thread has no caller
 
     def say() -> None:

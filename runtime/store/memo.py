@@ -1,4 +1,4 @@
-"""What took symbols or a search to find, kept on disk beside the kernels that come of it."""
+"""Results of symbolic work or a search, kept on disk beside the kernels that come of them."""
 
 from __future__ import annotations
 
@@ -16,14 +16,11 @@ Value = TypeVar("Value")
 def remembered(
     name: str, made_from: str, make: Callable[[], Any], read: Callable[[Any], Value]
 ) -> Value:
-    """Read a value from what an earlier process has left on disk, or from what `make` gives.
+    """Read a value that an earlier process has left on disk, or make it.
 
-    Args:
-        name: what the file's name begins with.
-        made_from: all that the value depends on, beside this package and its tools.
-        make: makes it, of what JSON has; its errors are the caller's.
-        read: makes a value of what JSON gives back. If it raises `ValueError`, `KeyError`,
-            `TypeError` or `AttributeError`, the file is made again.
+    `made_from` is all that the value depends on, beside this package and its tools. `make` gives
+    types that JSON has; its errors are the caller's. `read` makes the value from JSON. If it raises
+    `ValueError`, `KeyError`, `TypeError` or `AttributeError`, the file is made again.
     """
     digest = hashlib.sha256(f"{made_from} {package_digest()}".encode()).hexdigest()[:32]
     file = file_name(name, digest, "memo")

@@ -1,4 +1,4 @@
-"""Plans as JSON: what a trial or a search found, for later processes."""
+"""Plans of a trial or a search as JSON, for later processes."""
 
 from __future__ import annotations
 
@@ -13,16 +13,12 @@ from ...codegen.plan import Plan
 
 
 def packed_plan(plan: Plan | KernelPlan) -> Any:
-    """A plan, or that of one direction, as JSON has it: its parts know their types."""
+    """Return a plan, or that of one direction, as JSON has it: its parts know their types."""
     return _packed(plan)
 
 
 def unpacked_plan(value: Any, arch: str) -> Plan:
-    """The plan that was packed.
-
-    Args:
-        value: what `packed_plan` gave.
-        arch: the architecture that it must be for.
+    """Return the plan that was packed.
 
     Raises:
         KeyError, TypeError, ValueError: it is none, or for another architecture.
@@ -48,6 +44,6 @@ def _unpacked(value: Any) -> Any:
 
 
 def _type(name: str) -> Any:
-    """The type of a plan or of its part, by the word that stands for it in a file."""
+    """Return the type of a plan or of its part, by the word that stands for it in a file."""
     types = (Plan, StepEstimate, OwnProduct, *(kind.plan for kind in KINDS.values()))
     return {each.__name__: each for each in types}[name]

@@ -1,4 +1,4 @@
-"""The model's plan of a size, searched for once and then read from the cache folder."""
+"""Plans of the model, searched for once and then read from the cache folder."""
 
 from __future__ import annotations
 
@@ -10,30 +10,14 @@ from .tuned import Asked
 
 
 def searched(asked: Asked, variant: str = "auto") -> Plan:
-    """What `plan_for` gives.
-
-    Args:
-        asked: what the plan is for.
-        variant: as for `plan_for`.
-
-    Raises:
-        PlanError: no plan of that variant exists.
-    """
+    """Return the plan that `plan_for` finds."""
     return plan_for(
         asked.cell, asked.shape, asked.limits, variant, save=asked.save, tf32=asked.tf32
     )
 
 
 def planned(asked: Asked, variant: str = "auto") -> Plan:
-    """The same, read where an earlier process has searched.
-
-    Args:
-        asked: what the plan is for.
-        variant: as for `plan_for`.
-
-    Raises:
-        PlanError: no plan of that variant exists.
-    """
+    """Return the plan of `searched`, read from disk if an earlier process has searched."""
     made_from = (asked.cell.fingerprint, asked.shape, asked.limits, asked.save, asked.tf32, variant)
     return remembered(
         asked.cell.name,

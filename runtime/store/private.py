@@ -1,4 +1,4 @@
-"""A folder of this process alone, where the cache folder cannot be used."""
+"""Folder of this process alone, for use if the cache folder cannot be used."""
 
 from __future__ import annotations
 
@@ -19,20 +19,15 @@ _said: set[str] = set()
 
 
 def private_folder() -> Path | None:
-    """The private folder, if this process, or the one it was forked from, has made one."""
+    """Return the private folder, if this process, or the one it was forked from, has made one."""
     return _folder if _folder is not None and _folder.is_dir() else None
 
 
 def make_private_folder(instead_of: str, reason: OSError | RuntimeError) -> Path | None:
-    """The private folder, made where there is none, and a warning that says why, once a folder.
+    """Return the private folder, made if there is none, and warn once for each cache folder.
 
-    Args:
-        instead_of: the cache folder.
-        reason: why that one cannot be used.
-
-    Returns:
-        The folder: its owner alone may enter it, and it goes when the process ends. None where no
-        folder can be made at all.
+    Its owner alone may enter it, and it is removed when the process ends. It is None if no folder
+    can be made.
     """
     global _folder
     if instead_of not in _said:

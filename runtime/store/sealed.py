@@ -1,4 +1,4 @@
-"""Files with a digest at their end: what was cut short, changed or written by others is noticed.
+"""Files with a digest at their end, which reveals files that others cut short, changed or wrote.
 
 Libraries among them are executed, so they must belong to this user or to root.
 """
@@ -24,11 +24,9 @@ _OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
 
 
 def write_sealed(path: Path, content: bytes) -> None:
-    """Write a file with its digest. It appears by an atomic rename; its owner alone may write it.
+    """Write a file with its digest to a folder that exists.
 
-    Args:
-        path: the file, whose folder exists.
-        content: what `read_sealed` gives back.
+    It appears by an atomic rename, and its owner alone may write it.
 
     Raises:
         OSError: it cannot be written; nothing is left behind.
@@ -47,10 +45,7 @@ def write_sealed(path: Path, content: bytes) -> None:
 
 
 def read_sealed(path: Path) -> bytes | None:
-    """Read a file that this user or root wrote under its name; None for anything else.
-
-    Args:
-        path: the file.
+    """Read a file that this user or root wrote under its name; return None for anything else.
 
     Raises:
         OSError: there is none, or it cannot be read.
@@ -65,14 +60,11 @@ def read_sealed(path: Path) -> bytes | None:
 
 
 def check_owner(path: Path) -> None:
-    """Check that no other user decides what a folder or a file of the cache holds.
-
-    Args:
-        path: of a folder or a file.
+    """Check that no other user decides the content of a folder or a file of the cache.
 
     Raises:
         OSError: it belongs to neither this user nor root, or it is a folder in which everyone may
-            replace files, or it cannot be asked.
+            replace files, or it cannot be read.
     """
     about = path.stat()
     if not _is_ours(about):

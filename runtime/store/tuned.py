@@ -25,7 +25,7 @@ class Asked(PlanRequest):
 
     @property
     def key(self) -> str:
-        """A digest, the same in every process and another after an update of what is compiled."""
+        """Digest, the same in every process and another after an update of what is compiled."""
         shape = (self.shape.heads, self.shape.head_dim, self.shape.batch, self.shape.dtype)
         versions = (package_digest(), _version("torch"), _version("cupy"))
         parts = (self.cell.fingerprint, shape, self.save, self.tf32, repr(self.limits), versions)
@@ -33,17 +33,12 @@ class Asked(PlanRequest):
 
     @property
     def file_name(self) -> str:
-        """Of the file that remembers the answer, in the cache folder."""
+        """Name of the file that remembers the answer, in the cache folder."""
         return file_name(self.cell.name, self.key, "plan")
 
 
 def remember(asked: Asked, plan: Plan) -> None:
-    """Write down the fastest plan.
-
-    Args:
-        asked: what it is the answer to.
-        plan: the answer.
-    """
+    """Write down the fastest plan."""
     keep(asked.file_name, json.dumps(packed_plan(plan)).encode())
     for listener in _LISTENERS:
         listener()
@@ -53,20 +48,12 @@ _LISTENERS: list[Callable[[], None]] = []
 
 
 def on_remember(listener: Callable[[], None]) -> None:
-    """Call a function whenever a plan is written down: a cache of plans is then stale.
-
-    Args:
-        listener: the function.
-    """
+    """Call a function whenever a plan is written down: a cache of plans is then stale."""
     _LISTENERS.append(listener)
 
 
 def recall(asked: Asked) -> Plan | None:
-    """The fastest plan that a trial found, if there was one.
-
-    Args:
-        asked: what the plan is for.
-    """
+    """Return the fastest plan that a trial found, if there was one."""
     found = look_up(asked.file_name)
     if found is not None:
         with suppress(ValueError, KeyError, TypeError, AttributeError):
@@ -75,7 +62,7 @@ def recall(asked: Asked) -> Plan | None:
 
 
 def _version(package: str) -> str:
-    """Of an installed package; CuPy has another name for each CUDA."""
+    """Return the version of an installed package; CuPy has another name for each CUDA."""
     names = [package, f"{package}-cuda12x", f"{package}-cuda13x"]
     for name in names:
         with suppress(metadata.PackageNotFoundError):

@@ -1,4 +1,4 @@
-"""How much room the disk cache takes, and its removal."""
+"""Size of the disk cache, and its removal."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Usage(NamedTuple):
 
 
 def cache_usage() -> Usage:
-    """How much the cache holds now."""
+    """Return the present size of the cache."""
     return _usage(_files())
 
 
 def clear_cache() -> Usage:
-    """Remove the files of the cache, and return what was removed; other files stay."""
+    """Remove the files of the cache, and return their number and size; other files stay."""
     found = _files()
     for path in found:
         with suppress(OSError):
@@ -37,7 +37,7 @@ def clear_cache() -> Usage:
 
 
 def _files() -> dict[Path, int]:
-    """The files of the cache with their sizes."""
+    """Return the files of the cache with their sizes."""
     found: dict[Path, int] = {}
     with suppress(OSError, RuntimeError):
         for path in cache_folder().iterdir():

@@ -1,4 +1,4 @@
-"""The reference: the cell's equations as a loop of torch operations, never optimised."""
+"""Reference: the cell's equations as a loop of torch operations, never optimised."""
 
 from __future__ import annotations
 
@@ -25,11 +25,6 @@ def scan_reference(
     """Run a cell over time, step by step, in any dtype and on any device.
 
     Results are those of `rnnc.scan`. Gradients, of any order, are autograd's.
-
-    Args:
-        cell: the cell.
-        inputs: of the call.
-        reverse: whether it runs from the last step to the first.
     """
     wx, initial_states = inputs.wx, inputs.initial_states
     params = {p.name: t for p, t in zip(cell.params, inputs.params, strict=True)}
@@ -64,16 +59,7 @@ def _next_states(
     states: Mapping[str, Tensor],
     runs: Tensor | None = None,
 ) -> dict[str, Tensor]:
-    """The states after a step; of no meaning in rows that do not run it.
-
-    Args:
-        cell: the cell.
-        inputs: of the call.
-        params: by name.
-        step: by time.
-        states: before the step, by name.
-        runs: (B, 1, 1), which rows run; None for all.
-    """
+    """Return the states after a step; of no meaning in rows that `runs` (B, 1, 1) leaves out."""
     like = next(iter(states.values()))
 
     def selected(values: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -97,7 +83,7 @@ def _next_states(
 def _inputs_of_step(
     cell: CellSpec, inputs: ScanInputs, step: int, like: Tensor
 ) -> dict[str, Tensor]:
-    """The cell's inputs that no weight multiplies, (B, N, D) each."""
+    """Return the cell's inputs that no weight multiplies, (B, N, D) each."""
     found = {}
     for spec, given in zip(cell.inputs, inputs.unweighted, strict=True):
         now = given[:, step if given.shape[1] > 1 else 0]
@@ -109,7 +95,7 @@ def _inputs_of_step(
 def _restarted(
     cell: CellSpec, masks: Masks, step: int, states: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """The states before a step, after the resets."""
+    """Return the states before a step, after the resets."""
     resets = (masks.steps[step] == RESTART)[:, None, None]
     found = {}
     for i, state in enumerate(cell.states):
@@ -127,7 +113,7 @@ def _restarted(
 def _gates(
     cell: CellSpec, inputs: ScanInputs, step: int, states: Mapping[str, Tensor]
 ) -> dict[str, Tensor]:
-    """G = x + R s + b, for each gate the terms that it has."""
+    """Return G = x + R s + b, with the terms that each gate has."""
     gates = {g.name: torch.zeros_like(states[cell.states[0].name]) for g in cell.gates}
     wx = inputs.wx[:, step]
     for i, name in enumerate(cell.input_gates):
@@ -150,7 +136,7 @@ def _gates(
 
 
 class ClipGradient(torch.autograd.Function):
-    """The identity, with a gradient that is clamped to [-bound, bound]."""
+    """Identity with a gradient that is clamped to [-bound, bound]."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, bound: Tensor) -> Tensor:
@@ -166,13 +152,7 @@ class ClipGradient(torch.autograd.Function):
 
 
 def evaluate(roots: Sequence[Node], values: Mapping[str, Tensor], like: Tensor) -> list[Tensor]:
-    """The values of expressions, evaluated as written; a shared subexpression is evaluated once.
-
-    Args:
-        roots: the expressions.
-        values: the value of each symbol by name.
-        like: a tensor of the dtype and on the device of the results.
-    """
+    """Return the values of expressions as written; a shared subexpression is evaluated once."""
     memory: dict[Node, Tensor] = {}
     for node in ordered(roots):
         memory[node] = _apply(node, [memory[a] for a in node.args], values, like)
@@ -205,7 +185,7 @@ def _apply(
 
 
 def _power(base: Tensor, exponent: int) -> Tensor:
-    """A power by the products that the kernels compute."""
+    """Return a power by the products that the kernels compute."""
     if exponent == 1:
         return base
     if exponent == 3:

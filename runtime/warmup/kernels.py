@@ -1,4 +1,4 @@
-"""The kernels of a call over time, compiled and loaded without running them."""
+"""Kernels of a call over time, compiled and loaded without running them."""
 
 from __future__ import annotations
 
@@ -18,12 +18,7 @@ from .layers import LayerCall
 
 
 def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
-    """What a call runs; None where no kernels do.
-
-    Args:
-        call: of a layer.
-        backward: whether a backward may follow.
-    """
+    """Return the stack that a call runs; None if no kernels do."""
     settings, device = call.settings, call.device
     name = resolve_backend(settings.backend, device.type, device.index)
     if name == "reference":
@@ -43,11 +38,7 @@ def stack_of_call(call: LayerCall, backward: bool) -> Stack | None:
 
 
 def why_none(call: LayerCall) -> str | None:
-    """Say why a call that leaves the choice to rnnc gets no kernels; None where it gets them.
-
-    Args:
-        call: of a layer.
-    """
+    """Return the reason why a call that leaves the choice to rnnc gets no kernels, if any."""
     settings, device = call.settings, call.device
     if settings.backend != "auto":
         return None
@@ -62,16 +53,7 @@ def why_none(call: LayerCall) -> str | None:
 
 
 def load_kernels(call: LayerCall, stack: Stack) -> None:
-    """Compile what a call needs, or find it compiled, and load it.
-
-    Args:
-        call: of a layer.
-        stack: what it runs.
-
-    Raises:
-        CompileError: there is no compiler, or it refused a source.
-        PlanError: there is no plan.
-    """
+    """Compile the kernels of a call, or find them compiled, and load them."""
     target = target_for(stack)
     dtype, _ = target.dtypes_of(call.dtype)
     for each in stack.calls:
@@ -79,7 +61,7 @@ def load_kernels(call: LayerCall, stack: Stack) -> None:
 
 
 def described(call: LayerCall) -> str:
-    """A call in one line."""
+    """Return a call in one line."""
     settings = call.settings
     size = f"{settings.cell.name}, {settings.heads} x {settings.dim}, batch {call.batch}"
     both = ", both directions" if settings.both else ""
@@ -89,7 +71,7 @@ def described(call: LayerCall) -> str:
 
 
 def without_repeats(calls: list[LayerCall]) -> Iterator[LayerCall]:
-    """Each kind of call once, in the order of their first occurrence."""
+    """Yield each kind of call once, in the order of their first occurrence."""
     seen = set()
     for call in calls:
         key = described(call), call.settings.layers, call.settings.choice, call.steps

@@ -1,4 +1,4 @@
-"""The recurrent layers of a model, and what shapes they get, found without a kernel."""
+"""Recurrent layers of a model, and the shapes that they get, found without a kernel."""
 
 from __future__ import annotations
 
@@ -26,14 +26,10 @@ _ROWS = "lengths", "reset", "reset_to"
 
 @dataclass(frozen=True)
 class LayerCall:
-    """A call of a module over time.
+    """Call of a module over time, with this rank's heads if they are spread over ranks.
 
     Attributes:
-        settings: of the module; with this rank's heads where they are spread over ranks.
-        steps: T.
-        batch: B.
         dtype: in which the call is computed.
-        device: of the weights.
         masked: whether it has lengths or resets.
         apart: whether both directions of a layer are always two calls.
     """
@@ -53,17 +49,13 @@ def calls_of(
     options: Mapping[str, Any],
     dtype: torch.dtype | None,
 ) -> list[LayerCall]:
-    """The calls of all recurrent layers in a forward of a model.
+    """Return the calls of all recurrent layers in a forward of a model, or of one layer.
 
-    Args:
-        module: a layer, or a model with some.
-        inputs: of its forward: shapes, or tensors of any device.
-        options: of its forward by name, likewise.
-        dtype: of the weights in a call, if it is not that of the parameters.
+    Inputs, also those by name, are shapes, or tensors of any device. `dtype` is that of the weights
+    in a call, if it is not that of the parameters.
 
     Raises:
-        TensorError: an input is neither, or of a shape that no layer takes; it is no model, the
-            model has no layers, or its forward does not run on tensors without values.
+        TensorError: inputs are neither, or do not fit; or the model has no layers, or needs values.
     """
     if not isinstance(module, nn.Module):
         raise TensorError("module", kind_of(module), "an nn.Module", 'rnnc.RNN("lstm", 10, 8)')
@@ -85,7 +77,7 @@ def calls_of(
 
 
 def _run(module: nn.Module, mode: FakeTensorMode, given: Any, named: Any) -> None:
-    """The forward of a model on tensors without values; its recurrent layers only take notes."""
+    """Run the forward of a model on tensors without values; recurrent layers only take notes."""
     sharded = [name for name, each in module.named_modules() if hasattr(each, "unshard")]
     if sharded:
         raise TensorError(
@@ -114,7 +106,7 @@ def _run(module: nn.Module, mode: FakeTensorMode, given: Any, named: Any) -> Non
 
 
 def _fake(mode: FakeTensorMode, name: str, given: Any, like: Tensor | None) -> Any:
-    """A shape, or a tensor, as a tensor without values."""
+    """Return a shape, or a tensor, as a tensor without values."""
     if isinstance(given, FakeTensor) or given is None:
         return given
     device = torch.device("cpu") if like is None else like.device
@@ -134,7 +126,7 @@ def _fake(mode: FakeTensorMode, name: str, given: Any, like: Tensor | None) -> A
 def _stubs(
     layers: Sequence[nn.Module], found: list[LayerCall], dtype: torch.dtype | None
 ) -> Iterator[None]:
-    """Recurrent layers that note their calls, and compute nothing."""
+    """Let recurrent layers note their calls, and compute nothing."""
     for layer in layers:
         layer.__dict__["forward"] = _Stub(layer, found, dtype)
     try:
@@ -145,19 +137,13 @@ def _stubs(
 
 
 class _Stub:
-    """Stands in for the forward of a layer.
-
-    Args:
-        layer: an `rnnc.RNN`, or a module of `rnnc.nn`.
-        found: gets its calls.
-        dtype: as in `calls_of`.
-    """
+    """Replacement of a layer's forward that adds its calls to `found`."""
 
     def __init__(self, layer: Any, found: list[LayerCall], dtype: torch.dtype | None) -> None:
         self._layer, self._found, self._dtype = layer, found, dtype
 
     def __call__(self, x: Any = None, states: Any = None, **more: Any) -> Any:
-        """Results of the right shapes."""
+        """Return results of the right shapes."""
         layer, masked = self._layer, any(more.get(name) is not None for name in _ROWS)
         wanted = f"({'B, T' if layer.batch_first else 'T, B'}, {layer.input_size})"
         where, write = "x of a recurrent layer", f"rnnc.warmup(layer, {wanted})"
@@ -206,11 +192,7 @@ class _Stub:
 
 
 def settings_of(layer: Any) -> Settings | None:
-    """What a layer runs on this rank; None for a module of torch's that no kernel serves.
-
-    Args:
-        layer: an `rnnc.RNN`, or a module of `rnnc.nn`.
-    """
+    """Return the settings that a layer runs on this rank; None for one without kernels."""
     one_layer = getattr(layer, "_one_layer", None)
     if one_layer is not None:  # its heads are spread over ranks
         found: Settings = one_layer()

@@ -1,4 +1,4 @@
-"""One choice of plans on all ranks: that of rank 0."""
+"""Choice of plans that all ranks share: that of rank 0."""
 
 from __future__ import annotations
 
@@ -13,16 +13,11 @@ from ..store.tuned import Asked, recall, remember
 
 
 def take_over_plans(asked: Sequence[Asked], choose: Callable[[Asked], Plan] | None = None) -> int:
-    """Let all ranks of the default group run the plans that rank 0 runs.
+    """Let all ranks of the default group run the plans that rank 0 runs; return how many changed.
 
-    A trial on one machine may have found another plan than one on another machine.
-
-    Args:
-        asked: what plans are for, on each rank in the same order.
-        choose: gives rank 0's plan; by default what a trial found, else the model's.
-
-    Returns:
-        How many plans of this rank were replaced.
+    A trial on one machine may have found another plan than one on another machine. `asked` has the
+    same order on each rank. `choose` gives rank 0's plan; by default that of a trial, else the
+    model's.
     """
     choose = choose or _chosen
     own: list[object] = [packed_plan(choose(each)) for each in asked] if _is_first() else []

@@ -82,7 +82,7 @@ def warmup(
 
 
 def _asked(call: LayerCall, stack: Stack) -> list[Asked]:
-    """What the plans of a call are for; nothing on a target without plans."""
+    """Return the requests for the plans of a call; none on a target without plans."""
     if stack.calls[0].choice.variant != "auto":
         return []
     target = target_for(stack)

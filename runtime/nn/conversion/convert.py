@@ -88,7 +88,7 @@ def _check_module(model: object) -> None:
 
 
 def _why_not(module: nn.Module) -> str | None:
-    """Why a module of another class is left; None if it is nothing recurrent of torch."""
+    """Return the reason why a module of another class is left; None if torch has no such module."""
     cls = type(module)
     if isinstance(module, OnKernels):
         return None
@@ -105,7 +105,7 @@ def _why_not(module: nn.Module) -> str | None:
 
 
 def _why_not_back(module: nn.Module) -> str | None:
-    """Why a module with a class of its own stays on the kernels; None if it is on none."""
+    """Return the reason why a module with its own class stays on the kernels; None for others."""
     if not isinstance(module, OnKernels):
         return None
     if is_parametrized(module):
@@ -115,7 +115,7 @@ def _why_not_back(module: nn.Module) -> str | None:
 
 
 def _why_left(module: nn.Module, force: bool) -> str | None:
-    """Why a module of torch's own class is left; None if it is not."""
+    """Return the reason why a module of torch's own class is left; None if it is not."""
     if "forward" in module.__dict__:
         return "the module has a forward of its own, which calls torch's"
     if force:
@@ -127,6 +127,6 @@ def _why_left(module: nn.Module, force: bool) -> str | None:
 
 
 def _full_name(cls: type) -> str:
-    """The name by which users know a class."""
+    """Return the name by which users know a class."""
     room = "torch.nn" if cls.__module__.startswith("torch.nn.") else cls.__module__
     return f"{room}.{cls.__qualname__}"

@@ -1,4 +1,4 @@
-"""Where torch's modules are faster than the kernels, by measurement: `convert` leaves them."""
+"""Measured cases in which torch's modules are faster than the kernels: `convert` leaves them."""
 
 from __future__ import annotations
 
@@ -23,14 +23,9 @@ _PROJECTED = {False: (128, 2**16), True: (256, 2**19)}
 def kernels_project(
     device: str, dtype: torch.dtype, units: int, rows: int, gradients: bool
 ) -> bool:
-    """Return whether the kernels are as fast as torch's module, or faster, for a projected LSTM.
+    """Return True if the kernels are at least as fast as torch's module for a projected LSTM.
 
-    Args:
-        device: its type.
-        dtype: of the weights.
-        units: of a direction of a layer, before the projection.
-        rows: of the batch.
-        gradients: whether they are wanted.
+    `units` are those of a direction of a layer, before the projection.
     """
     if dtype == torch.float64:
         return False
@@ -41,12 +36,7 @@ def kernels_project(
 
 
 def faster_by_torch(module: nn.Module, weight: Tensor) -> str | None:
-    """Why a module is left to torch; None if the kernels are faster, or as fast.
-
-    Args:
-        module: of one of torch's classes.
-        weight: a recurrent matrix of it.
-    """
+    """Return the reason why a module is left to torch; None if kernels are as fast or faster."""
     device, double = weight.device.type, weight.dtype == torch.float64
     if device == "cuda" and double:
         return "float64 on a GPU, where cuDNN is faster"
@@ -65,7 +55,7 @@ def faster_by_torch(module: nn.Module, weight: Tensor) -> str | None:
 
 
 def _projected_by_torch(device: str, dtype: torch.dtype, units: int) -> str | None:
-    """Say why torch keeps a projected LSTM: no batch and no gradients make the kernels faster."""
+    """Return the reason why torch keeps a projected LSTM for any batch; None if it does not."""
     if any(kernels_project(device, dtype, units, 1, gradients) for gradients in _PROJECTED):
         return None
     what = "float64" if dtype == torch.float64 else f"{units} units"

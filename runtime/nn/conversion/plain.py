@@ -35,7 +35,7 @@ class _Plain(nn.Module):
 
 
 class _PlainSequences(Sequences, _Plain):
-    """What torch's own forward asks of a module over time."""
+    """Attributes that torch's own forward reads of a module over time."""
 
     all_weights = nn.RNNBase.all_weights
     check_forward_args: Any = nn.RNNBase.check_forward_args
@@ -51,11 +51,11 @@ class _PlainSequences(Sequences, _Plain):
         return [getattr(self, name, None) for names in self._all_weights for name in names]
 
     def _update_flat_weights(self) -> None:
-        """Nothing is kept."""
+        """Do nothing: no weights are kept."""
 
 
 class _PlainCells(Cells, _Plain):
-    """What torch's own forward asks of a cell."""
+    """Attributes that torch's own forward reads of a cell."""
 
     extra_repr = nn.RNNCellBase.extra_repr
     reset_parameters = nn.RNNCellBase.reset_parameters
@@ -136,12 +136,7 @@ CLASSES: dict[type[nn.Module], tuple[type[nn.Module], type[nn.Module]]] = {
 
 
 def change_class(module: nn.Module, to: type[nn.Module]) -> None:
-    """Change the class of a module in place; parameters, hooks and attributes stay.
-
-    Args:
-        module: of one of `CLASSES`, or of torch's.
-        to: another class for the same class of torch.
-    """
+    """Change a module's class to one for the same class of torch; its attributes and hooks stay."""
     theirs = issubclass(to, nn.RNNBase)
     for name in ("_known_calls", "_own_order", *(() if theirs else _KEPT_BY_TORCH)):
         module.__dict__.pop(name, None)

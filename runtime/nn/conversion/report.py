@@ -1,4 +1,4 @@
-"""What `rnnc.convert` did."""
+"""Report of `rnnc.convert`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .faster import DECIDED_ON, TABLE
 
 @dataclass(frozen=True)
 class Report:
-    """What `rnnc.convert` did to the recurrent modules of a model. Its `str` is a table.
+    """Changes that `rnnc.convert` made to the recurrent modules of a model. Its `str` is a table.
 
     Attributes:
         replaced: the old and the new class of each module that has a new one, by its name.
