@@ -77,11 +77,7 @@ def worker() -> None:
 
 
 class Version:
-    """A process in which one version of rnnc runs.
-
-    Args:
-        folder: where that version is installed.
-    """
+    """A process in which one version of rnnc runs."""
 
     def __init__(self, folder: Path) -> None:
         paths = [str(folder.resolve()), os.environ.get("PYTHONPATH", "")]

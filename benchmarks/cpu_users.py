@@ -21,8 +21,8 @@ from typing import Annotated
 
 import torch
 import typer
-from rnnc.bench.users.cases import Mode, Module, UserCase
-from rnnc.bench.users.contenders import ours, torchs
+from rnnc.bench.modules.cases import Case, Mode, Module
+from rnnc.bench.modules.contenders import ours, torchs
 
 HIDDEN, BATCH, STEPS = (64, 128, 256, 512), (1, 8, 32, 128), (1, 16, 64)
 MODULES: tuple[Module, ...] = ("lstm", "gru")
@@ -34,27 +34,27 @@ INFERENCE_HIDDEN, INFERENCE_STEPS = (32, 64, 128, 256, 512, 1024), (16, 64, 512)
 WINDOW = 0.0003
 
 
-def cases() -> Iterator[UserCase]:
+def cases() -> Iterator[Case]:
     """All cases, in the order of the table."""
     for module in MODULES:
         for mode in MODES:
             for hidden in HIDDEN:
                 for batch in BATCH:
                     for steps in STEPS:
-                        yield UserCase(module, hidden, batch, steps, mode=mode)
+                        yield Case(module, hidden, batch, steps, mode=mode)
     for stepped in (*MODULES, "elman"):
         for mode in STEP_MODES:
             for hidden in (64, 256, 512):
                 for batch in BATCH:
-                    yield UserCase(stepped, hidden, batch, mode=mode)
+                    yield Case(stepped, hidden, batch, mode=mode)
 
 
-def inference_cases() -> Iterator[UserCase]:
+def inference_cases() -> Iterator[Case]:
     """Yield LSTMs without gradients."""
     for hidden in INFERENCE_HIDDEN:
         for batch in BATCH:
             for steps in INFERENCE_STEPS:
-                yield UserCase("lstm", hidden, batch, steps, mode="inference")
+                yield Case("lstm", hidden, batch, steps, mode="inference")
 
 
 def seconds(run: Callable[[], object], count: int) -> float:
@@ -66,13 +66,8 @@ def seconds(run: Callable[[], object], count: int) -> float:
     return (clock() - start) / count
 
 
-def compare(case: UserCase, budget: float) -> tuple[float, float]:
-    """Milliseconds of rnnc and of torch: the smallest of all rounds.
-
-    Args:
-        case: the case.
-        budget: seconds for both sides; there are at least three rounds.
-    """
+def compare(case: Case, budget: float) -> tuple[float, float]:
+    """Milliseconds of rnnc and of torch: the smallest of all rounds."""
     runs = {"ours": ours(case, "cpu"), "torch": torchs(case, "cpu", torch.float32)}
     counts = {}
     for name, run in runs.items():

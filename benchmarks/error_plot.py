@@ -13,12 +13,7 @@ MARKERS = {"block": "s", "cluster": "^", "grid": "o", "alternating": "D"}
 
 
 def plot(content: dict[str, Any], path: Path) -> None:
-    """Draw all curves.
-
-    Args:
-        content: the content of the JSON file.
-        path: the file of the picture.
-    """
+    """Draw all curves."""
     panels: dict[str, list[dict[str, Any]]] = {}
     for case in content["cases"]:
         name = f"{case['cell']}, {case['heads']} x {case['head_dim']}, batch {case['batch']}"

@@ -97,12 +97,7 @@ def main(
 
 
 def shares(found: dict[str, Any], number: str) -> dict[str, dict[str, float]]:
-    """The share of each part in the time of a step; exchange is the rest.
-
-    Args:
-        found: the times, by the part that was left out and then by row.
-        number: the number of the row.
-    """
+    """The share of each part in the time of a step; exchange is the rest."""
     times = {kind: rows[number].get("us") for kind, rows in found.items()}
     if not all(times.values()):
         return {}

@@ -16,12 +16,7 @@ PHASES = (("forward", "forward"), ("forward_backward", "forward + backward"))
 
 
 def plot(content: dict[str, Any], path: Path) -> None:
-    """Draw the measured points of every sweep.
-
-    Args:
-        content: the content of the JSON file.
-        path: the file of the picture.
-    """
+    """Draw the measured points of every sweep."""
     points = content["points"]
     sweeps = [
         (s, [points[key] for key in s["points"] if key in points])

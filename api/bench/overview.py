@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from .contenders.contender import Contender
-from .measure import Comparison, Phase
+from .results import Comparison, Phase
 
 OURS, PEERS = "#d1495b", "#8d99ae"
 TITLES: tuple[tuple[Phase, str], ...] = (
@@ -18,13 +18,7 @@ _MARKERS = {"block": "s", "cluster": "^", "grid": "v", "alternating": "d", "modu
 
 
 def draw_overview(figure: Any, rows: Sequence[Comparison], title: str) -> None:
-    """Draw one line per row, with a mark for each contender, the estimate and the target.
-
-    Args:
-        figure: a figure of matplotlib.
-        rows: rows with figures.
-        title: the title of the picture.
-    """
+    """Draw one line per row, with a mark for each contender, the estimate and the target."""
     figure.set_size_inches(13, 1.8 + 0.42 * len(rows))
     named: dict[str, object] = {}
     for axes, (phase, name) in zip(figure.subplots(1, 2, sharey=True), TITLES, strict=True):
@@ -79,11 +73,7 @@ def _peer_marker(contender: Contender) -> str:
 
 
 def label_of(contender: Contender) -> str:
-    """The label of a contender in a picture.
-
-    Args:
-        contender: one of a row's.
-    """
+    """The label of a contender in a picture."""
     terms = "" if contender.terms == "wx ready" else " +"
     note = f" ({contender.note})" if contender.note else ""
     return f"{contender.name}, {contender.dtype}{terms}{note}"

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from .measure import Comparison
 from .overview import OURS, PEERS, TITLES, draw_overview, label_of
+from .results import Comparison
 from .rows import BenchError
 
 _MOST_BARS = 4  # rows
@@ -15,11 +15,6 @@ _MOST_BARS = 4  # rows
 
 def plot(found: Sequence[Comparison], title: str, path: Path) -> None:
     """Draw the rows that have figures.
-
-    Args:
-        found: the rows.
-        title: the title of the picture: machine and date.
-        path: the file, such as `cuda-h200-2026-11-20.svg`.
 
     Raises:
         BenchError: matplotlib is not installed.

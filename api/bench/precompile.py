@@ -53,11 +53,6 @@ def compile_shapes(
 ) -> float:
     """Compile the kernels of cells and shapes into the cache, for torch's flags of precision.
 
-    Args:
-        shapes: cells with their shapes, and whether they run in both directions of time.
-        limits: the GPU.
-        wanted: kinds of plans, and "auto".
-
     Returns:
         The seconds that it took.
     """

@@ -132,9 +132,6 @@ ROWS: dict[int, Row] = {
 def rows_named(numbers: str) -> list[Row]:
     """The rows in a list on the command line.
 
-    Args:
-        numbers: "1,2,3", "1-16", or "all".
-
     Raises:
         BenchError: there is no such row.
 
@@ -150,12 +147,6 @@ def rows_named(numbers: str) -> list[Row]:
 
 def numbers_named(words: str, most: int, what: str, write: str) -> list[int]:
     """The numbers in a list on the command line.
-
-    Args:
-        words: such as "2,12-14".
-        most: the largest number.
-        what: is numbered, for the error.
-        write: an example, for the error.
 
     Raises:
         BenchError: a word is no number from 1 to `most`, and no range of them.

@@ -23,9 +23,6 @@ def within(seconds: float) -> Iterator[None]:
     A backward runs in this thread meanwhile, where it can be stopped; torch's default is a thread
     per GPU, for which the main thread would wait.
 
-    Args:
-        seconds: of which infinitely many set no limit.
-
     Raises:
         TooLong: the seconds are over.
 

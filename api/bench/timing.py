@@ -43,9 +43,6 @@ class Figure:
     def of(cls, runs: Sequence[tuple[float, float]]) -> Figure:
         """The figure of a list of runs.
 
-        Args:
-            runs: milliseconds on the device and on the host, for each run; at least one.
-
         Example:
             >>> from rnnc.bench.timing import Figure
             >>> Figure.of([(3.0, 0.5), (1.0, 0.5), (2.0, 0.5)]).median
@@ -116,6 +113,17 @@ def timed(run: Callable[[], object], device: str, ahead: float = 0) -> tuple[flo
     return start.elapsed_time(end), host
 
 
+def wall(run: Callable[[], object], device: str) -> float:
+    """Milliseconds from an idle device until it is idle again."""
+    wait(device)
+    begin = time.perf_counter()
+    kept = run()
+    wait(device)
+    taken = 1e3 * (time.perf_counter() - begin)
+    del kept
+    return taken
+
+
 def queued_launches(run: Callable[[], object], seconds: float, rounds: int = 5) -> float:
     """Milliseconds on the GPU of one of many runs that are queued back to back; the median.
 
@@ -145,13 +153,7 @@ def queued_launches(run: Callable[[], object], seconds: float, rounds: int = 5) 
 
 
 def warm_up(run: Callable[[], object], device: str, runs: int = WARM_UPS) -> WarmUp:
-    """Run until compilation and caches are warm; a slow run gets fewer repetitions.
-
-    Args:
-        run: the function that will be timed.
-        device: "cpu" or "cuda".
-        runs: the largest number of runs.
-    """
+    """Run until compilation and caches are warm; a slow run gets fewer repetitions."""
     start = time.perf_counter()
     first = host = 0.0
     for _ in range(runs):
@@ -166,12 +168,7 @@ def warm_up(run: Callable[[], object], device: str, runs: int = WARM_UPS) -> War
 
 
 def peak_mib(run: Callable[[], object], device: str) -> float | None:
-    """Peak memory of a run, above what was allocated before; None on the CPU.
-
-    Args:
-        run: the function to measure.
-        device: "cpu" or "cuda".
-    """
+    """Peak memory of a run, above what was allocated before; None on the CPU."""
     if device != "cuda":
         return None
     torch.cuda.reset_peak_memory_stats()
@@ -181,21 +178,13 @@ def peak_mib(run: Callable[[], object], device: str) -> float | None:
 
 
 def wait(device: str) -> None:
-    """Wait until the device has finished its work.
-
-    Args:
-        device: "cpu" or "cuda".
-    """
+    """Wait until the device has finished its work."""
     if device == "cuda":
         torch.cuda.synchronize()
 
 
 def free(device: str) -> None:
-    """Release unused memory.
-
-    Args:
-        device: "cpu" or "cuda".
-    """
+    """Release unused memory."""
     gc.collect()
     if device == "cuda":
         torch.cuda.empty_cache()

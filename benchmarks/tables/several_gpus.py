@@ -12,11 +12,7 @@ from ranks_plan import lines_of
 
 
 def several_gpus(results: Path) -> str:
-    """A table for each context.
-
-    Args:
-        results: the folder of the files.
-    """
+    """A table for each context."""
     found = newest(results, "ranks-*.json")
     if found is None:
         return missing("torchrun --nproc-per-node 2 benchmarks/ranks.py --out ranks.json")

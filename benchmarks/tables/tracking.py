@@ -18,11 +18,7 @@ _NAMES = {
 
 
 def state_tracking(results: Path) -> str:
-    """A table for each task.
-
-    Args:
-        results: the folder of the files.
-    """
+    """A table for each task."""
     found = newest(results, "state-tracking-h*.json")
     if found is None:
         return missing("python examples/state_tracking.py --full --out demo")

@@ -44,12 +44,7 @@ _QUEUED = "behind queued work"
 
 
 def filled(page: str, results: Path = RESULTS) -> str:
-    """A page with the figures of the files.
-
-    Args:
-        page: the text of the page.
-        results: the folder of the files.
-    """
+    """A page with the figures of the files."""
 
     def write(place: re.Match[str]) -> str:
         lines = TABLES[place[2]](results).splitlines()

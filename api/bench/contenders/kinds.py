@@ -31,9 +31,6 @@ DEFAULT_KINDS: tuple[Kind, ...] = ("scan", "module", "nn", "flashrnn")
 def kinds_named(words: str) -> list[Kind]:
     """The kinds of contenders in a list on the command line.
 
-    Args:
-        words: kinds separated by commas.
-
     Raises:
         BenchError: there is no such kind.
 

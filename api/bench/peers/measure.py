@@ -7,7 +7,8 @@ from typing import Any
 
 from ...cellspec.library import load
 from ..contenders.kinds import Kind
-from ..measure import PHASES, Comparison, Result, Settings, measure_row
+from ..measure import Settings, measure_row
+from ..results import PHASES, Comparison, Result
 from .cases import PeerCase, float32_products
 
 
@@ -58,10 +59,6 @@ def measure_peers(
 
 def merged(before: dict[str, Any] | None, now: dict[str, Any]) -> dict[str, Any]:
     """A case with the contenders of two runs; those of the later one replace the earlier's.
-
-    Args:
-        before: what an earlier run found; None if there was none.
-        now: what `measure_peers` gave.
 
     Example:
         >>> from rnnc.bench.peers.measure import merged
