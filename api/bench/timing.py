@@ -124,6 +124,12 @@ def wall(run: Callable[[], object], device: str) -> float:
     return taken
 
 
+def median_time(run: Callable[[], object], device: str, repeat: int) -> float:
+    """The median of some runs behind queued work, in milliseconds on the device."""
+    ahead = warm_up(run, device, 3).ahead
+    return statistics.median(timed(run, device, ahead)[0] for _ in range(repeat))
+
+
 def queued_launches(run: Callable[[], object], seconds: float, rounds: int = 5) -> float:
     """Milliseconds on the GPU of one of many runs that are queued back to back; the median.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -30,10 +31,10 @@ def user_contenders(case: Case, device: str) -> Iterator[tuple[str, Make]]:
     """
     dtypes = (case.dtype, "float16") if case.dtype == "bfloat16" else (case.dtype,)
     for dtype in dtypes:
-        yield dtype, lambda dtype=dtype: torchs(case, device, DTYPES[dtype])
-    yield OURS, lambda: ours(case, device)
+        yield dtype, partial(torchs, case, device, DTYPES[dtype])
+    yield OURS, partial(ours, case, device)
     if case.mode == "step":
-        yield STEPPER, lambda: stepper(case, device)
+        yield STEPPER, partial(stepper, case, device)
 
 
 def ours(case: Case, device: str) -> Run:
@@ -124,8 +125,8 @@ def training(module: nn.Module, x: Tensor, seed: Tensor, call: Callable[[Tensor]
 def _run(case: Case, module: nn.Module, device: str, call: Callable[[Tensor], Tensor]) -> Run:
     """One call as a training loop or an inference loop makes it."""
     dtype = next(module.parameters()).dtype
-    sizes = (case.batch, case.steps) if case.batch_first else (case.steps, case.batch)
-    sizes = sizes[1:] if case.stepwise else sizes
+    sizes = [case.batch] if case.stepwise else [case.steps, case.batch]
+    sizes = sizes[::-1] if case.batch_first else sizes
     x = torch.randn(*sizes, case.features, device=device, dtype=dtype)
 
     def infer() -> Tensor:

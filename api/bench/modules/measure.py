@@ -212,6 +212,11 @@ def _sides(
     events = {name: partial(timed, run, device, ahead[name]) for name, run in runs.items()}
     queued = in_turns(events, repeat, until, shuffled=shuffled)
     return {
-        name: Side(median(walls[name]), *map(median, zip(*pairs, strict=True)), len(pairs))
+        name: Side(
+            median(walls[name]),
+            median(on_device for on_device, _ in pairs),
+            median(host for _, host in pairs),
+            len(pairs),
+        )
         for name, pairs in queued.items()
     }
