@@ -26,6 +26,21 @@ def newest(
     return max(contents, key=key, default=None)
 
 
+def of_newest(
+    pattern: str, command: str, wanted: Callable[[dict[str, Any]], bool] = lambda _: True
+) -> Callable[[Callable[[dict[str, Any]], str]], Callable[[Path], str]]:
+    """Give a text the newest file of a folder; without one, it says which command measures."""
+
+    def decorate(write: Callable[[dict[str, Any]], str]) -> Callable[[Path], str]:
+        def read(results: Path) -> str:
+            found = newest(results, pattern, wanted)
+            return missing(command) if found is None else write(found)
+
+        return read
+
+    return decorate
+
+
 def missing(command: str) -> str:
     """What a page says where there is no file."""
     return f"Not measured yet: `{command}`."

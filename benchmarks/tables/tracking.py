@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import statistics
-from pathlib import Path
 from typing import Any
 
-from figures import missing, newest, source, table
+from figures import of_newest, source, table
 
 _NAMES = {
     "parity": "Parity",
@@ -17,11 +16,9 @@ _NAMES = {
 }
 
 
-def state_tracking(results: Path) -> str:
+@of_newest("state-tracking-h*.json", "python examples/state_tracking.py --full --out demo")
+def state_tracking(found: dict[str, Any]) -> str:
     """A table for each task."""
-    found = newest(results, "state-tracking-h*.json")
-    if found is None:
-        return missing("python examples/state_tracking.py --full --out demo")
     published = {"parity": found["published"]}
     parts = [
         f"{_NAMES[task]}:\n\n{table(_lines(models, published.get(task, {})))}"
