@@ -16,7 +16,6 @@ import os
 import statistics
 import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 from typing import IO, Annotated, Any, cast
 
@@ -118,8 +117,14 @@ def main(
 ) -> None:
     """Compare the times of two installed versions of rnnc."""
     import torch
+    from rnnc.bench.report import Record
+    from rnnc.bench.rows import rows_named
 
-    numbers = list(range(1, 17)) if rows == "all" else _numbers(rows)
+    numbers = [row.number for row in rows_named(rows)]
+    record = Record("cuda", f"python {' '.join(sys.argv)}", dtype=dtype, unit="ms of GPU time")
+    record.head |= {"gpu": torch.cuda.get_device_name(0), "torch": torch.__version__}
+    stem = record.head["gpu"].removeprefix("NVIDIA ").split()[0].lower()
+    record.into(output and output / f"compare-{stem}-{record.head['date']}.json")
     versions = {"old": Version(old), "new": Version(new)}
     for version in versions.values():
         version.send(do="compile", rows=numbers, dtypes=[dtype])
@@ -147,23 +152,8 @@ def main(
             before, after = (found[number][name][phase] for name in ("old", "new"))
             cells += [f"{before:.3f}", f"{after:.3f}", f"{after / before:.3f}"]
         table.add_row(*cells)
-        if output is not None:  # after each row: a run that is cut off keeps what it measured
-            _write(output, torch.cuda.get_device_name(0), torch.__version__, dtype, found)
+        record.write(rows=found)
     console.print(table)
-
-
-def _write(output: Path, gpu: str, torch_version: str, dtype: str, found: dict[int, Any]) -> None:
-    output.mkdir(parents=True, exist_ok=True)
-    record = {"gpu": gpu, "torch": torch_version, "date": str(date.today())}
-    record |= {"dtype": dtype, "unit": "ms of GPU time", "rows": found}
-    stem = gpu.removeprefix("NVIDIA ").split()[0].lower()
-    path = output / f"compare-{stem}-{date.today()}.json"
-    path.write_text(json.dumps(record, indent=1) + "\n", "utf-8")
-
-
-def _numbers(words: str) -> list[int]:
-    ends = [[int(end) for end in word.split("-")] for word in words.split(",")]
-    return [number for pair in ends for number in range(pair[0], pair[-1] + 1)]
 
 
 if __name__ == "__main__":

@@ -67,11 +67,7 @@ class CompilePool:
                 self._tasks[key] = self._pool.submit(self._compile, cell, plan)
 
     def wait(self, cell: CellSpec, plans: Iterable[KernelPlan], deadline: float) -> bool:
-        """Wait until kernels are in the cache, or have failed.
-
-        Returns:
-            Whether all are done.
-        """
+        """Wait until kernels are in the cache, or have failed; whether they are by then."""
         tasks = [self._tasks[cell.fingerprint, plan.as_compiled()] for plan in plans]
         left = deadline - time.monotonic()
         _, late = wait(tasks, None if left == math.inf else max(left, 0))

@@ -72,9 +72,6 @@ class Settings:
 def measure_row(row: Row, cell: CellSpec, settings: Settings) -> Comparison:
     """Measure all contenders of a row in turns.
 
-    Returns:
-        The measurements; a contender that fails has its reason.
-
     Example:
         >>> import rnnc
         >>> from rnnc.bench.measure import Settings, measure_row

@@ -97,13 +97,7 @@ def _driver() -> str:
 
 
 def file_stem(device: str, name: str, date: str) -> str:
-    """The name of a run's files without suffix.
-
-    Example:
-        >>> from rnnc.bench.report import file_stem
-        >>> file_stem("cuda", "NVIDIA H200", "2026-11-20")
-        'cuda-h200-2026-11-20'
-    """
+    """The name of a run's files without suffix."""
     words = re.findall(r"[a-z0-9]+", name.lower().replace("nvidia", ""))
     return "-".join(["cuda", *words, date] if device == "cuda" else ["bench-cpu", date])
 

@@ -41,13 +41,7 @@ class Figure:
 
     @classmethod
     def of(cls, runs: Sequence[tuple[float, float]]) -> Figure:
-        """The figure of a list of runs.
-
-        Example:
-            >>> from rnnc.bench.timing import Figure
-            >>> Figure.of([(3.0, 0.5), (1.0, 0.5), (2.0, 0.5)]).median
-            2.0
-        """
+        """The figure of a list of runs."""
         device, host = zip(*runs, strict=True)
         median = statistics.median
         return cls(median(device), min(device), max(device), median(host), len(runs))
@@ -78,12 +72,6 @@ def timed(run: Callable[[], object], device: str, ahead: float = 0) -> tuple[flo
         device: "cpu" or "cuda".
         ahead: milliseconds for which the GPU is kept busy while the host queues the run; with 0 the
             GPU is idle at the start, and the time includes the host's.
-
-    Example:
-        >>> from rnnc.bench.timing import timed
-        >>> device, host = timed(lambda: sum(range(1000)), "cpu")
-        >>> device == host > 0
-        True
     """
     if device == "cpu":
         begin = time.perf_counter()

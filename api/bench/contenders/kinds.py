@@ -33,11 +33,6 @@ def kinds_named(words: str) -> list[Kind]:
 
     Raises:
         BenchError: there is no such kind.
-
-    Example:
-        >>> from rnnc.bench.contenders.kinds import kinds_named
-        >>> kinds_named("scan,nn")
-        ['scan', 'nn']
     """
     found: list[Kind] = []
     for word in (w.strip() for w in words.split(",")):

@@ -29,11 +29,6 @@ class PeerCase:
         kinds: of contenders.
         peer_dtypes: further dtypes of torch's modules.
         float32: how torch's modules and rnnc round products of float32.
-
-    Example:
-        >>> from rnnc.bench.peers.cases import peer_cases
-        >>> print(peer_cases("cuda")[0])
-        lstm, 12 x 64, batch 16, 1024 steps, bfloat16
     """
 
     row: Row
