@@ -171,7 +171,9 @@ def main(
     console.print(table)
     console.print(f"start: {starts['cold']:.2f} s cold, {1e3 * starts['cached']:.1f} ms cached")
     record = Record("cpu", f"python {' '.join(sys.argv)}")
-    record.machine["compiler"] = compiler()
+    processor = f"{record.machine['device'].rpartition(', ')[0]}, {os.cpu_count()} cores"
+    own = {"processor": processor, "compiler": compiler(), "threads": str(THREADS)}
+    record.head["machine"] |= own
     console.print(record.machine)
     record.into(output and output / f"cpu-{record.head['date']}.json")
     record.write(milliseconds=results, start_seconds=starts)

@@ -51,7 +51,8 @@ def main(
     """Run everything, print the table, write the JSON file."""
     command = f"python benchmarks/constrint/compare_solvers.py {shlex.join(sys.argv[1:])}"
     record = Record("cpu", command, cores=os.cpu_count(), load=os.getloadavg())
-    record.head |= {"date": date, "cpu": record.machine["device"]}
+    on = record.machine
+    record.head |= {"date": date, "cpu": on["device"], "python": on["python"]}
     record.head |= {name: version(name) for name in ("ortools", "python-constraint2")}
     record.into(output / f"constrint-{date}.json")
     rows = [*_tile_rows(limit, repeat), *_two_direction_rows(limit, repeat)]
