@@ -32,6 +32,7 @@ def worker() -> None:
     os.dup2(2, 1)  # other output goes to the error stream
 
     import rnnc
+    from rnnc.bench.contenders.choice import contenders_for
     from rnnc.bench.inputs import DTYPES, Call, Inputs
     from rnnc.bench.precompile import compile_ahead
     from rnnc.bench.rows import ROWS
@@ -42,14 +43,8 @@ def worker() -> None:
         row = ROWS[number]
         inputs = Inputs(cell := rnnc.cells.get(row.cell), row, dtype, "cuda")
         inputs.draw_all()
-
-        def run() -> Any:
-            (h, *_), _ = rnnc.scan(
-                cell, inputs.wx, inputs.R, inputs.b, R_diag=inputs.R_diag, params=inputs.params
-            )
-            return h.transpose(0, 1)
-
-        return Call(run, inputs.d_h, inputs.leaves())
+        found = contenders_for(row, cell, "cuda", [dtype], ["scan"])
+        return next(c for c in found if c.variant == "auto").prepare(inputs)
 
     calls: dict[int, Call] = {}
     for line in sys.stdin:
@@ -117,6 +112,8 @@ def main(
 ) -> None:
     """Compare the times of two installed versions of rnnc."""
     import torch
+
+    sys.path.insert(0, str(new))  # the record is the new version's
     from rnnc.bench.report import Record
     from rnnc.bench.rows import rows_named
 

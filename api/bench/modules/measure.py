@@ -135,13 +135,9 @@ class UserResult(Result):
 
 
 def measure_user(case: Case, device: str, repeat: int, until: float) -> UserResult:
-    """Time rnnc and torch in a user's case.
+    """Time rnnc and torch in a user's case, each `repeat` times.
 
-    Args:
-        case: the case.
-        device: "cpu" or "cuda".
-        repeat: timed runs of each.
-        until: the `time.monotonic()` by which it should end: a long case has fewer runs.
+    It should end by `until`, a `time.monotonic()`: a long case has fewer runs.
     """
     until = min(until, time.monotonic() + _MOST_SECONDS)
     found = UserResult(case)
@@ -157,14 +153,9 @@ def measure_user(case: Case, device: str, repeat: int, until: float) -> UserResu
 def measure_ragged(
     case: Case, device: str, repeat: int, seconds: float, ready: float = math.inf
 ) -> Result:
-    """Time a forward and its backward of all contenders of a ragged case.
+    """Time a forward and its backward of all contenders of a ragged case, each `repeat` times.
 
-    Args:
-        case: the case.
-        device: "cpu" or "cuda".
-        repeat: timed runs of each.
-        seconds: after which each has the fewest runs.
-        ready: seconds in which a contender must be compiled and warm.
+    After some `seconds` each has the fewest runs. It must be compiled and warm in `ready` seconds.
     """
     found = Result(case)
     contenders = ragged_contenders(case, ragged_inputs(case, device))

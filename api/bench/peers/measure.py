@@ -22,17 +22,9 @@ def measure_peers(
 ) -> dict[str, Any]:
     """Time contenders of a case in turns, behind queued work.
 
-    Args:
-        case: the case.
-        device: "cpu" or "cuda".
-        kinds: those of the case's that run now.
-        repeat: timed runs of each contender and phase.
-        deadline: the `time.monotonic()` after which no contender starts.
-        ready: seconds in which a contender must be compiled.
-
-    Returns:
-        The sizes, and the times in milliseconds of each contender that ran; the reason of each that
-        did not.
+    The result has the sizes, the times in milliseconds of each contender that ran, and the reason
+    of each that did not. None starts after `deadline`, a `time.monotonic()`, and each must be
+    compiled in `ready` seconds.
 
     Example:
         >>> import time
